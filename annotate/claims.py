@@ -1,0 +1,42 @@
+"""What a number is said to mean, and the evidence each meaning requires."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from annotate.errors import UnknownNameError
+
+
+class Claim(StrEnum):
+    """The meaning a user gives a number; the same signal is judged differently under each."""
+
+    SUSTAINED = "sustained"  # steady throughput as shipped: a steady power cap is normal, gaps are not
+    BURST = "burst"  # latency with idle before each call: gaps are meant, a cap is not
+    FIXED_CLOCK = "fixed-clock"  # efficiency at one clock: any cap or drift spoils it
+
+    @staticmethod
+    def of(name: str) -> Claim:
+        """Raises UnknownNameError, with the nearest claim."""
+        try:
+            return Claim(name)
+        except ValueError:
+            raise UnknownNameError("claim", name, list(Claim)) from None
+
+
+# Each entry is a group of rules of which at least one must have been able to answer, else the window is unproven.
+_ALWAYS: tuple[tuple[str, ...], ...] = (
+    ("stale-daemon",),
+    ("sampler-gap",),
+    ("clock-drift", "clock-ramp"),
+    ("power-limited",),
+    ("throttle-thermal",),
+    ("throttle-hw-slowdown",),
+    ("contention-process", "contention-residual"),
+)
+
+REQUIRED: Mapping[Claim, tuple[tuple[str, ...], ...]] = {
+    Claim.SUSTAINED: _ALWAYS,
+    Claim.BURST: _ALWAYS,
+    Claim.FIXED_CLOCK: _ALWAYS,
+}

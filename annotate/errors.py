@@ -1,0 +1,26 @@
+"""What the judge refuses: the one error class a caller catches."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AnnotateError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class UnknownNameError(AnnotateError):
+    """A claim, rule or limit was named that does not exist; the message suggests the nearest."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        known = sorted(known)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        super().__init__(f"unknown {kind} {name!r}; {hint}")
+        self.kind = kind
+        self.name = name
+
+
+class InvalidValueError(AnnotateError):
+    """A value of the wrong type or outside its range; the message says what was expected."""

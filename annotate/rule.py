@@ -1,0 +1,132 @@
+"""What a rule is: a function from evidence to one of three answers, its limits in its signature, its page in its docstring."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias, get_type_hints
+
+from annotate.claims import Claim
+from annotate.errors import InvalidValueError, UnknownNameError
+from annotate.evidence import Evidence, Fact
+
+
+class Severity(StrEnum):
+    """What a hazard does to a number: nothing but a label, a stated limit on its use, or an end to it."""
+
+    NOTE = "note"
+    FLAG = "flag"
+    REJECT = "reject"
+
+
+class Basis(StrEnum):
+    """Where a rule's evidence comes from."""
+
+    TELEMETRY = "telemetry"
+    HOST = "host"
+    TOLD = "told"
+    TIMINGS = "timings"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The hazard is there.
+
+    ``facts`` fill the rule's sentence and stay in the verdict; ``effect_ratio`` is the estimated relative change of the
+    measured time (0.16: 16 % longer than it should read; negative: it reads too short); ``span_ns`` is when it happened.
+    """
+
+    severity: Severity
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    effect_ratio: float | None = None
+    span_ns: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """The evidence was there and the hazard was not."""
+
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unobserved:
+    """The rule could not tell, and why."""
+
+    reason: str
+
+
+Answer: TypeAlias = Found | Clear | Unobserved
+Check: TypeAlias = Callable[..., Answer]  # (evidence, claim, *, limits…): limits differ by rule, so no stricter type fits
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One keyword of a rule: what decides, why its default is what it is."""
+
+    name: str
+    default: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One hazard: its name, the evidence it needs, its sentence and remedy, and the function that decides."""
+
+    name: str
+    family: str
+    needs: tuple[str, ...]
+    basis: Basis
+    says: str
+    remedy: str
+    check: Check
+
+    @property
+    def limits(self) -> Mapping[str, Limit]:
+        """The keyword limits of the function, read from its signature: ``Annotated[float, "why"] = default``."""
+        hints = get_type_hints(self.check, include_extras=True)
+        return {
+            name: Limit(name, parameter.default, _why(hints[name]))
+            for name, parameter in inspect.signature(self.check).parameters.items()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+
+    def ask(self, evidence: Evidence, claim: Claim, limits: Mapping[str, float] | None = None) -> Answer:
+        """The rule's answer; Unobserved without asking it when a signal it needs was never observed."""
+        for need in self.needs:
+            if not evidence.observes(need):
+                return Unobserved(evidence.absence or f"{need} was not observed")
+        return self.check(evidence, claim, **(limits or {}))
+
+    def checked_limits(self, limits: Mapping[str, object]) -> dict[str, float]:
+        """Raises UnknownNameError or InvalidValueError for what this rule does not take."""
+        known = self.limits
+        out: dict[str, float] = {}
+        for name, value in limits.items():
+            if name not in known:
+                raise UnknownNameError(f"limit of {self.name}", name, known)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value == value:
+                raise InvalidValueError(f"limit {self.name}.{name}: expected a number, found {value!r}")
+            out[name] = float(value)
+        return out
+
+
+def _why(hint: Any) -> str:  # an Annotated alias has no narrower type
+    notes = getattr(hint, "__metadata__", ())
+    return str(notes[0]) if notes else ""
+
+
+def rule(
+    name: str, *, needs: tuple[str, ...] = (), basis: Basis = Basis.TELEMETRY, says: str, remedy: str
+) -> Callable[[Check], Rule]:
+    """Make a rule of a function ``(evidence, claim, *, limits) -> Answer``.
+
+    ``says`` and ``remedy`` are templates over the facts of its Found.  The family is the module it stands in.
+    """
+
+    def make(check: Check) -> Rule:
+        return Rule(name, check.__module__.rpartition(".")[2], needs, basis, says, remedy, check)
+
+    return make

@@ -1,0 +1,64 @@
+"""What goes wrong in the machinery, as a tree of what somebody treats differently.
+
+GpuwatchError
+├── UsageError            the caller asked for something impossible: one clear line, exit code 2
+├── SourceError           evidence cannot be had
+│   ├── SourceGoneError   the whole driver: try again later, serve what is known
+│   └── DeviceLostError   one GPU: the others go on
+├── StoreError            the database refuses
+├── DaemonError           the daemon cannot be reached, refused, or went away
+└── RejectedError         a verdict the caller insisted on was not given
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from annotate.verdict import Verdict
+
+
+class GpuwatchError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class UsageError(GpuwatchError):
+    """What was expected, what was found, what to do."""
+
+
+class SourceError(GpuwatchError):
+    """Evidence cannot be had from a source."""
+
+
+class SourceGoneError(SourceError):
+    """The driver, recording or simulation as a whole is not there (any more)."""
+
+
+class DeviceLostError(SourceError):
+    """One GPU stopped answering for good."""
+
+    def __init__(self, uuid: str, reason: str) -> None:
+        super().__init__(f"{uuid}: {reason}")
+        self.uuid = uuid
+        self.reason = reason
+
+
+class StoreError(GpuwatchError):
+    """The store could not be opened, read or written."""
+
+
+class DaemonError(GpuwatchError):
+    """The daemon could not be reached, refused, or went away; ``code`` is the wire's."""
+
+    def __init__(self, message: str, code: str = "unreachable") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class RejectedError(GpuwatchError):
+    """The verdict is one the caller would not accept; it is in ``verdict``."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        hazards = ", ".join(finding.rule for finding in verdict.hazards) or verdict.why
+        super().__init__(f"{verdict.status.value}: {hazards}")
+        self.verdict = verdict

@@ -1,0 +1,99 @@
+"""READ FIRST: the roles of the machinery, and the one thing that passes between them.
+
+A Source says what GPUs are there and what they say now.  The sampler asks it, lane by lane, on a Clock's deadlines, and
+makes a Sweep of every answer.  Sinks (store, exporter, live feed) take sweeps.  Nothing else crosses these walls.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The GPU or the whole source did not answer, and why."""
+
+    at_ns: int
+    reason: str
+
+
+Observed: TypeAlias = Reading | Census | PowerRecord | Event | Lost
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One pass of one lane over one GPU: when it was due, how late it came, how many deadlines it skipped, what it saw."""
+
+    uuid: str
+    lane: Lane
+    due_ns: int
+    late_ns: int
+    missed_count: int
+    observed: Observed
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now_ns(self) -> int: ...
+
+    def wait_until(self, due_ns: int, stop: threading.Event) -> bool:
+        """Wait for a time; True if ``stop`` was set instead."""
+        ...
+
+
+class Source(Protocol):
+    """Where evidence comes from: the driver, a simulation, a recording.
+
+    Every method may raise SourceGoneError; those that take a UUID may raise DeviceLostError.  What is unsupported is
+    None in a reading and an empty tuple elsewhere.  Methods may be called from several threads, one a GPU and lane.
+    """
+
+    @property
+    def name(self) -> str:
+        """``nvml``, ``simulated:SCENE`` or ``replay:PATH``, as --source takes it."""
+        ...
+
+    @property
+    def simulated(self) -> bool: ...
+
+    def devices(self) -> tuple[Device, ...]:
+        """The GPUs, with identity, limits and modes as they are now.  MIG instances follow their board."""
+        ...
+
+    def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
+        """One row of the fast, slow or edge lane: these signals are asked, the others stay None."""
+        ...
+
+    def census(self, uuid: str, *, utilization: bool = False) -> Census:
+        """Who is on the GPU; with ``utilization`` also how busy each was since the last such call (costs milliseconds)."""
+        ...
+
+    def power_record(self, uuid: str) -> PowerRecord:
+        """What the driver's dense power record gained since the last call; empty where there is none."""
+        ...
+
+    def events(self, timeout_s: float) -> tuple[Event, ...]:
+        """Wait for events of any GPU, at most so long."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Sink(Protocol):
+    """Where sweeps go.  ``take`` is called from sampling threads: it must be quick and must not raise."""
+
+    def take(self, sweep: Sweep) -> None: ...
+
+
+class Feed(Protocol):
+    """Where screens look: the last sweep of every lane, and the readings of any stored interval."""
+
+    def devices(self) -> tuple[Device, ...]: ...
+
+    def latest(self) -> Mapping[tuple[str, Lane], Sweep]: ...
