@@ -28,6 +28,18 @@ def wall_offset_ns() -> int:
     return offset_ns
 
 
+def boot_offset_ns() -> int:
+    """What to add to a monotonic time to get time since boot, suspension included (Linux; elsewhere 0)."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return 0
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+
+
+def thread_cpu_ns() -> int:
+    """Processor time the calling thread has used."""
+    return time.thread_time_ns()
+
+
 class MonotonicClock:
     """Real time."""
 
@@ -55,3 +67,8 @@ class VirtualClock:
     def wait_until(self, due_ns: int, stop: threading.Event) -> bool:
         self._now_ns = max(self._now_ns, due_ns)
         return stop.is_set()
+
+
+def process_cpu_s() -> float:
+    """Processor time this process has used, all threads."""
+    return time.process_time()

@@ -1,0 +1,58 @@
+# make demo and make test do everything on a fresh machine; make help lists the rest.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# A run's length is one core's work: two workers fill the machines this is tested on.
+WORKERS ?= 2
+
+.PHONY: help demo test check format lint types imports pages gpu bench clean
+
+help:
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): requirements-dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "gpuwatch needs Python 3.11 or newer, found $$($(PYTHON) -V); name one: make PYTHON=python3.12 …" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP)  ## install if needed, then three benchmarks and their verdicts: on the real GPU, else on a simulated one
+	@$(BIN)/gpuwatch demo
+
+test: check  ## everything CI runs: format, lint, types, walls, generated pages, tests
+
+check: $(STAMP) lint types imports pages-fresh
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+format: $(STAMP)  ## put the code into the settled form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+imports: $(STAMP)
+	$(BIN)/lint-imports
+
+pages: $(STAMP)  ## write the generated pages again
+	$(BIN)/python -m annotate.pages
+
+.PHONY: pages-fresh
+pages-fresh: $(STAMP)
+	$(BIN)/python -m annotate.pages --check
+
+gpu: $(STAMP)  ## the tests that need a real GPU
+	$(BIN)/python -m pytest -m gpu -s
+
+bench: $(STAMP)  ## what watching, judging and storing cost, as tables
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,191 @@
+"""The other end of the daemon's socket: finds the daemon, starts the user's where there is none, and asks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from annotate import __version__
+from gpuwatch import clock, wire
+from gpuwatch.config import SYSTEM_SOCKET, Settings, ensure_socket_folder
+from gpuwatch.errors import DaemonError
+
+_Reply = TypeVar("_Reply", bound=wire.Message)
+
+ANSWER_S = 5.0  # a daemon that says nothing for so long is treated as gone
+START_S = 15.0  # a cold start imports numpy and scipy and attaches to every GPU
+
+# What a benchmark's environment may hold that must not reach the daemon: injected profilers, and device masks.
+_NOT_INHERITED = ("LD_PRELOAD", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "CUDA_VISIBLE_DEVICES", "NOTIFY_SOCKET", "LISTEN_FDS")
+
+
+class Client:
+    """One greeted connection.  Every method raises DaemonError when the daemon refuses, is silent or goes away."""
+
+    def __init__(self, connection: socket.socket, settings: Settings, *, protocol: int = wire.PROTOCOL) -> None:
+        self._connection = connection
+        self._buffer = b""
+        self.pid = os.getpid()
+        try:
+            self.welcome = self._ask(
+                wire.Hello(
+                    protocol=protocol,
+                    version=__version__,
+                    source=settings.source,
+                    state=str(settings.state) if settings.origin("state") != "default" else None,
+                ),
+                wire.Welcome,
+            )
+        except BaseException:
+            connection.close()
+            raise
+
+    def open(
+        self,
+        *,
+        label: str | None = None,
+        claim: str = "sustained",
+        policy: dict[str, Any] | None = None,
+        gpus: list[str] | None = None,
+        parent: str | None = None,
+        told: dict[str, wire.FactValue] | None = None,
+    ) -> wire.Opened:
+        """Begin a window around the process at this end and its descendants."""
+        request = wire.Open(claim=claim, label=label, policy=policy or {}, gpus=gpus, parent=parent, told=told or {})
+        return self._ask(request, wire.Opened)
+
+    def close_window(self, run: str, begin_ns: int, end_ns: int, told: dict[str, wire.FactValue] | None = None) -> None:
+        self._ask(wire.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, told=told or {}), wire.Closed)
+
+    def verdicts(self, run: str, *, wait_s: float = 10.0) -> wire.Judged:
+        """Its ``status`` is open or judging where the verdict did not come in time."""
+        return self._ask(wire.AskVerdicts(run=run, wait_s=wait_s), wire.Judged, patience_s=wait_s + ANSWER_S)
+
+    def status(self) -> dict[str, Any]:
+        return self._ask(wire.AskStatus(), wire.Status).facts
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, request: wire.Message, expected: type[_Reply], *, patience_s: float = ANSWER_S) -> _Reply:
+        try:
+            self._connection.settimeout(patience_s)
+            self._connection.sendall(wire.encode(request))
+            reply = wire.decode_reply(self._line())
+        except TimeoutError:
+            raise DaemonError(f"the daemon gave no answer within {patience_s:g} s", "silent") from None
+        except OSError as error:
+            raise DaemonError(f"the daemon went away ({error.strerror or error})", "gone") from error
+        except wire.WireError as error:
+            raise DaemonError(f"the daemon's answer is not understood: {error}", "bad-answer") from error
+        if isinstance(reply, wire.Refused):
+            raise DaemonError(reply.message, reply.code)
+        if not isinstance(reply, expected):
+            raise DaemonError(f"expected {expected.__name__} of the daemon, found {type(reply).__name__}", "bad-answer")
+        return reply
+
+    def _line(self) -> bytes:
+        while b"\n" not in self._buffer:
+            piece = self._connection.recv(1 << 16)
+            if not piece:
+                raise ConnectionResetError(0, "connection closed")
+            self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+
+def peer_uid(connection: socket.socket) -> tuple[int, int]:
+    """(pid, uid) of the process at the other end, by the kernel's word; the pid is 0 if it is not visible from here."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, _ = struct.unpack("3i", credentials)
+    return pid, uid
+
+
+def connect(settings: Settings, *, start: bool = True) -> Client:
+    """A client of the running daemon: the system's, else the user's; with neither, the user's is started.
+
+    Raises DaemonError with one line that says what to do.
+    """
+    for path in _candidates(settings):
+        connection = _dial(path)
+        if connection is not None:
+            return Client(connection, settings)
+    if not start:
+        raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
+    return Client(_start(settings), settings)
+
+
+def _candidates(settings: Settings) -> Iterator[Path]:
+    if settings.origin("socket") == "default" and settings.origin("state") == "default" and settings.source == "auto":
+        yield SYSTEM_SOCKET
+    yield settings.socket
+
+
+def _dial(path: Path) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(ANSWER_S)
+        connection.connect(str(path))
+        _, uid = peer_uid(connection)
+        owner = path.stat().st_uid
+    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+        connection.close()
+        return None
+    except OSError as error:
+        connection.close()
+        raise DaemonError(f"{path}: {error.strerror or error}", "unreachable") from error
+    # Anyone may listen at a path in a shared folder: trust ourselves, root, and whoever owns the system's socket.
+    if uid not in (os.getuid(), 0) and not (path == SYSTEM_SOCKET and uid == owner):
+        connection.close()
+        raise DaemonError(f"{path}: expected a daemon of uid {os.getuid()} or root, found uid {uid}; remove it", "untrusted")
+    return connection
+
+
+def _start(settings: Settings) -> socket.socket:
+    """Start the user's daemon in a session of its own and wait until it answers."""
+    ensure_socket_folder(settings.socket)
+    print(f"gpuwatch: starting the user's daemon (leaves {settings.idle_exit_s:g} s after its last client)", file=sys.stderr)
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    command = [sys.executable, "-m", "gpuwatch", *settings.flags(), "daemon", "--on-demand"]
+    try:
+        # Its own session and no inherited streams: a pipe, a terminal or a Ctrl-C of the benchmark does not reach it.
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True, close_fds=True, cwd="/", env=environment,
+        )  # fmt: skip
+    except OSError as error:
+        raise DaemonError(f"the daemon could not be started: {error.strerror or error}", "unreachable") from error
+    deadline_ns = clock.now_ns() + int(START_S * 1e9)
+    pause = threading.Event()
+    while clock.now_ns() < deadline_ns:
+        connection = _dial(settings.socket)
+        if connection is not None:
+            # Reaped by a thread that sleeps in the kernel: no zombie, and no ResourceWarning in the benchmark.
+            threading.Thread(target=child.wait, name="gpuwatch-daemon-reaper", daemon=True).start()
+            return connection
+        if child.poll() not in (None, 0):  # 0: another window's daemon won the lock
+            raise DaemonError(f"the daemon stopped at start: {_last_words(settings)}", "unreachable")
+        pause.wait(0.02)
+    raise DaemonError(f"the daemon did not answer within {START_S:g} s: {_last_words(settings)}", "unreachable")
+
+
+def _last_words(settings: Settings) -> str:
+    with contextlib.suppress(OSError):
+        lines = settings.log.read_text(errors="replace").strip().splitlines()
+        if lines:
+            return lines[-1]
+    return f"see {settings.log}"

@@ -1,0 +1,188 @@
+"""The composition root of the witness: which source feeds which sinks, who judges, and when it all ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from annotate import __version__
+from annotate.evidence import Census
+from gpuwatch import clock, config, host
+from gpuwatch.config import Settings
+from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.judging import Judge
+from gpuwatch.protocols import Sweep
+from gpuwatch.server import Greeting, Server
+from gpuwatch.store import Store
+from gpuwatch.windows import Windows
+from gpuwatch.witness import Witness
+
+_log = logging.getLogger("gpuwatch.daemon")
+
+FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost rather than waited for
+IDLE_CHECK_S = 1.0
+
+
+class Daemon:
+    """One daemon: built from settings, run until it is told to stop or has had no client for a while."""
+
+    def __init__(self, settings: Settings, *, on_demand: bool) -> None:
+        self.settings = settings
+        self._on_demand = on_demand
+        self._boot_id = host.boot_id() or "unknown"
+        self._begun_ns = clock.now_ns()
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="gpuwatch-edge")
+        self._store = Store(
+            settings.state, source=settings.source, boot_id=self._boot_id, budget_bytes=settings.store_budget_bytes,
+            max_age_s=settings.store_max_age_s, segment_bytes=settings.segment_bytes,
+        )  # fmt: skip
+        self._judge = Judge(settings.state)
+        self._witness = Witness(settings, self._store, sinks=(self._store, self), threads=self._threads)
+        self._windows = Windows(
+            self._witness, self._store, self._judge, threads=self._threads, boot_id=self._boot_id
+        )
+        self._server = Server(self._windows, self._greeting, self.status, shared=settings.socket == config.SYSTEM_SOCKET)
+
+    def take(self, sweep: Sweep) -> None:
+        """As a sink: the windows look through every new list of processes, in the event loop's thread."""
+        if isinstance(sweep.observed, Census) and self._windows.busy_count:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon is leaving
+                self._loop.call_soon_threadsafe(self._windows.census_taken, sweep.observed)
+
+    async def run(self) -> None:
+        """Serve until stopped.  Raises UsageError if the socket cannot be had."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stop.set)
+        self._loop.add_signal_handler(signal.SIGHUP, self.reload)
+        try:
+            self._witness.start()
+            await asyncio.gather(self._witness.first_sweep(FIRST_SWEEP_S), self._judge.warm())
+            # What start made is never garbage: without it in the way, a collection pauses the sampler for microseconds.
+            gc.collect()
+            gc.freeze()
+            await self._server.listen(self.settings.socket)
+            _log.info("ready: %s, %d GPUs, %s", self._witness.source_name, len(self._witness.uuids), self.settings.socket)
+            await self._until_done()
+        finally:
+            await self._windows.finish()
+            await self._server.close()
+            self._judge.stop()
+            self._witness.stop()
+            self._store.close()
+            self._threads.shutdown(wait=False)
+            _log.info("stopped")
+
+    async def _until_done(self) -> None:
+        last_client_ns = clock.now_ns()
+        while not self._stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), IDLE_CHECK_S if self._on_demand else None)
+            if self._server.client_count or self._windows.busy_count:
+                last_client_ns = clock.now_ns()
+            elif self._on_demand and clock.now_ns() - last_client_ns > self.settings.idle_exit_s * 1e9:
+                _log.info("no client for %g s", self.settings.idle_exit_s)
+                return
+
+    def reload(self) -> None:
+        """SIGHUP: read the configuration again; what cannot change while running is named and kept."""
+        try:
+            fresh = config.load(self.settings.given)
+        except GpuwatchError as error:
+            _log.error("configuration kept: %s", error)
+            return
+        for name in ("source", "state", "socket"):
+            if getattr(fresh, name) != getattr(self.settings, name):
+                _log.warning("%s changed in the configuration; it takes effect at the next start", name)
+        self.settings = replace(fresh, source=self.settings.source, state=self.settings.state, socket=self.settings.socket)
+        logging.getLogger("gpuwatch").setLevel(self.settings.log_level.upper())
+        self._store.set_budget(self.settings.store_budget_bytes, self.settings.store_max_age_s)
+        self._witness.reconfigure(self.settings)
+        _log.info("configuration read again")
+
+    def status(self) -> dict[str, Any]:
+        """What the daemon is and does, as JSON values."""
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "uptime_s": (clock.now_ns() - self._begun_ns) / 1e9,
+            "boot_id": self._boot_id,
+            "state": str(self.settings.state),
+            "socket": str(self.settings.socket),
+            "on_demand": self._on_demand,
+            "clients_count": self._server.client_count,
+            "windows_count": self._windows.busy_count,
+            "cpu_s": clock.process_cpu_s(),
+            "store": self._store.statistics(),
+            **self._witness.status(),
+        }
+
+    def _greeting(self) -> Greeting:
+        return Greeting(self._witness.source_name, self._witness.simulated, self.settings.state, self._boot_id)
+
+
+def main(settings: Settings, *, on_demand: bool = False) -> None:
+    """Run a daemon in the foreground of this process.  Raises UsageError where one already serves the socket."""
+    if on_demand:
+        _undo_inheritance()
+    config.ensure_socket_folder(settings.socket)
+    with _only_one(settings.socket) as first:
+        if not first:
+            if on_demand:
+                return  # another window was quicker: both use its daemon
+            raise UsageError(f"{settings.socket}: a daemon already serves it; stop it or choose another --socket and --state")
+        _log_to(settings, on_demand=on_demand)
+        # A thread that samples waits for the interpreter lock; the default of 5 ms would be half its period.
+        sys.setswitchinterval(0.0005)
+        asyncio.run(_run(settings, on_demand=on_demand))
+
+
+async def _run(settings: Settings, *, on_demand: bool) -> None:
+    try:
+        daemon = Daemon(settings, on_demand=on_demand)
+    except GpuwatchError as error:
+        _log.error("%s", error)  # on demand, the log is all that the starting window can quote
+        raise
+    await daemon.run()
+
+
+def _undo_inheritance() -> None:
+    """Let go of what the benchmark that started us is bound to: its processors, its priority, its umask."""
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    os.umask(0o077)
+
+
+@contextlib.contextmanager
+def _only_one(socket_path: Path) -> Iterator[bool]:
+    """Hold the lock beside the socket; False if another process holds it.  The kernel lets go of it when we die."""
+    with open(f"{socket_path}.lock", "w") as lock:  # noqa: PTH123 - not a suffix of the socket's name
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+def _log_to(settings: Settings, *, on_demand: bool) -> None:
+    settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handler: logging.Handler = logging.FileHandler(settings.log, mode="w") if on_demand else logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger("gpuwatch")
+    root.addHandler(handler)
+    root.setLevel(settings.log_level.upper())

@@ -1,0 +1,129 @@
+"""The judge's worker process: it reads a closed window's evidence from the store, judges, and answers; it writes nothing.
+
+Judging takes tens of milliseconds of a core and imports scipy: neither belongs into the process that samples.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+_log = logging.getLogger("gpuwatch.judging")
+_LENGTH = struct.Struct(">I")
+_ANSWER_S = 60.0
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What the worker answers: verdicts worst first as plain data, and each GPU's evidence packed."""
+
+    verdicts: list[dict[str, Any]] = []
+    evidence: dict[str, bytes] = {}
+    why: str = ""
+
+
+class Judge:
+    """The daemon's end: one request at a time, a dead worker is replaced and asked once more."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._worker: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()
+
+    async def warm(self) -> None:
+        """Start the worker and wait until it has imported what it needs."""
+        async with self._turn:
+            with contextlib.suppress(OSError, EOFError, asyncio.TimeoutError):
+                await self._exchange(b"")
+
+    async def judge(self, run: str) -> Judgement:
+        """Never raises for a failing worker: a judgement without verdicts says why."""
+        async with self._turn:
+            for _ in range(2):
+                try:
+                    return msgspec.msgpack.decode(await self._exchange(run.encode()), type=Judgement)
+                except (OSError, EOFError, asyncio.TimeoutError, msgspec.DecodeError) as error:
+                    _log.warning("the judge's worker failed on %s: %r", run, error)
+                    self.stop()
+            return Judgement(why="the judge's worker failed twice; the evidence is kept: gpuwatch audit --rejudge")
+
+    def stop(self) -> None:
+        if self._worker is not None and self._worker.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._worker.kill()
+        self._worker = None
+
+    async def _exchange(self, request: bytes) -> bytes:
+        if self._worker is None or self._worker.returncode is not None:
+            self._worker = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "gpuwatch.judging", str(self._state),
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+        stdin, stdout = self._worker.stdin, self._worker.stdout
+        assert stdin is not None and stdout is not None
+        stdin.write(_LENGTH.pack(len(request)) + request)
+        await stdin.drain()
+
+        async def answer() -> bytes:
+            (length,) = _LENGTH.unpack(await stdout.readexactly(_LENGTH.size))
+            return await stdout.readexactly(length)
+
+        return await asyncio.wait_for(answer(), _ANSWER_S)
+
+
+def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:
+    """The worker's loop: a run id in, a judgement out, until the daemon closes the pipe.  An empty id only warms."""
+    from gpuwatch.errors import StoreError
+
+    _import_judge()
+    while len(head := requests.read(_LENGTH.size)) == _LENGTH.size:
+        run = requests.read(_LENGTH.unpack(head)[0]).decode()
+        try:
+            judgement = judge_run(state, run) if run else Judgement()
+        except StoreError as error:
+            judgement = Judgement(why=str(error))
+        answer = msgspec.msgpack.encode(judgement)
+        answers.write(_LENGTH.pack(len(answer)) + answer)
+        answers.flush()
+
+
+def _import_judge() -> None:
+    import annotate.judge
+    import gpuwatch.capsule
+    import gpuwatch.store  # noqa: F401 - imported early so that the first window does not wait for them
+
+
+def judge_run(state: Path, run_id: str) -> Judgement:
+    """Judge one stored run from its readings.  Raises StoreError."""
+    from annotate.evidence import Evidence, Window
+    from annotate.judge import judge
+    from annotate.policy import Policy
+    from gpuwatch.capsule import pack
+    from gpuwatch.store import Reader
+
+    with Reader(state) as reader:
+        run = reader.run(run_id)
+        policy = Policy.from_dict(run.policy)
+        evidence = {uuid: reader.evidence(run, uuid) for uuid in run.uuids}
+    if not evidence:
+        window = Window(begin_ns=run.begin_ns, end_ns=run.end_ns or run.begin_ns, label=run.label, pids=run.pids)
+        nothing = Evidence(window=window, told=run.told, absence=run.why or "no GPU is covered by this window")
+        verdicts = [judge(nothing, policy)]
+    else:
+        verdicts = sorted((judge(each, policy) for each in evidence.values()), key=lambda v: v.status.badness, reverse=True)
+    return Judgement(
+        verdicts=[verdict.to_dict() for verdict in verdicts],
+        evidence={uuid: pack([each]) for uuid, each in evidence.items()},
+    )
+
+
+if __name__ == "__main__":
+    os.nice(5)  # the benchmark's next window may already be running
+    serve(Path(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)

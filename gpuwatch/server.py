@@ -1,0 +1,210 @@
+"""The daemon's socket: who is at the other end, and which message asks for what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from annotate import __version__
+from gpuwatch import wire
+from gpuwatch.client import peer_uid
+from gpuwatch.errors import StoreError, UsageError
+from gpuwatch.windows import Windows
+
+_log = logging.getLogger("gpuwatch.server")
+
+GREETING_S = 10.0  # a connection that says nothing for so long after connecting is closed
+CONNECTIONS_COUNT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What the daemon says of itself to every client."""
+
+    source: str
+    simulated: bool
+    state: Path
+    boot_id: str
+
+
+@dataclass(slots=True)
+class _Peer:
+    pid: int
+    uid: int
+    runs: set[str] = field(default_factory=set)
+
+
+class Server:
+    """Listens, greets, and hands requests to the windows; a peer's open windows end with its connection."""
+
+    def __init__(
+        self, windows: Windows, greeting: Callable[[], Greeting], status: Callable[[], dict[str, Any]], *, shared: bool
+    ) -> None:
+        self._windows = windows
+        self._greeting = greeting
+        self._status = status
+        self._shared = shared  # a system daemon serves every local user, each their own windows
+        self._server: asyncio.Server | None = None
+        self._path: Path | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    @property
+    def client_count(self) -> int:
+        return len(self._connections)
+
+    async def listen(self, path: Path) -> None:
+        """Bind the socket; one left by a dead daemon is replaced (the caller holds the lock that proves it dead)."""
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(path.lstat().st_mode):
+                raise UsageError(f"{path}: expected a socket or nothing, found another kind of file; choose another --socket")
+            path.unlink()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o111 if self._shared else 0o177)
+        try:
+            listener.bind(str(path))
+        except OSError as error:
+            listener.close()
+            raise UsageError(f"{path}: cannot listen: {error.strerror or error}; choose another --socket") from error
+        finally:
+            os.umask(before)
+        self._path = path
+        self._server = await asyncio.start_unix_server(self._connected, sock=listener, limit=wire.LINE_BYTES, backlog=1024)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in self._connections:
+            connection.cancel()
+        if self._path is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self._path.unlink()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        pid, uid = peer_uid(writer.get_extra_info("socket"))
+        peer = _Peer(pid, uid)
+        self._connections.add(task)
+        try:
+            if len(self._connections) > CONNECTIONS_COUNT:
+                await _send(writer, wire.Refused("busy", f"more than {CONNECTIONS_COUNT} connections; close some"))
+            elif not self._shared and uid not in (os.getuid(), 0):
+                await _send(writer, wire.Refused("not-yours", f"this daemon serves uid {os.getuid()}, not {uid}; start your own"))
+            elif await self._greet(reader, writer):
+                while await self._serve(peer, reader, writer):
+                    pass
+        except (ConnectionError, TimeoutError, asyncio.CancelledError):
+            pass  # the client went away, said nothing, or the daemon stops
+        finally:
+            self._connections.discard(task)
+            writer.close()
+            for run in peer.runs:
+                await self._windows.abandon(run)
+
+    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        request = await asyncio.wait_for(_receive(reader, writer), GREETING_S)
+        if request is None:
+            return False
+        if not isinstance(request, wire.Hello):
+            await _send(writer, wire.Refused("bad-message", "expected hello as the first message"))
+            return False
+        greeting = self._greeting()
+        refusal = _mismatch(request, greeting)
+        if refusal is not None:
+            await _send(writer, refusal)
+            return False
+        await _send(
+            writer,
+            wire.Welcome(
+                protocol=min(request.protocol, wire.PROTOCOL), version=__version__, source=greeting.source,
+                simulated=greeting.simulated, state=str(greeting.state), pid=os.getpid(), boot_id=greeting.boot_id,
+            ),
+        )  # fmt: skip
+        return True
+
+    async def _serve(self, peer: _Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """One request; False when the connection is over."""
+        request = await _receive(reader, writer)
+        if request is None:
+            return False
+        try:
+            reply = await self._answer(peer, request)
+        except UsageError as error:
+            reply = wire.Refused("usage", str(error))
+        except StoreError as error:
+            reply = wire.Refused("store", str(error))
+        await _send(writer, reply)
+        return True
+
+    async def _answer(self, peer: _Peer, request: wire.Request) -> wire.Reply:
+        match request:
+            case wire.Open():
+                if len(request.told) > wire.TOLD_COUNT:
+                    raise UsageError(f"told: expected at most {wire.TOLD_COUNT} facts, found {len(request.told)}")
+                run, warning = await self._windows.open(
+                    pid=peer.pid, uid=peer.uid, claim=request.claim, label=request.label, policy=request.policy,
+                    gpus=request.gpus, parent=request.parent, told=request.told,
+                )  # fmt: skip
+                peer.runs.add(run.id)
+                return wire.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
+            case wire.Close():
+                if len(request.told) > wire.TOLD_COUNT:
+                    raise UsageError(f"told: expected at most {wire.TOLD_COUNT} facts, found {len(request.told)}")
+                await self._windows.close(
+                    request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns, told=request.told
+                )
+                peer.runs.discard(request.run)
+                return wire.Closed(run=request.run)
+            case wire.AskVerdicts():
+                run = await self._windows.verdicts(request.run, uid=peer.uid, wait_s=min(max(request.wait_s, 0.0), 600.0))
+                return wire.Judged(run=run.id, status=run.status, why=run.why, verdicts=[dict(v) for v in run.verdicts])
+            case wire.AskStatus():
+                return wire.Status(facts=self._status())
+            case _:
+                return wire.Refused("bad-message", "hello comes once, as the first message")
+
+
+def _mismatch(hello: wire.Hello, greeting: Greeting) -> wire.Refused | None:
+    if not wire.OLDEST_PROTOCOL <= hello.protocol:
+        return wire.Refused(
+            "protocol", f"expected protocol {wire.OLDEST_PROTOCOL} or newer, found {hello.protocol}; upgrade the client"
+        )
+    invented = greeting.simulated or greeting.source.startswith("replay:")
+    if hello.source == "auto" and invented:
+        return wire.Refused(
+            "source-mismatch", f"this daemon watches {greeting.source}, not a real GPU; ask for it with --source {greeting.source}"
+        )
+    if hello.source not in (None, "auto", greeting.source):
+        return wire.Refused("source-mismatch", f"expected source {hello.source}, found a daemon that watches {greeting.source}")
+    if hello.state is not None and hello.state != str(greeting.state):
+        return wire.Refused("state-mismatch", f"expected state folder {hello.state}, found a daemon that keeps {greeting.state}")
+    return None
+
+
+async def _receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> wire.Request | None:
+    """The next request, None at the end.  A line that is none is refused and the next one read."""
+    while True:
+        try:
+            line = await reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError:
+            return None
+        except asyncio.LimitOverrunError:
+            await _send(writer, wire.Refused("too-long", f"expected a line of at most {wire.LINE_BYTES} bytes"))
+            return None
+        try:
+            return wire.decode_request(line)
+        except wire.WireError as error:
+            await _send(writer, wire.Refused(error.code, str(error)))
+
+
+async def _send(writer: asyncio.StreamWriter, message: wire.Message) -> None:
+    writer.write(wire.encode(message))
+    await writer.drain()

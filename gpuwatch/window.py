@@ -1,0 +1,259 @@
+"""window(): mark an interval, tell what only this process knows, hand over the verdict.
+
+It runs in the benchmark's process, so it does little, imports little, and never lets telemetry break the body.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+
+from annotate.claims import Claim
+from annotate.errors import UnknownNameError
+from annotate.policy import Policy
+from annotate.verdict import Status, Verdict
+from gpuwatch import clock, config, torch_context
+from gpuwatch.client import Client, connect
+from gpuwatch.errors import DaemonError, GpuwatchError, RejectedError, UsageError
+
+if TYPE_CHECKING:
+    from gpuwatch.wire import FactValue, Judged
+
+_log = logging.getLogger("gpuwatch")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_enclosing: ContextVar[str | None] = ContextVar("gpuwatch_window", default=None)
+
+SCHEMA = 1
+VERDICT_S = 30.0
+
+
+class Window:
+    """One window.  Enter it once; ask ``verdict`` after it closed (waits for the tail and the judge, under a second)."""
+
+    def __init__(
+        self,
+        label: str | None,
+        policy: Policy,
+        *,
+        gpus: list[str] | None,
+        sync: bool,
+        on_reject: Literal["report", "raise"],
+        settings: config.Settings | None,
+    ) -> None:
+        self.label = label
+        self.policy = policy
+        self.run_id: str | None = None
+        self.begin_ns: int | None = None
+        self.end_ns: int | None = None
+        self._gpus = gpus
+        self._sync = sync
+        self._on_reject = on_reject
+        self._settings = settings
+        self._client: Client | None = None
+        self._absence: str | None = None
+        self._judged: Judged | None = None
+        self._token: Token[str | None] | None = None
+        self._pid = os.getpid()
+
+    # The one broad except outside the daemon: telemetry never breaks the benchmark, whatever is wrong with it.
+    @contextlib.contextmanager
+    def _telemetry(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see above
+            self._absence = str(error) if isinstance(error, GpuwatchError) else f"{doing} failed: {type(error).__name__}: {error}"
+            _log.warning("%s: %s", doing, self._absence)
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def __enter__(self) -> Window:
+        if self.begin_ns is not None:
+            raise UsageError("a window is entered once: make a new one with gpuwatch.window()")
+        self._pid = os.getpid()
+        with self._telemetry("opening the window"):
+            settings = self._settings = self._settings or config.load()
+            self._client = connect(settings)
+            told = torch_context.facts()
+            opened = self._client.open(
+                label=self.label, claim=self.policy.claim.value, policy=self.policy.to_dict(), gpus=self._gpus,
+                parent=_enclosing.get(), told=told,
+            )  # fmt: skip
+            self.run_id = opened.run
+            self._token = _enclosing.set(opened.run)
+            if opened.warning:
+                print(f"gpuwatch: {opened.warning}", file=sys.stderr)
+        if self._sync:
+            with self._telemetry("synchronising"):
+                torch_context.synchronize()
+        self.begin_ns = clock.now_ns()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        told: dict[str, FactValue] = {}
+        if self._sync and kind is None:
+            with self._telemetry("synchronising"):
+                told["sync_s"] = torch_context.synchronize()
+        self.end_ns = clock.now_ns()
+        if self._token is not None:
+            with contextlib.suppress(ValueError):  # left in another context than it was entered: an async generator
+                _enclosing.reset(self._token)
+        if os.getpid() != self._pid:
+            # A forked child leaves its copy of the block: the window is its parent's, and so is the socket.
+            self._client = None
+            self._absence = "this is a forked child: the window belongs to the process that opened it"
+            return
+        if kind is not None:
+            told["exception"] = kind.__name__
+        if self._client is not None:
+            with self._telemetry("closing the window"):
+                told |= torch_context.facts()
+                assert self.run_id is not None and self.begin_ns is not None
+                self._client.close_window(self.run_id, self.begin_ns, self.end_ns, told)
+                self._client.close()
+                self._client = None
+        if self._on_reject == "raise" and kind is None:
+            self.raise_for_verdict()
+
+    async def __aenter__(self) -> Window:
+        return self.__enter__()  # two milliseconds of a local socket: not worth a thread with another CUDA stream
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.__exit__(kind, error, trace)
+
+    def __call__(self, function: Callable[_P, _T]) -> Callable[_P, _T]:
+        """As a decorator: every call runs in a window of its own, the last one kept as ``function.window``."""
+        import inspect
+
+        def fresh() -> Window:
+            label = self.label or function.__qualname__
+            again = Window(
+                label, self.policy, gpus=self._gpus, sync=self._sync, on_reject=self._on_reject, settings=self._settings
+            )
+            wrapper.window = again  # type: ignore[attr-defined]  # functions take attributes; their type does not say so
+            return again
+
+        wrapper: Callable[_P, Any]
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+                async with fresh():
+                    return await function(*args, **kwargs)
+        else:
+
+            @functools.wraps(function)
+            def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+                with fresh():
+                    return function(*args, **kwargs)
+
+        return wrapper
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """One verdict a GPU, worst first."""
+        if self.end_ns is None:
+            raise UsageError("the window is still open: its verdict is there after the with block")
+        if self._judged is None and self._absence is None:
+            self._absence = "the window was never opened" if self.run_id is None else None
+            with self._telemetry("asking for the verdict"):
+                self._judged = self._ask()
+        if self._judged is None or not self._judged.verdicts:
+            why = self._absence or (self._judged.why if self._judged else "")
+            return (self._unproven(why or "no verdict came"),)
+        return tuple(Verdict.from_dict(verdict) for verdict in self._judged.verdicts)
+
+    def _ask(self) -> Judged:
+        assert self._settings is not None and self.run_id is not None
+        with connect(self._settings, start=False) as client:
+            judged = client.verdicts(self.run_id, wait_s=VERDICT_S)
+        if judged.status in ("open", "judging"):
+            raise DaemonError(f"no verdict within {VERDICT_S:g} s; `gpuwatch show {self.run_id}` may have it later", "silent")
+        return judged
+
+    def _unproven(self, why: str) -> Verdict:
+        return Verdict(
+            status=Status.UNPROVEN, findings=(), claim=self.policy.claim.value, label=self.label, why=why,
+            begin_ns=self.begin_ns or 0, end_ns=self.end_ns or 0, policy=self.policy.to_dict(),
+        )  # fmt: skip
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict that decides: of the worst GPU."""
+        return self.verdicts[0]
+
+    def raise_for_verdict(self) -> None:
+        """Raise RejectedError if the verdict is rejected; do nothing otherwise."""
+        verdict = self.verdict
+        if verdict.status is Status.REJECTED:
+            raise RejectedError(verdict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; the schema is ``docs/schemas/window.json``."""
+        verdicts = self.verdicts
+        return {
+            "schema": SCHEMA,
+            "run": self.run_id,
+            "label": self.label,
+            "status": verdicts[0].status.value,
+            "why": verdicts[0].why,
+            "verdicts": [verdict.to_dict() for verdict in verdicts],
+        }
+
+    def __repr__(self) -> str:
+        state = "open" if self.end_ns is None else "closed"
+        return f"<gpuwatch.window {self.label or self.run_id or ''} {state if self.begin_ns else 'not entered'}>"
+
+    def _repr_html_(self) -> str:
+        from annotate import report
+
+        return repr(self) if self.end_ns is None else report.html(self.verdicts)
+
+
+def window(
+    label: str | None = None,
+    *,
+    claim: Claim | str = Claim.SUSTAINED,
+    policy: Policy | None = None,
+    gpus: list[str] | tuple[str, ...] | str | None = None,
+    sync: bool = True,
+    on_reject: Literal["report", "raise"] = "report",
+    settings: config.Settings | None = None,
+) -> Window:
+    """A window around a benchmark: a context manager, an async one, and a decorator.
+
+    It covers the GPUs on which this process and its descendants hold a context, or those named by UUID (or a unique
+    beginning of one).  With torch loaded and a context made, it synchronises at both ends unless ``sync=False``.
+    ``on_reject="raise"`` waits for the verdict at the end and raises RejectedError.
+
+    Raises UsageError for what can never be right; anything wrong with telemetry makes the verdict unproven instead.
+    """
+    if label is not None and not isinstance(label, str):
+        raise UsageError(f"label: expected text, found {label!r}")
+    if on_reject not in ("report", "raise"):
+        raise UsageError(f"on_reject: expected 'report' or 'raise', found {on_reject!r}")
+    names = [gpus] if isinstance(gpus, str) else None if gpus is None else list(gpus)
+    for name in names or ():
+        if not isinstance(name, str):
+            raise UsageError(f"gpus: expected UUIDs, found {name!r}; an index names different GPUs in CUDA and in the driver")
+    try:
+        if policy is None:
+            policy = Policy(claim=Claim.of(claim))
+        elif claim != Claim.SUSTAINED and claim != policy.claim:
+            raise UsageError(f"claim: {claim!r} contradicts the policy's {policy.claim.value!r}; give one of them")
+    except UnknownNameError as error:
+        raise UsageError(str(error)) from error
+    return Window(label, policy, gpus=names, sync=sync, on_reject=on_reject, settings=settings)
+
+
+__all__ = ["Window", "window"]

@@ -1,0 +1,273 @@
+"""The windows in hand: opened, closed, given their tail, judged, stored.  What the daemon knows about each lies here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from annotate.errors import AnnotateError
+from annotate.evidence import Census
+from annotate.policy import Policy
+from annotate.verdict import Status
+from gpuwatch import clock, host
+from gpuwatch.errors import UsageError
+from gpuwatch.judging import Judge
+from gpuwatch.store import Run, Store
+from gpuwatch.wire import FactValue
+from gpuwatch.witness import Witness
+
+_log = logging.getLogger("gpuwatch.windows")
+
+# What a window's judge waits for after its end: one refresh of utilisation (208 ms), the slowest required signal.
+TAIL_S = 0.25
+KEPT_COUNT = 1000  # judged runs answered from memory; older ones are asked of the store
+
+
+@dataclass(slots=True)
+class _InHand:
+    """One window between its opening and its verdict."""
+
+    run: Run
+    named: tuple[str, ...] | None
+    before: host.Pressure | None = None
+    seen: set[str] = field(default_factory=set)  # GPUs on which its processes held a context
+    pids: set[int] = field(default_factory=set)
+    strangers: set[int] = field(default_factory=set)  # looked up once, found not to descend from it
+    hidden: bool = False  # a census was taken that could not have shown it
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Windows:
+    """Opens, closes and judges windows.  All methods run in the daemon's event loop."""
+
+    def __init__(self, witness: Witness, store: Store, judge: Judge, *, threads: Executor, boot_id: str) -> None:
+        self._witness = witness
+        self._store = store
+        self._judge = judge
+        self._threads = threads
+        self._boot_id = boot_id
+        self._in_hand: dict[str, _InHand] = {}
+        self._judged: dict[str, Run] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def busy_count(self) -> int:
+        return len(self._in_hand)
+
+    async def open(
+        self,
+        *,
+        pid: int,
+        uid: int,
+        claim: str,
+        label: str | None,
+        policy: dict[str, Any],
+        gpus: list[str] | None,
+        parent: str | None,
+        told: dict[str, FactValue],
+    ) -> tuple[Run, str | None]:
+        """A new open window and a warning, if any.  Raises UsageError for an unknown claim, rule or limit."""
+        try:
+            checked = Policy.from_dict({**policy, "claim": claim})
+        except AnnotateError as error:
+            raise UsageError(str(error)) from error
+        named, warning = self._named(gpus)
+        opened_ns = clock.now_ns()
+        who = host.who(pid) if pid else None
+        run = Run(
+            id=_run_id(), label=label, claim=checked.claim.value, policy=checked.to_dict(), boot_id=self._boot_id,
+            begin_ns=opened_ns, end_ns=None, begun_wall_s=clock.wall_s(), pid=pid, uid=uid, user=who.user if who else None,
+            process=who.name if who else None, uuids=named or (), pids=frozenset({pid} if pid else ()), told=told, host=None,
+            status="open", why=warning or "", parent=parent, source=self._witness.source_name,
+            simulated=self._witness.simulated, verdicts=(),
+        )  # fmt: skip
+        held = _InHand(run, named, pids={pid} if pid else set())
+        self._in_hand[run.id] = held
+        for uuid in named or self._witness.uuids[:1]:
+            self._witness.adopt(uuid, pid)
+        self._witness.window_opened(named)
+        await self._witness.edge(named or self._hinted(told))
+        for uuid in self._witness.uuids:
+            census = self._witness.census(uuid)
+            if census is not None:
+                self._note(held, census)
+        run = held.run = replace(run, begin_ns=clock.now_ns())
+        self._store.put_run(run)
+        self._spawn(self._snapshot(held))
+        return run, warning
+
+    async def close(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int, told: dict[str, FactValue]) -> None:
+        """End a window; its judging goes on by itself.  Raises UsageError."""
+        held = self._own(run_id, uid)
+        if held.run.status != "open":
+            raise UsageError(f"window {run_id} is not open; it is {held.run.status}")
+        now_ns = clock.now_ns()
+        if not held.run.begin_ns <= begin_ns <= end_ns <= now_ns:
+            raise UsageError(
+                f"times of {run_id}: expected begin and end between {held.run.begin_ns} and {now_ns}, found {begin_ns} and {end_ns}"
+            )
+        await self._end(held, begin_ns, end_ns, told)
+
+    async def abandon(self, run_id: str) -> None:
+        """The process that opened a window went away without closing it."""
+        held = self._in_hand.get(run_id)
+        if held is None or held.run.status != "open":
+            return
+        held.run = replace(held.run, why="the measured process went away without closing its window")
+        await self._end(held, held.run.begin_ns, clock.now_ns(), {"abandoned": True})
+
+    async def verdicts(self, run_id: str, *, uid: int, wait_s: float) -> Run:
+        """The run, judged if that happened within so many seconds.  Raises UsageError."""
+        held = self._in_hand.get(run_id)
+        if held is not None:
+            self._own(run_id, uid)
+            try:
+                await asyncio.wait_for(held.done.wait(), wait_s)
+            except TimeoutError:
+                return held.run
+        run = self._judged.get(run_id)
+        if run is None or not _may(uid, run):
+            raise UsageError(f"no window {run_id} of yours is in hand; older ones: gpuwatch show {run_id}")
+        return run
+
+    def census_taken(self, census: Census) -> None:
+        """Every new list of processes is looked through for those of open windows."""
+        for held in self._in_hand.values():
+            if held.run.status == "open":
+                self._note(held, census)
+
+    async def finish(self) -> None:
+        """End what is open as unproven and wait for what is being judged, at most a few seconds."""
+        for held in list(self._in_hand.values()):
+            if held.run.status == "open":
+                held.run = replace(held.run, why="the daemon was stopped while the window was open")
+                await self._end(held, held.run.begin_ns, clock.now_ns(), {"abandoned": True})
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5.0)
+
+    # The pieces
+
+    def _named(self, gpus: list[str] | None) -> tuple[tuple[str, ...] | None, str | None]:
+        if gpus is None:
+            return None, None
+        found: list[str] = []
+        for name in gpus:
+            matches = [uuid for uuid in self._witness.uuids if uuid.startswith(name) or uuid.startswith(f"GPU-{name}")]
+            if len(matches) != 1:
+                known = ", ".join(self._witness.uuids) or "none"
+                return (), f"gpus: expected the UUID of one GPU, found {name!r}; known here: {known}"
+            found += matches
+        return tuple(dict.fromkeys(found)), None
+
+    def _hinted(self, told: dict[str, FactValue]) -> tuple[str, ...]:
+        uuids = str(told.get("cuda_uuids") or "").split(",")
+        return tuple(uuid for uuid in self._witness.uuids if uuid in uuids) or self._witness.uuids
+
+    def _note(self, held: _InHand, census: Census) -> None:
+        for process in census.processes:
+            pid = process.pid
+            if pid not in held.pids and pid not in held.strangers:
+                root = held.run.pid
+                (held.pids if root and host.descends(pid, root) else held.strangers).add(pid)
+            if pid in held.pids:
+                held.seen.add(census.uuid)
+        if census.visibility != "host":
+            held.hidden = True
+
+    async def _snapshot(self, held: _InHand) -> None:
+        """CPU pressure at the beginning, after the benchmark was let go; the slow lane likewise."""
+        if not held.run.pid:
+            return
+        loop = asyncio.get_running_loop()
+        pids = await loop.run_in_executor(self._threads, host.tree, held.run.pid)
+        held.pids |= set(pids)
+        held.before = await loop.run_in_executor(self._threads, host.pressure, tuple(held.pids))
+
+    async def _end(self, held: _InHand, begin_ns: int, end_ns: int, told: dict[str, FactValue]) -> None:
+        loop = asyncio.get_running_loop()
+        held.run = replace(held.run, status="closing")
+        covered = held.named if held.named is not None else tuple(held.seen) or self._hinted(held.run.told)
+        _, after = await asyncio.gather(
+            self._witness.edge(covered),
+            loop.run_in_executor(self._threads, host.pressure, tuple(held.pids)) if held.before else _nothing(),
+        )
+        for uuid in self._witness.uuids:
+            census = self._witness.census(uuid)
+            if census is not None and census.at_ns >= begin_ns:
+                self._note(held, census)
+        told = {**held.run.told, **told}
+        uuids, why = self._covered(held, told)
+        held.run = replace(
+            held.run, status="judging", begin_ns=begin_ns, end_ns=end_ns, told=told, uuids=uuids, why=held.run.why or why,
+            pids=frozenset(held.pids), host=host.difference(held.before, after) if held.before and after else None,
+        )  # fmt: skip
+        self._store.put_run(held.run)
+        self._spawn(self._judge_later(held))
+
+    def _covered(self, held: _InHand, told: dict[str, FactValue]) -> tuple[tuple[str, ...], str]:
+        """The GPUs a window covers, and why there is none."""
+        if held.named is not None:
+            return held.named, ""
+        hinted = set(str(told.get("cuda_uuids") or "").split(","))
+        uuids = tuple(uuid for uuid in self._witness.uuids if uuid in held.seen or uuid in hinted)
+        if uuids:
+            return uuids, ""
+        if not self._witness.uuids:
+            return (), self._witness.absence or "no GPU is being watched"
+        if held.hidden and len(self._witness.uuids) == 1:
+            return self._witness.uuids, ""
+        return (), "no process of this window held a context on a GPU; name the GPU if another process works for it: gpus=[UUID]"
+
+    async def _judge_later(self, held: _InHand) -> None:
+        await asyncio.sleep(TAIL_S)
+        self._witness.window_closed(held.named)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._threads, self._store.flush, 2.0)
+        judgement = await self._judge.judge(held.run.id)
+        verdicts = tuple(judgement.verdicts)
+        status = verdicts[0]["status"] if verdicts else Status.UNPROVEN.value
+        why = judgement.why or (verdicts[0]["why"] if verdicts else "") or held.run.why
+        held.run = replace(held.run, status=status, why=why, verdicts=verdicts)
+        self._store.put_run(held.run, judgement.evidence)
+        self._judged[held.run.id] = held.run
+        while len(self._judged) > KEPT_COUNT:
+            del self._judged[next(iter(self._judged))]
+        del self._in_hand[held.run.id]
+        held.done.set()
+
+    def _own(self, run_id: str, uid: int) -> _InHand:
+        held = self._in_hand.get(run_id)
+        if held is None or not _may(uid, held.run):
+            # The same answer for both: whether another user has a window of this name is not ours to tell.
+            raise UsageError(f"no window {run_id} of yours is in hand")
+        return held
+
+    def _spawn(self, work: Any) -> None:  # a coroutine of None; typing it needs a generic alias for no gain
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a window's task failed", exc_info=error)
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _may(uid: int, run: Run) -> bool:
+    return uid in (run.uid, 0)
+
+
+def _run_id() -> str:
+    """Sorts by time, and short beginnings of it name one run among many: seconds since 2020 and 40 random bits."""
+    return f"{int(clock.wall_s()) - 1_577_836_800:08x}{secrets.token_hex(5)}"
+
+
+__all__ = ["TAIL_S", "Windows"]

@@ -1,0 +1,151 @@
+"""The messages between a window and the daemon: one line of JSON each, request and reply in turn.
+
+A newer side may add fields, which an older one ignores, and message types, which an older one refuses by code
+``unknown-message``; anything else is a new protocol number, of which both sides speak a range.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+PROTOCOL = 1
+OLDEST_PROTOCOL = 1
+LINE_BYTES = 1 << 20  # told facts and verdicts stay far below; a longer line is not one of ours
+TOLD_COUNT = 256
+
+FactValue: TypeAlias = str | int | float | bool | None
+_T = TypeVar("_T")
+
+
+class Message(msgspec.Struct, tag_field="type", omit_defaults=True, frozen=True):
+    """Base of all messages; the ``type`` key names the class."""
+
+
+class Hello(Message, tag="hello"):
+    """First line of a client: what it speaks, and which source and state folder it expects (None: whichever)."""
+
+    protocol: int
+    version: str
+    source: str | None = None
+    state: str | None = None
+
+
+class Open(Message, tag="open"):
+    """Begin a window around the process at the other end of this connection (and its descendants)."""
+
+    claim: str = "sustained"
+    label: str | None = None
+    policy: dict[str, Any] = {}  # as Policy.to_dict gives it
+    gpus: list[str] | None = None  # UUIDs or unique beginnings of them; None: those the process tree uses
+    parent: str | None = None
+    told: dict[str, FactValue] = {}
+
+
+class Close(Message, tag="close"):
+    """End a window; the times must lie between the daemon's own stamps of opening and closing."""
+
+    run: str
+    begin_ns: int
+    end_ns: int
+    told: dict[str, FactValue] = {}
+
+
+class AskVerdicts(Message, tag="verdicts"):
+    """Wait for a window's verdicts, at most so long."""
+
+    run: str
+    wait_s: float = 10.0
+
+
+class AskStatus(Message, tag="status"):
+    """What the daemon is and does."""
+
+
+class Welcome(Message, tag="welcome"):
+    """The daemon's answer to Hello: the protocol both will speak from here on."""
+
+    protocol: int
+    version: str
+    source: str
+    simulated: bool
+    state: str
+    pid: int
+    boot_id: str
+
+
+class Opened(Message, tag="opened"):
+    """The window is open; ``opened_ns`` is the daemon's stamp after its edge readings."""
+
+    run: str
+    opened_ns: int
+    warning: str | None = None
+
+
+class Closed(Message, tag="closed"):
+    """The window is closed; its verdict follows when asked for."""
+
+    run: str
+
+
+class Judged(Message, tag="judged"):
+    """The verdicts of a window, one a GPU, worst first; ``status`` is open or judging while there are none yet."""
+
+    run: str
+    status: str
+    why: str = ""
+    verdicts: list[dict[str, Any]] = []
+
+
+class Status(Message, tag="state"):
+    """The daemon's facts, a tree of JSON values."""
+
+    facts: dict[str, Any]
+
+
+class Refused(Message, tag="refused"):
+    """The request was not served: a code for programs, one line for people."""
+
+    code: str
+    message: str
+
+
+Request: TypeAlias = Hello | Open | Close | AskVerdicts | AskStatus
+Reply: TypeAlias = Welcome | Opened | Closed | Judged | Status | Refused
+
+_encoder = msgspec.json.Encoder()
+_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+
+
+class WireError(ValueError):
+    """A line that is not a message; ``code`` is what the other side is told."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def encode(message: Message) -> bytes:
+    return _encoder.encode(message) + b"\n"
+
+
+def decode_request(line: bytes) -> Request:
+    """Raises WireError."""
+    return _decode(_requests, line)
+
+
+def decode_reply(line: bytes) -> Reply:
+    """Raises WireError."""
+    return _decode(_replies, line)
+
+
+def _decode(decoder: msgspec.json.Decoder[_T], line: bytes) -> _T:
+    try:
+        return decoder.decode(line)
+    except msgspec.ValidationError as error:
+        code = "unknown-message" if "Invalid value" in str(error) and "$.type" in str(error) else "bad-message"
+        raise WireError(code, f"expected a message of protocol {OLDEST_PROTOCOL} to {PROTOCOL}; {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WireError("bad-message", f"expected one line of JSON; {error}") from error
