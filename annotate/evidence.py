@@ -296,15 +296,14 @@ class Trace:
         """A trace from rows in any order; all must speak of one GPU."""
         rows = sorted(readings, key=lambda reading: reading.at_ns)
         columns: dict[str, Column] = {}
-        for lane in Lane:
-            of_lane = [row for row in rows if row.lane == lane]
-            if not of_lane:
-                continue
-            at_ns = np.array([row.at_ns for row in of_lane], np.int64)
-            for name in SIGNALS:  # a signal too dear for its lane is asked in a slower one
-                values = np.array([getattr(row, name) for row in of_lane], np.float64)
-                if not np.isnan(values).all():
-                    columns[name] = Column(at_ns, values)
+        for name in SIGNALS:
+            # A signal may be asked in more than one lane (dear ones in a slower one, cheap ones again at the edges): every
+            # lane that ever gave it speaks for it, and one that never did says nothing about it.
+            lanes = {row.lane for row in rows if getattr(row, name) is not None}
+            of_lanes = [row for row in rows if row.lane in lanes]
+            if of_lanes:
+                values = np.array([getattr(row, name) for row in of_lanes], np.float64)
+                columns[name] = Column(np.array([row.at_ns for row in of_lanes], np.int64), values)
         dense = sorted({t: w for record in power for t, w in zip(record.sample_at_ns, record.sample_w, strict=True)}.items())
         return Trace(
             columns=columns,
