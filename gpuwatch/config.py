@@ -1,0 +1,210 @@
+"""The only module that knows what the user configured: flags > environment > the user's file > the system's > defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.errors import UsageError
+from gpuwatch.keys import BY_NAME, KEYS, Key
+from gpuwatch.places import (
+    SYSTEM_CONFIG,
+    SYSTEM_SOCKET,
+    SYSTEM_STATE,
+    default_socket,
+    default_state,
+    ensure_socket_folder,
+    user_config,
+)
+from gpuwatch.quantities import QuantityError
+
+# Variables of ours that are no settings: where the file is, and what `gpuwatch run` tells its command.
+_OTHER_VARIABLES = frozenset({"GPUWATCH_CONFIG", "GPUWATCH_PARENT"})
+_TABLES = frozenset(name.partition(".")[0] for name in BY_NAME if "." in name)
+# Of two settings the first may not exceed the second; a default gives way to what was configured.
+_ORDERED = (("sampling.active_period", "sampling.idle_period"), ("store.segment", "store.budget"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every setting, with the origin of each; what each means stands in ``keys.KEYS``."""
+
+    source: str
+    state: Path
+    socket: Path
+    log_level: str
+    idle_period_ns: int
+    active_period_ns: int
+    budget_ratio: float
+    store_budget_bytes: int
+    store_max_age_s: float
+    segment_bytes: int
+    idle_exit_s: float
+    origins: Mapping[str, str] = field(compare=False)  # by field
+    given: Mapping[str, str] = field(compare=False)  # the flags, to read the files again
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the source is no driver of this machine: a simulation or a recording."""
+        return self.source.partition(":")[0] in ("simulated", "replay")
+
+    @property
+    def log(self) -> Path:
+        """Where a daemon without a terminal writes its messages."""
+        return self.state / "daemon.log"
+
+    def origin(self, name: str) -> str:
+        """``default``, or where the value was given: ``--state``, ``GPUWATCH_STATE``, ``/etc/gpuwatch/config.toml:3``."""
+        return self.origins[name]
+
+    def flags(self) -> list[str]:
+        """The options that make another ``gpuwatch`` process find the same source, store and socket."""
+        named = {"source": self.source, "state": str(self.state), "socket": str(self.socket)}
+        rest = {name: value for name, value in self.given.items() if name not in named}
+        return [f"--{name.replace('_', '-')}={value}" for name, value in (named | rest).items()]
+
+    def reread(self) -> Settings:
+        """The settings as the files and this process's environment are now, under the same flags.  Raises UsageError."""
+        return load(self.given)
+
+
+def load(flags: Mapping[str, str] | None = None, *, environment: Mapping[str, str] | None = None) -> Settings:
+    """The settings in force.
+
+    ``flags`` hold text by key name (``source``, ``sampling.idle_period``), and ``config``, a file to read in place of the
+    user's and the system's.  Raises UsageError: one line that names the place, the key, what was expected and found.
+    """
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    env = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for file in reversed(files(given, env)):
+        for key, raw, place in _of_file(file):
+            values[key.field], origins[key.field] = _read(key, raw, place, f"{key.name}: "), place
+    for key in KEYS:
+        if env.get(key.variable):
+            values[key.field], origins[key.field] = _read(key, env[key.variable], key.variable), key.variable
+        if key.name in given:
+            flag = f"--{key.name.replace('_', '-')}"
+            values[key.field], origins[key.field] = _read(key, given[key.name], flag), flag
+        if key.field not in values and key.default is not None:
+            values[key.field], origins[key.field] = key.default, "default"
+    for name, make in (("state", default_state), ("socket", default_socket)):
+        if name not in values:
+            values[name], origins[name] = make(values["source"], env), "default"
+    _reconcile(values, origins)
+    return Settings(**values, origins=origins, given=given)
+
+
+def files(flags: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """The configuration files that are read, the strongest first.  Raises UsageError if one was named and is not there."""
+    named = flags.get("config") or environment.get("GPUWATCH_CONFIG")
+    if named:
+        path = Path(named).expanduser().absolute()
+        if not path.is_file():
+            raise UsageError(f"{path}: expected a configuration file, found none")
+        return (path,)
+    return tuple(path for path in (user_config(environment), SYSTEM_CONFIG) if path.exists())
+
+
+def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """GPUWATCH_ variables that mean nothing.  No error: an orchestrator may set GPUWATCH_PORT for a service of that name."""
+    known = {key.variable for key in KEYS} | _OTHER_VARIABLES
+    return tuple(sorted(name for name in environment if name.startswith("GPUWATCH_") and name not in known))
+
+
+def _of_file(path: Path) -> list[tuple[Key, object, str]]:
+    """The keys of one file with their raw values and places.  Raises UsageError."""
+    import tomllib  # 9 ms that most processes need not spend: there is no file
+
+    try:
+        text = path.read_bytes().decode()
+        table = tomllib.loads(text)
+    except OSError as error:
+        raise UsageError(f"{path}: expected a readable file, found: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: expected UTF-8, found byte {error.object[error.start]:#04x} at {error.start}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: expected TOML, found: {error}") from error
+    found: list[tuple[Key, object, str]] = []
+    for name, raw in _flat(table):
+        place = f"{path}:{line}" if (line := _line_of(name, text)) else str(path)
+        if name in BY_NAME:
+            found.append((BY_NAME[name], raw, place))
+            continue
+        if name in _TABLES:
+            raise UsageError(f"{place}: {name}: expected a table [{name}], found {raw!r}")
+        raise UsageError(f"{place}: unknown key {name!r}; {_hint(name)}")
+    return found
+
+
+def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    for name, value in table.items():
+        if name in _TABLES and isinstance(value, dict):
+            yield from ((f"{name}.{inner}", raw) for inner, raw in value.items())
+        else:
+            yield name, value
+
+
+def _hint(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, BY_NAME, n=1)
+    last = name.rpartition(".")[2]
+    near = near or [known for known in BY_NAME if known.rpartition(".")[2] == last]
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(BY_NAME)}"
+
+
+def _line_of(name: str, text: str) -> int | None:
+    """The line a key stands in, found by reading the file as a person would: the parser does not keep it."""
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if stripped.startswith("["):
+            table = stripped.strip("[] ").replace(" ", "") + "."
+            if table == f"{name}.":
+                return number
+        elif "=" in stripped:
+            key = stripped.partition("=")[0].replace(" ", "").replace('"', "")
+            if table + key == name or name.startswith(f"{table}{key}."):
+                return number
+    return None
+
+
+def _read(key: Key, raw: object, place: str, name: str = "") -> object:
+    try:
+        return key.read(raw)
+    except QuantityError as error:
+        raise UsageError(f"{place}: {name}{error}") from error
+
+
+def _reconcile(values: dict[str, Any], origins: Mapping[str, str]) -> None:
+    """Raises UsageError for values that are each fine and cannot hold at once."""
+    for names in _ORDERED:
+        small, large = BY_NAME[names[0]], BY_NAME[names[1]]
+        if values[small.field] <= values[large.field]:
+            continue
+        if origins[small.field] == "default":
+            values[small.field] = values[large.field]
+        elif origins[large.field] == "default":
+            values[large.field] = values[small.field]
+        else:
+            bound = f"{large.name} ({large.write(values[large.field])}, {origins[large.field]})"
+            found = small.write(values[small.field])
+            raise UsageError(f"{origins[small.field]}: {small.name}: expected at most {bound}, found {found}")
+
+
+__all__ = [
+    "SYSTEM_CONFIG",
+    "SYSTEM_SOCKET",
+    "SYSTEM_STATE",
+    "Settings",
+    "ensure_socket_folder",
+    "files",
+    "load",
+    "unknown_variables",
+    "user_config",
+]

@@ -1,0 +1,105 @@
+"""Where things lie by default: the store, the socket and the configuration files, as a function of user and source.
+
+Written by hand rather than with platformdirs, whose import takes 15 ms of the 60 that ``import gpuwatch`` may take.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpuwatch.errors import UsageError
+
+SYSTEM_STATE = Path("/var/lib/gpuwatch")
+SYSTEM_SOCKET = Path("/run/gpuwatch/daemon.sock")
+SYSTEM_CONFIG = Path("/etc/gpuwatch/config.toml")
+SOCKET_PATH_BYTES = 107  # sun_path of unix(7), less its terminating zero
+
+KINDS = ("auto", "nvml", "simulated", "replay")
+
+
+def suffix(source: str) -> str:
+    """What sets a simulated or replayed source's store and socket apart from the real ones; empty for a real source.
+
+    The same specification gives the same suffix anywhere, so that client and daemon find each other.
+    """
+    kind, _, argument = source.partition(":")
+    if kind in ("auto", "nvml"):
+        return ""
+    return f"-{kind}" + (f"-{hashlib.blake2b(argument.encode(), digest_size=4).hexdigest()}" if argument else "")
+
+
+def default_state(source: str, environment: Mapping[str, str]) -> Path:
+    """The user's store: ``$XDG_STATE_HOME/gpuwatch``, by default under ``~/.local/state``."""
+    return _home(environment, "XDG_STATE_HOME", ".local/state") / f"gpuwatch{suffix(source)}"
+
+
+def default_socket(source: str, environment: Mapping[str, str]) -> Path:
+    """The user's socket: in ``$XDG_RUNTIME_DIR/gpuwatch``, else in a folder of ours under the temporary folder."""
+    name = f"daemon{suffix(source)}.sock"
+    runtime = environment.get("XDG_RUNTIME_DIR", "")
+    if runtime.startswith("/") and _is_ours(Path(runtime)):
+        path = Path(runtime) / "gpuwatch" / name
+        if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
+            return path
+    return _private_folder(environment) / name
+
+
+def user_config(environment: Mapping[str, str]) -> Path:
+    return _home(environment, "XDG_CONFIG_HOME", ".config") / "gpuwatch" / "config.toml"
+
+
+def ensure_socket_folder(socket: Path) -> None:
+    """Make the folder of a socket (mode 0700) or check the one that is there.
+
+    In a folder others may write to, anybody could put a socket in our place.  Raises UsageError with what to do.
+    """
+    folder = socket.parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: expected a folder for the socket, found: {error.strerror}; choose another with --socket"
+        ) from error
+    if stat.S_ISLNK(found.st_mode):
+        raise UsageError(
+            f"{folder}: expected a folder of yours, found a symbolic link; remove it or choose another with --socket"
+        )
+    if found.st_uid not in (os.getuid(), 0):
+        raise UsageError(
+            f"{folder}: expected a folder of uid {os.getuid()}, found one of uid {found.st_uid}; choose another with --socket"
+        )
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o022 and not mode & stat.S_ISVTX:
+        raise UsageError(f"{folder}: expected a folder only you can write to, found mode {mode:04o}; run: chmod 700 {folder}")
+
+
+def _home(environment: Mapping[str, str], variable: str, below: str) -> Path:
+    # The base-directory specification says that a relative path in these variables is to be ignored.
+    named = environment.get(variable, "")
+    if named.startswith("/"):
+        return Path(named)
+    home = environment.get("HOME", "")
+    if home.startswith("/"):
+        return Path(home) / below
+    try:
+        return Path.home() / below
+    except RuntimeError:  # a container's arbitrary uid has neither HOME nor an entry in the password file
+        return _private_folder(environment)
+
+
+def _private_folder(environment: Mapping[str, str]) -> Path:
+    temporary = environment.get("TMPDIR", "")
+    return Path(temporary if temporary.startswith("/") else "/tmp") / f"gpuwatch-{os.getuid()}"  # noqa: S108 - checked when used
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder exists, is this user's and can be written: sudo and containers hand on those of others."""
+    try:
+        return folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK)
+    except OSError:
+        return False

@@ -1,0 +1,101 @@
+"""Amounts as people write them ("50ms", "2GiB", "1 %"): read into the units the code uses, and written back exactly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+
+_DURATIONS_NS: Mapping[str, int] = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "min": 60_000_000_000,
+    "h": 3_600_000_000_000,
+    "d": 86_400_000_000_000,
+    "w": 604_800_000_000_000,
+}
+_SIZES_BYTES: Mapping[str, int] = {
+    "B": 1,
+    "kB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+    "TB": 1000**4,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+}
+_AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ%]*)\s*\Z", re.ASCII)
+
+
+class QuantityError(ValueError):
+    """Text that is no such amount; the message says what was expected and found, for its caller to put a name before."""
+
+
+def duration_ns(text: str) -> int:
+    """Raises QuantityError."""
+    return _scaled(text, _DURATIONS_NS, 'a duration with its unit, as "50ms", "2.5s" or "24h"')
+
+
+def size_bytes(text: str) -> int:
+    """Raises QuantityError."""
+    return _scaled(text, _SIZES_BYTES, 'a size with its unit, as "64MiB" or "2GiB"')
+
+
+def share_ratio(text: str) -> float:
+    """Raises QuantityError."""
+    expected = 'a share of 0 to 100 % with its sign, as "1 %"'
+    amount, unit = _split(text, expected)
+    if unit != "%" or amount > 100:
+        raise QuantityError(f"expected {expected}, found {text!r}")
+    return float(amount / 100)
+
+
+def duration_text(amount_ns: int) -> str:
+    """In the largest unit that is exact: 1_500_000_000 is ``1500ms``, 90 seconds are ``90s``, 120 are ``2min``."""
+    return _text(amount_ns, {unit: size for unit, size in _DURATIONS_NS.items() if unit not in ("µs", "w")})
+
+
+def size_text(amount_bytes: int) -> str:
+    """The largest binary unit that is exact: 2 * 2**30 is ``2GiB``, 1500 is ``1500B``."""
+    return _text(amount_bytes, {unit: size for unit, size in _SIZES_BYTES.items() if "i" in unit or unit == "B"})
+
+
+def share_text(ratio: float) -> str:
+    percent = f"{Decimal(repr(ratio)) * 100:f}"
+    return f"{percent.rstrip('0').rstrip('.') if '.' in percent else percent} %"
+
+
+def _split(text: str, expected: str) -> tuple[Decimal, str]:
+    match = _AMOUNT.match(text)
+    if match is None:
+        raise QuantityError(f"expected {expected}, found {text!r}")
+    try:
+        return Decimal(match[1]), match[2]
+    except InvalidOperation:
+        raise QuantityError(f"expected {expected}, found {text!r}") from None
+
+
+def _scaled(text: str, units: Mapping[str, int], expected: str) -> int:
+    amount, unit = _split(text, expected)
+    if not unit and amount:
+        raise QuantityError(f"expected {expected}, found {text!r} without a unit")
+    if unit and unit not in units:
+        near = next((known for known in units if known.lower() == unit.lower()), None)
+        hint = f"did you mean {near}?" if near else f"units are {', '.join(units)}"
+        raise QuantityError(f"expected {expected}, found {text!r}: unknown unit {unit!r}, {hint}")
+    scaled = amount * units.get(unit, 1)
+    if scaled != int(scaled) or scaled >= 1 << 63:
+        raise QuantityError(f"expected {expected}, found {text!r}, which is finer or larger than can be kept")
+    return int(scaled)
+
+
+def _text(amount: int, units: Mapping[str, int]) -> str:
+    smallest = next(iter(units))
+    for unit, size in reversed(list(units.items())):
+        if amount and amount % size == 0:
+            return f"{amount // size}{unit}"
+    return f"{amount}{smallest}"

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from gpuwatch import config, places
+from gpuwatch.errors import UsageError
+from gpuwatch.keys import KEYS
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    """An environment in which nothing of this machine's user shows."""
+    runtime = tmp_path / "run"
+    runtime.mkdir(mode=0o700)
+    return {"HOME": str(tmp_path / "home"), "XDG_RUNTIME_DIR": str(runtime), "TMPDIR": str(tmp_path)}
+
+
+def write(home: dict[str, str], text: str) -> Path:
+    path = Path(home["HOME"]) / ".config" / "gpuwatch" / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_without_any_configuration_everything_has_a_default(home: dict[str, str]) -> None:
+    settings = config.load(environment=home)
+    assert settings.source == "auto"
+    assert settings.state == Path(home["HOME"]) / ".local/state/gpuwatch"
+    assert settings.socket == Path(home["XDG_RUNTIME_DIR"]) / "gpuwatch/daemon.sock"
+    assert (settings.idle_period_ns, settings.active_period_ns) == (50_000_000, 10_000_000)
+    assert {settings.origin(key.field) for key in KEYS} == {"default"}
+
+
+def test_flags_win_over_the_environment_which_wins_over_the_file(home: dict[str, str]) -> None:
+    path = write(home, 'source = "nvml"\nlog_level = "debug"\n[sampling]\nidle_period = "100ms"\nactive_period = "20ms"\n')
+    env = home | {"GPUWATCH_LOG_LEVEL": "error", "GPUWATCH_SAMPLING_IDLE_PERIOD": "200ms"}
+    settings = config.load({"log_level": "warning"}, environment=env)
+    assert (settings.log_level, settings.origin("log_level")) == ("warning", "--log-level")
+    assert (settings.idle_period_ns, settings.origin("idle_period_ns")) == (200_000_000, "GPUWATCH_SAMPLING_IDLE_PERIOD")
+    assert (settings.active_period_ns, settings.origin("active_period_ns")) == (20_000_000, f"{path}:5")
+    assert (settings.source, settings.origin("source")) == ("nvml", f"{path}:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ('sorce = "auto"', 1, "did you mean 'source'"),
+        ('\n[sampling]\nidle_perod = "50ms"', 3, "did you mean 'sampling.idle_period'"),
+        ('idle_exit = "1s"', 1, "did you mean 'daemon.idle_exit'"),
+        ("[sampling]\nidle_period = 50", 2, "sampling.idle_period: expected a duration with its unit"),
+        ('[sampling]\nidle_period = "50"', 2, "without a unit"),
+        ('[sampling]\nidle_period = "50 parsecs"', 2, "unknown unit 'parsecs'"),
+        ('[sampling]\nidle_period = "10ns"', 2, "1ms to 10s"),
+        ("[sampling]\nbudget = 0.01", 2, "expected a share"),
+        ('[store]\nbudget = "2gib"', 2, "did you mean GiB"),
+        ('[store]\nbudget = "1KiB"', 2, "at least 1MiB"),
+        ('source = "simulatd"', 1, "did you mean 'simulated'"),
+        ('source = "replay:"', 1, "replay:PATH"),
+        ('source = "nvml:x"', 1, "found 'nvml:x'"),
+        ("state = 3", 1, "expected a path, found 3"),
+        ('socket = "/' + "x" * 120 + '"', 1, "at most 107 bytes"),
+        ('log_level = "loud"', 1, "expected one of debug, info"),
+        ("sampling = 3", 1, "expected a table [sampling]"),
+        ("[samplin]", 1, "unknown key 'samplin'"),
+        ("[gpus]\nall = true", 1, "unknown key 'gpus'"),
+        ('[sampling]\nidle_period = "10ms"\nactive_period = "20ms"', 3, "at most sampling.idle_period (10ms"),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_line_with_place_expected_and_found(
+    home: dict[str, str], text: str, line: int, words: str
+) -> None:
+    path = write(home, text)
+    with pytest.raises(UsageError) as caught:
+        config.load(environment=home)
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"source = ", b"\xff\xfe", b"source = 'auto'\nsource = 'auto'\n", b"[[[[", b"\0"])
+def test_what_is_no_toml_is_refused_by_file(home: dict[str, str], content: bytes) -> None:
+    path = write(home, "")
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="toml: expected"):
+        config.load(environment=home)
+
+
+def test_a_named_file_replaces_the_others_and_must_be_there(home: dict[str, str], tmp_path: Path) -> None:
+    write(home, 'log_level = "debug"')
+    other = tmp_path / "other.toml"
+    with pytest.raises(UsageError, match="expected a configuration file, found none"):
+        config.load({"config": str(other)}, environment=home)
+    other.write_text('[daemon]\nidle_exit = "5s"\n')
+    settings = config.load(environment=home | {"GPUWATCH_CONFIG": str(other)})
+    assert (settings.log_level, settings.idle_exit_s) == ("info", 5.0)
+
+
+def test_wrong_variables_and_flags_are_named(home: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=r"^GPUWATCH_STORE_BUDGET: expected a size"):
+        config.load(environment=home | {"GPUWATCH_STORE_BUDGET": "much"})
+    with pytest.raises(UsageError, match=r"^--source: expected auto"):
+        config.load({"source": "cuda"}, environment=home)
+
+
+def test_an_empty_variable_counts_as_unset(home: dict[str, str]) -> None:
+    assert config.load(environment=home | {"GPUWATCH_SOURCE": ""}).source == "auto"
+
+
+def test_unknown_variables_of_ours_are_listed_but_are_no_error(home: dict[str, str]) -> None:
+    env = home | {"GPUWATCH_SORCE": "nvml", "GPUWATCH_STATE": "/x"}
+    assert config.load(environment=env).source == "auto"
+    assert config.unknown_variables(env) == ("GPUWATCH_SORCE",)
+
+
+def test_a_default_gives_way_to_what_was_configured(home: dict[str, str]) -> None:
+    write(home, '[sampling]\nidle_period = "5ms"\n[store]\nbudget = "8MiB"\n')
+    settings = config.load(environment=home)
+    assert (settings.active_period_ns, settings.segment_bytes) == (5_000_000, 8 << 20)
+
+
+def test_simulated_and_replayed_sources_keep_apart_from_the_real_and_from_each_other(home: dict[str, str]) -> None:
+    sources = ("auto", "simulated", "simulated:a", "simulated:b", "replay:/a.csv", "replay:/b.csv")
+    loaded = [config.load({"source": source}, environment=home) for source in sources]
+    assert len({settings.state for settings in loaded}) == len({settings.socket for settings in loaded}) == len(sources)
+    assert config.load({"source": "nvml"}, environment=home).socket == loaded[0].socket
+    assert [settings.simulated for settings in loaded] == [False, True, True, True, True, True]
+
+
+def test_another_process_finds_the_same_places_by_the_flags(home: dict[str, str], tmp_path: Path) -> None:
+    settings = config.load({"source": "simulated:a", "log_level": "debug"}, environment=home)
+    options = (flag.removeprefix("--").split("=", 1) for flag in settings.flags())
+    flags = {name.replace("-", "_"): value for name, value in options}
+    again = config.load(flags, environment={"HOME": "/nowhere"})
+    assert (again.source, again.state, again.socket, again.log_level) == (
+        settings.source, settings.state, settings.socket, "debug",
+    )  # fmt: skip
+
+
+def test_a_recording_is_named_absolutely(home: dict[str, str]) -> None:
+    assert config.load({"source": "replay:log.csv"}, environment=home).source == f"replay:{Path('log.csv').absolute()}"
+
+
+def test_reading_again_sees_a_changed_file_and_keeps_the_flags(home: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in home.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    settings = config.load({"log_level": "error"})
+    write(home, 'log_level = "debug"\n[daemon]\nidle_exit = "7s"')
+    again = settings.reread()
+    assert (again.log_level, again.idle_exit_s) == ("error", 7.0)
+
+
+@pytest.mark.parametrize("runtime", ["", "relative", "/nowhere/at/all"])
+def test_without_a_runtime_folder_the_socket_lies_in_a_private_one(home: dict[str, str], runtime: str) -> None:
+    settings = config.load(environment=home | {"XDG_RUNTIME_DIR": runtime})
+    assert settings.socket == Path(home["TMPDIR"]) / f"gpuwatch-{os.getuid()}" / "daemon.sock"
+    config.ensure_socket_folder(settings.socket)
+    assert stat.S_IMODE(settings.socket.parent.stat().st_mode) == 0o700
+    config.ensure_socket_folder(settings.socket)
+
+
+def test_a_user_without_home_still_gets_a_store(home: dict[str, str]) -> None:
+    assert places.default_state("auto", {"HOME": "relative", "XDG_STATE_HOME": "also"}).is_absolute()
+
+
+def test_a_socket_folder_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(UsageError, match="chmod 700"):
+        config.ensure_socket_folder(folder / "daemon.sock")
+
+
+def test_a_socket_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(UsageError, match="symbolic link"):
+        config.ensure_socket_folder(tmp_path / "link" / "daemon.sock")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of somebody else's")
+def test_a_socket_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 12345, -1)
+    with pytest.raises(UsageError, match="found one of uid 12345"):
+        config.ensure_socket_folder(folder / "daemon.sock")
+
+
+def test_a_file_where_the_socket_folder_should_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="expected a folder"):
+        config.ensure_socket_folder(tmp_path / "file" / "daemon.sock")
