@@ -1,0 +1,93 @@
+"""Who is on a GPU, by the driver's process lists and its utilisation record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from annotate.evidence import Process, Visibility
+from gpuwatch.host import Identities
+from gpuwatch.sources.nvml.binding import NOT_FOUND, SUCCESS, Api, Handle, asked, treat
+
+_COMPUTE = "nvmlDeviceGetComputeRunningProcesses_v3"
+_LISTS = (
+    (_COMPUTE, False),
+    ("nvmlDeviceGetMPSComputeRunningProcesses_v3", False),
+    ("nvmlDeviceGetGraphicsRunningProcesses_v3", True),
+)
+
+
+class ProcessLists:
+    """The processes of one GPU or MIG instance, with a cursor into its utilisation record."""
+
+    def __init__(self, api: Api, uuid: str, handle: Handle, identities: Identities, visibility: Visibility) -> None:
+        self._api = api
+        self._uuid = uuid
+        self._handle = handle
+        self._identities = identities
+        self._visibility = visibility
+        self._cursor_us: int | None = None
+
+    def processes(self, *, utilization: bool) -> tuple[tuple[Process, ...], bool]:
+        """Everyone named, by PID, and whether the list of compute processes answered.
+
+        Raises DeviceLostError, SourceGoneError.
+        """
+        listed: dict[int, tuple[int | None, bool]] = {}
+        whole = True
+        for function, graphics in _LISTS:
+            entries = self._list(function)
+            # Other lists are missing on many systems; without this one an empty census says nothing.
+            whole = whole and not (entries is None and function == _COMPUTE)
+            for entry in entries or ():
+                memory, was_graphics = listed.get(entry.pid, (None, True))
+                # A process on two lists is told the same memory twice; it counts as graphics only if nothing else lists it.
+                listed[entry.pid] = (entry.usedGpuMemory if memory is None else memory, graphics and was_graphics)
+        busy = self._utilization() if utilization else {}
+        found = [self._process(pid, memory, busy.get(pid), graphics) for pid, (memory, graphics) in listed.items()]
+        for pid, ratio in busy.items():
+            if pid not in listed and ratio > 0:
+                found.append(self._unlisted(pid, ratio))
+        return tuple(sorted(found, key=lambda process: process.pid)), whole
+
+    def _list(self, function: str) -> Any:
+        # A process that starts between the binding's two calls can outgrow its array: ask again once.
+        first = asked(self._api, function, self._handle, uuid=self._uuid)
+        return first if first is not None else asked(self._api, function, self._handle, uuid=self._uuid)
+
+    def _process(self, pid: int, memory_bytes: int | None, ratio: float | None, graphics: bool) -> Process:  # noqa: FBT001 - private
+        who = self._identities.of(pid)
+        return Process(
+            pid=pid, name=who.name, user=who.user, started_s=who.started_s, memory_bytes=memory_bytes,
+            utilization_ratio=ratio, graphics=graphics,
+        )  # fmt: skip
+
+    def _unlisted(self, pid: int, ratio: float) -> Process:
+        # Outside the initial PID namespace such a PID is the machine's: the process of that number here is somebody else.
+        who = self._identities.of(pid) if self._visibility == Visibility.HOST else None
+        return Process(
+            pid=pid, name=who.name if who else None, user=who.user if who else None, started_s=who.started_s if who else None,
+            utilization_ratio=ratio, listed=False,
+        )  # fmt: skip
+
+    def _utilization(self) -> dict[int, float]:
+        """Share of time each process kept SMs busy since the last call; the first call only sets the cursor."""
+        first, cursor_us = self._cursor_us is None, self._cursor_us or 0
+        ask = getattr(self._api, "nvmlDeviceGetProcessUtilization", None)
+        if ask is None:
+            return {}
+        try:
+            samples = ask(self._handle, cursor_us)
+        except self._api.NVMLError as error:
+            if error.value not in (NOT_FOUND, SUCCESS):  # both mean "no samples"
+                treat(error, self._uuid)
+            self._cursor_us = cursor_us
+            return {}
+        latest: dict[int, tuple[int, Any]] = {}
+        for sample in samples:
+            stamp_us, share = sample.timeStamp, sample.smUtil
+            # The record repeats old entries, and now and then holds garbage above 100 %.
+            if stamp_us > cursor_us and share <= 100 and stamp_us > latest.get(sample.pid, (0, 0))[0]:
+                latest[sample.pid] = (stamp_us, share)
+        self._cursor_us = max([cursor_us, *(stamp_us for stamp_us, _ in latest.values())])
+        # Without a cursor the driver averages its whole record, processes that ended long ago included.
+        return {} if first else {pid: share / 100 for pid, (_, share) in latest.items()}

@@ -1,0 +1,100 @@
+"""What the driver reports by itself: Xids, clock changes, memory errors, for all GPUs at once."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterable, Mapping
+
+from annotate.evidence import Event
+from gpuwatch import clock
+from gpuwatch.sources.nvml.binding import TIMEOUT, Api, Handle, asked, treat
+
+# Bits as in nvml.h.  The header calls clock events "Kepler only"; an H200 with driver 580.159.04 delivers them.
+_KINDS: Mapping[int, str] = {
+    0x0008: "xid", 0x0010: "clock", 0x0001: "ecc", 0x0002: "ecc", 0x0200: "ecc", 0x0400: "ecc", 0x0800: "ecc",
+}  # fmt: skip
+_ECC_TEXTS: Mapping[int, str] = {
+    0x0001: "single-bit error", 0x0002: "double-bit error", 0x0200: "storm of single-bit errors",
+    0x0400: "memory retired", 0x0800: "memory could not be retired",
+}  # fmt: skip
+_UNKNOWN_XID = 999
+
+
+class EventWait:
+    """One event set, registered for every board; events from before the registration are lost."""
+
+    def __init__(self, api: Api, boards: Iterable[tuple[str, Handle]]) -> None:
+        self._api = api
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._uuids: dict[int, str] = {}
+        self.kinds: dict[str, frozenset[str]] = {}  # by UUID: what this GPU will report
+        self._set = asked(api, "nvmlEventSetCreate")
+        if self._set is None:
+            return
+        for uuid, handle in boards:
+            supported = asked(api, "nvmlDeviceGetSupportedEventTypes", handle) or 0
+            wanted = [bit for bit in _KINDS if bit & supported]
+            taken = [bit for bit in wanted if self._register(handle, bit)]
+            if taken:
+                self._uuids[_address(handle)] = uuid
+                self.kinds[uuid] = frozenset(_KINDS[bit] for bit in taken)
+
+    def _register(self, handle: Handle, bit: int) -> bool:
+        # One by one, so that an event that needs privilege does not take the others with it.
+        try:
+            self._api.nvmlDeviceRegisterEvents(handle, bit, self._set)
+        except self._api.NVMLError:
+            return False
+        return True
+
+    def wait(self, timeout_s: float, *, most: int = 256) -> tuple[Event, ...]:
+        """The events that came, waiting at most so long for the first; at most ``most``, so that a flood ends."""
+        if not self._uuids:
+            self._closing.wait(timeout_s)
+            return ()
+        found: list[Event] = []
+        with self._lock:
+            timeout_ms = max(0, round(timeout_s * 1000))
+            while len(found) < most and not self._closing.is_set():
+                try:
+                    data = self._api.nvmlEventSetWait_v2(self._set, timeout_ms)
+                except self._api.NVMLError as error:
+                    if error.value != TIMEOUT:
+                        self._failed(error, timeout_s)
+                    break
+                found += self._event(data)
+                timeout_ms = 0
+        return tuple(found)
+
+    def _failed(self, error: Exception, timeout_s: float) -> None:
+        if error.value in (15, 16):  # type: ignore[attr-defined]  # some GPU is lost, not said which: its lanes will find out
+            self._closing.wait(timeout_s)
+            return
+        treat(error)
+        self._closing.wait(timeout_s)
+
+    def _event(self, data: object) -> list[Event]:
+        address, bit, value = _address(data.device), data.eventType, data.eventData  # type: ignore[attr-defined]
+        uuid, kind = self._uuids.get(address), _KINDS.get(bit)
+        if uuid is None or kind is None:
+            return []
+        text = _ECC_TEXTS.get(bit)
+        if kind == "xid" and value == _UNKNOWN_XID:
+            text = "an Xid the driver does not name"
+        # A clock event carries no payload: it says that the clock changed, not to what.
+        return [Event(uuid=uuid, at_ns=clock.now_ns(), kind=kind, value=None if kind == "clock" else int(value), text=text)]
+
+    def close(self) -> None:
+        """Wait for a waiter to come back, then free the set."""
+        self._closing.set()
+        with self._lock:
+            event_set, self._set = self._set, None
+            self._uuids.clear()
+            if event_set is not None:
+                asked(self._api, "nvmlEventSetFree", event_set)
+
+
+def _address(handle: Handle) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0

@@ -1,0 +1,110 @@
+"""Field values: one call for many numbered readings, decoded and checked entry by entry."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from gpuwatch.sources.nvml.binding import SUCCESS, Api, Handle, treat
+
+# nvmlFieldValue_t: id, scope, timestamp us, latency us, value type, return code, and a union of eight bytes.  Ours,
+# because pynvml's Structure runs Python code at every attribute: 14 us for five fields instead of 3.
+_ENTRY = struct.Struct("=IIqqIIQ")
+_UNSIGNED_LONG_LONG = 3
+_DOUBLE = struct.Struct("=d")
+_WHOLE = struct.Struct("=Q")
+
+Wanted: TypeAlias = tuple[str, tuple[int, ...], Callable[[Any], Any]]
+
+
+def decoded(kind: int, raw: int) -> float | int | None:
+    """A union of eight bytes by its value type (nvmlValueType_t); None for a type we do not know."""
+    match kind:
+        case 1:
+            return raw & 0xFFFF_FFFF
+        case 2 | 3:
+            return raw
+        case 0:
+            return float(_DOUBLE.unpack(_WHOLE.pack(raw))[0])
+        case 4:
+            return raw - (1 << 64) if raw >> 63 else raw
+        case 5:
+            return (raw & 0xFFFF_FFFF) - (1 << 32) if raw & 0x8000_0000 else raw & 0xFFFF_FFFF
+        case 6:
+            return raw & 0xFFFF
+        case _:
+            return None
+
+
+class FieldBatch:
+    """A fixed set of fields of one GPU.  A batch costs the sum of its members, so only fields of one lane share one."""
+
+    def __init__(self, api: Api, uuid: str, handle: Handle, wanted: Sequence[Wanted]) -> None:
+        self._api = api
+        self._uuid = uuid
+        self._handle = handle
+        self._wanted = tuple(wanted)
+        ids = [field for _, fields, _ in wanted for field in fields]
+        self._template = b"".join(_ENTRY.pack(field, 0, 0, 0, 0, 0, 0) for field in ids)
+        self._buffer = ctypes.c_char * len(self._template)
+        self._count = ctypes.c_int(len(ids))
+
+    def entries(self) -> list[tuple[int, int, int, int]]:
+        """(return code, timestamp us, value type, raw value) of every field.  Raises as ``treat``, and NVMLError."""
+        # A fresh buffer each time: a window's edge may ask the same batch from another thread.
+        buffer = self._buffer.from_buffer_copy(self._template)
+        ask = self._api._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")  # noqa: SLF001 - the binding's own way in
+        code = ask(self._handle, self._count, buffer)
+        if code != SUCCESS:
+            raise self._api.NVMLError(code)
+        return [(entry[5], entry[2], entry[4], entry[6]) for entry in _ENTRY.iter_unpack(buffer.raw)]
+
+    def ask(self, values: dict[str, Any]) -> None:
+        """Put what was answered under its signal's name."""
+        try:
+            entries = self.entries()
+        except self._api.NVMLError as error:
+            treat(error, self._uuid)
+            return
+        at = 0
+        for name, fields, take in self._wanted:
+            total: float | int | None = 0
+            for code, filled_us, kind, raw in entries[at : at + len(fields)]:
+                if code != SUCCESS:
+                    treat(self._api.NVMLError(code), self._uuid)
+                    total = None
+                # Success without a timestamp fills nothing: fields 147, 226, 227 on driver 580.159.04.
+                elif filled_us == 0 or (value := decoded(kind, raw)) is None:
+                    total = None
+                elif total is not None:
+                    total += value
+            at += len(fields)
+            if total is not None:
+                values[name] = take(total)
+
+
+def answers(api: Api, uuid: str, handle: Handle, ids: Sequence[int], *, kind: int | None = None) -> bool:
+    """Whether all these fields answer on this GPU (with values of one type, if ``kind`` is given)."""
+    try:
+        entries = FieldBatch(api, uuid, handle, [("", tuple(ids), abs)]).entries()
+    except api.NVMLError as error:
+        treat(error, uuid)
+        return False
+    return all(code == SUCCESS and filled_us != 0 and kind in (None, entry_kind) for code, filled_us, entry_kind, _ in entries)
+
+
+def slowdown_counters(api: Api, uuid: str, handle: Handle, driver_version: str | None) -> tuple[int, int, int] | None:
+    """The ids under which this driver counts software-thermal, hardware-thermal and power-brake time; None: under none.
+
+    They are 269-271, and on drivers 575 to 589 may be 251-253, which mean power smoothing from 590 on.  So both are asked,
+    and only 64-bit answers count: a version alone does not tell (580.159.04 answers 269-271).
+    """
+    if answers(api, uuid, handle, (269, 270, 271), kind=_UNSIGNED_LONG_LONG):
+        return (269, 270, 271)
+    major = (driver_version or "").partition(".")[0]
+    known = major.isdigit() and 575 <= int(major) < 590
+    if known and answers(api, uuid, handle, (251, 252, 253), kind=_UNSIGNED_LONG_LONG):
+        return (251, 252, 253)
+    return None

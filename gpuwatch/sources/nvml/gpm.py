@@ -1,0 +1,88 @@
+"""The GPU performance monitor (Hopper and later): activity as a mean over the time between two samples."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gpuwatch import clock
+from gpuwatch.sources.nvml.binding import SUCCESS, Api, Handle, asked, treat
+
+
+class Gpm:
+    """The monitor of one GPU or MIG instance: it keeps the previous sample and one allocation of everything."""
+
+    def __init__(
+        self,
+        api: Api,
+        uuid: str,
+        handle: Handle,
+        instance_id: int | None = None,
+        *,
+        shortest_ns: int = 100_000_000,  # below, an H200 answers SUCCESS with 0.0 or NaN
+        now_ns: Callable[[], int] = clock.now_ns,
+    ) -> None:
+        self._api = api
+        self._uuid = uuid
+        self._handle = handle  # of the board
+        self._instance_id = instance_id
+        self._shortest_ns = shortest_ns
+        self._now_ns = now_ns
+        self._lock = threading.Lock()
+        self._samples: list[Any] = []  # previous, spare
+        self._previous_ns: int | None = None
+        self._metrics: Any = None
+
+    def supported(self) -> bool:
+        return bool(asked(self._api, "nvmlGpmQueryDeviceSupport", self._handle, uuid=self._uuid, take=_is_supported))
+
+    def ask(self, wanted: Sequence[tuple[str, int]], values: dict[str, Any]) -> None:
+        """Put each metric's mean since the last call, as a ratio, under its signal's name; nothing the first time."""
+        with self._lock:
+            try:
+                self._ask(wanted, values)
+            except self._api.NVMLError as error:
+                treat(error, self._uuid)
+
+    def _ask(self, wanted: Sequence[tuple[str, int]], values: dict[str, Any]) -> None:
+        while len(self._samples) < 2:
+            self._samples.append(self._api.nvmlGpmSampleAlloc())
+        if self._metrics is None:
+            self._metrics = self._api.c_nvmlGpmMetricsGet_t()  # 19 KB, so never one a call
+        now_ns = self._now_ns()
+        if self._previous_ns is not None and now_ns - self._previous_ns < self._shortest_ns:
+            return
+        previous, spare = self._samples
+        if self._instance_id is None:
+            self._api.nvmlGpmSampleGet(self._handle, spare)
+        else:
+            self._api.nvmlGpmMigSampleGet(self._handle, self._instance_id, spare)
+        self._samples = [spare, previous]
+        first, self._previous_ns = self._previous_ns is None, now_ns
+        if first:
+            return
+        request = self._metrics
+        request.version = self._api.NVML_GPM_METRICS_GET_VERSION
+        request.numMetrics = len(wanted)
+        request.sample1, request.sample2 = previous, spare
+        metrics = request.metrics
+        for index, (_, metric) in enumerate(wanted):
+            metrics[index].metricId = metric
+        self._api.nvmlGpmMetricsGet(request)
+        for index, (name, _) in enumerate(wanted):
+            answer = metrics[index]
+            if answer.nvmlReturn == SUCCESS and math.isfinite(answer.value):
+                values[name] = answer.value / 100
+
+    def close(self) -> None:
+        with self._lock:
+            samples, self._samples = self._samples, []
+            self._previous_ns = None
+        for sample in samples:
+            asked(self._api, "nvmlGpmSampleFree", sample, uuid=self._uuid)
+
+
+def _is_supported(answer: Any) -> bool:
+    return bool(answer.isSupportedDevice)

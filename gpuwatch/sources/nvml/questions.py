@@ -1,0 +1,135 @@
+"""A plan for one row: which calls and which batch of fields answer a set of signals on one GPU, decided once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from gpuwatch.sources.nvml.binding import PERMANENT, Api, treat
+from gpuwatch.sources.nvml.fields import FieldBatch, Wanted, answers, slowdown_counters
+from gpuwatch.sources.nvml.gpm import Gpm
+from gpuwatch.sources.nvml.identity import Board
+from gpuwatch.sources.nvml.signals import SIGNALS, Call, Field, GpmMetric, Question, SlowdownCounter, application_clock, as_is
+
+Bound: TypeAlias = Callable[[], Any]
+Filler: TypeAlias = Callable[[dict[str, Any]], None]
+Step: TypeAlias = tuple[Bound, tuple[tuple[str, Callable[[Any], Any]], ...]]
+
+
+class Row:
+    """The bound calls of one row.  It may be asked from several threads at once."""
+
+    def __init__(self, api: Api, uuid: str, steps: Iterable[Step], batch: FieldBatch | None, gpm: Filler | None) -> None:
+        self._error = api.NVMLError
+        self._uuid = uuid
+        self._steps = tuple(steps)
+        self._batch = batch
+        self._gpm = gpm
+
+    def ask(self) -> dict[str, Any]:
+        """What was answered, in our units; a signal without an answer is left out.  Raises DeviceLostError, SourceGoneError."""
+        values: dict[str, Any] = {}
+        for call, takers in self._steps:
+            try:
+                answer = call()
+            except self._error as error:
+                treat(error, self._uuid)
+                continue
+            for name, take in takers:
+                values[name] = take(answer)
+        if self._batch is not None:
+            self._batch.ask(values)
+        if self._gpm is not None:
+            self._gpm(values)
+        return values
+
+
+class Questions:
+    """Which alternative answers each signal on one GPU: probed at the first need, then kept for ever."""
+
+    def __init__(self, api: Api, board: Board, driver_version: str | None) -> None:
+        self._api = api
+        self._board = board
+        self._driver_version = driver_version
+        self._chosen: dict[str, Question | None] = {}
+        self._counters: tuple[int, int, int] | None = None
+        self._counters_known = False
+        self.gpm = Gpm(api, board.uuid, board.board_handle, board.instance_id)
+
+    def row(self, names: Sequence[str]) -> Row:
+        """The plan for these signals; those this GPU does not support are left out of it."""
+        calls: dict[tuple[str, tuple[str, ...], bool], list[tuple[str, Callable[[Any], Any]]]] = {}
+        fields: list[Wanted] = []
+        metrics: list[tuple[str, int]] = []
+        for name in names:
+            match self.chosen(name):
+                case Call(function, args, take, instance):
+                    calls.setdefault((function, args, instance), []).append((name, take))
+                case Field(fields_named, take):
+                    fields.append((name, self._ids(fields_named), take))
+                case SlowdownCounter(position) if self._counters is not None:
+                    fields.append((name, (self._counters[position],), as_is))
+                case GpmMetric(metric):
+                    metrics.append((name, getattr(self._api, metric)))
+                case _:
+                    continue
+        steps = [
+            (self._bound(function, args, instance=instance), tuple(takers))
+            for (function, args, instance), takers in calls.items()
+        ]
+        board = self._board
+        batch = FieldBatch(self._api, board.uuid, board.board_handle, fields) if fields else None
+        return Row(self._api, board.uuid, steps, batch, partial(self.gpm.ask, metrics) if metrics else None)
+
+    def chosen(self, name: str) -> Question | None:
+        """The alternative this GPU answers; None where it has none."""
+        if name not in self._chosen:
+            self._chosen[name] = next((question for question in SIGNALS.get(name, ()) if self._works(question)), None)
+        return self._chosen[name]
+
+    @property
+    def counters(self) -> str:
+        """Where slow-down time comes from, for people."""
+        ids = self._slowdown_counters()
+        if ids is None:
+            return "nvmlDeviceGetViolationStatus (thermal and power only; no slow-down counters answer on this driver)"
+        return f"fields {ids[0]}-{ids[2]}"
+
+    def _slowdown_counters(self) -> tuple[int, int, int] | None:
+        if not self._counters_known:
+            board = self._board
+            self._counters = slowdown_counters(self._api, board.uuid, board.board_handle, self._driver_version)
+            self._counters_known = True
+        return self._counters
+
+    def _works(self, question: Question) -> bool:
+        match question:
+            case Call(function, args, _, instance):
+                if function != "application_clock" and not hasattr(self._api, function):
+                    return False
+                try:
+                    self._bound(function, args, instance=instance)()
+                except self._api.NVMLError as error:
+                    treat(error, self._board.uuid)
+                    return error.value not in PERMANENT
+                return True
+            case Field(names):
+                if not all(hasattr(self._api, name) for name in names):
+                    return False
+                # Asked twice: the first read of a group may come back before the driver has filled its page.
+                handle, ids = self._board.board_handle, self._ids(names)
+                return any(answers(self._api, self._board.uuid, handle, ids) for _ in range(2))
+            case SlowdownCounter():
+                return self._slowdown_counters() is not None
+            case GpmMetric(name):
+                return hasattr(self._api, name) and self.gpm.supported()
+
+    def _ids(self, names: Iterable[str]) -> tuple[int, ...]:
+        return tuple(getattr(self._api, name) for name in names)
+
+    def _bound(self, function: str, args: tuple[str, ...], *, instance: bool) -> Bound:
+        handle = self._board.handle if instance else self._board.board_handle
+        if function == "application_clock":
+            return partial(application_clock, self._api, handle)
+        return partial(getattr(self._api, function), handle, *(getattr(self._api, name) for name in args))
