@@ -1,0 +1,9 @@
+"""A GPU with physics: the source for machines without one, for demonstrations, and for counting false alarms."""
+
+from __future__ import annotations
+
+from gpuwatch.sources.simulated.offline import simulate
+from gpuwatch.sources.simulated.scenes import FLEETS, SCENES, Scene
+from gpuwatch.sources.simulated.source import OWN_PID, Simulated
+
+__all__ = ["FLEETS", "OWN_PID", "SCENES", "Scene", "Simulated", "simulate"]

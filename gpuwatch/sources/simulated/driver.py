@@ -1,0 +1,177 @@
+"""What the driver shows of a simulated board: values a page old, counters, and what each question costs.
+
+Refresh periods and costs were measured on one H200 (driver 580.159.04, pynvml, GPU busy, 2026-11).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from gpuwatch.sources.simulated.physics import SLOWDOWN_C, Physics, Totals
+from gpuwatch.sources.simulated.scenes import Fault
+from gpuwatch.sources.simulated.script import Script
+
+PAGE_NS, UTILIZATION_NS, TEMPERATURE_NS = 100_000_000, 208_000_000, 200_000_000
+GPM_NS = 100_000_000  # nearer together, two GPM samples give nothing
+RESERVED_BYTES = 645_000_000
+OWN_BYTES = 2_300_000_000
+
+# What one question costs, in nanoseconds; anything else is served from the page in under a microsecond.
+_PAGE_COST_NS = 800
+COST_NS: Mapping[str, int] = {
+    "power_w": 2_600, "memory_used_bytes": 4_000, "power_cap_ns": 2_600, "sync_boost_ns": 2_600, "sw_thermal_ns": 2_600,
+    "hw_thermal_ns": 360_000, "power_brake_ns": 360_000, "energy_j": 3_700_000, "memory_temperature_c": 2_600,
+    "ecc_corrected_count": 6_000, "ecc_uncorrected_count": 6_000, "remapped_rows_count": 8_000, "pcie_replay_count": 130_000,
+    "sm_activity_ratio": 1_450_000, "power_violation_ns": 600_000, "thermal_violation_ns": 600_000,
+}  # fmt: skip
+CENSUS_COST_NS, CENSUS_BUSY_COST_NS, POWER_RECORD_COST_NS = 15_000, 1_800_000, 250_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The driver's shared page, as it was last refreshed."""
+
+    sm_clock_mhz: int
+    power_w: float
+    power_average_w: float
+    event_reasons_mask: int
+    power_cap_ns: int
+    sync_boost_ns: int
+    sw_thermal_ns: int
+
+
+class Driver:
+    """One board behind its driver.  Not thread-safe: the source holds a lock a board."""
+
+    def __init__(self, script: Script, seed: str) -> None:
+        self.physics = Physics(script, seed)
+        rng = random.Random(seed + "/driver")  # noqa: S311 - phases, not secrets
+        self.offset_ns = rng.randrange(10**12)  # counters do not begin at zero: the driver was loaded long ago
+        self._due_ns = [rng.randrange(period) for period in (PAGE_NS, UTILIZATION_NS, TEMPERATURE_NS)]
+        self.page = self._fresh_page()
+        self.temperature_c = round(self.physics.temperature_c)
+        self.utilization_ratio = self.mem_utilization_ratio = 0.0
+        self._utilized_at = (0, 0.0, 0.0)
+        self._gpm_at: tuple[int, Totals] | None = None
+        self.gpm: Mapping[str, float] = {}
+
+    def advance(self, now_ns: int) -> None:
+        """Bring the board to a time since its epoch; backwards is a no-op."""
+        physics = self.physics
+        while physics.next_ns() <= now_ns:
+            physics.step()
+            if physics.now_ns >= min(self._due_ns):
+                self._refresh(physics.now_ns)
+
+    def values(self, names: frozenset[str]) -> dict[str, Any]:
+        """What these signals say now; what the board does not have is left out."""
+        if names & _GPM.keys():
+            self._read_gpm()
+        return {name: _ASK[name](self) for name in names if name in _ASK}
+
+    def _refresh(self, now_ns: int) -> None:
+        page_ns, utilization_ns, temperature_ns = self._due_ns
+        if now_ns >= page_ns:
+            self.page = self._fresh_page()
+            self._due_ns[0] = page_ns + PAGE_NS
+        if now_ns >= utilization_ns:
+            since_ns, utilized_ns, mem_utilized_ns = self._utilized_at
+            totals, span_ns = self.physics.totals, max(1, now_ns - since_ns)
+            # Whole percent, as the driver says it.
+            self.utilization_ratio = round((totals.utilized_ns - utilized_ns) / span_ns, 2)
+            self.mem_utilization_ratio = round((totals.mem_utilized_ns - mem_utilized_ns) / span_ns, 2)
+            self._utilized_at = (now_ns, totals.utilized_ns, totals.mem_utilized_ns)
+            self._due_ns[1] = utilization_ns + UTILIZATION_NS
+        if now_ns >= temperature_ns:
+            self.temperature_c = round(self.physics.temperature_c)
+            self._due_ns[2] = temperature_ns + TEMPERATURE_NS
+
+    def _fresh_page(self) -> Page:
+        physics = self.physics
+        return Page(
+            sm_clock_mhz=physics.programmed_mhz,
+            power_w=round(physics.record[-1][1] if physics.record else physics.average_w, 3),
+            power_average_w=round(physics.average_w, 3),
+            event_reasons_mask=int(physics.reasons_mask),
+            power_cap_ns=self.offset_ns + physics.totals.power_cap_ns,
+            sync_boost_ns=physics.totals.sync_boost_ns,
+            sw_thermal_ns=physics.totals.sw_thermal_ns,
+        )
+
+    def _read_gpm(self) -> None:
+        now_ns, totals = self.physics.now_ns, self.physics.totals
+        if self._gpm_at is not None and now_ns - self._gpm_at[0] < GPM_NS:
+            return
+        if self._gpm_at is not None:
+            since_ns, before = self._gpm_at
+            self.gpm = {
+                name: (getattr(totals, total) - getattr(before, total)) / (now_ns - since_ns) for name, total in _GPM.items()
+            }
+        self._gpm_at = (now_ns, replace(totals))
+
+    def gpm_ratio(self, name: str) -> float | None:
+        return self.gpm.get(name)
+
+    def memory_used_bytes(self) -> int:
+        stretch = self.physics.stretch
+        at_s = stretch.begin_s
+        neighbours = sum(n.memory_bytes for n in self.physics.script.scene.neighbours if n.begin_s <= at_s < n.end_s)
+        own = OWN_BYTES if at_s >= self.physics.script.scene.context_s else 0
+        return RESERVED_BYTES + own + neighbours
+
+    def mishap_count(self, fault: Fault) -> int:
+        return sum(int(m.value) for m in self.physics.stretch.mishaps if m.fault is fault)
+
+
+_GPM = {
+    "sm_activity_ratio": "sm_active_ns",
+    "sm_occupancy_ratio": "occupied_ns",
+    "tensor_activity_ratio": "tensor_active_ns",
+    "dram_activity_ratio": "dram_active_ns",
+}
+
+_ASK: Mapping[str, Callable[[Driver], Any]] = {  # a signal's type is its field's in Reading, hence Any
+    "sm_clock_mhz": lambda driver: driver.page.sm_clock_mhz,
+    "mem_clock_mhz": lambda driver: driver.physics.stretch.mem_clock_mhz,
+    "power_w": lambda driver: driver.page.power_w,
+    "power_average_w": lambda driver: driver.page.power_average_w,
+    "temperature_c": lambda driver: driver.temperature_c,
+    "event_reasons_mask": lambda driver: driver.page.event_reasons_mask,
+    "utilization_ratio": lambda driver: driver.utilization_ratio,
+    "mem_utilization_ratio": lambda driver: driver.mem_utilization_ratio,
+    "memory_used_bytes": Driver.memory_used_bytes,
+    "power_cap_ns": lambda driver: driver.page.power_cap_ns,
+    "sync_boost_ns": lambda driver: driver.page.sync_boost_ns,
+    "sw_thermal_ns": lambda driver: driver.page.sw_thermal_ns,
+    "hw_thermal_ns": lambda driver: driver.physics.totals.hw_thermal_ns,
+    "power_brake_ns": lambda driver: driver.physics.totals.power_brake_ns,
+    "energy_j": lambda driver: round(1000.0 + driver.physics.totals.energy_j, 3),
+    "memory_temperature_c": lambda driver: driver.temperature_c + 5,
+    "temperature_margin_c": lambda driver: SLOWDOWN_C - driver.temperature_c,
+    "ecc_corrected_count": lambda driver: driver.mishap_count(Fault.ECC_CORRECTED),
+    "ecc_uncorrected_count": lambda driver: driver.mishap_count(Fault.ECC_UNCORRECTED),
+    "remapped_rows_count": lambda _: 0,
+    "remap_pending_count": lambda driver: int(driver.mishap_count(Fault.ECC_UNCORRECTED) > 0),
+    "remap_failed_count": lambda _: 0,
+    "pcie_replay_count": lambda _: 0,
+    "pcie_generation_count": lambda _: 5,
+    "pcie_width_count": lambda _: 16,
+    **{name: partial(Driver.gpm_ratio, name=name) for name in _GPM},
+    "power_limit_w": lambda driver: driver.physics.stretch.power_limit_w,
+    "persistence_mode": lambda driver: driver.physics.board.persistence_mode,
+    "ecc_mode": lambda _: True,
+    "mig_mode": lambda driver: bool(driver.physics.board.mig_profiles),
+    "compute_mode": lambda _: 0,
+    "power_violation_ns": lambda driver: driver.offset_ns + driver.physics.totals.power_cap_ns,
+    "thermal_violation_ns": lambda driver: driver.physics.totals.sw_thermal_ns + driver.physics.totals.hw_thermal_ns,
+}
+
+
+def cost_ns(names: frozenset[str]) -> int:
+    """What asking these signals takes; the GPM ratios come from one sample."""
+    gpm = names & _GPM.keys()
+    return sum(COST_NS.get(name, _PAGE_COST_NS) for name in names - gpm) + (COST_NS["sm_activity_ratio"] if gpm else 0)

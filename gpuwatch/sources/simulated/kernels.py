@@ -1,0 +1,66 @@
+"""What runs on a simulated GPU: the only module that holds the figures of single kernels.
+
+Clocks are true SM clocks (cycle counter over global timer), measured on one H200 (700 W, driver 580.159.04, 2026-11).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One kernel run back to back: how long it takes, what it draws, and what the driver's meters say of it.
+
+    Its time is ``time_s * (reference_ratio / clock_ratio) ** beta``; all clock ratios are of the board's maximum.
+    """
+
+    name: str
+    time_s: float
+    reference_ratio: float  # the true clock at which it takes time_s
+    beta: float  # how its time follows the clock: 1 is compute-bound, 0 memory-bound
+    dynamic_w: float  # above the static power, at the maximum clock
+    ceiling_ratio: float  # true clock under this load before any cap: tensor work pulls it down at once
+    shown_ratio: float = 1.0  # under a cap: the clock NVML shows over the true one
+    noise_ratio: float = 0.002  # of one iteration, what clock does not explain
+    unrest_ratio: float = 0.005  # how much its power changes from one 20 ms to the next
+    heat_ratio: float = 1.0  # share of its power that reaches the core's sensor
+    utilization_ratio: float = 1.0
+    mem_utilization_ratio: float = 0.25
+    sm_activity_ratio: float = 0.95
+    tensor_activity_ratio: float = 0.0
+    dram_activity_ratio: float = 0.2
+    occupancy_ratio: float = 0.14
+
+
+GEMM = Kernel(
+    name="gemm 4096³ bf16", time_s=204.1e-6, reference_ratio=1391 / 1980, beta=0.93, dynamic_w=1122.0,
+    ceiling_ratio=1633 / 1980, shown_ratio=1.11, unrest_ratio=0.025, utilization_ratio=0.98, mem_utilization_ratio=0.24,
+    tensor_activity_ratio=0.89, dram_activity_ratio=0.11,
+)  # fmt: skip
+LARGE_GEMM = Kernel(
+    name="gemm 16384³ bf16", time_s=13.02e-3, reference_ratio=1302 / 1980, beta=0.99, dynamic_w=1281.0, ceiling_ratio=0.79,
+    shown_ratio=1.09, mem_utilization_ratio=0.23, tensor_activity_ratio=0.95, dram_activity_ratio=0.12,
+)  # fmt: skip
+CONVOLUTION = Kernel(
+    name="conv 3×3 bf16", time_s=477.2e-6, reference_ratio=1511 / 1980, beta=0.81, dynamic_w=951.0, ceiling_ratio=1690 / 1980,
+    shown_ratio=1.10, unrest_ratio=0.03, noise_ratio=0.001, tensor_activity_ratio=0.6,
+)  # fmt: skip
+ATTENTION = Kernel(
+    name="attention", time_s=1.843e-3, reference_ratio=1493 / 1980, beta=0.99, dynamic_w=974.0, ceiling_ratio=1605 / 1980,
+    shown_ratio=1.09, unrest_ratio=0.001, tensor_activity_ratio=0.6,
+)  # fmt: skip
+FLOAT_GEMM = Kernel(
+    name="gemm 4096³ fp32", time_s=2.675e-3, reference_ratio=1978 / 1980, beta=0.94, dynamic_w=430.0, ceiling_ratio=1978 / 1980,
+    noise_ratio=0.0004, sm_activity_ratio=0.99,
+)  # fmt: skip
+COPY = Kernel(
+    name="copy 1 GiB", time_s=510.1e-6, reference_ratio=1976 / 1980, beta=0.02, dynamic_w=438.0, ceiling_ratio=1976 / 1980,
+    noise_ratio=0.002, heat_ratio=0.75, utilization_ratio=0.97, mem_utilization_ratio=1.0, sm_activity_ratio=0.98,
+    dram_activity_ratio=0.91, occupancy_ratio=0.85,
+)  # fmt: skip
+VECTOR_ADD = Kernel(
+    name="vector add", time_s=120e-6, reference_ratio=1976 / 1980, beta=0.02, dynamic_w=620.0, ceiling_ratio=1976 / 1980,
+    shown_ratio=1.11, utilization_ratio=1.0, mem_utilization_ratio=1.0, sm_activity_ratio=0.98, dram_activity_ratio=0.9,
+    occupancy_ratio=0.9,
+)  # fmt: skip

@@ -1,0 +1,162 @@
+"""A scene's benchmark as evidence, without threads and faster than real time: for counting false alarms."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from annotate.evidence import (
+    Census,
+    Device,
+    Event,
+    Evidence,
+    Gap,
+    Host,
+    Lane,
+    Ownership,
+    PowerRecord,
+    Process,
+    Reading,
+    Trace,
+    Window,
+)
+from annotate.evidence import signals as signals_of
+from gpuwatch.clock import VirtualClock
+from gpuwatch.errors import DeviceLostError
+from gpuwatch.sources.simulated.scenes import Scene
+from gpuwatch.sources.simulated.source import OWN_PID, Simulated, scenes_named
+
+_T = TypeVar("_T")
+_MS = 1_000_000
+_EPOCH_NS = 1_000_000_000_000
+
+
+class _Witness:
+    """What the sampler does for one GPU, in one thread: lanes on a grid of 10 ms, rows kept, silences made gaps."""
+
+    def __init__(self, source: Simulated, device: Device) -> None:
+        self.source, self.uuid = source, device.uuid
+        self.readings: list[Reading] = []
+        self.censuses: list[Census] = []
+        self.power: list[PowerRecord] = []
+        self.events: list[Event] = []
+        self.gaps: list[Gap] = []
+        self._last_ns: dict[Lane, int] = {}
+        self._lost_since_ns: dict[Lane, int] = {}
+
+    def fast(self, at_ns: int) -> None:
+        self._row(Lane.FAST, at_ns)
+
+    def edge(self, at_ns: int) -> None:
+        self._row(Lane.EDGE, at_ns)
+
+    def slow(self, at_ns: int) -> None:
+        self._row(Lane.SLOW, at_ns)
+        self._census(at_ns, utilization=True)
+        record = self._ask(Lane.POWER, at_ns, lambda: self.source.power_record(self.uuid))
+        self.power += [record] if record else []
+
+    def processes(self, at_ns: int) -> None:
+        self._census(at_ns, utilization=False)
+
+    def _row(self, lane: Lane, at_ns: int) -> None:
+        names = signals_of(lane)
+        reading = self._ask(lane, at_ns, lambda: self.source.read(self.uuid, lane, names))
+        self.readings += [reading] if reading else []
+
+    def _census(self, at_ns: int, *, utilization: bool) -> None:
+        census = self._ask(Lane.PROCESSES, at_ns, lambda: self.source.census(self.uuid, utilization=utilization))
+        if census:
+            self.censuses.append(replace(census, processes=tuple(_owned(p) for p in census.processes)))
+
+    def _ask(self, lane: Lane, at_ns: int, question: Callable[[], _T]) -> _T | None:
+        try:
+            answer = question()
+        except DeviceLostError as error:
+            if not self._lost_since_ns:
+                self.events.append(Event(uuid=self.uuid, at_ns=at_ns, kind="lost", text=error.reason))
+            self._lost_since_ns.setdefault(lane, self._last_ns.get(lane, at_ns))
+            return None
+        if lane in self._lost_since_ns:
+            self.gaps.append(Gap(begin_ns=self._lost_since_ns.pop(lane), end_ns=at_ns, lane=lane))
+            if not self._lost_since_ns:
+                self.events.append(Event(uuid=self.uuid, at_ns=at_ns, kind="back"))
+        self._last_ns[lane] = at_ns
+        return answer
+
+
+def simulate(
+    scene: str, *, seed: int = 0, lead_s: float = 5.0, tail_s: float = 0.5, timings: bool = True
+) -> tuple[Evidence, ...]:
+    """The evidence a daemon would have of the scene's own benchmark, one piece a GPU.
+
+    20 Hz before and after the benchmark, 100 Hz during it, slow lane each second.  ``lead_s`` is cut at the scene's epoch.
+    The same arguments give the same evidence.  Raises UsageError for an unknown scene.
+    """
+    return tuple(
+        _simulate(member, seed, position, lead_s, tail_s, with_timings=timings)
+        for position, member in enumerate(scenes_named(scene))
+    )
+
+
+def _simulate(scene: Scene, seed: int, position: int, lead_s: float, tail_s: float, *, with_timings: bool) -> Evidence:
+    clock = VirtualClock(_EPOCH_NS)
+    source = Simulated(scene.name, clock, seed=seed + 1_000_003 * position)
+    device = source.devices()[0]
+    begin_ns, end_ns = (_EPOCH_NS + round(at_s * 1e9) for at_s in scene.bench)
+    witness = _Witness(source, device)
+    first_ns, last_ns = max(_EPOCH_NS, begin_ns - round(lead_s * 1e9)), end_ns + round(tail_s * 1e9)
+    for at_ns in _grid(first_ns, begin_ns, end_ns, last_ns):
+        clock.wait_until(at_ns, _NEVER)
+        witness.fast(at_ns)
+        elapsed_ns = at_ns - first_ns
+        if at_ns in (begin_ns, end_ns):
+            witness.edge(at_ns)
+        if elapsed_ns % (200 * _MS) < 10 * _MS:
+            witness.processes(at_ns)
+        if elapsed_ns % (1000 * _MS) < 10 * _MS or at_ns in (begin_ns, end_ns):
+            witness.slow(at_ns)
+    witness.slow(last_ns)
+    witness.events += source.events(0.0)
+    return Evidence(
+        window=Window(begin_ns=begin_ns, end_ns=end_ns, label=scene.name, pids=frozenset({OWN_PID})),
+        device=device,
+        trace=Trace.of(witness.readings, censuses=witness.censuses, power=witness.power, events=witness.events,
+                       gaps=witness.gaps),
+        host=_host(scene),
+        timings=source.timings(device.uuid, begin_ns, end_ns) if with_timings else None,
+    )  # fmt: skip
+
+
+_NEVER = threading.Event()
+
+
+def _grid(first_ns: int, begin_ns: int, end_ns: int, last_ns: int) -> list[int]:
+    """When the fast lane is due: every 50 ms, every 10 ms while the window is open, and at its edges."""
+    due = [*range(first_ns, begin_ns, 50 * _MS), *range(begin_ns, end_ns, 10 * _MS), end_ns]
+    return due + list(range(end_ns + 10 * _MS, last_ns, 50 * _MS)) + [last_ns]
+
+
+def _owned(process: Process) -> Process:
+    if process.pid == OWN_PID:
+        return replace(process, ownership=Ownership.OWN)
+    return replace(process, ownership=Ownership.FOREIGN if process.listed else Ownership.UNKNOWN)
+
+
+def _host(scene: Scene) -> Host:
+    """What the operating system would say: nothing unusual, or a benchmark that waits for a processor half its time."""
+    length_s = scene.bench[1] - scene.bench[0]
+    run_wait_s = 0.5 * length_s if scene.hogged else 0.002 * length_s
+    return Host(
+        span_s=length_s,
+        cpu_s=length_s - run_wait_s,
+        run_wait_s=run_wait_s,
+        threads_count=1,
+        cgroup_throttled_s=0.0,
+        steal_ratio=0.0,
+        cpu_busy_ratio=1.0 if scene.hogged else 0.1,
+        cpu_pressure_ratio=0.6 if scene.hogged else 0.0,
+        cpu_allowed_count=16,
+    )

@@ -1,0 +1,253 @@
+"""One simulated board: load to clock, power, heat and counters.  The only module that integrates anything.
+
+The figures were measured on one H200 (700 W, driver 580.159.04, 2026-11); ``tests/gpuwatch/sources/test_fit.py`` compares
+what comes out with recordings that did not go in.  Nothing here knows a scene by name.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from dataclasses import dataclass
+
+from annotate.evidence import Reason
+from gpuwatch.sources.simulated.script import Script, Stretch
+
+STEP_NS = 5_000_000
+BIN_NS = 20_000_000  # the driver's dense power record; the controllers act once a bin
+RECORD_COUNT = 119  # how many bins that record holds: 2.36 s
+_AVERAGE_COUNT = 50  # bins in the trailing second of the average power, which the power controller watches
+_HISTORY_COUNT = 12_000  # steps kept for kernel times: a minute
+
+# Static power without and with a context, and its growth with heat (leakage) above 40 °C.
+_BARE_W, _CONTEXT_W, _LEAK_W_PER_C = 82.0, 123.0, 0.8
+# Two thermal poles: die to spreader, spreader to air.
+_AIR_C = 29.6
+_FAST_C_PER_W, _FAST_S, _SLOW_C_PER_W, _SLOW_S = 0.033, 0.12, 0.008, 6.0
+
+# The cap engages once this much energy above the limit has gone through: 56 ms of a 16384³ product, 75 ms of a 4096³ one.
+_ONSET_J = 13.0
+# Then power is held at most 3 % above the limit, less what the last second's mean leaves to pay back.  That second of
+# memory is what makes the limit cycle: a dip is forgotten, all at once, a second after it happened.
+_BURST_RATIO, _FLOOR_RATIO, _SET_RATIO, _GAIN = 1.05, 0.70, 0.976, 7.0
+_RELEASE_RATIO, _RELEASE_COUNT = 0.8, 8  # let go after 160 ms below 80 % of the limit
+_LOAD_MEMORY = 0.7  # the kernels' power is no constant: AR(1), once a bin
+
+# Software cuts the clock by a fifth for heat; hardware halves it at the slow-down temperature.
+SLOWDOWN_C = 87
+_HOT_C, _COOL_C, _HOT_SHARE, _SHUT_SHARE = 85.0, 82.0, 0.8, 0.5
+
+
+@dataclass(slots=True)
+class Totals:
+    """What only grows, since the scene's epoch."""
+
+    energy_j: float = 0.0
+    power_cap_ns: int = 0
+    sync_boost_ns: int = 0
+    sw_thermal_ns: int = 0
+    hw_thermal_ns: int = 0
+    power_brake_ns: int = 0
+    utilized_ns: float = 0.0  # the rest: ratios integrated over time
+    mem_utilized_ns: float = 0.0
+    sm_active_ns: float = 0.0
+    tensor_active_ns: float = 0.0
+    dram_active_ns: float = 0.0
+    occupied_ns: float = 0.0
+    own_ns: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One step of the past: when it ended, how long it was, the true clock, and the stretch it lay in."""
+
+    end_ns: int
+    length_ns: int
+    clock_ratio: float
+    stretch: Stretch
+
+
+class Physics:
+    """The state of one board, integrated in fixed steps from the epoch: the same at any time however it is asked."""
+
+    stretch: Stretch
+    _stretch_end_ns: int
+
+    def __init__(self, script: Script, seed: str) -> None:
+        self.script = script
+        self.board = script.scene.board
+        self.now_ns = 0  # since the epoch
+        self._round_ns = round(script.scene.length_s * 1e9)
+        self._enter(0)
+        self.totals = Totals()
+        self.history: deque[Moment] = deque(maxlen=_HISTORY_COUNT)
+        self.record: deque[tuple[int, float]] = deque(maxlen=RECORD_COUNT)  # (end of bin, watts)
+        self.by_neighbour_ns: dict[int, float] = {}
+        self.clock_ratio = self._idle_ratio()
+        self.capped = False
+        self.hot = self.shut = False
+        static_w = _CONTEXT_W if self.stretch.context else _BARE_W
+        self.average_w = static_w
+        self._random = random.Random(seed)  # noqa: S311 - noise, not a secret
+        self._bins: deque[float] = deque([static_w] * _AVERAGE_COUNT, maxlen=_AVERAGE_COUNT)
+        self._bin_j = 0.0
+        self._fast_c = _FAST_C_PER_W * static_w
+        self._slow_c = _SLOW_C_PER_W * static_w
+        self._excess_j = 0.0
+        self._cap_ratio = 1.0
+        self._target_w = 0.0
+        self._load_factor = 1.0
+
+    @property
+    def temperature_c(self) -> float:
+        return _AIR_C + self.stretch.air_c + self._fast_c + self._slow_c
+
+    @property
+    def reasons_mask(self) -> int:
+        """Clock event reasons as they hold now."""
+        mask = self.stretch.reasons_mask
+        if self.capped:
+            mask |= Reason.SW_POWER_CAP
+        if self.shut:
+            mask |= Reason.HW_THERMAL | Reason.HW_SLOWDOWN
+        elif self.hot:
+            mask |= Reason.SW_THERMAL
+        if not self.stretch.context:
+            mask |= Reason.GPU_IDLE
+        return mask
+
+    @property
+    def programmed_mhz(self) -> int:
+        """The clock the driver believes in: 15 MHz steps, above the true one under a cap, blind to what tensor work costs."""
+        top_mhz = self.board.sm_clock_max_mhz
+        sums, share = self.stretch.sums, self._clock_share()
+        if self.stretch.context and (not sums.busy_share or not self.capped) and self.board.ramp_s < 0.1:
+            shown = share
+        elif self.capped and sums.busy_share:
+            shown = min(share, self.clock_ratio * sums.shown_ratio)
+        else:
+            shown = self.clock_ratio / (sums.ceiling_ratio if sums.busy_share else 1.0)
+        return min(top_mhz, 15 * round(top_mhz * shown / 15))
+
+    def next_ns(self) -> int:
+        """Where the next step ends: at the next 5 ms mark, or at the end of the stretch if that comes first."""
+        return min(self.now_ns - self.now_ns % STEP_NS + STEP_NS, self._stretch_end_ns)
+
+    def step(self) -> None:
+        """Integrate one step."""
+        stretch = self.stretch
+        begin_ns = self.now_ns
+        end_ns = self.next_ns()
+        length_ns = end_ns - begin_ns
+        length_s = length_ns / 1e9
+        sums = stretch.sums
+        self._move_clock(length_s)
+        static_w = self._static_w()
+        power_w = static_w + sums.dynamic_w * self._load_factor * self.clock_ratio**2
+        self._bin_j += power_w * length_s
+        self._excess_j = max(0.0, self._excess_j + (power_w - stretch.power_limit_w) * length_s)
+        if self._excess_j > _ONSET_J and not self.capped:
+            self.capped = True
+            self._target_w = _BURST_RATIO * stretch.power_limit_w
+            self._aim_power(static_w)
+        heat_w = power_w * sums.heat_ratio
+        self._fast_c += (_FAST_C_PER_W * heat_w - self._fast_c) * (1.0 - math.exp(-length_s / _FAST_S))
+        self._slow_c += (_SLOW_C_PER_W * heat_w - self._slow_c) * length_s / _SLOW_S
+        self._count(stretch, length_ns, power_w * length_s)
+        self.history.append(Moment(end_ns, length_ns, self.clock_ratio, stretch))
+        self.now_ns = end_ns
+        if end_ns % BIN_NS == 0:
+            self._control()
+        if end_ns >= self._stretch_end_ns:
+            self._enter(end_ns)
+
+    def _enter(self, now_ns: int) -> None:
+        """Begin the stretch that holds from now."""
+        round_begin_ns = now_ns - now_ns % self._round_ns
+        # A microsecond on, lest rounding find the stretch that has just ended.
+        self.stretch = self.script.at((now_ns - round_begin_ns) / 1e9 + 1e-6)
+        self._stretch_end_ns = max(now_ns + 1, round_begin_ns + round(self.stretch.end_s * 1e9))
+
+    def _idle_ratio(self) -> float:
+        return 1.0 if self.stretch.context else self.board.idle_clock_mhz / self.board.sm_clock_max_mhz
+
+    def _clock_share(self) -> float:
+        """What faults and heat leave of the clock."""
+        share = self.stretch.clock_share
+        sag = self.stretch.sag
+        if sag is not None:
+            at_s = (self.now_ns % self._round_ns) / 1e9
+            share *= 1.0 + (sag.value - 1.0) * (at_s - sag.begin_s) / (sag.end_s - sag.begin_s)
+        return share * (_SHUT_SHARE if self.shut else _HOT_SHARE if self.hot else 1.0)
+
+    def _static_w(self) -> float:
+        return (_CONTEXT_W if self.stretch.context else _BARE_W) + _LEAK_W_PER_C * max(0.0, self.temperature_c - 40.0)
+
+    def _aim_power(self, static_w: float) -> None:
+        """The clock at which the load as it was in the last bin draws the power wanted."""
+        dynamic_w = self.stretch.sums.dynamic_w * self._load_factor
+        if dynamic_w:
+            self._cap_ratio = math.sqrt(max(self._target_w - static_w, 10.0) / dynamic_w)
+
+    def _move_clock(self, length_s: float) -> None:
+        sums = self.stretch.sums
+        if not sums.busy_share:
+            aim = self._idle_ratio() * self._clock_share()
+        else:
+            aim = sums.ceiling_ratio * self._clock_share()
+            if self.capped:
+                aim = min(aim, self._cap_ratio)
+        # Clocks fall at once; they rise at once too, except out of the idle state.
+        if aim > self.clock_ratio and self.board.idle_clock_mhz / self.board.sm_clock_max_mhz < 0.999 and not self.capped:
+            self.clock_ratio += (aim - self.clock_ratio) * (1.0 - math.exp(-length_s / self.board.ramp_s))
+        else:
+            self.clock_ratio = aim
+
+    def _count(self, stretch: Stretch, length_ns: int, energy_j: float) -> None:
+        totals, sums = self.totals, stretch.sums
+        totals.energy_j += energy_j
+        if self.capped:
+            totals.power_cap_ns += length_ns
+        if self.hot:
+            totals.sw_thermal_ns += length_ns
+        if self.shut:
+            totals.hw_thermal_ns += length_ns
+        if stretch.reasons_mask:
+            if stretch.reasons_mask & Reason.SYNC_BOOST:
+                totals.sync_boost_ns += length_ns
+            if stretch.reasons_mask & Reason.HW_POWER_BRAKE:
+                totals.power_brake_ns += length_ns
+        if sums.busy_share:
+            totals.utilized_ns += sums.utilization_ratio * length_ns
+            totals.mem_utilized_ns += sums.mem_utilization_ratio * length_ns
+            totals.sm_active_ns += sums.sm_activity_ratio * length_ns
+            totals.tensor_active_ns += sums.tensor_activity_ratio * length_ns
+            totals.dram_active_ns += sums.dram_activity_ratio * length_ns
+            totals.occupied_ns += sums.occupancy_ratio * length_ns
+            totals.own_ns += stretch.own_share * length_ns
+            for neighbour, share in stretch.others:
+                self.by_neighbour_ns[neighbour.pid] = self.by_neighbour_ns.get(neighbour.pid, 0.0) + share * length_ns
+
+    def _control(self) -> None:
+        """Once a bin: the power record, the power and heat controllers, and the load's own noise."""
+        power_w = self._bin_j / (BIN_NS / 1e9)
+        self._bin_j = 0.0
+        self.record.append((self.now_ns, power_w))
+        self.average_w += (power_w - self._bins[0]) / _AVERAGE_COUNT
+        self._bins.append(power_w)
+        limit_w = self.stretch.power_limit_w
+        if self.capped:
+            owed_w = max(0.0, self.average_w - _SET_RATIO * limit_w)
+            self._target_w = max(_FLOOR_RATIO * limit_w, _BURST_RATIO * limit_w - _GAIN * owed_w)
+            recent = list(self._bins)[-_RELEASE_COUNT:]
+            if sum(recent) / _RELEASE_COUNT < _RELEASE_RATIO * min(limit_w, self._target_w):
+                self.capped = False
+                self._excess_j = 0.0
+            self._aim_power(self._static_w())
+        self._load_factor = (
+            1.0 + _LOAD_MEMORY * (self._load_factor - 1.0) + self._random.gauss(0.0, self.stretch.sums.unrest_ratio)
+        )
+        temperature_c = self.temperature_c
+        self.hot = temperature_c >= (_COOL_C if self.hot else _HOT_C)
+        self.shut = temperature_c >= SLOWDOWN_C

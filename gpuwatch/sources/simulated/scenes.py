@@ -1,0 +1,196 @@
+"""The scenes: what happens on each simulated GPU, and when.  The only module that says what a scene is called.
+
+A scene scripts causes (load, neighbours, faults of the board), never readings: what the driver then shows, and what
+the judge makes of it, follows from the physics.  ``status`` and ``rules`` say what a correct judge finds in the scene's
+own benchmark under ``sustained``; only tests read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gpuwatch.sources.simulated.kernels import (
+    ATTENTION,
+    CONVOLUTION,
+    COPY,
+    FLOAT_GEMM,
+    GEMM,
+    LARGE_GEMM,
+    VECTOR_ADD,
+    Kernel,
+)
+
+FOREVER_S = 1e9
+
+
+class Fault(StrEnum):
+    """What can go wrong with a board, or be done to it."""
+
+    LOST = "lost"  # it answers nothing
+    HOT_AIR = "hot-air"  # value: degrees added to the cooling air
+    SLOWDOWN = "hw-slowdown"  # value: share of the clock left
+    POWER_BRAKE = "power-brake"  # value: share of the clock left
+    SYNC_BOOST = "sync-boost"  # value: share of the clock left, as the group's slowest GPU dictates
+    MEMORY_CLOCK = "mem-clock"  # value: MHz
+    POWER_LIMIT = "power-limit"  # value: watts, set by somebody
+    CLOCK_SAG = "clock-sag"  # the clock falls in a straight line, for no reason given; value: share left at the end
+    XID = "xid"  # value: its number
+    ECC_CORRECTED = "ecc-corrected"  # value: errors added at the beginning
+    ECC_UNCORRECTED = "ecc-uncorrected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """How a simulated board is built and set up; the defaults are an H200's."""
+
+    sm_clock_max_mhz: int = 1980
+    mem_clock_max_mhz: int = 3201
+    idle_clock_mhz: int = 825  # with no context; with one the clock stays at its maximum
+    ramp_s: float = 0.02  # time constant of the clock's rise out of that idle state
+    power_limit_w: float = 700.0
+    persistence_mode: bool = True
+    mig_profiles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """What the benchmark's own process does for a while; between phases it holds a context and is idle.
+
+    With ``on_s`` and ``off_s`` it alternates.  ``share`` < 1 is work broken up more finely than the meters see, such as
+    launches that come too late.
+    """
+
+    begin_s: float
+    end_s: float = FOREVER_S
+    kernel: Kernel
+    on_s: float = FOREVER_S
+    off_s: float = 0.0
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """Another process: when it computes, and whether the process list names it."""
+
+    pid: int
+    name: str
+    begin_s: float
+    end_s: float = FOREVER_S
+    kernel: Kernel = VECTOR_ADD
+    on_s: float = FOREVER_S
+    off_s: float = 0.0
+    listed: bool = True
+    memory_bytes: int = 724_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mishap:
+    """A fault and when it holds."""
+
+    fault: Fault
+    begin_s: float
+    end_s: float = FOREVER_S
+    value: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """One GPU's story.  Times are seconds since the scene's epoch; after ``length_s`` the story begins again.
+
+    ``bench`` is when the benchmark of the scene runs.  ``context_s`` is since when its process has a context on the GPU.
+    """
+
+    name: str
+    says: str
+    phases: tuple[Phase, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    mishaps: tuple[Mishap, ...] = ()
+    board: Board = Board()
+    context_s: float = 0.0
+    length_s: float = FOREVER_S
+    hogged: bool = False  # busy processors keep the benchmark's launches waiting
+    bench: tuple[float, float] = (4.0, 7.5)
+    status: str = "valid"
+    rules: frozenset[str] = field(default_factory=frozenset)
+
+
+_STEADY_COPY = (Phase(begin_s=0.2, kernel=COPY),)
+_STEADY_GEMM = (Phase(begin_s=0.2, kernel=GEMM),)
+_CAPPED = frozenset({"power-limited"})
+
+
+def _during(fault: Fault, begin_s: float, end_s: float, value: float) -> tuple[Mishap, ...]:
+    return (Mishap(fault=fault, begin_s=begin_s, end_s=end_s, value=value),)
+
+
+_ALL = (
+    Scene(name="steady-copy", says="1 GiB copies, warmed: a quiet run", phases=_STEADY_COPY),
+    Scene(name="steady-gemm", says="4096³ bf16 products, warmed: steadily held by the power cap", phases=_STEADY_GEMM,
+          rules=_CAPPED),
+    Scene(name="from-idle", says="the same products straight from idle: the power cap engages inside the window",
+          phases=(Phase(begin_s=4.5, end_s=6.7, kernel=GEMM),), bench=(4.5, 6.6), length_s=12.0, status="flagged",
+          rules=frozenset({"regime-change"})),
+    Scene(name="bursty", says="16384³ products with 100 ms sleeps: clocks that do not last",
+          phases=(Phase(begin_s=0.2, kernel=LARGE_GEMM, on_s=0.0108, off_s=0.1),), status="rejected",
+          rules=frozenset({"bursty-duty-cycle"})),
+    Scene(name="neighbour", says="another process adds vectors all the while", phases=_STEADY_GEMM,
+          neighbours=(Neighbour(pid=60_101, name="neighbour", begin_s=1.0),), status="rejected",
+          rules=frozenset({"contention-process"})),
+    Scene(name="burst-neighbour", says="another process adds vectors for 50 ms each second", phases=_STEADY_GEMM,
+          neighbours=(Neighbour(pid=60_102, name="neighbour", begin_s=0.5, on_s=0.05, off_s=0.95),), status="flagged",
+          rules=frozenset({"contention-process"})),
+    Scene(name="hidden-neighbour", says="the same neighbour in another container: the process list does not name it",
+          phases=_STEADY_GEMM, neighbours=(Neighbour(pid=60_103, name="neighbour", begin_s=1.0, listed=False),),
+          status="rejected", rules=frozenset({"contention-residual"})),
+    Scene(name="cpu-hogs", says="busy processors keep launches waiting: the GPU idles",
+          phases=(Phase(begin_s=0.2, kernel=GEMM, share=0.07),), hogged=True, status="rejected",
+          rules=frozenset({"cpu-starvation"})),
+    Scene(name="thermal", says="the cooling air fails: the clock is cut for heat", phases=_STEADY_GEMM,
+          mishaps=_during(Fault.HOT_AIR, 0.0, FOREVER_S, 32.0), status="rejected", rules=frozenset({"throttle-thermal"})),
+    Scene(name="hw-slowdown", says="hardware halves the clock for 300 ms", phases=_STEADY_COPY,
+          mishaps=_during(Fault.SLOWDOWN, 5.5, 5.8, 0.5), status="rejected", rules=frozenset({"throttle-hw-slowdown"})),
+    Scene(name="power-brake", says="the power supply pulls the brake for 300 ms", phases=_STEADY_COPY,
+          mishaps=_during(Fault.POWER_BRAKE, 5.5, 5.8, 0.5), status="rejected", rules=frozenset({"throttle-power-brake"})),
+    Scene(name="sync-boost", says="the clock follows the slowest GPU of a boost group",
+          phases=(Phase(begin_s=0.2, kernel=FLOAT_GEMM),), mishaps=_during(Fault.SYNC_BOOST, 1.0, FOREVER_S, 0.9),
+          status="flagged", rules=frozenset({"sync-boost-limited"})),
+    Scene(name="mem-clock", says="the memory runs at 2201 MHz for a third of the window", phases=_STEADY_COPY,
+          mishaps=_during(Fault.MEMORY_CLOCK, 5.0, 6.1, 2201.0), status="rejected", rules=frozenset({"mem-clock-change"})),
+    Scene(name="drift", says="the clock sags by 6 % while the window runs, and nobody says why",
+          phases=(Phase(begin_s=0.2, kernel=FLOAT_GEMM),), mishaps=_during(Fault.CLOCK_SAG, 4.0, 7.5, 0.94),
+          length_s=20.0, status="rejected", rules=frozenset({"clock-drift"})),
+    Scene(name="ramp", says="a board that wakes slowly from 210 MHz: timed before the clock had risen",
+          phases=(Phase(begin_s=4.0, end_s=7.6, kernel=FLOAT_GEMM),), context_s=3.99,
+          board=Board(idle_clock_mhz=210, ramp_s=0.4), length_s=12.0, status="rejected", rules=frozenset({"clock-ramp"})),
+    Scene(name="setting-change", says="somebody lowers the power limit to 500 W half-way", phases=_STEADY_GEMM,
+          mishaps=_during(Fault.POWER_LIMIT, 5.5, 12.0, 500.0), length_s=20.0, status="rejected",
+          rules=frozenset({"setting-changed"})),
+    Scene(name="ecc-error", says="an uncorrectable memory error, and the driver's Xid", phases=_STEADY_COPY,
+          mishaps=(*_during(Fault.ECC_UNCORRECTED, 5.5, FOREVER_S, 1.0), *_during(Fault.XID, 5.5, FOREVER_S, 48.0)),
+          status="rejected", rules=frozenset({"hardware-error"})),
+    Scene(name="persistence-off", says="a quiet run on a board whose driver state does not persist", phases=_STEADY_COPY,
+          board=Board(persistence_mode=False), status="flagged", rules=frozenset({"persistence-off"})),
+    Scene(name="gpu-lost", says="the GPU falls off the bus for two seconds", phases=_STEADY_COPY,
+          mishaps=(*_during(Fault.XID, 5.0, FOREVER_S, 79.0), *_during(Fault.LOST, 5.0, 7.0, 0.0)), bench=(4.0, 7.8),
+          length_s=20.0, status="unproven", rules=frozenset({"sampler-gap"})),
+    Scene(name="short", says="a window of 60 ms: too short to see anything", phases=_STEADY_COPY, bench=(4.0, 4.06),
+          status="flagged", rules=frozenset({"window-too-short"})),
+    Scene(name="idle", says="nobody computes", context_s=FOREVER_S, status="unproven"),
+    Scene(name="mig", says="a board cut into MIG instances", phases=_STEADY_COPY,
+          board=Board(mig_profiles=("3g.71gb", "3g.71gb"))),
+    Scene(name="attention", says="attention kernels, warmed", phases=(Phase(begin_s=0.2, kernel=ATTENTION),), rules=_CAPPED),
+    Scene(name="convolution", says="3×3 convolutions, warmed", phases=(Phase(begin_s=0.2, kernel=CONVOLUTION),),
+          rules=_CAPPED),
+    Scene(name="large-gemm", says="16384³ products, warmed", phases=(Phase(begin_s=0.2, kernel=LARGE_GEMM),), rules=_CAPPED),
+)  # fmt: skip
+
+SCENES: Mapping[str, Scene] = {scene.name: scene for scene in _ALL}
+
+# Names that stand for several GPUs, one scene each.
+FLEETS: Mapping[str, tuple[str, ...]] = {
+    "fleet": ("steady-gemm", "steady-copy", "neighbour", "bursty", "thermal", "attention", "from-idle", "idle"),
+    "quartet": ("steady-gemm", "steady-copy", "neighbour", "bursty"),
+}
+DEFAULT_FLEET = "quartet"
