@@ -1,0 +1,116 @@
+"""A command run as if nobody stood between: its streams, its signals, its exit code.
+
+The child stays in our process group, so that a terminal's Ctrl-C, Ctrl-Z and window size reach it directly, and reads
+from the terminal as the foreground process.  Only what somebody sends to us alone is forwarded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuwatch import clock
+from gpuwatch.cli.exits import Exit, Stop
+
+FORWARDED = frozenset({
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
+})  # fmt: skip
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command ended: its exit code as a shell reports it (128 + signal), and what it took."""
+
+    exit_code: int
+    signal: str | None
+    elapsed_s: float
+    user_s: float
+    system_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("exit_code", "signal", "elapsed_s", "user_s", "system_s")}
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[set[signal.Signals]]:
+    """Hold back the signals that are to be forwarded until somebody waits for them; gives the mask the child must have.
+
+    Threads that are made meanwhile inherit the mask, so a signal cannot get lost in one of them.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
+    mask = {number for number in before if isinstance(number, signal.Signals)}
+    try:
+        yield mask
+    finally:
+        # What came for a command that has ended is spent: a Ctrl-C ended the command, not our report on it.
+        while signal.sigtimedwait(FORWARDED, 0) is not None:
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def refuse_if_ended() -> None:
+    """Raises Stop if we were told to end before there was a command to tell."""
+    for number in _ENDING:
+        if number in signal.sigpending():
+            raise Stop(Exit.INTERRUPTED, f"{number.name} before the command was started", "interrupted")
+
+
+def spawn(command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> int:
+    """Start a command found on PATH; its pid.  Raises Stop with the codes of env(1)."""
+    try:
+        try:
+            return _spawn(command[0], command, environment, mask)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            # A script without its first line: execvp(3), and so env and nohup, hand it to the shell.
+            path = shutil.which(command[0]) or command[0]
+            return _spawn("/bin/sh", ["/bin/sh", path, *command[1:]], environment, mask)
+    except OSError as error:
+        missing = error.errno == errno.ENOENT
+        code, name = (Exit.NOT_FOUND, "not-found") if missing else (Exit.NOT_EXECUTABLE, "not-executable")
+        raise Stop(code, f"{command[0]}: {error.strerror}", name) from None
+    except ValueError as error:  # a zero byte
+        raise Stop(Exit.WRAPPER_FAILED, f"{command[0]!r}: {error}", "usage") from None
+
+
+def _spawn(path: str, command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> int:
+    # Python ignores these two for itself; the command must find them as it would without us.
+    defaults = [signal.SIGPIPE, signal.SIGXFSZ]
+    return os.posix_spawnp(path, list(command), dict(environment), setsigmask=mask, setsigdef=defaults)
+
+
+def wait(pid: int) -> Outcome:
+    """Forward signals until the command ends.  To be called while ``signals_held``."""
+    begin_ns = clock.now_ns()
+    while True:
+        ended, status, used = os.wait4(pid, os.WNOHANG)
+        if ended:
+            break
+        arrived = signal.sigwaitinfo(FORWARDED | {signal.SIGCHLD})
+        # A positive code is the kernel's: the terminal sent it to the whole group, so the child has it already.
+        if arrived.si_signo != signal.SIGCHLD and arrived.si_code <= 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, arrived.si_signo)
+    code = os.waitstatus_to_exitcode(status)
+    return Outcome(
+        exit_code=code if code >= 0 else 128 - code,
+        signal=_signal_name(-code) if code < 0 else None,
+        elapsed_s=(clock.now_ns() - begin_ns) / 1e9,
+        user_s=used.ru_utime,
+        system_s=used.ru_stime,
+    )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return str(number)

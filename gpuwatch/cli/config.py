@@ -1,0 +1,78 @@
+"""gpuwatch config: the settings in force, where each comes from, and whether a file is right."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from gpuwatch import config
+from gpuwatch.cli import options, output
+from gpuwatch.keys import KEYS
+
+
+@click.group("config", short_help="Show and check the settings.")
+@options.settings_options
+def command() -> None:
+    """Settings: options, then GPUWATCH_* variables, then the user's file, then the system's, then defaults."""
+
+
+@command.command("show")
+@click.option("--origin", is_flag=True, help="Also say where each value comes from.")
+@options.json_option
+@options.settings_options
+def show(origin: bool, as_json: bool) -> None:
+    """Print the settings in force, as a configuration file would hold them."""
+    settings = options.settings()
+    _warn()
+    if as_json:
+        output.emit_json({"settings": {key.name: _entry(settings, key.field, key.write) for key in KEYS}})
+        return
+    table = ""
+    for key in KEYS:
+        head, _, name = key.name.rpartition(".")
+        if head != table:
+            output.emit(f"\n[{head}]")
+            table = head
+        line = f'{name} = "{key.write(getattr(settings, key.field))}"'
+        output.emit(f"{line:<44} # {settings.origin(key.field)}" if origin else line)
+
+
+def _entry(settings: config.Settings, field: str, write: Any) -> dict[str, Any]:
+    value = getattr(settings, field)
+    return {"value": write(value), "origin": settings.origin(field)}
+
+
+@command.command("validate")
+@click.argument("file", required=False)
+@options.json_option
+@options.settings_options
+def validate(file: str | None, as_json: bool) -> None:
+    """Read FILE, or the files in force, and say whether every key and value is right; 2 if not."""
+    options.settings({"config": file} if file else None)
+    _warn()
+    read = config.files({"config": file} if file else {}, os.environ)
+    if as_json:
+        output.emit_json({"valid": True, "files": [str(path) for path in read]})
+    else:
+        output.emit("\n".join(f"{path}: right" for path in read) or "no configuration file: defaults are in force")
+
+
+@command.command("path")
+@options.json_option
+@options.settings_options
+def path(as_json: bool) -> None:
+    """Print the files that are looked for, the strongest first."""
+    paths = {str(config.user_config(os.environ)): "user", str(config.SYSTEM_CONFIG): "system"}
+    if named := os.environ.get("GPUWATCH_CONFIG"):
+        paths = {named: "GPUWATCH_CONFIG"}
+    if as_json:
+        output.emit_json({"files": [{"path": name, "of": of} for name, of in paths.items()]})
+    else:
+        output.emit("\n".join(paths))
+
+
+def _warn() -> None:
+    for name in config.unknown_variables(os.environ):
+        output.say(f"gpuwatch: {name} is set but means nothing to gpuwatch")

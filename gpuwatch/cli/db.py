@@ -1,0 +1,25 @@
+"""gpuwatch db: where the database lies, for sqlite-utils, Datasette and the like."""
+
+from __future__ import annotations
+
+import click
+
+from gpuwatch.cli import options, output, stores
+
+
+@click.group("db", short_help="Where the database lies.")
+@options.settings_options
+def command() -> None:
+    """The database behind every window: one SQLite file, and segments of raw readings beside it."""
+
+
+@command.command("path")
+@options.json_option
+@options.settings_options
+def path(as_json: bool) -> None:
+    """Print the path of the database, whether it exists yet or not."""
+    file = stores.folder(options.settings()) / stores.DATABASE
+    if as_json:
+        output.emit_json({"path": str(file), "exists": file.exists()})
+    else:
+        output.emit(str(file))

@@ -1,0 +1,41 @@
+"""The only place that decides exit codes: a contract with scripts."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from annotate.verdict import Status
+
+
+class Exit(IntEnum):
+    """What ``gpuwatch`` says to its caller.  ``gpuwatch run`` passes its command's own code on wherever there is one."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    FLAGGED = 10  # these three only where --fail-on names the status
+    REJECTED = 11
+    UNPROVEN = 12
+    WRAPPER_FAILED = 125  # of run, as env(1): the command was not started, and it is our fault or a wrong option
+    NOT_EXECUTABLE = 126
+    NOT_FOUND = 127
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+_OF_STATUS = {Status.FLAGGED: Exit.FLAGGED, Status.REJECTED: Exit.REJECTED, Status.UNPROVEN: Exit.UNPROVEN}
+
+
+def of_statuses(found: set[Status], fail_on: frozenset[Status]) -> Exit:
+    """The code for the worst status that was found and is named by --fail-on; OK if there is none."""
+    named = found & fail_on
+    return _OF_STATUS[max(named, key=lambda status: status.badness)] if named else Exit.OK
+
+
+class Stop(Exception):  # noqa: N818 - not every stop is an error: a command may end with a code of its own
+    """Ends a command with a code and one line on stderr; ``name`` is for programs that read --json."""
+
+    def __init__(self, code: Exit, message: str, name: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.name = name

@@ -1,0 +1,90 @@
+"""What each clock event reason of the driver means for a measurement: the words `explain` has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from annotate.evidence import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One bit: its name as nvidia-smi prints it, what it says, and the rules that judge it."""
+
+    name: str
+    meaning: str
+    rules: tuple[str, ...]
+
+
+REASONS: Mapping[Reason, Explained] = {
+    Reason.GPU_IDLE: Explained(
+        "gpu_idle",
+        "Nothing ran, so the driver let the clocks fall. Inside a window it marks a gap between kernels or a wait for the host.",
+        ("bursty-duty-cycle",),
+    ),
+    Reason.APPLICATIONS_CLOCKS: Explained(
+        "applications_clocks_setting",
+        "Somebody set application clocks or locked the clocks below the maximum. The number holds for that clock only.",
+        ("setting-changed",),
+    ),
+    Reason.SW_POWER_CAP: Explained(
+        "sw_power_cap",
+        "The board reached its power limit and the driver lowered the clocks to stay under it. Normal for a heavy kernel that "
+        "runs steadily; a hazard when it begins or ends inside the window, or when the number is claimed for a fixed clock. "
+        "A single reading of this bit proves little: the time counter behind it says how long.",
+        ("power-limited", "regime-change"),
+    ),
+    Reason.HW_SLOWDOWN: Explained(
+        "hw_slowdown",
+        "The hardware itself cut the clocks, to half or less, for heat or because the supply asked for it. The bits "
+        "hw_thermal_slowdown and hw_power_brake_slowdown say which; without either, the cause is unknown.",
+        ("throttle-hw-slowdown",),
+    ),
+    Reason.SYNC_BOOST: Explained(
+        "sync_boost",
+        "The GPU belongs to a sync-boost group and runs at the clock of its slowest member.",
+        ("sync-boost-limited",),
+    ),
+    Reason.SW_THERMAL: Explained(
+        "sw_thermal_slowdown",
+        "The GPU or its memory is at its target temperature and the driver lowers the clocks to hold it there.",
+        ("throttle-thermal",),
+    ),
+    Reason.HW_THERMAL: Explained(
+        "hw_thermal_slowdown",
+        "The GPU passed its slow-down temperature and the hardware cut the clocks at once.",
+        ("throttle-thermal", "throttle-hw-slowdown"),
+    ),
+    Reason.HW_POWER_BRAKE: Explained(
+        "hw_power_brake_slowdown",
+        "The power supply or the rack asserted the brake line and the hardware cut the clocks at once.",
+        ("throttle-power-brake",),
+    ),
+    Reason.DISPLAY_CLOCK: Explained(
+        "display_clock_setting",
+        "A display needs a certain clock. Unexpected on a board without one.",
+        (),
+    ),
+}
+
+
+def named(text: str) -> Reason | None:
+    """The reasons a word or a mask stands for (``sw_power_cap``, ``SwPowerCap``, ``0x4``, ``68``); None if it is neither."""
+    word = text.strip().lower()
+    try:
+        mask = int(word, 0)
+    except ValueError:
+        word = _letters(word)
+        for prefix in ("clockseventreasons", "clocksthrottlereasons", "nvmlclockseventreason", "nvmlclocksthrottlereason"):
+            word = word.removeprefix(prefix)
+        for reason, explained in REASONS.items():
+            name = _letters(explained.name)
+            if word in (name, name.removesuffix("slowdown"), name.removesuffix("setting"), _letters(reason.name or "")):
+                return reason
+        return None
+    return Reason(mask) if mask > 0 else None
+
+
+def _letters(text: str) -> str:
+    return "".join(letter for letter in text if letter.isalnum())

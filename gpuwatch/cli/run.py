@@ -1,0 +1,142 @@
+"""gpuwatch run: any program in a window; its output, signals and exit code pass through."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from annotate.errors import AnnotateError
+from annotate.verdict import Status, Verdict
+from gpuwatch.cli import child, options, output
+from gpuwatch.cli.exits import Exit, Stop, of_statuses
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.window import Window, window
+
+
+class _Wrapper(click.Command):
+    """A command whose own failures are 125, as env(1): 1 and 2 may be the wrapped command's."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:  # as click types it
+        with _as_wrapper():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _as_wrapper():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _as_wrapper() -> Any:
+    try:
+        yield
+    except click.ClickException as error:
+        raise Stop(Exit.WRAPPER_FAILED, error.format_message(), "usage") from error
+    except (GpuwatchError, AnnotateError) as error:
+        raise Stop(Exit.WRAPPER_FAILED, str(error), "wrapper") from error
+
+
+@click.command(
+    "run",
+    cls=_Wrapper,
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    short_help="Run a program in a window and judge it.",
+)
+@click.option("--label", "--name", "label", metavar="LABEL", help="What to call the window; by default the program's name.")
+@click.option("--gpu", "gpus", metavar="UUID", multiple=True, help="Judge this GPU, by UUID or its beginning. Repeatable.")
+@options.policy_options
+@options.fail_on_option
+@click.option("--json", "json_path", metavar="FILE", help="Also write the verdict as JSON; - is standard output.")
+@options.settings_options
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(
+    label: str | None,
+    gpus: tuple[str, ...],
+    claim: str | None,
+    accept: tuple[str, ...],
+    limits: tuple[str, ...],
+    fail_on: str | None,
+    json_path: str | None,
+    command: tuple[str, ...],
+) -> int:
+    """Run COMMAND in a window and write the verdict to standard error.
+
+    Its input, output and signals are its own and its exit code is ours, unless --fail-on makes one of a success.
+    Without a daemon, GPU or driver it runs all the same, and the verdict says why it is unproven.
+    """
+    failing = options.fail_on(fail_on)
+    policy = options.policy(claim, accept, limits)
+    settings = options.settings()
+    watched = window(
+        label or _name(command), policy=policy, gpus=list(gpus) or None, sync=False, settings=settings,
+    )  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        report = stack.enter_context(_report_file(json_path)) if json_path else None
+        with child.signals_held() as mask, watched:
+            child.refuse_if_ended()
+            outcome = child.wait(child.spawn(command, _environment(watched, settings.given), mask))
+        try:
+            statuses = _tell(watched, outcome, report)
+        except KeyboardInterrupt:
+            # The command has ended and its code is known: whoever has no patience for the verdict still gets the code.
+            output.say(f"gpuwatch: not waited for the verdict; gpuwatch show {watched.run_id or ''}")
+            return outcome.exit_code
+    return outcome.exit_code or of_statuses(statuses, failing)
+
+
+def _name(command: tuple[str, ...]) -> str:
+    """The program's name, or the script's where the program is an interpreter.  Arguments may hold secrets."""
+    program = Path(command[0]).name
+    if program.startswith("python") and len(command) > 1 and command[1].endswith(".py"):
+        return Path(command[1]).name
+    return program
+
+
+def _environment(watched: Window, flags: Any) -> dict[str, str]:
+    """The command's: ours, and where windows inside it find this daemon and their parent."""
+    from gpuwatch.keys import BY_NAME
+
+    ours = {BY_NAME[name].variable: str(value) for name, value in flags.items() if name in BY_NAME}
+    if "config" in flags:
+        ours["GPUWATCH_CONFIG"] = str(Path(flags["config"]).absolute())
+    if watched.run_id is not None:
+        ours["GPUWATCH_PARENT"] = watched.run_id
+    return {**os.environ, **ours}
+
+
+def _report_file(path: str) -> contextlib.AbstractContextManager[IO[str]]:
+    """Opened before the command runs: whoever gave a wrong path should not learn it an hour later."""
+    if path == "-":
+        return contextlib.nullcontext(sys.stdout)
+    try:
+        return Path(path).open("a", encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"--json: {path}: {error.strerror}") from error
+
+
+def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None) -> set[Status]:
+    """Write the verdicts; the statuses found."""
+    from annotate import report as reports
+
+    try:
+        verdicts: tuple[Verdict, ...] = watched.verdicts
+        for verdict in verdicts:
+            output.say(output.coloured(reports.text(verdict), sys.stderr))
+        if watched.run_id is not None:
+            output.say(f"  gpuwatch show {watched.run_id} says more")
+        if report is not None:
+            if report is not sys.stdout and report.seekable():
+                report.truncate(0)
+            output.emit_json(watched.to_dict() | {"command": outcome.to_dict()}, report)
+    except (GpuwatchError, AnnotateError) as error:
+        output.say(f"gpuwatch: no verdict: {error}")
+        return {Status.UNPROVEN}
+    except OSError as error:  # standard error or the report is a full disk or a closed pipe: the command's code still counts
+        with contextlib.suppress(OSError):
+            output.say(f"gpuwatch: the verdict could not be written: {error.strerror}")
+        return {Status.UNPROVEN}
+    return {verdict.status for verdict in verdicts}

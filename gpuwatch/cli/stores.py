@@ -1,0 +1,49 @@
+"""Which store a reading command reads: the running daemon's, else where the settings say one lies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuwatch.config import SYSTEM_STATE, Settings
+from gpuwatch.errors import DaemonError, StoreError
+
+if TYPE_CHECKING:
+    from gpuwatch.store import Reader, Run
+
+DATABASE = "gpuwatch.db"
+
+
+def folder(settings: Settings) -> Path:
+    """The state folder: a default gives way to the system's daemon, which serves every user of its machine."""
+    if settings.origin("state") != "default" or settings.simulated:
+        return settings.state
+    from gpuwatch.client import connect
+
+    try:
+        with connect(settings, start=False) as client:
+            return Path(client.welcome.state)
+    except DaemonError:
+        system = SYSTEM_STATE / DATABASE
+        return SYSTEM_STATE if not (settings.state / DATABASE).exists() and os.access(system, os.R_OK) else settings.state
+
+
+def reader(settings: Settings) -> Reader:
+    """Raises StoreError, with what to do, where there is no store yet."""
+    from gpuwatch.store import Reader
+
+    where = folder(settings)
+    if not (where / DATABASE).exists():
+        raise StoreError(f"{where}: expected a store, found none; the first window makes one, or name another with --state")
+    return Reader(where)
+
+
+def run(store: Reader, prefix: str | None) -> Run:
+    """A run by its id or a unique beginning of it; the latest if None.  Raises StoreError."""
+    if prefix is not None:
+        return store.run(prefix)
+    latest = store.runs(limit=1)
+    if not latest:
+        raise StoreError("expected a window in the store, found none yet; try: gpuwatch run -- COMMAND")
+    return latest[0]

@@ -1,0 +1,158 @@
+"""The wrapper's promise, kept with real processes: streams, signals and exit codes are the command's own."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+WRAP = "import sys; from gpuwatch.cli import child\nwith child.signals_held() as mask:\n"
+WRAP += "    pid = child.spawn(sys.argv[1:], __import__('os').environ, mask)\n    outcome = child.wait(pid)\n"
+WRAP += "sys.exit(outcome.exit_code)"
+
+# A command that counts the signals it gets and says so when told to end; "ready" tells that its handlers stand.
+COUNTER = """
+import signal, sys, time
+got = []
+def take(number, frame):
+    got.append(signal.Signals(number).name)
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH):
+    signal.signal(number, take)
+print("ready", flush=True)
+end = time.monotonic() + 20
+while time.monotonic() < end and len(got) < int(sys.argv[1]):
+    time.sleep(0.01)
+time.sleep(0.2)
+print(" ".join(got), flush=True)
+sys.exit(7)
+"""
+
+
+def wrapped(*command: str, **options: object) -> subprocess.Popen[bytes]:
+    arguments = [sys.executable, "-c", WRAP, *command]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def ended(*command: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+    process = wrapped(*command, stdin=subprocess.PIPE)
+    out, err = process.communicate(stdin, timeout=30)
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 42, 125, 255])
+def test_the_exit_code_is_the_commands(code: int) -> None:
+    assert ended("sh", "-c", f"exit {code}")[0] == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGINT])
+def test_a_command_killed_by_a_signal_gives_128_and_its_number(number: signal.Signals) -> None:
+    assert ended("sh", "-c", f"ulimit -c 0; kill -{number.value} $$")[0] == 128 + number
+
+
+def test_streams_pass_byte_for_byte() -> None:
+    sent = bytes(range(256)) * 50
+    code, out, err = ended("sh", "-c", "cat; printf 'odd\\0\\377' >&2", stdin=sent)
+    assert (code, out, err) == (0, sent, b"odd\0\xff")
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH]
+)
+def test_a_signal_sent_to_us_reaches_the_command_once(number: signal.Signals) -> None:
+    process = wrapped(sys.executable, "-c", COUNTER, "1")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(number)
+    assert process.stdout.readline().decode().split() == [number.name]
+    assert process.wait(20) == 7
+
+
+def test_a_terminals_interrupt_reaches_the_command_once() -> None:
+    """The kernel sends it to the whole foreground group; forwarding it as well would interrupt twice."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", WRAP, sys.executable, "-c", COUNTER, "1"])
+    read_until(terminal, lambda text: "ready" in text)
+    os.write(terminal, b"\x03")
+    text = read_until(terminal, lambda text: "SIG" in text and text.endswith("\n"))
+    assert text.count("SIGINT") == 1
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+def test_a_command_on_a_terminal_stays_in_the_foreground() -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        asked = "import os; print('fg' if os.tcgetpgrp(0) == os.getpgrp() else 'bg', input(), flush=True)"
+        os.execv(sys.executable, [sys.executable, "-c", WRAP, sys.executable, "-c", asked])
+    os.write(terminal, b"typed\n")
+    assert "fg typed" in read_until(terminal, lambda text: "g typed" in text)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def read_until(descriptor: int, enough: Callable[[str], bool]) -> str:
+    text, end = "", time.monotonic() + 20
+    while not enough(text) and time.monotonic() < end:
+        try:
+            text += os.read(descriptor, 1024).decode()
+        except OSError:  # Linux says EIO when the other end closed
+            break
+    return text
+
+
+def test_a_command_finds_no_signal_blocked_or_ignored_because_of_us() -> None:
+    def masks(report: bytes) -> list[int]:
+        # Without signals 32 and 33: glibc keeps them for its threads, and its posix_spawn leaves them ignored.
+        return [int(line.split()[1], 16) & ~(3 << 31) for line in report.splitlines()]
+
+    look = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
+    code, out, _ = ended(*look)
+    assert (code, masks(out)) == (0, masks(subprocess.run(look, capture_output=True, check=True).stdout))
+
+
+def test_open_descriptors_are_handed_on() -> None:
+    """A make job server and process substitution pass descriptors by number."""
+    readable, writable = os.pipe()
+    os.set_inheritable(writable, True)
+    process = wrapped(sys.executable, "-c", f"import os; os.write({writable}, b'through')", pass_fds=(writable,))
+    os.close(writable)
+    process.communicate(timeout=30)
+    assert os.read(readable, 100) == b"through"
+    os.close(readable)
+
+
+def test_a_script_without_a_first_line_runs_in_the_shell_as_env_would_do(tmp_path: Path) -> None:
+    script = tmp_path / "plain"
+    script.write_text("echo shell $1; exit 5\n")
+    script.chmod(0o755)
+    assert ended(str(script), "one")[:2] == (5, b"shell one\n")
+
+
+@pytest.mark.parametrize(("name", "code"), [("no-such-program-anywhere", 127), ("./plain", 126), (".", 126)])
+def test_what_cannot_be_started_is_told_as_env_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: int
+) -> None:
+    from gpuwatch.cli import child
+    from gpuwatch.cli.exits import Stop
+
+    (tmp_path / "plain").write_text("echo")
+    monkeypatch.chdir(tmp_path)
+    with child.signals_held() as mask, pytest.raises(Stop) as caught:
+        child.spawn([name], os.environ, mask)
+    assert caught.value.code == code
+    assert name in str(caught.value)
+
+
+def test_signals_are_delivered_again_afterwards() -> None:
+    from gpuwatch.cli import child
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with child.signals_held():
+        os.kill(os.getpid(), signal.SIGINT)  # held, and spent at the end
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
