@@ -1,0 +1,166 @@
+"""Who was on the GPU during a window, and how busy: the only module that reads censuses.
+
+The process list is read several times a second; how busy each process was comes about once a second and speaks of the
+time since it was last asked.  A record that straddles an edge of the window therefore only bounds what happened inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from annotate.evidence import HEARTBEAT_NS, Census, Evidence, Lane, Ownership, Process, Visibility
+
+# Unchanged lists are kept once a heartbeat, so one stands for a heartbeat and a half.
+_STANDS_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presence:
+    """One process over one window.
+
+    ``least_ratio`` and ``most_ratio`` bound the share of the window it kept the GPU busy, ``peak_ratio`` is the highest
+    record that touches the window; all three are None if utilisation was never asked around the window.
+    """
+
+    pid: int
+    name: str | None
+    user: str | None
+    own: bool
+    listed: bool  # False: only the utilisation record names it
+    arrived: bool  # not there when the window began
+    seen_begin_ns: int
+    seen_end_ns: int
+    memory_bytes: int | None = None
+    least_ratio: float | None = None
+    most_ratio: float | None = None
+    peak_ratio: float | None = None
+
+
+def presences(evidence: Evidence) -> tuple[Presence, ...]:
+    """Everybody the driver named during the window, by PID; whoever had gone before it began is left out."""
+    window, censuses = evidence.window, evidence.trace.censuses
+    inside = [census for census in censuses if window.begin_ns <= census.at_ns <= window.end_ns]
+    before = [census for census in censuses if census.at_ns < window.begin_ns][-1:]
+    if not inside:
+        inside = [census for census in before if window.begin_ns - census.at_ns <= _STANDS_NS]
+    if not inside:
+        return ()
+    at_begin = {process.pid for process in (before or inside)[0].processes}
+    seen: dict[int, list[tuple[int, Process]]] = {}
+    for census in inside:
+        for process in census.processes:
+            seen.setdefault(process.pid, []).append((census.at_ns, process))
+    records = _records(evidence)
+    return tuple(_presence(evidence, pid, rows, at_begin, records) for pid, rows in seen.items())
+
+
+def own_was_listed(evidence: Evidence) -> bool:
+    """Whether any process of the window was ever on the list: if not, its PIDs may be of another namespace."""
+    return any(
+        _is_own(evidence, process) and process.listed for census in evidence.trace.censuses for process in census.processes
+    )
+
+
+def list_is_whole(evidence: Evidence) -> bool:
+    """Whether every process of the machine would have been on the list, as far as the witness knows."""
+    near = [c for c in evidence.trace.censuses if c.at_ns >= evidence.window.begin_ns - _STANDS_NS]
+    return bool(near) and all(census.visibility is Visibility.HOST for census in near)
+
+
+def unread_s(evidence: Evidence) -> float:
+    """The longest stretch of the window without a process list in force."""
+    begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
+    until_ns, longest_ns = begin_ns, 0
+    for census in evidence.trace.censuses:
+        if census.at_ns >= end_ns:
+            break
+        longest_ns = max(longest_ns, census.at_ns - until_ns)
+        until_ns = max(begin_ns, census.at_ns + _STANDS_NS)
+    longest_ns = max(longest_ns, end_ns - until_ns)
+    for gap in evidence.trace.gaps:
+        if gap.lane == Lane.PROCESSES:
+            longest_ns = max(longest_ns, min(gap.end_ns, end_ns) - max(gap.begin_ns, begin_ns))
+    return longest_ns / 1e9
+
+
+def unexplained_bytes(evidence: Evidence) -> float | None:
+    """Device memory in use that neither a listed process nor the driver's own reserve explains, in the middle of the window.
+
+    None where any part of the sum is unknown, and where the window is shorter than three refreshes of the gauge.
+    """
+    window = evidence.window
+    reserved_bytes = evidence.device.memory_reserved_bytes if evidence.device else None
+    refresh_ns = evidence.trace.refresh_of_ns("memory_used_bytes")
+    if reserved_bytes is None or window.length_ns < 3 * refresh_ns or not evidence.trace.censuses:
+        return None
+    used = evidence.within("memory_used_bytes", step_ns=refresh_ns)
+    at_ns = np.array([census.at_ns for census in evidence.trace.censuses], np.int64)
+    held_bytes = np.array([_held_bytes(census) for census in evidence.trace.censuses])
+    index = np.searchsorted(at_ns, used.at_ns, side="right") - 1
+    fresh = (index >= 0) & (used.at_ns - at_ns[np.maximum(index, 0)] <= _STANDS_NS)
+    rest_bytes = np.where(fresh, used.values - held_bytes[np.maximum(index, 0)] - reserved_bytes, np.nan)
+    known = rest_bytes[~np.isnan(rest_bytes)]
+    # The middle one: a list and a gauge read at different instants disagree while memory is being allocated.
+    return float(np.median(known)) if len(known) * 2 >= len(rest_bytes) else None
+
+
+def _held_bytes(census: Census) -> float:
+    held_bytes = [process.memory_bytes for process in census.processes if process.listed]
+    return float("nan") if None in held_bytes else float(sum(held for held in held_bytes if held is not None))
+
+
+def _is_own(evidence: Evidence, process: Process) -> bool:
+    return process.ownership is Ownership.OWN or process.pid in evidence.window.pids
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """How busy each process was over one stretch of time, of which ``inside_ns`` lay in the window."""
+
+    length_ns: int
+    inside_ns: int
+    by_pid: Mapping[int, float]
+
+
+def _records(evidence: Evidence) -> list[_Record]:
+    window = evidence.window
+    out: list[_Record] = []
+    last_ns: int | None = None
+    for census in evidence.trace.censuses:
+        by_pid = {p.pid: p.utilization_ratio for p in census.processes if p.utilization_ratio is not None}
+        if not by_pid:
+            continue
+        since_ns = census.at_ns - HEARTBEAT_NS if last_ns is None else last_ns
+        last_ns = census.at_ns
+        inside_ns = min(census.at_ns, window.end_ns) - max(since_ns, window.begin_ns)
+        if inside_ns > 0:
+            out.append(_Record(census.at_ns - since_ns, inside_ns, by_pid))
+    return out
+
+
+def _presence(
+    evidence: Evidence, pid: int, rows: list[tuple[int, Process]], at_begin: set[int], records: list[_Record]
+) -> Presence:
+    processes = [process for _, process in rows]
+    memory_bytes = [process.memory_bytes for process in processes if process.memory_bytes is not None]
+    shares = [(record, record.by_pid.get(pid, 0.0)) for record in records]
+    known_ns = sum(record.inside_ns for record in records)
+    least_ns = sum(max(0.0, share * r.length_ns - (r.length_ns - r.inside_ns)) for r, share in shares)
+    most_ns = sum(min(share * r.length_ns, r.inside_ns) for r, share in shares)
+    return Presence(
+        pid=pid,
+        name=next((process.name for process in processes if process.name), None),
+        user=next((process.user for process in processes if process.user), None),
+        own=any(_is_own(evidence, process) for process in processes),
+        listed=any(process.listed for process in processes),
+        arrived=pid not in at_begin,
+        seen_begin_ns=max(rows[0][0], evidence.window.begin_ns),
+        seen_end_ns=max(rows[-1][0], evidence.window.begin_ns),
+        memory_bytes=max(memory_bytes, default=None),
+        least_ratio=least_ns / known_ns if records else None,
+        most_ratio=most_ns / known_ns if records else None,
+        peak_ratio=max((share for _, share in shares), default=None),
+    )

@@ -1,0 +1,231 @@
+"""Is the evidence good enough to judge by?  Only these rules look at when readings came rather than at what they said."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+
+from annotate.claims import Claim
+from annotate.evidence import HEARTBEAT_NS, SIGNALS, Evidence, Fact, Lane, Reason, Times, Trace
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
+
+# A value stands for a heartbeat and a half; what is silent for longer was not being read.
+_SILENT_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
+# An edge row is read when the window's end is marked, a call or two before or after it.
+_EDGE_SLACK_NS = 50_000_000
+
+
+@rule(
+    "stale-daemon",
+    says="nobody was watching this GPU",
+    remedy="Start the daemon and measure again.",
+)
+def stale_daemon(evidence: Evidence, claim: Claim) -> Answer:
+    """Finds windows that nobody watched: no daemon, a daemon that went away, a GPU that stopped answering.
+
+    Why it matters:
+        A number without a witness is a claim.  What no reading covers cannot be judged, and silence must never read as
+        a quiet machine.
+
+    What it cannot see:
+        Whether the readings are true: a driver that repeats an old value looks like a steady one.  It answers "not
+        observed" and never "found", so that a missing witness makes a window unproven and nothing worse.
+
+    Remedy:
+        Start the daemon (``gpuwatch doctor`` says why it is not running) and measure again.  If the GPU was lost, read
+        the kernel log for Xid messages first.
+
+    Source:
+        Every reading of the fast lane around the window, and the driver's own lost and back events.
+    """
+    window = evidence.window
+    lost = _lost(evidence)
+    if lost:
+        return Unobserved(lost)
+    if evidence.absence:
+        return Unobserved(evidence.absence)
+    seen, _ = _fast_rows(evidence.trace)
+    if not ((seen >= window.begin_ns - _SILENT_NS) & (seen <= window.end_ns)).any():
+        return Unobserved("no reading of this GPU in the window")
+    return Clear()
+
+
+@rule(
+    "sampler-gap",
+    says="telemetry is missing for {dark_s:.2f} of {window_s:.2f} s, {longest_s:.2f} s of it at a stretch",
+    remedy="Free a processor for the daemon and measure again.",
+)
+def sampler_gap(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    longest_s: Annotated[
+        float, "two refreshes of the driver's 100 ms page and a margin: a longer gap can hide an event"
+    ] = 0.25,
+    dark_ratio: Annotated[float, "with a fifth of the window unseen, shares of time are guesses"] = 0.2,
+    blind_ratio: Annotated[float, "with most of the window unseen there is nothing left to judge by"] = 0.5,
+) -> Answer:
+    """Finds stretches of the window in which the GPU was not being read.
+
+    Why it matters:
+        A cap, a neighbour or a heat spell in an unread stretch leaves no trace but in the counters.  The sampler is a
+        process like any other, and what starves it usually starves the benchmark too.
+
+    What it cannot see:
+        Only changed rows and one heartbeat a second are kept, so a stall shorter than a heartbeat shows only if the
+        sampler was alive afterwards to report it.  After the last sign of life nothing counts as read.
+
+    Remedy:
+        Leave the daemon a processor: stop other CPU work, or lift its CPU limit.  After a suspended machine or a
+        debugger's stop, simply measure again.
+
+    Source:
+        Deadlines the sampler itself reported as missed, and silences longer than a heartbeat and a half.  Sixteen busy
+        CPU processes brought a 200 Hz sampler down to 16 Hz with gaps of 224 ms on an H200 machine with 16 cores.
+    """
+    window = evidence.window
+    seen, blank = _fast_rows(evidence.trace)
+    if not len(seen):
+        return Unobserved(evidence.absence or "no reading of this GPU in the window")
+    if window.length_ns <= 0:
+        return Unobserved("the window has no length")
+    dark = _dark(evidence, seen, blank)
+    lengths_s = [(end - begin) / 1e9 for begin, end in dark]
+    dark_s, stretch_s = sum(lengths_s, 0.0), max(lengths_s, default=0.0)
+    ratio = dark_s / window.length_s
+    if ratio > blind_ratio:
+        return Unobserved(f"telemetry is missing for {dark_s:.2f} of {window.length_s:.2f} s")
+    facts: dict[str, Fact] = {"dark_s": dark_s, "longest_s": stretch_s, "window_s": window.length_s}
+    if stretch_s > longest_s or ratio > dark_ratio:
+        begin_ns, end_ns = max(dark, key=lambda span: span[1] - span[0])
+        return Found(Severity.FLAG, facts, span_ns=(begin_ns, end_ns))
+    return Clear(facts)
+
+
+@rule(
+    "window-too-short",
+    says="{window_s:.3g} s is too short: {because}",
+    remedy="Run the same work for at least {needed_s:.3g} s.",
+)
+def window_too_short(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    shortest_s: Annotated[float, "the power controller of an H200 swings with a period near 1 s"] = 1.0,
+    shortest_capped_s: Annotated[float, "a capped clock needs about 3 s to settle"] = 3.0,
+    refreshes_count: Annotated[float, "with fewer than ten values of the clock, neither trend nor spread can be told"] = 10.0,
+    capped_ratio: Annotated[float, "capped for more than half of its last second: the cap is this work's normal state"] = 0.5,
+) -> Answer:
+    """Finds windows in which power, clock and noise cannot show themselves.
+
+    Why it matters:
+        From idle, an H200 runs a GEMM 14 % too fast for 56-75 ms before the power cap engages, and then swings about its
+        mean for seconds.  An interval computed from 100 ms of a capped GEMM contained the long-run median 3 % of the time.
+
+    What it cannot see:
+        Work that was warm and steady before the window began, and kernels that no clock moves: copies are fine in 0.1 s
+        (their intervals held in 88 % of cases).  It knows only how long the window was.
+
+    Remedy:
+        Put more iterations of the same work into the window.  If the work is short by nature, state a burst claim and
+        repeat the window.
+
+    Source:
+        The window's own length, the clock's measured refresh period, and time under the power cap in its last second.
+        Figures: H200 at 700 W, driver 580.159.04.
+    """
+    window_s = evidence.window.length_s
+    refresh_s = evidence.trace.refresh_of_ns("sm_clock_mhz") / 1e9
+    needs = [
+        (shortest_s, "the power controller's swing does not fit"),
+        (refreshes_count * refresh_s, f"the clock is refreshed only every {refresh_s:.3g} s"),
+    ]
+    capped = _capped_at_end_ratio(evidence)
+    if capped is not None and capped > capped_ratio:
+        needs.append((shortest_capped_s, "the power cap held at its end and had not settled"))
+    needed_s, because = max(needs)
+    if window_s < needed_s:
+        facts: dict[str, Fact] = {"window_s": window_s, "needed_s": needed_s, "because": because}
+        return Found(Severity.FLAG, facts, span_ns=(evidence.window.begin_ns, evidence.window.end_ns))
+    if capped is None and window_s < shortest_capped_s:
+        return Unobserved("whether the power cap held at the window's end was not observed")
+    return Clear({"window_s": window_s, "needed_s": needed_s})
+
+
+def _lost(evidence: Evidence) -> str:
+    """Why the GPU was not there for some of the window, or nothing."""
+    gone = None
+    for event in evidence.trace.events:
+        if event.at_ns > evidence.window.end_ns:
+            break
+        if event.kind == "lost":
+            gone = event
+        elif event.kind == "back" and event.at_ns < evidence.window.begin_ns:
+            gone = None
+    return f"the GPU was lost: {gone.text or 'it stopped answering'}" if gone else ""
+
+
+def _fast_rows(trace: Trace) -> tuple[Times, Times]:
+    """When the fast lane said something, and when it was asked and said nothing at all."""
+    asked: list[Times] = [np.empty(0, np.int64)]
+    said: list[Times] = [np.empty(0, np.int64)]
+    for name, column in trace.columns.items():
+        if SIGNALS.get(name) == Lane.FAST:
+            asked.append(column.at_ns)
+            said.append(column.at_ns[~np.isnan(column.values)])
+    seen = np.unique(np.concatenate(said))
+    return seen, np.setdiff1d(np.concatenate(asked), seen)
+
+
+def _dark(evidence: Evidence, seen: Times, blank: Times) -> list[tuple[int, int]]:
+    """The stretches of the window without a reading in force, disjoint and ascending."""
+    begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
+    spans = [(gap.begin_ns, gap.end_ns) for gap in evidence.trace.gaps if gap.lane == Lane.FAST]
+    spans.append((begin_ns, int(seen[0])))
+    silent = np.flatnonzero(np.diff(seen) > _SILENT_NS)
+    spans += zip((seen[silent] + HEARTBEAT_NS).tolist(), seen[silent + 1].tolist(), strict=True)
+    spans += zip(blank.tolist(), np.append(seen, end_ns)[np.searchsorted(seen, blank)].tolist(), strict=True)
+    last_ns = int(seen[-1])
+    alive_ns = max(last_ns, _last_sign_of_life_ns(evidence.trace))
+    if last_ns + _SILENT_NS < end_ns:
+        spans.append((min(last_ns + HEARTBEAT_NS, max(alive_ns, last_ns)), end_ns))
+    elif alive_ns < end_ns - _EDGE_SLACK_NS:
+        spans.append((alive_ns, end_ns))
+    return _merged([(max(a, begin_ns), min(b, end_ns)) for a, b in spans])
+
+
+def _last_sign_of_life_ns(trace: Trace) -> int:
+    """The last time anything at all was written down: a silent signal of a living witness did not change."""
+    times = [int(column.at_ns[-1]) for column in trace.columns.values() if len(column)]
+    times += [census.at_ns for census in trace.censuses[-1:]]
+    times += [int(at_ns) for at_ns in trace.dense_power.at_ns[-1:]]
+    return max(times, default=0)
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    out: list[tuple[int, int]] = []
+    for begin_ns, end_ns in sorted(span for span in spans if span[0] < span[1]):
+        if out and begin_ns <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end_ns))
+        else:
+            out.append((begin_ns, end_ns))
+    return out
+
+
+def _capped_at_end_ratio(evidence: Evidence) -> float | None:
+    """The share of the window's last second under the power cap: by counter, else by flag."""
+    window = evidence.window
+    begin_ns = max(window.begin_ns, window.end_ns - 1_000_000_000)
+    if begin_ns < window.end_ns:
+        increase = evidence.trace.increase("power_cap_ns", begin_ns, window.end_ns)
+        if increase is not None:
+            return min(1.0, increase.ratio)
+        mask = evidence.trace.within("event_reasons_mask", begin_ns, window.end_ns).values
+        known = mask[~np.isnan(mask)].astype(np.int64)
+        if len(known):
+            return float(((known & Reason.SW_POWER_CAP) != 0).mean())
+    return None
+
+
+RULES: tuple[Rule, ...] = (stale_daemon, sampler_gap, window_too_short)

@@ -1,0 +1,225 @@
+"""Was it the same, healthy, unaltered GPU throughout?  Settings, errors, persistence."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+
+from annotate.claims import Claim
+from annotate.evidence import Event, Evidence, Fact
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
+
+# How people call each setting, and how its values read.
+_SETTINGS = {
+    "power_limit_w": ("the power limit", "{:.0f} W"),
+    "persistence_mode": ("persistence mode", "{:.0f}"),
+    "ecc_mode": ("ECC", "{:.0f}"),
+    "mig_mode": ("MIG", "{:.0f}"),
+    "compute_mode": ("the compute mode", "{:.0f}"),
+    "sm_clock_lock_mhz": ("the SM clock asked for", "{:.0f} MHz"),
+}
+_REMAPS = {"remap_pending_count": "a row remap waits for a reset", "remap_failed_count": "a row remap failed"}
+_SWITCH = {"0": "off", "1": "on"}
+
+
+@rule(
+    "setting-changed",
+    says="{setting} changed from {before} to {after} {when}",
+    remedy="Find who changes settings (a script, DCGM, a scheduler's prologue), and measure again once they stand.",
+)
+def setting_changed(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    power_tolerance_w: Annotated[float, "limits are set in whole watts and read back exactly; half a watt is rounding"] = 0.5,
+) -> Answer:
+    """Finds a power limit, clock lock or mode that changed around or during the window.
+
+    Why it matters:
+        The window then holds two machines, and its mean belongs to neither.  Another power limit alone can halve the
+        speed.
+
+    What it cannot see:
+        When exactly: settings are read about once a second, so a change between a reading before the window and one
+        inside may have come first; it is a note if most of that time lies outside.  A change that was undone between two
+        readings.  Settings the driver does not report (in some virtual machines).
+
+    Remedy:
+        Find what sets it (a job scheduler's prologue, DCGM, another user's script) and let settings stand for some seconds
+        before measuring.
+
+    Source:
+        NVML's enforced power limit, clock lock, and persistence, ECC, MIG and compute modes.
+    """
+    window = evidence.window
+    changes: list[tuple[float, str, float, float, int, int]] = []
+    read: list[str] = []
+    for name in _SETTINGS:
+        column = evidence.trace.column(name)
+        known = ~np.isnan(column.values)
+        at_ns, values = column.at_ns[known], column.values[known]
+        first = max(0, int(np.searchsorted(at_ns, window.begin_ns, side="right")) - 1)
+        last = min(len(at_ns) - 1, int(np.searchsorted(at_ns, window.end_ns, side="left")))
+        if last <= first:
+            continue
+        read.append(name)
+        tolerance = power_tolerance_w if name == "power_limit_w" else 0.0
+        for i in range(first, last):
+            if abs(values[i + 1] - values[i]) > tolerance:
+                since_ns, until_ns = int(at_ns[i]), int(at_ns[i + 1])
+                inside_ns = min(until_ns, window.end_ns) - max(since_ns, window.begin_ns)
+                inside_ratio = max(0, inside_ns) / max(1, until_ns - since_ns)
+                changes.append((inside_ratio, name, values[i], values[i + 1], since_ns, until_ns))
+    if not changes:
+        return Clear({"settings_count": len(read)}) if read else Unobserved("no setting was read twice around the window")
+    inside_ratio, name, before, after, since_ns, until_ns = max(changes, key=lambda change: change[0])
+    title, form = _SETTINGS[name]
+    facts: dict[str, Fact] = {
+        "setting": title,
+        "before": _value(name, form, before),
+        "after": _value(name, form, after),
+        "when": _when(evidence, since_ns, until_ns),
+        "changes_count": len(changes),
+    }
+    severity = Severity.REJECT if inside_ratio == 1.0 else Severity.FLAG if inside_ratio > 0.5 else Severity.NOTE
+    return Found(severity, facts, span_ns=(since_ns, until_ns))
+
+
+@rule(
+    "hardware-error",
+    says="the GPU reported {errors}",
+    remedy="Read the kernel log, reset the GPU or have it checked, and measure again.",
+)
+def hardware_error(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    replays_per_minute_count: Annotated[float, "DCGM's default: NVIDIA recommends at most 8 replays a minute"] = 8.0,
+    replays_count: Annotated[float, "a single burst at one link event is normal; one a window says nothing"] = 8.0,
+) -> Answer:
+    """Finds memory errors, row remaps, Xid messages and a PCIe link that repeats itself.
+
+    Why it matters:
+        A faulty GPU retries, remaps and isolates while it works: its times are its own and nobody else's, and its results
+        may be wrong.
+
+    What it cannot see:
+        Errors the driver corrects without counting.  Counters are read about once a second, so an error within a second of
+        the window's edge counts as inside.  Xid messages name what happened on this GPU, whoever caused it: a crash of
+        another process's kernel is among them.
+
+    Remedy:
+        Look for ``NVRM: Xid`` in the kernel log.  Uncorrectable errors and pending remaps need a reset of the GPU, repeated
+        ones its replacement.  A replaying link wants its seating, riser or slot checked.
+
+    Source:
+        NVML's volatile ECC counters (differences only: they run since the driver was loaded), row-remap state, PCIe replay
+        counter, and Xid events.
+    """
+    window = evidence.window
+    grave: list[str] = []
+    slight: list[str] = []
+    facts: dict[str, Fact] = {}
+    counted = False
+    for name, text, errors in (
+        ("ecc_uncorrected_count", "uncorrectable memory errors", grave),
+        ("ecc_corrected_count", "corrected memory errors", slight),
+        ("remapped_rows_count", "remapped memory rows", slight),
+    ):
+        increase = evidence.increase(name)
+        if increase is None:
+            continue
+        counted = True
+        facts[name] = increase.amount
+        if increase.amount > 0:
+            errors.append(f"{increase.amount:.0f} {text}")
+    for name, text in _REMAPS.items():
+        column = evidence.trace.column(name)
+        near = column.values[(column.at_ns >= window.begin_ns - 11_000_000_000) & (column.at_ns <= window.end_ns)]
+        if (near[~np.isnan(near)] > 0).any():
+            grave.append(text)
+    replays = evidence.increase("pcie_replay_count")
+    if replays is not None:
+        facts["pcie_replay_count"] = replays.amount
+        allowed_count = max(replays_count, replays_per_minute_count * replays.span_ns / 60e9)
+        if replays.amount > allowed_count:
+            slight.append(f"{replays.amount:.0f} PCIe replays")
+    events = [event for event in evidence.trace.events if window.begin_ns <= event.at_ns <= window.end_ns]
+    grave += [_xid(event) for event in events if event.kind == "xid"]
+    slight += [
+        f"a memory error event {_seconds(evidence, event.at_ns)} into the window" for event in events if event.kind == "ecc"
+    ]
+    if grave or slight:
+        facts["errors"] = ", ".join(dict.fromkeys([*grave, *slight]))
+        return Found(Severity.REJECT if grave else Severity.FLAG, facts)
+    if not counted:
+        return Unobserved("no error counter was read on both sides of the window")
+    return Clear(facts)
+
+
+@rule(
+    "persistence-off",
+    says="persistence mode is off{where}",
+    remedy="Switch it on (nvidia-smi -pm 1), or hold a context open before the window begins.",
+)
+def persistence_off(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    settled_s: Annotated[float, "the driver needs a few seconds to bring a GPU up; whoever was there before has paid"] = 3.0,
+) -> Answer:
+    """Finds a driver that lets go of the GPU whenever its last user leaves.
+
+    Why it matters:
+        The next process then pays seconds of initialisation, and clocks, ECC scrubbing and settings start afresh: the
+        first windows of each process differ from the later ones.  In steady state there is no effect.
+
+    What it cannot see:
+        Whether something else (a display server, a watching daemon) keeps the driver loaded meanwhile.  In a virtual
+        machine the mode is the guest's; what the host does is out of sight.
+
+    Remedy:
+        Run ``nvidia-persistenced`` or switch the mode on.  Without root, keep one process with a context alive throughout.
+
+    Source:
+        NVML's persistence mode, and who was on the GPU before the window began.
+    """
+    mode = evidence.trace.column("persistence_mode").values
+    told = [bool(value) for value in mode[~np.isnan(mode)]]
+    if evidence.device and evidence.device.persistence_mode is not None:
+        told.append(evidence.device.persistence_mode)
+    if not told:
+        return Unobserved("persistence mode was not observed")
+    if all(told):
+        return Clear()
+    virtual = bool(evidence.device and evidence.device.virtualization not in (None, "none"))
+    held = any(
+        census.processes for census in evidence.trace.censuses if census.at_ns <= evidence.window.begin_ns - settled_s * 1e9
+    )
+    where = " in this virtual machine" if virtual else ", but the GPU was in use before the window began" if held else ""
+    return Found(Severity.NOTE if virtual or held else Severity.FLAG, {"where": where})
+
+
+def _value(name: str, form: str, value: float) -> str:
+    text = form.format(value)
+    return _SWITCH.get(text, text) if name in ("persistence_mode", "ecc_mode", "mig_mode") else text
+
+
+def _seconds(evidence: Evidence, at_ns: int) -> str:
+    return f"{(at_ns - evidence.window.begin_ns) / 1e9:.1f} s"
+
+
+def _when(evidence: Evidence, since_ns: int, until_ns: int) -> str:
+    if since_ns < evidence.window.begin_ns:
+        return "about when the window began"
+    if until_ns > evidence.window.end_ns:
+        return "about when the window ended"
+    return f"{_seconds(evidence, since_ns)} to {_seconds(evidence, until_ns)} into the window"
+
+
+def _xid(event: Event) -> str:
+    return f"Xid {event.value}" if event.value is not None else "an Xid message"
+
+
+RULES: tuple[Rule, ...] = (setting_changed, hardware_error, persistence_off)
