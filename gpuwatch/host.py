@@ -113,6 +113,21 @@ def descendants(pid: int, *, proc: Path = PROC) -> frozenset[int]:
     return frozenset(found)
 
 
+def descends(pid: int, root: int, *, proc: Path = PROC) -> bool:
+    """Whether a process is this one or was started below it; False as well if either is gone."""
+    seen: set[int] = set()
+    while pid not in seen:
+        if pid == root:
+            return (proc / str(pid)).exists()
+        seen.add(pid)
+        # The name in parentheses may itself hold spaces and parentheses; state and parent follow its last one.
+        words = (_text(proc / str(pid) / "stat") or "").rpartition(")")[2].split()
+        if len(words) < 2:
+            return False
+        pid = int(words[1])
+    return False
+
+
 def _children(pid: int, proc: Path) -> list[int]:
     children: list[int] = []
     for thread in _names(f"{proc}/{pid}/task"):
@@ -130,21 +145,6 @@ def _children_by_parent(pid: int) -> list[int]:
         return [child.pid for child in psutil.Process(pid).children()]
     except psutil.Error:
         return []
-
-
-def descends(pid: int, root: int, *, proc: Path = PROC) -> bool:
-    """Whether a process is the root or was started below it: a walk up the parents, far cheaper than the whole tree."""
-    seen: set[int] = set()
-    while pid > 1 and pid not in seen:
-        if pid == root:
-            return True
-        seen.add(pid)
-        # The name in the second field may itself hold blanks and brackets: the parent comes after the last bracket.
-        fields = (_text(f"{proc}/{pid}/stat") or "").rpartition(")")[2].split()
-        if len(fields) < 2:
-            return False
-        pid = int(fields[1])
-    return False
 
 
 @dataclass(frozen=True, slots=True)

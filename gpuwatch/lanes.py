@@ -1,0 +1,208 @@
+"""Which signal is asked how often on this GPU: decided by what each call was measured to cost, never by a model's name."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from annotate.evidence import SIGNALS, Device, Lane, Reading, signals
+from gpuwatch.protocols import Clock, Source, Sweep
+
+FAST_IDLE_NS = 50_000_000
+FAST_ACTIVE_NS = 10_000_000
+SLOW_IDLE_NS = 10_000_000_000
+SLOW_ACTIVE_NS = 1_000_000_000
+
+# Values that move with every refresh under load.  Memory in use answers at once, and a mask changes when the state does,
+# so the time between their changes says nothing about the page they are read from.
+_MOVING = frozenset({
+    "sm_clock_mhz", "power_w", "power_average_w", "temperature_c", "utilization_ratio", "mem_utilization_ratio",
+    "power_cap_ns", "sync_boost_ns", "sw_thermal_ns",
+})  # fmt: skip
+
+# None may be their answer today and a value tomorrow, so silence at the start does not end the asking.
+_SOMETIMES_SILENT = frozenset({"sm_clock_lock_mhz"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is asked of one GPU in which lane and how often, what it costs, and why."""
+
+    uuid: str
+    names: Mapping[Lane, tuple[str, ...]]
+    idle_period_ns: Mapping[Lane, int]
+    active_period_ns: Mapping[Lane, int]
+    cost_ns: Mapping[str, int] = field(default_factory=dict)  # by signal, asked alone
+    row_cost_ns: Mapping[Lane, int] = field(default_factory=dict)  # by lane, asked together
+    refresh_ns: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)  # by signal or lane: why it was dropped, moved or stretched
+
+    def period_ns(self, lane: Lane, *, active: bool) -> int:
+        return (self.active_period_ns if active else self.idle_period_ns)[lane]
+
+
+class Refresh:
+    """How often each value of one GPU changes, learnt from the readings that pass by.
+
+    A change follows at most one refresh after the last, so the median distance between changes is the period, once two
+    things are left out.  Below ``double_ns`` a change is the driver rewriting its page (an H200 seems to change twice within
+    a millisecond in one of a thousand reads).  Above ``idle_ns`` the value merely stood still.
+    """
+
+    def __init__(
+        self,
+        uuid: str,
+        *,
+        double_ns: int = 50_000_000,
+        idle_ns: int = 1_000_000_000,
+        fewest: int = 3,
+        kept: int = 64,
+    ) -> None:
+        self._uuid = uuid
+        self._double_ns = double_ns
+        self._idle_ns = idle_ns
+        self._fewest = fewest
+        self._kept = kept
+        self._last: dict[str, tuple[object, int]] = {}
+        self._distances_ns: dict[str, deque[int]] = {}
+        self._previous_ns = 0
+
+    def take(self, sweep: Sweep) -> None:
+        """As a sink: fast rows of this GPU are looked at, all else passes."""
+        if sweep.lane == Lane.FAST and isinstance(sweep.observed, Reading):
+            self.observe(sweep.observed)
+
+    def observe(self, reading: Reading) -> None:
+        if reading.uuid != self._uuid:
+            return
+        at_ns = reading.at_ns
+        # Between readings further apart than a refresh, changes were missed: distances across the hole would be too long.
+        if at_ns - self._previous_ns > 2 * self._double_ns:
+            self._last.clear()
+        self._previous_ns = at_ns
+        for name in _MOVING:
+            value = getattr(reading, name)
+            if value is None:
+                continue
+            last = self._last.get(name)
+            if last is None:
+                self._last[name] = (value, 0)  # since when it stands is not known
+            elif value != last[0]:
+                distance_ns = at_ns - last[1]
+                if last[1] and self._double_ns <= distance_ns <= self._idle_ns:
+                    self._distances_ns.setdefault(name, deque(maxlen=self._kept)).append(distance_ns)
+                doubled = last[1] and distance_ns < self._double_ns
+                self._last[name] = (value, last[1] if doubled else at_ns)
+
+    def refresh_ns(self) -> dict[str, int]:
+        """By signal, where enough changes were seen."""
+        return {
+            name: round(statistics.median(distances))
+            for name, distances in list(self._distances_ns.items())
+            if len(distances) >= self._fewest
+        }
+
+
+def measure(
+    source: Source,
+    device: Device,
+    clock: Clock,
+    *,
+    seconds: float = 0.5,
+    budget_ratio: float = 0.01,
+    dear_ns: int = 1_000_000,
+    idle_period_ns: int = FAST_IDLE_NS,
+    active_period_ns: int = FAST_ACTIVE_NS,
+) -> Plan:
+    """Ask everything a few times and plan by what it cost.
+
+    ``budget_ratio`` is the share of one processor each lane may take on this GPU; a fast signal dearer than ``dear_ns`` is
+    asked in the slow lane.  Raises DeviceLostError, SourceGoneError.
+    """
+    uuid = device.uuid
+    until_ns = clock.now_ns() + round(seconds * 1e9)
+    costs: dict[str, int] = {}
+    silent: set[str] = set()
+    for name, lane in SIGNALS.items():
+        # The first read of a group costs 0.3-1.8 ms on an H200, because it makes the driver open its page.
+        readings = [source.read(uuid, lane, (name,)) for _ in range(2)]
+        # A dear one is asked as rarely as a median allows: energy alone may take 18 ms.
+        readings += [source.read(uuid, lane, (name,)) for _ in range(2 if readings[-1].took_ns > dear_ns else 4)]
+        costs[name] = round(statistics.median(reading.took_ns for reading in readings[1:]))
+        if all(getattr(reading, name) is None for reading in readings):
+            silent.add(name)
+
+    fast = tuple(name for name in signals(Lane.FAST) if name not in silent)
+    refresh = Refresh(uuid)
+    fast_row_ns = _watch(source, uuid, fast, clock, until_ns, refresh)
+    # Means over an interval (GPM) had nothing to say until some time had passed since their first call.
+    if silent:
+        late = source.read(uuid, Lane.SLOW, tuple(sorted(silent)))
+        silent = {name for name in silent if getattr(late, name) is None}
+
+    reasons = {name: "this GPU or driver does not answer it" for name in SIGNALS if name in silent - _SOMETIMES_SILENT}
+    names = {lane: [name for name in signals(lane) if name not in reasons] for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)}
+    for name in _too_dear(names[Lane.FAST], costs, dear_ns, round(active_period_ns * budget_ratio)):
+        names[Lane.FAST].remove(name)
+        names[Lane.SLOW].append(name)
+        reasons[name] = f"costs {costs[name] / 1e6:.2f} ms a call, so it is asked in the slow lane"
+        fast_row_ns = max(0, fast_row_ns - costs[name])
+    slow_row_ns = sum(costs[name] for name in names[Lane.SLOW])
+    # Metrics of one monitor are answered by one call, which each of them was charged with.
+    rows = {Lane.FAST: fast_row_ns, Lane.SLOW: slow_row_ns, Lane.EDGE: sum(costs[name] for name in names[Lane.EDGE])}
+    if slow_row_ns > SLOW_ACTIVE_NS * budget_ratio:
+        rows[Lane.SLOW] = _row_cost_ns(source, uuid, tuple(names[Lane.SLOW]), fallback_ns=slow_row_ns)
+    idle = {Lane.FAST: idle_period_ns, Lane.SLOW: SLOW_IDLE_NS}
+    active = {Lane.FAST: active_period_ns, Lane.SLOW: SLOW_ACTIVE_NS}
+    for lane in (Lane.FAST, Lane.SLOW):
+        least_ns = round(rows[lane] / budget_ratio)
+        if least_ns > active[lane]:
+            reasons[lane] = f"a row costs {rows[lane] / 1e6:.2f} ms, so it is asked every {least_ns / 1e6:.0f} ms at most"
+        active[lane], idle[lane] = max(active[lane], least_ns), max(idle[lane], least_ns)
+    return Plan(
+        uuid=uuid,
+        names={lane: tuple(of_lane) for lane, of_lane in names.items()},
+        idle_period_ns=idle,
+        active_period_ns=active,
+        cost_ns=costs,
+        row_cost_ns=rows,
+        refresh_ns=refresh.refresh_ns(),
+        reasons=reasons,
+    )
+
+
+def _watch(source: Source, uuid: str, names: Sequence[str], clock: Clock, until_ns: int, refresh: Refresh) -> int:
+    """Read the fast row until the time is up: what a row costs, and how often its values change."""
+    import threading
+
+    never = threading.Event()
+    step_ns = 5_000_000  # a twentieth of the shortest refresh period of a driver's page
+    took: list[int] = []
+    names = tuple(names)
+    due_ns = clock.now_ns()
+    while not took or due_ns < until_ns:
+        reading = source.read(uuid, Lane.FAST, names)
+        refresh.observe(reading)
+        took.append(reading.took_ns)
+        due_ns = max(due_ns + step_ns, clock.now_ns())
+        clock.wait_until(due_ns, never)
+    return round(statistics.median(took))
+
+
+def _row_cost_ns(source: Source, uuid: str, names: tuple[str, ...], *, fallback_ns: int) -> int:
+    took = [source.read(uuid, Lane.SLOW, names).took_ns for _ in range(2)]
+    return min(fallback_ns, round(statistics.mean(took)))
+
+
+def _too_dear(names: Sequence[str], costs: Mapping[str, int], dear_ns: int, budget_ns: int, *, times: int = 10) -> list[str]:
+    """Fast signals that cost too much for their lane.
+
+    Beside the plainly dear ones: those that would take half of what one pass may cost while being ``times`` dearer than
+    their neighbours.  Where every call is dear (no shared page) all stay, and the lane is stretched instead.
+    """
+    if not names:
+        return []
+    usual_ns = statistics.median(costs[name] for name in names)
+    return [name for name in names if costs[name] > times * usual_ns and costs[name] > min(dear_ns, budget_ns // 2)]
