@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -137,10 +138,13 @@ def measure(
     fast = tuple(name for name in signals(Lane.FAST) if name not in silent)
     refresh = Refresh(uuid)
     fast_row_ns = _watch(source, uuid, fast, clock, until_ns, refresh)
-    # Means over an interval (GPM) had nothing to say until some time had passed since their first call.
+    # Means over an interval (GPM) had nothing to say, and cost next to nothing, until some time had passed since their
+    # first call; one call answers all of them, so they share what it costs.
     if silent:
         late = source.read(uuid, Lane.SLOW, tuple(sorted(silent)))
-        silent = {name for name in silent if getattr(late, name) is None}
+        answered = {name for name in silent if getattr(late, name) is not None}
+        costs.update({name: late.took_ns // len(answered) for name in answered})
+        silent -= answered
 
     reasons = {name: "this GPU or driver does not answer it" for name in SIGNALS if name in silent - _SOMETIMES_SILENT}
     names = {lane: [name for name in signals(lane) if name not in reasons] for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)}
@@ -149,11 +153,11 @@ def measure(
         names[Lane.SLOW].append(name)
         reasons[name] = f"costs {costs[name] / 1e6:.2f} ms a call, so it is asked in the slow lane"
         fast_row_ns = max(0, fast_row_ns - costs[name])
-    slow_row_ns = sum(costs[name] for name in names[Lane.SLOW])
-    # Metrics of one monitor are answered by one call, which each of them was charged with.
-    rows = {Lane.FAST: fast_row_ns, Lane.SLOW: slow_row_ns, Lane.EDGE: sum(costs[name] for name in names[Lane.EDGE])}
-    if slow_row_ns > SLOW_ACTIVE_NS * budget_ratio:
-        rows[Lane.SLOW] = _row_cost_ns(source, uuid, tuple(names[Lane.SLOW]), fallback_ns=slow_row_ns)
+    rows = {
+        Lane.FAST: fast_row_ns,
+        Lane.SLOW: sum(costs[name] for name in names[Lane.SLOW]),
+        Lane.EDGE: sum(costs[name] for name in names[Lane.EDGE]),
+    }
     idle = {Lane.FAST: idle_period_ns, Lane.SLOW: SLOW_IDLE_NS}
     active = {Lane.FAST: active_period_ns, Lane.SLOW: SLOW_ACTIVE_NS}
     for lane in (Lane.FAST, Lane.SLOW):
@@ -175,8 +179,6 @@ def measure(
 
 def _watch(source: Source, uuid: str, names: Sequence[str], clock: Clock, until_ns: int, refresh: Refresh) -> int:
     """Read the fast row until the time is up: what a row costs, and how often its values change."""
-    import threading
-
     never = threading.Event()
     step_ns = 5_000_000  # a twentieth of the shortest refresh period of a driver's page
     took: list[int] = []
@@ -189,11 +191,6 @@ def _watch(source: Source, uuid: str, names: Sequence[str], clock: Clock, until_
         due_ns = max(due_ns + step_ns, clock.now_ns())
         clock.wait_until(due_ns, never)
     return round(statistics.median(took))
-
-
-def _row_cost_ns(source: Source, uuid: str, names: tuple[str, ...], *, fallback_ns: int) -> int:
-    took = [source.read(uuid, Lane.SLOW, names).took_ns for _ in range(2)]
-    return min(fallback_ns, round(statistics.mean(took)))
 
 
 def _too_dear(names: Sequence[str], costs: Mapping[str, int], dear_ns: int, budget_ns: int, *, times: int = 10) -> list[str]:
