@@ -24,8 +24,11 @@ _STALE_NS = 1_500_000_000
 
 # Refresh periods to assume where none was measured: the driver's shared page on data-centre boards, driver 580.
 _REFRESH_NS = 100_000_000
-_DEFAULT_REFRESH_NS: Mapping[str, int] = {"utilization_ratio": 208_000_000, "mem_utilization_ratio": 208_000_000,
-                                          "temperature_c": 200_000_000}
+_DEFAULT_REFRESH_NS: Mapping[str, int] = {
+    "utilization_ratio": 208_000_000,
+    "mem_utilization_ratio": 208_000_000,
+    "temperature_c": 200_000_000,
+}
 
 
 class Lane(StrEnum):

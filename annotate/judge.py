@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from annotate.claims import REQUIRED
+from collections.abc import Mapping
+from dataclasses import replace
+
+from annotate.claims import REQUIRED, Claim
 from annotate.evidence import Evidence
 from annotate.policy import Policy
-from annotate.rule import Clear, Found, Rule, Severity
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules import RULES
 from annotate.verdict import Answered, Finding, Status, Verdict
 
@@ -14,10 +17,16 @@ def judge(evidence: Evidence, policy: Policy | None = None) -> Verdict:
     """The verdict on one window on one GPU; the same evidence and policy give the same verdict anywhere."""
     policy = policy or Policy()
     required = {name for group in REQUIRED[policy.claim] for name in group}
-    findings = tuple(_finding(rule, evidence, policy, required=rule.name in required) for rule in RULES)
-    missing = _missing(findings, policy)
+    witnessed = _answers(replace(evidence, told={}, timings=None), policy)
+    missing = _missing(witnessed, policy.claim)
+    answers = witnessed
+    if evidence.told or evidence.timings is not None:
+        # What the measured process tells may worsen an answer, never improve it: it may be rewarded for a good verdict.
+        told = _answers(evidence, policy)
+        answers = {name: _worse(told[name], witnessed[name], required=name in required) for name in witnessed}
+    findings = tuple(_finding(rule, answers[rule.name], policy, required=rule.name in required) for rule in RULES)
     return Verdict(
-        status=_status(findings, missing),
+        status=_status(findings, proven=not missing),
         findings=findings,
         claim=policy.claim.value,
         label=evidence.window.label,
@@ -27,17 +36,47 @@ def judge(evidence: Evidence, policy: Policy | None = None) -> Verdict:
         end_ns=evidence.window.end_ns,
         simulated=bool(evidence.device and evidence.device.simulated),
         policy=policy.to_dict(),
-        why=(evidence.absence or "; ".join(f"{f.rule}: {f.says}" for f in missing)) if missing else "",
+        why=(evidence.absence or "; ".join(f"{name}: {reason}" for name, reason in missing.items())) if missing else "",
     )
 
 
-def _finding(rule: Rule, evidence: Evidence, policy: Policy, *, required: bool) -> Finding:
-    answer = rule.ask(evidence, policy.claim, policy.limits.get(rule.name))
-    common = {"rule": rule.name, "basis": rule.basis.value}
+def _answers(evidence: Evidence, policy: Policy) -> dict[str, Answer]:
+    return {rule.name: rule.ask(evidence, policy.claim, policy.limits.get(rule.name)) for rule in RULES}
+
+
+def _worse(told: Answer, witnessed: Answer, *, required: bool) -> Answer:
+    """The answer that can do more to the status; of equals the told one, which knows more."""
+
+    def badness(answer: Answer) -> int:
+        match answer:
+            case Found(severity=Severity.REJECT):
+                return 3
+            case Found(severity=Severity.FLAG):
+                return 2
+            case Unobserved():
+                return 1 if required else 0
+            case _:
+                return 0
+
+    return max(told, witnessed, key=badness)
+
+
+def _missing(witnessed: Mapping[str, Answer], claim: Claim) -> dict[str, str]:
+    """Why the required rules could not tell, where no other of their group could either."""
+    return {
+        name: answer.reason if isinstance(answer := witnessed.get(name), Unobserved) else "no such rule"
+        for group in REQUIRED[claim]
+        if all(isinstance(witnessed.get(name), Unobserved | None) for name in group)
+        for name in group
+    }
+
+
+def _finding(rule: Rule, answer: Answer, policy: Policy, *, required: bool) -> Finding:
+    finding = Finding(rule=rule.name, answered=Answered.UNOBSERVED, basis=rule.basis.value, required=required)
     match answer:
         case Found():
-            return Finding(
-                **common,
+            return replace(
+                finding,
                 answered=Answered.FOUND,
                 severity=answer.severity.value,
                 says=rule.says.format(**answer.facts),
@@ -45,26 +84,18 @@ def _finding(rule: Rule, evidence: Evidence, policy: Policy, *, required: bool) 
                 facts=dict(answer.facts),
                 effect_ratio=answer.effect_ratio,
                 span_ns=answer.span_ns,
-                required=required,
                 accepted=rule.name in policy.accept,
             )
         case Clear():
-            return Finding(**common, answered=Answered.CLEAR, facts=dict(answer.facts), required=required)
-        case _:
-            return Finding(**common, answered=Answered.UNOBSERVED, says=answer.reason, required=required)
+            return replace(finding, answered=Answered.CLEAR, facts=dict(answer.facts))
+        case Unobserved():
+            return replace(finding, says=answer.reason)
 
 
-def _missing(findings: tuple[Finding, ...], policy: Policy) -> tuple[Finding, ...]:
-    """The required rules that could not tell, where no other of their group could either."""
-    blind = {finding.rule: finding for finding in findings if finding.answered is Answered.UNOBSERVED}
-    groups = (group for group in REQUIRED[policy.claim] if all(name in blind for name in group))
-    return tuple(blind[name] for group in groups for name in group)
-
-
-def _status(findings: tuple[Finding, ...], missing: tuple[Finding, ...]) -> Status:
+def _status(findings: tuple[Finding, ...], *, proven: bool) -> Status:
     severities = {finding.severity for finding in findings if finding.severity and not finding.accepted}
     if Severity.REJECT in severities:
         return Status.REJECTED
     if Severity.FLAG in severities:
         return Status.FLAGGED
-    return Status.UNPROVEN if missing else Status.VALID
+    return Status.VALID if proven else Status.UNPROVEN

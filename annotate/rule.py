@@ -107,8 +107,9 @@ class Rule:
         for name, value in limits.items():
             if name not in known:
                 raise UnknownNameError(f"limit of {self.name}", name, known)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value == value:
-                raise InvalidValueError(f"limit {self.name}.{name}: expected a number, found {value!r}")
+            # Neither NaN nor infinity, which JSON cannot say, nor an integer beyond every amount there is.
+            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+                raise InvalidValueError(f"limit {self.name}.{name}: expected a finite number, found {value!r}")
             out[name] = float(value)
         return out
 

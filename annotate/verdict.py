@@ -14,6 +14,7 @@ from annotate import __version__
 from annotate.errors import InvalidValueError
 
 SCHEMA = 1
+_SEVERITIES = ("reject", "flag", "note")  # worst first; annotate.rule, which needs numpy, is not imported for them
 
 
 class Status(StrEnum):
@@ -74,9 +75,8 @@ class Verdict:
     @property
     def hazards(self) -> tuple[Finding, ...]:
         """What was found, worst first, in the rules' order within one severity."""
-        order = {"reject": 0, "flag": 1, "note": 2}
         found = [finding for finding in self.findings if finding.answered is Answered.FOUND]
-        return tuple(sorted(found, key=lambda finding: (finding.accepted, order[finding.severity or "note"])))
+        return tuple(sorted(found, key=lambda finding: (finding.accepted, _SEVERITIES.index(finding.severity or "note"))))
 
     @property
     def unobserved(self) -> tuple[Finding, ...]:
@@ -86,6 +86,11 @@ class Verdict:
     @property
     def length_s(self) -> float:
         return (self.end_ns - self.begin_ns) / 1e9
+
+    def __str__(self) -> str:
+        from annotate.report import text
+
+        return text(self)
 
     def finding(self, rule: str) -> Finding:
         """Raises KeyError for a rule this judge does not have."""
@@ -116,7 +121,9 @@ class Verdict:
         """Raises InvalidValueError if this is not a verdict, or one of a newer schema."""
         try:
             if data["schema"] > SCHEMA:
-                raise InvalidValueError(f"verdict schema: expected at most {SCHEMA}, found {data['schema']}; use a newer gpuwatch")
+                raise InvalidValueError(
+                    f"verdict schema: expected at most {SCHEMA}, found {data['schema']}; use a newer gpuwatch"
+                )
             return Verdict(
                 status=Status(data["status"]),
                 findings=tuple(_finding_from_dict(finding) for finding in data["findings"]),
@@ -131,7 +138,7 @@ class Verdict:
                 why=data["why"],
                 judge_version=data["judge_version"],
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError) as error:
             raise InvalidValueError(f"not a verdict: {type(error).__name__} {error}") from error
 
 
@@ -158,6 +165,8 @@ def _finding_to_dict(finding: Finding) -> dict[str, Any]:
 
 def _finding_from_dict(data: Mapping[str, Any]) -> Finding:
     span = data["span_ns"]
+    if data["severity"] not in (None, *_SEVERITIES):
+        raise ValueError(f"severity {data['severity']!r}")
     return Finding(
         rule=data["rule"],
         answered=Answered(data["answered"]),

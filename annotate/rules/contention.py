@@ -71,7 +71,7 @@ def contention_process(
 
 @rule(
     "contention-residual",
-    says="somebody hidden may share the GPU: {sign}",
+    says="{sign}, so somebody hidden may share it",
     remedy="Look at the GPU from the host, or measure on a GPU of your own.",
 )
 def contention_residual(
@@ -118,7 +118,7 @@ def contention_residual(
 @rule(
     "cpu-starvation",
     basis=Basis.HOST,
-    says="the GPU waited for the CPU: {signs}",
+    says="the GPU had to wait for the CPU, as {signs}",
     remedy="Free processors for the benchmark, raise its CPU limit, or replay its launches as a CUDA graph.",
 )
 def cpu_starvation(
@@ -290,7 +290,7 @@ def _by_record(evidence: Evidence, flag_ratio: float, reject_ratio: float) -> _S
     severity = _graded(least_ratio, flag_ratio, reject_ratio)
     facts: dict[str, Fact] = {"unlisted_ratio": least_ratio}
     if severity:
-        text = f"PID {strangers[0].pid} is not on the process list and used {least_ratio:.0%} of the GPU's time"
+        text = f"PID {strangers[0].pid}, which is not on the process list, used {least_ratio:.0%} of the GPU's time"
         return _Sign(text, severity, facts=facts)
     if own_busy and sum(presence.most_ratio or 0.0 for presence in strangers) <= flag_ratio:
         return _Sign(clear=True, facts=facts)
@@ -308,7 +308,7 @@ def _by_memory(evidence: Evidence, memory_bytes: float) -> _Sign:
         return _Sign("the GPU's memory is not accounted for")
     facts: dict[str, Fact] = {"unexplained_bytes": rest_bytes}
     if rest_bytes > memory_bytes:
-        return _Sign(f"{rest_bytes / 1e6:.0f} MB of its memory belong to no listed process", Severity.FLAG, facts=facts)
+        return _Sign(f"{rest_bytes / 1e6:.0f} MB of the GPU's memory belong to no listed process", Severity.FLAG, facts=facts)
     return _Sign(clear=True, facts=facts)
 
 
@@ -327,7 +327,7 @@ def _beyond(beyond_ratio: float | None, what: str, flag_ratio: float, reject_rat
     severity = _graded(beyond_ratio or 0.0, flag_ratio, reject_ratio)
     if beyond_ratio is None or severity is None:
         return _Sign()
-    return _Sign(f"it was busy {beyond_ratio:.0%} of the time beyond {what}", severity, facts={"beyond_ratio": beyond_ratio})
+    return _Sign(f"the GPU was busy {beyond_ratio:.0%} of the time beyond {what}", severity, facts={"beyond_ratio": beyond_ratio})
 
 
 def _wait_ratio(evidence: Evidence) -> float | None:

@@ -105,7 +105,7 @@ def sampler_gap(
 
 @rule(
     "window-too-short",
-    says="{window_s:.3g} s is too short: {because}",
+    says="{window_s:.3g} s is too short, because {because}",
     remedy="Run the same work for at least {needed_s:.3g} s.",
 )
 def window_too_short(

@@ -1,0 +1,150 @@
+"""A verdict as text and as Markdown: strings only, no colour.
+
+Labels, process names and device names come from outside, so nothing of them reaches a terminal or a page unescaped.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+
+from annotate.verdict import Answered, Finding, Status, Verdict
+
+_LONGEST_LABEL_COUNT = 120  # characters: a longer label is cut, with an ellipsis
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~^$-])")
+# A zero-width space keeps a web page from making a mention, a reference or a link of somebody's label.
+_LIVE = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
+
+
+def text(verdict: Verdict, *, verbose: bool = False) -> str:
+    """What a terminal shows: status, window and GPU in one line, then one line a hazard, then what was not checked."""
+    return _text(verdict, _device(verdict), verbose=verbose)
+
+
+def texts(verdicts: Sequence[Verdict], *, verbose: bool = False) -> str:
+    """The verdicts of one window, one a GPU, worst first; GPUs of one name are told apart by UUID."""
+    names = Counter(verdict.device_name for verdict in verdicts)
+    ordered = sorted(verdicts, key=lambda verdict: verdict.status.badness, reverse=True)
+    return "\n".join(
+        _text(verdict, _device(verdict, told_apart=names[verdict.device_name] > 1), verbose=verbose) for verdict in ordered
+    )
+
+
+def markdown(verdict: Verdict) -> str:
+    """What a pull request shows: the same content as ``text``, as a heading and a table."""
+    status = f"**{verdict.status.value.upper()}**" + (" **SIMULATED**" if verdict.simulated else "")
+    label = f" {_marked(_label(verdict))}" if verdict.label else ""
+    lines = [f"{status}{label} on {_marked(_device(verdict))}, {_length(verdict)}"]
+    if verdict.why:
+        lines += ["", f"Not proven: {_marked(plain(verdict.why))}"]
+    if verdict.hazards:
+        lines += ["", "| Hazard | Severity | What was seen | What to do |", "|---|---|---|---|"]
+        lines += [_row(finding) for finding in verdict.hazards]
+    if verdict.unobserved:
+        lines += ["", f"<details><summary>Not checked: {_rules(len(verdict.unobserved))}</summary>", ""]
+        lines += [f"- {_marked(plain(finding.rule))}: {_marked(plain(finding.says))}" for finding in verdict.unobserved]
+        lines += ["", "</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def plain(words: str) -> str:
+    r"""The words with everything that could steer a terminal (control and format characters, newlines) written as \\x1b."""
+    return "".join(_harmless(character) for character in words)
+
+
+def _harmless(character: str) -> str:
+    if unicodedata.category(character)[0] == "C" or unicodedata.category(character) in ("Zl", "Zp"):
+        return character.encode("unicode_escape").decode("ascii")
+    return character
+
+
+def _text(verdict: Verdict, device: str, *, verbose: bool) -> str:
+    simulated = ["SIMULATED"] if verdict.simulated else []
+    head = [verdict.status.value.upper(), *simulated, _label(verdict), device, _length(verdict)]
+    lines = ["  ".join(part for part in head if part)]
+    if verdict.why:
+        lines.append(f"  {'why' if verdict.status is Status.UNPROVEN else 'not proven'}: {plain(verdict.why)}")
+    width = max((len(plain(finding.rule)) for finding in verdict.hazards), default=0)
+    lines += [
+        f"  {plain(finding.rule):<{width}}   {_marks(finding, verdict)}{_sentence(finding)}" for finding in verdict.hazards
+    ]
+    lines += _full(verdict) if verbose else _short(verdict)
+    return "\n".join(lines)
+
+
+def _short(verdict: Verdict) -> list[str]:
+    if not verdict.unobserved:
+        return []
+    reasons = Counter(finding.says for finding in verdict.unobserved if finding.says).most_common()
+    why = plain(reasons[0][0]) + (", and other reasons" if len(reasons) > 1 else "") if reasons else "no reason given"
+    return [f"  not checked: {_rules(len(verdict.unobserved))} ({why}); `gpuwatch show` lists them"]
+
+
+def _full(verdict: Verdict) -> list[str]:
+    lines = [f"  claim: {plain(verdict.claim)}; judge {plain(verdict.judge_version)}"]
+    for finding in verdict.hazards:
+        lines += [f"  {plain(finding.rule)}: {plain(name)} = {_value(value)}" for name, value in finding.facts.items()]
+    lines += [f"  not checked: {plain(finding.rule)}: {plain(finding.says)}" for finding in verdict.unobserved]
+    clear = [plain(finding.rule) for finding in verdict.findings if finding.answered is Answered.CLEAR]
+    return [*lines, f"  clear: {', '.join(clear)}"] if clear else lines
+
+
+def _marks(finding: Finding, verdict: Verdict) -> str:
+    """What a hazard is short of having made the status: accepted, a note, or a flag beside a rejection."""
+    if finding.accepted:
+        return "accepted: "
+    if finding.severity == "note" or (finding.severity == "flag" and verdict.status is Status.REJECTED):
+        return f"{finding.severity}: "
+    return ""
+
+
+def _sentence(finding: Finding) -> str:
+    says, remedy = plain(finding.says).rstrip("."), plain(finding.remedy).rstrip(".")
+    return f"{says}: {_lowered(remedy)}" if remedy else says
+
+
+def _lowered(sentence: str) -> str:
+    """The sentence as it continues after a colon; names and acronyms keep their capitals."""
+    return sentence[0].lower() + sentence[1:] if sentence[1:2].islower() or sentence[1:2] == " " else sentence
+
+
+def _row(finding: Finding) -> str:
+    severity = f"{finding.severity}, accepted" if finding.accepted else str(finding.severity)
+    return (
+        f"| {_marked(plain(finding.rule))} | {severity} | {_marked(plain(finding.says))} | {_marked(plain(finding.remedy))} |"
+    )
+
+
+def _marked(words: str) -> str:
+    """Plain words as Markdown that renders as just these words."""
+    escaped = _MARKDOWN.sub(r"\\\1", words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _LIVE.sub("\u200b", escaped)
+
+
+def _label(verdict: Verdict) -> str:
+    label = plain(verdict.label or "")
+    return label if len(label) <= _LONGEST_LABEL_COUNT else label[: _LONGEST_LABEL_COUNT - 1] + "…"
+
+
+def _device(verdict: Verdict, *, told_apart: bool = False) -> str:
+    name = plain(verdict.device_name or "no GPU")
+    return f"{name} ({plain(verdict.device_uuid)[:12]})" if told_apart and verdict.device_uuid else name
+
+
+def _length(verdict: Verdict) -> str:
+    length_s = verdict.length_s
+    if length_s < 0.9995:
+        return f"{length_s * 1e3:.3g} ms"
+    if length_s < 120:
+        return f"{length_s:.1f} s"
+    return f"{length_s / 60:.1f} min"
+
+
+def _rules(count: int) -> str:
+    return f"{count} rule" if count == 1 else f"{count} rules"
+
+
+def _value(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else plain(str(value))
