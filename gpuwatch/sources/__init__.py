@@ -1,0 +1,52 @@
+"""Where evidence comes from: the only module that knows which source a specification means."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+from gpuwatch.errors import UsageError
+from gpuwatch.protocols import Clock, Source
+from gpuwatch.sources.names import nearest
+
+KINDS = ("auto", "nvml", "simulated", "replay")
+
+
+def open_source(spec: str, clock: Clock) -> Source:
+    """The source of ``auto``, ``nvml``, ``simulated[:SCENE[,SCENE…]]`` or ``replay:PATH``.
+
+    ``auto`` is the driver if this machine has one or a device that needs one, else the simulation; a driver that fails
+    raises, and is never replaced by an invention.  Raises UsageError for anything else, SourceGoneError for a driver that
+    does not answer.
+    """
+    kind, colon, argument = spec.partition(":")
+    if kind == "auto" and not colon:
+        kind = "nvml" if has_driver() else "simulated"
+    if kind == "nvml" and not colon:
+        from gpuwatch.sources.nvml import Nvml
+
+        return Nvml()
+    if kind == "simulated" and bool(argument) == bool(colon):
+        from gpuwatch.sources.simulated import Simulated
+
+        return Simulated(argument or None, clock)
+    if kind == "replay" and argument:
+        from gpuwatch.sources.replay import Replay
+
+        return Replay(argument, clock)
+    raise UsageError(f"source: expected auto, nvml, simulated[:SCENE[,SCENE…]] or replay:PATH, found {spec!r}; {_hint(kind)}")
+
+
+def has_driver(devices: Path = Path("/dev")) -> bool:
+    """Whether this machine has an NVIDIA device or driver, working or not."""
+    if (devices / "nvidiactl").exists():
+        return True
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def _hint(kind: str) -> str:
+    return f"{kind!r} takes no argument here" if kind in ("auto", "nvml") else nearest(kind, KINDS)

@@ -1,0 +1,106 @@
+"""Recordings as evidence: the only module that tells one file format from another."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from annotate.evidence import Column, Evidence, Trace, Window
+from gpuwatch.errors import UsageError
+from gpuwatch.sources import scenarios, smi_log
+
+_FORMATS = "a CSV log of nvidia-smi, a recording of `gpuwatch record`, or an .npz with telemetry and marks"
+_ZIP = b"PK\x03\x04"
+_HEAD_BYTES = 4096
+
+
+def load(path: str | Path, *, query: str | None = None) -> tuple[Evidence, ...]:
+    """What a recording holds: one piece of evidence for each of its windows, or for each GPU where it marks none.
+
+    ``query`` names the columns of an nvidia-smi log that was written without a header.  Raises UsageError, in one line,
+    for whatever cannot be read as one of the formats.
+    """
+    path = Path(path)
+    match _format(path):
+        case "scenarios":
+            return scenarios.load(path)
+        case "log":
+            return smi_log.load(path, query=query)
+        case _:
+            return _unpacked(path)
+
+
+def whole(path: str | Path) -> tuple[Evidence, ...]:
+    """Everything a recording tells, one piece of evidence a GPU whose window is the whole of it.  Raises UsageError."""
+    path = Path(path)
+    return scenarios.whole(path) if _format(path) == "scenarios" else merged(load(path))
+
+
+def merged(pieces: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """The pieces put together, one a GPU: every reading once, and a window from the first reading to the last."""
+    by_gpu: dict[str, list[Evidence]] = {}
+    for piece in pieces:
+        if piece.device is not None:
+            by_gpu.setdefault(piece.device.uuid, []).append(piece)
+    return tuple(_joined(of_gpu) for of_gpu in by_gpu.values())
+
+
+def _joined(pieces: Sequence[Evidence]) -> Evidence:
+    traces = [piece.trace for piece in pieces]
+    names = {name for trace in traces for name in trace.columns}
+    trace = Trace(
+        columns={name: _column([trace.column(name) for trace in traces]) for name in sorted(names)},
+        dense_power=_column([trace.dense_power for trace in traces]),
+        censuses=tuple(sorted({c.at_ns: c for t in traces for c in t.censuses}.values(), key=lambda census: census.at_ns)),
+        events=tuple(sorted({e for t in traces for e in t.events}, key=lambda event: event.at_ns)),
+        gaps=tuple(sorted({g for t in traces for g in t.gaps}, key=lambda gap: gap.begin_ns)),
+        refresh_ns={name: period for t in traces for name, period in t.refresh_ns.items()},
+    )
+    ends = [(int(column.at_ns[0]), int(column.at_ns[-1])) for column in trace.columns.values() if len(column)]
+    begin_ns = min((begin for begin, _ in ends), default=pieces[0].window.begin_ns)
+    end_ns = max((end for _, end in ends), default=pieces[0].window.end_ns)
+    return replace(pieces[-1], window=Window(begin_ns=begin_ns, end_ns=end_ns), trace=trace, timings=None)
+
+
+def _column(parts: Sequence[Column]) -> Column:
+    at_ns, first = np.unique(np.concatenate([part.at_ns for part in parts]), return_index=True)
+    return Column(at_ns, np.concatenate([part.values for part in parts])[first])
+
+
+def _format(path: Path) -> str:
+    """``scenarios``, ``log`` or ``capsule``, told by the file's own beginning.  Raises UsageError if there is none."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise UsageError(f"{path}: expected {_FORMATS}, found nothing to read: {error.strerror}") from error
+    if not head:
+        raise UsageError(f"{path}: expected {_FORMATS}, found an empty file")
+    if head.startswith(_ZIP):
+        return "scenarios" if b"telemetry" in _members(path) else "capsule"
+    # A byte order mark of UTF-16 is text, if not text the log's parser takes; it says so.
+    return "log" if b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff")) else "capsule"
+
+
+def _members(path: Path) -> bytes:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return " ".join(archive.namelist()).encode()
+    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        raise UsageError(f"{path}: expected {_FORMATS}, found a truncated or damaged archive: {error}") from error
+
+
+def _unpacked(path: Path) -> tuple[Evidence, ...]:
+    from gpuwatch.capsule import CapsuleError, unpack
+
+    try:
+        pieces = unpack(path.read_bytes())
+    except CapsuleError as error:
+        raise UsageError(f"{path}: expected {_FORMATS}, found something else: {error}") from error
+    if not pieces:
+        raise UsageError(f"{path}: expected a recording with evidence, found an empty one")
+    return pieces

@@ -1,0 +1,180 @@
+"""Logs of ``nvidia-smi --query-gpu=… --format=csv -lms N`` as evidence: the only module that knows how nvidia-smi writes.
+
+Its local wall time goes on the axis of times as it is, as nanoseconds since the epoch: such evidence can be compared with
+nothing on a monotonic axis.  A log without ``uuid``, ``index`` or ``pci.bus_id`` is taken to be of one GPU.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from annotate.evidence import Column, Device, Evidence, Trace, Window
+from gpuwatch.errors import UsageError
+from gpuwatch.sources.smi_columns import FAULT_REASONS, IDENTITY, REASON_COLUMNS, SIGNAL_COLUMNS, Reader, is_absent, plain
+
+_LINE_BYTES = 65_536  # nvidia-smi has some 150 columns of at most 64 characters
+_EXPECTED = "a header of nvidia-smi such as `timestamp, uuid, clocks.current.sm [MHz], power.draw [W]`"
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """The rows of one GPU, as they are read."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    at_ns: array[int] = field(default_factory=lambda: array("q"))
+    columns: dict[str, array[float]] = field(default_factory=dict)
+
+    def append(self, at_ns: int, values: Mapping[str, float]) -> None:
+        self.at_ns.append(at_ns)
+        for name, value in values.items():
+            # A repeated header may add no column, so every column begins with the first row.
+            self.columns.setdefault(name, array("d")).append(value)
+
+
+def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
+    """One piece of evidence a GPU, in the order of the log, whose window is the whole log.
+
+    ``query`` stands for the header of a log written with ``noheader``.  What nvidia-smi calls N/A is not observed.
+    Raises UsageError naming the line, what was expected and what was found.
+    """
+    lines = _lines(path)
+    readers: tuple[Reader, ...] | None = None
+    header: list[str] = []
+    if query is not None:
+        header = [name.strip() for name in query.split(",")]
+        readers = _readers(f"{path}: --query", header)
+    gpus: dict[str, _Gpu] = {}
+    for number, line, complete in lines:
+        cells = [cell.strip() for cell in line.split(",")]
+        where = f"{path}: line {number}"
+        if readers is None:
+            header, readers = cells, _readers(where, cells)
+        elif plain(cells[0]) == plain(header[0]) and cells[0] and not _is_time(cells[0]):
+            if [plain(cell) for cell in cells] != [plain(cell) for cell in header]:
+                raise UsageError(f"{where}: expected the columns of the first header again, found {_short(line)}")
+        elif complete or not gpus:
+            _take(where, readers, cells, gpus)
+        # else: the last line, torn while it was written
+    if not gpus:
+        raise UsageError(f"{path}: expected rows of readings, found none")
+    return tuple(_evidence(path, key, gpu) for key, gpu in gpus.items())
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str, bool]]:
+    """Number, text, and whether the line is certain to be complete; blank lines are left out."""
+    with path.open("rb") as file:
+        number, raw = 0, file.readline(_LINE_BYTES + 1)
+        while raw:
+            following = file.readline(_LINE_BYTES + 1)
+            number += 1
+            where = f"{path}: line {number}"
+            if len(raw) > _LINE_BYTES:
+                raise UsageError(f"{where}: expected {_EXPECTED}, found a line of more than {_LINE_BYTES} bytes")
+            if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise UsageError(f"{where}: expected UTF-8, found UTF-16: write the log with `nvidia-smi -f FILE`")
+            try:
+                text = raw.decode("utf-8-sig")
+            except UnicodeDecodeError:
+                raise UsageError(f"{where}: expected {_EXPECTED}, found bytes that are no text") from None
+            if "\0" in text:
+                raise UsageError(f"{where}: expected text, found NUL bytes: was the machine switched off while it was written?")
+            if text.strip():
+                yield number, text.strip(), text.endswith("\n")
+            raw = following
+
+
+def _readers(where: str, header: list[str]) -> tuple[Reader, ...]:
+    names = [plain(cell) for cell in header]
+    if _is_time(header[0]):
+        raise UsageError(f"{where}: expected {_EXPECTED}, found a row: log without noheader, or name its columns with --query")
+    if "timestamp" not in names:
+        raise UsageError(f"{where}: expected {_EXPECTED}, found {_short(', '.join(header))}")
+    readers = tuple(Reader.of(where, cell) for cell in header)
+    if not any(name in SIGNAL_COLUMNS or name in REASON_COLUMNS for name in names):
+        raise UsageError(f"{where}: expected a column that tells of clocks, power, heat or load, found only {', '.join(names)}")
+    return readers
+
+
+def _take(where: str, readers: tuple[Reader, ...], cells: list[str], gpus: dict[str, _Gpu]) -> None:
+    if len(cells) != len(readers):
+        found = f"{len(cells)}: {_short(', '.join(cells))}"
+        raise UsageError(f"{where}: expected {len(readers)} columns as in the header, found {found}")
+    facts: dict[str, Any] = {}
+    values: dict[str, float] = {}
+    reasons: dict[int, float] = {}
+    at_ns = 0
+    for reader, cell in zip(readers, cells, strict=True):
+        if reader.name == "timestamp":
+            at_ns = _time_ns(where, cell)
+        elif reader.name in IDENTITY:
+            if not is_absent(cell):
+                facts[IDENTITY[reader.name]] = reader.read(where, cell)
+        elif reader.name in REASON_COLUMNS:
+            reasons[REASON_COLUMNS[reader.name]] = reader.number(where, cell)
+        elif reader.name in SIGNAL_COLUMNS:
+            values[SIGNAL_COLUMNS[reader.name].signal] = reader.number(where, cell)
+    # Some of the reasons are not a mask: the others would read as absent.
+    if "event_reasons_mask" not in values and reasons.keys() >= FAULT_REASONS:
+        values["event_reasons_mask"] = float(sum(bit * active for bit, active in reasons.items()))
+    gpu = gpus.setdefault(str(facts.get("uuid") or facts.get("pci_bus_id") or facts.get("index", "")), _Gpu())
+    if gpu.at_ns and at_ns < gpu.at_ns[-1]:
+        raise UsageError(f"{where}: expected a time no earlier than the row before, found {cells[_place(readers)]}")
+    gpu.facts.update(facts)
+    gpu.append(at_ns, values)
+
+
+def _place(readers: tuple[Reader, ...]) -> int:
+    return next(i for i, reader in enumerate(readers) if reader.name == "timestamp")
+
+
+def _evidence(path: Path, key: str, gpu: _Gpu) -> Evidence:
+    at_ns = np.array(gpu.at_ns, np.int64)
+    columns = {name: Column(at_ns, np.array(values, np.float64)) for name, values in gpu.columns.items()}
+    facts = {name: value for name, value in gpu.facts.items() if name not in ("index", "uuid", "name")}
+    uuid, name = gpu.facts.get("uuid", f"GPU-of-log-{key}"), gpu.facts.get("name", "GPU of a log")
+    device = Device(uuid=str(uuid), name=str(name), **facts)
+    # A log shows no change faster than its own period.
+    period_ns = int(np.median(np.diff(at_ns))) if len(at_ns) > 1 else 0
+    slow = {name: period_ns for name in columns if period_ns > Trace().refresh_of_ns(name)}
+    return Evidence(
+        window=Window(begin_ns=int(at_ns[0]), end_ns=int(at_ns[-1]), label=path.name),
+        device=device,
+        trace=Trace(
+            columns={name: column for name, column in columns.items() if not np.isnan(column.values).all()},
+            refresh_ns=slow,
+        ),
+    )
+
+
+def _is_time(cell: str) -> bool:
+    return cell[:4].isdigit() and cell[4:5] == "/"
+
+
+def _time_ns(where: str, cell: str) -> int:
+    try:
+        second, dot, milli = cell.partition(".")
+        if dot and not (milli.isascii() and milli.isdigit() and len(milli) <= 9):
+            raise ValueError(milli)
+        return _second_ns(second) + int(milli.ljust(9, "0") if dot else 0)
+    except (ValueError, OverflowError):
+        raise UsageError(f"{where}, timestamp: expected a time such as 2026/11/21 08:15:02.123, found {_short(cell)}") from None
+
+
+@lru_cache(maxsize=16)
+def _second_ns(text: str) -> int:
+    # nvidia-smi writes the local time of its machine and no zone: ours is the only guess, and the offset is the same all
+    # through a log unless summer time ends within it.
+    return round(datetime.strptime(text, "%Y/%m/%d %H:%M:%S").astimezone().timestamp()) * 1_000_000_000
+
+
+def _short(text: str, length: int = 60) -> str:
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    return repr(text if len(text) <= length else text[: length - 1] + "…")
