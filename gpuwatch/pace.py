@@ -1,0 +1,78 @@
+"""The sampler's own error: how late, how often and at what cost it really asked."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+
+from gpuwatch import clock
+
+WITHIN_NS = 60_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """One kind of question over the last minute (or since the start)."""
+
+    what: str
+    asked_count: int
+    missed_count: int
+    rate_hz: float
+    late_p50_ns: int
+    late_p99_ns: int
+    late_max_ns: int
+    cost_ratio: float  # time inside the source's calls, as a share of wall time
+    lost: str | None = None
+
+
+class Pace:
+    """The last minute of one question's passes.  Written by its thread, read by any."""
+
+    def __init__(self) -> None:
+        # A minute at 200 Hz; faster than that, the minute is shorter.
+        self._passes: deque[tuple[int, int, int, int]] = deque(maxlen=12_000)
+
+    def note(self, at_ns: int, late_ns: int, took_ns: int, missed_count: int) -> None:
+        self._passes.append((at_ns, late_ns, took_ns, missed_count))
+
+    def statistics(self, what: str, now_ns: int, lost: str | None) -> Statistics:
+        passes = [row for row in self._passes.copy() if row[0] >= now_ns - WITHIN_NS]
+        late = sorted(row[1] for row in passes)
+        span_ns = max(1, now_ns - passes[0][0]) if passes else 1
+        return Statistics(
+            what=what,
+            asked_count=len(passes),
+            missed_count=sum(row[3] for row in passes),
+            rate_hz=len(passes) / (span_ns / 1e9) if len(passes) > 1 else 0.0,
+            late_p50_ns=late[len(late) // 2] if late else 0,
+            late_p99_ns=late[min(len(late) - 1, len(late) * 99 // 100)] if late else 0,
+            late_max_ns=late[-1] if late else 0,
+            cost_ratio=sum(row[2] for row in passes) / span_ns,
+            lost=lost,
+        )
+
+
+class ThreadCost:
+    """Processor time of one sampling thread, looked at once a second because the question itself is a system call."""
+
+    def __init__(self, cpu_ns: Callable[[], int] = clock.thread_cpu_ns, *, every_ns: int = 1_000_000_000) -> None:
+        self._cpu_ns = cpu_ns
+        self._every_ns = every_ns
+        self._looks: deque[tuple[int, int]] = deque(maxlen=61)
+        self._next_ns = 0
+
+    def note(self, now_ns: int) -> None:
+        """To be called by the thread itself."""
+        if now_ns >= self._next_ns:
+            self._looks.append((now_ns, self._cpu_ns()))
+            self._next_ns = now_ns + self._every_ns
+
+    def ratio(self, *, last: int = 60) -> float | None:
+        """Share of one processor over the last looks; None before the second."""
+        looks = self._looks.copy()
+        looks = deque(islice(looks, max(0, len(looks) - last - 1), None))
+        if len(looks) < 2 or looks[-1][0] <= looks[0][0]:
+            return None
+        return (looks[-1][1] - looks[0][1]) / (looks[-1][0] - looks[0][0])

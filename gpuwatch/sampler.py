@@ -1,0 +1,268 @@
+"""The sampler of one GPU: a fast and a slow thread, the edges of windows between them, and what all of it cost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from annotate.evidence import Device, Event, Lane
+from gpuwatch.errors import SourceError
+from gpuwatch.lanes import Plan, Refresh
+from gpuwatch.pace import Statistics, ThreadCost
+from gpuwatch.protocols import Clock, Lost, Observed, Sink, Source, Sweep
+from gpuwatch.turns import Turn, sweeps
+
+__all__ = ["EventWatch", "Sampler", "SamplerStatistics", "sweeps"]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerStatistics:
+    """What watching one GPU took over the last minute; ``cpu_ratio`` is both threads' share of one processor."""
+
+    uuid: str
+    questions: tuple[Statistics, ...]
+    cpu_ratio: float | None
+
+    def of(self, what: str) -> Statistics:
+        return next(statistics for statistics in self.questions if statistics.what == what)
+
+
+class Sampler:
+    """Asks one GPU what its plan says and gives every sweep to every sink, from its own threads.
+
+    A hung call takes only its own thread with it: ``watch`` says so, the other thread and the other GPUs go on.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        device: Device,
+        plan: Plan,
+        sinks: Sequence[Sink],
+        clock: Clock,
+        stop: threading.Event,
+        *,
+        census_period_ns: int = 200_000_000,  # contexts exist two seconds before their first kernel
+        record_period_ns: int = 1_000_000_000,  # the driver's power record holds 2.4 s
+        busy_slow_period_ns: int = 1_000_000_000,
+        idle_slow_period_ns: int = 10_000_000_000,
+        hang_ns: int = 5_000_000_000,  # the dearest call known took 0.3 s at worst
+        give_way_ns: int = 5_000_000,  # an edge is read first: slow calls hold the driver's locks
+    ) -> None:
+        self.device = device
+        self.plan = plan
+        self.refresh = Refresh(device.uuid)
+        self._source = source
+        self._sinks = tuple(sinks)
+        self._clock = clock
+        self._stop = stop
+        self._hang_ns = hang_ns
+        self._give_way_ns = give_way_ns
+        self._active = False
+        self._idle_period_ns = dict(plan.idle_period_ns)
+        self._active_period_ns = dict(plan.active_period_ns)
+        uuid = device.uuid
+
+        def rare_ns() -> int:
+            return busy_slow_period_ns if self._active else idle_slow_period_ns
+
+        self._fast = [
+            Turn("fast", uuid, Lane.FAST, self._row(Lane.FAST), self._period_of(Lane.FAST)),
+            Turn("processes", uuid, Lane.PROCESSES, lambda: (source.census(uuid),), lambda: census_period_ns),
+        ]
+        self._slow = [
+            Turn("power", uuid, Lane.POWER, lambda: (source.power_record(uuid),), lambda: record_period_ns),
+            Turn("slow", uuid, Lane.SLOW, self._row(Lane.SLOW), self._period_of(Lane.SLOW), spacing_ns=100_000_000),
+            Turn("utilization", uuid, Lane.PROCESSES, lambda: (source.census(uuid, utilization=True),), rare_ns,
+                 spacing_ns=100_000_000),
+        ]  # fmt: skip
+        self._fast_wake, self._slow_wake = threading.Event(), threading.Event()
+        self._fast_cost, self._slow_cost = ThreadCost(), ThreadCost()
+        self._threads = [
+            self._thread("fast", self._fast, self._fast_wake, self._fast_cost),
+            self._thread("slow", self._slow, self._slow_wake, self._slow_cost),
+        ]
+
+    @property
+    def uuid(self) -> str:
+        return self.device.uuid
+
+    @property
+    def active(self) -> bool:
+        return self._active
+
+    @property
+    def lost(self) -> str | None:
+        """Why the GPU's fast lane does not answer; None while it does."""
+        return next((turn.lost or turn.hung for turn in self._fast if turn.lost or turn.hung), None)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the source as a whole said it is not there: open it again, then make new samplers."""
+        return any(turn.gone for turn in (*self._fast, *self._slow))
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def join(self, timeout_s: float = 1.0) -> bool:
+        """After ``stop`` was set: wait for the threads; False if one is hung in the driver."""
+        self._fast_wake.set()
+        self._slow_wake.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout_s)
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def set_active(self, active: bool) -> None:  # noqa: FBT001 - the state is the whole call
+        """Switch between the idle and the active rate, at once; either way the slow lane is read soon after."""
+        self._active = active
+        if active:
+            now_ns = self._clock.now_ns()
+            for turn in self._fast:
+                turn.hurry(now_ns)
+            self._fast_wake.set()
+        self._hurry_slow()
+
+    def repace(self, *, idle_period_ns: int | None = None, active_period_ns: int | None = None) -> None:
+        """Change the fast lane's periods, from the next pass on."""
+        if idle_period_ns is not None:
+            self._idle_period_ns[Lane.FAST] = idle_period_ns
+        if active_period_ns is not None:
+            self._active_period_ns[Lane.FAST] = active_period_ns
+        self._fast_wake.set()
+
+    def edge(self) -> tuple[Sweep, ...]:
+        """Read now, in the caller's thread, what pins down a window's edge: about 1.3 ms on an H200.
+
+        The sweeps also go to the sinks.  A lost or hung GPU is not asked, so that it cannot hold up the caller.
+        """
+        if self.lost is not None:
+            return ()
+        now_ns = self._clock.now_ns()
+        taken: list[Sweep] = []
+        rows = (self._row(Lane.FAST), self._census, self._row(Lane.EDGE))
+        for lane, ask in zip((Lane.FAST, Lane.PROCESSES, Lane.EDGE), rows, strict=True):
+            try:
+                found = ask()
+            except SourceError as error:
+                taken.append(Sweep(self.uuid, lane, now_ns, 0, 0, Lost(self._clock.now_ns(), str(error))))
+                break
+            taken += [Sweep(self.uuid, lane, now_ns, 0, 0, item) for item in found]
+        for sweep in taken:
+            self._give(sweep)
+        self._hurry_slow()
+        return tuple(taken)
+
+    def watch(self) -> None:
+        """To be called about each second: tell the sinks about a thread that got no answer or died."""
+        now_ns = self._clock.now_ns()
+        for turn in (*self._fast, *self._slow):
+            since_ns = turn.asking_since_ns
+            if since_ns is not None and turn.hung is None and now_ns - since_ns > self._hang_ns:
+                self._hung(turn, now_ns, f"no answer for {self._hang_ns / 1e9:g} s")
+        for thread, turns in zip(self._threads, (self._fast, self._slow), strict=True):
+            if thread.ident is not None and not thread.is_alive() and not self._stop.is_set() and turns[0].hung is None:
+                self._hung(turns[0], now_ns, "its sampling thread ended")
+
+    def statistics(self) -> SamplerStatistics:
+        now_ns = self._clock.now_ns()
+        shares = [share for cost in (self._fast_cost, self._slow_cost) if (share := cost.ratio()) is not None]
+        return SamplerStatistics(
+            uuid=self.uuid,
+            questions=tuple(
+                turn.pace.statistics(turn.what, now_ns, turn.lost or turn.hung) for turn in (*self._fast, *self._slow)
+            ),
+            cpu_ratio=sum(shares) if shares else None,
+        )
+
+    def refresh_ns(self) -> dict[str, int]:
+        """How often each signal changes on this GPU, as far as seen up to now."""
+        return {**self.plan.refresh_ns, **self.refresh.refresh_ns()}
+
+    def sweeps(self) -> Iterator[Sweep]:
+        """Every pass of both threads in this one, given to nobody: for a VirtualClock, faster than real time."""
+        for sweep in sweeps((*self._fast, *self._slow), self._clock, self._stop, self._fast_wake):
+            self.refresh.take(sweep)
+            yield sweep
+
+    def _row(self, lane: Lane) -> Callable[[], Sequence[Observed]]:
+        source, uuid, names = self._source, self.uuid, self.plan.names.get(lane, ())
+        return lambda: (source.read(uuid, lane, names),) if names else ()
+
+    def _census(self) -> Sequence[Observed]:
+        return (self._source.census(self.uuid),)
+
+    def _period_of(self, lane: Lane) -> Callable[[], int]:
+        return lambda: (self._active_period_ns if self._active else self._idle_period_ns)[lane]
+
+    def _hurry_slow(self) -> None:
+        due_ns = self._clock.now_ns() + self._give_way_ns
+        for turn in self._slow:
+            if turn.lane != Lane.POWER:
+                turn.hurry(due_ns)
+        self._slow_wake.set()
+
+    def _hung(self, turn: Turn, now_ns: int, reason: str) -> None:
+        turn.hung = reason
+        self._give(Sweep(self.uuid, turn.lane, now_ns, 0, 0, Lost(now_ns, reason)))
+
+    def _give(self, sweep: Sweep) -> None:
+        for sink in self._sinks:
+            sink.take(sweep)
+
+    def _thread(self, kind: str, turns: Sequence[Turn], wake: threading.Event, cost: ThreadCost) -> threading.Thread:
+        def run() -> None:
+            for sweep in sweeps(turns, self._clock, self._stop, wake):
+                self.refresh.take(sweep)
+                self._give(sweep)
+                cost.note(self._clock.now_ns())
+
+        # Daemonic: a thread inside a hung driver call can never be joined, and must not keep the process.
+        return threading.Thread(target=run, name=f"gpuwatch-{kind}-{self.uuid[-8:]}", daemon=True)
+
+
+class EventWatch:
+    """The one thread that waits for what the driver reports by itself, for all GPUs of a source."""
+
+    def __init__(
+        self,
+        source: Source,
+        sinks: Sequence[Sink],
+        clock: Clock,
+        stop: threading.Event,
+        *,
+        timeout_s: float = 0.5,  # how long ``stop`` may go unseen
+        retry_ns: int = 5_000_000_000,
+    ) -> None:
+        self._source = source
+        self._sinks = tuple(sinks)
+        self._clock = clock
+        self._stop = stop
+        self._timeout_s = timeout_s
+        self._retry_ns = retry_ns
+        self._thread = threading.Thread(target=self._run, name="gpuwatch-events", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout_s: float = 1.0) -> bool:
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                found = self._source.events(self._timeout_s)
+            except SourceError:  # the lanes tell of it; here it only means that nothing can be reported
+                self._clock.wait_until(self._clock.now_ns() + self._retry_ns, self._stop)
+                continue
+            for event in found:
+                self._give(event)
+
+    def _give(self, event: Event) -> None:
+        sweep = Sweep(event.uuid, Lane.EVENTS, event.at_ns, 0, 0, event)
+        for sink in self._sinks:
+            sink.take(sweep)

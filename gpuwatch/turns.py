@@ -1,0 +1,111 @@
+"""The loop of sampling: questions on absolute deadlines; late says so, missed is skipped and counted, never queued."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from annotate.evidence import Event, Lane
+from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError
+from gpuwatch.pace import Pace
+from gpuwatch.protocols import Clock, Lost, Observed, Sweep
+
+FIRST_RETRY_NS = 1_000_000_000
+LONGEST_RETRY_NS = 30_000_000_000
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """One question to one GPU, asked again and again by one thread; other threads may hurry or watch it."""
+
+    what: str
+    uuid: str
+    lane: Lane
+    ask: Callable[[], Sequence[Observed]]
+    period_ns: Callable[[], int]
+    spacing_ns: int = 0  # hurried or not, passes begin at least this far apart
+    pace: Pace = field(default_factory=Pace)
+    due_ns: int = 0
+    begun_ns: int | None = None  # of the last pass
+    asking_since_ns: int | None = None  # set while the source has been asked and has not answered
+    hurry_to_ns: int | None = None
+    lost: str | None = None
+    gone: bool = False  # not only this GPU but its whole source
+    hung: str | None = None
+    retry_ns: int = FIRST_RETRY_NS
+
+    def hurry(self, due_ns: int) -> None:
+        """Ask at this time if it is before the next deadline.  The thread must be woken after it."""
+        self.hurry_to_ns = due_ns
+
+    def _heed(self) -> None:
+        due_ns, self.hurry_to_ns = self.hurry_to_ns, None
+        if due_ns is not None and self.lost is None:
+            earliest_ns = self.begun_ns + self.spacing_ns if self.begun_ns is not None else due_ns
+            self.due_ns = min(self.due_ns, max(due_ns, earliest_ns))
+
+    def _take_turn(self, clock: Clock) -> Iterator[Sweep]:
+        now_ns, period_ns = clock.now_ns(), self.period_ns()
+        missed_count, late_ns = divmod(now_ns - self.due_ns, period_ns)
+        due_ns = now_ns - late_ns
+        self.begun_ns = self.asking_since_ns = now_ns
+        try:
+            observed = self.ask()
+        except SourceError as error:
+            self.asking_since_ns = None
+            yield from self._fail(error, clock.now_ns(), due_ns)
+            return
+        self.asking_since_ns = None
+        answered_ns = clock.now_ns()
+        self.due_ns = due_ns + period_ns
+        self.pace.note(now_ns, late_ns, answered_ns - now_ns, missed_count)
+        if self.lost is not None or self.hung is not None:
+            self.lost = self.hung = None
+            self.gone, self.retry_ns = False, FIRST_RETRY_NS
+            back = Event(uuid=self.uuid, at_ns=answered_ns, kind="back", text=self.what)
+            yield Sweep(self.uuid, self.lane, due_ns, late_ns, 0, back)
+        for item in observed:
+            yield Sweep(self.uuid, self.lane, due_ns, late_ns, missed_count, item)
+
+    def _fail(self, error: SourceError, now_ns: int, due_ns: int) -> Iterator[Sweep]:
+        first = self.lost is None
+        self.lost = error.reason if isinstance(error, DeviceLostError) else str(error)
+        self.gone = isinstance(error, SourceGoneError)
+        self.due_ns = now_ns + self.retry_ns
+        self.retry_ns = min(2 * self.retry_ns, LONGEST_RETRY_NS)
+        if first:
+            yield Sweep(self.uuid, self.lane, due_ns, 0, 0, Lost(now_ns, self.lost))
+
+
+def sweeps(
+    turns: Sequence[Turn],
+    clock: Clock,
+    stop: threading.Event,
+    wake: threading.Event | None = None,
+    *,
+    nap_ns: int = 250_000_000,  # how long ``stop`` may go unseen, for whoever sets it need not know ``wake``
+) -> Iterator[Sweep]:
+    """Every pass of these questions, in the order of their deadlines, for ever or until ``stop``.
+
+    Of several deadlines that passed meanwhile only the last is kept.  A question that finds its GPU or source lost gives
+    one Lost, is asked again after 1, 2, 4 ... 30 s, and gives one Event "back" when it is answered.
+    """
+    wake = stop if wake is None else wake
+    begin_ns = clock.now_ns()
+    for turn in turns:
+        turn.due_ns = begin_ns
+    while not stop.is_set():
+        turn = min(turns, key=_due_ns)
+        now_ns = clock.now_ns()
+        if turn.due_ns > now_ns:
+            if clock.wait_until(min(turn.due_ns, now_ns + nap_ns), wake) and not stop.is_set():
+                wake.clear()
+                for hurried in turns:
+                    hurried._heed()  # noqa: SLF001 - a turn and its loop are one thing in two halves
+            continue
+        yield from turn._take_turn(clock)  # noqa: SLF001
+
+
+def _due_ns(turn: Turn) -> int:
+    return turn.due_ns
