@@ -1,0 +1,158 @@
+"""Settings that moved, hardware that failed, a driver that lets go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from annotate.claims import Claim
+from annotate.evidence import Event, Evidence
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rules.identity import RULES, hardware_error, persistence_off, setting_changed
+from tests.annotate.builders import BEGIN_NS, DEVICE, UUID, evidence
+
+
+def ask(rule: Rule, about: Evidence) -> Answer:
+    return rule.ask(about, Claim.SUSTAINED)
+
+
+def found(answer: Answer) -> Found:
+    assert isinstance(answer, Found), answer
+    return answer
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("claim", Claim)
+def test_a_clean_copy_of_four_seconds_is_clear(rule: Rule, claim: Claim) -> None:
+    assert isinstance(rule.ask(evidence(length_s=4.0), claim), Clear)
+
+
+class TestSettingChanged:
+    @pytest.mark.parametrize(
+        ("signal", "before", "after", "says"),
+        [
+            ("power_limit_w", 700.0, 500.0, ("the power limit", "700 W", "500 W")),
+            ("persistence_mode", True, False, ("persistence mode", "on", "off")),
+            ("ecc_mode", False, True, ("ECC", "off", "on")),
+            ("mig_mode", False, True, ("MIG", "off", "on")),
+            ("compute_mode", 0, 3, ("the compute mode", "0", "3")),
+            ("sm_clock_lock_mhz", 1980, 1200, ("the SM clock asked for", "1980 MHz", "1200 MHz")),
+        ],
+    )
+    def test_a_setting_that_moves_inside_the_window_rejects(
+        self, signal: str, before: Any, after: Any, says: tuple[str, ...]
+    ) -> None:
+        answer = found(ask(setting_changed, evidence(signals={signal: lambda t: before if t < 2.5 else after})))
+        assert answer.severity is Severity.REJECT
+        assert (answer.facts["setting"], answer.facts["before"], answer.facts["after"]) == says
+        assert answer.facts["when"] == "2.0 s to 3.0 s into the window"
+        assert answer.span_ns == (BEGIN_NS + 2_000_000_000, BEGIN_NS + 3_000_000_000)
+
+    def test_a_change_somewhere_around_the_beginning_is_a_note_if_it_was_mostly_before(self) -> None:
+        about = evidence(signals={"power_limit_w": lambda t: 700.0 if t < -0.5 else 600.0})
+        assert isinstance(ask(setting_changed, about), Clear)  # known to have settled by the row at second 0
+        moved = replace(about, window=replace(about.window, begin_ns=BEGIN_NS - 200_000_000))
+        assert found(ask(setting_changed, moved)).severity is Severity.NOTE
+
+    def test_a_change_somewhere_around_the_end_is_flagged_if_it_was_mostly_inside(self) -> None:
+        about = evidence(length_s=6.0, signals={"power_limit_w": lambda t: 700.0 if t < 5.5 else 600.0})
+        shorter = replace(about, window=replace(about.window, end_ns=BEGIN_NS + 5_800_000_000))
+        assert found(ask(setting_changed, shorter)).severity is Severity.FLAG
+
+    def test_a_change_that_is_undone_is_still_a_change(self) -> None:
+        about = evidence(signals={"power_limit_w": lambda t: 500.0 if 2 <= t < 3 else 700.0})
+        answer = found(ask(setting_changed, about))
+        assert answer.severity is Severity.REJECT
+        assert answer.facts["changes_count"] == 2
+
+    def test_rounding_of_the_power_limit_is_no_change(self) -> None:
+        about = evidence(signals={"power_limit_w": lambda t: 700.0 if t < 2 else 700.2})
+        assert isinstance(ask(setting_changed, about), Clear)
+
+    def test_a_setting_the_driver_stops_reporting_has_not_changed(self) -> None:
+        about = evidence(signals={"sm_clock_lock_mhz": lambda t: 1200 if t < 2 else None})
+        assert isinstance(ask(setting_changed, about), Clear)
+
+    def test_settings_never_read_are_unobserved(self) -> None:
+        names = ("power_limit_w", "persistence_mode", "ecc_mode", "mig_mode", "compute_mode")
+        assert isinstance(ask(setting_changed, evidence(signals=dict.fromkeys(names))), Unobserved)
+
+
+class TestHardwareError:
+    @pytest.mark.parametrize(
+        ("signal", "severity"),
+        [
+            ("ecc_uncorrected_count", Severity.REJECT),
+            ("remap_pending_count", Severity.REJECT),
+            ("remap_failed_count", Severity.REJECT),
+            ("ecc_corrected_count", Severity.FLAG),
+            ("remapped_rows_count", Severity.FLAG),
+        ],
+    )
+    def test_an_error_in_the_window_is_found(self, signal: str, severity: Severity) -> None:
+        assert found(ask(hardware_error, evidence(signals={signal: lambda t: int(t > 2)}))).severity is severity
+
+    @pytest.mark.parametrize(
+        "signal", ["ecc_uncorrected_count", "ecc_corrected_count", "remapped_rows_count", "pcie_replay_count"]
+    )
+    def test_errors_counted_before_the_window_are_not_charged_to_it(self, signal: str) -> None:
+        assert isinstance(ask(hardware_error, evidence(signals={signal: 1_000})), Clear)
+
+    def test_an_xid_rejects_and_is_named(self) -> None:
+        events = [Event(uuid=UUID, at_ns=BEGIN_NS + 1, kind="xid", value=79)]
+        answer = found(ask(hardware_error, evidence(events=events)))
+        assert answer.severity is Severity.REJECT
+        assert answer.facts["errors"] == "Xid 79"
+
+    def test_an_xid_of_unknown_number_rejects(self) -> None:
+        events = [Event(uuid=UUID, at_ns=BEGIN_NS + 1, kind="xid")]
+        assert found(ask(hardware_error, evidence(events=events))).severity is Severity.REJECT
+
+    def test_events_outside_the_window_and_clock_changes_are_no_errors(self) -> None:
+        events = [
+            Event(uuid=UUID, at_ns=BEGIN_NS - 1, kind="xid", value=31),
+            Event(uuid=UUID, at_ns=BEGIN_NS + 10**9, kind="clock", value=0),
+        ]
+        assert isinstance(ask(hardware_error, evidence(events=events)), Clear)
+
+    def test_a_handful_of_replays_is_normal_and_a_stream_of_them_is_not(self) -> None:
+        assert isinstance(ask(hardware_error, evidence(signals={"pcie_replay_count": lambda t: 3 + int(t > 2) * 8})), Clear)
+        stream = evidence(signals={"pcie_replay_count": lambda t: int(max(0, t) * 5)})
+        assert found(ask(hardware_error, stream)).severity is Severity.FLAG
+
+    def test_replays_are_allowed_by_the_minute(self) -> None:
+        slow = evidence(length_s=300.0, period_s=1.0, signals={"pcie_replay_count": lambda t: int(max(0, t) / 10)})
+        assert isinstance(ask(hardware_error, slow), Clear)
+
+    def test_a_counter_that_was_reset_is_unobserved(self) -> None:
+        names = ("ecc_corrected_count", "ecc_uncorrected_count", "remapped_rows_count")
+        about = evidence(signals=dict.fromkeys(names, lambda t: 5 if t < 2 else 0))
+        assert isinstance(ask(hardware_error, about), Unobserved)
+
+    def test_no_counter_is_unobserved(self) -> None:
+        names = ("ecc_corrected_count", "ecc_uncorrected_count", "remapped_rows_count")
+        assert isinstance(ask(hardware_error, evidence(signals=dict.fromkeys(names))), Unobserved)
+
+
+class TestPersistenceOff:
+    BARE = replace(DEVICE, persistence_mode=False, virtualization="none")
+
+    def test_a_window_that_is_the_first_to_use_the_gpu_is_flagged(self) -> None:
+        about = evidence(device=self.BARE, signals={"persistence_mode": False}, processes=[])
+        assert found(ask(persistence_off, about)).severity is Severity.FLAG
+
+    def test_a_gpu_already_in_use_has_paid_for_its_start(self) -> None:
+        about = evidence(device=self.BARE, signals={"persistence_mode": False})
+        assert found(ask(persistence_off, about)).severity is Severity.NOTE
+
+    def test_in_a_virtual_machine_the_mode_is_only_noted(self) -> None:
+        device = replace(self.BARE, virtualization="pass-through")
+        about = evidence(device=device, signals={"persistence_mode": False}, processes=[])
+        assert found(ask(persistence_off, about)).severity is Severity.NOTE
+
+    def test_a_mode_nobody_read_is_unobserved(self) -> None:
+        device = replace(DEVICE, persistence_mode=None)
+        assert isinstance(ask(persistence_off, evidence(device=device, signals={"persistence_mode": None})), Unobserved)
+        assert isinstance(ask(persistence_off, evidence(device=None, signals={"persistence_mode": None})), Unobserved)
