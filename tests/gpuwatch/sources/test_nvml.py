@@ -1,0 +1,577 @@
+"""NVML: the driver below the official binding is a double here; tests marked ``gpu`` ask a real one."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import math
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpuwatch.sources.nvml as package
+from annotate.evidence import Lane, Reading, Visibility, signals
+from gpuwatch import clock
+from gpuwatch.errors import DeviceLostError, SourceGoneError
+from gpuwatch.host import Identities, Identity
+from gpuwatch.sources.nvml import Nvml
+from gpuwatch.sources.nvml.binding import official, start
+from gpuwatch.sources.nvml.census import ProcessLists
+from gpuwatch.sources.nvml.fields import _ENTRY, decoded
+from gpuwatch.sources.nvml.gpm import Gpm
+from gpuwatch.sources.nvml.power import DensePower
+from gpuwatch.sources.nvml.signals import SIGNALS
+from tests.gpuwatch.sources.nvml_double import BOARD, LOST, MIG_UUID, NOT_SUPPORTED, UUID, Library, binding, unofficial
+
+ULL, UINT = 3, 1
+
+
+def counters(*ids: int, kind: int = ULL) -> dict[int, tuple[int, int, int, int]]:
+    return {field: (0, kind, 1000 * field, 1) for field in ids}
+
+
+def nvml(**settings: Any) -> tuple[Nvml, Library]:
+    library = Library(**settings)
+    return Nvml(binding(library)), library
+
+
+def read(source: Nvml, *names: str, uuid: str = UUID) -> Reading:
+    return source.read(uuid, Lane.FAST, names)
+
+
+def sources() -> list[Path]:
+    return sorted(Path(package.__file__ or "").parent.glob("*.py"))
+
+
+def test_no_setter_of_nvml_is_ever_named() -> None:
+    allowed = {"nvmlEventSetCreate", "nvmlEventSetWait_v2", "nvmlEventSetFree"}
+    assert len(sources()) > 5
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = node.attr if isinstance(node, ast.Attribute) else node.value if isinstance(node, ast.Constant) else ""
+            if isinstance(name, str) and name.startswith("nvml") and name not in allowed:
+                for forbidden in ("Set", "Reset", "Clear", "Register" if "RegisterEvents" not in name else "Set"):
+                    assert forbidden not in name, f"{path.name} names {name}"
+
+
+def test_every_signal_of_a_reading_has_a_line_in_the_table() -> None:
+    wanted = {name for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE) for name in signals(lane)}
+    assert set(SIGNALS) == wanted
+
+
+def test_every_function_and_constant_of_the_table_exists_in_the_binding() -> None:
+    for alternatives in SIGNALS.values():
+        for question in alternatives:
+            for name in (getattr(question, "function", None), *getattr(question, "args", ()), *getattr(question, "names", ())):
+                assert name in (None, "application_clock") or hasattr(pynvml, name), name
+
+
+def test_our_field_entry_is_laid_out_as_the_bindings() -> None:
+    assert _ENTRY.size == ctypes.sizeof(pynvml.c_nvmlFieldValue_t)
+    packed = _ENTRY.pack(186, 2, 77, -5, 1, 3, 0xDEADBEEF_00000001)
+    entry = pynvml.c_nvmlFieldValue_t.from_buffer_copy(packed)
+    assert (entry.fieldId, entry.scopeId, entry.timestamp, entry.latencyUsec) == (186, 2, 77, -5)
+    assert (entry.valueType, entry.nvmlReturn, entry.value.uiVal, entry.value.ullVal) == (1, 3, 1, 0xDEADBEEF_00000001)
+
+
+@given(st.integers(0, 6), st.integers(0, 2**64 - 1))
+def test_a_field_is_decoded_as_the_union_member_of_its_type(kind: int, raw: int) -> None:
+    value = pynvml.c_nvmlValue_t(ullVal=raw)
+    member = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")[kind]
+    expected, found = getattr(value, member), decoded(kind, raw)
+    assert found == expected or (isinstance(expected, float) and math.isnan(expected) and math.isnan(found or 0.0))
+
+
+def test_a_field_of_an_unknown_type_is_not_observed() -> None:
+    assert decoded(7, 1) is None
+
+
+def test_the_official_binding_is_accepted() -> None:
+    assert official() is pynvml
+
+
+def test_a_module_that_merely_has_the_bindings_name_is_refused_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", unofficial())
+    with pytest.raises(SourceGoneError, match="pip uninstall pynvml"):
+        official()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (9, "driver is not loaded"),
+        (12, r"libnvidia-ml\.so\.1 was not found"),
+        (18, "differ in version"),
+        (4, "no permission"),
+        (999, "NVML does not start"),
+    ],
+)
+def test_each_way_of_having_no_driver_is_told_apart(code: int, reason: str) -> None:
+    with pytest.raises(SourceGoneError, match=reason):
+        start(binding(Library(errors={"nvmlInitWithFlags": code})))
+
+
+def test_a_driver_without_gpus_is_said_so() -> None:
+    with pytest.raises(SourceGoneError, match="lists no GPU"):
+        nvml(gpus=0)[0].devices()
+
+
+def test_a_device_carries_every_fact_in_our_units() -> None:
+    (device,) = nvml()[0].devices()
+    assert device.uuid == UUID
+    assert device.name == "NVIDIA H200"
+    assert device.pci_bus_id == "00000000:00:06.0"
+    assert (device.driver_version, device.nvml_version) == ("580.159.04", "13.580.159.04")
+    assert (device.architecture, device.compute_capability) == ("Hopper", "9.0")
+    assert (device.sm_clock_max_mhz, device.mem_clock_max_mhz) == (1980, 3201)
+    assert (device.power_limit_w, device.power_limit_min_w, device.power_limit_max_w) == (700.0, 200.0, 700.0)
+    assert (device.memory_total_bytes, device.memory_reserved_bytes) == (150_754_820_096, 644_000_000)
+    assert (device.persistence_mode, device.ecc_mode, device.mig_mode) == (True, True, False)
+    assert device.compute_mode == "exclusive-process"
+    assert device.virtualization is None  # the double does not answer it
+    assert not device.simulated
+
+
+def test_without_the_second_memory_call_the_reserve_is_unknown() -> None:
+    (device,) = nvml(missing={"nvmlDeviceGetMemoryInfo_v2"})[0].devices()
+    assert device.memory_reserved_bytes is None
+    assert device.memory_total_bytes == 150_754_820_096
+
+
+def test_mig_instances_follow_their_board() -> None:
+    board, instance = nvml(mig=True)[0].devices()
+    assert (board.uuid, board.parent_uuid) == (UUID, None)
+    assert (instance.uuid, instance.parent_uuid) == (MIG_UUID, UUID)
+    assert instance.name == "NVIDIA H200 MIG 1g.18gb"
+    assert instance.memory_total_bytes == 17_000_000_000
+
+
+def test_of_a_mig_instance_clocks_are_its_boards_and_memory_its_own() -> None:
+    reading = read(nvml(mig=True)[0], "sm_clock_mhz", "memory_used_bytes", uuid=MIG_UUID)
+    assert reading.sm_clock_mhz == 1755
+    assert reading.memory_used_bytes == 40_000_000
+
+
+def test_only_what_was_asked_is_read_and_in_our_units() -> None:
+    source, library = nvml(fields={186: (0, UINT, 124_448, 5), 74: (0, ULL, 14_398_922_208, 5)})
+    reading = read(source, "sm_clock_mhz", "power_w", "power_cap_ns", "event_reasons_mask", "utilization_ratio")
+    assert reading.sm_clock_mhz == 1755
+    assert reading.power_w == pytest.approx(124.448)
+    assert reading.power_cap_ns == 14_398_922_208
+    assert reading.event_reasons_mask == 0x404  # bits we do not know are kept
+    assert reading.utilization_ratio == pytest.approx(0.98)
+    assert reading.mem_clock_mhz is None
+    assert reading.lane == Lane.FAST
+    assert 0 <= reading.took_ns < 1_000_000_000
+    library.calls.clear()
+    read(source, "sm_clock_mhz", "power_w", "power_cap_ns", "event_reasons_mask", "utilization_ratio")
+    assert sorted(library.calls) == [
+        "nvmlDeviceGetClockInfo", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetFieldValues", "nvmlDeviceGetUtilizationRates",
+    ]  # fmt: skip
+
+
+def test_two_signals_of_one_call_ask_it_once() -> None:
+    source, library = nvml()
+    read(source, "utilization_ratio", "mem_utilization_ratio")
+    library.calls.clear()
+    reading = read(source, "utilization_ratio", "mem_utilization_ratio")
+    assert (reading.utilization_ratio, reading.mem_utilization_ratio) == (pytest.approx(0.98), pytest.approx(0.23))
+    assert library.calls == ["nvmlDeviceGetUtilizationRates"]
+
+
+def test_the_successor_is_asked_first_and_the_deprecated_call_where_it_is_missing() -> None:
+    assert read(nvml()[0], "temperature_c").temperature_c == 33
+    assert read(nvml(missing={"nvmlDeviceGetTemperatureV"})[0], "temperature_c").temperature_c == 34
+
+
+def test_average_power_falls_back_to_the_call_where_the_field_is_unknown() -> None:
+    assert read(nvml()[0], "power_average_w").power_average_w == pytest.approx(124.812)
+
+
+def test_what_is_unsupported_is_asked_once_and_never_again() -> None:
+    source, library = nvml(errors={"nvmlDeviceGetTotalEnergyConsumption": NOT_SUPPORTED})
+    assert read(source, "energy_j").energy_j is None
+    library.calls.clear()
+    assert read(source, "energy_j").energy_j is None
+    assert library.calls == []
+    assert "energy_j" not in source.supported(UUID)
+
+
+def test_a_passing_error_is_none_now_and_a_value_later() -> None:
+    source, library = nvml(errors={"nvmlDeviceGetTotalEnergyConsumption": 999})
+    assert read(source, "energy_j", "sm_clock_mhz").energy_j is None
+    library.errors.clear()
+    assert read(source, "energy_j", "sm_clock_mhz").energy_j == pytest.approx(2003.054)
+
+
+def test_success_without_a_timestamp_fills_nothing() -> None:
+    source, _ = nvml(fields={82: (0, UINT, 0, 0)})
+    assert read(source, "memory_temperature_c").memory_temperature_c is None
+
+
+def test_an_entry_that_fails_later_is_none_and_leaves_the_others_alone() -> None:
+    source, library = nvml(fields={186: (0, UINT, 1000, 1), 74: (0, ULL, 5, 1)})
+    assert read(source, "power_w", "power_cap_ns").power_w == 1.0
+    library.fields[186] = (999, UINT, 0, 0)
+    reading = read(source, "power_w", "power_cap_ns")
+    assert (reading.power_w, reading.power_cap_ns) == (None, 5)
+
+
+def test_several_fields_of_one_signal_are_added_up_and_unknown_if_one_is() -> None:
+    source, library = nvml(fields={142: (0, ULL, 2, 1), 143: (0, ULL, 3, 1)})
+    assert read(source, "remapped_rows_count").remapped_rows_count == 5
+    library.fields[143] = (999, ULL, 0, 1)
+    assert read(source, "remapped_rows_count").remapped_rows_count is None
+
+
+def test_an_application_clock_shows_only_where_it_was_set() -> None:
+    assert read(nvml()[0], "sm_clock_lock_mhz").sm_clock_lock_mhz is None
+    assert read(nvml(application_mhz=1500)[0], "sm_clock_lock_mhz").sm_clock_lock_mhz == 1500
+
+
+@pytest.mark.parametrize(
+    ("fields", "driver", "stated", "expected_ns"),
+    [
+        (counters(269, 270, 271), "580.159.04", "fields 269-271", 269_000),
+        (counters(251, 252, 253), "575.57.08", "fields 251-253", 251_000),
+        (counters(251, 252, 253, 269, 270, 271), "580.159.04", "fields 269-271", 269_000),
+        (counters(251, 252, 253), "590.48.01", "nvmlDeviceGetViolationStatus", 7_000_000_001),
+        (counters(269, 270, 271, kind=UINT), "580.159.04", "nvmlDeviceGetViolationStatus", 7_000_000_001),
+        (counters(269, 270), "580.159.04", "nvmlDeviceGetViolationStatus", 7_000_000_001),
+        ({}, "535.54.03", "nvmlDeviceGetViolationStatus", 7_000_000_001),
+    ],
+)
+def test_slow_down_time_comes_from_the_ids_that_mean_it_and_says_so(
+    fields: dict[int, tuple[int, int, int, int]], driver: str, stated: str, expected_ns: int
+) -> None:
+    source, _ = nvml(fields=fields, driver_version=driver)
+    assert read(source, "sw_thermal_ns").sw_thermal_ns == expected_ns
+    assert source.notes(UUID)["slow-down time"].startswith(stated)
+    hardware = read(source, "hw_thermal_ns", "power_brake_ns")
+    if stated.startswith("fields"):
+        assert (hardware.hw_thermal_ns, hardware.power_brake_ns) == (expected_ns + 1000, expected_ns + 2000)
+    else:
+        assert (hardware.hw_thermal_ns, hardware.power_brake_ns) == (None, None)
+
+
+def test_a_lost_gpu_is_an_error_and_comes_back_by_its_uuid() -> None:
+    source, library = nvml()
+    read(source, "sm_clock_mhz")
+    library.errors["nvmlDeviceGetClockInfo"] = LOST
+    with pytest.raises(DeviceLostError) as lost:
+        read(source, "sm_clock_mhz")
+    assert lost.value.uuid == UUID
+    library.errors.clear()
+    library.calls.clear()
+    assert read(source, "sm_clock_mhz").sm_clock_mhz == 1755
+    assert "nvmlDeviceGetHandleByUUID" in library.calls
+
+
+def test_a_field_can_tell_of_the_loss_too() -> None:
+    source, library = nvml(fields={186: (0, UINT, 1000, 1)})
+    read(source, "power_w")
+    library.fields[186] = (LOST, UINT, 0, 0)
+    with pytest.raises(DeviceLostError):
+        read(source, "power_w")
+
+
+@pytest.mark.parametrize("code", [1, 9, 18])
+def test_when_the_driver_goes_the_whole_source_is_gone(code: int) -> None:
+    source, library = nvml()
+    read(source, "sm_clock_mhz")
+    library.errors["nvmlDeviceGetClockInfo"] = code
+    with pytest.raises(SourceGoneError):
+        read(source, "sm_clock_mhz")
+
+
+def test_a_uuid_the_driver_does_not_know_is_a_lost_device() -> None:
+    with pytest.raises(DeviceLostError, match="does not find it"):
+        read(nvml()[0], "sm_clock_mhz", uuid="GPU-unknown")
+
+
+def test_closing_twice_is_harmless_and_nothing_can_be_asked_after_it() -> None:
+    source, library = nvml()
+    read(source, "sm_activity_ratio")
+    source.events(0.0)
+    source.close()
+    source.close()
+    assert library.calls.count("nvmlShutdown") == 1
+    assert "nvmlEventSetFree" in library.calls
+    with pytest.raises(SourceGoneError, match="closed"):
+        read(source, "sm_clock_mhz")
+
+
+def lists(library: Library, visibility: Visibility = Visibility.HOST) -> ProcessLists:
+    api = binding(library)
+    handle = api.c_nvmlDevice_t(api.struct_c_nvmlDevice_t.from_address(BOARD))
+    named = Identities(lambda pid: Identity(name=f"name-{pid}", user="me", started_s=1.0))
+    return ProcessLists(api, UUID, handle, named, visibility)
+
+
+def test_a_listed_process_has_its_name_and_memory() -> None:
+    (process,), whole = lists(Library(processes=[(408, 2_355_000_000)])).processes(utilization=False)
+    assert (process.pid, process.name, process.memory_bytes, process.listed) == (408, "name-408", 2_355_000_000, True)
+    assert process.utilization_ratio is None
+    assert whole
+
+
+def test_the_first_look_at_utilisation_only_sets_the_cursor_and_stale_or_absurd_entries_are_dropped() -> None:
+    library = Library(processes=[(408, 1)], utilization=[(408, 100, 98)])
+    asked = lists(library)
+    assert asked.processes(utilization=True)[0][0].utilization_ratio is None
+    library.utilization = [(408, 100, 98)]  # the same entry again
+    assert asked.processes(utilization=True)[0][0].utilization_ratio is None
+    library.utilization = [(408, 300, 97), (408, 200, 3), (409, 300, 4_000_000_000)]
+    (process,), _ = asked.processes(utilization=True)
+    assert (process.pid, process.utilization_ratio) == (408, pytest.approx(0.97))
+
+
+@pytest.mark.parametrize(("visibility", "name"), [(Visibility.HOST, "name-77"), (Visibility.NAMESPACE, None)])
+def test_a_process_only_the_utilisation_names_is_unlisted_and_nameless_outside_the_hosts_namespace(
+    visibility: Visibility, name: str | None
+) -> None:
+    library = Library(utilization=[(77, 100, 1)])
+    asked = lists(library, visibility)
+    asked.processes(utilization=True)
+    library.utilization = [(77, 200, 98), (78, 200, 0)]
+    (process,), _ = asked.processes(utilization=True)
+    assert (process.pid, process.listed, process.memory_bytes, process.name) == (77, False, None, name)
+
+
+@pytest.mark.parametrize("code", [0, 6])
+def test_no_samples_has_two_spellings_and_neither_is_an_error(code: int) -> None:
+    library = Library(processes=[(1, 1)], errors={"nvmlDeviceGetProcessUtilization": code} if code else {})
+    library.utilization = [] if code else library.utilization
+    (process,), _ = lists(library).processes(utilization=True)
+    assert process.utilization_ratio is None
+
+
+def test_a_list_that_does_not_answer_is_not_an_empty_gpu() -> None:
+    source, _ = nvml(errors={"nvmlDeviceGetComputeRunningProcesses_v3": NOT_SUPPORTED})
+    census = source.census(UUID)
+    assert census.processes == ()
+    assert census.visibility == Visibility.UNKNOWN
+
+
+class Clocks:
+    """Three clocks a test moves: monotonic, wall (ahead by an offset) and boot."""
+
+    def __init__(self) -> None:
+        self.now_ns, self.wall_ns, self.boot_ns = 50_000_000_000, 1_700_000_000_000_000_000, 3_600_000_000_000
+
+    def power(self, library: Library) -> DensePower:
+        api = binding(library)
+        handle = api.c_nvmlDevice_t(api.struct_c_nvmlDevice_t.from_address(BOARD))
+        return DensePower(
+            api, UUID, handle, now_ns=lambda: self.now_ns, wall_offset_ns=lambda: self.wall_ns, boot_offset_ns=lambda: self.boot_ns
+        )  # fmt: skip
+
+    def stamp_us(self, ago_s: float, offset_ns: int) -> int:
+        return (self.now_ns - round(ago_s * 1e9) + offset_ns) // 1000
+
+
+@pytest.mark.parametrize("by", ["wall", "boot"])
+def test_driver_stamps_are_brought_to_our_axis_whichever_clock_they_are_of(by: str) -> None:
+    clocks = Clocks()
+    offset_ns = clocks.wall_ns if by == "wall" else clocks.boot_ns
+    library = Library(samples=[(clocks.stamp_us(0.04, offset_ns), 100_000), (clocks.stamp_us(0.02, offset_ns), 700_000)])
+    power = clocks.power(library)
+    times, watts = power.gained()
+    assert [clocks.now_ns - at_ns for at_ns in times] == pytest.approx([40_000_000, 20_000_000], abs=1000)
+    assert watts == (100.0, 700.0)
+    assert power.stamped_by == by
+    assert power.gained() == ((), ())  # the cursor: nothing newer
+    clocks.now_ns += 20_000_000
+    library.samples.append((clocks.stamp_us(0.0, offset_ns), 710_000))
+    assert power.gained()[1] == (710.0,)
+
+
+def test_an_empty_record_is_no_error() -> None:
+    assert nvml()[0].power_record(UUID).sample_at_ns == ()
+
+
+@pytest.mark.parametrize("step_s", [-3600.0, -0.5, 0.5, 3600.0])
+def test_a_step_of_the_wall_clock_drops_a_stretch_and_breaks_nothing(step_s: float) -> None:
+    clocks = Clocks()
+    library = Library(samples=[(clocks.stamp_us(0.02, clocks.wall_ns), 1000)])
+    power = clocks.power(library)
+    assert power.gained()[1] == (1.0,)
+    clocks.now_ns += 1_000_000_000
+    library.samples.append((clocks.stamp_us(0.5, clocks.wall_ns), 2000))  # before the step
+    clocks.wall_ns += round(step_s * 1e9)
+    library.samples.append((clocks.stamp_us(0.1, clocks.wall_ns), 3000))  # after it
+    assert power.gained() == ((), ())
+    for second in range(5):
+        clocks.now_ns += 1_000_000_000
+        library.samples.append((clocks.stamp_us(0.1, clocks.wall_ns), 4000 + second))
+        times, watts = power.gained()
+        assert watts == (4.0 + second / 1000,)
+        assert abs(clocks.now_ns - times[0] - 100_000_000) <= 1000
+
+
+def test_stamps_of_no_known_clock_are_not_believed() -> None:
+    library = Library(samples=[(12345, 1000)])
+    assert Clocks().power(library).gained() == ((), ())
+
+
+def test_activity_needs_two_samples_far_enough_apart_and_is_a_ratio() -> None:
+    library, now = Library(), [0]
+    api = binding(library)
+    gpm = Gpm(api, UUID, None, now_ns=lambda: now[0])
+    wanted = [("sm_activity_ratio", 2), ("sm_occupancy_ratio", 3)]
+
+    def ask(at_ms: int) -> dict[str, Any]:
+        now[0] = at_ms * 1_000_000
+        values: dict[str, Any] = {}
+        gpm.ask(wanted, values)
+        return values
+
+    assert ask(1) == {}
+    assert ask(51) == {}
+    assert ask(601) == {"sm_activity_ratio": pytest.approx(0.999), "sm_occupancy_ratio": pytest.approx(0.5)}
+    library.gpm = [math.nan, 25.0]
+    assert ask(1201) == {"sm_occupancy_ratio": 0.25}
+    gpm.close()
+    assert library.calls.count("nvmlGpmSampleAlloc") == library.calls.count("nvmlGpmSampleFree") == 2
+
+
+def test_events_say_which_gpu_and_what() -> None:
+    source, library = nvml(events=[(0x8, 79), (0x10, 0), (0x2, 0), (0x80, 0), (0x8, 999)])
+    before_ns = clock.now_ns()
+    events = source.events(0.01)
+    assert [(event.kind, event.value) for event in events] == [("xid", 79), ("clock", None), ("ecc", 0), ("xid", 999)]
+    assert all(event.uuid == UUID and event.at_ns >= before_ns for event in events)
+    assert source.events(0.0) == ()
+    assert source.notes(UUID)["events"] == "clock, ecc, xid"
+
+
+def test_where_events_are_unsupported_waiting_still_takes_the_time() -> None:
+    source, _ = nvml(errors={"nvmlEventSetCreate": NOT_SUPPORTED})
+    begin_ns = clock.now_ns()
+    assert source.events(0.05) == ()
+    assert clock.now_ns() - begin_ns > 40_000_000
+
+
+@pytest.fixture(name="real")
+def _real() -> Any:
+    source = Nvml()
+    yield source
+    source.close()
+
+
+@pytest.mark.gpu
+def test_gpu_the_device_is_fully_described(real: Nvml) -> None:
+    for device in real.devices():
+        print(device)
+        for fact in ("uuid", "name", "pci_bus_id", "driver_version", "nvml_version", "memory_total_bytes", "sm_clock_max_mhz"):
+            assert getattr(device, fact) is not None, fact
+        assert device.uuid.startswith(("GPU-", "MIG-"))
+
+
+@pytest.mark.gpu
+def test_gpu_memory_in_use_holds_the_reserve(real: Nvml) -> None:
+    device = real.devices()[0]
+    used = real.read(device.uuid, Lane.FAST, ("memory_used_bytes",)).memory_used_bytes
+    print("used", used, "reserved", device.memory_reserved_bytes, "of", device.memory_total_bytes)
+    assert used is not None and device.memory_reserved_bytes is not None
+    assert used >= device.memory_reserved_bytes - 64_000_000
+
+
+@pytest.mark.gpu
+def test_gpu_every_signal_tells_its_value_and_cost(real: Nvml) -> None:
+    device = real.devices()[0]
+    real.read(device.uuid, Lane.SLOW, signals(Lane.SLOW))
+    clock.MonotonicClock().wait_until(clock.now_ns() + 600_000_000, threading.Event())
+    slow = real.read(device.uuid, Lane.SLOW, signals(Lane.SLOW))
+    fast = real.read(device.uuid, Lane.FAST, signals(Lane.FAST))
+    edge = real.read(device.uuid, Lane.EDGE, signals(Lane.EDGE))
+    for reading in (fast, slow, edge):
+        print(reading.lane, f"took {reading.took_ns / 1e6:.3f} ms")
+        for name in signals(reading.lane):
+            print(f"  {name:24} {getattr(reading, name)}")
+    print(dict(real.notes(device.uuid)), "unsupported:", sorted(set(SIGNALS) - real.supported(device.uuid)))
+    for name in signals(Lane.FAST):
+        assert getattr(fast, name) is not None, name
+    assert fast.power_w is not None and 10 < fast.power_w < 2000
+    assert fast.temperature_c is not None and 5 < fast.temperature_c < 110
+    assert slow.energy_j is not None and slow.energy_j > 0
+    assert slow.sm_activity_ratio is None or 0 <= slow.sm_activity_ratio <= 1
+
+
+@pytest.mark.gpu
+def test_gpu_the_fast_row_is_cheap(real: Nvml) -> None:
+    uuid = real.devices()[0].uuid
+    names = signals(Lane.FAST)
+    real.read(uuid, Lane.FAST, names)
+    took = sorted(real.read(uuid, Lane.FAST, names).took_ns for _ in range(2000))
+    begin_ns = clock.now_ns()
+    for _ in range(2000):
+        real.read(uuid, Lane.FAST, names)
+    whole_us = (clock.now_ns() - begin_ns) / 2000 / 1000
+    print(f"fast row: calls p50 {took[1000] / 1000:.1f} us, p99 {took[1980] / 1000:.1f} us; whole read {whole_us:.1f} us")
+    assert took[1000] < 200_000  # a broken plan (an exception or a probe each time) costs milliseconds
+
+
+@pytest.mark.gpu
+def test_gpu_the_power_record_is_on_our_axis(real: Nvml) -> None:
+    uuid = real.devices()[0].uuid
+    waits = threading.Event()
+    first = real.power_record(uuid)
+    waits.wait(1.0)
+    record = real.power_record(uuid)
+    ages_ms = [(record.at_ns - at_ns) / 1e6 for at_ns in record.sample_at_ns]
+    steps_ms = [(b - a) / 1e6 for a, b in zip(record.sample_at_ns, record.sample_at_ns[1:], strict=False)]
+    print(f"first {len(first.sample_w)} then {len(record.sample_w)} samples, ages {ages_ms[-1:]}..{ages_ms[:1]} ms")
+    print(
+        f"steps {min(steps_ms):.1f}..{max(steps_ms):.1f} ms, {record.took_ns / 1e6:.2f} ms, {real.notes(uuid)['power record']}"
+    )
+    assert record.sample_w, "an idle H200 with persistence on still fills its record"
+    assert -60 < ages_ms[-1] < 500
+    assert ages_ms[0] < 1500
+    assert all(0 < draw_w < 2000 for draw_w in record.sample_w)
+    assert list(record.sample_at_ns) == sorted(set(record.sample_at_ns))
+
+
+@pytest.mark.gpu
+def test_gpu_a_process_with_a_context_is_in_the_census(real: Nvml) -> None:
+    torch = pytest.importorskip("torch")
+    uuid = real.devices()[0].uuid
+    work = torch.ones(4096, 4096, device="cuda:0")
+    real.census(uuid, utilization=True)
+    until_ns = clock.now_ns() + 2_000_000_000
+    while clock.now_ns() < until_ns:
+        work = work @ work * 0
+    torch.cuda.synchronize()
+    census = real.census(uuid, utilization=True)
+    print(census.visibility, f"{census.took_ns / 1e6:.2f} ms", *census.processes, sep="\n  ")
+    listed = {process.pid: process for process in census.processes if process.listed}
+    if census.visibility == Visibility.HOST:
+        assert os.getpid() in listed
+        assert listed[os.getpid()].name
+        assert (listed[os.getpid()].memory_bytes or 0) > 10_000_000
+
+
+@pytest.mark.gpu
+def test_gpu_events_wait_and_return(real: Nvml) -> None:
+    uuid = real.devices()[0].uuid
+    begin_ns = clock.now_ns()
+    events = real.events(0.5)
+    print(f"{len(events)} events after {(clock.now_ns() - begin_ns) / 1e9:.2f} s; kinds: {real.notes(uuid)['events']}")
+    assert clock.now_ns() - begin_ns < 5_000_000_000
+    assert all(event.kind in {"xid", "clock", "ecc"} for event in events)
+
+
+@pytest.mark.gpu
+def test_gpu_it_can_be_closed_and_opened_again() -> None:
+    for _ in range(2):
+        source = Nvml()
+        assert source.read(source.devices()[0].uuid, Lane.FAST, ("sm_clock_mhz",)).sm_clock_mhz
+        source.events(0.0)
+        source.close()

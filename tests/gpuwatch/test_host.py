@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from annotate.evidence import Host, Visibility
+from gpuwatch import clock, host
+from gpuwatch.host import Identities, Identity, Pressure
+
+PID = 4242
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def link(path: Path, target: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
+
+
+def test_only_the_first_pid_namespace_sees_the_whole_machine(tmp_path: Path) -> None:
+    link(tmp_path / "host/self/ns/pid", "pid:[4026531836]")
+    link(tmp_path / "inside/self/ns/pid", "pid:[4026532999]")
+    assert host.visibility(proc=tmp_path / "host") == Visibility.HOST
+    assert host.visibility(proc=tmp_path / "inside") == Visibility.NAMESPACE
+
+
+def test_where_the_namespace_cannot_be_read_a_kernel_thread_shows_the_host_and_nothing_shows_nothing(tmp_path: Path) -> None:
+    assert host.visibility(proc=tmp_path) == Visibility.UNKNOWN
+    write(tmp_path / "2/comm", "kthreadd\n")
+    assert host.visibility(proc=tmp_path) == Visibility.HOST
+
+
+@pytest.mark.parametrize(
+    ("files", "environ", "kind"),
+    [
+        ({".dockerenv": ""}, {}, "docker"),
+        ({"run/.containerenv": ""}, {}, "podman"),
+        ({"run/systemd/container": "systemd-nspawn\n"}, {}, "systemd-nspawn"),
+        ({"proc/self/cgroup": "0::/kubepods.slice/kubepods-pod1/x\n"}, {}, "kubernetes"),
+        ({"proc/self/cgroup": "12:cpu:/docker/0123\n"}, {}, "docker"),
+        ({"proc/sys/kernel/osrelease": "5.15.0-microsoft-standard-WSL2"}, {}, "wsl"),
+        ({}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "kubernetes"),
+        ({}, {"APPTAINER_NAME": "x.sif"}, "apptainer"),
+        ({"proc/self/cgroup": "0::/user.slice/session-1.scope\n"}, {}, None),
+    ],
+)
+def test_a_container_is_recognised_by_what_its_kind_leaves_behind(
+    tmp_path: Path, files: dict[str, str], environ: dict[str, str], kind: str | None
+) -> None:
+    for name, text in files.items():
+        write(tmp_path / name, text)
+    assert host.container(root=tmp_path, environ=environ) == kind
+
+
+def test_facts_of_the_machine_are_its_boot_and_kernel(tmp_path: Path) -> None:
+    write(tmp_path / "sys/kernel/random/boot_id", "abc-def\n")
+    facts = host.facts(proc=tmp_path, root=tmp_path)
+    assert facts.boot_id == "abc-def"
+    assert facts.kernel
+    assert host.facts(proc=tmp_path / "nothing", root=tmp_path).boot_id is None
+
+
+def test_a_tree_is_a_process_and_everything_below_it_over_all_threads(tmp_path: Path) -> None:
+    write(tmp_path / "1/task/1/children", "2 3 ")
+    write(tmp_path / "1/task/9/children", "4")
+    write(tmp_path / "3/task/3/children", "5\n")
+    for leaf in ("2", "4", "5"):
+        write(tmp_path / leaf / "task" / leaf / "children", "")
+    assert host.descendants(1, proc=tmp_path) == {1, 2, 3, 4, 5}
+    assert host.descendants(3, proc=tmp_path) == {3, 5}
+    assert host.descendants(77, proc=tmp_path) == frozenset()
+
+
+def test_the_real_tree_holds_a_child_and_its_child() -> None:
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'], stdin=sys.stdin)"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        try:
+            for _ in range(200):
+                tree = host.descendants(child.pid)
+                if len(tree) == 2:
+                    break
+                clock.MonotonicClock().wait_until(clock.now_ns() + 20_000_000, threading.Event())
+            assert child.pid in tree
+            assert len(tree) == 2
+            assert tree < host.descendants(os.getpid())
+            assert all(host.descends(pid, os.getpid()) for pid in tree)
+            assert not host.descends(os.getpid(), child.pid)
+        finally:
+            child.communicate(b"\n")
+    assert host.descendants(child.pid) == frozenset()
+
+
+def test_a_parent_is_found_behind_a_name_with_brackets_and_blanks(tmp_path: Path) -> None:
+    write(tmp_path / "10/stat", "10 (a) b) (c) S 1 10 10")
+    write(tmp_path / "11/stat", "11 (child) S 10 11 11")
+    write(tmp_path / "1/stat", "1 (init) S 0 1 1")
+    assert host.descends(11, 10, proc=tmp_path)
+    assert host.descends(11, 1, proc=tmp_path)
+    assert not host.descends(10, 11, proc=tmp_path)
+    assert not host.descends(999, 1, proc=tmp_path)
+
+
+def test_our_own_identity_is_known() -> None:
+    identity = Identities().of(os.getpid())
+    assert identity.name
+    assert identity.user
+    assert identity.started_s is not None
+    assert abs(identity.started_s - clock.wall_s()) < 3600 * 24
+
+
+def test_a_process_that_never_was_has_no_identity() -> None:
+    assert Identities().of(2**22 + 12345) == Identity()
+
+
+def test_an_identity_is_asked_once_asked_again_when_old_and_kept_when_the_process_is_gone() -> None:
+    asked: list[int] = []
+    answers = [Identity(name="python", user="me", started_s=1.0), Identity()]
+    now = [0]
+
+    def identify(pid: int) -> Identity:
+        asked.append(pid)
+        return answers[len(asked) - 1]
+
+    identities = Identities(identify, now_ns=lambda: now[0])
+    assert identities.of(PID).name == identities.of(PID).name == "python"
+    assert asked == [PID]
+    now[0] = 60_000_000_000
+    assert identities.of(PID).name == "python"
+    assert asked == [PID, PID]
+
+
+def machine(tmp_path: Path, *, v2: bool = True) -> tuple[Path, Path]:
+    proc, cgroups = tmp_path / "proc", tmp_path / "cgroup"
+    write(proc / f"{PID}/task/{PID}/schedstat", "1000000000 200000000 55\n")
+    write(proc / f"{PID}/task/4243/schedstat", "500000000 100000000 5\n")
+    write(proc / f"{PID}/status", "Name:\tpython\nCpus_allowed_list:\t0-3,8,10-11\n")
+    write(proc / "stat", "cpu  100 0 50 800 40 0 5 5 0 0\ncpu0 1 1 1 1\n")
+    write(proc / "pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\nfull avg10=0.00 total=0\n")
+    if v2:
+        write(proc / f"{PID}/cgroup", "0::/user.slice/job\n")
+        write(cgroups / "user.slice/job/cpu.stat", "usage_usec 5\nnr_throttled 1\nthrottled_usec 250000\n")
+    else:
+        write(proc / f"{PID}/cgroup", "12:memory:/m\n5:cpu,cpuacct:/job\n")
+        write(cgroups / "cpu,cpuacct/job/cpu.stat", "nr_periods 5\nnr_throttled 1\nthrottled_time 250000000\n")
+    return proc, cgroups
+
+
+@pytest.mark.parametrize("v2", [True, False])
+def test_pressure_is_read_from_both_kinds_of_control_groups(tmp_path: Path, v2: bool) -> None:
+    proc, cgroups = machine(tmp_path, v2=v2)
+    found = host.pressure([PID], proc=proc, cgroups=cgroups, at_ns=7)
+    assert found == Pressure(
+        at_ns=7, threads={PID: (10**9, 2 * 10**8), 4243: (5 * 10**8, 10**8)}, cgroup_throttled_ns=250_000_000,
+        ticks={"user": 100, "nice": 0, "system": 50, "idle": 800, "iowait": 40, "irq": 0, "softirq": 5, "steal": 5},
+        psi_some_ns=10**9, cpu_allowed_count=7,
+    )  # fmt: skip
+
+
+def test_a_difference_counts_what_happened_between_two_snapshots() -> None:
+    before = Pressure(
+        at_ns=0, threads={1: (10, 5), 2: (100, 100)}, cgroup_throttled_ns=0, ticks={"user": 0, "idle": 0, "iowait": 0, "steal": 0},
+        psi_some_ns=0,
+    )  # fmt: skip
+    after = Pressure(
+        at_ns=2_000_000_000, threads={1: (1_000_000_010, 500_000_005), 3: (500_000_000, 0)}, cgroup_throttled_ns=300_000_000,
+        ticks={"user": 60, "idle": 30, "iowait": 0, "steal": 10}, psi_some_ns=500_000_000, cpu_allowed_count=4,
+    )  # fmt: skip
+    found = host.difference(before, after, Host(boot_id="boot", kernel="6"))
+    assert found == Host(
+        boot_id="boot", kernel="6", cpu_allowed_count=4, span_s=2.0, cpu_s=1.5, run_wait_s=0.5, threads_count=2,
+        cgroup_throttled_s=0.3, steal_ratio=0.1, cpu_busy_ratio=0.7, cpu_pressure_ratio=0.25,
+    )  # fmt: skip
+
+
+def test_what_the_machine_does_not_tell_stays_unobserved(tmp_path: Path) -> None:
+    empty = host.pressure([PID], proc=tmp_path, cgroups=tmp_path, at_ns=0)
+    later = host.pressure([PID], proc=tmp_path, cgroups=tmp_path, at_ns=10**9)
+    assert host.difference(empty, later) == Host(span_s=1.0)
+
+
+def test_the_real_machine_tells_of_a_busy_process() -> None:
+    before = host.pressure([os.getpid()])
+    begin_ns = clock.thread_cpu_ns()
+    while clock.thread_cpu_ns() - begin_ns < 50_000_000:
+        pass
+    found = host.difference(before, host.pressure([os.getpid()]))
+    assert found.span_s is not None and found.span_s > 0
+    assert found.cpu_allowed_count is not None and found.cpu_allowed_count >= 1
+    if found.cpu_s:  # some sandboxes answer schedstat with zeros
+        assert found.cpu_s >= 0.02
+    assert found.cpu_busy_ratio is None or 0 <= found.cpu_busy_ratio <= 1
+
+
+def test_a_pci_device_names_its_memory_node_in_the_kernels_spelling(tmp_path: Path) -> None:
+    write(tmp_path / "bus/pci/devices/0000:0a:00.0/numa_node", "1\n")
+    write(tmp_path / "bus/pci/devices/0000:0b:00.0/numa_node", "-1\n")
+    assert host.numa_node("00000000:0A:00.0", sys=tmp_path) == 1
+    assert host.numa_node("00000000:0B:00.0", sys=tmp_path) is None
+    assert host.numa_node("00000000:0C:00.0", sys=tmp_path) is None
+    assert host.numa_node(None, sys=tmp_path) is None
