@@ -6,6 +6,7 @@ GpuwatchError
 │   ├── SourceGoneError   the whole driver: try again later, serve what is known
 │   └── DeviceLostError   one GPU: the others go on
 ├── StoreError            the database refuses
+├── CapsuleError          packed evidence is damaged, or not ours
 ├── DaemonError           the daemon cannot be reached, refused, or went away
 └── RejectedError         a verdict the caller insisted on was not given
 """
@@ -45,6 +46,10 @@ class DeviceLostError(SourceError):
 
 class StoreError(GpuwatchError):
     """The store could not be opened, read or written."""
+
+
+class CapsuleError(GpuwatchError):
+    """Packed evidence that cannot be read: torn, not ours, or of a newer schema."""
 
 
 class DaemonError(GpuwatchError):
