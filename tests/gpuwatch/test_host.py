@@ -166,8 +166,8 @@ def test_pressure_is_read_from_both_kinds_of_control_groups(tmp_path: Path, v2: 
 
 def test_a_difference_counts_what_happened_between_two_snapshots() -> None:
     before = Pressure(
-        at_ns=0, threads={1: (10, 5), 2: (100, 100)}, cgroup_throttled_ns=0, ticks={"user": 0, "idle": 0, "iowait": 0, "steal": 0},
-        psi_some_ns=0,
+        at_ns=0, threads={1: (10, 5), 2: (100, 100)}, cgroup_throttled_ns=0,
+        ticks={"user": 0, "idle": 0, "iowait": 0, "steal": 0}, psi_some_ns=0,
     )  # fmt: skip
     after = Pressure(
         at_ns=2_000_000_000, threads={1: (1_000_000_010, 500_000_005), 3: (500_000_000, 0)}, cgroup_throttled_ns=300_000_000,
@@ -192,8 +192,10 @@ def test_the_real_machine_tells_of_a_busy_process() -> None:
     while clock.thread_cpu_ns() - begin_ns < 50_000_000:
         pass
     found = host.difference(before, host.pressure([os.getpid()]))
-    assert found.span_s is not None and found.span_s > 0
-    assert found.cpu_allowed_count is not None and found.cpu_allowed_count >= 1
+    assert found.span_s is not None
+    assert found.span_s > 0
+    assert found.cpu_allowed_count is not None
+    assert found.cpu_allowed_count >= 1
     if found.cpu_s:  # some sandboxes answer schedstat with zeros
         assert found.cpu_s >= 0.02
     assert found.cpu_busy_ratio is None or 0 <= found.cpu_busy_ratio <= 1

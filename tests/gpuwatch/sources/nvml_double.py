@@ -3,6 +3,8 @@
 The binding's code runs as it is: structures, two-call lists, error classes.  Only the C library below it is ours.
 """
 
+# ruff: noqa: N802 - the functions bear the names of the C library they stand for
+
 from __future__ import annotations
 
 import ctypes
@@ -24,10 +26,12 @@ BOARD, INSTANCE = 0x1000, 0x2000
 def binding(library: object | None = None) -> Any:
     """A copy of pynvml of its own, which has loaded ``library`` (or none yet)."""
     found = importlib.util.find_spec("pynvml")
-    assert found is not None and found.origin is not None
+    assert found is not None
+    assert found.origin is not None
     name = f"pynvml_double_{next(_NUMBER)}"
     spec = importlib.util.spec_from_file_location(name, found.origin)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # its error classes are made by looking the module up here
     spec.loader.exec_module(module)
@@ -38,6 +42,9 @@ def binding(library: object | None = None) -> Any:
 def unofficial() -> ModuleType:
     """What the abandoned fork looks like: the same calls, without the binding's inner way in."""
     return ModuleType("pynvml")
+
+
+_FIELD_VALUE: Any = binding().c_nvmlFieldValue_t
 
 
 class _Function:
@@ -222,9 +229,7 @@ class Library:
         return 0
 
     def _nvmlDeviceGetFieldValues(self, handle: Any, number: Any, buffer: Any) -> int:
-        entry = binding().c_nvmlFieldValue_t if not hasattr(self, "entry_type") else self.entry_type
-        self.entry_type = entry
-        for value in (entry * number.value).from_buffer(buffer):
+        for value in (_FIELD_VALUE * number.value).from_buffer(buffer):
             code, kind, raw, stamp = self.fields.get(value.fieldId, (NOT_SUPPORTED, 0, 0, 0))
             value.nvmlReturn, value.valueType, value.value.ullVal, value.timestamp = code, kind, raw, stamp
         return 0

@@ -173,8 +173,11 @@ def test_only_what_was_asked_is_read_and_in_our_units() -> None:
     library.calls.clear()
     read(source, "sm_clock_mhz", "power_w", "power_cap_ns", "event_reasons_mask", "utilization_ratio")
     assert sorted(library.calls) == [
-        "nvmlDeviceGetClockInfo", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetFieldValues", "nvmlDeviceGetUtilizationRates",
-    ]  # fmt: skip
+        "nvmlDeviceGetClockInfo",
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetFieldValues",
+        "nvmlDeviceGetUtilizationRates",
+    ]
 
 
 def test_two_signals_of_one_call_ask_it_once() -> None:
@@ -182,7 +185,8 @@ def test_two_signals_of_one_call_ask_it_once() -> None:
     read(source, "utilization_ratio", "mem_utilization_ratio")
     library.calls.clear()
     reading = read(source, "utilization_ratio", "mem_utilization_ratio")
-    assert (reading.utilization_ratio, reading.mem_utilization_ratio) == (pytest.approx(0.98), pytest.approx(0.23))
+    assert reading.utilization_ratio == pytest.approx(0.98)
+    assert reading.mem_utilization_ratio == pytest.approx(0.23)
     assert library.calls == ["nvmlDeviceGetUtilizationRates"]
 
 
@@ -330,7 +334,8 @@ def test_the_first_look_at_utilisation_only_sets_the_cursor_and_stale_or_absurd_
     assert asked.processes(utilization=True)[0][0].utilization_ratio is None
     library.utilization = [(408, 300, 97), (408, 200, 3), (409, 300, 4_000_000_000)]
     (process,), _ = asked.processes(utilization=True)
-    assert (process.pid, process.utilization_ratio) == (408, pytest.approx(0.97))
+    assert process.pid == 408
+    assert process.utilization_ratio == pytest.approx(0.97)
 
 
 @pytest.mark.parametrize(("visibility", "name"), [(Visibility.HOST, "name-77"), (Visibility.NAMESPACE, None)])
@@ -370,8 +375,13 @@ class Clocks:
         api = binding(library)
         handle = api.c_nvmlDevice_t(api.struct_c_nvmlDevice_t.from_address(BOARD))
         return DensePower(
-            api, UUID, handle, now_ns=lambda: self.now_ns, wall_offset_ns=lambda: self.wall_ns, boot_offset_ns=lambda: self.boot_ns
-        )  # fmt: skip
+            api,
+            UUID,
+            handle,
+            now_ns=lambda: self.now_ns,
+            wall_offset_ns=lambda: self.wall_ns,
+            boot_offset_ns=lambda: self.boot_ns,
+        )
 
     def stamp_us(self, ago_s: float, offset_ns: int) -> int:
         return (self.now_ns - round(ago_s * 1e9) + offset_ns) // 1000
@@ -443,7 +453,7 @@ def test_activity_needs_two_samples_far_enough_apart_and_is_a_ratio() -> None:
 
 
 def test_events_say_which_gpu_and_what() -> None:
-    source, library = nvml(events=[(0x8, 79), (0x10, 0), (0x2, 0), (0x80, 0), (0x8, 999)])
+    source, _library = nvml(events=[(0x8, 79), (0x10, 0), (0x2, 0), (0x80, 0), (0x8, 999)])
     before_ns = clock.now_ns()
     events = source.events(0.01)
     assert [(event.kind, event.value) for event in events] == [("xid", 79), ("clock", None), ("ecc", 0), ("xid", 999)]
@@ -480,7 +490,8 @@ def test_gpu_memory_in_use_holds_the_reserve(real: Nvml) -> None:
     device = real.devices()[0]
     used = real.read(device.uuid, Lane.FAST, ("memory_used_bytes",)).memory_used_bytes
     print("used", used, "reserved", device.memory_reserved_bytes, "of", device.memory_total_bytes)
-    assert used is not None and device.memory_reserved_bytes is not None
+    assert used is not None
+    assert device.memory_reserved_bytes is not None
     assert used >= device.memory_reserved_bytes - 64_000_000
 
 
@@ -499,9 +510,12 @@ def test_gpu_every_signal_tells_its_value_and_cost(real: Nvml) -> None:
     print(dict(real.notes(device.uuid)), "unsupported:", sorted(set(SIGNALS) - real.supported(device.uuid)))
     for name in signals(Lane.FAST):
         assert getattr(fast, name) is not None, name
-    assert fast.power_w is not None and 10 < fast.power_w < 2000
-    assert fast.temperature_c is not None and 5 < fast.temperature_c < 110
-    assert slow.energy_j is not None and slow.energy_j > 0
+    assert fast.power_w is not None
+    assert 10 < fast.power_w < 2000
+    assert fast.temperature_c is not None
+    assert 5 < fast.temperature_c < 110
+    assert slow.energy_j is not None
+    assert slow.energy_j > 0
     assert slow.sm_activity_ratio is None or 0 <= slow.sm_activity_ratio <= 1
 
 
