@@ -1,0 +1,204 @@
+"""Robust statistics of short, autocorrelated, coarsely quantised series: the only module that knows how they are computed.
+
+Series are in the order of time and hold no NaN unless said; nothing here knows of GPUs.  scipy is imported where it is
+used, because its ``stats`` takes a second to load.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.evidence import Column, Values
+
+# Turns the median absolute deviation into the standard deviation of a normal distribution.
+_MAD_TO_SD = 1.4826
+# An autocorrelation beyond this many standard errors counts (two-sided 5 %).
+_SIGNIFICANT_SE = 1.96
+
+
+def centre(values: Values) -> float:
+    """The median.  Raises ValueError for an empty series."""
+    if not len(values):
+        raise ValueError("expected at least one value, found none")
+    return float(np.median(values))
+
+
+def spread(values: Values, *, floor: float = 0.0) -> float:
+    """The robust standard deviation, 1.4826 times the median absolute deviation, and at least ``floor``.
+
+    A floor of the size of the quantisation keeps a series with more than half of its values equal from having none.
+    Raises ValueError for an empty series.
+    """
+    return max(floor, _MAD_TO_SD * float(np.median(np.abs(values - centre(values)))))
+
+
+def block_medians(column: Column, width_ns: int) -> Column:
+    """The medians of consecutive blocks of equal width, each at the middle of its block; a rest at the end is left out.
+
+    A block of which less than half was observed (NaN, or nothing there) is left out too.
+    """
+    return _blocks(column, width_ns, median=True)
+
+
+def block_means(column: Column, width_ns: int) -> Column:
+    """As ``block_medians``, with means: for gauges whose steps are as large as what is looked for."""
+    return _blocks(column, width_ns, median=False)
+
+
+def _blocks(column: Column, width_ns: int, *, median: bool) -> Column:
+    if width_ns <= 0:
+        raise ValueError(f"expected a positive block width, found {width_ns} ns")
+    if len(column) < 2:
+        return Column(column.at_ns[:0], column.values[:0])
+    first_ns = int(column.at_ns[0])
+    # The last value stands as long as a typical one does, so the grid's end is one step after it.
+    end_ns = int(column.at_ns[-1]) + int(np.median(np.diff(column.at_ns)))
+    count = (end_ns - first_ns) // width_ns
+    edges_ns = first_ns + width_ns * np.arange(count + 1, dtype=np.int64)
+    bounds = np.searchsorted(column.at_ns, edges_ns, side="left")
+    at_ns, values = [], []
+    for low, high, edge_ns in zip(bounds[:-1], bounds[1:], edges_ns[:-1], strict=True):
+        block = column.values[low:high]
+        seen = block[~np.isnan(block)]
+        if len(seen) and 2 * len(seen) >= len(block):
+            at_ns.append(int(edge_ns) + width_ns // 2)
+            values.append(float(np.median(seen) if median else np.mean(seen)))
+    return Column(np.array(at_ns, np.int64), np.array(values, np.float64))
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A monotonic change: its Theil-Sen slope per unit of the abscissa, and the p value that there is none."""
+
+    slope: float
+    p: float
+
+
+def trend(at: npt.NDArray[np.float64], values: Values) -> Trend:
+    """Theil-Sen slope, and Mann-Kendall's two-sided p with ties and with the correction for autocorrelation.
+
+    The correction only ever widens: an alternating series would otherwise count as more than it is.  Raises ValueError
+    for fewer than four points.
+
+    Source: Hamed & Rao, Journal of Hydrology 204 (1998) 182-196; Theil 1950, Sen 1968.
+    """
+    if len(at) != len(values):
+        raise ValueError(f"expected as many times as values, found {len(at)} and {len(values)}")
+    if len(values) < 4:
+        raise ValueError(f"expected at least four points, found {len(values)}")
+    from scipy.special import ndtr
+    from scipy.stats import theilslopes
+
+    slope = float(theilslopes(values, at).slope)
+    # Kendall's S, each pair counted once.
+    total = float(np.triu(np.sign(values[np.newaxis, :] - values[:, np.newaxis]), 1).sum())
+    variance = _kendall_variance(values) * _widening(values - slope * at)
+    if variance <= 0.0:  # all values are equal
+        return Trend(slope, 1.0)
+    z = max(0.0, abs(total) - 1.0) / float(np.sqrt(variance))
+    return Trend(slope, min(1.0, 2.0 * float(ndtr(-z))))
+
+
+def _kendall_variance(values: Values) -> float:
+    """The variance of Kendall's S for independent values with ties."""
+    count = len(values)
+    ties = np.unique(values, return_counts=True)[1].astype(np.float64)
+    return float(count * (count - 1) * (2 * count + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18.0
+
+
+def _widening(residuals: Values) -> float:
+    """By how much autocorrelation of the ranks multiplies the variance of S, at least 1."""
+    from scipy.stats import rankdata
+
+    count = len(residuals)
+    # Rounding must not order what is equal but for it.
+    correlations = autocorrelations(rankdata(np.round(residuals, 9)))[1:]
+    lags = np.arange(1, count)
+    significant = np.abs(correlations) > _SIGNIFICANT_SE / np.sqrt(count)
+    weights = (count - lags) * (count - lags - 1) * (count - lags - 2)
+    sum_ = float((weights * correlations)[significant].sum())
+    return max(1.0, 1.0 + 2.0 / (count * (count - 1) * (count - 2)) * sum_)
+
+
+def autocorrelations(values: Values) -> Values:
+    """The autocorrelation at each lag from 0 to one less than the length; zeros after lag 0 for a constant series."""
+    count = len(values)
+    deviations = values - values.mean()
+    size = 1 << (2 * count - 1).bit_length()
+    spectrum = np.fft.rfft(deviations, size)
+    covariances = np.fft.irfft(spectrum * np.conj(spectrum), size)[:count]
+    # A constant's deviations are rounding errors, and so would be their ratios.
+    if covariances[0] <= count * (1e-12 * float(np.abs(values).max(initial=0.0))) ** 2:
+        return np.eye(1, count)[0]
+    return np.asarray(covariances / covariances[0], np.float64)
+
+
+def effective_count(values: Values) -> float:
+    """How many independent values carry as much information about the mean as these, from 1 to their number.
+
+    Geyer's initial positive sequence: autocorrelations are summed in pairs of lags until a pair is not positive.  A
+    constant series counts fully.  Raises ValueError for an empty one.
+
+    Source: Geyer, Statistical Science 7 (1992) 473-483.
+    """
+    count = len(values)
+    if not count:
+        raise ValueError("expected at least one value, found none")
+    correlations = autocorrelations(values)
+    pairs = correlations[: count // 2 * 2].reshape(-1, 2).sum(axis=1)
+    negative = np.flatnonzero(pairs <= 0.0)
+    kept = pairs[: negative[0]] if len(negative) else pairs
+    inflation = max(1.0, 2.0 * float(kept.sum()) - 1.0)
+    return max(1.0, count / inflation)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Two levels: the second begins at ``index``.
+
+    ``noise`` is the robust standard deviation about the levels; ``explained_ratio`` says how much of the mean absolute
+    deviation from one level two levels remove (a straight line: a half; two constant levels: all).
+    """
+
+    index: int
+    before: float
+    after: float
+    noise: float
+    explained_ratio: float
+
+    @property
+    def size(self) -> float:
+        return self.after - self.before
+
+    @property
+    def significance(self) -> float:
+        """The size of the step in standard deviations of the values about their levels; infinite without noise."""
+        if not self.size:
+            return 0.0
+        return abs(self.size) / self.noise if self.noise else float("inf")
+
+
+def step(values: Values, *, side: int = 2, floor: float = 0.0) -> Step | None:
+    """Where two levels with at least ``side`` values each fit best, by least absolute deviations; None if too few values.
+
+    ``floor`` bounds the noise from below, as in ``spread``.  It finds a best place in any series: judge the size and the
+    significance.
+    """
+    count = len(values)
+    if side < 1:
+        raise ValueError(f"expected at least one value on each side, found {side}")
+    if count < 2 * side:
+        return None
+    costs = [_deviation(values[:cut]) + _deviation(values[cut:]) for cut in range(side, count - side + 1)]
+    cut = side + int(np.argmin(costs))
+    before, after = centre(values[:cut]), centre(values[cut:])
+    noise = spread(np.concatenate([values[:cut] - before, values[cut:] - after]), floor=floor)
+    one_level = _deviation(values)
+    return Step(cut, before, after, noise, 1.0 - min(costs) / one_level if one_level else 0.0)
+
+
+def _deviation(values: Values) -> float:
+    return float(np.abs(values - np.median(values)).sum())
