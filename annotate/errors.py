@@ -14,7 +14,7 @@ class UnknownNameError(AnnotateError):
     """A claim, rule or limit was named that does not exist; the message suggests the nearest."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        known = sorted(known)
+        known = sorted(map(str, known))  # an enumeration's member reads as its value
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
         super().__init__(f"unknown {kind} {name!r}; {hint}")

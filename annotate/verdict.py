@@ -134,7 +134,7 @@ class Verdict:
                 begin_ns=data["begin_ns"],
                 end_ns=data["end_ns"],
                 simulated=data["simulated"],
-                policy=data["policy"],
+                policy=dict(data["policy"]),
                 why=data["why"],
                 judge_version=data["judge_version"],
             )
@@ -173,7 +173,7 @@ def _finding_from_dict(data: Mapping[str, Any]) -> Finding:
         severity=data["severity"],
         says=data["says"],
         remedy=data["remedy"],
-        facts=data["facts"],
+        facts=dict(data["facts"]),
         effect_ratio=data["effect_ratio"],
         span_ns=(span[0], span[1]) if span else None,
         basis=data["basis"],

@@ -1,0 +1,81 @@
+"""What a user may say beforehand, and how a mistake in it is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from annotate.claims import REQUIRED, Claim
+from annotate.errors import AnnotateError, InvalidValueError, UnknownNameError
+from annotate.policy import Policy
+from annotate.rules import RULES
+
+
+def test_the_default_is_the_sustained_claim_with_nothing_accepted() -> None:
+    assert Policy() == Policy(claim=Claim.SUSTAINED, accept=frozenset(), limits={})
+
+
+@pytest.mark.parametrize("claim", Claim)
+def test_a_policy_survives_json(claim: Claim) -> None:
+    policy = Policy(claim=claim, accept=frozenset({"sampler-gap"}), limits={"sampler-gap": {"longest_s": 1}})
+    assert Policy.from_dict(json.loads(json.dumps(policy.to_dict()))) == policy
+
+
+def test_lists_and_names_are_taken_as_people_write_them() -> None:
+    policy = Policy.from_dict({"claim": "burst", "accept": ["persistence-off"]})
+    assert policy.claim is Claim.BURST
+    assert policy.accept == frozenset({"persistence-off"})
+
+
+@pytest.mark.parametrize(
+    ("data", "hint"),
+    [
+        ({"claim": "sustaned"}, "did you mean 'sustained'"),
+        ({"accept": ["samplergap"]}, "did you mean 'sampler-gap'"),
+        ({"limits": {"sampler-gap": {"longest": 1}}}, "did you mean 'longest_s'"),
+        ({"accepts": []}, "did you mean 'accept'"),
+        ({"limits": {"nonsense": {}}}, "known:"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(data: dict[str, Any], hint: str) -> None:
+    with pytest.raises(UnknownNameError, match=hint):
+        Policy.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [],
+        None,
+        "burst",
+        {"claim": None},
+        {"claim": 3},
+        {"claim": ["burst"]},
+        {"accept": "sampler-gap"},
+        {"accept": 3},
+        {"accept": [3]},
+        {"accept": [["sampler-gap"]]},
+        {"limits": []},
+        {"limits": "sampler-gap"},
+        {"limits": {"sampler-gap": 3}},
+        {"limits": {"sampler-gap": {"longest_s": "1"}}},
+        {"limits": {"sampler-gap": {"longest_s": True}}},
+        {"limits": {"sampler-gap": {"longest_s": None}}},
+        {"limits": {"sampler-gap": {"longest_s": float("nan")}}},
+        {"limits": {"sampler-gap": {"longest_s": float("inf")}}},
+        {"limits": {"sampler-gap": {"longest_s": 10**400}}},
+    ],
+)
+def test_a_wrong_value_is_refused_in_one_line(data: Any) -> None:
+    with pytest.raises(InvalidValueError) as refusal:
+        Policy.from_dict(data)
+    assert "\n" not in str(refusal.value)
+    assert "expected" in str(refusal.value)
+    assert isinstance(refusal.value, AnnotateError)
+
+
+def test_every_rule_a_claim_requires_exists() -> None:
+    names = {rule.name for rule in RULES}
+    assert {name for groups in REQUIRED.values() for group in groups for name in group} <= names

@@ -1,0 +1,159 @@
+"""A verdict as plain data: its schema, its round trip, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import annotate
+from annotate.errors import InvalidValueError
+from annotate.judge import judge
+from annotate.policy import Policy
+from annotate.verdict import Answered, Finding, Status, Verdict, worst
+from tests.annotate.builders import evidence
+
+SCHEMA = json.loads((Path(annotate.__file__).parent / "verdict.schema.json").read_text())
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+findings = st.builds(
+    Finding,
+    rule=st.from_regex(r"[a-z]{1,8}(-[a-z]{1,8}){0,2}", fullmatch=True),
+    answered=st.just(Answered.FOUND),
+    severity=st.sampled_from(["note", "flag", "reject"]),
+    says=st.text(min_size=1),
+    remedy=st.text(),
+    facts=st.dictionaries(st.text(), scalars, max_size=3),
+    effect_ratio=st.none() | st.floats(-1, 10),
+    span_ns=st.none() | st.tuples(st.integers(), st.integers()),
+    basis=st.sampled_from(["telemetry", "host", "told", "timings"]),
+    required=st.booleans(),
+    accepted=st.booleans(),
+)
+verdicts = st.builds(
+    Verdict,
+    status=st.sampled_from(Status),
+    findings=st.lists(findings, max_size=3).map(tuple),
+    claim=st.sampled_from(["sustained", "burst", "fixed-clock"]),
+    label=st.none() | st.text(),
+    device_uuid=st.none() | st.text(),
+    device_name=st.none() | st.text(),
+    begin_ns=st.integers(0, 2**62),
+    end_ns=st.integers(0, 2**62),
+    simulated=st.booleans(),
+    policy=st.just(Policy().to_dict()),
+    why=st.text(),
+)
+
+
+@given(verdicts)
+@settings(max_examples=50, deadline=None)
+def test_any_verdict_survives_json_and_follows_the_schema(verdict: Verdict) -> None:
+    data = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
+    VALIDATOR.validate(data)
+    assert Verdict.from_dict(data) == verdict
+
+
+@pytest.mark.parametrize("length_s", [0.1, 2.0, 4.0])
+def test_a_judged_verdict_survives_json_and_follows_the_schema(length_s: float) -> None:
+    policy = Policy(accept=frozenset({"window-too-short"}), limits={"sampler-gap": {"longest_s": 1}})
+    verdict = judge(evidence(length_s=length_s), policy)
+    data = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
+    VALIDATOR.validate(data)
+    assert Verdict.from_dict(data) == verdict
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": "fine"},
+        {"schema": 2},
+        {"begin_ns": "now"},
+        {"extra": 1},
+        {"findings": [{"rule": "x"}]},
+        {"device": {"uuid": None}},
+        {"claim": "fast"},
+    ],
+)
+def test_the_schema_refuses_what_is_no_verdict(change: dict[str, Any]) -> None:
+    data = {**judge(evidence(length_s=1.5)).to_dict(), **change}
+    assert not VALIDATOR.is_valid(data)
+
+
+def test_the_schema_refuses_a_hazard_without_severity_and_an_accepted_one_that_was_not_found() -> None:
+    verdict = judge(evidence(length_s=0.1))
+    index = next(i for i, finding in enumerate(verdict.findings) if finding.answered is Answered.FOUND)
+    for wrong in ({"severity": None}, {"answered": "clear"}):
+        data = verdict.to_dict()
+        data["findings"][index].update(wrong)
+        assert not VALIDATOR.is_valid(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        [],
+        None,
+        7,
+        "valid",
+        {"schema": "1"},
+        {"schema": 1, "status": "fine"},
+        {**Verdict(status=Status.VALID, findings=(), claim="sustained").to_dict(), "findings": {"a": 1}},
+        {**Verdict(status=Status.VALID, findings=(), claim="sustained").to_dict(), "device": None},
+    ],
+)
+def test_what_is_no_verdict_is_refused_in_one_line(data: Any) -> None:
+    with pytest.raises(InvalidValueError) as refusal:
+        Verdict.from_dict(data)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "change", [{"span_ns": [1]}, {"severity": "awful"}, {"severity": 3}, {"answered": "perhaps"}, {"facts": 3}]
+)
+def test_a_finding_that_is_none_is_refused(change: dict[str, Any]) -> None:
+    data = judge(evidence(length_s=0.1)).to_dict()
+    data["findings"][0].update(change)
+    with pytest.raises(InvalidValueError):
+        Verdict.from_dict(data)
+
+
+def test_a_newer_schema_is_refused_with_what_to_do() -> None:
+    data = {**judge(evidence(length_s=1.5)).to_dict(), "schema": 99}
+    with pytest.raises(InvalidValueError, match="newer gpuwatch"):
+        Verdict.from_dict(data)
+
+
+def test_hazards_come_worst_first_and_accepted_ones_last() -> None:
+    def hazard(rule: str, severity: str, *, accepted: bool = False) -> Finding:
+        return Finding(rule=rule, answered=Answered.FOUND, severity=severity, says="it", accepted=accepted)
+
+    verdict = Verdict(
+        status=Status.REJECTED,
+        claim="sustained",
+        findings=(hazard("a", "note"), hazard("b", "reject", accepted=True), hazard("c", "flag"), hazard("d", "reject")),
+    )
+    assert [finding.rule for finding in verdict.hazards] == ["d", "c", "a", "b"]
+
+
+def test_of_several_gpus_the_worst_decides() -> None:
+    valid = Verdict(status=Status.VALID, findings=(), claim="sustained")
+    order = [replace(valid, status=status) for status in (Status.VALID, Status.UNPROVEN, Status.FLAGGED, Status.REJECTED)]
+    for better, bad in pairwise(order):
+        assert worst([better, bad]) is worst([bad, better]) is bad
+    with pytest.raises(ValueError, match="empty"):
+        worst([])
+
+
+def test_a_rule_this_judge_does_not_have_has_no_finding() -> None:
+    with pytest.raises(KeyError):
+        Verdict(status=Status.VALID, findings=(), claim="sustained").finding("no-such-rule")
