@@ -1,0 +1,165 @@
+"""What the judge must keep, whatever it is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from annotate.claims import REQUIRED, Claim
+from annotate.evidence import Evidence, Fact, Ownership, Process, Timings, Trace, Visibility, Window
+from annotate.judge import judge
+from annotate.policy import Policy
+from annotate.rules import RULES
+from annotate.verdict import Answered, Status, Verdict
+from tests.annotate.builders import BEGIN_NS, OWN, Signal, capped_ns, evidence
+from tests.annotate.strategies import evidences, timings, tolds
+
+NAMES = [rule.name for rule in RULES]
+claims = st.sampled_from(Claim)
+policies = st.builds(
+    lambda claim, accept: Policy(claim=claim, accept=frozenset(accept)), claims, st.sets(st.sampled_from(NAMES))
+)
+thorough = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@given(evidences(), policies, tolds, st.none() | timings())
+@thorough
+def test_every_rule_has_one_finding_always_and_the_verdict_survives_json(
+    about: Evidence, policy: Policy, told: Mapping[str, Fact], times: Timings | None
+) -> None:
+    verdict = judge(replace(about, told=told, timings=times), policy)
+    assert [finding.rule for finding in verdict.findings] == NAMES
+    assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict(), allow_nan=False))) == verdict
+    for finding in verdict.findings:
+        assert bool(finding.severity) == (finding.answered is Answered.FOUND)
+        assert bool(finding.says) == (finding.answered is not Answered.CLEAR)
+
+
+@given(evidences(), policies)
+@thorough
+def test_the_same_evidence_gives_the_same_verdict(about: Evidence, policy: Policy) -> None:
+    assert judge(about, policy) == judge(replace(about), policy)
+
+
+@given(evidences(), policies, tolds, st.none() | timings())
+@thorough
+def test_what_is_told_may_worsen_a_status_and_never_improves_it(
+    about: Evidence, policy: Policy, told: Mapping[str, Fact], times: Timings | None
+) -> None:
+    untold = judge(about, policy).status
+    assert judge(replace(about, told=told, timings=times), policy).status.badness >= untold.badness
+
+
+def test_a_told_hazard_that_is_accepted_does_not_stand_for_the_missing_evidence() -> None:
+    policy = Policy(accept=frozenset({"contention-residual"}))
+    hidden = evidence(processes=None, signals={"memory_used_bytes": None})
+    assert judge(hidden, policy).status is Status.UNPROVEN
+    told = judge(replace(hidden, told={"busy_ratio": 0.1}), policy)
+    assert told.finding("contention-residual").answered is Answered.FOUND
+    assert told.status is Status.UNPROVEN
+
+
+@given(evidences(), policies)
+@thorough
+def test_rejected_outranks_flagged_outranks_unproven_outranks_valid(about: Evidence, policy: Policy) -> None:
+    verdict = judge(about, policy)
+    counted = {finding.severity for finding in verdict.hazards if not finding.accepted}
+    answered = {finding.rule for finding in verdict.findings if finding.answered is not Answered.UNOBSERVED}
+    blind = any(answered.isdisjoint(group) for group in REQUIRED[policy.claim])
+    expected = (
+        Status.REJECTED if "reject" in counted
+        else Status.FLAGGED if "flag" in counted
+        else Status.UNPROVEN if blind
+        else Status.VALID
+    )  # fmt: skip
+    assert verdict.status is expected
+    assert bool(verdict.why) == blind
+
+
+@given(evidences(), claims)
+@thorough
+def test_accepting_every_hazard_leaves_them_all_in_the_verdict_and_proves_nothing(about: Evidence, claim: Claim) -> None:
+    strict, lenient = judge(about, Policy(claim=claim)), judge(about, Policy(claim=claim, accept=frozenset(NAMES)))
+    assert {finding.rule for finding in lenient.hazards} == {finding.rule for finding in strict.hazards}
+    assert all(finding.accepted for finding in lenient.hazards)
+    assert lenient.status is (Status.UNPROVEN if strict.why else Status.VALID)
+
+
+@given(evidences(), st.sampled_from(NAMES), claims)
+@thorough
+def test_accepting_one_hazard_changes_no_other_finding(about: Evidence, name: str, claim: Claim) -> None:
+    strict, lenient = judge(about, Policy(claim=claim)), judge(about, Policy(claim=claim, accept=frozenset({name})))
+    assert [f for f in strict.findings if f.rule != name] == [f for f in lenient.findings if f.rule != name]
+    assert lenient.status.badness <= strict.status.badness
+
+
+@pytest.mark.parametrize("claim", [Claim.SUSTAINED, Claim.BURST])
+@pytest.mark.parametrize("visibility", [Visibility.HOST, Visibility.NAMESPACE])
+def test_a_clean_copy_is_valid_on_a_host_and_in_a_container(claim: Claim, visibility: Visibility) -> None:
+    verdict = judge(evidence(length_s=4.0, visibility=visibility), Policy(claim=claim))
+    assert verdict.status is Status.VALID, str(verdict)
+    assert not [finding for finding in verdict.hazards if finding.severity != "note"]
+
+
+def test_a_steady_gemm_under_its_power_cap_is_valid_for_the_sustained_claim() -> None:
+    signals: dict[str, Signal] = {
+        "power_cap_ns": capped_ns(), "power_violation_ns": capped_ns(), "sm_clock_mhz": 1455, "event_reasons_mask": 0x4,
+        "power_w": 691.0, "power_average_w": 691.0,
+    }  # fmt: skip
+    verdict = judge(evidence(signals=signals))
+    assert verdict.status is Status.VALID, str(verdict)
+    assert judge(evidence(signals=signals), Policy(claim=Claim.FIXED_CLOCK)).status is Status.REJECTED
+
+
+@pytest.mark.parametrize("claim", Claim)
+@pytest.mark.parametrize(
+    "signals",
+    [
+        ("sm_clock_mhz",),
+        ("power_cap_ns", "power_violation_ns", "event_reasons_mask"),
+        ("sw_thermal_ns", "hw_thermal_ns", "thermal_violation_ns", "event_reasons_mask"),
+    ],
+    ids=lambda names: names[0],
+)
+def test_what_was_not_observed_cannot_be_valid(claim: Claim, signals: tuple[str, ...]) -> None:
+    verdict = judge(evidence(length_s=4.0, signals=dict.fromkeys(signals)), Policy(claim=claim))
+    assert verdict.status is not Status.VALID
+    assert verdict.why
+
+
+def test_a_window_nobody_watched_is_unproven_with_the_reason() -> None:
+    verdict = judge(Evidence(window=Window(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + 4 * 10**9), absence="no daemon is running"))
+    assert (verdict.status, verdict.why) == (Status.UNPROVEN, "no daemon is running")
+    assert judge(replace(evidence(length_s=4.0), trace=Trace())).status is Status.UNPROVEN
+
+
+def test_a_window_without_any_witness_of_contention_is_unproven() -> None:
+    verdict = judge(evidence(length_s=4.0, processes=None))
+    assert verdict.status is Status.UNPROVEN
+    assert "contention-process" in verdict.why
+    assert "contention-residual" in verdict.why
+
+
+def test_one_witness_of_contention_is_enough() -> None:
+    whole_list = evidence(length_s=4.0, processes=[replace(OWN, utilization_ratio=None, memory_bytes=None)])
+    assert judge(whole_list).status is Status.VALID
+    memory = evidence(length_s=4.0, visibility=Visibility.NAMESPACE, processes=[replace(OWN, utilization_ratio=None)])
+    assert judge(memory).status is Status.VALID
+
+
+def test_braces_in_a_process_name_are_only_words() -> None:
+    odd = Process(pid=7, name="{0} {x}", user="{}", memory_bytes=10**10, utilization_ratio=0.5, ownership=Ownership.FOREIGN)
+    assert "{0} {x}" in judge(evidence(processes=[OWN, odd])).finding("contention-process").says
+
+
+def test_a_verdict_carries_who_where_and_under_which_policy() -> None:
+    policy = Policy(claim=Claim.BURST, limits={"window-too-short": {"shortest_s": 9}})
+    verdict = judge(evidence(length_s=4.0, label="mine"), policy)
+    assert (verdict.label, verdict.claim, verdict.policy) == ("mine", "burst", policy.to_dict())
+    assert verdict.device_name == "NVIDIA H200"
+    assert verdict.finding("window-too-short").severity == "flag"
