@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from annotate import __version__
+from annotate import __version__, report
 from annotate.errors import AnnotateError
 from gpuwatch.cli import output
 from gpuwatch.cli.exits import Exit, Stop
@@ -88,7 +88,7 @@ def _quiet(error: Exception) -> Exit:
 
 def _report(error: Exception, *, as_json: bool) -> int:
     message = error.format_message() if isinstance(error, click.ClickException) else str(error)
-    message = " ".join(message.split())
+    message = report.plain(" ".join(message.split()))
     code, name = _code_and_name(error)
     output.say(f"gpuwatch: {message}")
     if as_json:

@@ -9,7 +9,7 @@ import click
 
 from gpuwatch import config
 from gpuwatch.cli import options, output
-from gpuwatch.keys import KEYS
+from gpuwatch.keys import KEYS, Key
 
 
 @click.group("config", short_help="Show and check the settings.")
@@ -27,7 +27,7 @@ def show(origin: bool, as_json: bool) -> None:
     settings = options.settings()
     _warn()
     if as_json:
-        output.emit_json({"settings": {key.name: _entry(settings, key.field, key.write) for key in KEYS}})
+        output.emit_json({"settings": {key.name: _entry(settings, key) for key in KEYS}})
         return
     table = ""
     for key in KEYS:
@@ -39,9 +39,11 @@ def show(origin: bool, as_json: bool) -> None:
         output.emit(f"{line:<44} # {settings.origin(key.field)}" if origin else line)
 
 
-def _entry(settings: config.Settings, field: str, write: Any) -> dict[str, Any]:
-    value = getattr(settings, field)
-    return {"value": write(value), "origin": settings.origin(field)}
+def _entry(settings: config.Settings, key: Key) -> dict[str, Any]:
+    """The value with its unit in its name, as the code has it, and as a file holds it."""
+    value = getattr(settings, key.field)
+    plain = value if isinstance(value, int | float) else str(value)
+    return {key.field: plain, "text": key.write(value), "origin": settings.origin(key.field), "meaning": key.meaning}
 
 
 @command.command("validate")

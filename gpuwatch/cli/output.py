@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import click
@@ -33,15 +33,19 @@ def say(text: str = "") -> None:
 
 
 def coloured(text: str, stream: IO[str]) -> str:
-    """A report with its status word in colour, where somebody looks and did not decline (NO_COLOR)."""
+    """A report with its status words in colour, where somebody looks and did not decline (NO_COLOR)."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
         return text
-    head, space, rest = text.partition(" ")
-    code = _COLOURS.get(Status(head.lower())) if head.lower() in list(Status) else None
-    return f"\x1b[{code}m{head}\x1b[0m{space}{rest}" if code else text
+    return "\n".join(_with_status_coloured(line) for line in text.split("\n"))
 
 
-def table(rows: list[tuple[str, ...]], *, header: tuple[str, ...]) -> str:
+def _with_status_coloured(line: str) -> str:
+    head, space, rest = line.partition(" ")
+    code = next((code for status, code in _COLOURS.items() if head == status.value.upper()), None)
+    return f"\x1b[{code}m{head}\x1b[0m{space}{rest}" if code else line
+
+
+def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> str:
     """Columns aligned by width, the last left as long as it is."""
     lines = [header, *rows]
     widths = [max(len(line[index]) for line in lines) for index in range(len(header) - 1)]

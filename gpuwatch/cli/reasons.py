@@ -20,7 +20,7 @@ class Explained:
 REASONS: Mapping[Reason, Explained] = {
     Reason.GPU_IDLE: Explained(
         "gpu_idle",
-        "Nothing ran, so the driver let the clocks fall. Inside a window it marks a gap between kernels or a wait for the host.",
+        "Nothing ran, so the driver let the clocks fall. Inside a window it marks a gap or a wait for the host.",
         ("bursty-duty-cycle",),
     ),
     Reason.APPLICATIONS_CLOCKS: Explained(

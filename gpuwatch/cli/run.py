@@ -124,8 +124,7 @@ def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None) -> se
 
     try:
         verdicts: tuple[Verdict, ...] = watched.verdicts
-        for verdict in verdicts:
-            output.say(output.coloured(reports.text(verdict), sys.stderr))
+        output.say(output.coloured(reports.texts(verdicts), sys.stderr))
         if watched.run_id is not None:
             output.say(f"  gpuwatch show {watched.run_id} says more")
         if report is not None:

@@ -1,0 +1,186 @@
+"""gpuwatch audit: every window so far, worst first; an interval nobody wrapped; or a recording."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from annotate.verdict import Status, Verdict, worst
+from gpuwatch import clock
+from gpuwatch.cli import moments, options, output, rejudge, stores
+from gpuwatch.cli.exits import Exit, of_statuses
+from gpuwatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuwatch.store import Run
+
+
+LISTED_COUNT = 200  # a screen or four: a store may hold a million windows
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A stored run and its verdicts, of record or judged again."""
+
+    run: Run
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def status(self) -> Status:
+        return worst(self.verdicts).status
+
+
+@click.command("audit", short_help="Every window so far, worst first.")
+@click.option("--since", metavar="TIME", help='Only windows since then: "24h" (ago), "14:02", "2026-11-20".')
+@click.option("--label", metavar="LABEL", help="Only windows of this label.")
+@click.option("--status", "status", metavar="STATUSES", help="Only these: valid, flagged, rejected, unproven; with commas.")
+@click.option(
+    "--count",
+    "-n",
+    "count",
+    metavar="N",
+    type=click.IntRange(1),
+    help="At most so many windows; 200 where none is judged again.",
+)
+@click.option("--rejudge", "again", is_flag=True, help="Judge the kept evidence again with today's rules; nothing is written.")
+@click.option("--from", "begin", metavar="TIME", help="Judge an interval instead: its beginning.")
+@click.option("--to", "end", metavar="TIME", help="Its end; by default now.")
+@click.option("--gpu", "gpus", metavar="UUID", multiple=True, help="Of an interval or recording: this GPU. Repeatable.")
+@click.option("--pid", "pids", type=click.IntRange(1), multiple=True, help="Of an interval: a measured process. Repeatable.")
+@click.option("--trace", metavar="FILE", help="Judge a recording: a log of nvidia-smi, of `gpuwatch record`, an .npz.")
+@options.policy_options
+@options.fail_on_option
+@options.json_option
+@options.settings_options
+def command(
+    since: str | None,
+    label: str | None,
+    status: str | None,
+    count: int | None,
+    again: bool,
+    begin: str | None,
+    end: str | None,
+    gpus: tuple[str, ...],
+    pids: tuple[int, ...],
+    trace: str | None,
+    claim: str | None,
+    accept: tuple[str, ...],
+    limits: tuple[str, ...],
+    fail_on: str | None,
+    as_json: bool,
+) -> Exit:
+    """List the windows in the store, worst first.
+
+    With --claim, --accept, --limit or --rejudge they are judged again from their kept evidence.  --from and --to judge an
+    interval that nobody wrapped, by what the daemon saw; --trace judges a recording, or seconds --from and --to of it.
+    """
+    failing = options.fail_on(fail_on)
+    policy = options.policy(claim, accept, limits)
+    stored_only = {"--since": since, "--label": label, "--status": status, "--count": count, "--rejudge": again or None}
+    interval_only = {"--gpu": gpus or None, "--pid": pids or None}
+    if trace is not None or begin is not None or end is not None:
+        _refuse(stored_only, "lists windows; it says nothing of an interval or recording")
+        if trace is not None:
+            _refuse({"--pid": pids or None}, "a recording knows no processes to choose from")
+            evidence = rejudge.recorded(Path(trace), begin, end, gpus)
+        else:
+            if begin is None:
+                raise UsageError("--to: expected --from with it, found none")
+            with stores.reader(options.settings()) as store:
+                evidence = rejudge.interval(store, begin, end, gpus, pids)
+        return _judged(rejudge.judged(evidence, policy), failing, as_json=as_json)
+    _refuse(interval_only, "needs --from, or --trace")
+    settings = options.settings()
+    wanted = options.statuses("--status", status)
+    since_s = moments.wall_s(since, "--since", now_s=clock.wall_s()) if since is not None else None
+    rejudged = again or policy is not None
+    most = count if count is not None or rejudged else LISTED_COUNT
+    with stores.reader(settings) as store:
+        # A run that is judged again may get another status, so only then is everything read and chosen from here.
+        of_record = {} if rejudged else {"status": wanted or None, "worst_first": True}
+        runs = store.runs(since_wall_s=since_s, label=label, limit=most, **of_record)
+        listed = [_Listed(run, rejudge.again(store, run, policy) if rejudged else rejudge.stored(run)) for run in runs]
+    if wanted:
+        listed = [each for each in listed if each.status in wanted]
+    listed.sort(key=lambda each: (-each.status.badness, -each.run.begun_wall_s))
+    if as_json:
+        output.emit_json({"rejudged": rejudged, "counts": _counts(listed), "runs": [_plain(each) for each in listed]})
+    else:
+        _table(listed)
+        if count is None and len(listed) == most:
+            output.say(f"these are the worst {most}; --count N lists more, --since, --label and --status fewer")
+    return of_statuses({each.status for each in listed}, failing)
+
+
+def _refuse(given: dict[str, Any], why: str) -> None:
+    """Raises UsageError for options that would be ignored."""
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"{name} {why}")
+
+
+def _judged(verdicts: Sequence[Verdict], failing: frozenset[Status], *, as_json: bool) -> Exit:
+    from annotate import report
+
+    if as_json:
+        output.emit_json({"verdicts": [verdict.to_dict() for verdict in verdicts]})
+    else:
+        output.emit(output.coloured(report.texts(verdicts), sys.stdout))
+    return of_statuses({verdict.status for verdict in verdicts}, failing)
+
+
+def _counts(listed: Sequence[_Listed]) -> dict[str, int]:
+    counted = Counter(each.status for each in listed)
+    return {status.value: counted[status] for status in Status}
+
+
+def _plain(each: _Listed) -> dict[str, Any]:
+    run = each.run
+    return {
+        "run": run.id,
+        "status": each.status.value,
+        "label": run.label,
+        "claim": run.claim,
+        "begun_wall_s": run.begun_wall_s,
+        "length_s": each.verdicts[0].length_s,
+        "gpus": list(run.uuids),
+        "hazards": _hazards(each),
+        "why": worst(each.verdicts).why,
+        "source": run.source,
+        "simulated": run.simulated,
+        "user": run.user,
+    }
+
+
+def _hazards(each: _Listed) -> list[str]:
+    """What was found, worst first, without the notes."""
+    findings = [finding for verdict in each.verdicts for finding in verdict.hazards if finding.severity != "note"]
+    return list(dict.fromkeys(finding.rule for finding in findings if not finding.accepted))
+
+
+def _table(listed: Sequence[_Listed]) -> None:
+    from annotate.report import plain
+
+    if not listed:
+        output.say("no window matches; gpuwatch run -- COMMAND makes one")
+        return
+    rows = [
+        (
+            each.status.value.upper() + (" SIMULATED" if each.run.simulated else ""),
+            moments.text(each.run.begun_wall_s),
+            f"{each.verdicts[0].length_s:.2f} s",
+            plain(each.run.label or "-")[:32],
+            each.run.id,
+            plain(", ".join(_hazards(each)) or (worst(each.verdicts).why if each.status is Status.UNPROVEN else ""))[:100],
+        )
+        for each in listed
+    ]
+    output.emit(output.table(rows, header=("STATUS", "BEGUN", "LENGTH", "LABEL", "RUN", "FOUND")))
+    counts = ", ".join(f"{count} {name}" for name, count in _counts(listed).items() if count)
+    output.say(f"\n{counts}; gpuwatch show RUN says more")

@@ -1,0 +1,103 @@
+"""The real half of the demo: three short benchmarks as users write them, and the one place here that imports torch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gpuwatch import clock
+
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One benchmark: what it shows, how it is prepared (outside the window), and what is measured."""
+
+    name: str
+    says: str
+    prepare: Callable[[], Any]
+    measure: Callable[[], Any]
+
+
+def torch_with_gpu() -> Any | None:  # torch is not a dependency, so it has no type here
+    """torch, if it is installed and finds a GPU with room for the benchmarks."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    if not torch.cuda.is_available() or torch.cuda.mem_get_info()[0] < 4 * _GIB:
+        return None
+    return torch
+
+
+def benchmarks(torch: Any) -> Iterator[Benchmark]:
+    """The three, made one after the other so that each one's memory is free before the next."""
+    yield _copy(torch)
+    torch.cuda.empty_cache()
+    yield _from_idle(torch)
+    torch.cuda.empty_cache()
+    yield _with_sleeps(torch)
+
+
+def _repeat(torch: Any, step: Callable[[], Any], seconds: float, *, at_once: int = 50) -> None:
+    """Enough work to fill a time: queued in batches, so that the GPU is never idle and the queue never long."""
+    until_ns = clock.now_ns() + round(seconds * 1e9)
+    previous = None
+    while clock.now_ns() < until_ns:
+        for _ in range(at_once):
+            step()
+        done = torch.cuda.Event()
+        done.record()
+        if previous is not None:
+            previous.synchronize()
+        previous = done
+    torch.cuda.synchronize()
+
+
+def _copy(torch: Any) -> Benchmark:
+    source = torch.empty(_GIB, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+
+    def step() -> None:
+        target.copy_(source)
+
+    return Benchmark(
+        "copy-1gib", "1 GiB copies, warmed for 3 s", lambda: _repeat(torch, step, 3.0, at_once=20),
+        lambda: _repeat(torch, step, 3.0, at_once=20),
+    )  # fmt: skip
+
+
+def _from_idle(torch: Any) -> Benchmark:
+    a, b = (torch.randn(4096, 4096, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+    out = torch.empty_like(a)
+
+    def prepare() -> None:
+        torch.mm(a, b, out=out)
+        torch.cuda.synchronize()
+        threading.Event().wait(3.0)
+
+    return Benchmark(
+        "gemm-from-idle", "4096³ bf16 products straight from idle", prepare,
+        lambda: _repeat(torch, lambda: torch.mm(a, b, out=out), 3.0),
+    )  # fmt: skip
+
+
+def _with_sleeps(torch: Any) -> Benchmark:
+    a, b = (torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+    out = torch.empty_like(a)
+
+    def measure() -> None:
+        until_ns = clock.now_ns() + 3_000_000_000
+        while clock.now_ns() < until_ns:
+            for _ in range(8):
+                torch.mm(a, b, out=out)
+            torch.cuda.synchronize()
+            threading.Event().wait(0.1)
+
+    def prepare() -> None:
+        _repeat(torch, lambda: torch.mm(a, b, out=out), 1.0, at_once=8)
+
+    return Benchmark("gemm-with-sleeps", "8192³ bf16 products with 100 ms sleeps between", prepare, measure)

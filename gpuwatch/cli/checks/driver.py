@@ -1,0 +1,185 @@
+"""The source: whether a driver answers, and for each GPU what it can prove, at what cost, and how fresh."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from annotate.evidence import SIGNALS, Device, Lane
+from gpuwatch.cli.checks import Check, failed, passed, warned
+from gpuwatch.clock import MonotonicClock
+from gpuwatch.config import Settings
+from gpuwatch.errors import DeviceLostError, SourceError
+from gpuwatch.lanes import Plan, measure
+from gpuwatch.protocols import Source
+
+
+def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[Check]:
+    """``source`` is None where it could not be had; ``absence`` says why."""
+    if source is None:
+        yield failed(
+            "driver", absence, "every window ends unproven until this is fixed; to look around meanwhile: gpuwatch demo"
+        )
+        return
+    if source.simulated:
+        yield warned("driver", f"SIMULATED: {source.name}", "nothing below speaks of this machine's GPUs", source=source.name)
+    try:
+        devices = source.devices()
+    except SourceError as error:
+        yield failed("driver", str(error), "every window ends unproven until this is fixed")
+        return
+    first = devices[0]
+    if not source.simulated:
+        yield passed(
+            "driver", f"{first.driver_version}, NVML {first.nvml_version or 'of unknown version'}, {_count(devices)}",
+            source=source.name, driver_version=first.driver_version, nvml_version=first.nvml_version,
+        )  # fmt: skip
+        yield _binding()
+    for device in devices:
+        try:
+            plan = measure(source, device, MonotonicClock(), budget_ratio=settings.budget_ratio)
+            census = source.census(device.uuid)
+            lock_mhz = source.read(device.uuid, Lane.SLOW, ("sm_clock_lock_mhz",)).sm_clock_lock_mhz
+        except SourceError as error:
+            reason = error.reason if isinstance(error, DeviceLostError) else str(error)
+            yield failed(
+                _name(device), f"lost: {reason}", "reset it (nvidia-smi --gpu-reset) or reboot; dmesg may name the cause"
+            )
+            continue
+        yield from _gpu(device, plan)
+        yield from _setup(device, lock_mhz)
+        yield _processes(device, len(census.processes))
+
+
+def _count(devices: tuple[Device, ...]) -> str:
+    boards = sum(device.parent_uuid is None for device in devices)
+    return f"{boards} GPU" + ("s" if boards != 1 else "")
+
+
+def _name(device: Device) -> str:
+    """A short name: simulated GPUs differ at the end of their UUIDs, real ones at the beginning."""
+    return f"GPU-…{device.uuid[-7:]}" if device.simulated else device.uuid[:12]
+
+
+def _binding() -> Check:
+    from importlib import metadata
+
+    try:
+        other = metadata.version("pynvml")
+    except metadata.PackageNotFoundError:
+        other = None
+    official = metadata.version("nvidia-ml-py")
+    if other is not None:
+        # The abandoned package of that name holds no module of its own since version 12; older ones shadow the official.
+        return warned(
+            "pynvml", f"nvidia-ml-py {official}, and beside it the package pynvml {other}, which may replace it at any update",
+            "pip uninstall pynvml && pip install --force-reinstall nvidia-ml-py", official=official, other=other,
+        )  # fmt: skip
+    return passed("pynvml", f"nvidia-ml-py {official}, NVIDIA's own", official=official)
+
+
+def _gpu(device: Device, plan: Plan) -> Iterator[Check]:
+    dropped = [name for name in SIGNALS if name in plan.reasons and not any(name in names for names in plan.names.values())]
+    facts = {
+        "uuid": device.uuid,
+        "name": device.name,
+        "supported": sorted({name for names in plan.names.values() for name in names}),
+        "dropped": {name: plan.reasons[name] for name in dropped},
+        "cost_us": {name: cost / 1e3 for name, cost in plan.cost_ns.items()},
+        "row_cost_us": {lane.value: cost / 1e3 for lane, cost in plan.row_cost_ns.items()},
+        "refresh_ms": {name: period / 1e6 for name, period in plan.refresh_ns.items()},
+        "active_period_ms": {lane.value: period / 1e6 for lane, period in plan.active_period_ns.items()},
+    }
+    blind = _blind(dropped)
+    answered = len(SIGNALS) - len(dropped)
+    found = f"{device.name}: {answered} of {len(SIGNALS)} signals answered"
+    if blind:
+        yield failed(
+            _name(device), f"{found}; without {', '.join(blind)} every window ends unproven",
+            "measure in the host or with full pass-through: MIG, vGPU and WSL hide these", **facts,
+        )  # fmt: skip
+    elif dropped:
+        names = ", ".join(dropped[:4]) + (f" and {len(dropped) - 4} more" if len(dropped) > 4 else "")
+        yield warned(_name(device), f"{found}; not {names}", "rules that need them say `not checked`", **facts)
+    else:
+        yield passed(_name(device), found, **facts)
+    yield _speed(device, plan)
+
+
+# Signals without which a rule that every claim requires cannot answer; any one of a group is enough.
+_NEEDED = (
+    ("sm_clock_mhz",),
+    ("power_cap_ns", "power_violation_ns"),
+    ("sw_thermal_ns", "hw_thermal_ns", "thermal_violation_ns", "event_reasons_mask"),
+)
+
+
+def _blind(dropped: list[str]) -> list[str]:
+    """The groups of needed signals of which none is there."""
+    return [" or ".join(group) for group in _NEEDED if all(name in dropped for name in group)]
+
+
+def _speed(device: Device, plan: Plan) -> Check:
+    row_us = plan.row_cost_ns.get(Lane.FAST, 0) / 1e3
+    period_ms = plan.active_period_ns[Lane.FAST] / 1e6
+    refresh = [plan.refresh_ns[name] / 1e6 for name in ("sm_clock_mhz", "power_w", "power_cap_ns") if name in plan.refresh_ns]
+    fresh = (
+        f"values change every {statistics.median(refresh):.0f} ms" if refresh else "how often values change shows under load"
+    )
+    found = f"a fast reading costs {row_us:.0f} µs and is taken every {period_ms:g} ms in a window; {fresh}"
+    if Lane.FAST in plan.reasons:
+        return warned(
+            f"{_name(device)} speed", f"{found} ({plan.reasons[Lane.FAST]})", "raise sampling.budget, or accept fewer readings"
+        )
+    return passed(f"{_name(device)} speed", found)
+
+
+def _setup(device: Device, lock_mhz: int | None) -> Iterator[Check]:
+    name = f"{_name(device)} setup"
+    if device.persistence_mode is False:
+        yield warned(
+            name, "persistence mode is off: the first window after a pause pays for the driver's start", "sudo nvidia-smi -pm 1"
+        )
+    if device.mig_mode:
+        yield warned(
+            name, "MIG is on: neighbours on the same board share its power, clock and heat",
+            "for proof, measure on a whole GPU: sudo nvidia-smi -mig 0",
+        )  # fmt: skip
+    limit_w, usual_w = device.power_limit_w, device.power_limit_default_w
+    if limit_w is not None and usual_w is not None and limit_w < usual_w:
+        yield warned(
+            name, f"the power limit is {limit_w:g} W, below the default of {usual_w:g} W",
+            f"state it with the number, or: sudo nvidia-smi -pl {usual_w:g}",
+        )  # fmt: skip
+    if lock_mhz is not None and device.sm_clock_max_mhz is not None and lock_mhz < device.sm_clock_max_mhz:
+        yield warned(
+            name, f"the SM clock is held at {lock_mhz} of {device.sm_clock_max_mhz} MHz",
+            "claim fixed-clock, or: sudo nvidia-smi -rgc -rac",
+        )  # fmt: skip
+    facts = {
+        key: getattr(device, key)
+        for key in (
+            "persistence_mode", "mig_mode", "ecc_mode", "compute_mode", "virtualization", "power_limit_w",
+            "power_limit_default_w", "sm_clock_max_mhz", "temperature_slowdown_c",
+        )
+    }  # fmt: skip
+    known = ", ".join(
+        text
+        for text in (
+            f"limit {limit_w:g} W" if limit_w is not None else "",
+            f"maximum {device.sm_clock_max_mhz} MHz" if device.sm_clock_max_mhz is not None else "",
+            f"slow-down at {device.temperature_slowdown_c} °C" if device.temperature_slowdown_c is not None else "",
+            f"virtualisation {device.virtualization}" if device.virtualization else "",
+        )
+        if text
+    )
+    yield passed(name, known or "no limits known", **facts, sm_clock_lock_mhz=lock_mhz)
+
+
+def _processes(device: Device, count: int) -> Check:
+    name = f"{_name(device)} processes"
+    if count:
+        return warned(
+            name, f"{count} on it now", "a benchmark beside them is flagged or rejected: nvidia-smi lists them", count=count
+        )
+    return passed(name, "nobody on it now", count=0)

@@ -1,0 +1,78 @@
+"""The host: Python, container, whose processes are visible, the processors, and misspelt variables."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from annotate import __version__
+from annotate.evidence import Visibility
+from gpuwatch import config, host
+from gpuwatch.cli.checks import Check, passed, warned
+
+
+def checks() -> Iterator[Check]:
+    yield passed(
+        "gpuwatch", f"{__version__}, Python {platform.python_version()} at {sys.executable}",
+        version=__version__, python=platform.python_version(),
+    )  # fmt: skip
+    yield _container()
+    yield _visibility(host.visibility())
+    yield _processors()
+    yield _pressure(Path("/proc/pressure/cpu"))
+    yield from _variables()
+
+
+def _container() -> Check:
+    kind = host.container()
+    if kind is None:
+        return passed("container", "none", container=None)
+    if kind == "wsl":
+        return warned(
+            "container", "WSL: the driver leaves out clocks, process lists and time counters here",
+            "for proof, measure on Linux without Windows below it", container=kind,
+        )  # fmt: skip
+    return passed("container", kind, container=kind)
+
+
+def _visibility(seen: Visibility) -> Check:
+    name = "processes"
+    if seen is Visibility.HOST:
+        return passed(name, "every process of the machine is visible", visibility=seen.value)
+    fix = "start the daemon on the host, or the container with --pid=host"
+    if seen is Visibility.NAMESPACE:
+        found = "only this container's: neighbours are judged by utilisation and memory that nobody here accounts for"
+        return warned(name, found, fix, visibility=seen.value)
+    return warned(name, "cannot be told: /proc is hidden", fix, visibility=seen.value)
+
+
+def _processors() -> Check:
+    allowed, all_of_them = len(os.sched_getaffinity(0)), os.cpu_count() or 1
+    facts = {"allowed_count": allowed, "count": all_of_them}
+    if allowed == 1:
+        return warned(
+            "processors", f"1 of {all_of_them} may be used: a benchmark shares it with everything else here",
+            "give it two or more (taskset, cpuset), so that launching does not wait", **facts,
+        )  # fmt: skip
+    return passed("processors", f"{allowed} of {all_of_them} may be used", **facts)
+
+
+def _pressure(file: Path) -> Check:
+    try:
+        file.read_text()
+    except OSError as error:
+        return warned(
+            "cpu pressure", f"{file} cannot be read ({error.strerror}): starved launches show in scheduler delays only",
+            "boot with psi=1, or run outside the container", available=False,
+        )  # fmt: skip
+    return passed("cpu pressure", "the kernel tells how long tasks waited for a processor", available=True)
+
+
+def _variables() -> Iterator[Check]:
+    for name in config.unknown_variables(os.environ):
+        yield warned(
+            "environment", f"{name} is set but means nothing to gpuwatch", f"unset {name}, or see: gpuwatch config show"
+        )

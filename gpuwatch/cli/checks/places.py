@@ -1,0 +1,144 @@
+"""Where things are kept and who answers: the configuration, the store, the socket and the daemon behind it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from gpuwatch import config, quantities
+from gpuwatch.cli import stores
+from gpuwatch.cli.checks import Check, failed, passed, warned
+from gpuwatch.client import connect
+from gpuwatch.config import Settings
+from gpuwatch.errors import DaemonError, StoreError, UsageError
+
+# Locks and shared memory of SQLite's write-ahead log do not work across machines.
+_NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "fuse.sshfs", "virtiofs"}
+)
+_ROOM_BYTES = 256 << 20
+
+
+def checks(settings: Settings) -> Iterator[Check]:
+    read = config.files(settings.given, os.environ)
+    yield passed(
+        "configuration", ", ".join(map(str, read)) or "no file: defaults are in force", files=[str(file) for file in read]
+    )
+    yield from _store(stores.folder(settings), settings)
+    yield _socket(settings)
+    yield _daemon(settings)
+
+
+def _store(folder: Path, settings: Settings) -> Iterator[Check]:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    usage = psutil.disk_usage(str(there))
+    kind = _file_system(there)
+    facts = {"path": str(folder), "free_bytes": usage.free, "file_system": kind, "budget_bytes": settings.store_budget_bytes}
+    if not os.access(there, os.W_OK | os.X_OK) and not (folder / stores.DATABASE).exists():
+        yield failed(
+            "store", f"{there} cannot be written", f"chown it to {os.getuid()}, or choose another folder with --state", **facts
+        )
+    elif kind in _NETWORK:
+        fix = "choose a local folder with --state, or GPUWATCH_STATE"
+        yield warned("store", f"{folder} is on a network file system ({kind})", fix, **facts)
+    elif usage.free < max(_ROOM_BYTES, min(settings.store_budget_bytes, 1 << 30)):
+        found = f"{folder} has {_large(usage.free)} left, and may take {quantities.size_text(settings.store_budget_bytes)}"
+        yield warned(
+            "store", found, "make room, or lower store.budget: the oldest readings are dropped when the disk is full", **facts
+        )
+    else:
+        yield passed("store", f"{folder} ({kind or 'unknown file system'}, {_large(usage.free)} free)", **facts)
+    yield from _database(folder)
+
+
+def _database(folder: Path) -> Iterator[Check]:
+    from gpuwatch.store import SQLITE_VERSION
+
+    version = tuple(int(part) for part in SQLITE_VERSION.split("."))
+    # https://www.sqlite.org/wal.html: two connections that write or checkpoint at once may corrupt; fixed in two older lines.
+    safe = version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+    if safe:
+        yield passed("sqlite", SQLITE_VERSION, version=SQLITE_VERSION, wal_reset_bug=False)
+    else:
+        yield passed(
+            "sqlite", f"{SQLITE_VERSION}: has the WAL-reset bug of versions before 3.51.3, which one writing connection avoids",
+            version=SQLITE_VERSION, wal_reset_bug=True,
+        )  # fmt: skip
+    file = folder / stores.DATABASE
+    if not file.exists():
+        yield passed("windows", "none yet: the first window makes the store", windows_count=0)
+        return
+    from gpuwatch.store import Reader
+
+    try:
+        with Reader(folder) as store:
+            latest = store.runs(limit=1)
+    except StoreError as error:
+        yield failed("windows", str(error), "move the folder aside; a daemon that starts sets a damaged store aside by itself")
+        return
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    yield passed(
+        "windows",
+        f"{_large(size)} kept, the last window is {latest[0].id}" if latest else f"{_large(size)} kept",
+        size_bytes=size,
+    )
+
+
+def _file_system(path: Path) -> str | None:
+    """The type of the file system a path lies on, by the longest mount point above it."""
+    real = path.resolve()
+    mounts = {Path(part.mountpoint): part.fstype for part in psutil.disk_partitions(all=True)}
+    return next((mounts[above] for above in (real, *real.parents) if above in mounts), None)
+
+
+def _large(size_bytes: int) -> str:
+    amount, unit = float(size_bytes), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024 or unit == "TiB":
+            break
+        amount /= 1024
+    return f"{amount:.3g} {unit}"
+
+
+def _socket(settings: Settings) -> Check:
+    folder = settings.socket.parent
+    if not folder.exists():
+        return passed("socket", f"{settings.socket} (the first window makes its folder)", path=str(settings.socket))
+    try:
+        config.ensure_socket_folder(settings.socket)
+    except UsageError as error:
+        return failed("socket", str(error), "see above")
+    return passed("socket", str(settings.socket), path=str(settings.socket))
+
+
+def _daemon(settings: Settings) -> Check:
+    try:
+        with connect(settings, start=False) as client:
+            facts = client.status()
+    except DaemonError as error:
+        if error.code == "unreachable":
+            return passed("daemon", "none runs; the first window starts one and it leaves by itself", running=False)
+        return failed("daemon", str(error), "stop it (its pid is in ps), or name the same --source and --state", running=True)
+    return _running(facts)
+
+
+def _running(facts: dict[str, Any]) -> Check:
+    found = (
+        f"{facts.get('version')}, pid {facts.get('pid')}, up {float(facts.get('uptime_s') or 0):.0f} s, {facts.get('source')}"
+    )
+    gpus = facts.get("gpus") or []
+    lost = [str(gpu.get("uuid"))[:12] for gpu in gpus if gpu.get("lost")]
+    late_us = [gpu["lateness_p99_ns"] / 1e3 for gpu in gpus if gpu.get("lateness_p99_ns") is not None]
+    if late_us:
+        found += f", readings at most {max(late_us):.0f} µs late in 99 of 100"
+    if facts.get("absence"):
+        return warned("daemon", f"{found}: {facts['absence']}", "see driver above; it looks again every few seconds", **facts)
+    if lost:
+        return warned(
+            "daemon", f"{found}; lost: {', '.join(lost)}", "dmesg may name the cause; the other GPUs are watched", **facts
+        )
+    return passed("daemon", found, **facts)

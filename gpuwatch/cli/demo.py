@@ -1,0 +1,109 @@
+"""gpuwatch demo: three benchmarks, three verdicts, on a real GPU if there is one and torch, else on simulated ones."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from annotate.verdict import Verdict
+from gpuwatch.cli import options, output
+from gpuwatch.config import Settings
+from gpuwatch.errors import UsageError
+from gpuwatch.window import Window, window
+
+SCENES = "steady-gemm,from-idle,neighbour"
+
+_BANNER = """\
+┌──────────────────────────────────────────────────────────────────────┐
+│  SIMULATED   SIMULATED   SIMULATED   SIMULATED   SIMULATED           │
+│  {why:<68}│
+│  The GPUs below have physics but do not exist; the judge is real.    │
+└──────────────────────────────────────────────────────────────────────┘"""
+
+_NEXT = """
+What to type next:
+  gpuwatch explain {rule:<18} why this matters, what it cannot see, what to do
+  gpuwatch run -- python bench.py    judge a benchmark of yours, on any machine
+  gpuwatch doctor                    what this machine can prove"""
+
+
+@click.command("demo", short_help="Three benchmarks, three verdicts.")
+@click.option("--scenes", metavar="A,B,C", help=f"Simulated scenes to play, even if there is a GPU; by default {SCENES}.")
+@options.json_option
+@options.settings_options
+def command(scenes: str | None, as_json: bool) -> None:
+    """Measure three benchmarks, each in a window, and judge them.
+
+    With a GPU and torch they are real; else they are simulated and say so.
+    """
+    settings = options.settings()
+    kind, _, argument = settings.source.partition(":")
+    if kind == "replay":
+        raise UsageError(
+            "--source: expected auto, nvml or simulated for the demo, found a recording; try: gpuwatch audit --trace FILE"
+        )
+    why = "as asked for" if scenes is not None or kind == "simulated" else _why_simulated(settings)
+    if why is None:
+        windows = _real(settings)
+    else:
+        banner = _BANNER.format(why=why)
+        output.say(banner)
+        windows = _simulated(scenes or argument or SCENES)
+    if as_json:
+        output.emit_json({"simulated": why is not None, "windows": [each.to_dict() for each in windows]})
+        return
+    _print(windows)
+
+
+def _why_simulated(settings: Settings) -> str | None:
+    """Why there is nothing real to show; None if there is.  Raises SourceError where a driver is there and fails."""
+    from gpuwatch.cli.benchmarks import torch_with_gpu
+    from gpuwatch.clock import MonotonicClock
+    from gpuwatch.sources import has_driver, open_source
+
+    if settings.source == "auto" and not has_driver():
+        return "No NVIDIA driver found on this machine; `gpuwatch doctor` says more."
+    open_source("nvml", MonotonicClock()).close()
+    if torch_with_gpu() is None:
+        return "A driver, but no torch that finds a free GPU: pip install torch"
+    return None
+
+
+def _simulated(names: str) -> list[Window]:
+    from gpuwatch.cli.scenes import play
+
+    output.say(f"playing {names} in real time, some 10 s …")
+    with tempfile.TemporaryDirectory(prefix="gpuwatch-demo-") as folder:
+        return [measured for _, measured in play(names, Path(folder))]
+
+
+def _real(settings: Settings) -> list[Window]:
+    from gpuwatch.cli.benchmarks import benchmarks, torch_with_gpu
+
+    windows = []
+    for benchmark in benchmarks(torch_with_gpu()):
+        output.say(f"  {benchmark.name}: {benchmark.says} …")
+        benchmark.prepare()
+        with window(benchmark.name, settings=settings) as measured:
+            benchmark.measure()
+        windows.append(measured)
+    for measured in windows:
+        _ = measured.verdicts
+    return windows
+
+
+def _print(windows: Sequence[Window]) -> None:
+    from annotate import report
+
+    verdicts: list[Verdict] = []
+    for measured in windows:
+        output.emit()
+        output.emit(output.coloured(report.texts(measured.verdicts), sys.stdout))
+        verdicts += measured.verdicts
+    worst = max(verdicts, key=lambda verdict: verdict.status.badness)
+    rule = worst.hazards[0].rule if worst.hazards else "power-limited"
+    output.say(_NEXT.format(rule=rule))

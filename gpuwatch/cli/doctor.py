@@ -1,0 +1,64 @@
+"""gpuwatch doctor: what this machine can prove, and what stands in the way."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import click
+
+from gpuwatch.cli import options, output
+from gpuwatch.cli.checks import Check, Grade
+from gpuwatch.cli.exits import Exit
+from gpuwatch.config import Settings
+from gpuwatch.errors import SourceError
+
+_COLOURS = {Grade.PASS: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}
+
+
+@click.command("doctor", short_help="What this machine can prove.")
+@options.json_option
+@options.settings_options
+def command(as_json: bool) -> Exit:
+    """Look at driver, GPUs, host, store and daemon: PASS, WARN or FAIL, with the fix.  Exits 1 if anything fails.
+
+    It asks each GPU everything for half a second, to measure what a call costs and how often values change.
+    """
+    settings = options.settings()
+    found: list[Check] = []
+    for check in _checks(settings):
+        found.append(check)
+        if not as_json:
+            _print(check)
+    failures = sum(check.grade is Grade.FAIL for check in found)
+    warnings = sum(check.grade is Grade.WARN for check in found)
+    if as_json:
+        output.emit_json({"ok": not failures, "checks": [check.to_dict() for check in found]})
+    else:
+        output.say(f"\n{len(found)} checks, {failures} failed, {warnings} with a warning; --json has every figure")
+    return Exit.FAILED if failures else Exit.OK
+
+
+def _print(check: Check) -> None:
+    output.emit(f"{click.style(check.grade.value, fg=_COLOURS[check.grade])}  {check.name:<24} {check.found}")
+    if check.fix:
+        output.emit(f"{'':<31}{'→' if check.grade is not Grade.PASS else ''} {check.fix}")
+
+
+def _checks(settings: Settings) -> Iterator[Check]:
+    from gpuwatch.cli.checks import driver, machine, places
+
+    yield from machine.checks()
+    from gpuwatch.clock import MonotonicClock
+    from gpuwatch.sources import open_source
+
+    # Where `auto` finds no driver it would simulate one; a doctor tells that there is none.
+    spec = "nvml" if settings.source == "auto" else settings.source
+    try:
+        source = open_source(spec, MonotonicClock())
+    except SourceError as error:
+        yield from driver.checks(settings, None, str(error))
+    else:
+        with contextlib.closing(source):
+            yield from driver.checks(settings, source, "")
+    yield from places.checks(settings)

@@ -1,0 +1,55 @@
+"""Points in time as people write them: "24h" (ago), "14:02" (today), "2026-11-20", "2026-11-20T14:02:31.5Z", "@1790000000"."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+from gpuwatch import quantities
+from gpuwatch.errors import UsageError
+from gpuwatch.quantities import QuantityError
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,6})?))?\Z", re.ASCII)
+
+
+def wall_s(text: str, option: str, *, now_s: float) -> float:
+    """Seconds since the epoch; times without a zone are local.  Raises UsageError."""
+    word = text.strip()
+    if word == "now":
+        return now_s
+    try:
+        return now_s - quantities.duration_ns(word) / 1e9
+    except QuantityError:
+        pass
+    if word.startswith("@"):
+        try:
+            return float(word[1:])
+        except ValueError:
+            raise _refused(text, option) from None
+    today = dt.datetime.fromtimestamp(now_s, tz=dt.UTC).astimezone()
+    if match := _CLOCK.match(word):
+        second = float(match[3] or 0)
+        try:
+            at = today.replace(hour=int(match[1]), minute=int(match[2]), second=int(second), microsecond=0)
+        except ValueError:
+            raise _refused(text, option) from None
+        # At half past midnight, 23:50 means yesterday's: what was measured lies in the past.
+        if at > today + dt.timedelta(minutes=1):
+            at -= dt.timedelta(days=1)
+        return at.timestamp() + second % 1
+    try:
+        at = dt.datetime.fromisoformat(word)
+    except ValueError:
+        raise _refused(text, option) from None
+    return (at if at.tzinfo else at.astimezone()).timestamp()
+
+
+def text(at_s: float) -> str:
+    """Local time to the second, as tables show it."""
+    return dt.datetime.fromtimestamp(at_s, tz=dt.UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _refused(found: str, option: str) -> UsageError:
+    return UsageError(
+        f'{option}: expected a time as "24h" (ago), "14:02", "2026-11-20 14:02:31" or "@1790000000", found {found!r}'
+    )

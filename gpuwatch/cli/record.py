@@ -1,0 +1,139 @@
+"""gpuwatch record: evidence as one file, for a colleague, a bug report, or another judge."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch import clock, quantities
+from gpuwatch.cli import moments, options, output, rejudge, stores
+from gpuwatch.errors import DaemonError, UsageError
+from gpuwatch.quantities import QuantityError
+
+if TYPE_CHECKING:
+    from annotate.evidence import Evidence
+    from gpuwatch.config import Settings
+
+_DEFAULT = "10s"
+
+
+@click.command("record", short_help="Evidence as one file.")
+@click.option("--output", "-o", "path", metavar="FILE", required=True, help="Where to write; an existing file is replaced.")
+@click.option("--seconds", metavar="N", help=f"Watch for so long from now, at the full rate; by default {_DEFAULT}.")
+@click.option("--last", metavar="DURATION", help='What the daemon saw in the last while, as "5min".')
+@click.option("--run", "run_id", metavar="RUN", help="The evidence of a stored window.")
+@click.option("--gpu", "gpus", metavar="UUID", multiple=True, help="Only this GPU. Repeatable.")
+@options.json_option
+@options.settings_options
+def command(path: str, seconds: str | None, last: str | None, run_id: str | None, gpus: tuple[str, ...], as_json: bool) -> None:
+    """Write a recording: from now on, of the last while, or of a stored window.
+
+    `gpuwatch audit --trace FILE` judges it anywhere; `--source replay:FILE` plays it.
+    """
+    from gpuwatch.capsule import pack
+
+    given = [name for name, value in (("--seconds", seconds), ("--last", last), ("--run", run_id)) if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"expected one of --seconds, --last and --run, found {' and '.join(given)}")
+    target = Path(path)
+    _check_writable(target)
+    settings = options.settings()
+    if run_id is not None:
+        pieces = _of_run(settings, run_id, gpus)
+    elif last is not None:
+        pieces = _of_past(settings, last, gpus)
+    else:
+        pieces = _live(settings, _duration_s("--seconds", seconds or _DEFAULT), gpus)
+    blob = pack(pieces)
+    _write(target, blob)
+    length_s = max(piece.window.length_s for piece in pieces)
+    if as_json:
+        facts = {"path": str(target), "size_bytes": len(blob), "length_s": length_s, "gpus": [_uuid(piece) for piece in pieces]}
+        output.emit_json(facts)
+    else:
+        output.say(
+            f"{target}: {length_s:.1f} s of {len(pieces)} GPUs, {len(blob)} bytes; gpuwatch audit --trace {target} judges it"
+        )
+
+
+def _duration_s(option: str, text: str) -> float:
+    try:
+        length_s = float(text) if text.replace(".", "", 1).isdecimal() else quantities.duration_ns(text) / 1e9
+    except QuantityError as error:
+        raise UsageError(f"{option}: {error}") from error
+    if not 0 < length_s <= 86_400:
+        raise UsageError(f"{option}: expected more than nothing and at most 24h, found {text!r}")
+    return length_s
+
+
+def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Evidence]:
+    """A window of its own makes the daemon read at the full rate, and keeps what it read."""
+    from gpuwatch.client import connect
+    from gpuwatch.window import window
+
+    with connect(settings) as client:
+        known = [str(gpu["uuid"]) for gpu in client.status()["gpus"]]
+        absence = client.status().get("absence")
+    wanted = [uuid for uuid in known if not gpus or any(rejudge.named(name, uuid) for name in gpus)]
+    if not wanted:
+        raise DaemonError(f"expected a GPU to record, found none: {absence or ', '.join(gpus)}", "no-gpu")
+    output.say(f"recording {len(wanted)} GPUs for {length_s:g} s; Ctrl-C keeps what there is")
+    with window("record", gpus=wanted, sync=False, settings=settings) as watched:
+        try:
+            threading.Event().wait(length_s)
+        except KeyboardInterrupt:
+            output.say("stopped early")
+    _ = watched.verdicts  # its evidence is kept once it is judged
+    if watched.run_id is None:
+        raise DaemonError(watched.verdict.why, "unreachable")
+    return _of_run(settings, watched.run_id, gpus)
+
+
+def _of_run(settings: Settings, run_id: str, gpus: tuple[str, ...]) -> list[Evidence]:
+    with stores.reader(settings) as store:
+        run = stores.run(store, run_id)
+        wanted = [uuid for uuid in run.uuids if not gpus or any(rejudge.named(name, uuid) for name in gpus)]
+        if not wanted:
+            raise UsageError(
+                f"--gpu: expected one of {', '.join(run.uuids) or 'no GPU: the window covered none'}, found {', '.join(gpus)}"
+            )
+        return [store.evidence(run, uuid) for uuid in wanted]
+
+
+def _of_past(settings: Settings, last: str, gpus: tuple[str, ...]) -> list[Evidence]:
+    begin_s = clock.wall_s() - _duration_s("--last", last)
+    with stores.reader(settings) as store:
+        pieces = list(rejudge.interval(store, f"@{begin_s}", None, gpus, ()))
+    if all(piece.absence for piece in pieces):
+        raise UsageError(f"--last: expected readings since {moments.text(begin_s)}, found none: was a daemon running?")
+    return pieces
+
+
+def _check_writable(target: Path) -> None:
+    """Told before the recording, not after it."""
+    if target.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"--output: expected a file in a folder that can be written, found {target}")
+
+
+def _write(target: Path, blob: bytes) -> None:
+    """All or nothing: whoever reads the file meanwhile sees the old one."""
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(blob)
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)
+        Path(name).replace(target)
+    except OSError as error:
+        Path(name).unlink(missing_ok=True)
+        raise UsageError(f"--output: {target}: {error.strerror}") from error
+
+
+def _uuid(piece: Evidence) -> str | None:
+    return piece.device.uuid if piece.device is not None else None

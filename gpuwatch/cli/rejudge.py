@@ -1,0 +1,152 @@
+"""Judging a stored run, an interval nobody wrapped, or a recording: evidence in, verdicts out, nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from annotate.claims import Claim
+from annotate.errors import AnnotateError
+from annotate.policy import Policy
+from annotate.verdict import Verdict
+from gpuwatch import clock, quantities
+from gpuwatch.cli import moments
+from gpuwatch.errors import UsageError
+from gpuwatch.quantities import QuantityError
+
+if TYPE_CHECKING:
+    from annotate.evidence import Evidence
+    from gpuwatch.store import Reader, Run
+
+# Times of a recording above this are nanoseconds since 1970 (2001 and later); below it, since its machine was booted.
+_WALL_NS = 1_000_000_000_000_000_000
+
+
+def stored(run: Run) -> tuple[Verdict, ...]:
+    """The verdicts of record, worst first; one that says why if there are none."""
+    if run.verdicts:
+        return tuple(Verdict.from_dict(verdict) for verdict in run.verdicts)
+    from annotate.verdict import Status
+
+    return (
+        Verdict(
+            status=Status.UNPROVEN, findings=(), claim=run.claim, label=run.label, begin_ns=run.begin_ns,
+            end_ns=run.end_ns or run.begin_ns, simulated=run.simulated, policy=run.policy,
+            why=run.why or f"the window is {run.status}: it has no verdict yet",
+        ),
+    )  # fmt: skip
+
+
+def again(store: Reader, run: Run, policy: Policy | None) -> tuple[Verdict, ...]:
+    """What today's judge says of a run's kept evidence, under its own policy or another; worst first.  Raises StoreError."""
+    if policy is None:
+        try:
+            policy = Policy.from_dict(run.policy)
+        except AnnotateError:  # made by a version whose rules or limits are gone
+            policy = Policy(claim=Claim.of(run.claim))
+    if not run.uuids:
+        return stored(run)
+    return judged([store.evidence(run, uuid) for uuid in run.uuids], policy)
+
+
+def judged(pieces: Iterable[Evidence], policy: Policy | None) -> tuple[Verdict, ...]:
+    """Worst first."""
+    from annotate.judge import judge
+
+    return tuple(sorted((judge(each, policy) for each in pieces), key=lambda verdict: verdict.status.badness, reverse=True))
+
+
+def recorded(path: Path, begin: str | None, end: str | None, gpus: Sequence[str]) -> tuple[Evidence, ...]:
+    """The windows of a recording, or the named stretch of it: seconds since its beginning, or times.  Raises UsageError."""
+    from gpuwatch.sources import recordings
+
+    if begin is None and end is None:
+        return _of_gpus(recordings.load(path), gpus)
+    return tuple(_part(piece, path, begin, end) for piece in _of_gpus(recordings.whole(path), gpus))
+
+
+def _part(piece: Evidence, path: Path, begin: str | None, end: str | None) -> Evidence:
+    whole = piece.window
+    begin_ns = whole.begin_ns if begin is None else _within(begin, "--from", whole.begin_ns)
+    end_ns = whole.end_ns if end is None else _within(end, "--to", whole.begin_ns)
+    if not whole.begin_ns <= begin_ns < end_ns <= whole.end_ns:
+        length = f"0 to {whole.length_s:.3f} s"
+        if whole.begin_ns >= _WALL_NS:
+            length += f" ({moments.text(whole.begin_ns / 1e9)} to {moments.text(whole.end_ns / 1e9)})"
+        found = f"{(begin_ns - whole.begin_ns) / 1e9:.3f} to {(end_ns - whole.begin_ns) / 1e9:.3f} s"
+        raise UsageError(f"{path}: expected a stretch within {length}, found {found}")
+    return replace(piece.part(begin_ns, end_ns), timings=None)
+
+
+def _within(text: str, option: str, begin_ns: int) -> int:
+    try:
+        return begin_ns + (round(float(text) * 1e9) if _is_number(text) else quantities.duration_ns(text))
+    except QuantityError:
+        pass
+    if begin_ns < _WALL_NS:
+        raise UsageError(f"{option}: this recording knows no wall time; expected seconds since its beginning, found {text!r}")
+    # A time of day means the recording's day, not today.
+    return round(moments.wall_s(text, option, now_s=begin_ns / 1e9 + 86_340.0) * 1e9)
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isascii() and text.replace(".", "", 1).isdigit()
+
+
+def _of_gpus(pieces: Sequence[Evidence], gpus: Sequence[str]) -> tuple[Evidence, ...]:
+    if not gpus:
+        return tuple(pieces)
+    known = sorted({piece.device.uuid for piece in pieces if piece.device is not None})
+    wanted = {uuid for name in gpus for uuid in known if named(name, uuid)}
+    missing = [name for name in gpus if not any(named(name, uuid) for uuid in known)]
+    if missing:
+        raise UsageError(f"--gpu: expected one of {', '.join(known) or 'no GPU'}, found {missing[0]!r}")
+    return tuple(piece for piece in pieces if piece.device is not None and piece.device.uuid in wanted)
+
+
+def named(name: str, uuid: str) -> bool:
+    return uuid.startswith((name, f"GPU-{name}"))
+
+
+def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pids: Sequence[int]) -> tuple[Evidence, ...]:
+    """What the store kept of an interval that nobody wrapped, one piece of evidence a GPU.  Raises UsageError, StoreError."""
+    now_s = clock.wall_s()
+    begin_s = moments.wall_s(begin, "--from", now_s=now_s)
+    end_s = moments.wall_s(end, "--to", now_s=now_s) if end is not None else now_s
+    if not begin_s < end_s <= now_s + 1:
+        found = f"{moments.text(begin_s)} to {moments.text(end_s)}"
+        raise UsageError(f"--from, --to: expected a beginning before an end that is past, found {found}")
+    boot_id, begin_ns = store.to_monotonic(begin_s)
+    end_boot_id, end_ns = store.to_monotonic(end_s)
+    if boot_id != end_boot_id:
+        raise UsageError("--from, --to: expected an interval within one boot of the machine, found a restart inside it")
+    known = [device.uuid for device in store.devices()]
+    wanted = [uuid for uuid in known if not gpus or any(named(name, uuid) for name in gpus)]
+    if not wanted:
+        raise UsageError(
+            f"--gpu: expected one of {', '.join(known) or 'no GPU: none was ever watched'}, found {', '.join(gpus)}"
+        )
+    return tuple(_kept(store, uuid, (boot_id, begin_ns, end_ns), pids) for uuid in wanted)
+
+
+def _kept(store: Reader, uuid: str, span: tuple[str, int, int], pids: Sequence[int]) -> Evidence:
+    """One GPU's evidence, as if a window had stood there.
+
+    Without ``pids`` the only process on the GPU is taken for the measured one: whose else would the interval be?
+    """
+    from annotate.evidence import Evidence, Host, Window
+
+    boot_id, begin_ns, end_ns = span
+    trace = store.trace(uuid, boot_id, begin_ns, end_ns)
+    seen = {process.pid for census in trace.censuses if begin_ns <= census.at_ns <= end_ns for process in census.processes}
+    own = frozenset(pids) or (frozenset(seen) if len(seen) == 1 else frozenset())
+    device = next((device for device in store.devices() if device.uuid == uuid), None)
+    return Evidence(
+        window=Window(begin_ns=begin_ns, end_ns=end_ns, label="interval", pids=own),
+        device=device,
+        trace=trace,
+        host=Host(boot_id=boot_id),
+        absence=None if trace.columns else "no reading of this interval is kept: nobody watched, or its segments were dropped",
+    )

@@ -1,0 +1,97 @@
+"""The simulated half of the demo: its own daemon on simulated GPUs, and a real window around each scene's benchmark."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from gpuwatch import clock, config
+from gpuwatch.cli import output
+from gpuwatch.client import connect
+from gpuwatch.errors import DaemonError
+from gpuwatch.sources.simulated import Scene
+from gpuwatch.sources.simulated.source import scenes_named
+from gpuwatch.window import Window, window
+
+START_S = 20.0
+_FOREVER_S = 1e6  # a scene longer than this does not come round again
+
+
+def play(names: str, folder: Path) -> list[tuple[Scene, Window]]:
+    """Play the scenes side by side in real time, each on a GPU of its own.  Raises UsageError, DaemonError."""
+    scenes = scenes_named(names)
+    settings = config.load(
+        {"source": f"simulated:{names}", "state": str(folder / "state"), "socket": str(folder / "daemon.sock")}
+    )
+    with _daemon(settings, folder) as facts:
+        epoch_ns, uuids = int(facts["epoch_ns"]), sorted(gpu["uuid"] for gpu in facts["gpus"])
+        if len(uuids) != len(scenes):
+            raise DaemonError(f"expected {len(scenes)} simulated GPUs, found {len(uuids)}", "bad-answer")
+        with ThreadPoolExecutor(max_workers=len(scenes)) as threads:
+            windows = list(threads.map(lambda scene, uuid: _measure(scene, uuid, epoch_ns, settings), scenes, uuids))
+    return list(zip(scenes, windows, strict=True))
+
+
+def _measure(scene: Scene, uuid: str, epoch_ns: int, settings: config.Settings) -> Window:
+    never, time = threading.Event(), clock.MonotonicClock()
+    begin_ns, end_ns = _bench(scene, epoch_ns, time.now_ns())
+    output.say(f"  {scene.name}: {scene.says}; its window opens in {max(0, begin_ns - time.now_ns()) / 1e9:.1f} s")
+    time.wait_until(begin_ns, never)
+    with window(scene.name, gpus=[uuid], sync=False, settings=settings) as measured:
+        time.wait_until(end_ns, never)
+    output.say(f"  {scene.name}: measured {(end_ns - begin_ns) / 1e9:.1f} s, waiting for the judge")
+    _ = measured.verdicts  # asked while the daemon is there
+    return measured
+
+
+def _bench(scene: Scene, epoch_ns: int, now_ns: int) -> tuple[int, int]:
+    """When the scene's benchmark runs next; a late start of one that does not come round again is only made up for."""
+    begin_ns, end_ns = (epoch_ns + round(second * 1e9) for second in scene.bench)
+    if now_ns <= begin_ns:
+        return begin_ns, end_ns
+    late_ns = now_ns - begin_ns
+    if scene.length_s < _FOREVER_S:
+        round_ns = round(scene.length_s * 1e9)
+        late_ns = -(-late_ns // round_ns) * round_ns
+    return begin_ns + late_ns, end_ns + late_ns
+
+
+@contextlib.contextmanager
+def _daemon(settings: config.Settings, folder: Path) -> Iterator[dict[str, Any]]:
+    """A daemon of our own for as long as the block lasts; gives its status.  Raises DaemonError."""
+    log = folder / "daemon.log"
+    with log.open("w") as errors:
+        command = [sys.executable, "-m", "gpuwatch", *settings.flags(), "daemon"]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+        )
+    try:
+        yield _status(process, settings, log)
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _status(process: subprocess.Popen[bytes], settings: config.Settings, log: Path) -> dict[str, Any]:
+    deadline_ns = clock.now_ns() + round(START_S * 1e9)
+    pause = threading.Event()
+    while clock.now_ns() < deadline_ns and process.poll() is None:
+        try:
+            with connect(settings, start=False) as client:
+                return client.status()
+        except DaemonError as error:
+            if error.code != "unreachable":
+                raise
+        pause.wait(0.05)
+    words = log.read_text(errors="replace").strip().splitlines()
+    raise DaemonError(f"the demo's daemon did not start: {words[-1] if words else 'it said nothing'}", "unreachable")

@@ -1,0 +1,56 @@
+"""gpuwatch show: one window's verdicts with all their evidence."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from gpuwatch.cli import moments, options, output, rejudge, stores
+from gpuwatch.cli.exits import Exit, of_statuses
+from gpuwatch.errors import UsageError
+
+
+@click.command("show", short_help="One window's verdict, with its evidence.")
+@click.argument("run_id", metavar="[RUN]", required=False)
+@click.option("--last", is_flag=True, help="The latest window; the default.")
+@click.option("--verbose", "-v", is_flag=True, help="Every fact, every rule that was clear or not checked.")
+@click.option("--markdown", is_flag=True, help="For a pull request or an issue.")
+@options.policy_options
+@options.fail_on_option
+@options.json_option
+@options.settings_options
+def command(
+    run_id: str | None,
+    last: bool,
+    verbose: bool,
+    markdown: bool,
+    claim: str | None,
+    accept: tuple[str, ...],
+    limits: tuple[str, ...],
+    fail_on: str | None,
+    as_json: bool,
+) -> Exit:
+    """Print the verdict of RUN, an id or the beginning of one; by default of the latest window.
+
+    With --claim, --accept or --limit its kept evidence is judged again; the verdict of record stays as it is.
+    """
+    from annotate import report
+
+    if run_id is not None and last:
+        raise UsageError(f"expected a run or --last, found both: {run_id} --last")
+    failing = options.fail_on(fail_on)
+    policy = options.policy(claim, accept, limits)
+    with stores.reader(options.settings()) as store:
+        run = stores.run(store, run_id)
+        verdicts = rejudge.stored(run) if policy is None else rejudge.again(store, run, policy)
+    if as_json:
+        data = {"run": run.id, "label": run.label, "begun_wall_s": run.begun_wall_s, "rejudged": policy is not None}
+        output.emit_json(data | {"verdicts": [verdict.to_dict() for verdict in verdicts]})
+    elif markdown:
+        output.emit("\n".join(report.markdown(verdict) for verdict in verdicts).rstrip())
+    else:
+        output.emit(output.coloured(report.texts(verdicts, verbose=verbose), sys.stdout))
+        who = f", by {run.user or run.uid}" if run.uid is not None else ""
+        output.say(f"  run {run.id}, {moments.text(run.begun_wall_s)}{who}{', judged again' if policy is not None else ''}")
+    return of_statuses({verdict.status for verdict in verdicts}, failing)
