@@ -24,7 +24,14 @@ ANSWER_S = 5.0  # a daemon that says nothing for so long is treated as gone
 START_S = 15.0  # a cold start imports numpy and scipy and attaches to every GPU
 
 # What a benchmark's environment may hold that must not reach the daemon: injected profilers, and device masks.
-_NOT_INHERITED = ("LD_PRELOAD", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "CUDA_VISIBLE_DEVICES", "NOTIFY_SOCKET", "LISTEN_FDS")
+_NOT_INHERITED = (
+    "LD_PRELOAD",
+    "CUDA_INJECTION64_PATH",
+    "NVTX_INJECTION64_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "NOTIFY_SOCKET",
+    "LISTEN_FDS",
+)
 
 
 class Client:

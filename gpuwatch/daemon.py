@@ -40,7 +40,7 @@ class Daemon:
     def __init__(self, settings: Settings, *, on_demand: bool) -> None:
         self.settings = settings
         self._on_demand = on_demand
-        self._boot_id = host.boot_id() or "unknown"
+        self._boot_id = host.facts().boot_id or "unknown"
         self._begun_ns = clock.now_ns()
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
@@ -51,9 +51,7 @@ class Daemon:
         )  # fmt: skip
         self._judge = Judge(settings.state)
         self._witness = Witness(settings, self._store, sinks=(self._store, self), threads=self._threads)
-        self._windows = Windows(
-            self._witness, self._store, self._judge, threads=self._threads, boot_id=self._boot_id
-        )
+        self._windows = Windows(self._witness, self._store, self._judge, threads=self._threads, boot_id=self._boot_id)
         self._server = Server(self._windows, self._greeting, self.status, shared=settings.socket == config.SYSTEM_SOCKET)
 
     def take(self, sweep: Sweep) -> None:
@@ -99,7 +97,7 @@ class Daemon:
     def reload(self) -> None:
         """SIGHUP: read the configuration again; what cannot change while running is named and kept."""
         try:
-            fresh = config.load(self.settings.given)
+            fresh = self.settings.reread()
         except GpuwatchError as error:
             _log.error("configuration kept: %s", error)
             return
@@ -165,6 +163,7 @@ def _undo_inheritance() -> None:
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     os.umask(0o077)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
 @contextlib.contextmanager

@@ -97,7 +97,9 @@ class Server:
             if len(self._connections) > CONNECTIONS_COUNT:
                 await _send(writer, wire.Refused("busy", f"more than {CONNECTIONS_COUNT} connections; close some"))
             elif not self._shared and uid not in (os.getuid(), 0):
-                await _send(writer, wire.Refused("not-yours", f"this daemon serves uid {os.getuid()}, not {uid}; start your own"))
+                await _send(
+                    writer, wire.Refused("not-yours", f"this daemon serves uid {os.getuid()}, not {uid}; start your own")
+                )
             elif await self._greet(reader, writer):
                 while await self._serve(peer, reader, writer):
                     pass
@@ -180,12 +182,15 @@ def _mismatch(hello: wire.Hello, greeting: Greeting) -> wire.Refused | None:
     invented = greeting.simulated or greeting.source.startswith("replay:")
     if hello.source == "auto" and invented:
         return wire.Refused(
-            "source-mismatch", f"this daemon watches {greeting.source}, not a real GPU; ask for it with --source {greeting.source}"
+            "source-mismatch",
+            f"this daemon watches {greeting.source}, not a real GPU; ask for it with --source {greeting.source}",
         )
     if hello.source not in (None, "auto", greeting.source):
         return wire.Refused("source-mismatch", f"expected source {hello.source}, found a daemon that watches {greeting.source}")
     if hello.state is not None and hello.state != str(greeting.state):
-        return wire.Refused("state-mismatch", f"expected state folder {hello.state}, found a daemon that keeps {greeting.state}")
+        return wire.Refused(
+            "state-mismatch", f"expected state folder {hello.state}, found a daemon that keeps {greeting.state}"
+        )
     return None
 
 

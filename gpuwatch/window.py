@@ -71,7 +71,9 @@ class Window:
         except UsageError:
             raise
         except Exception as error:  # noqa: BLE001 - see above
-            self._absence = str(error) if isinstance(error, GpuwatchError) else f"{doing} failed: {type(error).__name__}: {error}"
+            self._absence = (
+                str(error) if isinstance(error, GpuwatchError) else f"{doing} failed: {type(error).__name__}: {error}"
+            )
             _log.warning("%s: %s", doing, self._absence)
             if self._client is not None:
                 self._client.close()
@@ -128,7 +130,9 @@ class Window:
     async def __aenter__(self) -> Window:
         return self.__enter__()  # two milliseconds of a local socket: not worth a thread with another CUDA stream
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.__exit__(kind, error, trace)
 
     def __call__(self, function: Callable[_P, _T]) -> Callable[_P, _T]:

@@ -50,6 +50,8 @@ class Windows:
         self._judge = judge
         self._threads = threads
         self._boot_id = boot_id
+        self._identities = host.Identities()
+        self._machine = host.facts()
         self._in_hand: dict[str, _InHand] = {}
         self._judged: dict[str, Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -77,11 +79,11 @@ class Windows:
             raise UsageError(str(error)) from error
         named, warning = self._named(gpus)
         opened_ns = clock.now_ns()
-        who = host.who(pid) if pid else None
+        who = self._identities.of(pid) if pid else host.Identity()
         run = Run(
             id=_run_id(), label=label, claim=checked.claim.value, policy=checked.to_dict(), boot_id=self._boot_id,
-            begin_ns=opened_ns, end_ns=None, begun_wall_s=clock.wall_s(), pid=pid, uid=uid, user=who.user if who else None,
-            process=who.name if who else None, uuids=named or (), pids=frozenset({pid} if pid else ()), told=told, host=None,
+            begin_ns=opened_ns, end_ns=None, begun_wall_s=clock.wall_s(), pid=pid, uid=uid, user=who.user,
+            process=who.name, uuids=named or (), pids=frozenset({pid} if pid else ()), told=told, host=None,
             status="open", why=warning or "", parent=parent, source=self._witness.source_name,
             simulated=self._witness.simulated, verdicts=(),
         )  # fmt: skip
@@ -183,7 +185,7 @@ class Windows:
         if not held.run.pid:
             return
         loop = asyncio.get_running_loop()
-        pids = await loop.run_in_executor(self._threads, host.tree, held.run.pid)
+        pids = await loop.run_in_executor(self._threads, host.descendants, held.run.pid)
         held.pids |= set(pids)
         held.before = await loop.run_in_executor(self._threads, host.pressure, tuple(held.pids))
 
@@ -203,7 +205,7 @@ class Windows:
         uuids, why = self._covered(held, told)
         held.run = replace(
             held.run, status="judging", begin_ns=begin_ns, end_ns=end_ns, told=told, uuids=uuids, why=held.run.why or why,
-            pids=frozenset(held.pids), host=host.difference(held.before, after) if held.before and after else None,
+            pids=frozenset(held.pids), host=host.difference(held.before, after, self._machine) if held.before and after else self._machine,
         )  # fmt: skip
         self._store.put_run(held.run)
         self._spawn(self._judge_later(held))
@@ -220,7 +222,10 @@ class Windows:
             return (), self._witness.absence or "no GPU is being watched"
         if held.hidden and len(self._witness.uuids) == 1:
             return self._witness.uuids, ""
-        return (), "no process of this window held a context on a GPU; name the GPU if another process works for it: gpus=[UUID]"
+        return (
+            (),
+            "no process of this window held a context on a GPU; name the GPU if another process works for it: gpus=[UUID]",
+        )
 
     async def _judge_later(self, held: _InHand) -> None:
         await asyncio.sleep(TAIL_S)

@@ -1,0 +1,230 @@
+"""The GPUs being watched: the source opened and opened again, a sampler for each GPU, and what they last said."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, Protocol
+
+from annotate.evidence import Census, Device, Lane, Reading
+from gpuwatch import lanes
+from gpuwatch.clock import MonotonicClock
+from gpuwatch.config import Settings
+from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError
+from gpuwatch.protocols import Sink, Source, Sweep
+from gpuwatch.sampler import EventWatch, Sampler
+from gpuwatch.sources import open_source
+from gpuwatch.store import Store
+
+_log = logging.getLogger("gpuwatch.witness")
+
+REOPEN_S = 10.0  # how often an absent driver is looked for: no driver is a state, not a failure to start
+EDGE_S = 0.25  # a GPU that takes longer for its edge readings is not waited for: the benchmark is
+
+
+class _Adopts(Protocol):
+    """What a simulated source has beyond the protocol: it cannot see which process a window measures."""
+
+    def adopt(self, uuid: str, pid: int) -> None: ...
+
+
+class Witness:
+    """Watches every GPU of one source, and goes on without those that are lost."""
+
+    def __init__(self, settings: Settings, store: Store, *, sinks: Sequence[Sink], threads: Executor) -> None:
+        self._settings = settings
+        self._store = store
+        self._sinks = (*sinks, self)
+        self._threads = threads
+        self._clock = MonotonicClock()
+        self._stop = threading.Event()
+        self._source: Source | None = None
+        self._samplers: dict[str, Sampler] = {}
+        self._devices: dict[str, Device] = {}
+        self._refresh: dict[str, lanes.Refresh] = {}
+        self._latest: dict[tuple[str, Lane], Sweep] = {}
+        self._edges: dict[str, asyncio.Future[None]] = {}
+        self._open_count: dict[str | None, int] = {}
+        self._keeper: threading.Thread | None = None
+        self.absence: str | None = None
+
+    # What it is
+
+    @property
+    def source_name(self) -> str:
+        return self._source.name if self._source else "none"
+
+    @property
+    def simulated(self) -> bool:
+        return bool(self._source and self._source.simulated)
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        return tuple(self._samplers)
+
+    def devices(self) -> tuple[Device, ...]:
+        """As a feed: the GPUs with identity and limits as they were when last (re)opened."""
+        return tuple(self._devices.values())
+
+    def latest(self) -> Mapping[tuple[str, Lane], Sweep]:
+        """As a feed: the last sweep of every GPU and lane."""
+        return self._latest
+
+    def census(self, uuid: str) -> Census | None:
+        sweep = self._latest.get((uuid, Lane.PROCESSES))
+        return sweep.observed if sweep and isinstance(sweep.observed, Census) else None
+
+    def take(self, sweep: Sweep) -> None:
+        """As a sink of its own samplers: keep the last of each lane, learn the refresh periods."""
+        self._latest[(sweep.uuid, sweep.lane)] = sweep
+        if sweep.lane is Lane.FAST and isinstance(sweep.observed, Reading) and (refresh := self._refresh.get(sweep.uuid)):
+            refresh.observe(sweep.observed)
+
+    # Its life
+
+    def start(self) -> None:
+        """Open the source and watch its GPUs; with no source, look for one every few seconds."""
+        self._open()
+        self._keeper = threading.Thread(target=self._keep, name="gpuwatch-keeper", daemon=True)
+        self._keeper.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for sampler in self._samplers.values():
+            sampler.stop()
+        if self._source is not None:
+            self._source.close()
+
+    async def first_sweep(self, wait_s: float) -> None:
+        """Wait until every GPU has been read once in every lane that counts, or is lost."""
+        deadline_ns = self._clock.now_ns() + int(wait_s * 1e9)
+        while self._clock.now_ns() < deadline_ns:
+            wanted = [(uuid, lane) for uuid in self._samplers for lane in (Lane.FAST, Lane.SLOW, Lane.PROCESSES)]
+            if all(key in self._latest for key in wanted):
+                return
+            await asyncio.sleep(0.01)
+
+    def reconfigure(self, settings: Settings) -> None:
+        self._settings = settings
+        for sampler in self._samplers.values():
+            sampler.set_periods(settings.idle_period_ns, settings.active_period_ns)
+
+    # Windows
+
+    def adopt(self, uuid: str, pid: int) -> None:
+        """Tell a simulated GPU whose process its scene's own one is."""
+        adopt = getattr(self._source, "adopt", None)
+        if adopt is not None and pid:
+            adopt(uuid, pid)
+
+    def window_opened(self, uuids: tuple[str, ...] | None) -> None:
+        """Sample at the full rate while windows are open; None: on every GPU."""
+        self._count(uuids, 1)
+
+    def window_closed(self, uuids: tuple[str, ...] | None) -> None:
+        self._count(uuids, -1)
+
+    async def edge(self, uuids: Sequence[str]) -> None:
+        """Edge readings of these GPUs, in parallel; windows that open together share them."""
+        loop = asyncio.get_running_loop()
+        waiting = []
+        for uuid in uuids:
+            sampler = self._samplers.get(uuid)
+            if sampler is None:
+                continue
+            edge = self._edges.get(uuid)
+            if edge is None or edge.done():
+                edge = self._edges[uuid] = loop.run_in_executor(self._threads, sampler.edge)
+            waiting.append(edge)
+        if waiting:
+            await asyncio.wait(waiting, timeout=EDGE_S)
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "source": self.source_name,
+            "simulated": self.simulated,
+            "absence": self.absence,
+            "epoch_ns": getattr(self._source, "epoch_ns", None),
+            "gpus": [
+                {
+                    "uuid": uuid,
+                    "name": self._devices[uuid].name,
+                    "driver_version": self._devices[uuid].driver_version,
+                    **sampler.status(),
+                }
+                for uuid, sampler in self._samplers.items()
+            ],
+        }
+
+    # The pieces
+
+    def _count(self, uuids: tuple[str, ...] | None, change: int) -> None:
+        for uuid in (None,) if uuids is None else uuids:
+            self._open_count[uuid] = self._open_count.get(uuid, 0) + change
+        everywhere = self._open_count.get(None, 0) > 0
+        for uuid, sampler in self._samplers.items():
+            sampler.set_active(everywhere or self._open_count.get(uuid, 0) > 0)
+
+    def _open(self) -> None:
+        try:
+            source = open_source(self._settings.source, self._clock)
+            devices = source.devices()
+        except SourceError as error:
+            if self.absence != str(error):
+                _log.warning("no GPU to watch: %s", error)
+            self.absence = str(error)
+            return
+        self.absence = None
+        self._source = source
+        boards = [device for device in devices if device.parent_uuid is None]
+        with ThreadPoolExecutor(max_workers=max(1, len(boards)), thread_name_prefix="gpuwatch-measure") as threads:
+            for device in threads.map(self._watch, boards):
+                self._devices[device.uuid] = device
+        EventWatch(source, self._sinks, self._clock, self._stop).start()
+
+    def _watch(self, device: Device) -> Device:
+        assert self._source is not None
+        self._store.put_device(device)
+        sampler = Sampler(
+            self._source, device, self._plan(device), self._sinks, self._clock, self._stop, reopen=self._reopen
+        )
+        self._refresh[device.uuid] = lanes.Refresh(device.uuid)
+        self._samplers[device.uuid] = sampler
+        sampler.start()
+        return device
+
+    def _plan(self, device: Device) -> lanes.Plan:
+        assert self._source is not None
+        try:
+            plan = lanes.measure(
+                self._source, device, self._clock, budget_ratio=self._settings.budget_ratio,
+                idle_period_ns=self._settings.idle_period_ns, active_period_ns=self._settings.active_period_ns,
+            )  # fmt: skip
+        except (DeviceLostError, SourceGoneError) as error:
+            _log.warning("%s could not be measured: %s", device.uuid, error)
+            plan = lanes.unmeasured(device, self._settings.idle_period_ns, self._settings.active_period_ns)
+        self._store.put_refresh(device.uuid, plan.refresh_ns)
+        return plan
+
+    def _reopen(self) -> Source:
+        """A fresh source for a sampler whose old one is gone.  Raises SourceError."""
+        source = open_source(self._settings.source, self._clock)
+        source.devices()
+        self._source = source
+        return source
+
+    def _keep(self) -> None:
+        """Look for an absent driver; note refresh periods as they become known."""
+        while not self._stop.wait(REOPEN_S):
+            if self._source is None:
+                self._open()
+            for uuid, refresh in self._refresh.items():
+                learnt = refresh.refresh_ns()
+                if learnt:
+                    self._store.put_refresh(uuid, learnt)
+
+
+__all__ = ["Witness"]
