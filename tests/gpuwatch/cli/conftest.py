@@ -1,0 +1,50 @@
+"""A command line in an empty home: every command runs as `gpuwatch` would, in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from gpuwatch.cli import main
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+Gpuwatch: TypeAlias = Callable[..., Ended]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith(("GPUWATCH_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("NO_COLOR", "1")
+    return tmp_path
+
+
+@pytest.fixture
+def gpuwatch(home: Path, capfd: pytest.CaptureFixture[str]) -> Gpuwatch:
+    def call(*arguments: str) -> Ended:
+        capfd.readouterr()
+        code = main(list(arguments))
+        said = capfd.readouterr()
+        return Ended(code, said.out, said.err)
+
+    return call

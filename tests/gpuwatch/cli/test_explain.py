@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from annotate.evidence import Reason
+from annotate.rules import RULES
+from gpuwatch.cli import reasons
+from tests.gpuwatch.cli.conftest import Gpuwatch
+
+
+def test_every_rule_is_listed_and_has_its_page(gpuwatch: Gpuwatch) -> None:
+    listed = gpuwatch("explain").out
+    for rule in RULES:
+        assert rule.name in listed
+        assert gpuwatch("explain", rule.name).out.startswith(f"## {rule.name}\n")
+
+
+def test_the_rules_are_data_too(gpuwatch: Gpuwatch) -> None:
+    data = gpuwatch("explain", "--json").data
+    assert [rule["name"] for rule in data["rules"]] == [rule.name for rule in RULES]
+    assert gpuwatch("explain", RULES[0].name, "--json").data["rule"] == data["rules"][0]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "sw_power_cap",
+        "SwPowerCap",
+        "SW_POWER_CAP",
+        "0x4",
+        "4",
+        "nvmlClocksEventReasonSwPowerCap",
+        "clocks_event_reasons.sw_power_cap",
+    ],
+)
+def test_a_reason_is_found_by_any_of_its_names(word: str) -> None:
+    assert reasons.named(word) == Reason.SW_POWER_CAP
+
+
+def test_every_reason_is_explained_and_found_by_its_own_name() -> None:
+    assert set(reasons.REASONS) == set(Reason)
+    for reason, explained in reasons.REASONS.items():
+        assert reasons.named(explained.name) == reason
+
+
+def test_a_mask_is_taken_apart_and_unknown_bits_are_kept(gpuwatch: Gpuwatch) -> None:
+    data = gpuwatch("explain", "0x100000044", "--json").data
+    assert [reason["name"] for reason in data["reasons"]] == ["sw_power_cap", "hw_thermal_slowdown"]
+    assert data["unknown_mask"] == 1 << 32
+    assert "newer than driver 580" in gpuwatch("explain", "0x4000").out
+
+
+@pytest.mark.parametrize("word", ["0", "-4", "", "power"])
+def test_what_is_no_reason_is_not_taken_for_one(word: str) -> None:
+    assert reasons.named(word) is None

@@ -1,0 +1,121 @@
+"""What holds for every command: exit codes, one line for a mistake, data on standard output and the rest beside it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from annotate import __version__
+from annotate.verdict import Status
+from gpuwatch.cli import COMMANDS, cli
+from gpuwatch.cli.exits import Exit, of_statuses
+from tests.gpuwatch.cli.conftest import Gpuwatch
+
+
+def test_without_a_command_it_says_what_to_type(gpuwatch: Gpuwatch) -> None:
+    ended = gpuwatch()
+    assert ended.code == 0
+    assert "gpuwatch demo" in ended.out
+
+
+def test_the_version_is_the_packages(gpuwatch: Gpuwatch) -> None:
+    assert gpuwatch("--version").out == f"gpuwatch {__version__}\n"
+
+
+def test_every_command_has_a_file_a_line_in_the_help_and_the_shared_options(gpuwatch: Gpuwatch) -> None:
+    overview = gpuwatch("--help").out
+    context = click.Context(cli)
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert f"  {name} " in overview
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {"--source", "--state", "--socket"} <= options
+        assert gpuwatch(name, "--help").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["audti"], "did you mean 'audit'?"),
+        (["audit", "--frm", "3"], "--from"),
+        (["audit", "--since", "yesterdy"], 'expected a time as "24h" (ago)'),
+        (["audit", "--status", "valid,fine"], "expected some of valid, unproven, flagged, rejected"),
+        (["audit", "--fail-on", "valid"], "which is no failure"),
+        (["audit", "--to", "14:00"], "--to: expected --from with it"),
+        (["audit", "--gpu", "GPU-1"], "--gpu needs --from, or --trace"),
+        (["audit", "--trace", "no-such.csv"], "no-such.csv: expected a CSV log of nvidia-smi"),
+        (["audit", "--trace", "x.csv", "--label", "a"], "--label lists windows"),
+        (["audit", "--count", "0"], "--count"),
+        (["show", "a", "b"], "unexpected extra argument"),
+        (["show", "--claim", "sustaned"], "did you mean 'sustained'"),
+        (["show", "--accept", "sampler-gpa"], "did you mean 'sampler-gap'"),
+        (["show", "--limit", "sampler-gap.longest_s"], "expected RULE.NAME=NUMBER"),
+        (["show", "--limit", "sampler-gap.longest=1"], "did you mean 'longest_s'"),
+        (["show", "--limit", "sampler-gap.longest_s=nan"], "expected RULE.NAME=NUMBER"),
+        (["explain", "samplergap"], "did you mean 'sampler-gap'"),
+        (["demo", "--scenes", "stedy-copy"], "did you mean 'steady-copy'"),
+        (["demo", "--source", "replay:x.csv"], "gpuwatch audit --trace"),
+        (["--source", "cuda", "doctor"], "--source: expected auto, nvml"),
+        (["doctor", "--source", "simulatd"], "did you mean 'simulated'"),
+        (["record"], "--output"),
+        (["record", "-o", "x.gpuwatch", "--seconds", "1", "--last", "5s"], "expected one of"),
+        (["record", "-o", "x.gpuwatch", "--seconds", "soon"], "expected a duration"),
+        (["record", "-o", "/no/such/folder/x"], "expected a file in a folder that can be written"),
+        (["config", "shw"], "shw"),
+        (["config", "validate", "no-such.toml"], "no-such.toml: expected a configuration file, found none"),
+        (["db", "path", "--config", "no-such.toml"], "expected a configuration file"),
+        (["daemon", "--socket", "/" + "x" * 200], "at most 107 bytes"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_exit_code_2(
+    gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    monkeypatch.chdir(home)
+    ended = gpuwatch(*arguments)
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+    line = ended.err.splitlines()[-1]
+    assert line.startswith("gpuwatch: ")
+    assert words in line
+    assert "Traceback" not in ended.err
+    assert sum(text.startswith("gpuwatch: ") for text in ended.err.splitlines()) == 1
+
+
+def test_under_json_an_error_is_data_too(gpuwatch: Gpuwatch) -> None:
+    ended = gpuwatch("show", "--json")
+    assert ended.code == Exit.FAILED
+    assert ended.data["error"]["code"] == "store"
+    assert ended.data["error"]["message"] in ended.err
+    assert gpuwatch("audit", "--json", "--bogus").data["error"]["code"] == "usage"
+
+
+def test_the_worst_named_status_decides_the_code() -> None:
+    everything = set(Status)
+    failures = everything - {Status.VALID}
+    assert of_statuses(everything, frozenset()) == Exit.OK
+    assert of_statuses(everything, frozenset(failures)) == Exit.REJECTED
+    assert of_statuses({Status.REJECTED, Status.FLAGGED}, frozenset({Status.FLAGGED})) == Exit.FLAGGED
+    assert of_statuses({Status.UNPROVEN, Status.VALID}, frozenset({Status.UNPROVEN})) == Exit.UNPROVEN
+    assert of_statuses({Status.VALID}, frozenset(failures)) == Exit.OK
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    shell = f"{sys.executable} -m gpuwatch explain --json | head -n 1; echo ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stderr == ""
+    assert ended.stdout.splitlines()[0] == "{"
+    assert ended.stdout.splitlines()[1] in ("0", "141")
+
+
+def test_run_imports_neither_numpy_nor_any_screen() -> None:
+    """Import cost is paid by every benchmark that is wrapped."""
+    look = "import sys, gpuwatch.cli, gpuwatch.cli.run\nprint(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"textual", "plotly", "scipy", "numpy", "rich", "psutil", "sqlite3", "sqlite_utils", "pynvml"} & set(
+        ended.stdout.split()
+    )
