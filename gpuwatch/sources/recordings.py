@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from annotate.evidence import Column, Evidence, Trace, Window
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import CapsuleError, UsageError
 from gpuwatch.sources import scenarios, smi_log
 
 _FORMATS = "a CSV log of nvidia-smi, a recording of `gpuwatch record`, or an .npz with telemetry and marks"
@@ -55,9 +55,9 @@ def _joined(pieces: Sequence[Evidence]) -> Evidence:
     trace = Trace(
         columns={name: _column([trace.column(name) for trace in traces]) for name in sorted(names)},
         dense_power=_column([trace.dense_power for trace in traces]),
-        censuses=tuple(sorted({c.at_ns: c for t in traces for c in t.censuses}.values(), key=lambda census: census.at_ns)),
-        events=tuple(sorted({e for t in traces for e in t.events}, key=lambda event: event.at_ns)),
-        gaps=tuple(sorted({g for t in traces for g in t.gaps}, key=lambda gap: gap.begin_ns)),
+        censuses=tuple(sorted(dict.fromkeys(c for t in traces for c in t.censuses), key=lambda census: census.at_ns)),
+        events=tuple(sorted(dict.fromkeys(e for t in traces for e in t.events), key=lambda event: event.at_ns)),
+        gaps=tuple(sorted(dict.fromkeys(g for t in traces for g in t.gaps), key=lambda gap: gap.begin_ns)),
         refresh_ns={name: period for t in traces for name, period in t.refresh_ns.items()},
     )
     ends = [(int(column.at_ns[0]), int(column.at_ns[-1])) for column in trace.columns.values() if len(column)]
@@ -95,7 +95,7 @@ def _members(path: Path) -> bytes:
 
 
 def _unpacked(path: Path) -> tuple[Evidence, ...]:
-    from gpuwatch.capsule import CapsuleError, unpack
+    from gpuwatch.capsule import unpack
 
     try:
         pieces = unpack(path.read_bytes())

@@ -81,9 +81,11 @@ def whole(path: Path) -> tuple[Evidence, ...]:
 def _arrays(path: Path) -> dict[str, Any]:  # numpy's own type of an archive's members
     try:
         with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+            read = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise UsageError(f"{path}: expected an .npz recording, found a file that cannot be read as one: {error}") from error
+    # A member that is no array comes back as its bytes.
+    arrays = {name: value for name, value in read.items() if isinstance(value, np.ndarray)}
     missing = {"telemetry", "cols"} - arrays.keys()
     if missing:
         raise UsageError(f"{path}: expected an .npz with telemetry and cols, found {', '.join(sorted(arrays)) or 'nothing'}")

@@ -96,15 +96,17 @@ def simulate(
     The same arguments give the same evidence.  Raises UsageError for an unknown scene.
     """
     return tuple(
-        _simulate(member, seed, position, lead_s, tail_s, with_timings=timings)
+        _simulate(scene, member, seed, position, lead_s, tail_s, with_timings=timings)
         for position, member in enumerate(scenes_named(scene))
     )
 
 
-def _simulate(scene: Scene, seed: int, position: int, lead_s: float, tail_s: float, *, with_timings: bool) -> Evidence:
+def _simulate(
+    scenes: str, scene: Scene, seed: int, position: int, lead_s: float, tail_s: float, *, with_timings: bool
+) -> Evidence:
     clock = VirtualClock(_EPOCH_NS)
-    source = Simulated(scene.name, clock, seed=seed + 1_000_003 * position)
-    device = source.devices()[0]
+    source = Simulated(scenes, clock, seed=seed)
+    device = [device for device in source.devices() if device.parent_uuid is None][position]
     begin_ns, end_ns = (_EPOCH_NS + round(at_s * 1e9) for at_s in scene.bench)
     witness = _Witness(source, device)
     first_ns, last_ns = max(_EPOCH_NS, begin_ns - round(lead_s * 1e9)), end_ns + round(tail_s * 1e9)
@@ -119,7 +121,7 @@ def _simulate(scene: Scene, seed: int, position: int, lead_s: float, tail_s: flo
         if elapsed_ns % (1000 * _MS) < 10 * _MS or at_ns in (begin_ns, end_ns):
             witness.slow(at_ns)
     witness.slow(last_ns)
-    witness.events += source.events(0.0)
+    witness.events += [event for event in source.events(0.0) if event.uuid == device.uuid]
     return Evidence(
         window=Window(begin_ns=begin_ns, end_ns=end_ns, label=scene.name, pids=frozenset({OWN_PID})),
         device=device,

@@ -30,7 +30,7 @@ _FAST_C_PER_W, _FAST_S, _SLOW_C_PER_W, _SLOW_S = 0.033, 0.12, 0.008, 6.0
 _ONSET_J = 13.0
 # Then power is held at most 3 % above the limit, less what the last second's mean leaves to pay back.  That second of
 # memory is what makes the limit cycle: a dip is forgotten, all at once, a second after it happened.
-_BURST_RATIO, _FLOOR_RATIO, _SET_RATIO, _GAIN = 1.05, 0.70, 0.976, 7.0
+_BURST_RATIO, _FLOOR_RATIO, _SET_RATIO, _GAIN = 1.03, 0.78, 0.980, 7.0
 _RELEASE_RATIO, _RELEASE_COUNT = 0.8, 8  # let go after 160 ms below 80 % of the limit
 _LOAD_MEMORY = 0.7  # the kernels' power is no constant: AR(1), once a bin
 
@@ -91,6 +91,7 @@ class Physics:
         self.average_w = static_w
         self._random = random.Random(seed)  # noqa: S311 - noise, not a secret
         self._bins: deque[float] = deque([static_w] * _AVERAGE_COUNT, maxlen=_AVERAGE_COUNT)
+        self._capped_w: deque[float] = deque(maxlen=_RELEASE_COUNT)  # the last bins under the cap
         self._bin_j = 0.0
         self._fast_c = _FAST_C_PER_W * static_w
         self._slow_c = _SLOW_C_PER_W * static_w
@@ -149,6 +150,7 @@ class Physics:
         self._excess_j = max(0.0, self._excess_j + (power_w - stretch.power_limit_w) * length_s)
         if self._excess_j > _ONSET_J and not self.capped:
             self.capped = True
+            self._capped_w.clear()
             self._target_w = _BURST_RATIO * stretch.power_limit_w
             self._aim_power(static_w)
         heat_w = power_w * sums.heat_ratio
@@ -240,8 +242,9 @@ class Physics:
         if self.capped:
             owed_w = max(0.0, self.average_w - _SET_RATIO * limit_w)
             self._target_w = max(_FLOOR_RATIO * limit_w, _BURST_RATIO * limit_w - _GAIN * owed_w)
-            recent = list(self._bins)[-_RELEASE_COUNT:]
-            if sum(recent) / _RELEASE_COUNT < _RELEASE_RATIO * min(limit_w, self._target_w):
+            self._capped_w.append(power_w)
+            mean_w = sum(self._capped_w) / len(self._capped_w)
+            if len(self._capped_w) == _RELEASE_COUNT and mean_w < _RELEASE_RATIO * min(limit_w, self._target_w):
                 self.capped = False
                 self._excess_j = 0.0
             self._aim_power(self._static_w())

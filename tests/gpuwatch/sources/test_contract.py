@@ -1,0 +1,234 @@
+"""What every source owes its callers, whatever stands behind it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from annotate.evidence import COUNTERS, SIGNALS, Census, Lane, PowerRecord, Reading, Visibility, signals
+from gpuwatch.clock import MonotonicClock, VirtualClock
+from gpuwatch.errors import DeviceLostError
+from gpuwatch.protocols import Clock, Source
+from gpuwatch.sources.replay import Replay
+from gpuwatch.sources.simulated import Simulated, simulate
+from tests.gpuwatch.sources.logs import TRACES, log_of
+
+NEVER = threading.Event()
+
+
+def nvml(_: Path, clock: Clock) -> Source:
+    from gpuwatch.sources.nvml import Nvml
+
+    return Nvml()
+
+
+def simulated(_: Path, clock: Clock) -> Source:
+    return Simulated("steady-gemm,neighbour,mig", clock)
+
+
+def replayed_archive(_: Path, clock: Clock) -> Source:
+    return Replay(TRACES / "scenarios.npz", clock)
+
+
+def replayed_log(folder: Path, clock: Clock) -> Source:
+    path = folder / "nvidia-smi.csv"
+    path.write_text(log_of(gpus=2, rows=200))
+    return Replay(path, clock)
+
+
+def replayed_capsule(folder: Path, clock: Clock) -> Source:
+    from gpuwatch.capsule import pack
+
+    path = folder / "recording"
+    path.write_bytes(pack(simulate("neighbour")))
+    return Replay(path, clock)
+
+
+MAKERS = [simulated, replayed_archive, replayed_log, replayed_capsule, pytest.param(nvml, marks=pytest.mark.gpu)]
+
+
+@pytest.fixture(params=MAKERS)
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Source, Clock]]:
+    make: Callable[[Path, Clock], Source] = request.param
+    clock: Clock = MonotonicClock() if make is nvml else VirtualClock()
+    source = make(tmp_path, clock)
+    yield source, clock
+    source.close()
+
+
+def passing(clock: Clock, seconds: float) -> None:
+    clock.wait_until(clock.now_ns() + round(seconds * 1e9), NEVER)
+
+
+def test_devices_have_an_identity_each_and_say_if_they_are_simulated(made: tuple[Source, Clock]) -> None:
+    source, _ = made
+    devices = source.devices()
+    assert devices
+    assert len({device.uuid for device in devices}) == len(devices)
+    for device in devices:
+        assert device.uuid
+        assert device.name
+        assert device.simulated is source.simulated
+        assert ("SIMULATED" in device.name) is source.simulated
+    boards = {device.uuid for device in devices if device.parent_uuid is None}
+    assert {device.parent_uuid for device in devices if device.parent_uuid} <= boards
+
+
+def test_the_name_is_what_the_option_takes(made: tuple[Source, Clock]) -> None:
+    source, _ = made
+    assert source.name.partition(":")[0] in ("nvml", "simulated", "replay")
+
+
+@pytest.mark.parametrize("lane", [Lane.FAST, Lane.SLOW, Lane.EDGE])
+def test_a_reading_holds_what_was_asked_and_nothing_else(made: tuple[Source, Clock], lane: Lane) -> None:
+    source, clock = made
+    passing(clock, 0.5)
+    names = signals(lane)[::2]
+    for device in source.devices():
+        before_ns = clock.now_ns()
+        reading = source.read(device.uuid, lane, names)
+        assert (reading.uuid, reading.lane) == (device.uuid, lane)
+        assert before_ns <= reading.at_ns <= clock.now_ns()
+        assert reading.took_ns >= 0
+        assert all(getattr(reading, name) is None for name in SIGNALS if name not in names)
+
+
+def test_a_signal_may_be_asked_in_a_slower_lane_than_its_own(made: tuple[Source, Clock]) -> None:
+    source, clock = made
+    passing(clock, 0.5)
+    reading = source.read(source.devices()[0].uuid, Lane.SLOW, ["temperature_c"])
+    assert reading.lane is Lane.SLOW
+    assert reading.temperature_c is not None
+
+
+def test_something_is_told_of_every_board(made: tuple[Source, Clock]) -> None:
+    source, clock = made
+    passing(clock, 0.5)
+    for device in source.devices():
+        if device.parent_uuid is None:
+            reading = source.read(device.uuid, Lane.FAST, signals(Lane.FAST))
+            assert reading.sm_clock_mhz is not None
+            assert reading.sm_clock_mhz > 0
+            assert reading.temperature_c is not None
+
+
+def test_values_have_their_fields_types_and_ranges(made: tuple[Source, Clock]) -> None:
+    source, clock = made
+    types = {field.name: str(field.type) for field in fields(Reading)}
+    for _ in range(3):
+        passing(clock, 0.3)
+        for device in source.devices():
+            for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE):
+                reading = source.read(device.uuid, lane, signals(lane))
+                for name in signals(lane):
+                    value = getattr(reading, name)
+                    if value is None:
+                        continue
+                    assert type(value).__name__ in types[name], name
+                    if name.endswith("_ratio"):
+                        assert 0.0 <= value <= 1.0, name
+                    elif name != "temperature_margin_c":
+                        assert value >= 0, name
+
+
+def test_counters_never_fall(made: tuple[Source, Clock]) -> None:
+    source, clock = made
+    uuid = source.devices()[0].uuid
+    last: dict[str, float] = {}
+    for _ in range(30):
+        passing(clock, 0.03)
+        for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE):
+            reading = source.read(uuid, lane, signals(lane))
+            for name in COUNTERS & set(signals(lane)):
+                value = getattr(reading, name)
+                if value is not None:
+                    assert value >= last.get(name, 0), name
+                    last[name] = value
+
+
+def test_time_does_not_run_backwards(made: tuple[Source, Clock]) -> None:
+    source, clock = made
+    uuid = source.devices()[0].uuid
+    times = []
+    for _ in range(10):
+        passing(clock, 0.011)
+        times.append(source.read(uuid, Lane.FAST, ("power_w",)).at_ns)
+    assert times == sorted(times)
+
+
+def test_a_census_names_each_process_once(made: tuple[Source, Clock]) -> None:
+    source, clock = made
+    for utilization in (False, True, True):
+        passing(clock, 1.0)
+        census = source.census(source.devices()[0].uuid, utilization=utilization)
+        assert isinstance(census, Census)
+        assert census.visibility in Visibility
+        pids = [process.pid for process in census.processes]
+        assert len(set(pids)) == len(pids)
+        for process in census.processes:
+            assert process.utilization_ratio is None or 0.0 <= process.utilization_ratio <= 1.0
+            assert process.listed or process.memory_bytes is None
+
+
+def test_the_power_record_gives_every_sample_once_and_in_order(made: tuple[Source, Clock]) -> None:
+    source, clock = made
+    uuid = source.devices()[0].uuid
+    seen: list[int] = []
+    for _ in range(4):
+        passing(clock, 0.5)
+        record = source.power_record(uuid)
+        assert isinstance(record, PowerRecord)
+        assert len(record.sample_at_ns) == len(record.sample_w)
+        assert all(power_w >= 0 for power_w in record.sample_w)
+        seen += record.sample_at_ns
+        assert all(at_ns <= clock.now_ns() for at_ns in record.sample_at_ns)
+    assert seen == sorted(set(seen))
+
+
+def test_waiting_for_events_ends_in_time(made: tuple[Source, Clock]) -> None:
+    source, clock = made
+    before_ns = clock.now_ns()
+    events = source.events(0.2)
+    assert isinstance(events, tuple)
+    assert clock.now_ns() - before_ns < 2e9
+
+
+def test_an_unknown_gpu_is_a_lost_one(made: tuple[Source, Clock]) -> None:
+    source, _ = made
+    with pytest.raises(DeviceLostError):
+        source.read("GPU-deadbeef-0000-0000-0000-000000000000", Lane.FAST, ("power_w",))
+    with pytest.raises(DeviceLostError):
+        source.census("GPU-deadbeef-0000-0000-0000-000000000000")
+
+
+def test_several_threads_may_ask_at_once(made: tuple[Source, Clock]) -> None:
+    source, clock = made
+    uuid = source.devices()[0].uuid
+    passing(clock, 1.0)
+    failures: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            for _ in range(20):
+                source.read(uuid, Lane.FAST, signals(Lane.FAST))
+                source.census(uuid, utilization=True)
+                source.power_record(uuid)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
+            failures.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_closing_twice_does_no_harm(made: tuple[Source, Clock]) -> None:
+    source, _ = made
+    source.close()
+    source.close()

@@ -1,0 +1,121 @@
+"""A recording played again says what it said, when it said it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from annotate.evidence import Lane, Ownership, signals
+from gpuwatch.capsule import pack
+from gpuwatch.clock import VirtualClock
+from gpuwatch.errors import DeviceLostError, SourceGoneError, UsageError
+from gpuwatch.sources import recordings
+from gpuwatch.sources.replay import ENDED, Replay
+from gpuwatch.sources.simulated import simulate
+from tests.gpuwatch.sources.logs import TRACES, log_of
+
+NEVER = threading.Event()
+FAST = signals(Lane.FAST)
+
+
+def log(folder: Path, rows: int = 100) -> Path:
+    path = folder / "log.csv"
+    path.write_text(log_of(rows=rows))
+    return path
+
+
+def after(clock: VirtualClock, seconds: float) -> None:
+    clock.wait_until(clock.now_ns() + round(seconds * 1e9), NEVER)
+
+
+def test_it_begins_with_its_first_reading_now(tmp_path: Path) -> None:
+    source = Replay(log(tmp_path), VirtualClock())
+    reading = source.read(source.devices()[0].uuid, Lane.FAST, FAST)
+    assert (reading.sm_clock_mhz, reading.power_average_w) == (1455, 691.0)
+
+
+@pytest.mark.parametrize(("speed", "seconds"), [(1.0, 1.0), (2.0, 0.5), (100.0, 0.01)])
+def test_it_runs_at_its_speed(tmp_path: Path, speed: float, seconds: float) -> None:
+    clock = VirtualClock()
+    source = Replay(log(tmp_path), clock, speed=speed)
+    after(clock, seconds + 0.001 / speed)
+    assert source.read(source.devices()[0].uuid, Lane.FAST, FAST).power_average_w == 691.50
+
+
+def test_at_its_end_the_gpu_is_lost_because_the_recording_ended(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    source = Replay(log(tmp_path), clock)
+    uuid = source.devices()[0].uuid
+    after(clock, 2.5)
+    with pytest.raises(DeviceLostError) as caught:
+        source.read(uuid, Lane.FAST, FAST)
+    assert caught.value.reason == ENDED
+    assert source.devices() == ()
+
+
+def test_every_reading_of_an_archive_comes_back() -> None:
+    clock = VirtualClock()
+    (whole,) = recordings.whole(TRACES / "scenarios.npz")
+    source = Replay(TRACES / "scenarios.npz", clock)
+    uuid = source.devices()[0].uuid
+    start_ns = clock.now_ns()
+    column = whole.trace.column("sm_clock_mhz")
+    for row in range(0, len(column), 97):
+        clock.wait_until(start_ns + int(column.at_ns[row] - whole.window.begin_ns), NEVER)
+        assert source.read(uuid, Lane.FAST, ("sm_clock_mhz",)).sm_clock_mhz == column.values[row]
+
+
+def test_what_the_recording_never_held_stays_unobserved(tmp_path: Path) -> None:
+    source = Replay(log(tmp_path), VirtualClock())
+    uuid = source.devices()[0].uuid
+    assert source.read(uuid, Lane.SLOW, ("energy_j",)).energy_j is None
+    assert source.census(uuid).processes == ()
+    assert source.power_record(uuid).sample_at_ns == ()
+
+
+def test_a_silence_of_the_recording_is_not_filled_with_its_last_value(tmp_path: Path) -> None:
+    path, clock = tmp_path / "lost", VirtualClock()
+    path.write_bytes(pack(simulate("gpu-lost"), decimate=False))
+    source = Replay(path, clock)
+    uuid = source.devices()[0].uuid
+    after(clock, 4.5)
+    assert source.read(uuid, Lane.FAST, FAST).sm_clock_mhz is not None
+    after(clock, 1.5)  # lost from second 5 to 7
+    assert source.read(uuid, Lane.FAST, FAST).sm_clock_mhz is None
+    after(clock, 1.5)
+    assert source.read(uuid, Lane.FAST, FAST).sm_clock_mhz is not None
+
+
+def test_events_and_processes_play_with_it(tmp_path: Path) -> None:
+    path, clock = tmp_path / "ecc", VirtualClock()
+    path.write_bytes(pack(simulate("ecc-error,neighbour")))
+    source = Replay(path, clock)
+    start_ns = clock.now_ns()
+    (event,) = source.events(60.0)
+    assert (event.kind, event.value) == ("xid", 48)
+    assert event.at_ns - start_ns == pytest.approx(5.5e9, abs=5e7)
+    processes = source.census(source.devices()[1].uuid, utilization=True).processes
+    assert [process.utilization_ratio for process in processes] == [0.46, 0.54]
+    assert {process.ownership for process in processes} == {Ownership.UNKNOWN}
+
+
+def test_a_simulated_recording_still_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "simulated"
+    path.write_bytes(pack(simulate("steady-copy")))
+    assert Replay(path, VirtualClock()).simulated
+    assert not Replay(TRACES / "scenarios.npz", VirtualClock()).simulated
+
+
+@pytest.mark.parametrize("speed", [0.0, -1.0, float("nan"), float("inf")])
+def test_an_impossible_speed_is_refused(tmp_path: Path, speed: float) -> None:
+    with pytest.raises(UsageError, match="speed"):
+        Replay(log(tmp_path), VirtualClock(), speed=speed)
+
+
+def test_after_closing_it_is_gone(tmp_path: Path) -> None:
+    source = Replay(log(tmp_path), VirtualClock())
+    source.close()
+    with pytest.raises(SourceGoneError):
+        source.devices()
