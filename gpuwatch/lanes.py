@@ -35,6 +35,7 @@ class Plan:
     names: Mapping[Lane, tuple[str, ...]]
     idle_period_ns: Mapping[Lane, int]
     active_period_ns: Mapping[Lane, int]
+    least_period_ns: Mapping[Lane, int] = field(default_factory=dict)  # what the budget allows, whatever is configured
     cost_ns: Mapping[str, int] = field(default_factory=dict)  # by signal, asked alone
     row_cost_ns: Mapping[Lane, int] = field(default_factory=dict)  # by lane, asked together
     refresh_ns: Mapping[str, int] = field(default_factory=dict)
@@ -42,6 +43,17 @@ class Plan:
 
     def period_ns(self, lane: Lane, *, active: bool) -> int:
         return (self.active_period_ns if active else self.idle_period_ns)[lane]
+
+
+def unmeasured(device: Device, idle_period_ns: int = FAST_IDLE_NS, active_period_ns: int = FAST_ACTIVE_NS) -> Plan:
+    """Every signal in the lane it was made for: the plan of a GPU that could not be measured, and may come back."""
+    return Plan(
+        uuid=device.uuid,
+        names={lane: signals(lane) for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)},
+        idle_period_ns={Lane.FAST: idle_period_ns, Lane.SLOW: SLOW_IDLE_NS},
+        active_period_ns={Lane.FAST: active_period_ns, Lane.SLOW: SLOW_ACTIVE_NS},
+        reasons=dict.fromkeys((Lane.FAST, Lane.SLOW), "not measured: the GPU did not answer when the daemon started"),
+    )
 
 
 class Refresh:
@@ -160,8 +172,8 @@ def measure(
     }
     idle = {Lane.FAST: idle_period_ns, Lane.SLOW: SLOW_IDLE_NS}
     active = {Lane.FAST: active_period_ns, Lane.SLOW: SLOW_ACTIVE_NS}
-    for lane in (Lane.FAST, Lane.SLOW):
-        least_ns = round(rows[lane] / budget_ratio)
+    least = {lane: round(rows[lane] / budget_ratio) for lane in (Lane.FAST, Lane.SLOW)}
+    for lane, least_ns in least.items():
         if least_ns > active[lane]:
             reasons[lane] = f"a row costs {rows[lane] / 1e6:.2f} ms, so it is asked every {least_ns / 1e6:.0f} ms at most"
         active[lane], idle[lane] = max(active[lane], least_ns), max(idle[lane], least_ns)
@@ -170,6 +182,7 @@ def measure(
         names={lane: tuple(of_lane) for lane, of_lane in names.items()},
         idle_period_ns=idle,
         active_period_ns=active,
+        least_period_ns=least,
         cost_ns=costs,
         row_cost_ns=rows,
         refresh_ns=refresh.refresh_ns(),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from annotate.evidence import Device, Event, Lane
 from gpuwatch.errors import SourceError
@@ -31,7 +32,8 @@ class SamplerStatistics:
 class Sampler:
     """Asks one GPU what its plan says and gives every sweep to every sink, from its own threads.
 
-    A hung call takes only its own thread with it: ``watch`` says so, the other thread and the other GPUs go on.
+    A hung call takes only its own thread with it: the sinks are told, the other thread and the other GPUs go on.  When the
+    whole source is gone, ``reopen`` is called before each retry and gives the one to ask from then on.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Sampler:
         clock: Clock,
         stop: threading.Event,
         *,
+        reopen: Callable[[], Source] | None = None,
         census_period_ns: int = 200_000_000,  # contexts exist two seconds before their first kernel
         record_period_ns: int = 1_000_000_000,  # the driver's power record holds 2.4 s
         busy_slow_period_ns: int = 1_000_000_000,
@@ -54,6 +57,8 @@ class Sampler:
         self.plan = plan
         self.refresh = Refresh(device.uuid)
         self._source = source
+        self._reopen = reopen
+        self._reopening = threading.Lock()
         self._sinks = tuple(sinks)
         self._clock = clock
         self._stop = stop
@@ -69,20 +74,22 @@ class Sampler:
 
         self._fast = [
             Turn("fast", uuid, Lane.FAST, self._row(Lane.FAST), self._period_of(Lane.FAST)),
-            Turn("processes", uuid, Lane.PROCESSES, lambda: (source.census(uuid),), lambda: census_period_ns),
+            Turn("processes", uuid, Lane.PROCESSES, self._census, lambda: census_period_ns),
         ]
         self._slow = [
-            Turn("power", uuid, Lane.POWER, lambda: (source.power_record(uuid),), lambda: record_period_ns),
+            Turn("power", uuid, Lane.POWER, lambda: (self._source.power_record(uuid),), lambda: record_period_ns),
             Turn("slow", uuid, Lane.SLOW, self._row(Lane.SLOW), self._period_of(Lane.SLOW), spacing_ns=100_000_000),
-            Turn("utilization", uuid, Lane.PROCESSES, lambda: (source.census(uuid, utilization=True),), rare_ns,
-                 spacing_ns=100_000_000),
-        ]  # fmt: skip
+            Turn("utilization", uuid, Lane.PROCESSES, self._busy_census, rare_ns, spacing_ns=100_000_000),
+        ]
+        for turn in (*self._fast, *self._slow):
+            turn.ask = self._reopened_if_gone(turn, turn.ask)
         self._fast_wake, self._slow_wake = threading.Event(), threading.Event()
         self._fast_cost, self._slow_cost = ThreadCost(), ThreadCost()
         self._threads = [
             self._thread("fast", self._fast, self._fast_wake, self._fast_cost),
             self._thread("slow", self._slow, self._slow_wake, self._slow_cost),
         ]
+        self._watching = threading.Thread(target=self._watch_on, name=f"gpuwatch-watch-{uuid[-8:]}", daemon=True)
 
     @property
     def uuid(self) -> str:
@@ -103,11 +110,12 @@ class Sampler:
         return any(turn.gone for turn in (*self._fast, *self._slow))
 
     def start(self) -> None:
-        for thread in self._threads:
+        for thread in (*self._threads, self._watching):
             thread.start()
 
-    def join(self, timeout_s: float = 1.0) -> bool:
-        """After ``stop`` was set: wait for the threads; False if one is hung in the driver."""
+    def stop(self, timeout_s: float = 1.0) -> bool:
+        """Set the event that was given (which others may share) and wait; False if a thread is hung in the driver."""
+        self._stop.set()
         self._fast_wake.set()
         self._slow_wake.set()
         for thread in self._threads:
@@ -125,25 +133,25 @@ class Sampler:
             self._fast_wake.set()
         self._hurry_slow()
 
-    def repace(self, *, idle_period_ns: int | None = None, active_period_ns: int | None = None) -> None:
-        """Change the fast lane's periods, from the next pass on."""
-        if idle_period_ns is not None:
-            self._idle_period_ns[Lane.FAST] = idle_period_ns
-        if active_period_ns is not None:
-            self._active_period_ns[Lane.FAST] = active_period_ns
-        self._fast_wake.set()
+    def set_periods(self, idle_period_ns: int, active_period_ns: int) -> None:
+        """Change the fast lane's periods, from the next pass on; the budget's limit stays."""
+        least_ns = self.plan.least_period_ns.get(Lane.FAST, 0)
+        self._idle_period_ns[Lane.FAST] = max(idle_period_ns, least_ns)
+        self._active_period_ns[Lane.FAST] = max(active_period_ns, least_ns)
 
-    def edge(self) -> tuple[Sweep, ...]:
+    def edge(self) -> None:
         """Read now, in the caller's thread, what pins down a window's edge: about 1.3 ms on an H200.
 
-        The sweeps also go to the sinks.  A lost or hung GPU is not asked, so that it cannot hold up the caller.
+        The sinks get the sweeps.  A lost or hung GPU is not asked, so that it cannot hold up the caller.
         """
         if self.lost is not None:
-            return ()
+            return
         now_ns = self._clock.now_ns()
         taken: list[Sweep] = []
-        rows = (self._row(Lane.FAST), self._census, self._row(Lane.EDGE))
-        for lane, ask in zip((Lane.FAST, Lane.PROCESSES, Lane.EDGE), rows, strict=True):
+        questions = [(Lane.FAST, self._row(Lane.FAST)), (Lane.PROCESSES, self._census)]
+        if self.plan.names.get(Lane.EDGE):
+            questions.append((Lane.EDGE, self._row(Lane.EDGE)))
+        for lane, ask in questions:
             try:
                 found = ask()
             except SourceError as error:
@@ -153,10 +161,9 @@ class Sampler:
         for sweep in taken:
             self._give(sweep)
         self._hurry_slow()
-        return tuple(taken)
 
     def watch(self) -> None:
-        """To be called about each second: tell the sinks about a thread that got no answer or died."""
+        """Tell the sinks about a thread that got no answer or died.  A thread of its own calls this each second."""
         now_ns = self._clock.now_ns()
         for turn in (*self._fast, *self._slow):
             since_ns = turn.asking_since_ns
@@ -177,6 +184,16 @@ class Sampler:
             cpu_ratio=sum(shares) if shares else None,
         )
 
+    def status(self) -> dict[str, Any]:
+        """State and cost as plain data, for people and machines."""
+        statistics = self.statistics()
+        return {
+            "lost": self.lost,
+            "active": self._active,
+            "cpu_ratio": statistics.cpu_ratio,
+            "questions": {question.what: asdict(question) for question in statistics.questions},
+        }
+
     def refresh_ns(self) -> dict[str, int]:
         """How often each signal changes on this GPU, as far as seen up to now."""
         return {**self.plan.refresh_ns, **self.refresh.refresh_ns()}
@@ -188,11 +205,30 @@ class Sampler:
             yield sweep
 
     def _row(self, lane: Lane) -> Callable[[], Sequence[Observed]]:
-        source, uuid, names = self._source, self.uuid, self.plan.names.get(lane, ())
-        return lambda: (source.read(uuid, lane, names),) if names else ()
+        uuid, names = self.uuid, self.plan.names.get(lane, ())
+        return lambda: (self._source.read(uuid, lane, names),)
 
     def _census(self) -> Sequence[Observed]:
         return (self._source.census(self.uuid),)
+
+    def _busy_census(self) -> Sequence[Observed]:
+        return (self._source.census(self.uuid, utilization=True),)
+
+    def _reopened_if_gone(self, turn: Turn, ask: Callable[[], Sequence[Observed]]) -> Callable[[], Sequence[Observed]]:
+        def asked() -> Sequence[Observed]:
+            if turn.gone and self._reopen is not None:
+                failed = turn.asked_of
+                with self._reopening:
+                    if self._source is failed:  # the GPU's other thread was not quicker
+                        self._source = self._reopen()
+            turn.asked_of = self._source
+            return ask()
+
+        return asked
+
+    def _watch_on(self) -> None:
+        while not self._clock.wait_until(self._clock.now_ns() + self._hang_ns // 5, self._stop):
+            self.watch()
 
     def _period_of(self, lane: Lane) -> Callable[[], int]:
         return lambda: (self._active_period_ns if self._active else self._idle_period_ns)[lane]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from annotate.evidence import Event, Lane
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError
 from gpuwatch.pace import Pace
-from gpuwatch.protocols import Clock, Lost, Observed, Sweep
+from gpuwatch.protocols import Clock, Lost, Observed, Source, Sweep
 
 FIRST_RETRY_NS = 1_000_000_000
 LONGEST_RETRY_NS = 30_000_000_000
@@ -32,6 +32,7 @@ class Turn:
     hurry_to_ns: int | None = None
     lost: str | None = None
     gone: bool = False  # not only this GPU but its whole source
+    asked_of: Source | None = None  # which source that was, if whoever made the turn says so
     hung: str | None = None
     retry_ns: int = FIRST_RETRY_NS
 
