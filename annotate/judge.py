@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from annotate.claims import REQUIRED, Claim
@@ -13,18 +13,18 @@ from annotate.rules import RULES
 from annotate.verdict import Answered, Finding, Status, Verdict
 
 
-def judge(evidence: Evidence, policy: Policy | None = None) -> Verdict:
+def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[Rule] = RULES) -> Verdict:
     """The verdict on one window on one GPU; the same evidence and policy give the same verdict anywhere."""
     policy = policy or Policy()
     required = {name for group in REQUIRED[policy.claim] for name in group}
-    witnessed = _answers(replace(evidence, told={}, timings=None), policy)
+    witnessed = _answers(rules, replace(evidence, told={}, timings=None), policy)
     missing = _missing(witnessed, policy.claim)
     answers = witnessed
     if evidence.told or evidence.timings is not None:
         # What the measured process tells may worsen an answer, never improve it: it may be rewarded for a good verdict.
-        told = _answers(evidence, policy)
+        told = _answers(rules, evidence, policy)
         answers = {name: _worse(told[name], witnessed[name], required=name in required) for name in witnessed}
-    findings = tuple(_finding(rule, answers[rule.name], policy, required=rule.name in required) for rule in RULES)
+    findings = tuple(_finding(rule, answers[rule.name], policy, required=rule.name in required) for rule in rules)
     return Verdict(
         status=_status(findings, proven=not missing),
         findings=findings,
@@ -40,8 +40,8 @@ def judge(evidence: Evidence, policy: Policy | None = None) -> Verdict:
     )
 
 
-def _answers(evidence: Evidence, policy: Policy) -> dict[str, Answer]:
-    return {rule.name: rule.ask(evidence, policy.claim, policy.limits.get(rule.name)) for rule in RULES}
+def _answers(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> dict[str, Answer]:
+    return {rule.name: rule.ask(evidence, policy.claim, policy.limits.get(rule.name)) for rule in rules}
 
 
 def _worse(told: Answer, witnessed: Answer, *, required: bool) -> Answer:

@@ -123,9 +123,9 @@ def hardware_error(
     facts: dict[str, Fact] = {}
     counted = False
     for name, text, errors in (
-        ("ecc_uncorrected_count", "uncorrectable memory errors", grave),
-        ("ecc_corrected_count", "corrected memory errors", slight),
-        ("remapped_rows_count", "remapped memory rows", slight),
+        ("ecc_uncorrected_count", "uncorrectable memory error", grave),
+        ("ecc_corrected_count", "corrected memory error", slight),
+        ("remapped_rows_count", "remapped memory row", slight),
     ):
         increase = evidence.increase(name)
         if increase is None:
@@ -133,7 +133,7 @@ def hardware_error(
         counted = True
         facts[name] = increase.amount
         if increase.amount > 0:
-            errors.append(f"{increase.amount:.0f} {text}")
+            errors.append(f"{increase.amount:.0f} {text}{'' if increase.amount == 1 else 's'}")
     for name, text in _REMAPS.items():
         column = evidence.trace.column(name)
         near = column.values[(column.at_ns >= window.begin_ns - 11_000_000_000) & (column.at_ns <= window.end_ns)]

@@ -14,12 +14,13 @@ from annotate.claims import REQUIRED, Claim
 from annotate.evidence import Evidence, Fact, Ownership, Process, Timings, Trace, Visibility, Window
 from annotate.judge import judge
 from annotate.policy import Policy
+from annotate.rule import Answer, Clear, Found, Severity, Unobserved, rule
 from annotate.rules import RULES
 from annotate.verdict import Answered, Status, Verdict
 from tests.annotate.builders import BEGIN_NS, OWN, Signal, capped_ns, evidence
 from tests.annotate.strategies import evidences, timings, tolds
 
-NAMES = [rule.name for rule in RULES]
+NAMES = [each.name for each in RULES]
 claims = st.sampled_from(Claim)
 policies = st.builds(
     lambda claim, accept: Policy(claim=claim, accept=frozenset(accept)), claims, st.sets(st.sampled_from(NAMES))
@@ -53,6 +54,39 @@ def test_what_is_told_may_worsen_a_status_and_never_improves_it(
 ) -> None:
     untold = judge(about, policy).status
     assert judge(replace(about, told=told, timings=times), policy).status.badness >= untold.badness
+
+
+HELPLESS = Unobserved("nobody knows")
+
+
+@pytest.mark.parametrize(
+    ("untold", "told", "kept"),
+    [
+        (Found(Severity.REJECT), Clear(), Status.REJECTED),
+        (Found(Severity.FLAG), Found(Severity.NOTE), Status.FLAGGED),
+        (Found(Severity.FLAG), HELPLESS, Status.FLAGGED),
+        (HELPLESS, Clear(), Status.UNPROVEN),
+        (HELPLESS, Found(Severity.NOTE), Status.UNPROVEN),
+        (Clear(), HELPLESS, Status.UNPROVEN),
+        (Clear(), Found(Severity.FLAG), Status.FLAGGED),
+    ],
+)
+def test_no_rule_can_be_talked_out_of_what_it_saw(untold: Answer, told: Answer, kept: Status) -> None:
+    def gullible(evidence: Evidence, claim: Claim) -> Answer:
+        return told if evidence.told else untold
+
+    def content(evidence: Evidence, claim: Claim) -> Answer:
+        return Clear()
+
+    checks = {name: gullible if name == "power-limited" else content for group in REQUIRED[Claim.SUSTAINED] for name in group}
+    rules = [rule(name, says="it", remedy="do it")(check) for name, check in checks.items()]
+    assert judge(evidence(told={"busy_ratio": 1.0}), rules=rules).status is kept
+
+
+def test_a_required_rule_that_does_not_exist_proves_nothing() -> None:
+    verdict = judge(evidence(), rules=[each for each in RULES if each.name != "power-limited"])
+    assert verdict.status is not Status.VALID
+    assert "power-limited: no such rule" in verdict.why
 
 
 def test_a_told_hazard_that_is_accepted_does_not_stand_for_the_missing_evidence() -> None:
