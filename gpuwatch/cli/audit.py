@@ -103,8 +103,8 @@ def command(
     most = count if count is not None or rejudged else LISTED_COUNT
     with stores.reader(settings) as store:
         # A run that is judged again may get another status, so only then is everything read and chosen from here.
-        of_record = {} if rejudged else {"status": wanted or None, "worst_first": True}
-        runs = store.runs(since_wall_s=since_s, label=label, limit=most, **of_record)
+        named = () if rejudged else [each.value for each in wanted]
+        runs = store.runs(since_wall_s=since_s, label=label, status=named, limit=most, worst_first=not rejudged)
         listed = [_Listed(run, rejudge.again(store, run, policy) if rejudged else rejudge.stored(run)) for run in runs]
     if wanted:
         listed = [each for each in listed if each.status in wanted]

@@ -136,17 +136,9 @@ def _kept(store: Reader, uuid: str, span: tuple[str, int, int], pids: Sequence[i
 
     Without ``pids`` the only process on the GPU is taken for the measured one: whose else would the interval be?
     """
-    from annotate.evidence import Evidence, Host, Window
-
-    boot_id, begin_ns, end_ns = span
-    trace = store.trace(uuid, boot_id, begin_ns, end_ns)
-    seen = {process.pid for census in trace.censuses if begin_ns <= census.at_ns <= end_ns for process in census.processes}
-    own = frozenset(pids) or (frozenset(seen) if len(seen) == 1 else frozenset())
-    device = next((device for device in store.devices() if device.uuid == uuid), None)
-    return Evidence(
-        window=Window(begin_ns=begin_ns, end_ns=end_ns, label="interval", pids=own),
-        device=device,
-        trace=trace,
-        host=Host(boot_id=boot_id),
-        absence=None if trace.columns else "no reading of this interval is kept: nobody watched, or its segments were dropped",
-    )
+    found = store.interval(uuid, *span, pids=frozenset(pids), label="interval")
+    if pids:
+        return found
+    near = (census for census in found.trace.censuses if found.window.begin_ns <= census.at_ns <= found.window.end_ns)
+    seen = frozenset(process.pid for census in near for process in census.processes)
+    return store.interval(uuid, *span, pids=seen, label="interval") if len(seen) == 1 else found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from sqlite3 import sqlite_version as SQLITE_VERSION  # noqa: N812 - a constant of ours
+
 from gpuwatch.store.reader import Reader
 from gpuwatch.store.run import Run
 from gpuwatch.store.writer import Store
 
-__all__ = ["Reader", "Run", "Store"]
+__all__ = ["SQLITE_VERSION", "Reader", "Run", "Store"]

@@ -15,11 +15,9 @@ from gpuwatch.cli.checks import Check, failed, passed, warned
 from gpuwatch.client import connect
 from gpuwatch.config import Settings
 from gpuwatch.errors import DaemonError, StoreError, UsageError
+from gpuwatch.store import SQLITE_VERSION, Reader
+from gpuwatch.store.files import NETWORK_FILE_SYSTEMS, file_system
 
-# Locks and shared memory of SQLite's write-ahead log do not work across machines.
-_NETWORK = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "fuse.sshfs", "virtiofs"}
-)
 _ROOM_BYTES = 256 << 20
 
 
@@ -36,13 +34,13 @@ def checks(settings: Settings) -> Iterator[Check]:
 def _store(folder: Path, settings: Settings) -> Iterator[Check]:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     usage = psutil.disk_usage(str(there))
-    kind = _file_system(there)
+    kind = file_system(there)
     facts = {"path": str(folder), "free_bytes": usage.free, "file_system": kind, "budget_bytes": settings.store_budget_bytes}
     if not os.access(there, os.W_OK | os.X_OK) and not (folder / stores.DATABASE).exists():
         yield failed(
             "store", f"{there} cannot be written", f"chown it to {os.getuid()}, or choose another folder with --state", **facts
         )
-    elif kind in _NETWORK:
+    elif kind in NETWORK_FILE_SYSTEMS:
         fix = "choose a local folder with --state, or GPUWATCH_STATE"
         yield warned("store", f"{folder} is on a network file system ({kind})", fix, **facts)
     elif usage.free < max(_ROOM_BYTES, min(settings.store_budget_bytes, 1 << 30)):
@@ -56,8 +54,6 @@ def _store(folder: Path, settings: Settings) -> Iterator[Check]:
 
 
 def _database(folder: Path) -> Iterator[Check]:
-    from gpuwatch.store import SQLITE_VERSION
-
     version = tuple(int(part) for part in SQLITE_VERSION.split("."))
     # https://www.sqlite.org/wal.html: two connections that write or checkpoint at once may corrupt; fixed in two older lines.
     safe = version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
@@ -72,8 +68,6 @@ def _database(folder: Path) -> Iterator[Check]:
     if not file.exists():
         yield passed("windows", "none yet: the first window makes the store", windows_count=0)
         return
-    from gpuwatch.store import Reader
-
     try:
         with Reader(folder) as store:
             latest = store.runs(limit=1)
@@ -86,13 +80,6 @@ def _database(folder: Path) -> Iterator[Check]:
         f"{_large(size)} kept, the last window is {latest[0].id}" if latest else f"{_large(size)} kept",
         size_bytes=size,
     )
-
-
-def _file_system(path: Path) -> str | None:
-    """The type of the file system a path lies on, by the longest mount point above it."""
-    real = path.resolve()
-    mounts = {Path(part.mountpoint): part.fstype for part in psutil.disk_partitions(all=True)}
-    return next((mounts[above] for above in (real, *real.parents) if above in mounts), None)
 
 
 def _large(size_bytes: int) -> str:
