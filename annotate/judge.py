@@ -24,6 +24,7 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
         # What the measured process tells may worsen an answer, never improve it: it may be rewarded for a good verdict.
         told = _answers(rules, evidence, policy)
         answers = {name: _worse(told[name], witnessed[name], required=name in required) for name in witnessed}
+        missing |= _missing(answers, policy.claim)
     findings = tuple(_finding(rule, answers[rule.name], policy, required=rule.name in required) for rule in rules)
     return Verdict(
         status=_status(findings, proven=not missing),
