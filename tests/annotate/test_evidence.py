@@ -1,0 +1,81 @@
+"""Columns of a trace: whose rows make them, how long a value stands, what a counter's increase is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.evidence import Gap, Lane, Reading, Trace
+from tests.annotate.builders import UUID
+
+SECOND_NS = 1_000_000_000
+
+
+def row(at_s: float, lane: Lane = Lane.FAST, **values: object) -> Reading:
+    return Reading(uuid=UUID, lane=lane, at_ns=round(at_s * SECOND_NS), took_ns=1, **values)  # type: ignore[arg-type]
+
+
+def values_at(trace: Trace, name: str, *at_s: float) -> list[float]:
+    return [float(v) for v in trace.at(name, np.array([round(t * SECOND_NS) for t in at_s], np.int64))]
+
+
+def test_a_row_at_the_windows_edge_adds_to_the_fast_column_and_does_not_replace_it() -> None:
+    fast = [row(t / 10, sm_clock_mhz=1980) for t in range(20)]
+    trace = Trace.of([*fast, row(0.55, Lane.EDGE, sm_clock_mhz=1455, power_violation_ns=7)])
+    column = trace.column("sm_clock_mhz")
+    assert len(column) == 21
+    assert (np.diff(column.at_ns) > 0).all()
+    assert values_at(trace, "sm_clock_mhz", 0.5, 0.56, 0.6) == [1980, 1455, 1980]
+
+
+def test_a_lane_that_never_gave_a_signal_says_nothing_of_it() -> None:
+    trace = Trace.of(
+        [row(0.0, sm_clock_mhz=1980), row(0.1, Lane.SLOW, energy_j=1.0), row(0.2, Lane.EDGE, power_violation_ns=1)]
+    )
+    assert len(trace.column("sm_clock_mhz")) == 1
+    assert values_at(trace, "sm_clock_mhz", 0.5) == [1980]
+
+
+def test_a_row_without_the_value_says_that_it_was_not_observed() -> None:
+    trace = Trace.of([row(0.0, sm_clock_mhz=1980), row(0.1, power_w=500.0), row(0.2, sm_clock_mhz=1455)])
+    clock_mhz = values_at(trace, "sm_clock_mhz", 0.05, 0.15, 0.25)
+    assert clock_mhz[0] == 1980
+    assert np.isnan(clock_mhz[1])
+    assert clock_mhz[2] == 1455
+
+
+def test_a_value_stands_for_a_heartbeat_and_a_half_and_never_inside_a_gap() -> None:
+    trace = Trace.of([row(0.0, sm_clock_mhz=1980)], gaps=[Gap(begin_ns=SECOND_NS // 2, end_ns=SECOND_NS)])
+    clock_mhz = values_at(trace, "sm_clock_mhz", -0.1, 0.4, 0.7, 1.4, 1.6)
+    assert np.isnan([clock_mhz[0], clock_mhz[2], clock_mhz[4]]).all()
+    assert clock_mhz[1] == clock_mhz[3] == 1980
+
+
+def test_a_signal_never_observed_has_no_column() -> None:
+    trace = Trace.of([row(0.0, sm_clock_mhz=1980)])
+    assert not trace.observes("power_w")
+    assert len(trace.column("power_w")) == 0
+    assert np.isnan(values_at(trace, "power_w", 0.0)).all()
+
+
+@pytest.mark.parametrize("counts", [[5, 3], [5], []])
+def test_a_counter_that_fell_or_was_read_once_has_no_increase(counts: list[int]) -> None:
+    trace = Trace.of([row(float(i), Lane.SLOW, ecc_corrected_count=count) for i, count in enumerate(counts)])
+    assert trace.increase("ecc_corrected_count", 0, SECOND_NS) is None
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=2, max_size=30), st.floats(0.5, 3), st.floats(1, 5))
+@settings(max_examples=60, deadline=None)
+def test_an_increase_is_never_negative_and_divides_by_the_time_between_its_own_readings(
+    steps: list[int], begin_s: float, length_s: float
+) -> None:
+    totals_ns = np.cumsum(steps)
+    trace = Trace.of([row(0.3 * i, power_cap_ns=int(total_ns)) for i, total_ns in enumerate(totals_ns)])
+    begin_ns, end_ns = round(begin_s * SECOND_NS), round((begin_s + length_s) * SECOND_NS)
+    increase = trace.increase("power_cap_ns", begin_ns, end_ns)
+    if increase is not None:
+        first, last = (round(t / (0.3 * SECOND_NS)) for t in (increase.begin_ns, increase.end_ns))
+        assert increase.amount == totals_ns[last] - totals_ns[first] >= 0
+        assert increase.ratio == pytest.approx(increase.amount / (increase.end_ns - increase.begin_ns))
