@@ -97,13 +97,14 @@ def sweeps(
     for turn in turns:
         turn.due_ns = begin_ns
     while not stop.is_set():
+        if wake is not stop and wake.is_set():
+            wake.clear()
+            for hurried in turns:
+                hurried._heed()  # noqa: SLF001 - a turn and its loop are one thing in two halves
         turn = min(turns, key=_due_ns)
         now_ns = clock.now_ns()
         if turn.due_ns > now_ns:
-            if clock.wait_until(min(turn.due_ns, now_ns + nap_ns), wake) and not stop.is_set():
-                wake.clear()
-                for hurried in turns:
-                    hurried._heed()  # noqa: SLF001 - a turn and its loop are one thing in two halves
+            clock.wait_until(min(turn.due_ns, now_ns + nap_ns), wake)
             continue
         yield from turn._take_turn(clock)  # noqa: SLF001
 
