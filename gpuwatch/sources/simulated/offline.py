@@ -25,8 +25,9 @@ from annotate.evidence import (
 from annotate.evidence import signals as signals_of
 from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import DeviceLostError
+from gpuwatch.sources.simulated.gpu import OWN_PID
 from gpuwatch.sources.simulated.scenes import Scene
-from gpuwatch.sources.simulated.source import OWN_PID, Simulated, scenes_named
+from gpuwatch.sources.simulated.source import Simulated, scenes_named
 
 _T = TypeVar("_T")
 _MS = 1_000_000
