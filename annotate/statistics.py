@@ -132,7 +132,9 @@ def autocorrelations(values: Values) -> Values:
     covariances = np.fft.irfft(spectrum * np.conj(spectrum), size)[:count]
     # A constant's deviations are rounding errors, and so would be their ratios.
     if covariances[0] <= count * (1e-12 * float(np.abs(values).max(initial=0.0))) ** 2:
-        return np.eye(1, count)[0]
+        alone = np.zeros(count)
+        alone[0] = 1.0
+        return alone
     return np.asarray(covariances / covariances[0], np.float64)
 
 
