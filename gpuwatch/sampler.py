@@ -9,7 +9,7 @@ from typing import Any
 
 from annotate.evidence import Device, Event, Lane
 from gpuwatch.errors import SourceError
-from gpuwatch.lanes import Plan, Refresh
+from gpuwatch.lanes import Plan
 from gpuwatch.pace import Statistics, ThreadCost
 from gpuwatch.protocols import Clock, Lost, Observed, Sink, Source, Sweep
 from gpuwatch.turns import Turn, sweeps
@@ -55,7 +55,6 @@ class Sampler:
     ) -> None:
         self.device = device
         self.plan = plan
-        self.refresh = Refresh(device.uuid)
         self._source = source
         self._reopen = reopen
         self._reopening = threading.Lock()
@@ -194,15 +193,9 @@ class Sampler:
             "questions": {question.what: asdict(question) for question in statistics.questions},
         }
 
-    def refresh_ns(self) -> dict[str, int]:
-        """How often each signal changes on this GPU, as far as seen up to now."""
-        return {**self.plan.refresh_ns, **self.refresh.refresh_ns()}
-
     def sweeps(self) -> Iterator[Sweep]:
         """Every pass of both threads in this one, given to nobody: for a VirtualClock, faster than real time."""
-        for sweep in sweeps((*self._fast, *self._slow), self._clock, self._stop, self._fast_wake):
-            self.refresh.take(sweep)
-            yield sweep
+        return sweeps((*self._fast, *self._slow), self._clock, self._stop, self._fast_wake)
 
     def _row(self, lane: Lane) -> Callable[[], Sequence[Observed]]:
         uuid, names = self.uuid, self.plan.names.get(lane, ())
@@ -251,7 +244,6 @@ class Sampler:
     def _thread(self, kind: str, turns: Sequence[Turn], wake: threading.Event, cost: ThreadCost) -> threading.Thread:
         def run() -> None:
             for sweep in sweeps(turns, self._clock, self._stop, wake):
-                self.refresh.take(sweep)
                 self._give(sweep)
                 cost.note(self._clock.now_ns())
 
