@@ -71,17 +71,24 @@ def _blocks(column: Column, width_ns: int, *, median: bool) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A monotonic change: its Theil-Sen slope per unit of the abscissa, and the p value that there is none."""
+    """A monotonic change: its Theil-Sen slope per unit of the abscissa with a 90 % interval, and the p value of none."""
 
     slope: float
+    low: float
+    high: float
     p: float
+
+    @property
+    def least(self) -> float:
+        """The end of the slope's interval nearer to zero, or zero if the interval holds it."""
+        return max(0.0, self.low) + min(0.0, self.high)
 
 
 def trend(at: npt.NDArray[np.float64], values: Values) -> Trend:
     """Theil-Sen slope, and Mann-Kendall's two-sided p with ties and with the correction for autocorrelation.
 
-    The correction only ever widens: an alternating series would otherwise count as more than it is.  Raises ValueError
-    for fewer than four points.
+    The correction only ever widens: an alternating series would otherwise count as more than it is.  The interval is
+    Sen's, without that correction.  Raises ValueError for fewer than four points.
 
     Source: Hamed & Rao, Journal of Hydrology 204 (1998) 182-196; Theil 1950, Sen 1968.
     """
@@ -92,14 +99,15 @@ def trend(at: npt.NDArray[np.float64], values: Values) -> Trend:
     from scipy.special import ndtr
     from scipy.stats import theilslopes
 
-    slope = float(theilslopes(values, at).slope)
+    line = theilslopes(values, at, alpha=0.9)
+    slope, low, high = float(line.slope), float(line.low_slope), float(line.high_slope)
     # Kendall's S, each pair counted once.
     total = float(np.triu(np.sign(values[np.newaxis, :] - values[:, np.newaxis]), 1).sum())
     variance = _kendall_variance(values) * _widening(values - slope * at)
     if variance <= 0.0:  # all values are equal
-        return Trend(slope, 1.0)
+        return Trend(slope, low, high, 1.0)
     z = max(0.0, abs(total) - 1.0) / float(np.sqrt(variance))
-    return Trend(slope, min(1.0, 2.0 * float(ndtr(-z))))
+    return Trend(slope, low, high, min(1.0, 2.0 * float(ndtr(-z))))
 
 
 def _kendall_variance(values: Values) -> float:
@@ -204,3 +212,24 @@ def step(values: Values, *, side: int = 2, floor: float = 0.0) -> Step | None:
 
 def _deviation(values: Values) -> float:
     return float(np.abs(values - np.median(values)).sum())
+
+
+def without_cycle(at: npt.NDArray[np.float64], values: Values, periods: npt.NDArray[np.float64]) -> Values:
+    """The values less the one sine wave, of these periods, that fits best together with a straight line.
+
+    The line is fitted and kept, so that a trend over few periods is neither taken for a wave nor made by one.
+    """
+    if len(values) < 6:
+        return values
+    from scipy.linalg import lstsq
+
+    u = at - at.mean()
+    best, least = values, float("inf")
+    for period in periods:
+        turns = 2.0 * np.pi * u / period
+        design = np.column_stack([np.ones_like(u), u, np.sin(turns), np.cos(turns)])
+        weights = lstsq(design, values, check_finite=False)[0]
+        residual = float(np.square(values - design @ weights).sum())
+        if residual < least:
+            best, least = values - design[:, 2:] @ weights[2:], residual
+    return best

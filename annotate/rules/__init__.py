@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from annotate.rule import Rule
-from annotate.rules import contention, coverage, identity
+from annotate.rules import clocks, contention, coverage, identity
 
 RULES: tuple[Rule, ...] = (
     *coverage.RULES,
+    *clocks.RULES,
     *contention.RULES,
     *identity.RULES,
 )

@@ -1,0 +1,312 @@
+"""Did the clocks stay where they were?  Only these rules judge how SM and memory clock move inside a window."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.claims import Claim
+from annotate.evidence import Column, Evidence, Fact, Reason, Values
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.statistics import block_means, centre, step, trend, without_cycle
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+# Under a power cap an H200's clock swings about its mean, with a period near one second.
+_CYCLE_NS = 1_000_000_000
+_CYCLE_S = np.linspace(0.8, 1.25, 10)
+# More blocks sharpen nothing, and the pairs a trend is made of grow as their square.
+_MOST_BLOCKS = 200
+# A step of the clock where slowing set in or ended: the same sizes for which a change of regime is looked for.
+_STEP_RATIO = 0.03
+_STEP_SIGNIFICANCE = 5.0
+_SLOWED = Reason.SW_POWER_CAP | Reason.HW_SLOWDOWN | Reason.SW_THERMAL | Reason.HW_THERMAL | Reason.HW_POWER_BRAKE
+# Utilisation at or below this is a GPU at rest: the driver rounds to whole points.
+_IDLE_RATIO = 0.01
+
+
+@rule(
+    "clock-drift",
+    needs=("sm_clock_mhz",),
+    says="the SM clock drifted by {drift_ratio:+.1%} over {span_s:.3g} s, from {begin_mhz:.0f} to {end_mhz:.0f} MHz",
+    remedy="Warm up for longer before the window, or compare by interleaving.",
+)
+def clock_drift(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    flag_ratio: Annotated[
+        float, "readers care for 1 %; steady capped GEMMs on an H200 stay below, surely, in 99 % of windows"
+    ] = 0.01,
+    reject_ratio: Annotated[float, "no window of steady work on an H200 showed more than 2.6 %"] = 0.03,
+    fixed_ratio: Annotated[
+        float, "a clock that is claimed to be fixed may move half as far as others, and not be flagged only"
+    ] = 0.005,
+    trend_p: Annotated[float, "one false trend in twenty before the size has to agree, which leaves one in a hundred"] = 0.05,
+    shortest_s: Annotated[
+        float, "two periods of the power controller's swing: within fewer it cannot be told from a trend"
+    ] = 2.0,
+    blocks_count: Annotated[float, "a corrected trend test of fewer blocks hardly ever becomes significant"] = 8.0,
+) -> Answer:
+    """Finds an SM clock that went somewhere during the window instead of moving about one value.
+
+    Why it matters:
+        Most kernels take as long as the clock lets them: while it drifts, the figure depends on when the window was
+        opened, and two arms timed one after the other differ by the drift.
+
+    What it cannot see:
+        A drift of less than about twice the limit in windows of 2 to 4 seconds, where the clock's own swing hides it.
+        What the SMs really ran at: under a power cap the driver's clock reads 8-12 % above the truth, though it moves with
+        it.  A single step where a cap sets in is a change of regime and judged as one; only the longer side is judged here.
+
+    Remedy:
+        Run the same work for some seconds before the window, until clock and temperature stand.  To compare, alternate
+        the two in short turns, so that both see the same drift.
+
+    Source:
+        NVML's SM clock, which is refreshed every 100 ms and moves in steps of 15 MHz, with the controller's swing (period
+        0.8-1.25 s) fitted and taken out; Theil-Sen slope and the Mann-Kendall test as corrected by Hamed and Rao, over
+        blocks.
+    """
+    window = evidence.window
+    if window.length_s < shortest_s:
+        return Unobserved(f"{window.length_s:.2f} s are too short to tell a drift from the power controller's swing")
+    clock = _working_clock(evidence)
+    if isinstance(clock, Unobserved):
+        return clock
+    clock = _after_onset(evidence, clock)
+    blocks = _blocks(evidence, clock, int(blocks_count))
+    span_s = _span_ns(clock) / 1e9
+    if len(blocks) < blocks_count or span_s < shortest_s - _refresh_s(evidence):
+        return Unobserved(f"only {span_s:.1f} s of steady work were observed, too few to tell a drift")
+    found = trend((blocks.at_ns - blocks.at_ns[0]) / 1e9, blocks.values)
+    typical_mhz = centre(blocks.values)
+    drift_ratio, least_ratio = (slope * span_s / typical_mhz for slope in (found.slope, found.least))
+    facts: dict[str, Fact] = {
+        "drift_ratio": drift_ratio,
+        "span_s": span_s,
+        "begin_mhz": typical_mhz * (1.0 - drift_ratio / 2),
+        "end_mhz": typical_mhz * (1.0 + drift_ratio / 2),
+        "p": found.p,
+        "blocks_count": len(blocks),
+    }
+    fixed = claim is Claim.FIXED_CLOCK
+    if found.p >= trend_p or abs(least_ratio) < (fixed_ratio if fixed else flag_ratio):
+        return Clear(facts)
+    severity = Severity.REJECT if fixed or abs(drift_ratio) >= reject_ratio else Severity.FLAG
+    # Against the clock it was heading for, the window's mean is off by half the drift.
+    return Found(severity, facts, effect_ratio=drift_ratio / 2, span_ns=(int(clock.at_ns[0]), int(clock.at_ns[-1])))
+
+
+@rule(
+    "clock-ramp",
+    needs=("sm_clock_mhz",),
+    says="the first {ramp_s:.2g} s ran at {first_mhz:.0f} MHz before the SM clock rose to {rest_mhz:.0f} MHz",
+    remedy="Run the same work for a second before the window begins.",
+)
+def clock_ramp(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    low_ratio: Annotated[float, "3 % below the rest is two to four steps of 15 MHz, more than the clock's own wobble"] = 0.97,
+    unexplained_ratio: Annotated[float, "without event reasons a capped clock's dips (7 %) must not look like a ramp"] = 0.9,
+    reject_ratio: Annotated[float, "with a tenth of the window at another clock its mean is no longer the steady one"] = 0.1,
+) -> Answer:
+    """Finds a window that began before the SM clock had risen from idle.
+
+    Why it matters:
+        The first iterations run at an idle clock, up to sixteen times slower on boards that idle at 210 MHz.  A mean over
+        the window then mixes waking up with work.
+
+    What it cannot see:
+        A ramp that is over within one refresh of the driver (100 ms; 500 ms on some boards).  On an H200 with a context
+        the clock idles at its maximum: its first moments are too fast, not too slow, which is a change of regime.  Where
+        the clock was held low for power or heat, other rules speak.
+
+    Remedy:
+        Warm up, or drop the first iterations and say so.
+
+    Source:
+        NVML's SM clock at the start of the window against the median of its second half, and clock event reasons.  An
+        H200 without a context idled at 780-825 MHz and rose within one refresh.
+    """
+    refresh_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
+    if evidence.window.length_ns < 3 * refresh_ns:
+        return Unobserved(f"{evidence.window.length_s:.2g} s hold fewer than three refreshes of the clock")
+    clock = evidence.within("sm_clock_mhz", step_ns=_grid_ns(evidence))
+    known = ~np.isnan(clock.values)
+    count = len(clock)
+    if 2 * known.sum() < count or not known[: max(1, count // 10)].any() or not known[count // 2 :].any():
+        return Unobserved("the SM clock was not observed for most of the window")
+    rest_mhz = centre(clock.values[count // 2 :][known[count // 2 :]])
+    reasons = evidence.trace.at("event_reasons_mask", clock.at_ns)
+    if _has(reasons[count // 2 :], Reason.GPU_IDLE).mean() > 0.5:
+        return Unobserved("the GPU was idle for most of the window")
+    limit_mhz = np.where(np.isnan(reasons), unexplained_ratio, low_ratio) * rest_mhz
+    low = known & (clock.values < limit_mhz) & ~_has(reasons, _SLOWED)
+    # The leading run: an unobserved moment neither ends it nor belongs to it.
+    risen = known & ~low
+    end = int(np.argmax(risen)) if risen.any() else count
+    head_mhz = clock.values[:end][known[:end]]
+    facts: dict[str, Fact] = {"rest_mhz": rest_mhz, "first_mhz": float(clock.values[known][0])}
+    if not len(head_mhz):
+        return Clear(facts)
+    end_ns = int(clock.at_ns[end]) if end < count else evidence.window.end_ns
+    # A reading shows what was true up to one refresh before, so the last low one may be that old.
+    sure_ratio = max(0, end_ns - evidence.window.begin_ns - refresh_ns) / evidence.window.length_ns
+    ramp_ratio = (end_ns - evidence.window.begin_ns) / evidence.window.length_ns
+    facts |= {"ramp_s": ramp_ratio * evidence.window.length_s, "ramp_ratio": ramp_ratio}
+    severity = Severity.REJECT if sure_ratio > reject_ratio else Severity.FLAG
+    slower_ratio = float((rest_mhz / head_mhz).mean()) - 1.0
+    return Found(severity, facts, effect_ratio=slower_ratio * ramp_ratio, span_ns=(evidence.window.begin_ns, end_ns))
+
+
+@rule(
+    "mem-clock-change",
+    needs=("mem_clock_mhz",),
+    says="the memory clock was {mem_mhz:.0f} of {top_mhz:.0f} MHz for {low_ratio:.0%} of the working time",
+    remedy="Find what lowers the memory clock (a lock, heat, a power profile), and measure again at the full clock.",
+)
+def mem_clock_change(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    top_ratio: Annotated[float, "clocks of one entry read alike to a few MHz; the next lower entry is 30 % away"] = 0.99,
+    bound_ratio: Annotated[float, "with half of the bandwidth in use, a kernel feels a memory clock that is 30 % lower"] = 0.5,
+) -> Answer:
+    """Finds work that ran while the memory clock was below its top entry.
+
+    Why it matters:
+        Bandwidth is proportional to it: 2201 instead of 3201 MHz on an H200 costs a copy 31 %, and a kernel bound by
+        arithmetic nothing.
+
+    What it cannot see:
+        A change shorter than the driver's refresh (100 ms).  Idle moments are left out, by utilisation and the idle bit,
+        both of which may be up to 200 ms late.
+
+    Remedy:
+        Look for a clock lock (``nvidia-smi -q -d CLOCK``), a hot memory or a low-power profile.
+
+    Source:
+        NVML's memory clock against its maximum or, where that is unknown, the highest one seen around the window.  H200
+        entries: 3201 and 2201 MHz.
+    """
+    clock = evidence.within("mem_clock_mhz", step_ns=_grid_ns(evidence))
+    known = ~np.isnan(clock.values)
+    if 2 * known.sum() < len(clock) or not known.any():
+        return Unobserved("the memory clock was not observed for most of the window")
+    told_mhz = evidence.device.mem_clock_max_mhz if evidence.device else None
+    top_mhz = float(told_mhz or np.nanmax(evidence.trace.column("mem_clock_mhz").values))
+    low = known & (clock.values < top_ratio * top_mhz)
+    busy, idle = _busy(evidence, clock), _idle(evidence, clock)
+    facts: dict[str, Fact] = {"top_mhz": top_mhz, "mem_mhz": float(np.median(clock.values[low if low.any() else known]))}
+    if not (low & busy).any():
+        if (low & ~idle).any():
+            return Unobserved("the memory clock was low, but whether the GPU was working is not known")
+        if told_mhz is None:
+            return Unobserved("the highest memory clock of this GPU is not known")
+        return Clear(facts)
+    slow = low & busy
+    facts |= {"low_ratio": float(slow.sum() / (known & busy).sum()), "mem_mhz": float(np.median(clock.values[slow]))}
+    dram_ratio = _dram_ratio(evidence)
+    facts["dram_ratio"] = dram_ratio
+    bound = dram_ratio is not None and dram_ratio >= bound_ratio
+    # What a kernel bound by bandwidth pays; one bound by arithmetic pays less.
+    times = np.where(slow, top_mhz / clock.values, 1.0)[known & busy]
+    at_ns = clock.at_ns[slow]
+    return Found(
+        Severity.REJECT if bound else Severity.FLAG,
+        facts,
+        effect_ratio=float(times.mean()) - 1.0 if bound else None,
+        span_ns=(int(at_ns[0]), int(at_ns[-1])),
+    )
+
+
+def _grid_ns(evidence: Evidence) -> int:
+    """A grid on which no refresh is missed and few are repeated."""
+    return max(1, min(evidence.trace.refresh_of_ns("sm_clock_mhz") // 2, evidence.window.length_ns // 20))
+
+
+def _refresh_s(evidence: Evidence) -> float:
+    return evidence.trace.refresh_of_ns("sm_clock_mhz") / 1e9
+
+
+def _has(reasons: Values, bits: Reason) -> Mask:
+    """Which of these event reasons hold one of the bits; never where they were not observed."""
+    held: Mask = (np.nan_to_num(reasons).astype(np.int64) & int(bits)) != 0
+    return held
+
+
+def _busy(evidence: Evidence, clock: Column) -> Mask:
+    """When the GPU was known to work."""
+    used = evidence.trace.at("utilization_ratio", clock.at_ns)
+    return (used > _IDLE_RATIO) & ~_has(evidence.trace.at("event_reasons_mask", clock.at_ns), Reason.GPU_IDLE)
+
+
+def _idle(evidence: Evidence, clock: Column) -> Mask:
+    """When the GPU was known to rest."""
+    used = evidence.trace.at("utilization_ratio", clock.at_ns)
+    return (used <= _IDLE_RATIO) | _has(evidence.trace.at("event_reasons_mask", clock.at_ns), Reason.GPU_IDLE)
+
+
+def _dram_ratio(evidence: Evidence) -> float | None:
+    """How much of the memory bandwidth was in use: measured where it is, else the share of time memory was in use."""
+    for name in ("dram_activity_ratio", "mem_utilization_ratio"):
+        values = evidence.within(name).values
+        if (~np.isnan(values)).any():
+            return float(np.nanmean(values))
+    return None
+
+
+def _working_clock(evidence: Evidence) -> Column | Unobserved:
+    """The SM clock while the GPU was not known to be idle: an idle GPU's clock is not the work's."""
+    clock = evidence.within("sm_clock_mhz", step_ns=_grid_ns(evidence))
+    seen = ~np.isnan(clock.values)
+    if 2 * seen.sum() < len(clock):
+        return Unobserved("the SM clock was not observed for most of the window")
+    idle = _has(evidence.trace.at("event_reasons_mask", clock.at_ns), Reason.GPU_IDLE)
+    if 2 * (seen & ~idle).sum() < len(clock):
+        return Unobserved("the GPU was idle for most of the window")
+    return Column(clock.at_ns, np.where(idle, np.nan, clock.values))
+
+
+def _after_onset(evidence: Evidence, clock: Column) -> Column:
+    """The longer side of a step of the clock at which slowing set in or ended; the whole clock if there is none."""
+    at_ns, values = clock.at_ns[~np.isnan(clock.values)], clock.values[~np.isnan(clock.values)]
+    floor_mhz = 15.0
+    levels = step(values, side=4, floor=floor_mhz)
+    if levels is None or levels.significance < _STEP_SIGNIFICANCE or abs(levels.size) < _STEP_RATIO * levels.before:
+        return clock
+    slowed = _has(evidence.trace.at("event_reasons_mask", at_ns), _SLOWED)
+    before, after = slowed[: levels.index].mean() > 0.5, slowed[levels.index :].mean() > 0.5
+    if before == after:
+        return clock
+    cut_ns = at_ns[levels.index]
+    later = clock.at_ns >= cut_ns
+    side = later if 2 * later.sum() >= len(later) else ~later
+    return Column(clock.at_ns[side], clock.values[side])
+
+
+def _span_ns(clock: Column) -> int:
+    return int(clock.at_ns[-1] - clock.at_ns[0]) + int(clock.at_ns[1] - clock.at_ns[0]) if len(clock) > 1 else 0
+
+
+def _blocks(evidence: Evidence, clock: Column, count: int) -> Column:
+    """The clock in blocks, of a whole swing where the window is long enough; else with the swing taken out.
+
+    Means, because a median of values 15 MHz apart would itself move in steps of 1 %.
+    """
+    span_ns = _span_ns(clock)
+    refresh_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
+    width_ns = max(refresh_ns, min(_CYCLE_NS, span_ns // max(1, count)), span_ns // _MOST_BLOCKS)
+    if width_ns < _CYCLE_NS and 2 * refresh_ns < _CYCLE_S[0] * 1e9:
+        known = ~np.isnan(clock.values)
+        values = clock.values.copy()
+        values[known] = without_cycle((clock.at_ns[known] - clock.at_ns[0]) / 1e9, clock.values[known], _CYCLE_S)
+        clock = Column(clock.at_ns, values)
+    return block_means(clock, width_ns)
+
+
+RULES: tuple[Rule, ...] = (clock_drift, clock_ramp, mem_clock_change)
