@@ -38,6 +38,10 @@ class Presence:
     most_ratio: float | None = None
     peak_ratio: float | None = None
 
+    def load(self) -> tuple[float, int]:
+        """What orders processes by how much of the GPU they took: its time first, then its memory."""
+        return self.least_ratio or 0.0, self.memory_bytes or 0
+
 
 def presences(evidence: Evidence) -> tuple[Presence, ...]:
     """Everybody the driver named during the window, by PID; whoever had gone before it began is left out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from annotate.busy import beyond_timed_ratio, beyond_told_ratio, utilization_ratio
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact
-from annotate.presence import Presence, list_is_whole, own_was_listed, presences, unexplained_bytes, unread_s
+from annotate.hidden import by_memory, by_record, by_timings, by_told
+from annotate.presence import Presence, list_is_whole, own_was_listed, presences, unread_s
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 # Starved launches are few and very late: they draw the mean of the times away from the median.
@@ -101,10 +102,10 @@ def contention_residual(
         driver's reserve; utilisation above the busy time the harness told.  From inside a PID namespace of an H200
         machine the list was empty while the record showed the outside process at 98 %.  Driver 580.159.04.
     """
-    named = _by_record(evidence, flag_ratio, reject_ratio)
-    held = _by_memory(evidence, memory_bytes)
-    told = _by_told(evidence, flag_ratio, reject_ratio)
-    timed = _by_timings(evidence, flag_ratio, reject_ratio, clear=named.clear or held.clear)
+    named = by_record(evidence, flag_ratio, reject_ratio)
+    held = by_memory(evidence, memory_bytes)
+    told = by_told(evidence, flag_ratio, reject_ratio)
+    timed = by_timings(evidence, flag_ratio, reject_ratio, clear=named.clear or held.clear)
     signs = (named, held, told, timed)
     found = [sign for sign in signs if sign.severity]
     if found:
@@ -217,7 +218,7 @@ def _idle(evidence: Evidence, active_ratio: float) -> bool:
 
 def _worst_neighbour(evidence: Evidence, *, active_ratio: float, loaded_ratio: float, small_ratio: float) -> Found | None:
     listed = [presence for presence in presences(evidence) if presence.listed]
-    others = sorted((presence for presence in listed if not presence.own), key=_load, reverse=True)
+    others = sorted((presence for presence in listed if not presence.own), key=Presence.load, reverse=True)
     if _nobody_is_own(evidence):
         others = others[1:]
     if not others:
@@ -233,7 +234,7 @@ def _worst_neighbour(evidence: Evidence, *, active_ratio: float, loaded_ratio: f
             return Severity.NOTE
         return Severity.FLAG
 
-    worst = max(others, key=lambda other: (list(Severity).index(severity(other)), _load(other)))
+    worst = max(others, key=lambda other: (list(Severity).index(severity(other)), other.load()))
     facts: dict[str, Fact] = {
         "pid": worst.pid,
         "name": worst.name or "unnamed",
@@ -247,10 +248,6 @@ def _worst_neighbour(evidence: Evidence, *, active_ratio: float, loaded_ratio: f
     return Found(severity(worst), facts, span_ns=(worst.seen_begin_ns, worst.seen_end_ns))
 
 
-def _load(presence: Presence) -> tuple[float, float]:
-    return presence.least_ratio or 0.0, float(presence.memory_bytes or 0)
-
-
 def _did(other: Presence, active_ratio: float) -> str:
     if other.least_ratio is not None and other.least_ratio > active_ratio:
         return f"used {other.least_ratio:.0%} of the GPU's time"
@@ -260,74 +257,6 @@ def _did(other: Presence, active_ratio: float) -> str:
         return f"used up to {other.peak_ratio:.0%} of the GPU for moments around the window"
     held = f"held {other.memory_bytes / 1e6:.0f} MB of its memory" if other.memory_bytes is not None else "was on the GPU"
     return held + (" and did nothing" if other.peak_ratio is not None else ", whether it was idle is not known")
-
-
-@dataclass(frozen=True, slots=True)
-class _Sign:
-    """What one witness of a hidden neighbour says: a hazard, all clear, or why it cannot tell."""
-
-    text: str = ""
-    severity: Severity | None = None
-    clear: bool = False
-    facts: dict[str, Fact] = field(default_factory=dict)
-
-
-def _graded(excess_ratio: float, flag_ratio: float, reject_ratio: float) -> Severity | None:
-    if excess_ratio > reject_ratio:
-        return Severity.REJECT
-    return Severity.FLAG if excess_ratio > flag_ratio else None
-
-
-def _by_record(evidence: Evidence, flag_ratio: float, reject_ratio: float) -> _Sign:
-    """Who the utilisation record names beyond the process list."""
-    present = [presence for presence in presences(evidence) if presence.most_ratio is not None]
-    own_busy = any(presence.own and (presence.most_ratio or 0.0) > 0.0 for presence in present)
-    strangers = sorted((p for p in present if not p.own and not p.listed), key=_load, reverse=True)
-    if strangers and not (own_busy or list_is_whole(evidence)):
-        # Any of them may be the measured process, seen from outside its namespace.
-        strangers = strangers[max(1, len(evidence.window.pids)) :]
-    least_ratio = sum((presence.least_ratio or 0.0 for presence in strangers), 0.0)
-    severity = _graded(least_ratio, flag_ratio, reject_ratio)
-    facts: dict[str, Fact] = {"unlisted_ratio": least_ratio}
-    if severity:
-        text = f"PID {strangers[0].pid}, which is not on the process list, used {least_ratio:.0%} of the GPU's time"
-        return _Sign(text, severity, facts=facts)
-    if own_busy and sum(presence.most_ratio or 0.0 for presence in strangers) <= flag_ratio:
-        return _Sign(clear=True, facts=facts)
-    if own_busy:
-        return _Sign("unlisted processes were busy around the window, perhaps not inside it")
-    return _Sign("the driver's utilisation record does not name the window's own processes")
-
-
-def _by_memory(evidence: Evidence, memory_bytes: float) -> _Sign:
-    """Whether listed processes and the driver's reserve explain the memory in use."""
-    if not (own_was_listed(evidence) or list_is_whole(evidence)):
-        return _Sign("the window's own memory is not on the process list")
-    rest_bytes = unexplained_bytes(evidence)
-    if rest_bytes is None or rest_bytes < -memory_bytes:
-        return _Sign("the GPU's memory is not accounted for")
-    facts: dict[str, Fact] = {"unexplained_bytes": rest_bytes}
-    if rest_bytes > memory_bytes:
-        return _Sign(f"{rest_bytes / 1e6:.0f} MB of the GPU's memory belong to no listed process", Severity.FLAG, facts=facts)
-    return _Sign(clear=True, facts=facts)
-
-
-def _by_told(evidence: Evidence, flag_ratio: float, reject_ratio: float) -> _Sign:
-    beyond_ratio = beyond_told_ratio(evidence)
-    return _beyond(beyond_ratio, "the busy time the harness told", flag_ratio, reject_ratio)
-
-
-def _by_timings(evidence: Evidence, flag_ratio: float, reject_ratio: float, *, clear: bool) -> _Sign:
-    """Utilisation outside timed iterations: often just work that was not timed, so it counts only where nothing clears."""
-    beyond_ratio = None if clear else beyond_timed_ratio(evidence)
-    return _beyond(beyond_ratio, "the timed iterations", flag_ratio, reject_ratio)
-
-
-def _beyond(beyond_ratio: float | None, what: str, flag_ratio: float, reject_ratio: float) -> _Sign:
-    severity = _graded(beyond_ratio or 0.0, flag_ratio, reject_ratio)
-    if beyond_ratio is None or severity is None:
-        return _Sign()
-    return _Sign(f"the GPU was busy {beyond_ratio:.0%} of the time beyond {what}", severity, facts={"beyond_ratio": beyond_ratio})
 
 
 def _wait_ratio(evidence: Evidence) -> float | None:

@@ -79,7 +79,7 @@ def evidences(draw: st.DrawFn) -> Evidence:
     """One window, untold, on a GPU to which anything may have happened."""
     dark = draw(st.none() | spans)
     about = evidence(
-        length_s=draw(st.sampled_from([0.0, 0.05, 0.3, 1.0, 2.0, 4.0])),
+        length_s=draw(st.sampled_from([-0.5, 0.0, 0.05, 0.3, 1.0, 2.0, 4.0])),
         signals=draw(signals),
         processes=draw(st.none() | st.lists(st.sampled_from(PROCESSES), max_size=3)),
         visibility=draw(st.sampled_from(Visibility)),
