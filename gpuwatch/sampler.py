@@ -195,6 +195,7 @@ class Sampler:
 
     def sweeps(self) -> Iterator[Sweep]:
         """Every pass of both threads in this one, given to nobody: for a VirtualClock, faster than real time."""
+        self._slow_wake = self._fast_wake
         return sweeps((*self._fast, *self._slow), self._clock, self._stop, self._fast_wake)
 
     def _row(self, lane: Lane) -> Callable[[], Sequence[Observed]]:

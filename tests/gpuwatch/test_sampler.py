@@ -175,7 +175,10 @@ def test_activation_switches_at_once_and_reads_the_slow_lane_soon() -> None:
     assert fast[0].due_ns - begin_ns <= MS
     assert len(fast) >= 10
     assert 0 <= slow[0].due_ns - begin_ns <= 10 * MS
+    list(taken(sampler, clock, 0.5))
     sampler.set_active(False)
+    begin_ns = clock.now_ns()
+    assert any(sweep.lane == Lane.SLOW and sweep.due_ns - begin_ns <= 10 * MS for sweep in taken(sampler, clock, 0.1))
     assert sum(sweep.lane == Lane.FAST for sweep in taken(sampler, clock, 1.0)) == pytest.approx(20, abs=2)
 
 
