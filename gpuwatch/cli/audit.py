@@ -54,6 +54,7 @@ class _Listed:
 @click.option("--gpu", "gpus", metavar="UUID", multiple=True, help="Of an interval or recording: this GPU. Repeatable.")
 @click.option("--pid", "pids", type=click.IntRange(1), multiple=True, help="Of an interval: a measured process. Repeatable.")
 @click.option("--trace", metavar="FILE", help="Judge a recording: a log of nvidia-smi, of `gpuwatch record`, an .npz.")
+@click.option("--query", metavar="COLUMNS", help="The columns of a log that was written with noheader.")
 @options.policy_options
 @options.fail_on_option
 @options.json_option
@@ -69,6 +70,7 @@ def command(
     gpus: tuple[str, ...],
     pids: tuple[int, ...],
     trace: str | None,
+    query: str | None,
     claim: str | None,
     accept: tuple[str, ...],
     limits: tuple[str, ...],
@@ -88,7 +90,7 @@ def command(
         _refuse(stored_only, "lists windows; it says nothing of an interval or recording")
         if trace is not None:
             _refuse({"--pid": pids or None}, "a recording knows no processes to choose from")
-            evidence = rejudge.recorded(Path(trace), begin, end, gpus)
+            evidence = rejudge.recorded(Path(trace), begin, end, gpus, query=query)
         else:
             if begin is None:
                 raise UsageError("--to: expected --from with it, found none")
@@ -96,6 +98,7 @@ def command(
                 evidence = rejudge.interval(store, begin, end, gpus, pids)
         return _judged(rejudge.judged(evidence, policy), failing, as_json=as_json)
     _refuse(interval_only, "needs --from, or --trace")
+    _refuse({"--query": query}, "needs --trace")
     settings = options.settings()
     wanted = options.statuses("--status", status)
     since_s = moments.wall_s(since, "--since", now_s=clock.wall_s()) if since is not None else None

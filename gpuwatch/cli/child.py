@@ -13,6 +13,7 @@ import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gpuwatch import clock
@@ -60,6 +61,12 @@ def refuse_if_ended() -> None:
     for number in _ENDING:
         if number in signal.sigpending():
             raise Stop(Exit.INTERRUPTED, f"{number.name} before the command was started", "interrupted")
+
+
+def refuse_if_missing(name: str) -> None:
+    """Raises Stop for a command that is nowhere, before anything is opened for it; ``spawn`` tells the rest."""
+    if shutil.which(name, mode=os.F_OK) is None and not Path(name).is_dir():
+        raise Stop(Exit.NOT_FOUND, f"{name}: {os.strerror(errno.ENOENT)}", "not-found")
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> int:

@@ -26,7 +26,7 @@ _BANNER = """\
 
 _NEXT = """
 What to type next:
-  gpuwatch explain {rule:<18} why this matters, what it cannot see, what to do
+  gpuwatch {explain:<25} why this matters, what it cannot see, what to do
   gpuwatch run -- python bench.py    judge a benchmark of yours, on any machine
   gpuwatch doctor                    what this machine can prove"""
 
@@ -50,8 +50,7 @@ def command(scenes: str | None, as_json: bool) -> None:
     if why is None:
         windows = _real(settings)
     else:
-        banner = _BANNER.format(why=why)
-        output.say(banner)
+        output.say(_BANNER.format(why=why))
         windows = _simulated(scenes or argument or SCENES)
     if as_json:
         output.emit_json({"simulated": why is not None, "windows": [each.to_dict() for each in windows]})
@@ -106,4 +105,4 @@ def _print(windows: Sequence[Window]) -> None:
         verdicts += measured.verdicts
     worst = max(verdicts, key=lambda verdict: verdict.status.badness)
     rule = worst.hazards[0].rule if worst.hazards else "power-limited"
-    output.say(_NEXT.format(rule=rule))
+    output.say(_NEXT.format(explain=f"explain {rule}"))

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # Times of a recording above this are nanoseconds since 1970 (2001 and later); below it, since its machine was booted.
 _WALL_NS = 1_000_000_000_000_000_000
 
+# The daemon commits each half second, and the judge wants half a second after an interval's end: until then is "now".
+_WRITTEN_S = 1.5
+
 
 def stored(run: Run) -> tuple[Verdict, ...]:
     """The verdicts of record, worst first; one that says why if there are none."""
@@ -58,13 +61,21 @@ def judged(pieces: Iterable[Evidence], policy: Policy | None) -> tuple[Verdict, 
     return tuple(sorted((judge(each, policy) for each in pieces), key=lambda verdict: verdict.status.badness, reverse=True))
 
 
-def recorded(path: Path, begin: str | None, end: str | None, gpus: Sequence[str]) -> tuple[Evidence, ...]:
-    """The windows of a recording, or the named stretch of it: seconds since its beginning, or times.  Raises UsageError."""
+def recorded(
+    path: Path, begin: str | None, end: str | None, gpus: Sequence[str], *, query: str | None = None
+) -> tuple[Evidence, ...]:
+    """The windows of a recording, or the named stretch of it: seconds since its beginning, or times.  Raises UsageError.
+
+    The beginning is that of its window where it marks one a GPU, else of its first reading.
+    """
     from gpuwatch.sources import recordings
 
+    pieces = _of_gpus(recordings.load(path, query=query), gpus)
     if begin is None and end is None:
-        return _of_gpus(recordings.load(path), gpus)
-    return tuple(_part(piece, path, begin, end) for piece in _of_gpus(recordings.whole(path), gpus))
+        return pieces
+    if len({piece.device.uuid if piece.device else None for piece in pieces}) < len(pieces):
+        pieces = _of_gpus(recordings.whole(path), gpus)
+    return tuple(_part(piece, path, begin, end) for piece in pieces)
 
 
 def _part(piece: Evidence, path: Path, begin: str | None, end: str | None) -> Evidence:
@@ -114,7 +125,7 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
     """What the store kept of an interval that nobody wrapped, one piece of evidence a GPU.  Raises UsageError, StoreError."""
     now_s = clock.wall_s()
     begin_s = moments.wall_s(begin, "--from", now_s=now_s)
-    end_s = moments.wall_s(end, "--to", now_s=now_s) if end is not None else now_s
+    end_s = moments.wall_s(end, "--to", now_s=now_s) if end is not None else now_s - _WRITTEN_S
     if not begin_s < end_s <= now_s + 1:
         found = f"{moments.text(begin_s)} to {moments.text(end_s)}"
         raise UsageError(f"--from, --to: expected a beginning before an end that is past, found {found}")

@@ -71,6 +71,7 @@ def command(
     failing = options.fail_on(fail_on)
     policy = options.policy(claim, accept, limits)
     settings = options.settings()
+    child.refuse_if_missing(command[0])
     watched = window(
         label or _name(command), policy=policy, gpus=list(gpus) or None, sync=False, settings=settings,
     )  # fmt: skip

@@ -36,6 +36,10 @@ def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[
         )  # fmt: skip
         yield _binding()
     for device in devices:
+        if device.parent_uuid is not None:
+            found = f"{device.name}: watched through its board, whose clock, power and heat its neighbours share"
+            yield warned(_name(device), found, "for proof, measure on a whole GPU", uuid=device.uuid, board=device.parent_uuid)
+            continue
         try:
             plan = measure(source, device, MonotonicClock(), budget_ratio=settings.budget_ratio)
             census = source.census(device.uuid)

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.cli import scenes
+from gpuwatch.sources.simulated import SCENES
+from tests.gpuwatch.cli.conftest import Gpuwatch
+
+
+@pytest.mark.parametrize("names", ["steady-gemm,from-idle,neighbour", "neighbour,steady-copy,from-idle"])
+def test_the_verdicts_follow_the_scenes(gpuwatch: Gpuwatch, names: str) -> None:
+    ended = gpuwatch("demo", "--scenes", names, "--json")
+    assert ended.code == 0
+    assert "SIMULATED" in ended.err
+    assert ended.data["simulated"] is True
+    played = {window["label"]: window for window in ended.data["windows"]}
+    assert list(played) == names.split(",")
+    for name, window in played.items():
+        assert window["status"] == SCENES[name].status, window
+        assert all(verdict["simulated"] for verdict in window["verdicts"])
+        found = {
+            finding["rule"]
+            for verdict in window["verdicts"]
+            for finding in verdict["findings"]
+            if finding["answered"] == "found"
+        }
+        assert SCENES[name].rules <= found
+
+
+def test_a_scene_that_is_over_is_met_when_it_comes_round_again() -> None:
+    scene = SCENES["from-idle"]
+    begin_s, end_s = scene.bench
+    second = 1_000_000_000
+    assert scenes._bench(scene, 0, 1 * second) == (begin_s * second, end_s * second)
+    late = scenes._bench(scene, 0, round((begin_s + 0.5) * second))
+    assert late == ((begin_s + scene.length_s) * second, (end_s + scene.length_s) * second)
+
+
+def test_a_steady_scene_is_measured_as_long_though_later() -> None:
+    scene = SCENES["steady-copy"]
+    begin_ns, end_ns = scenes._bench(scene, 0, 20_000_000_000)
+    assert begin_ns == 20_000_000_000
+    assert end_ns - begin_ns == round((scene.bench[1] - scene.bench[0]) * 1e9)

@@ -1,0 +1,126 @@
+"""gpuwatch run as its users have it: a process in front of a program, with and without a daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.config import Settings
+
+
+def start(
+    *arguments: str, settings: Settings | None = None, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    flags = settings.flags() if settings else []
+    command = [sys.executable, "-m", "gpuwatch", "run", *flags, *arguments]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GPUWATCH_")}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**env, **(environment or {})}
+    )
+
+
+def run(
+    *arguments: str, settings: Settings | None = None, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    process = start(*arguments, settings=settings, environment=environment)
+    out, err = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def test_the_program_is_judged_and_its_output_and_code_are_its_own(daemon: Settings) -> None:
+    ended = run("--name", "copy", "--", "sh", "-c", "echo out; echo err >&2; sleep 1.2; exit 3", settings=daemon)
+    assert (ended.returncode, ended.stdout) == (3, "out\n")
+    said = ended.stderr.splitlines()
+    assert said[0] == "err"
+    assert "SIMULATED  copy  SIMULATED NVIDIA H200" in said[1]
+    assert "gpuwatch show" in said[-1]
+
+
+def test_arguments_after_the_program_are_its_own(daemon: Settings) -> None:
+    ended = run(sys.executable, "-c", "import sys; print(sys.argv[1:])", "--json", "--", "-x", "a b", "", settings=daemon)
+    assert ended.stdout == "['--json', '--', '-x', 'a b', '']\n"
+
+
+def test_the_verdict_is_written_as_json(daemon: Settings, tmp_path: Path) -> None:
+    report = tmp_path / "verdict.json"
+    report.write_text("older, and longer than nothing")
+    assert run("--json", str(report), "--", "sh", "-c", "kill -TERM $$", settings=daemon).returncode == 143
+    data = json.loads(report.read_text())
+    assert (data["schema"], data["label"]) == (1, "sh")
+    assert data["command"]["exit_code"] == 143
+    assert data["command"]["signal"] == "SIGTERM"
+    assert data["verdicts"][0]["simulated"] is True
+    printed = run("--json", "-", "--", "echo", "first", settings=daemon).stdout
+    assert printed.startswith("first\n{")
+    assert json.loads(printed.removeprefix("first\n"))["run"]
+
+
+def test_a_short_window_fails_only_where_its_status_is_named(daemon: Settings) -> None:
+    """Two hundred milliseconds are too short to judge a number by, whatever the GPU did."""
+    assert run("--fail-on", "flagged,rejected", "--", "sleep", "0.2", settings=daemon).returncode == 10
+    assert run("--fail-on", "rejected", "--", "sleep", "0.2", settings=daemon).returncode == 0
+    assert run("--fail-on", "flagged", "--", "sh", "-c", "sleep 0.2; exit 4", settings=daemon).returncode == 4
+    accepted = run("--fail-on", "flagged,rejected", "--accept", "window-too-short", "--", "sleep", "0.2", settings=daemon)
+    assert (accepted.returncode, "accepted" in accepted.stderr) == (0, True)
+
+
+def test_windows_inside_find_the_same_daemon_and_their_parent(daemon: Settings) -> None:
+    ended = run("--", "sh", "-c", "echo $GPUWATCH_SOCKET $GPUWATCH_SOURCE $GPUWATCH_PARENT", settings=daemon)
+    socket, source, parent = ended.stdout.split()
+    assert (socket, source) == (str(daemon.socket), daemon.source)
+    assert f"gpuwatch show {parent}" in ended.stderr
+
+
+def test_a_signal_reaches_the_program_and_the_verdict_still_comes(daemon: Settings) -> None:
+    process = start(
+        "--", "sh", "-c", "trap 'echo ended; exit 9' TERM; echo ready; while :; do sleep 0.05; done", settings=daemon
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (9, "ended\n")
+    assert "SIMULATED" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 125, "Missing argument"),
+        (["--bogus", "--", "true"], 125, "--bogus"),
+        (["--claim", "bursty", "--", "true"], 125, "did you mean 'burst'"),
+        (["--accept", "clok", "--", "true"], 125, "unknown rule 'clok'"),
+        (["--fail-on", "bad", "--", "true"], 125, "--fail-on"),
+        (["--json", "/no/such/folder/x", "--", "true"], 125, "/no/such/folder/x"),
+        (["--source", "cuda", "--", "true"], 125, "--source"),
+        (["--", "no-such-program-anywhere"], 127, "no-such-program-anywhere"),
+        (["--", "/etc"], 126, "/etc"),
+    ],
+)
+def test_what_goes_wrong_before_the_program_is_told_as_env_does(
+    arguments: list[str], code: int, words: str, tmp_path: Path
+) -> None:
+    env = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "XDG_RUNTIME_DIR": "", "GPUWATCH_DAEMON_IDLE_EXIT": "1s"}
+    ended = run(*arguments, environment=env)
+    assert (ended.returncode, ended.stdout) == (code, "")
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("gpuwatch: ") and "starting" not in line]
+    assert len(lines) == 1
+    assert words in lines[0]
+
+
+def test_without_telemetry_the_program_runs_and_the_verdict_says_why(tmp_path: Path) -> None:
+    """A file stands where the store's folder should be, so no daemon can start."""
+    (tmp_path / "file").write_text("")
+    flags = ["--state", str(tmp_path / "file"), "--socket", str(tmp_path / "s"), "--source", "simulated"]
+    ended = run(*flags, "--fail-on", "unproven", "--", "sh", "-c", "echo out")
+    assert (ended.returncode, ended.stdout) == (12, "out\n")
+    assert "UNPROVEN  sh" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert run(*flags, "--", "sh", "-c", "exit 6").returncode == 6

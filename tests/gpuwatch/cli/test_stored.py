@@ -1,0 +1,166 @@
+"""What was kept, shown again: show, audit, record and db on a real store of a simulated GPU."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.config import Settings
+from gpuwatch.window import Window, window
+from tests.gpuwatch.cli.conftest import Gpuwatch
+
+
+@pytest.fixture(scope="module")
+def short(daemon: Settings) -> Window:
+    return measured(daemon, "short", 0.2)
+
+
+@pytest.fixture(scope="module")
+def longer(daemon: Settings, short: Window) -> Window:
+    return measured(daemon, "longer", 3.2)
+
+
+def measured(settings: Settings, label: str, seconds: float) -> Window:
+    with window(label, sync=False, settings=settings) as watched:
+        threading.Event().wait(seconds)
+    assert watched.verdicts
+    return watched
+
+
+def test_the_last_window_is_shown_and_any_other_by_the_beginning_of_its_id(
+    gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window
+) -> None:
+    assert "  longer  " in gpuwatch(*daemon.flags(), "show", "--verbose").out
+    assert short.run_id is not None
+    ended = gpuwatch(*daemon.flags(), "show", short.run_id[:-3], "--json")
+    assert ended.data["run"] == short.run_id
+    assert ended.data["verdicts"] == [verdict.to_dict() for verdict in short.verdicts]
+    assert gpuwatch(*daemon.flags(), "show", short.run_id, "--markdown").out.startswith("**FLAGGED** **SIMULATED** short on")
+
+
+def test_another_policy_judges_the_kept_evidence_again_and_writes_nothing(
+    gpuwatch: Gpuwatch, daemon: Settings, short: Window
+) -> None:
+    assert short.run_id is not None
+    show = (*daemon.flags(), "show", short.run_id, "--json", "--fail-on", "flagged")
+    assert gpuwatch(*show).code == 10
+    again = gpuwatch(*show, "--accept", "window-too-short", "--claim", "burst")
+    assert (again.code, again.data["rejudged"], again.data["verdicts"][0]["claim"]) == (0, True, "burst")
+    stricter = gpuwatch(*show, "--limit", "sampler-gap.longest_s=0.001")
+    assert stricter.data["verdicts"][0]["policy"]["limits"] == {"sampler-gap": {"longest_s": 0.001}}
+    assert gpuwatch(*show).data["rejudged"] is False
+
+
+def test_a_run_that_does_not_exist_is_one_line(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+    ended = gpuwatch(*daemon.flags(), "show", "ffffffff")
+    assert (ended.code, ended.out) == (1, "")
+    assert "ffffffff" in ended.err
+
+
+def test_the_audit_lists_the_worst_first(gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window) -> None:
+    data = gpuwatch(*daemon.flags(), "audit", "--json").data
+    order = ["rejected", "flagged", "unproven", "valid"]
+    assert [order.index(run["status"]) for run in data["runs"]] == sorted(order.index(run["status"]) for run in data["runs"])
+    listed = {run["run"]: run for run in data["runs"]}
+    assert listed[short.run_id]["hazards"] == ["window-too-short"]
+    assert listed[short.run_id]["simulated"] is True
+    assert listed[longer.run_id]["length_s"] == pytest.approx(3.2, abs=0.5)
+    text = gpuwatch(*daemon.flags(), "audit")
+    assert text.out.splitlines()[0].split() == ["STATUS", "BEGUN", "LENGTH", "LABEL", "RUN", "FOUND"]
+    assert "window-too-short" in text.out
+
+
+def test_the_audit_is_narrowed_by_label_status_time_and_count(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+    def runs(*arguments: str) -> list[str]:
+        return [run["label"] for run in gpuwatch(*daemon.flags(), "audit", "--json", *arguments).data["runs"]]
+
+    assert set(runs("--label", "short")) == {"short"}
+    assert "short" not in runs("--status", "valid,unproven")
+    assert runs("--since", "0s") == []
+    assert "short" in runs("--since", "1h")
+    assert len(runs("--count", "1")) == 1
+
+
+def test_judging_everything_again_gives_what_was_found(
+    gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window
+) -> None:
+    audit = (*daemon.flags(), "audit", "--json", "--label")
+    for each in (short, longer):
+        again = gpuwatch(*audit, str(each.label), "--rejudge").data
+        assert again["rejudged"] is True
+        assert [run["status"] for run in again["runs"]] == [
+            run["status"] for run in gpuwatch(*audit, str(each.label)).data["runs"]
+        ]
+    assert gpuwatch(*audit, "short", "--accept", "window-too-short", "--status", "flagged").data["runs"] == []
+
+
+def test_an_interval_nobody_wrapped_is_judged_by_what_the_daemon_saw(
+    gpuwatch: Gpuwatch, daemon: Settings, longer: Window
+) -> None:
+    ended = gpuwatch(*daemon.flags(), "audit", "--from", "4s", "--to", "2s", "--json")
+    (verdict,) = ended.data["verdicts"]
+    assert verdict["end_ns"] - verdict["begin_ns"] == pytest.approx(2e9, rel=0.01)
+    answered = {finding["rule"]: finding["answered"] for finding in verdict["findings"]}
+    assert answered["stale-daemon"] == "clear"
+    assert gpuwatch(*daemon.flags(), "audit", "--from", "4s", "--gpu", "GPU-nope").code == 2
+    assert gpuwatch(*daemon.flags(), "audit", "--from", "2s", "--to", "4s").code == 2
+
+
+def test_an_interval_before_the_daemon_is_unproven(gpuwatch: Gpuwatch, daemon: Settings, longer: Window) -> None:
+    ended = gpuwatch(*daemon.flags(), "audit", "--from", "3min", "--to", "2min", "--fail-on", "unproven")
+    assert ended.code == 12
+    assert "no reading" in ended.out
+
+
+def test_a_recording_of_a_window_is_judged_alike_elsewhere(
+    gpuwatch: Gpuwatch, daemon: Settings, longer: Window, tmp_path: Path
+) -> None:
+    file = tmp_path / "window.gpuwatch"
+    assert longer.run_id is not None
+    ended = gpuwatch(*daemon.flags(), "record", "-o", str(file), "--run", longer.run_id, "--json")
+    assert (ended.code, ended.data["size_bytes"]) == (0, file.stat().st_size)
+    (judged,) = gpuwatch("audit", "--trace", str(file), "--json").data["verdicts"]
+    assert judged["findings"] == longer.verdict.to_dict()["findings"]
+    (part,) = gpuwatch("audit", "--trace", str(file), "--json", "--from", "0.5", "--to", "2.5s").data["verdicts"]
+    assert part["begin_ns"] == judged["begin_ns"] + 500_000_000
+    assert part["end_ns"] == judged["begin_ns"] + 2_500_000_000
+    outside = gpuwatch("audit", "--trace", str(file), "--from", "0.5", "--to", "60")
+    assert outside.code == 2
+    assert "expected a stretch within 0 to 3.2" in outside.err
+    assert "no wall time" in gpuwatch("audit", "--trace", str(file), "--from", "14:00").err
+
+
+def test_what_comes_and_what_was_can_be_recorded(gpuwatch: Gpuwatch, daemon: Settings, longer: Window, tmp_path: Path) -> None:
+    for arguments in (("--seconds", "0.5"), ("--last", "4s")):
+        file = tmp_path / "some.gpuwatch"
+        ended = gpuwatch(*daemon.flags(), "record", "-o", str(file), *arguments, "--json")
+        assert ended.code == 0
+        assert gpuwatch("audit", "--trace", str(file), "--json").code == 0
+        assert ended.data["gpus"] == [longer.verdict.device_uuid]
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".some")] == []
+
+
+def test_a_log_of_nvidia_smi_is_judged_by_seconds_and_by_the_clock(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    rows = [f"2026/11/20 14:02:{i // 20:02d}.{i % 20 * 50:03d}, 0, GPU-log, 1980 MHz, 500.00 W, 97 %" for i in range(200)]
+    header = "timestamp, index, uuid, clocks.current.sm [MHz], power.draw [W], utilization.gpu [%]"
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join([header, *rows]) + "\n")
+    (whole,) = gpuwatch("audit", "--trace", str(log), "--json").data["verdicts"]
+    for begin, end in (("2", "4"), ("14:02:02", "14:02:04"), ("2026-11-20 14:02:02", "2026-11-20 14:02:04")):
+        (part,) = gpuwatch("audit", "--trace", str(log), "--json", "--from", begin, "--to", end).data["verdicts"]
+        assert part["begin_ns"] - whole["begin_ns"] == 2_000_000_000
+        assert part["end_ns"] - whole["begin_ns"] == 4_000_000_000
+    bare = tmp_path / "bare.csv"
+    bare.write_text("\n".join([*rows, ""]))
+    query = "timestamp,index,uuid,clocks.current.sm,power.draw,utilization.gpu"
+    assert gpuwatch("audit", "--trace", str(bare), "--query", query, "--json").data["verdicts"] == [
+        whole | {"label": "bare.csv"},
+    ]  # fmt: skip
+
+
+def test_the_database_is_where_it_says(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+    data = gpuwatch(*daemon.flags(), "db", "path", "--json").data
+    assert data == {"schema": 1, "path": str(daemon.state / "gpuwatch.db"), "exists": True}
+    assert Path(data["path"]).exists()
