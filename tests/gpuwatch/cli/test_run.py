@@ -62,13 +62,26 @@ def test_the_verdict_is_written_as_json(daemon: Settings, tmp_path: Path) -> Non
     assert json.loads(printed.removeprefix("first\n"))["run"]
 
 
-def test_a_short_window_fails_only_where_its_status_is_named(daemon: Settings) -> None:
-    """Two hundred milliseconds are too short to judge a number by, whatever the GPU did."""
-    assert run("--fail-on", "flagged,rejected", "--", "sleep", "0.2", settings=daemon).returncode == 10
-    assert run("--fail-on", "rejected", "--", "sleep", "0.2", settings=daemon).returncode == 0
-    assert run("--fail-on", "flagged", "--", "sh", "-c", "sleep 0.2; exit 4", settings=daemon).returncode == 4
-    accepted = run("--fail-on", "flagged,rejected", "--accept", "window-too-short", "--", "sleep", "0.2", settings=daemon)
-    assert (accepted.returncode, "accepted" in accepted.stderr) == (0, True)
+def test_a_success_fails_only_where_its_status_is_named(daemon: Settings, tmp_path: Path) -> None:
+    """Two hundred milliseconds are too short to judge a number by; a busy machine may add to that, so the status is read."""
+
+    def judged(*arguments: str) -> tuple[int, str]:
+        report = tmp_path / "verdict.json"
+        code = run("--json", str(report), *arguments, settings=daemon).returncode
+        return code, json.loads(report.read_text())["status"]
+
+    code, status = judged("--fail-on", "flagged,rejected", "--", "sleep", "0.2")
+    assert code == {"flagged": 10, "rejected": 11}[status]
+    assert judged("--fail-on", "unproven", "--", "sleep", "0.2")[0] == 0
+    assert judged("--", "sleep", "0.2")[0] == 0
+    assert judged("--fail-on", "flagged,rejected", "--", "sh", "-c", "sleep 0.2; exit 4")[0] == 4
+
+
+def test_an_accepted_hazard_stays_in_the_verdict_and_fails_nothing(daemon: Settings) -> None:
+    accepted = ["--accept", "window-too-short,cpu-starvation", "--accept", "sampler-gap"]
+    ended = run("--fail-on", "flagged,rejected", *accepted, "--", "sleep", "0.2", settings=daemon)
+    assert ended.returncode == 0, ended.stderr
+    assert "accepted: " in ended.stderr
 
 
 def test_windows_inside_find_the_same_daemon_and_their_parent(daemon: Settings) -> None:
