@@ -121,8 +121,8 @@ class Simulated:
             return kernel_times(gpu.driver.physics.history, gpu.script.scene, begin_ns, end_ns, self.epoch_ns)
 
     def adopt(self, uuid: str, pid: int) -> None:
-        """Make a real process the scene's own on this GPU.  An unknown UUID or a lost GPU: DeviceLostError."""
-        gpu, _ = self._at_now(uuid)
+        """Make a real process the scene's own on this GPU, even while it is lost.  An unknown UUID: DeviceLostError."""
+        gpu = self._known(uuid)
         with gpu.lock:
             gpu.adopt(pid)
 
@@ -136,11 +136,15 @@ class Simulated:
         if self._closed.is_set():
             raise SourceGoneError(f"{self.name}: closed")
 
-    def _at_now(self, uuid: str) -> tuple[Gpu, int]:
+    def _known(self, uuid: str) -> Gpu:
         self._check_open()
         gpu = self._gpus.get(uuid) or self._by_instance.get(uuid)
         if gpu is None:
             raise DeviceLostError(uuid, f"{self.name} has no such GPU")
+        return gpu
+
+    def _at_now(self, uuid: str) -> tuple[Gpu, int]:
+        gpu = self._known(uuid)
         now_ns = self._now_ns()
         if gpu.is_lost(now_ns):
             raise DeviceLostError(uuid, "the simulated GPU does not answer")
