@@ -31,6 +31,8 @@ def _graded(excess_ratio: float, flag_ratio: float, reject_ratio: float) -> Seve
 
 def by_record(evidence: Evidence, flag_ratio: float, reject_ratio: float) -> Sign:
     """Who the utilisation record names beyond the process list."""
+    if not evidence.trace.censuses:
+        return Sign("the process list was not observed")
     present = [presence for presence in presences(evidence) if presence.most_ratio is not None]
     own_busy = any(presence.own and (presence.most_ratio or 0.0) > 0.0 for presence in present)
     strangers = sorted((p for p in present if not p.own and not p.listed), key=Presence.load, reverse=True)
@@ -52,6 +54,8 @@ def by_record(evidence: Evidence, flag_ratio: float, reject_ratio: float) -> Sig
 
 def by_memory(evidence: Evidence, memory_bytes: float) -> Sign:
     """Whether listed processes and the driver's reserve explain the memory in use."""
+    if not evidence.trace.censuses:
+        return Sign("the process list was not observed")
     if not (own_was_listed(evidence) or list_is_whole(evidence)):
         return Sign("the window's own memory is not on the process list")
     rest_bytes = unexplained_bytes(evidence)

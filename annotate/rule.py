@@ -62,6 +62,13 @@ Answer: TypeAlias = Found | Clear | Unobserved
 Check: TypeAlias = Callable[..., Answer]  # (evidence, claim, *, limits…): limits differ by rule, so no stricter type fits
 
 
+_NEEDS = {
+    "census": "the process list",
+    "dense_power": "the driver's dense power record",
+    "timings": "the time of each iteration",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """One keyword of a rule: what decides, why its default is what it is."""
@@ -97,7 +104,7 @@ class Rule:
         """The rule's answer; Unobserved without asking it when a signal it needs was never observed."""
         for need in self.needs:
             if not evidence.observes(need):
-                return Unobserved(evidence.absence or f"{need} was not observed")
+                return Unobserved(evidence.absence or f"{_NEEDS.get(need, need)} was not observed")
         return self.check(evidence, claim, **(limits or {}))
 
     def checked_limits(self, limits: Mapping[str, object]) -> dict[str, float]:

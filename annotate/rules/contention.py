@@ -113,7 +113,7 @@ def contention_residual(
         return Found(worst.severity or Severity.FLAG, {"sign": worst.text, **worst.facts})
     if named.clear or held.clear:
         return Clear({**named.facts, **held.facts})
-    return Unobserved("; ".join(sign.text for sign in signs if sign.text))
+    return Unobserved(", and ".join(dict.fromkeys(sign.text for sign in signs if sign.text)))
 
 
 @rule(
