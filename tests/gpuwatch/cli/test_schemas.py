@@ -1,0 +1,70 @@
+"""What commands write under --json follows the schemas that are published in docs/schemas."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from referencing import Registry, Resource
+
+import annotate
+from gpuwatch.config import Settings
+from gpuwatch.window import window
+from tests.gpuwatch.cli.conftest import Gpuwatch
+
+DOCS = Path(__file__).parents[3] / "docs" / "schemas"
+FILES = (Path(annotate.__file__).parent / "verdict.schema.json", DOCS / "window.json", DOCS / "cli.json")
+SCHEMAS = [json.loads(file.read_text()) for file in FILES]
+REGISTRY: Registry[Any] = Registry().with_resources([(schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS])
+
+
+def check(data: object, reference: str) -> None:
+    jsonschema.Draft202012Validator({"$ref": reference}, registry=REGISTRY).validate(data)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=[file.name for file in FILES])
+def test_a_schema_is_one(schema: dict[str, object]) -> None:
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["explain"], "rules"),
+        (["explain", "sampler-gap"], "explained_rule"),
+        (["explain", "0x1004"], "explained_mask"),
+        (["config", "show"], "config_show"),
+        (["config", "validate"], "config_validate"),
+        (["config", "path"], "config_path"),
+        (["db", "path"], "db_path"),
+        (["doctor"], "doctor"),
+        (["show"], "show"),
+        (["audit"], "audit"),
+        (["audit", "--from", "3s", "--to", "2s"], "judged"),
+        (["record", "-o", "some.gpuwatch", "--seconds", "0.2"], "record"),
+        (["show", "ffffffff"], "error"),
+        (["show", "--bogus"], "error"),
+        (["config", "validate", "none.toml"], "error"),
+    ],
+)
+def test_every_command_follows_its_schema(
+    gpuwatch: Gpuwatch, daemon: Settings, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], name: str
+) -> None:
+    monkeypatch.chdir(home)
+    if name in ("show", "audit"):
+        with window("for the schema", sync=False, settings=daemon) as watched:
+            threading.Event().wait(0.05)
+        assert watched.verdicts
+    check(gpuwatch(*daemon.flags(), *arguments, "--json").data, f"urn:gpuwatch:cli:1#/$defs/{name}")
+
+
+def test_a_window_follows_its_schema_with_and_without_a_command(daemon: Settings, gpuwatch: Gpuwatch, home: Path) -> None:
+    with window("one", sync=False, settings=daemon) as watched:
+        threading.Event().wait(0.05)
+    check(watched.to_dict(), "urn:gpuwatch:window:1")
+    assert gpuwatch(*daemon.flags(), "run", "--json", str(home / "run.json"), "--", "true").code == 0
+    check(json.loads((home / "run.json").read_text()), "urn:gpuwatch:window:1")
