@@ -1,0 +1,37 @@
+"""Each scene's own benchmark gets the verdict its physics earns, and another scene another."""
+
+from __future__ import annotations
+
+import pytest
+
+from annotate.judge import judge
+from annotate.verdict import Status, Verdict
+from gpuwatch.sources.simulated import SCENES, simulate
+
+# Where nobody computes there is no benchmark to judge.
+JUDGED = [name for name in SCENES if name != "idle"]
+
+
+def verdict_of(scene: str, seed: int = 0) -> Verdict:
+    return judge(simulate(scene, seed=seed)[0])
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_the_judge_finds_what_the_scene_holds(name: str) -> None:
+    verdict = verdict_of(name)
+    assert verdict.simulated
+    told = {finding.rule for finding in (*verdict.hazards, *verdict.unobserved)}
+    assert SCENES[name].rules <= told
+    why = [(finding.rule, finding.severity, finding.says) for finding in verdict.hazards]
+    assert verdict.status is Status(SCENES[name].status), (why, verdict.why)
+
+
+@pytest.mark.parametrize("name", ["steady-copy", "steady-gemm", "attention", "convolution", "large-gemm"])
+def test_a_quiet_scene_has_no_hazard_but_a_note(name: str) -> None:
+    for seed in range(5):
+        verdict = verdict_of(name, seed)
+        assert {finding.severity for finding in verdict.hazards} <= {"note"}, [(f.rule, f.says) for f in verdict.hazards]
+
+
+def test_scenes_that_differ_get_verdicts_that_differ() -> None:
+    assert len({verdict_of(name).status for name in ("steady-copy", "from-idle", "neighbour")}) == 3
