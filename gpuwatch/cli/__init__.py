@@ -74,6 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _quiet(error)
     except (click.ClickException, GpuwatchError, AnnotateError, Stop) as error:
         return _report(error, as_json=_wants_json(arguments))
+    except OSError as error:
+        if error.filename is None:
+            raise  # not about a file somebody named or owns: our mistake, with its traceback
+        return _report(GpuwatchError(f"{error.filename}: {error.strerror}"), as_json=_wants_json(arguments))
     return int(code or 0)
 
 

@@ -25,7 +25,8 @@ REASONS: Mapping[Reason, Explained] = {
     ),
     Reason.APPLICATIONS_CLOCKS: Explained(
         "applications_clocks_setting",
-        "Somebody set application clocks or locked the clocks below the maximum. The number holds for that clock only.",
+        "Application clocks are set, and hold the clocks down. Newer drivers no longer raise this bit for clocks that were "
+        "locked, so its absence proves nothing.",
         ("setting-changed",),
     ),
     Reason.SW_POWER_CAP: Explained(
@@ -38,7 +39,8 @@ REASONS: Mapping[Reason, Explained] = {
     Reason.HW_SLOWDOWN: Explained(
         "hw_slowdown",
         "The hardware itself cut the clocks, to half or less, for heat or because the supply asked for it. The bits "
-        "hw_thermal_slowdown and hw_power_brake_slowdown say which; without either, the cause is unknown.",
+        "hw_thermal_slowdown and hw_power_brake_slowdown say which; without either, the cause is unknown. It may flash for a "
+        "moment when the clocks change anyway.",
         ("throttle-hw-slowdown",),
     ),
     Reason.SYNC_BOOST: Explained(

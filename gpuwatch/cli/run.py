@@ -36,7 +36,7 @@ def _as_wrapper() -> Any:
         yield
     except click.ClickException as error:
         raise Stop(Exit.WRAPPER_FAILED, error.format_message(), "usage") from error
-    except (GpuwatchError, AnnotateError) as error:
+    except (GpuwatchError, AnnotateError, OSError) as error:
         raise Stop(Exit.WRAPPER_FAILED, str(error), "wrapper") from error
 
 
@@ -92,8 +92,11 @@ def command(
 def _name(command: tuple[str, ...]) -> str:
     """The program's name, or the script's where the program is an interpreter.  Arguments may hold secrets."""
     program = Path(command[0]).name
-    if program.startswith("python") and len(command) > 1 and command[1].endswith(".py"):
-        return Path(command[1]).name
+    match command[1:]:
+        case ["-m", module, *_] if program.startswith("python"):
+            return module
+        case [script, *_] if program.startswith("python") and script.endswith(".py"):
+            return Path(script).name
     return program
 
 

@@ -33,18 +33,27 @@ def play(names: str, folder: Path) -> list[tuple[Scene, Window]]:
         epoch_ns, uuids = int(facts["epoch_ns"]), sorted(gpu["uuid"] for gpu in facts["gpus"])
         if len(uuids) != len(scenes):
             raise DaemonError(f"expected {len(scenes)} simulated GPUs, found {len(uuids)}", "bad-answer")
+        stop = threading.Event()
         with ThreadPoolExecutor(max_workers=len(scenes)) as threads:
-            windows = list(threads.map(lambda scene, uuid: _measure(scene, uuid, epoch_ns, settings), scenes, uuids))
+            running = [
+                threads.submit(_measure, scene, uuid, epoch_ns, settings, stop)
+                for scene, uuid in zip(scenes, uuids, strict=True)
+            ]
+            try:
+                windows = [each.result() for each in running]
+            except BaseException:  # Ctrl-C: the threads must not sit their scenes out
+                stop.set()
+                raise
     return list(zip(scenes, windows, strict=True))
 
 
-def _measure(scene: Scene, uuid: str, epoch_ns: int, settings: config.Settings) -> Window:
-    never, time = threading.Event(), clock.MonotonicClock()
+def _measure(scene: Scene, uuid: str, epoch_ns: int, settings: config.Settings, stop: threading.Event) -> Window:
+    time = clock.MonotonicClock()
     begin_ns, end_ns = _bench(scene, epoch_ns, time.now_ns())
     output.say(f"  {scene.name}: {scene.says}; its window opens in {max(0, begin_ns - time.now_ns()) / 1e9:.1f} s")
-    time.wait_until(begin_ns, never)
+    time.wait_until(begin_ns, stop)
     with window(scene.name, gpus=[uuid], sync=False, settings=settings) as measured:
-        time.wait_until(end_ns, never)
+        time.wait_until(end_ns, stop)
     output.say(f"  {scene.name}: measured {(end_ns - begin_ns) / 1e9:.1f} s, waiting for the judge")
     _ = measured.verdicts  # asked while the daemon is there
     return measured

@@ -137,3 +137,19 @@ def test_without_telemetry_the_program_runs_and_the_verdict_says_why(tmp_path: P
     assert "UNPROVEN  sh" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert run(*flags, "--", "sh", "-c", "exit 6").returncode == 6
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["/usr/bin/env", "x"], "env"),
+        (["python3", "/home/me/bench.py", "--token", "secret"], "bench.py"),
+        (["python", "-m", "suite.gemm", "secret"], "suite.gemm"),
+        (["python", "-c", "secret"], "python"),
+        (["python"], "python"),
+    ],
+)
+def test_a_window_is_called_after_the_program_and_never_after_its_arguments(command: list[str], name: str) -> None:
+    from gpuwatch.cli.run import _name
+
+    assert _name(tuple(command)) == name
