@@ -6,6 +6,7 @@ A zip of numpy arrays and one JSON manifest.  Times are differences, so that the
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import zipfile
 import zlib
@@ -80,7 +81,9 @@ def unpack(data: bytes) -> tuple[Evidence, ...]:
             if not isinstance(manifest, dict) or not isinstance(manifest.get("schema"), int):
                 raise CapsuleError("expected a manifest with a schema number, found none")
             if manifest["schema"] > SCHEMA:
-                raise CapsuleError(f"expected evidence of schema {SCHEMA} or older, found {manifest['schema']}; use a newer gpuwatch")
+                raise CapsuleError(
+                    f"expected evidence of schema {SCHEMA} or older, found {manifest['schema']}; use a newer gpuwatch"
+                )
             arrays = {
                 name.removesuffix(".npy"): np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
                 for name in archive.namelist()
@@ -188,7 +191,7 @@ def _narrow(values: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
     if len(values) and not np.isnan(values).any() and (values == np.trunc(values)).all() and np.abs(values).max() < 2**53:
         whole = values.astype(np.int64)
         for kind in (np.uint8, np.uint16, np.uint32):
-            if 0 <= whole.min() and whole.max() <= np.iinfo(kind).max:
+            if whole.min() >= 0 and whole.max() <= np.iinfo(kind).max:
                 return whole.astype(kind)
         return whole
     return values
@@ -200,7 +203,7 @@ def _decimated(column: Column) -> Column:
         return column
     edges = np.linspace(0, count, BUCKETS_COUNT + 1).astype(np.int64)
     keep: set[int] = {0, count - 1}
-    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+    for begin, end in itertools.pairwise(edges):
         part = column.values[begin:end]
         keep |= {int(begin), int(end - 1)}
         if not np.isnan(part).all():

@@ -1,9 +1,12 @@
-"""SQLite: the only package that imports it.  One writer (``Store``), any number of readers (``Reader``)."""
+"""SQLite: one writer, many readers, and evidence that outlives both.  The only package that imports sqlite3.
+
+``gpuwatch.db`` keeps runs, findings, devices and packed evidence for good; ``readings-*.db`` are segments of raw readings,
+dropped whole, oldest first.
+"""
 
 from __future__ import annotations
 
-from sqlite3 import sqlite_version as SQLITE_VERSION  # noqa: N812 - a constant of ours
-
+from gpuwatch.store.files import SQLITE_VERSION
 from gpuwatch.store.reader import Reader
 from gpuwatch.store.run import Run
 from gpuwatch.store.writer import Store

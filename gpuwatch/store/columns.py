@@ -1,95 +1,90 @@
-"""How a reading becomes a row: columns, their integers, and which rows are worth keeping.
+"""What the columns of the tables are called and hold: derived from Reading and Device, so that a new field is a new column.
 
-Numbers are kept in the driver's own integers (mW, mJ, permille), because SQLite keeps a small integer in one to four
-bytes and any other number in eight.
+Watts, joules, ratios and bytes are kept in the driver's own whole units.  SQLite writes a REAL that happens to be whole as
+an integer of one to six bytes instead of eight, and what is not whole is still kept exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Any
+from typing import Any, get_type_hints
 
-from annotate.evidence import HEARTBEAT_NS, Lane, Reading, signals
+from annotate.evidence import Device, Lane, Reading, signals
 
-# By unit: the suffix of the stored integer, and how many make one.
-_SCALED: Mapping[str, tuple[str, int]] = {"w": ("mw", 1000), "j": ("mj", 1000), "ratio": ("permille", 1000)}
+# Unit of the record -> unit of the column, how many of it, and the decimals beyond which only rounding noise is left.
+_SCALES = {"w": ("mw", 1000.0, 6), "j": ("mj", 1000.0, 6), "ratio": ("percent", 100.0, 9), "bytes": ("kib", 1 / 1024, None)}
 
-# Watts below which a change is the sensor's noise: an idle H200 wanders by 0.3 W; the dense record has the exact course.
-POWER_NOISE_W = 1.0
-
-# One key holds time and GPU: rows of a stretch of time lie together and need no index.
-_GPU_BITS = 6
-GPU_COUNT = 1 << _GPU_BITS
-
-TABLES: Mapping[Lane, tuple[str, ...]] = {
+# The signals each table can hold: a dear fast one may be asked in the slow lane, a cheap one again at the edges.
+LANE_SIGNALS: dict[Lane, tuple[str, ...]] = {
     Lane.FAST: signals(Lane.FAST),
-    # A fast signal too dear for its lane on some board is asked with the slow ones.
-    Lane.SLOW: (*signals(Lane.SLOW), *signals(Lane.FAST)),
-    Lane.EDGE: (*signals(Lane.EDGE), *signals(Lane.FAST)),
+    Lane.SLOW: signals(Lane.SLOW) + signals(Lane.FAST),
+    Lane.EDGE: signals(Lane.EDGE) + signals(Lane.FAST),
 }
 
 
-def key(at_ns: int, gpu: int) -> int:
-    return at_ns << _GPU_BITS | gpu
+def sql_type(hint: Any) -> str:  # a type or a union with None
+    names = {part.__name__ for part in getattr(hint, "__args__", (hint,))}
+    return "TEXT" if "str" in names else "REAL" if "float" in names else "INTEGER"
 
 
-def key_at_ns(row_key: int) -> int:
-    return row_key >> _GPU_BITS
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One signal as a column: ``scale`` is how many of the column's unit make one of the signal's."""
+
+    signal: str
+    name: str
+    kind: str
+    scale: float = 1.0
+    decimals: int | None = None
+
+    def encode(self, value: Any) -> Any:  # a signal's value: int, float, bool or None
+        if value is None or self.scale == 1.0:
+            return value
+        scaled = value * self.scale
+        return scaled if self.decimals is None else round(scaled, self.decimals)
+
+    @property
+    def sql(self) -> str:
+        """An expression that gives the signal back in its own unit."""
+        if self.scale == 1.0:
+            return f'"{self.name}"'
+        return f'"{self.name}" / {self.scale}' if self.scale > 1 else f'"{self.name}" * {1 / self.scale:.0f}'
 
 
-def key_sql(gpu: bool = False) -> str:
-    """The SQL of one half of a key."""
-    return f"key & {GPU_COUNT - 1}" if gpu else f"key >> {_GPU_BITS}"
+_READING_HINTS = get_type_hints(Reading)
 
 
-def stored_name(signal: str) -> str:
-    """The column of a signal: its name, with the unit of the stored integer."""
+def stored(signal: str) -> Stored:
+    """How a signal is kept."""
     stem, _, unit = signal.rpartition("_")
-    return f"{stem}_{_SCALED[unit][0]}" if unit in _SCALED else signal
+    kind = sql_type(_READING_HINTS[signal])
+    if unit in _SCALES and (kind == "REAL" or unit == "bytes"):
+        name, scale, decimals = _SCALES[unit]
+        return Stored(signal, f"{stem}_{name}", "REAL", scale, decimals)
+    return Stored(signal, signal, kind)
 
 
-def scale(signal: str) -> int:
-    """How many stored units make one of the signal's."""
-    return _SCALED.get(signal.rpartition("_")[2], ("", 1))[1]
+LANE_COLUMNS: dict[Lane, tuple[Stored, ...]] = {lane: tuple(map(stored, names)) for lane, names in LANE_SIGNALS.items()}
 
-
-def to_row(reading: Reading) -> tuple[int | None, ...]:
-    """The stored integers of a reading, in the order of its lane's table."""
-    return tuple(
-        None if value is None else round(value * factor)
-        for value, factor in zip(_ASK[reading.lane](reading), _FACTORS[reading.lane], strict=True)
-    )
-
-
-_ASK: Mapping[Lane, Callable[[Reading], tuple[Any, ...]]] = {lane: attrgetter(*names) for lane, names in TABLES.items()}
-_FACTORS: Mapping[Lane, tuple[int, ...]] = {lane: tuple(map(scale, names)) for lane, names in TABLES.items()}
-_NOISE: Mapping[Lane, tuple[int, ...]] = {
-    lane: tuple(round(POWER_NOISE_W * scale(name)) if name.endswith("_w") and "limit" not in name else 0 for name in names)
-    for lane, names in TABLES.items()
+# A reading as the tuple of its lane's values.
+LANE_VALUES: dict[Lane, Callable[[Reading], tuple[Any, ...]]] = {
+    lane: attrgetter(*names) for lane, names in LANE_SIGNALS.items()
 }
 
-
-class Changes:
-    """Which rows of one lane of one GPU to keep: those that changed, and one each heartbeat so that a gap is a gap."""
-
-    def __init__(self, lane: Lane) -> None:
-        self._noise = _NOISE[lane]
-        self._last: tuple[int | None, ...] | None = None
-        self._kept_ns = 0
-
-    def keep(self, at_ns: int, row: tuple[int | None, ...]) -> bool:
-        if self._last is not None and at_ns - self._kept_ns < HEARTBEAT_NS and self._same(row):
-            return False
-        self._last, self._kept_ns = row, at_ns
-        return True
-
-    def _same(self, row: tuple[int | None, ...]) -> bool:
-        last = self._last
-        assert last is not None
-        return row == last or all(
-            new == old or (noise and new is not None and old is not None and abs(new - old) < noise)
-            for new, old, noise in zip(row, last, self._noise, strict=True)
-        )
+_DEVICE_HINTS = get_type_hints(Device)
+DEVICE_COLUMNS: dict[str, str] = {field.name: sql_type(_DEVICE_HINTS[field.name]) for field in fields(Device)}
+_DEVICE_FLAGS = {name for name, hint in _DEVICE_HINTS.items() if bool in getattr(hint, "__args__", (hint,))}
 
 
+def device_from_row(row: dict[str, Any]) -> Device:
+    """Facts the row does not have, because an older version wrote it, stay None."""
+    known: dict[str, Any] = {
+        name: bool(row[name]) if name in _DEVICE_FLAGS else row[name] for name in DEVICE_COLUMNS if row.get(name) is not None
+    }
+    return Device(**known)
+
+
+def quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)

@@ -1,4 +1,4 @@
-"""Files of a store: where they lie, whether they are whole, how they are set aside, and which go first."""
+"""Database files as files: how they are opened, left plain, set aside, locked, and what lies under them."""
 
 from __future__ import annotations
 
@@ -7,128 +7,195 @@ import fcntl
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gpuwatch import clock
+from sqlite_utils import Database
+
 from gpuwatch.errors import StoreError
 
 _log = logging.getLogger("gpuwatch.store")
 
-PERMANENT = "gpuwatch.db"
-_BESIDE = ("-wal", "-shm", "-journal")
+DATABASE = "gpuwatch.db"
+SEGMENTS = "readings-*.db"
+SQLITE_VERSION = sqlite3.sqlite_version
 
-# Shared memory and file locks of a write-ahead log do not work across machines.
-NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "9p",
-                                  "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "afs", "panfs", "wekafs"})  # fmt: skip
+# Locks and the shared memory of a write-ahead log do not work between machines.
+NETWORK_TYPES = frozenset({
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.sshfs",
+    "fuse.glusterfs", "fuse.ceph", "virtiofs",
+})  # fmt: skip
 
-
-def segments(state: Path) -> list[Path]:
-    """The segments of a store, oldest first; their names sort by the time they were begun."""
-    return sorted(state.glob("readings-*.db"))
-
-
-def segment_path(state: Path, wall_s: float) -> Path:
-    return state / f"readings-{int(wall_s * 1000):013d}.db"
-
-
-def size_bytes(path: Path) -> int:
-    """What a database takes on disk, log included; 0 if it is gone."""
-    total = 0
-    for name in (path, *(Path(f"{path}{suffix}") for suffix in _BESIDE)):
-        with contextlib.suppress(OSError):
-            total += name.stat().st_size
-    return total
+_BUSY_S = 5.0
+_CHECK_STEPS = 1000  # virtual machine steps of SQLite between two looks at the clock
+_HEADER_BYTES = 100  # https://www.sqlite.org/fileformat.html: bytes 18 and 19 are 2 in WAL mode
+_FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_SHMSIZE}
+_BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
-def remove(path: Path) -> None:
-    for name in (path, *(Path(f"{path}{suffix}") for suffix in _BESIDE)):
-        with contextlib.suppress(FileNotFoundError):
-            name.unlink()
+def is_full(error: BaseException) -> bool:
+    """Whether SQLite could not write: the disk or a quota is full."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code in _FULL or (code or 0) & 0xFF == sqlite3.SQLITE_FULL
 
 
-def set_aside(path: Path) -> Path:
-    """Rename a damaged database, log and all, so that a new one can take its place and somebody may look at it."""
-    aside = Path(f"{path}.corrupt-{int(clock.wall_s())}")
-    _log.error("%s is damaged; set aside as %s", path.name, aside.name)
-    for suffix in ("", *_BESIDE):
+def is_broken(error: BaseException) -> bool:
+    """Whether the file is torn, or no database at all."""
+    return ((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF) in _BROKEN
+
+
+def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Database:
+    """A connection that may be handed to another thread.  ``durable``: a commit survives loss of power.
+
+    Raises sqlite3.Error, OSError.
+    """
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode))  # SQLite gives its log the same mode
+    connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+    try:
+        connection.execute(f"PRAGMA journal_mode={'WAL' if wal else 'DELETE'}")
+        connection.execute(f"PRAGMA synchronous={'FULL' if durable or not wal else 'NORMAL'}")
+        connection.execute(f"PRAGMA journal_size_limit={16 << 20}")
+        connection.execute("PRAGMA temp_store=MEMORY")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return Database(connection, execute_plugins=False)
+
+
+def open_to_read(path: Path) -> Database:
+    """A read-only connection, whether a writer lives or not and whoever owns the folder.  Raises StoreError."""
+    uri = path.resolve().as_uri()
+    refused: sqlite3.Error | None = None
+    # Without write permission a write-ahead log at rest cannot be opened; if it is empty, the file is all there is.
+    for query in ("mode=ro", "mode=ro&immutable=1"):
+        if "immutable" in query and _size_bytes(Path(f"{path}-wal")):
+            break
+        connection = sqlite3.connect(f"{uri}?{query}", uri=True, timeout=_BUSY_S, check_same_thread=False)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        except sqlite3.Error as error:
+            connection.close()
+            refused = refused or error
+            continue
+        return Database(connection, execute_plugins=False)
+    if not path.exists():
+        raise StoreError(f"{path}: expected a gpuwatch database, found none")
+    raise StoreError(f"{path}: expected a readable gpuwatch database, found: {refused}") from refused
+
+
+def close_plain(database: Database, path: Path) -> bool:
+    """Close so that one plain file remains; False if a reader holds it open: try ``settle`` later."""
+    try:
+        database.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.conn.execute("PRAGMA journal_mode=DELETE")
+    except sqlite3.Error as error:
+        _log.debug("%s stays in its write-ahead log: %s", path.name, error)
+    database.conn.close()
+    return not needs_settling(path)
+
+
+def needs_settling(path: Path) -> bool:
+    """Whether a closed file still needs its write-ahead log, or says it does."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except OSError:
+        return False
+    return header[18:19] == b"\x02" or Path(f"{path}-wal").exists()
+
+
+def settle(path: Path) -> bool:
+    """Make one plain file of what a dead or hindered writer left.  Raises sqlite3.Error if it is broken."""
+    connection = sqlite3.connect(path, timeout=0.1, check_same_thread=False)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return close_plain(Database(connection, execute_plugins=False), path)
+
+
+def check(database: Database, *, now_ns: Callable[[], int], limit_ns: int = 5_000_000_000) -> str | None:
+    """What SQLite's own check finds wrong, None if nothing within the time it is given."""
+    until_ns = now_ns() + limit_ns
+    database.conn.set_progress_handler(lambda: int(now_ns() > until_ns), _CHECK_STEPS)
+    try:
+        found: str = database.conn.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            return None
+        raise
+    finally:
+        database.conn.set_progress_handler(None, 0)
+    return None if found == "ok" else found
+
+
+def set_aside(path: Path, why: object, *, wall_s: float) -> Path:
+    """Rename a broken database with its log, for whoever wants to look at it."""
+    aside = path.with_name(f"{path.name}.corrupt-{int(wall_s)}")
+    while aside.exists():
+        aside = aside.with_name(f"{aside.name}x")
+    for suffix in ("", "-wal", "-shm", "-journal"):
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
+    _log.error("%s is damaged (%s): set aside as %s", path, why, aside.name)
     return aside
 
 
-def set_aside_count(state: Path) -> int:
-    return len([path for path in state.glob("*.corrupt-*") if not path.name.endswith(_BESIDE)])
+def remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
-def newer_version(path: Path, version: int) -> int | None:
-    """The schema version of a file if it is newer than ours, read without opening it for writing."""
+def total_bytes(path: Path) -> int:
+    """A database with its log."""
+    return _size_bytes(path) + _size_bytes(Path(f"{path}-wal"))
+
+
+def _size_bytes(path: Path) -> int:
     try:
-        with path.open("rb") as file:
-            file.seek(60)  # user_version in the database header, see the SQLite file format
-            found = int.from_bytes(file.read(4), "big", signed=True)
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def file_system(path: Path, *, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:
+    """The type of the file system a path lies on; None where it cannot be told."""
+    try:
+        lines = mountinfo.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return None
-    return found if found > version else None
-
-
-def is_damaged(path: Path) -> bool:
-    """Whether a database fails SQLite's check.  Only one that was not closed cleanly is looked through."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(20)
-    except OSError:
-        return False
-    if not head:
-        return False
-    if not head.startswith(b"SQLite format 3\0"):
-        return True
-    logged = head[18] == 2  # the write-ahead-log flag: a clean close leaves 1
-    if not logged:
-        return False
-    try:
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok")
-    except sqlite3.DatabaseError:
-        return True
-
-
-def file_system(path: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
-    """The kind of file system a path lies on, None where that cannot be told."""
-    try:
-        lines = mounts.read_text(errors="replace").splitlines()
-        real = str(path.resolve())
-    except OSError:
-        return None
-    best, kind = -1, None
+    real, best, found = str(path.resolve()), "", None
     for line in lines:
         left, _, right = line.partition(" - ")
-        fields = left.split()
-        if len(fields) < 5 or not right:
-            continue
-        point = fields[4].replace("\\040", " ")
-        below = real == point or real.startswith(point.rstrip("/") + "/")
-        if below and len(point) >= best:
-            best, kind = len(point), right.split()[0]
-    return kind
+        mount = left.split()[4].replace("\\040", " ")
+        above = mount if mount.endswith("/") else f"{mount}/"
+        if len(mount) >= len(best) and f"{real}/".startswith(above):
+            best, found = mount, right.split()[0]
+    return found
 
 
 @contextlib.contextmanager
-def writer_lock(state: Path) -> Iterator[None]:
-    """Hold the only right to write to a store.  Raises StoreError that names the process that has it."""
-    path = state / "writer.lock"
+def _raw(path: Path, mode: int) -> Iterator[int]:
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode)
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreError(f"{state}: expected a folder that can be written, found: {error.strerror}; choose another --state") from error
-    try:
+        yield descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def lock(folder: Path, *, mode: int) -> int:
+    """Be the one writer of a folder until the descriptor is closed.  Raises StoreError naming who is."""
+    path = folder / "lock"
+    with _raw(path, mode) as descriptor:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(lock, 20, 0).decode(errors="replace").strip() or "unknown"
-            raise StoreError(f"{state}: process {holder} already writes to this store; stop it or choose another --state") from None
-        os.truncate(lock, 0)
-        os.pwrite(lock, str(os.getpid()).encode(), 0)
-        yield
-    finally:
-        os.close(lock)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            pid = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            raise StoreError(
+                f"{folder}: expected to be its only writer, found process {pid} writing; stop it or use another --state"
+            ) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        return descriptor

@@ -1,69 +1,53 @@
-"""Reading a store from any process, while it is written or long after: runs, devices, and evidence of any interval."""
+"""The store as others see it: read-only, from any process, whether the writer lives or not."""
+
+# ruff: noqa: S608 - the names in these statements are ours; values are always bound
 
 from __future__ import annotations
 
-import contextlib
-import json
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 
-from annotate.evidence import (
-    Census,
-    Column,
-    Device,
-    Event,
-    Evidence,
-    Gap,
-    Host,
-    Lane,
-    Ownership,
-    Process,
-    Trace,
-    Visibility,
-    Window,
-)
-from gpuwatch import capsule
-from gpuwatch.errors import StoreError
-from gpuwatch.store import dense, files
-from gpuwatch.store.columns import TABLES, key, key_at_ns, scale, stored_name
+from annotate.evidence import Census, Device, Event, Evidence, Host, Ownership, Process, Timings, Trace, Window
+from gpuwatch.capsule import unpack
+from gpuwatch.errors import CapsuleError, StoreError
+from gpuwatch.store import files, schema
+from gpuwatch.store.columns import device_from_row
 from gpuwatch.store.run import Run, from_row
-from gpuwatch.store.schema import VERSION
+from gpuwatch.store.traces import Pieces
 
 LEAD_NS = 5_000_000_000
 TAIL_NS = 500_000_000
-_SLOW_REACH_NS = 12_000_000_000  # the slow lane is asked every ten seconds while no window is open
-_PREFIX_LENGTH = 4
+SHORTEST_PREFIX = 4
+_SLACK_NS = 60_000_000_000
+
+_T = TypeVar("_T")
 
 
 class Reader:
-    """A store opened for reading only.  Close it, or use it as a context manager.
-
-    Raises StoreError, in one line, if there is no store, or one of a newer version, or a damaged one.
-    """
+    """Every method raises StoreError, in one line, where the store cannot say it."""
 
     def __init__(self, state: Path) -> None:
-        self._state = state
-        path = state / files.PERMANENT
-        if not path.exists():
-            raise StoreError(f"{state}: expected a store, found none; the daemon makes it: gpuwatch daemon, or gpuwatch run -- CMD")
-        newer = files.newer_version(path, VERSION)
-        if newer is not None:
-            raise StoreError(f"{path}: expected a store of version {VERSION} or older, found {newer}; upgrade gpuwatch")
-        self._segments: dict[Path, sqlite3.Connection] = {}
-        self._db = _read_only(path)
+        self._state = Path(state)
+        path = self._state / files.DATABASE
+        self._db = files.open_to_read(path)
+        self._begins: dict[Path, tuple[str, int]] = {}
         try:
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        except sqlite3.DatabaseError as error:
-            self._db.close()
-            raise StoreError(f"{path}: expected a database, found damaged data ({error}); the daemon sets it aside at its start") from error
-        if version < VERSION:
-            self._db.close()
-            raise StoreError(f"{path}: expected version {VERSION}, found {version}; start the daemon once to bring it up to date")
+            schema.refuse_newer(self._db, path)
+            if "runs" not in self._db.table_names():
+                raise StoreError(f"{path}: expected a gpuwatch store, found another database")
+        except (StoreError, sqlite3.Error) as error:
+            self._db.conn.close()
+            if isinstance(error, StoreError):
+                raise
+            raise StoreError(f"{path}: expected a readable gpuwatch database, found: {error}") from error
 
     def __enter__(self) -> Reader:
         return self
@@ -72,11 +56,7 @@ class Reader:
         self.close()
 
     def close(self) -> None:
-        for connection in (self._db, *self._segments.values()):
-            connection.close()
-        self._segments.clear()
-
-    # Runs
+        self._db.conn.close()
 
     def runs(
         self,
@@ -88,233 +68,197 @@ class Reader:
         limit: int | None = None,
         worst_first: bool = False,
     ) -> list[Run]:
-        """Runs, newest first, or worst first (and newest within one status)."""
-        where, values = ["1"], []
-        for condition, value in (("begun_wall_s >= ?", since_wall_s), ("begun_wall_s <= ?", until_wall_s), ("label = ?", label)):
-            if value is not None:
-                where.append(condition)
-                values.append(value)
+        """Runs that began in an interval, the newest first; with ``worst_first``, by status and then the newest."""
+        wheres: list[tuple[str, list[Any]]] = [
+            (sql, [value])
+            for sql, value in (("begun_wall_s >= ?", since_wall_s), ("begun_wall_s <= ?", until_wall_s), ("label = ?", label))
+            if value is not None
+        ]
         if status:
-            where.append(f"status IN ({', '.join('?' * len(status))})")
-            values += status
-        badness = "CASE status WHEN 'rejected' THEN 0 WHEN 'flagged' THEN 1 WHEN 'unproven' THEN 2 WHEN 'valid' THEN 4 ELSE 3 END, "
-        sql = (
-            f"SELECT * FROM runs WHERE {' AND '.join(where)} "  # noqa: S608 - conditions are ours, values are bound
-            f"ORDER BY {badness if worst_first else ''} begun_wall_s DESC, id DESC LIMIT ?"
-        )
-        return [from_row(row) for row in self._rows(self._db, sql, [*values, -1 if limit is None else limit])]
+            wheres.append((f"status IN ({', '.join('?' * len(status))})", list(status)))
+        where = " AND ".join(sql for sql, _ in wheres) or "1"
+        values = [value for _, of_one in wheres for value in of_one]
+        order = "badness DESC, begun_wall_s DESC" if worst_first else "begun_wall_s DESC"
+        sql = f"SELECT * FROM runs WHERE {where} ORDER BY {order}, id DESC LIMIT ?"
+        return self._runs(sql, [*values, -1 if limit is None else limit])
 
     def run(self, id_prefix: str) -> Run:
-        """The one run whose id begins so.  Raises StoreError if there is none, or several."""
-        if len(id_prefix) < _PREFIX_LENGTH:
-            raise StoreError(f"run {id_prefix!r}: expected at least {_PREFIX_LENGTH} characters of its id")
-        escaped = id_prefix.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-        found = list(self._rows(self._db, "SELECT * FROM runs WHERE id LIKE ? ESCAPE '\\' LIMIT 9", [f"{escaped}%"]))
-        exact = [row for row in found if row["id"] == id_prefix]
-        if len(found) == 1 or exact:
-            return from_row((exact or found)[0])
-        if not found:
-            raise StoreError(f"run {id_prefix!r}: expected the beginning of a stored run's id, found none; gpuwatch audit lists them")
-        raise StoreError(f"run {id_prefix!r}: expected one run, found {', '.join(row['id'] for row in found)}; give more of its id")
+        """The run whose id begins so; four characters at least."""
+        if len(id_prefix) < SHORTEST_PREFIX:
+            raise StoreError(f"run: expected at least {SHORTEST_PREFIX} characters of its id, found {id_prefix!r}")
+        found = self._runs("SELECT * FROM runs WHERE id >= ? AND id < ? LIMIT 11", [id_prefix, f"{id_prefix}\U0010ffff"])
+        exact = [run for run in found if run.id == id_prefix]
+        if len(found) != 1 and not exact:
+            if not found:
+                raise StoreError(f"run {id_prefix}: expected one in {self._state}, found none; list them with: gpuwatch audit")
+            some = ", ".join(run.id for run in found[:3])
+            raise StoreError(f"run {id_prefix}: expected one, found {len(found)} that begin so: {some}")
+        return (exact or found)[0]
 
     def evidence(self, run: Run, uuid: str) -> Evidence:
-        """What a run was judged by: its own packed evidence, else assembled from the readings while they are there."""
-        row = self._db.execute("SELECT capsule FROM evidence WHERE run = ? AND uuid = ?", (run.id, uuid)).fetchone()
+        """What is known of a run on one GPU: as packed when it was judged, else put together from the readings."""
+        row = self._first("SELECT capsule FROM evidence WHERE run = ? AND uuid = ?", (run.id, uuid))
         if row is not None:
-            (packed,) = capsule.unpack(row[0])
-            return packed
+            try:
+                return unpack(row[0])[0]
+            except (CapsuleError, IndexError) as error:
+                raise StoreError(f"run {run.id}: its packed evidence of {uuid}: {error or 'empty'}") from error
         end_ns = run.end_ns if run.end_ns is not None else run.begin_ns
-        evidence = self.interval(uuid, run.boot_id, run.begin_ns, end_ns, pids=run.pids, label=run.label)
-        return replace(evidence, host=run.host or Host(boot_id=run.boot_id), told=run.told)
-
-    # Any interval
-
-    def interval(
-        self, uuid: str, boot_id: str, begin_ns: int, end_ns: int, *, pids: frozenset[int] = frozenset(), label: str | None = None
-    ) -> Evidence:
-        """Evidence of an interval nobody need have wrapped; ``pids`` are the processes that are its own."""
-        device = self._device(uuid, boot_id, end_ns)
-        trace = self.trace(uuid, boot_id, begin_ns - LEAD_NS, end_ns + TAIL_NS, pids=pids)
+        trace = self.trace(uuid, run.boot_id, run.begin_ns - LEAD_NS, end_ns + TAIL_NS)
+        ended_s = run.begun_wall_s + (end_ns - run.begin_ns) / 1e9
         return Evidence(
-            window=Window(begin_ns=begin_ns, end_ns=end_ns, label=label, pids=pids),
-            device=device,
-            trace=trace,
-            host=Host(boot_id=boot_id),
-            absence=None if trace.columns else f"the store has no reading of {uuid} in this interval",
+            window=Window(begin_ns=run.begin_ns, end_ns=end_ns, label=run.label, pids=run.pids),
+            device=self._device(uuid, run.boot_id, run.begin_ns),
+            trace=owned(trace, run.pids, ended_s),
+            host=run.host or Host(boot_id=run.boot_id),
+            told=run.told,
+            timings=self._timings(run.id),
+            absence=None if trace.columns else run.why or "no readings of this interval are kept",
         )
 
-    def trace(self, uuid: str, boot_id: str, begin_ns: int, end_ns: int, *, pids: frozenset[int] = frozenset()) -> Trace:
-        """Everything read of one GPU between two times, and the slow rows in force at the first."""
-        parts = [self._part(segment, uuid, begin_ns, end_ns, pids) for segment in self._holding(boot_id, begin_ns, end_ns)]
-        refresh = self._rows(self._db, "SELECT signal, refresh_ns FROM refresh WHERE uuid = ?", [uuid])
-        events = self._rows(
-            self._db,
-            "SELECT at_ns, kind, value, text FROM events WHERE uuid = ? AND boot_id = ? AND at_ns BETWEEN ? AND ? ORDER BY at_ns",
-            [uuid, boot_id, begin_ns, end_ns],
-        )
-        return Trace(
-            columns=_joined([part.columns for part in parts]),
-            dense_power=_concatenated([part.dense_power for part in parts]),
-            censuses=tuple(census for part in parts for census in part.censuses),
-            events=tuple(Event(uuid=uuid, at_ns=r["at_ns"], kind=r["kind"], value=r["value"], text=r["text"]) for r in events),
-            gaps=tuple(gap for part in parts for gap in part.gaps),
-            refresh_ns={row["signal"]: row["refresh_ns"] for row in refresh},
-        )
+    def trace(self, uuid: str, boot_id: str, begin_ns: int, end_ns: int) -> Trace:
+        """Every reading of one GPU from begin to end, both inclusive; empty if it was not being read."""
+        pieces = Pieces(begin_ns, end_ns)
+        for path in self._segments(boot_id, begin_ns, end_ns):
+            self._in_segment(path, lambda db: pieces.read(db, uuid), None)
+        events = [
+            Event(uuid=uuid, at_ns=at_ns, kind=kind, value=value, text=text)
+            for at_ns, kind, value, text in self._rows(
+                "SELECT at_ns, kind, value, text FROM events WHERE uuid = ? AND boot_id = ? AND at_ns BETWEEN ? AND ?"
+                " ORDER BY at_ns, id", (uuid, boot_id, begin_ns, end_ns),
+            )
+        ]  # fmt: skip
+        refresh_ns = dict(self._rows("SELECT signal, refresh_ns FROM refresh WHERE uuid = ?", (uuid,)))
+        return pieces.trace(events=events, refresh_ns=refresh_ns)
 
     def devices(self) -> tuple[Device, ...]:
-        """Every GPU ever seen, as it was last."""
-        rows = self._rows(self._db, "SELECT *, max(at_ns) FROM devices GROUP BY uuid ORDER BY min(rowid)", [])
-        return tuple(_device(row) for row in rows)
+        """Every GPU ever watched, as it was last, in the order they were first seen."""
+        latest = "SELECT max(id) AS id, min(id) AS first FROM devices GROUP BY uuid"
+        rows = self._dicts(f"SELECT devices.* FROM devices JOIN ({latest}) USING (id) ORDER BY first")
+        return tuple(device_from_row(row) for row in rows)
+
+    def device(self, uuid: str, *, boot_id: str | None = None, at_ns: int | None = None) -> Device:
+        """A GPU as it was at a time of a boot; as it was last, if none is given."""
+        device = self._device(uuid, boot_id, at_ns)
+        if device is None:
+            raise StoreError(
+                f"{uuid}: expected a GPU that was watched; known: {', '.join(d.uuid for d in self.devices()) or 'none'}"
+            )
+        return device
 
     def to_monotonic(self, wall_s: float) -> tuple[str, int]:
-        """The boot and its monotonic time at a wall time, by the nearest pair of clocks.  Raises StoreError."""
-        row = self._db.execute(
-            "SELECT boot_id, monotonic_ns, wall_ns FROM clocks ORDER BY abs(wall_ns - ?) LIMIT 1", (int(wall_s * 1e9),)
-        ).fetchone()
-        if row is None:
-            raise StoreError(f"{self._state}: nothing was recorded here yet")
-        boot_id, monotonic_ns, wall_ns = row
-        return boot_id, monotonic_ns + int(wall_s * 1e9) - wall_ns
+        """Boot id and monotonic nanoseconds of a wall time, by the nearest stretch in which both were known."""
+        wall_ns = round(wall_s * 1e9)
+        stretches = self._rows("SELECT boot_id, begin_ns, end_ns, wall_offset_ns FROM clocks ORDER BY rowid", ())
+        if not stretches:
+            raise StoreError(f"{self._state}: expected a store in which something was watched, found an empty one")
 
-    def to_wall_s(self, boot_id: str, at_ns: int) -> float | None:
-        """Wall time of a monotonic time of a boot, None if that boot is not known."""
-        row = self._db.execute(
-            "SELECT monotonic_ns, wall_ns FROM clocks WHERE boot_id = ? ORDER BY abs(monotonic_ns - ?) LIMIT 1", (boot_id, at_ns)
-        ).fetchone()
-        return (at_ns - row[0] + row[1]) / 1e9 if row else None
+        def distance_ns(stretch: tuple[str, int, int, int]) -> int:
+            _, begin_ns, end_ns, offset_ns = stretch
+            # What follows a stretch belongs to it rather than to the next, which began later.
+            return max(2 * (begin_ns + offset_ns - wall_ns), wall_ns - end_ns - offset_ns, 0)
+
+        boot_id, _, _, offset_ns = min(reversed(stretches), key=distance_ns)
+        return boot_id, wall_ns - offset_ns
 
     # The pieces
 
-    def _device(self, uuid: str, boot_id: str, at_ns: int) -> Device | None:
-        for row in self._rows(
-            self._db,
-            "SELECT * FROM devices WHERE uuid = ? ORDER BY boot_id = ? DESC, at_ns <= ? DESC, at_ns DESC LIMIT 1",
-            [uuid, boot_id, at_ns],
-        ):
-            return _device(row)
-        return None
+    def _device(self, uuid: str, boot_id: str | None, at_ns: int | None) -> Device | None:
+        rows = list(self._dicts("SELECT * FROM devices WHERE uuid = ? ORDER BY id", (uuid,)))
+        if boot_id is not None and at_ns is not None and rows:
+            then = [row for row in rows if row["boot_id"] == boot_id and row["since_ns"] <= at_ns]
+            # Facts are written when they change, so those of an earlier boot may still have held; later ones did not.
+            same_boot = next((i for i, row in enumerate(rows) if row["boot_id"] == boot_id), None)
+            rows = then or (rows[: same_boot or 1] if same_boot is not None else rows)
+        return device_from_row(rows[-1]) if rows else None
 
-    def _holding(self, boot_id: str, begin_ns: int, end_ns: int) -> Iterator[sqlite3.Connection]:
-        """The segments of a boot that may hold rows of an interval, oldest first."""
-        for path in files.segments(self._state):
-            connection = self._segments.get(path)
-            try:
-                if connection is None:
-                    connection = self._segments[path] = _read_only(path)
-                if connection.execute("SELECT boot_id FROM segment").fetchone() != (boot_id,):
+    def _timings(self, run_id: str) -> Timings | None:
+        row = self._first("SELECT at_ns, took_s FROM timings WHERE run = ?", (run_id,))
+        return Timings(np.frombuffer(row[0], "<i8").copy(), np.frombuffer(row[1], "<f8").copy()) if row else None
+
+    def _runs(self, sql: str, values: list[Any]) -> list[Run]:
+        rows = list(self._dicts(sql, values))
+        verdicts: dict[str, list[Mapping[str, Any]]] = {}
+        for i in range(0, len(rows), 500):  # SQLite allows 999 values at least
+            ids = [row["id"] for row in rows[i : i + 500]]
+            marks = ", ".join("?" * len(ids))
+            sql = f"SELECT run, verdict FROM verdicts WHERE run IN ({marks}) ORDER BY run, position"
+            for run_id, packed in self._rows(sql, ids):
+                verdicts.setdefault(run_id, []).append(msgspec.json.decode(zlib.decompress(packed)))
+        return [from_row(row, tuple(verdicts.get(row["id"], ()))) for row in rows]
+
+    def _segments(self, boot_id: str, begin_ns: int, end_ns: int) -> Iterator[Path]:
+        """Segments of a boot that may hold readings of an interval, oldest first."""
+        of_boot = []
+        for path in sorted(self._state.glob(files.SEGMENTS)):
+            if path not in self._begins:
+                row = self._in_segment(path, lambda db: db.execute("SELECT boot_id, begin_ns FROM segment").fetchone(), None)
+                if row is None:
                     continue
-                first, last = connection.execute("SELECT min(key), max(key) FROM fast").fetchone()
-            except sqlite3.DatabaseError:
-                continue  # dropped by retention between the listing and now, or damaged: the daemon sets it aside
-            if first is None or (key_at_ns(first) <= end_ns and key_at_ns(last) >= begin_ns - LEAD_NS):
-                yield connection
+                self._begins[path] = (row[0], row[1])
+            if self._begins[path][0] == boot_id:
+                of_boot.append((self._begins[path][1], path))
+        for i, (segment_ns, path) in enumerate(of_boot):
+            ends_ns = of_boot[i + 1][0] if i + 1 < len(of_boot) else None
+            # What was read just before a segment began may lie in it, and a blob of power begins seconds earlier.
+            if segment_ns - _SLACK_NS <= end_ns and (ends_ns is None or ends_ns + _SLACK_NS >= begin_ns):
+                yield path
 
-    def _part(self, db: sqlite3.Connection, uuid: str, begin_ns: int, end_ns: int, pids: frozenset[int]) -> Trace:
-        found = db.execute("SELECT gpu FROM gpus WHERE uuid = ?", (uuid,)).fetchone()
-        if found is None:
-            return Trace()
-        gpu = found[0]
-        lanes = []
-        for lane in TABLES:
-            reach_ns = _SLOW_REACH_NS if lane is Lane.SLOW else 0
-            lanes.append(_lane(db, lane, gpu, begin_ns - reach_ns, end_ns))
-        lists: dict[int, tuple[Process, ...]] = {}
-        censuses = []
-        for row_key, took_us, index, visible in _in_time(db, "censuses", "key, took_us, list, visibility", gpu, begin_ns, end_ns):
-            if index not in lists:
-                lists[index] = _processes(db, index, pids)
-            censuses.append(
-                Census(uuid=uuid, at_ns=key_at_ns(row_key), took_ns=took_us * 1000, processes=lists[index], visibility=Visibility(visible))
-            )
-        times: list[int] = []
-        watts: list[float] = []
-        for (record,) in _in_time(db, "power", "record", gpu, begin_ns, end_ns):
-            with contextlib.suppress(ValueError):
-                at_ns, power_w = dense.unpack(record)
-                times += at_ns
-                watts += power_w
-        gaps = db.execute(
-            "SELECT begin_ns, end_ns, lane FROM gaps WHERE gpu = ? AND end_ns >= ? AND begin_ns <= ? ORDER BY begin_ns",
-            (gpu, begin_ns, end_ns),
-        )
-        return Trace(
-            columns=_joined(lanes),
-            dense_power=Column(np.array(times, np.int64), np.array(watts, np.float64)),
-            censuses=tuple(censuses),
-            gaps=tuple(Gap(begin_ns=b, end_ns=e, lane=Lane(lane)) for b, e, lane in gaps),
-        )
+    def _in_segment(self, path: Path, ask: Callable[[Any], _T], absent: _T) -> _T:
+        """Ask one segment; ``absent`` if it was dropped meanwhile or is of a newer schema's making."""
+        try:
+            db = files.open_to_read(path)
+        except StoreError:
+            if not path.exists():
+                return absent
+            raise
+        try:
+            return ask(db)
+        except (sqlite3.Error, ValueError, LookupError) as error:
+            raise StoreError(f"{path}: expected readings, found: {error}") from error
+        finally:
+            db.conn.close()
 
-    @staticmethod
-    def _rows(db: sqlite3.Connection, sql: str, values: Sequence[object]) -> Iterator[Mapping[str, Any]]:
-        cursor = db.execute(sql, tuple(values))
-        names = [column[0] for column in cursor.description]
-        return (dict(zip(names, row, strict=True)) for row in cursor)
+    def _first(self, sql: str, values: Iterable[Any]) -> tuple[Any, ...] | None:
+        return next(iter(self._rows(sql, values)), None)
+
+    def _rows(self, sql: str, values: Iterable[Any]) -> list[tuple[Any, ...]]:
+        with self._told():
+            return self._db.execute(sql, list(values)).fetchall()
+
+    def _dicts(self, sql: str, values: Iterable[Any] = ()) -> list[dict[str, Any]]:
+        with self._told():
+            return list(self._db.query(sql, list(values)))
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{self._state / files.DATABASE}: expected a readable gpuwatch database, found: {error}"
+            ) from error
 
 
-def _read_only(path: Path) -> sqlite3.Connection:
-    try:
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
-        connection.execute("PRAGMA query_only = ON")
-    except sqlite3.Error as error:
-        raise StoreError(f"{path}: cannot be read: {error}") from error
-    return connection
+def owned(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> Trace:
+    """The same trace, seen from the window of these processes: whoever is named and not of its tree is foreign.
 
+    A process that started after the window ended only reused a PID.  Without PIDs nothing can be told.
+    """
+    if not pids:
+        return trace
 
-def _in_time(db: sqlite3.Connection, table: str, names: str, gpu: int, begin_ns: int, end_ns: int) -> list[tuple[Any, ...]]:
-    return db.execute(
-        f"SELECT {names} FROM {table} WHERE key BETWEEN ? AND ? AND key & 63 = ? ORDER BY key",  # noqa: S608 - our own names
-        (key(begin_ns, 0), key(end_ns, 63), gpu),
-    ).fetchall()
+    def whose(process: Process) -> Process:
+        reused = process.started_s is not None and process.started_s > ended_wall_s + 1.0
+        own = process.pid in pids and not reused
+        return replace(process, ownership=Ownership.OWN if own else Ownership.FOREIGN)
 
+    lists: dict[int, tuple[Process, ...]] = {}  # a list that stood is one object in many censuses
 
-def _lane(db: sqlite3.Connection, lane: Lane, gpu: int, begin_ns: int, end_ns: int) -> dict[str, Column]:
-    there = {row[1] for row in db.execute(f"PRAGMA table_info({lane.value})")}
-    names = [name for name in TABLES[lane] if stored_name(name) in there]
-    rows = _in_time(db, lane.value, ", ".join(("key", *map(stored_name, names))), gpu, begin_ns, end_ns)
-    if not rows:
-        return {}
-    at_ns = np.array([key_at_ns(row[0]) for row in rows], np.int64)
-    columns = {}
-    for position, name in enumerate(names, start=1):
-        values = np.array([row[position] for row in rows], np.float64) / scale(name)
-        if not np.isnan(values).all():
-            columns[name] = Column(at_ns, values)
-    return columns
+    def seen(census: Census) -> Census:
+        key = id(census.processes)
+        if key not in lists:
+            lists[key] = tuple(map(whose, census.processes))
+        return replace(census, processes=lists[key])
 
-
-def _joined(parts: Sequence[Mapping[str, Column]]) -> dict[str, Column]:
-    """Columns of several lanes or segments as one each, in order of time; a lane that did not ask a signal adds nothing."""
-    names = dict.fromkeys(name for part in parts for name in part)
-    return {name: _concatenated([_observed(part[name]) for part in parts if name in part]) for name in names}
-
-
-def _observed(column: Column) -> Column:
-    seen = ~np.isnan(column.values)
-    return column if seen.all() else Column(column.at_ns[seen], column.values[seen])
-
-
-def _concatenated(columns: Sequence[Column]) -> Column:
-    if len(columns) == 1:
-        return columns[0]
-    at_ns = np.concatenate([column.at_ns for column in columns] or [np.empty(0, np.int64)])
-    values = np.concatenate([column.values for column in columns] or [np.empty(0, np.float64)])
-    order = np.argsort(at_ns, kind="stable")
-    return Column(at_ns[order], values[order])
-
-
-def _processes(db: sqlite3.Connection, index: int, pids: frozenset[int]) -> tuple[Process, ...]:
-    row = db.execute("SELECT processes FROM process_lists WHERE id = ?", (index,)).fetchone()
-    listed = json.loads(row[0]) if row else []
-    return tuple(
-        Process(**process, ownership=Ownership.OWN if process["pid"] in pids else Ownership.FOREIGN) for process in listed
-    )
-
-
-def _device(row: Mapping[str, Any]) -> Device:
-    values = {field.name: row[field.name] for field in fields(Device) if field.name in row}
-    modes = {name: None if values[name] is None else bool(values[name]) for name in values if _is_flag(name)}
-    return Device(**{**values, **modes})
-
-
-def _is_flag(name: str) -> bool:
-    return next(field for field in fields(Device) if field.name == name).type in ("bool", "bool | None")
+    return replace(trace, censuses=tuple(map(seen, trace.censuses)))

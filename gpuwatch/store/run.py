@@ -1,21 +1,33 @@
-"""Run: one window, kept; and its form as a row of the permanent database."""
+"""One window, kept: what is stored of it besides its readings."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
+import msgspec
+
 from annotate.evidence import Fact, Host
+from annotate.verdict import Status
+
+OPEN, JUDGING = "open", "judging"
+UNFINISHED = (OPEN, "closing", JUDGING)
+
+# For sorting worst first; what has no verdict yet comes last.
+BADNESS: Mapping[str, int] = {**{status.value: status.badness for status in Status}, **dict.fromkeys(UNFINISHED, -1)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One window as it stands in the store; ``status`` is open, judging, or what the worst verdict says."""
+    """One window from its opening on.
 
-    id: str  # sorts by time; any unique beginning of four or more characters names it
-    label: str | None = None
+    ``id`` sorts by time.  ``uuids`` may grow until it closes.  ``process`` is a name, never a command line: those hold
+    secrets.  ``verdicts`` are as ``Verdict.to_dict`` gives them, one a GPU, worst first.
+    """
+
+    id: str
+    label: str | None
     claim: str
     policy: Mapping[str, Any]
     boot_id: str
@@ -24,41 +36,55 @@ class Run:
     begun_wall_s: float
     pid: int
     uid: int
-    user: str | None = None
-    process: str | None = None  # its name, never its command line: those hold secrets
-    uuids: tuple[str, ...] = ()
-    pids: frozenset[int] = frozenset()
+    user: str | None
+    process: str | None
+    uuids: tuple[str, ...]
+    pids: frozenset[int]
     told: Mapping[str, Fact]
-    host: Host | None = None
-    status: str
-    why: str = ""
-    parent: str | None = None
+    host: Host | None
+    status: str  # "open", "judging", or a Status value
+    why: str
+    parent: str | None
     source: str
     simulated: bool
-    verdicts: tuple[Mapping[str, Any], ...] = ()  # as Verdict.to_dict gives them, worst first
+    verdicts: tuple[Mapping[str, Any], ...]
 
 
-_JSON = ("policy", "told", "host", "uuids", "pids", "verdicts")
+PLAIN = (
+    "id", "label", "claim", "boot_id", "begin_ns", "end_ns", "begun_wall_s", "pid", "uid", "user", "process", "status",
+    "why", "parent", "source",
+)  # fmt: skip
+COLUMNS = (*PLAIN, "policy", "uuids", "pids", "told", "host", "simulated")
 
 
 def to_row(run: Run) -> dict[str, Any]:
-    row = asdict(run)
-    row["pids"] = sorted(run.pids)
-    row["simulated"] = int(run.simulated)
-    return {name: json.dumps(value) if name in _JSON else value for name, value in row.items()}
+    """The columns of table ``runs``, all but what derives from the verdicts."""
+    return {
+        **{name: getattr(run, name) for name in PLAIN},
+        "policy": as_json(dict(run.policy)),
+        "uuids": as_json(run.uuids),
+        "pids": as_json(sorted(run.pids)),
+        "told": as_json(dict(run.told)),
+        "host": as_json(run.host) if run.host else None,
+        "simulated": int(run.simulated),
+        "badness": BADNESS.get(run.status, -1),
+    }
 
 
-def from_row(row: Mapping[str, Any]) -> Run:
-    values = {field.name: row[field.name] for field in fields(Run)}
-    for name in _JSON:
-        values[name] = json.loads(values[name])
-    host = values["host"]
+def from_row(row: Mapping[str, Any], verdicts: tuple[Mapping[str, Any], ...]) -> Run:
     known = {field.name for field in fields(Host)}
-    return Run(**{
-        **values,
-        "simulated": bool(values["simulated"]),
-        "uuids": tuple(values["uuids"]),
-        "pids": frozenset(values["pids"]),
-        "verdicts": tuple(values["verdicts"]),
-        "host": Host(**{name: value for name, value in host.items() if name in known}) if host else None,
-    })
+    host = msgspec.json.decode(row["host"]) if row["host"] else None
+    return Run(
+        **{name: row[name] for name in PLAIN},
+        policy=msgspec.json.decode(row["policy"]),
+        uuids=tuple(msgspec.json.decode(row["uuids"])),
+        pids=frozenset(msgspec.json.decode(row["pids"])),
+        told=msgspec.json.decode(row["told"]),
+        host=Host(**{name: value for name, value in host.items() if name in known}) if host else None,
+        simulated=bool(row["simulated"]),
+        verdicts=verdicts,
+    )
+
+
+def as_json(value: Any) -> str:  # anything msgspec can write
+    return msgspec.json.encode(value).decode()

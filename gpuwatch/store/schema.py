@@ -1,105 +1,192 @@
-"""The tables: what the permanent database and the segments hold, and how older ones become this version's.
+"""The tables of both kinds of file, as numbered migrations: a new version is one more function here and one more fixture."""
 
-A new signal in ``Reading`` is a new nullable column of the next segment; everything else is a numbered migration here.
-"""
+# ruff: noqa: S608 - the names in these statements are ours; values are always bound
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Mapping
+from pathlib import Path
 
-from sqlite_utils import Database
-from sqlite_utils.migrations import Migrations
+from sqlite_utils import Database, Migrations
 
-from annotate.evidence import Device
-from gpuwatch.store.columns import TABLES, key_sql, stored_name
+from annotate.evidence import Lane
+from gpuwatch.errors import StoreError
+from gpuwatch.store.columns import DEVICE_COLUMNS, LANE_COLUMNS
 
-VERSION = 1  # PRAGMA user_version of both kinds of file; the number of the last migration below
-
-migrations = Migrations("gpuwatch")
-
-_SQL_TYPES = {"str": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER"}
-_DEVICE_COLUMNS = ",\n  ".join(
-    f"{field.name} {_SQL_TYPES[str(field.type).split(' ')[0]]}" for field in fields(Device) if field.name != "uuid"
-)
+LEDGER = Migrations("gpuwatch")
+READINGS = Migrations("gpuwatch-readings")
 
 
-@migrations()
-def m001_initial(db: Database) -> None:
-    """The first released schema."""
-    db.executescript(f"""
-CREATE TABLE clocks (  -- what turns monotonic times of a boot into wall time, for people
-  boot_id TEXT NOT NULL, monotonic_ns INTEGER NOT NULL, wall_ns INTEGER NOT NULL
-) STRICT;
-CREATE TABLE devices (  -- a row whenever anything about a GPU changed
-  uuid TEXT NOT NULL, boot_id TEXT NOT NULL, at_ns INTEGER NOT NULL,
-  {_DEVICE_COLUMNS}
-) STRICT;
-CREATE TABLE refresh (  -- how often each signal changes on each GPU, as measured last
-  uuid TEXT NOT NULL, signal TEXT NOT NULL, refresh_ns INTEGER NOT NULL, PRIMARY KEY (uuid, signal)
-) STRICT;
-CREATE TABLE runs (
-  id TEXT PRIMARY KEY, label TEXT, claim TEXT NOT NULL, policy TEXT NOT NULL, boot_id TEXT NOT NULL,
-  begin_ns INTEGER NOT NULL, end_ns INTEGER, begun_wall_s REAL NOT NULL, pid INTEGER NOT NULL, uid INTEGER NOT NULL,
-  user TEXT, process TEXT, uuids TEXT NOT NULL, pids TEXT NOT NULL, told TEXT NOT NULL, host TEXT NOT NULL,
-  status TEXT NOT NULL, why TEXT NOT NULL, parent TEXT, source TEXT NOT NULL, simulated INTEGER NOT NULL,
-  verdicts TEXT NOT NULL
-) STRICT;
-CREATE INDEX runs_by_time ON runs (begun_wall_s);
-CREATE TABLE findings (  -- the hazards found, one a row; the whole verdicts are in runs
-  run TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE, uuid TEXT, rule TEXT NOT NULL, severity TEXT NOT NULL,
-  says TEXT NOT NULL, remedy TEXT NOT NULL, effect_ratio REAL, accepted INTEGER NOT NULL
-) STRICT;
-CREATE INDEX findings_by_run ON findings (run);
-CREATE TABLE evidence (
-  run TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE, uuid TEXT NOT NULL, capsule BLOB NOT NULL, PRIMARY KEY (run, uuid)
-) STRICT;
-CREATE TABLE events (
-  uuid TEXT NOT NULL, boot_id TEXT NOT NULL, at_ns INTEGER NOT NULL, kind TEXT NOT NULL, value INTEGER, text TEXT
-) STRICT;
-CREATE VIEW windows AS
-  SELECT id, datetime(begun_wall_s, 'unixepoch', 'localtime') AS began, label, upper(status) AS status,
-    round((end_ns - begin_ns) / 1e9, 3) AS length_s, claim,
-    (SELECT group_concat(DISTINCT rule) FROM findings WHERE run = id AND NOT accepted) AS hazards,
-    why, user, process, CASE simulated WHEN 1 THEN 'SIMULATED' ELSE '' END AS simulated
-  FROM runs ORDER BY begun_wall_s DESC;
-CREATE VIEW hazards AS
-  SELECT datetime(begun_wall_s, 'unixepoch', 'localtime') AS began, label, rule, severity, says, remedy,
-    round(100 * effect_ratio, 1) AS effect_percent, run, uuid
-  FROM findings JOIN runs ON runs.id = findings.run ORDER BY begun_wall_s DESC;
-""")
-
-
-def create_segment(db: Database, boot_id: str) -> None:
-    """The tables of a new segment, one a lane, keyed by time and GPU."""
-    tables = "".join(
-        f"CREATE TABLE {lane.value} (key INTEGER PRIMARY KEY, took_us INTEGER, "
-        f"{', '.join(f'{stored_name(name)} INTEGER' for name in names)}) STRICT;\n"
-        for lane, names in TABLES.items()
+@LEDGER(name="001")
+def _ledger_001(db: Database) -> None:
+    _create(
+        db,
+        # Wall time is for people: (boot, monotonic) is the axis, and each stretch has its own distance to wall time.
+        """CREATE TABLE clocks (
+            boot_id TEXT NOT NULL, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, wall_offset_ns INTEGER NOT NULL,
+            PRIMARY KEY (boot_id, begin_ns)) STRICT""",
+        """CREATE TABLE devices (
+            id INTEGER PRIMARY KEY, boot_id TEXT NOT NULL, since_ns INTEGER NOT NULL, since_wall_s REAL NOT NULL,
+            uuid TEXT NOT NULL, name TEXT NOT NULL) STRICT""",
+        "CREATE INDEX devices_uuid ON devices (uuid, since_wall_s)",
+        """CREATE TABLE refresh (
+            uuid TEXT NOT NULL, signal TEXT NOT NULL, refresh_ns INTEGER NOT NULL, PRIMARY KEY (uuid, signal)) STRICT""",
+        """CREATE TABLE runs (
+            id TEXT PRIMARY KEY, label TEXT, claim TEXT NOT NULL, status TEXT NOT NULL, badness INTEGER NOT NULL,
+            why TEXT NOT NULL, begun_wall_s REAL NOT NULL, boot_id TEXT NOT NULL, begin_ns INTEGER NOT NULL,
+            end_ns INTEGER, pid INTEGER NOT NULL, uid INTEGER NOT NULL, user TEXT, process TEXT, parent TEXT,
+            source TEXT NOT NULL, simulated INTEGER NOT NULL, policy TEXT NOT NULL, uuids TEXT NOT NULL,
+            pids TEXT NOT NULL, told TEXT NOT NULL, host TEXT) STRICT""",
+        "CREATE INDEX runs_time ON runs (begun_wall_s)",
+        "CREATE INDEX runs_worst ON runs (badness, begun_wall_s)",
+        "CREATE INDEX runs_label ON runs (label, begun_wall_s)",
+        """CREATE TABLE verdicts (
+            run TEXT NOT NULL REFERENCES runs(id), position INTEGER NOT NULL, uuid TEXT, status TEXT NOT NULL,
+            verdict BLOB NOT NULL, PRIMARY KEY (run, position)) STRICT""",
+        """CREATE TABLE findings (
+            run TEXT NOT NULL REFERENCES runs(id), uuid TEXT, position INTEGER NOT NULL, rule TEXT NOT NULL,
+            severity TEXT, accepted INTEGER NOT NULL, says TEXT NOT NULL, remedy TEXT NOT NULL, effect_ratio REAL,
+            begin_ns INTEGER, end_ns INTEGER, facts TEXT NOT NULL) STRICT""",
+        "CREATE INDEX findings_run ON findings (run)",
+        "CREATE INDEX findings_rule ON findings (rule)",
+        """CREATE TABLE evidence (
+            run TEXT NOT NULL REFERENCES runs(id), uuid TEXT NOT NULL, capsule BLOB NOT NULL,
+            PRIMARY KEY (run, uuid)) STRICT""",
+        """CREATE TABLE timings (
+            run TEXT PRIMARY KEY REFERENCES runs(id), count INTEGER NOT NULL, at_ns BLOB NOT NULL, took_s BLOB NOT NULL)
+            STRICT""",
+        """CREATE TABLE events (
+            id INTEGER PRIMARY KEY, uuid TEXT NOT NULL, boot_id TEXT NOT NULL, at_ns INTEGER NOT NULL,
+            at_wall_s REAL NOT NULL, kind TEXT NOT NULL, value INTEGER, text TEXT) STRICT""",
+        "CREATE INDEX events_time ON events (uuid, boot_id, at_ns)",
     )
-    db.executescript(f"""
-CREATE TABLE segment (boot_id TEXT NOT NULL, monotonic_ns INTEGER NOT NULL, wall_ns INTEGER NOT NULL) STRICT;
-CREATE TABLE gpus (gpu INTEGER PRIMARY KEY, uuid TEXT NOT NULL UNIQUE) STRICT;
-{tables}
-CREATE TABLE process_lists (id INTEGER PRIMARY KEY, processes TEXT NOT NULL) STRICT;
-CREATE TABLE censuses (key INTEGER PRIMARY KEY, took_us INTEGER, list INTEGER NOT NULL, visibility TEXT NOT NULL) STRICT;
-CREATE TABLE power (key INTEGER PRIMARY KEY, record BLOB NOT NULL) STRICT;
-CREATE TABLE gaps (gpu INTEGER NOT NULL, lane TEXT NOT NULL, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL) STRICT;
-CREATE VIEW readings AS
-  SELECT datetime((({key_sql()}) - monotonic_ns + wall_ns) / 1e9, 'unixepoch', 'localtime') AS at, uuid,
-    sm_clock_mhz, mem_clock_mhz, power_mw / 1000.0 AS power_w, temperature_c,
-    printf('0x%x', event_reasons_mask) AS event_reasons, utilization_permille / 10.0 AS utilization_percent,
-    memory_used_bytes, power_cap_ns
-  FROM fast JOIN gpus ON gpu = {key_sql(gpu=True)} CROSS JOIN segment ORDER BY key;
-PRAGMA user_version = {VERSION};
-""")
+
+
+@READINGS(name="001")
+def _readings_001(db: Database) -> None:
+    lanes = (
+        f"""CREATE TABLE {table} (
+            at_ns INTEGER NOT NULL, gpu INTEGER NOT NULL, stood_ms INTEGER NOT NULL, PRIMARY KEY (at_ns, gpu))
+            STRICT, WITHOUT ROWID"""
+        for table in ("fast", "slow", "edge")
+    )
+    _create(
+        db,
+        """CREATE TABLE segment (
+            id INTEGER PRIMARY KEY CHECK (id = 1), boot_id TEXT NOT NULL, begin_ns INTEGER NOT NULL,
+            wall_offset_ns INTEGER NOT NULL, source TEXT NOT NULL) STRICT""",
+        "CREATE TABLE gpus (gpu INTEGER PRIMARY KEY, uuid TEXT NOT NULL UNIQUE) STRICT",
+        *lanes,
+        """CREATE TABLE processes (
+            process INTEGER PRIMARY KEY, pid INTEGER NOT NULL, started_s REAL, name TEXT, user TEXT,
+            graphics INTEGER NOT NULL, listed INTEGER NOT NULL) STRICT""",
+        """CREATE TABLE census (
+            at_ns INTEGER NOT NULL, gpu INTEGER NOT NULL, stood_ms INTEGER NOT NULL, took_us INTEGER NOT NULL,
+            visibility TEXT NOT NULL, present TEXT NOT NULL, PRIMARY KEY (at_ns, gpu)) STRICT, WITHOUT ROWID""",
+        """CREATE TABLE power (
+            at_ns INTEGER NOT NULL, gpu INTEGER NOT NULL, end_ns INTEGER NOT NULL, count INTEGER NOT NULL,
+            samples BLOB NOT NULL, PRIMARY KEY (at_ns, gpu)) STRICT, WITHOUT ROWID""",
+        """CREATE TABLE gaps (
+            begin_ns INTEGER NOT NULL, gpu INTEGER NOT NULL, lane TEXT NOT NULL, end_ns INTEGER,
+            PRIMARY KEY (begin_ns, gpu, lane)) STRICT, WITHOUT ROWID""",
+    )
+
+
+def prepare_ledger(db: Database, migrations: Migrations = LEDGER) -> None:
+    """Bring ``gpuwatch.db`` up to this version, and give it the columns and views this version knows."""
+    migrations.apply(db)
     with db.atomic():
-        db.execute("INSERT INTO segment VALUES (?, 0, 0)", [boot_id])
+        _add_columns(db, "devices", DEVICE_COLUMNS)
+        for name, sql in _LEDGER_VIEWS.items():
+            db.create_view(name, sql, replace=True)
 
 
-def add_columns(db: Database) -> None:
-    """Give an older segment the signals that came since; their rows stay NULL, which means not observed."""
-    for lane, names in TABLES.items():
-        there = set(db[lane.value].columns_dict)
-        for name in map(stored_name, names):
-            if name not in there:
-                db.execute(f"ALTER TABLE {lane.value} ADD COLUMN {name} INTEGER")
+def prepare_readings(db: Database, migrations: Migrations = READINGS) -> None:
+    """The same for a segment."""
+    migrations.apply(db)
+    with db.atomic():
+        for lane, columns in LANE_COLUMNS.items():
+            _add_columns(db, lane.value, {column.name: column.kind for column in columns})
+        for name, sql in _readings_views().items():
+            db.create_view(name, sql, replace=True)
+
+
+def is_newer(db: Database, migrations: Migrations) -> bool:
+    """Whether a later version than this one has migrated the file."""
+    return any(applied.name not in _known(migrations) for applied in migrations.applied(db))
+
+
+def refuse_newer(db: Database, path: Path, migrations: Migrations = LEDGER) -> None:
+    """Raises StoreError for a file of a later version, which is left as it is."""
+    if is_newer(db, migrations):
+        newest = max(applied.name for applied in migrations.applied(db))
+        raise StoreError(
+            f"{path}: expected schema {max(_known(migrations))} or older, found {newest};"
+            " use a newer gpuwatch, or another folder with --state"
+        )
+
+
+def _known(migrations: Migrations) -> set[str]:
+    nothing_applied = Database(memory=True, execute_plugins=False)
+    return {migration.name for migration in migrations.pending(nothing_applied)}
+
+
+def _create(db: Database, *statements: str) -> None:
+    for statement in statements:
+        db.execute(statement)
+
+
+def _add_columns(db: Database, table: str, wanted: Mapping[str, str]) -> None:
+    """Nullable columns for what an older version did not know: no rewrite, its rows read as not observed."""
+    there = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
+    for name, kind in wanted.items():
+        if name not in there:
+            db.execute(f'ALTER TABLE {table} ADD COLUMN "{name}" {kind}')
+
+
+_TIME = "strftime('%Y-%m-%d %H:%M:%f', {}, 'unixepoch')"
+_GPU_NAMES = """(SELECT group_concat(name, ', ') FROM (
+        SELECT DISTINCT devices.name FROM json_each(runs.uuids) JOIN devices ON devices.uuid = json_each.value))"""
+
+_LEDGER_VIEWS = {
+    "windows": f"""
+    SELECT {_TIME.format("runs.begun_wall_s")} AS begun_utc,
+        round((runs.end_ns - runs.begin_ns) / 1e9, 3) AS length_s,
+        runs.status, runs.label, {_GPU_NAMES} AS gpu,
+        (SELECT group_concat(rule, ', ') FROM (
+            SELECT DISTINCT rule FROM findings WHERE findings.run = runs.id AND NOT accepted ORDER BY position)) AS hazards,
+        runs.claim, runs.process, runs.user, runs.why, runs.simulated, runs.id
+    FROM runs ORDER BY runs.begun_wall_s DESC""",
+    "hazards": f"""
+    SELECT {_TIME.format("runs.begun_wall_s")} AS begun_utc, runs.label, findings.rule, findings.severity,
+        findings.says, findings.remedy, findings.effect_ratio, findings.accepted,
+        (SELECT devices.name FROM devices WHERE devices.uuid = findings.uuid ORDER BY since_wall_s DESC LIMIT 1) AS gpu,
+        findings.uuid, runs.status, runs.id AS run
+    FROM findings JOIN runs ON runs.id = findings.run ORDER BY runs.begun_wall_s DESC, findings.position""",
+    "gpus": f"""
+    SELECT {_TIME.format("since_wall_s")} AS since_utc, uuid, name, driver_version, pci_bus_id, power_limit_w, sm_clock_max_mhz
+    FROM devices ORDER BY since_wall_s DESC""",
+}  # fmt: skip
+
+
+def _readings_views() -> dict[str, str]:
+    at = _TIME.format("(at_ns + (SELECT wall_offset_ns FROM segment)) / 1e9")
+
+    def rows(lane: Lane) -> str:
+        signals = ", ".join(f'{column.sql} AS "{column.signal}"' for column in LANE_COLUMNS[lane])
+        return f"""SELECT {at} AS at_utc, stood_ms / 1e3 AS stood_s, gpus.uuid, {signals}, at_ns
+            FROM {lane.value} JOIN gpus USING (gpu) ORDER BY at_ns"""
+
+    return {
+        "readings_view": rows(Lane.FAST),
+        "slow_readings_view": rows(Lane.SLOW),
+        "edge_readings_view": rows(Lane.EDGE),
+        "processes_view": f"""SELECT {at} AS at_utc, stood_ms / 1e3 AS stood_s, gpus.uuid, pid, name, user,
+            json_extract(seat.value, '$[1]') AS memory_bytes, json_extract(seat.value, '$[2]') AS utilization_ratio,
+            listed, graphics, visibility, at_ns
+            FROM census JOIN gpus USING (gpu) JOIN json_each(census.present) AS seat
+            JOIN processes ON processes.process = json_extract(seat.value, '$[0]') ORDER BY at_ns""",
+        "gaps_view": f"""SELECT {at.replace("at_ns", "begin_ns")} AS begin_utc,
+            (end_ns - begin_ns) / 1e9 AS length_s, gpus.uuid, lane, begin_ns, end_ns FROM gaps JOIN gpus USING (gpu)
+            ORDER BY begin_ns""",
+    }

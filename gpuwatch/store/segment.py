@@ -1,152 +1,127 @@
-"""One segment being written: rows of every lane, the process lists, the dense record and the gaps."""
+"""One file of readings while it is written: the GPUs and processes it numbers, and the rows of a commit."""
+
+# ruff: noqa: S608 - the names in these statements are ours; values are always bound
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from sqlite_utils import Database
 
-from annotate.evidence import Census, Gap, Lane, PowerRecord, Process, Reading
-from gpuwatch.errors import StoreError
-from gpuwatch.store import dense, files
-from gpuwatch.store.columns import GPU_COUNT, TABLES, Changes, key, stored_name, to_row
-from gpuwatch.store.schema import VERSION, add_columns, create_segment
-
-# A sampler that reports skipped deadlines and left so long a silence has a gap; shorter ones no rule looks at.
-GAP_NS = 250_000_000
+from annotate.evidence import Lane, Process
+from gpuwatch.store import dense, files, schema
+from gpuwatch.store.columns import LANE_COLUMNS, quoted
+from gpuwatch.store.keeping import Rows
+from gpuwatch.store.run import as_json
 
 
 class Segment:
-    """Takes what was observed and holds it until ``write``; only the writer's thread calls it."""
+    """The live segment.  Its methods raise sqlite3.Error."""
 
-    def __init__(self, path: Path, boot_id: str, connect: Callable[[Path], Database]) -> None:
+    def __init__(self, path: Path, db: Database, boot_id: str) -> None:
         self.path = path
-        fresh = not path.exists() or path.stat().st_size == 0
-        self._db = connect(path)
-        if fresh:
-            create_segment(self._db, boot_id)
-        else:
-            add_columns(self._db)
-        self._db.execute(f"PRAGMA user_version = {VERSION}")
-        self._numbers_of_disk()
-        self._rows: dict[str, list[tuple[Any, ...]]] = {}
-        self._changes: dict[tuple[str, Lane], Changes] = {}
+        self.boot_id = boot_id
+        self._db = db
+        self._gpus: dict[str, int] = {}
+        self._processes: dict[tuple[object, ...], int] = {}
+        self._recall()
         self._insert = {
-            lane.value: f"INSERT OR REPLACE INTO {lane.value} (key, took_us, {', '.join(map(stored_name, names))}) "
-            f"VALUES ({', '.join('?' * (len(names) + 2))})"
-            for lane, names in TABLES.items()
-        } | {
-            "censuses": "INSERT OR REPLACE INTO censuses VALUES (?, ?, ?, ?)",
-            "process_lists": "INSERT OR REPLACE INTO process_lists VALUES (?, ?)",
-            "power": "INSERT OR REPLACE INTO power VALUES (?, ?)",
-            "gaps": "INSERT INTO gaps VALUES (?, ?, ?, ?)",
-            "gpus": "INSERT OR REPLACE INTO gpus VALUES (?, ?)",
+            lane: f"INSERT OR REPLACE INTO {lane.value} (at_ns, gpu, stood_ms, {quoted(c.name for c in columns)}) "
+            f"VALUES (?, ?, ?{', ?' * len(columns)})"
+            for lane, columns in LANE_COLUMNS.items()
         }
 
     @staticmethod
-    def boot_of(path: Path, connect: Callable[[Path], Database]) -> str | None:
-        """The boot a segment on disk belongs to."""
-        db = connect(path)
-        try:
-            return next((str(row["boot_id"]) for row in db.query("SELECT boot_id FROM segment")), None)
-        finally:
-            db.close()
-
-    def reading(self, reading: Reading) -> None:
-        row = to_row(reading)
-        changes = self._changes.get((reading.uuid, reading.lane))
-        if changes is None:
-            changes = self._changes[(reading.uuid, reading.lane)] = Changes(reading.lane)
-        if reading.lane is Lane.EDGE or changes.keep(reading.at_ns, row):
-            self._add(reading.lane.value, (key(reading.at_ns, self._gpu(reading.uuid)), reading.took_ns // 1000, *row))
-
-    def census(self, census: Census) -> None:
-        processes = json.dumps([_process(process) for process in census.processes], separators=(",", ":"))
-        index = self._lists.get(processes)
-        if index is None:
-            index = self._lists[processes] = len(self._lists) + 1
-            self._add("process_lists", (index, processes))
-        changes = self._changes.get((census.uuid, Lane.PROCESSES))
-        if changes is None:
-            changes = self._changes[(census.uuid, Lane.PROCESSES)] = Changes(Lane.EDGE)
-        # A list is kept as one number, so whether it changed is whether the number did.
-        if changes.keep(census.at_ns, (index,) * len(TABLES[Lane.EDGE])):
-            row = (key(census.at_ns, self._gpu(census.uuid)), census.took_ns // 1000, index, census.visibility.value)
-            self._add("censuses", row)
-
-    def power(self, record: PowerRecord) -> None:
-        if not record.sample_at_ns:
-            return
-        for times, watts in dense.stretches(record.sample_at_ns, record.sample_w):
-            self._add("power", (key(times[0], self._gpu(record.uuid)), dense.pack(times, watts)))
-
-    def gap(self, uuid: str, gap: Gap) -> None:
-        self._add("gaps", (self._gpu(uuid), gap.lane.value, gap.begin_ns, gap.end_ns))
-
-    def mark_clock(self, monotonic_ns: int, wall_ns: int) -> None:
-        """What the views turn monotonic times into wall time with: the latest pair."""
-        self._db.execute("UPDATE segment SET monotonic_ns = ?, wall_ns = ?", [monotonic_ns, wall_ns])
-
-    def write(self) -> int:
-        """Commit what is held; how many rows.  On an error of SQLite what is held stays held."""
-        rows = self._rows
-        if not rows:
-            return 0
-        with self._db.atomic():
-            for table, values in rows.items():
-                self._db.conn.executemany(self._insert[table], values)
-        self._rows = {}
-        return sum(map(len, rows.values()))
-
-    def drop(self) -> int:
-        """Forget what is held: the disk is full, and readings that cannot be kept must not fill the memory instead."""
-        count = sum(map(len, self._rows.values()))
-        self._rows = {}
-        self._changes = {}
-        self._numbers_of_disk()
-        return count
-
-    def checkpoint(self) -> None:
-        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-
-    def close(self) -> None:
-        """Leave one plain file that opens read-only anywhere."""
-        try:
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._db.execute("PRAGMA journal_mode = DELETE").fetchall()
-        finally:
-            self._db.close()
+    def create(path: Path, *, boot_id: str, begin_ns: int, wall_offset_ns: int, source: str, mode: int, wal: bool) -> Segment:
+        db = files.open_to_write(path, mode=mode, wal=wal, durable=False)
+        schema.prepare_readings(db)
+        row = (boot_id, begin_ns, wall_offset_ns, source)
+        with db.atomic():
+            db.execute("INSERT OR REPLACE INTO segment VALUES (1, ?, ?, ?, ?)", row)
+        return Segment(path, db, boot_id)
 
     @property
     def size_bytes(self) -> int:
-        return files.size_bytes(self.path)
+        return files.total_bytes(self.path)
 
-    def _numbers_of_disk(self) -> None:
-        """GPUs and process lists have the numbers they were written with, and no others."""
-        self._gpus = {row["uuid"]: row["gpu"] for row in self._db.query("SELECT gpu, uuid FROM gpus")}
-        self._lists = {row["processes"]: row["id"] for row in self._db.query("SELECT id, processes FROM process_lists")}
+    @property
+    def database(self) -> Database:
+        return self._db
 
-    def _add(self, table: str, row: tuple[Any, ...]) -> None:
-        self._rows.setdefault(table, []).append(row)
+    def last_ns(self) -> int | None:
+        """The last time anything of any GPU was still seen."""
+        times = [
+            self._db.execute(f"SELECT at_ns + stood_ms * 1000000 FROM {lane.value} ORDER BY at_ns DESC LIMIT 1").fetchone()
+            for lane in LANE_COLUMNS
+        ]
+        return max((row[0] for row in times if row), default=None)
+
+    def write(self, rows: Rows) -> int:
+        """Commit these rows in one transaction; how many there were."""
+        if not len(rows):
+            return 0
+        try:
+            with self._db.atomic():
+                self._write(rows)
+        except BaseException:
+            self._recall()
+            raise
+        return len(rows)
+
+    def end_open_gaps(self, at_ns: int) -> None:
+        """Nobody watched between the last writer's end and now."""
+        with self._db.atomic():
+            self._db.execute("UPDATE gaps SET end_ns = max(?, begin_ns) WHERE end_ns IS NULL", (at_ns,))
+
+    def close(self) -> bool:
+        """Leave one plain file; False if a reader keeps that from happening now."""
+        return files.close_plain(self._db, self.path)
+
+    def _write(self, rows: Rows) -> None:
+        connection = self._db.conn
+        by_lane: dict[Lane, list[tuple[object, ...]]] = {}
+        for lane, at_ns, uuid, stood_ms, values in rows.readings:
+            encoded = [column.encode(value) for column, value in zip(LANE_COLUMNS[lane], values, strict=True)]
+            by_lane.setdefault(lane, []).append((at_ns, self._gpu(uuid), stood_ms, *encoded))
+        for lane, encoded_rows in by_lane.items():
+            connection.executemany(self._insert[lane], encoded_rows)
+        connection.executemany(
+            "INSERT OR REPLACE INTO census VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (at_ns, self._gpu(uuid), stood_ms, took_us, visibility.value, self._present(processes))
+                for at_ns, uuid, stood_ms, took_us, visibility, processes in rows.censuses
+            ],
+        )
+        connection.executemany(
+            "INSERT OR REPLACE INTO power VALUES (?, ?, ?, ?, ?)",
+            [(at_ns[0], self._gpu(uuid), at_ns[-1], len(at_ns), dense.pack(at_ns, watts)) for uuid, at_ns, watts in rows.power],
+        )
+        connection.executemany(
+            "INSERT OR REPLACE INTO gaps (gpu, lane, begin_ns, end_ns) VALUES (?, ?, ?, ?)",
+            [(self._gpu(uuid), lane.value, begin_ns, end_ns) for uuid, lane, begin_ns, end_ns in rows.gaps],
+        )
 
     def _gpu(self, uuid: str) -> int:
-        gpu = self._gpus.get(uuid)
-        if gpu is None:
-            gpu = len(self._gpus)
-            if gpu >= GPU_COUNT:
-                raise StoreError(f"expected at most {GPU_COUNT} GPUs in one store, found another: {uuid}")
-            self._gpus[uuid] = gpu
-            self._add("gpus", (gpu, uuid))
-        return gpu
+        number = self._gpus.get(uuid)
+        if number is None:
+            number = self._gpus[uuid] = len(self._gpus)
+            self._db.execute("INSERT INTO gpus VALUES (?, ?)", (number, uuid))
+        return number
 
+    def _present(self, processes: tuple[Process, ...]) -> str:
+        """Who was there: number of the process, memory, utilisation."""
+        return as_json([[self._process(each), each.memory_bytes, each.utilization_ratio] for each in processes])
 
-def _process(process: Process) -> dict[str, Any]:
-    kept = {
-        "pid": process.pid, "name": process.name, "user": process.user, "started_s": process.started_s,
-        "memory_bytes": process.memory_bytes, "utilization_ratio": process.utilization_ratio, "listed": process.listed,
-        "graphics": process.graphics,
-    }  # fmt: skip
-    return {name: value for name, value in kept.items() if value is not None}
+    def _process(self, process: Process) -> int:
+        key = (process.pid, process.started_s, process.name, process.user, int(process.graphics), int(process.listed))
+        number = self._processes.get(key)
+        if number is None:
+            number = self._processes[key] = len(self._processes)
+            self._db.execute("INSERT INTO processes VALUES (?, ?, ?, ?, ?, ?, ?)", (number, *key))
+        return number
+
+    def _recall(self) -> None:
+        """The numbers that are committed, no others."""
+        self._gpus = {row[1]: row[0] for row in self._db.execute("SELECT gpu, uuid FROM gpus")}
+        processes = self._db.execute("SELECT process, pid, started_s, name, user, graphics, listed FROM processes")
+        self._processes = {tuple(row[1:]): row[0] for row in processes}

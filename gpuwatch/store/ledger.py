@@ -1,0 +1,154 @@
+"""``gpuwatch.db`` while it is written: everything that is kept for good."""
+
+# ruff: noqa: S608 - the names in these statements are ours; values are always bound
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlite_utils import Database
+
+from annotate.evidence import Device, Event, Timings
+from annotate.verdict import Status
+from gpuwatch.store import files
+from gpuwatch.store.columns import DEVICE_COLUMNS, quoted
+from gpuwatch.store.run import OPEN, UNFINISHED, Run, as_json, to_row
+
+_SAME_CLOCK_NS = 50_000_000  # wall time is for people: a drift below this starts no new stretch
+_DIED = "the daemon ended while the window was open"
+_UNJUDGED = "the daemon ended before it had judged; the evidence is kept: gpuwatch audit --rejudge"
+
+
+class Ledger:
+    """One connection's writes, each a transaction of its own or part of the caller's.  They raise sqlite3.Error."""
+
+    def __init__(self, path: Path, db: Database, *, boot_id: str, evidence_bytes: int) -> None:
+        self.path = path
+        self._db = db
+        self._boot_id = boot_id
+        self.evidence_bytes = evidence_bytes
+        self._kept_bytes: int | None = None
+
+    @property
+    def database(self) -> Database:
+        return self._db
+
+    @property
+    def size_bytes(self) -> int:
+        return files.total_bytes(self.path)
+
+    def put_clock(self, at_ns: int, wall_offset_ns: int) -> None:
+        """Note how far wall time is ahead of monotonic time: one stretch as long as that holds."""
+        last = self._db.execute(
+            "SELECT begin_ns, wall_offset_ns FROM clocks WHERE boot_id = ? ORDER BY begin_ns DESC LIMIT 1", (self._boot_id,)
+        ).fetchone()
+        if last and abs(last[1] - wall_offset_ns) < _SAME_CLOCK_NS:
+            sql = "UPDATE clocks SET end_ns = ? WHERE boot_id = ? AND begin_ns = ?"
+            self._db.execute(sql, (at_ns, self._boot_id, last[0]))
+        else:
+            sql = "INSERT OR REPLACE INTO clocks VALUES (?, ?, ?, ?)"
+            self._db.execute(sql, (self._boot_id, at_ns, at_ns, wall_offset_ns))
+
+    def put_device(self, device: Device, at_ns: int, wall_s: float) -> None:
+        """A new row whenever any fact of a GPU differs from the last time."""
+        facts = {name: _plain(getattr(device, name)) for name in DEVICE_COLUMNS}
+        latest = f"SELECT {quoted(facts)} FROM devices WHERE uuid = ? ORDER BY id DESC LIMIT 1"
+        if next(self._db.query(latest, (device.uuid,)), None) != facts:
+            row = {"boot_id": self._boot_id, "since_ns": at_ns, "since_wall_s": wall_s, **facts}
+            self._db.table("devices").insert(row)
+
+    def put_refresh(self, uuid: str, refresh_ns: Mapping[str, int]) -> None:
+        rows = [(uuid, name, int(period_ns)) for name, period_ns in refresh_ns.items()]
+        with self._db.atomic():
+            self._db.conn.executemany("INSERT OR REPLACE INTO refresh VALUES (?, ?, ?)", rows)
+
+    def put_event(self, event: Event, wall_s: float) -> None:
+        row = (event.uuid, self._boot_id, event.at_ns, wall_s, event.kind, event.value, event.text)
+        self._db.execute(
+            "INSERT INTO events (uuid, boot_id, at_ns, at_wall_s, kind, value, text) VALUES (?, ?, ?, ?, ?, ?, ?)", row
+        )
+
+    def put_timings(self, run_id: str, timings: Timings) -> None:
+        row = (run_id, len(timings.at_ns), timings.at_ns.astype("<i8").tobytes(), timings.took_s.astype("<f8").tobytes())
+        self._db.execute("INSERT OR REPLACE INTO timings VALUES (?, ?, ?, ?)", row)
+
+    def put_run(self, run: Run, evidence: Mapping[str, bytes]) -> None:
+        """Insert or replace a run, its verdicts and what they found; evidence once given stays."""
+        with self._db.atomic():
+            row = to_row(run)
+            sql = f"INSERT OR REPLACE INTO runs ({quoted(row)}) VALUES ({', '.join('?' * len(row))})"
+            self._db.execute(sql, list(row.values()))
+            self._db.execute("DELETE FROM verdicts WHERE run = ?", (run.id,))
+            self._db.execute("DELETE FROM findings WHERE run = ?", (run.id,))
+            for position, verdict in enumerate(run.verdicts):
+                uuid = (verdict.get("device") or {}).get("uuid")
+                packed = zlib.compress(msgspec.json.encode(verdict))
+                self._db.execute(
+                    "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?)", (run.id, position, uuid, str(verdict.get("status")), packed)
+                )
+                found = [_finding_row(run.id, uuid, i, finding) for i, finding in enumerate(_hazards(verdict))]
+                self._db.conn.executemany(f"INSERT INTO findings VALUES ({', '.join('?' * 12)})", found)
+            for uuid, capsule in evidence.items():
+                self._db.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?, ?)", (run.id, uuid, capsule))
+        if evidence:
+            self._bound(sum(map(len, evidence.values())))
+
+    def end_unfinished(self, last_ns: int | None) -> int:
+        """Runs a dead daemon left open or unjudged become unproven; how many there were.  To be called at the start."""
+        marks = ", ".join("?" * len(UNFINISHED))
+        query = f"SELECT * FROM runs WHERE status IN ({marks})"
+        left = list(self._db.query(query, UNFINISHED))
+        with self._db.atomic():
+            for row in left:
+                told = msgspec.json.decode(row["told"])
+                begin_ns, end_ns, why = row["begin_ns"], row["end_ns"], _UNJUDGED
+                if row["status"] == OPEN or end_ns is None:
+                    told, why = {**told, "abandoned": True}, _DIED
+                    alive = last_ns is not None and row["boot_id"] == self._boot_id
+                    end_ns = max(begin_ns, last_ns) if alive and last_ns is not None else begin_ns
+                self._db.execute(
+                    "UPDATE runs SET status = ?, badness = ?, why = ?, end_ns = ?, told = ? WHERE id = ?",
+                    (Status.UNPROVEN.value, Status.UNPROVEN.badness, why, end_ns, as_json(told), row["id"]),
+                )
+        return len(left)
+
+    def close(self) -> bool:
+        return files.close_plain(self._db, self.path)
+
+    def _bound(self, added_bytes: int) -> None:
+        """Packed evidence may not grow for ever either: the oldest goes, its run and verdicts stay."""
+        if self._kept_bytes is None:
+            self._kept_bytes = self._db.execute("SELECT coalesce(sum(length(capsule)), 0) FROM evidence").fetchone()[0]
+        else:
+            self._kept_bytes += added_bytes
+        while self._kept_bytes > self.evidence_bytes:
+            oldest = self._db.execute(
+                "SELECT run, sum(length(capsule)) FROM evidence GROUP BY run ORDER BY run LIMIT 1"
+            ).fetchone()
+            if oldest is None:
+                return
+            self._db.execute("DELETE FROM evidence WHERE run = ?", (oldest[0],))
+            self._kept_bytes -= oldest[1]
+
+
+def _plain(value: object) -> object:
+    return int(value) if isinstance(value, bool) else value
+
+
+def _hazards(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    order = {"reject": 0, "flag": 1, "note": 2}
+    found = [finding for finding in verdict.get("findings", ()) if finding.get("answered") == "found"]
+    return sorted(found, key=lambda finding: order.get(finding.get("severity") or "note", 2))
+
+
+def _finding_row(run_id: str, uuid: str | None, position: int, finding: Mapping[str, Any]) -> tuple[object, ...]:
+    begin_ns, end_ns = finding.get("span_ns") or (None, None)
+    return (
+        run_id, uuid, position, finding["rule"], finding.get("severity"), int(bool(finding.get("accepted"))),
+        finding.get("says") or "", finding.get("remedy") or "", finding.get("effect_ratio"), begin_ns, end_ns,
+        as_json(finding.get("facts") or {}),
+    )  # fmt: skip

@@ -1,0 +1,153 @@
+"""The segments of one state folder: which is live, when the next begins, which are dropped."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from gpuwatch import clock
+from gpuwatch.store import files, schema
+from gpuwatch.store.segment import Segment
+
+_log = logging.getLogger("gpuwatch.store")
+
+
+class Shelf:
+    """Opens, rotates and drops segments.  Methods raise sqlite3.Error where the disk or a file does not allow it."""
+
+    def __init__(
+        self, folder: Path, *, boot_id: str, source: str, mode: int, wal: bool, segment_bytes: int,
+        now_ns: Callable[[], int], wall_offset_ns: Callable[[], int],
+    ) -> None:  # fmt: skip
+        self._folder = folder
+        self._boot_id = boot_id
+        self._source = source
+        self._mode = mode
+        self._wal = wal
+        self.segment_bytes = segment_bytes
+        self._now_ns = now_ns
+        self._wall_offset_ns = wall_offset_ns
+        self.set_aside_count = 0
+        self.dropped_count = 0
+        self._settled: set[Path] = set()
+        self.live = self._resume() or self._create()
+        self.live.end_open_gaps(now_ns())
+
+    def paths(self) -> list[Path]:
+        """Every segment, oldest first."""
+        return sorted(self._folder.glob(files.SEGMENTS))
+
+    def rotate_if_large(self) -> bool:
+        if self.live.size_bytes < self.segment_bytes:
+            return False
+        self.rotate()
+        return True
+
+    def rotate(self) -> None:
+        """Begin a new segment; the old one becomes a plain file as soon as nobody reads it."""
+        old, self.live = self.live, self._create()
+        old.close()
+
+    def replace_broken(self, why: object) -> None:
+        """Set the live segment aside and begin a new one."""
+        self.live.database.conn.close()
+        self._set_aside(self.live.path, why)
+        self.live = self._create()
+
+    def drop_oldest(self) -> bool:
+        """Unlink the oldest closed segment; False if only the live one is left."""
+        closed = [path for path in self.paths() if path != self.live.path]
+        if not closed:
+            return False
+        files.remove(closed[0])
+        self.dropped_count += 1
+        _log.info("dropped %s", closed[0].name)
+        return True
+
+    def retain(self, budget_bytes: int, max_age_s: float, *, wall_s: float, other_bytes: int) -> None:
+        """Drop the oldest segments until all files fit the budget and none is older than that; never the live one."""
+        while (paths := self.paths()) and paths[0] != self.live.path:
+            total_bytes = other_bytes + sum(map(files.total_bytes, paths))
+            try:
+                age_s = wall_s - paths[0].stat().st_mtime
+            except FileNotFoundError:
+                continue
+            if total_bytes <= budget_bytes and age_s <= max_age_s:
+                return
+            self.drop_oldest()
+
+    def settle(self) -> None:
+        """Make plain files of closed segments that a crash or a reader left with a log."""
+        for path in self.paths():
+            if path != self.live.path and path not in self._settled:
+                try:
+                    if not files.needs_settling(path) or files.settle(path):
+                        self._settled.add(path)
+                except sqlite3.Error as error:
+                    if files.is_broken(error):
+                        self._set_aside(path, error)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(files.total_bytes, self.paths()))
+
+    def close(self) -> None:
+        self.live.close()
+
+    def _resume(self) -> Segment | None:
+        """The newest segment if it is of this boot and this version, and sound; the others are settled."""
+        paths = self.paths()
+        if not paths:
+            return None
+        path = paths[-1]
+        try:
+            db = files.open_to_write(path, mode=self._mode, wal=self._wal, durable=False)
+        except sqlite3.Error as error:
+            if files.is_broken(error):
+                self._set_aside(path, error)
+            return None
+        try:
+            if schema.is_newer(db, schema.READINGS):
+                db.conn.close()
+                return None
+            wrong: object = files.check(db, now_ns=self._now_ns)
+            if wrong is None:
+                schema.prepare_readings(db)
+                row = db.execute("SELECT boot_id, begin_ns FROM segment").fetchone()
+                if row and row[0] == self._boot_id and row[1] <= self._now_ns():
+                    return Segment(path, db, self._boot_id)
+        except sqlite3.DatabaseError as error:
+            wrong = error
+        if wrong is None:
+            files.close_plain(db, path)
+        else:
+            db.conn.close()
+            self._set_aside(path, wrong)
+        return None
+
+    def _create(self) -> Segment:
+        offset_ns = self._wall_offset_ns()
+        begin_ns = self._now_ns()
+        began = dt.datetime.fromtimestamp((begin_ns + offset_ns) / 1e9, dt.UTC)
+        name = f"readings-{began:%Y%m%dT%H%M%S}"
+        # Names sort by time even when the wall clock was set back meanwhile.
+        last = max((path.stem for path in self.paths()), default="")
+        path = self._folder / f"{name}.db"
+        if name <= last:
+            stem, _, serial = last.partition("+")
+            path = self._folder / f"{stem}+{int(serial or 0) + 1:06d}.db"
+        try:
+            return Segment.create(
+                path, boot_id=self._boot_id, begin_ns=begin_ns, wall_offset_ns=offset_ns, source=self._source,
+                mode=self._mode, wal=self._wal,
+            )  # fmt: skip
+        except sqlite3.Error:
+            files.remove(path)
+            raise
+
+    def _set_aside(self, path: Path, why: object) -> None:
+        files.set_aside(path, why, wall_s=clock.wall_s())
+        self.set_aside_count += 1
