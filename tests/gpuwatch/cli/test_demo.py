@@ -7,7 +7,7 @@ from gpuwatch.sources.simulated import SCENES
 from tests.gpuwatch.cli.conftest import Gpuwatch
 
 
-@pytest.mark.parametrize("names", ["steady-gemm,from-idle,neighbour", "bursty,steady-copy,persistence-off"])
+@pytest.mark.parametrize("names", ["steady-gemm,from-idle,neighbour", "neighbour,steady-copy,persistence-off"])
 def test_the_verdicts_follow_the_scenes(gpuwatch: Gpuwatch, names: str) -> None:
     ended = gpuwatch("demo", "--scenes", names, "--json")
     assert ended.code == 0
