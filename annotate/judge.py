@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from annotate.claims import REQUIRED, Claim
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, Fact
 from annotate.policy import Policy
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules import RULES
@@ -82,15 +84,20 @@ def _finding(rule: Rule, answer: Answer, policy: Policy, *, required: bool) -> F
                 severity=answer.severity.value,
                 says=rule.says.format(**answer.facts),
                 remedy=rule.remedy.format(**answer.facts),
-                facts=dict(answer.facts),
-                effect_ratio=answer.effect_ratio,
-                span_ns=answer.span_ns,
+                facts=_plain(answer.facts),
+                effect_ratio=None if answer.effect_ratio is None else float(answer.effect_ratio),
+                span_ns=None if answer.span_ns is None else (int(answer.span_ns[0]), int(answer.span_ns[1])),
                 accepted=rule.name in policy.accept,
             )
         case Clear():
-            return replace(finding, answered=Answered.CLEAR, facts=dict(answer.facts))
+            return replace(finding, answered=Answered.CLEAR, facts=_plain(answer.facts))
         case Unobserved():
             return replace(finding, says=answer.reason)
+
+
+def _plain(facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    """Facts as plain data: numpy's scalars pass for Python's in every check of types and fail only in an encoder."""
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in facts.items()}
 
 
 def _status(findings: tuple[Finding, ...], *, proven: bool) -> Status:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -81,6 +82,16 @@ def test_no_rule_can_be_talked_out_of_what_it_saw(untold: Answer, told: Answer, 
     checks = {name: gullible if name == "power-limited" else content for group in REQUIRED[Claim.SUSTAINED] for name in group}
     rules = [rule(name, says="it", remedy="do it")(check) for name, check in checks.items()]
     assert judge(evidence(told={"busy_ratio": 1.0}), rules=rules).status is kept
+
+
+def test_numpys_numbers_become_plain_ones() -> None:
+    def numeric(evidence: Evidence, claim: Claim) -> Answer:
+        facts: dict[str, Fact] = {"a_s": np.float64(1.5), "b_count": np.int64(3), "c": np.bool_(True)}  # type: ignore[dict-item]
+        return Found(Severity.NOTE, facts, effect_ratio=np.float64(0.1), span_ns=(np.int64(1), np.int64(2)))  # type: ignore[arg-type]
+
+    finding = judge(evidence(), rules=[rule("numeric", says="it", remedy="do it")(numeric)]).findings[0]
+    plain = {type(value) for value in (*finding.facts.values(), finding.effect_ratio, *(finding.span_ns or ()))}
+    assert plain == {float, int, bool}
 
 
 def test_a_required_rule_that_does_not_exist_proves_nothing() -> None:
