@@ -1,0 +1,126 @@
+"""Did the power limit, or another GPU's clock, hold this one back?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+
+from annotate.claims import Claim
+from annotate.evidence import Evidence, Fact, Reason
+from annotate.held import by_bits, by_counter, power_cap
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
+
+# A gauge in a window of fewer refreshes still speaks mostly of the time before.
+_FEWEST_REFRESHES = 3
+
+
+@rule(
+    "power-limited",
+    says="the power cap held for {capped_s:.2f} of {length_s:.2f} s{clock}",
+    remedy="Quote the number with its clock and the power limit, or lock a clock that the board can hold.",
+)
+def power_limited(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    free_ratio: Annotated[float, "capped for less than this, what the cap took is below every effect worth reporting"] = 0.02,
+) -> Answer:
+    """Finds windows in which the driver lowered the clock to stay inside the board's power limit.
+
+    Why it matters:
+        It is the everyday state of a 700 W board: a bf16 matrix product in a loop is capped 97-100 % of the time, at 26-30 %
+        below the maximum clock, and takes 16-21 % longer than in a burst.  So under ``sustained`` it is a note, and the
+        number is honest with its clock beside it; work that is meant to run in bursts or at one clock did not do so.
+
+    What it cannot see:
+        Whether the clock mattered: the time of a copy does not follow it.  The clock named here is the driver's, which
+        reads 8-12 % above the true mean under a cap.  The cap is not "power at the limit": products of zeros are capped at
+        415 W of 700 W.
+
+    Remedy:
+        Quote the number with its clock and its power limit.  For a number at one clock, lock one that the board can hold
+        for this work, some 5 % below the capped mean.
+
+    Source:
+        The driver's violation time at the window's edges, else its power-cap counter, which is brought up to date every
+        100 ms (``error_ratio`` says what that leaves open), else the share of sampled clock event reasons.  Figures: H200 at
+        700 W, driver 580.159.04.
+    """
+    held = power_cap(evidence)
+    if held is None:
+        return Unobserved(evidence.absence or "time under the power cap was not observed")
+    mhz = _clock_mhz(evidence)
+    most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
+    facts: dict[str, Fact] = {
+        "capped_ratio": held.ratio,
+        "error_ratio": held.error_ratio,
+        "capped_s": held.ratio * evidence.window.length_s,
+        "length_s": evidence.window.length_s,
+        "by": held.by,
+        "driver_clock_mhz": mhz,
+        "clock": "",
+    }
+    if held.ratio <= free_ratio:
+        return Clear(facts)
+    if mhz is not None:
+        facts["clock"] = f", at {mhz:.0f} MHz by the driver's clock"
+        if most_mhz:
+            facts["of_maximum_ratio"] = mhz / most_mhz
+            facts["clock"] = f"{facts['clock']} ({mhz / most_mhz:.0%} of the maximum)"
+    match claim:
+        case Claim.FIXED_CLOCK:
+            return Found(Severity.REJECT, facts)
+        case Claim.BURST:
+            return Found(Severity.FLAG, facts)
+        case _:
+            return Found(Severity.NOTE, facts)
+
+
+@rule(
+    "sync-boost-limited",
+    says="for {limited_s:.2f} of {length_s:.2f} s the clock followed the slowest GPU of a boost group",
+    remedy="Take this GPU out of its sync boost group, or measure the group as one.",
+)
+def sync_boost_limited(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    free_ratio: Annotated[float, "a thousandth of the window cannot move a number by what anybody reports"] = 0.001,
+) -> Answer:
+    """Finds windows in which this GPU's clock was held to that of another.
+
+    Why it matters:
+        In a sync boost group every GPU runs at the clock of the slowest, so this number depends on what another board was
+        doing, and on how warm it was.
+
+    What it cannot see:
+        Which GPU it followed, or by how much the clock would have been higher.  A single GPU never shows it.
+
+    Remedy:
+        Take the GPU out of the group (``dcgmi config``), or measure the whole group under one load.
+
+    Source:
+        The driver's sync-boost counter, which misses nothing, else the clock event reason of that name.
+    """
+    held = by_counter(evidence, "sync_boost_ns") or by_bits(evidence, Reason.SYNC_BOOST)
+    if held is None:
+        return Unobserved(evidence.absence or "neither sync-boost time nor event reasons were observed for long enough")
+    facts: dict[str, Fact] = {
+        "limited_s": held.ratio * evidence.window.length_s,
+        "length_s": evidence.window.length_s,
+        "by": held.by,
+    }
+    return Found(Severity.FLAG, facts) if held.ratio > free_ratio else Clear(facts)
+
+
+def _clock_mhz(evidence: Evidence) -> float | None:
+    """The mean of the driver's SM clock over the window; None if mostly unobserved or in too few refreshes."""
+    if evidence.window.length_ns < _FEWEST_REFRESHES * evidence.trace.refresh_of_ns("sm_clock_mhz"):
+        return None
+    values = evidence.within("sm_clock_mhz").values
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) and 2 * len(known) >= len(values) else None
+
+
+RULES: tuple[Rule, ...] = (power_limited, sync_boost_limited)

@@ -1,0 +1,163 @@
+"""When the power limit, or another GPU's clock, held this one back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.claims import Claim
+from annotate.evidence import Evidence, Reason, Trace
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rules.power import RULES, power_limited, sync_boost_limited
+from tests.annotate.builders import Signal, capped_ns, evidence
+
+NO_COUNTERS: dict[str, Signal] = {"power_cap_ns": None, "power_violation_ns": None}
+
+
+def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED, **limits: float) -> Answer:
+    return rule.ask(about, claim, limits)
+
+
+def found(answer: Answer) -> Found:
+    assert isinstance(answer, Found), answer
+    return answer
+
+
+def stepped(share: float = 1.0, *, phase_s: float = 0.0) -> Signal:
+    """A counter that is brought up to date only every 100 ms."""
+    exact = capped_ns(share=share)
+    return lambda t: exact((t + phase_s) // 0.1 * 0.1 - phase_s)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("claim", Claim)
+def test_a_quiet_copy_is_clear_under_every_claim(rule: Rule, claim: Claim) -> None:
+    assert isinstance(rule.ask(evidence(), claim), Clear)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_without_telemetry_the_reason_for_its_absence_is_given(rule: Rule) -> None:
+    nobody = replace(evidence(), trace=Trace(), absence="no daemon is running")
+    assert ask(rule, nobody) == Unobserved("no daemon is running")
+
+
+CAPPED: Mapping[str, Signal] = {"power_cap_ns": stepped(), "power_violation_ns": capped_ns(), "sm_clock_mhz": 1485}
+
+
+class TestPowerLimited:
+    @pytest.mark.parametrize(
+        ("claim", "severity"),
+        [(Claim.SUSTAINED, Severity.NOTE), (Claim.BURST, Severity.FLAG), (Claim.FIXED_CLOCK, Severity.REJECT)],
+    )
+    def test_a_steady_cap_weighs_as_the_claim_says(self, claim: Claim, severity: Severity) -> None:
+        assert found(ask(power_limited, evidence(signals=CAPPED), claim)).severity is severity
+
+    def test_it_names_the_time_and_whose_clock_it_quotes(self) -> None:
+        answer = found(ask(power_limited, evidence(signals=CAPPED)))
+        says = power_limited.says.format(**answer.facts)
+        assert says == "the power cap held for 6.00 of 6.00 s, at 1485 MHz by the driver's clock (75% of the maximum)"
+
+    def test_without_a_clock_the_sentence_does_without_it(self) -> None:
+        answer = found(ask(power_limited, evidence(signals={**CAPPED, "sm_clock_mhz": None})))
+        assert power_limited.says.format(**answer.facts) == "the power cap held for 6.00 of 6.00 s"
+
+    def test_without_a_device_no_maximum_is_named(self) -> None:
+        answer = found(ask(power_limited, evidence(signals=CAPPED, device=None)))
+        assert "of_maximum_ratio" not in answer.facts
+
+    def test_a_clock_in_less_than_three_refreshes_is_not_quoted(self) -> None:
+        answer = found(ask(power_limited, evidence(signals=CAPPED, length_s=0.25)))
+        assert answer.facts["driver_clock_mhz"] is None
+
+    def test_violation_time_at_the_edges_is_taken_before_the_counter(self) -> None:
+        signals: dict[str, Signal] = {"power_cap_ns": stepped(0.3), "power_violation_ns": capped_ns()}
+        facts = found(ask(power_limited, evidence(signals=signals))).facts
+        assert facts["by"] == "violation time"
+        assert facts["capped_ratio"] == pytest.approx(1.0)
+
+    def test_the_counter_answers_where_there_is_no_violation_time(self) -> None:
+        facts = found(ask(power_limited, evidence(signals={**CAPPED, "power_violation_ns": None}))).facts
+        assert facts["by"] == "counter"
+        assert facts["capped_ratio"] == pytest.approx(1.0, abs=0.04)
+
+    @settings(max_examples=20, deadline=None)
+    @given(phase_s=st.floats(0.0, 0.1), length_s=st.floats(0.5, 4.0))
+    def test_whatever_the_phase_of_its_refresh_the_counter_never_clears_a_full_cap(
+        self, phase_s: float, length_s: float
+    ) -> None:
+        signals = {**NO_COUNTERS, "power_cap_ns": stepped(phase_s=phase_s), "event_reasons_mask": None}
+        answer = found(ask(power_limited, evidence(signals=signals, length_s=length_s)))
+        ratio, error = answer.facts["capped_ratio"], answer.facts["error_ratio"]
+        assert isinstance(ratio, float)
+        assert isinstance(error, float)
+        assert ratio <= 1.0 <= ratio + 2 * error + 0.02
+
+    @settings(max_examples=20, deadline=None)
+    @given(before_s=st.floats(0.2, 4.0), length_s=st.floats(0.5, 4.0))
+    def test_a_cap_that_let_go_before_the_window_does_not_count(self, before_s: float, length_s: float) -> None:
+        def let_go(t: float) -> int:
+            return capped_ns()(min((t // 0.1) * 0.1, -before_s))
+
+        signals = {**NO_COUNTERS, "power_cap_ns": let_go, "event_reasons_mask": None}
+        assert isinstance(ask(power_limited, evidence(signals=signals, length_s=length_s)), Clear)
+
+    def test_a_counter_that_was_set_back_gives_way_to_the_sampled_reasons(self) -> None:
+        def reset(t: float) -> int:
+            return 5_000_000_000 if t < 3 else 0
+
+        signals: dict[str, Signal] = {
+            "power_cap_ns": reset,
+            "power_violation_ns": reset,
+            "event_reasons_mask": int(Reason.SW_POWER_CAP),
+        }
+        facts = found(ask(power_limited, evidence(signals=signals))).facts
+        assert (facts["by"], facts["capped_ratio"]) == ("samples", 1.0)
+
+    def test_without_counters_the_share_of_the_reasons_counts(self) -> None:
+        def half(t: float) -> int:
+            return int(Reason.SW_POWER_CAP) if t >= 3 else 0
+
+        facts = found(ask(power_limited, evidence(signals={**NO_COUNTERS, "event_reasons_mask": half}))).facts
+        assert facts["capped_ratio"] == pytest.approx(0.5, abs=0.02)
+
+    def test_reasons_alone_say_nothing_of_a_window_shorter_than_three_refreshes(self) -> None:
+        signals = {**NO_COUNTERS, "event_reasons_mask": int(Reason.SW_POWER_CAP)}
+        assert isinstance(ask(power_limited, evidence(signals=signals, length_s=0.25)), Unobserved)
+
+    def test_neither_counters_nor_reasons_is_unobserved(self) -> None:
+        answer = ask(power_limited, evidence(signals={**NO_COUNTERS, "event_reasons_mask": None}))
+        assert answer == Unobserved("time under the power cap was not observed")
+
+    def test_up_to_two_hundredths_of_the_time_are_nothing(self) -> None:
+        brief = evidence(signals={**NO_COUNTERS, "power_violation_ns": capped_ns(share=0.015)})
+        assert isinstance(ask(power_limited, brief, Claim.FIXED_CLOCK), Clear)
+        assert isinstance(ask(power_limited, brief, Claim.FIXED_CLOCK, free_ratio=0.01), Found)
+
+
+class TestSyncBoostLimited:
+    def test_time_held_to_another_clock_is_a_flag_under_every_claim(self) -> None:
+        for claim in Claim:
+            answer = found(ask(sync_boost_limited, evidence(signals={"sync_boost_ns": stepped(0.5)}), claim))
+            assert answer.severity is Severity.FLAG
+            assert answer.facts["limited_s"] == pytest.approx(3.0, abs=0.2)
+
+    def test_the_flag_stands_in_for_a_counter_that_is_not_there(self) -> None:
+        signals: dict[str, Signal] = {"sync_boost_ns": None, "event_reasons_mask": int(Reason.SYNC_BOOST)}
+        answer = found(ask(sync_boost_limited, evidence(signals=signals)))
+        assert sync_boost_limited.says.format(**answer.facts).startswith("for 6.00 of 6.00 s")
+
+    def test_other_reasons_are_not_taken_for_it(self) -> None:
+        signals: dict[str, Signal] = {"sync_boost_ns": None, "event_reasons_mask": int(Reason.SW_POWER_CAP)}
+        assert isinstance(ask(sync_boost_limited, evidence(signals=signals)), Clear)
+
+    def test_without_counter_and_reasons_it_is_unobserved(self) -> None:
+        signals: dict[str, Signal] = {"sync_boost_ns": None, "event_reasons_mask": None}
+        assert isinstance(ask(sync_boost_limited, evidence(signals=signals)), Unobserved)
+
+    def test_a_counter_set_back_in_the_window_does_not_clear(self) -> None:
+        signals: dict[str, Signal] = {"sync_boost_ns": lambda t: 9 if t < 3 else 0, "event_reasons_mask": None}
+        assert isinstance(ask(sync_boost_limited, evidence(signals=signals)), Unobserved)
