@@ -1,0 +1,297 @@
+"""Was the GPU in one state throughout?  Only these rules judge onsets, mixtures and pauses."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+
+from annotate.busy import utilization_ratio
+from annotate.claims import Claim
+from annotate.evidence import Column, Evidence, Fact, Reason, Timings
+from annotate.held import began_ns, power_cap, running
+from annotate.onset import Turn, cap_turn, last_pause_end_ns
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.sm_clock import median_mhz, sudden, working
+
+# Where an onset is to be expected, iteration times are searched in blocks this fine.
+_HEAD_NS = 500_000_000
+_FINE_NS = 10_000_000
+_TAIL_NS = 1_000_000_000
+# A counter that ran this soon after the beginning ran before it: its steps are read by sweeps some 10 ms apart.
+_HELD_NS = 20_000_000
+# Clocks this close are one, as far as steps of 15 MHz tell.
+_SETTLED_RATIO = 0.01
+
+
+@rule(
+    "regime-change",
+    says="{what}",
+    remedy="Warm up for 3 s back to back, without a pause before the window.",
+)
+def regime_change(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    capped_ratio: Annotated[float, "a capped second of an H200 reads 0.9 or more of itself"] = 0.9,
+    free_ratio: Annotated[float, "a share of time that cannot move a mean by half a per cent"] = 0.02,
+    step_ratio: Annotated[float, "as far as the power controller swings the clock by itself"] = 0.03,
+    settle_s: Annotated[float, "a large GPU under dense work settles in three seconds"] = 3.0,
+    pause_s: Annotated[float, "so long a pause sets the timer of the power cap back"] = 0.05,
+    reject_ratio: Annotated[float, "with a tenth of the window in another state neither mean nor median is of one"] = 0.1,
+    note_ratio: Annotated[float, "no reader cares for a thousandth in the mean"] = 0.001,
+    busy_ratio: Annotated[float, "below it pauses explain a cap that comes and goes"] = 0.8,
+) -> Answer:
+    """Finds a window in which the GPU went from one state to another: most often, the onset of the power cap.
+
+    Why it matters:
+        After a pause an H200 runs a dense kernel some 60 ms at a fast clock, then the power cap makes it 16 % slower.  The
+        mean over the first 100 ms is 9 % from the steady one, the median 14 %.  A mixture of two states is the figure of
+        neither.
+
+    What it cannot see:
+        Without iteration times, a change that neither the cap's time nor the clock shows, and two changes within a second.
+        A step of the clock in the first or last 0.3 s, unless it follows a pause.  Whether the input changed: that looks the
+        same, and spoils a mean as much.
+
+    Remedy:
+        Warm up for three seconds, back to back, with the kernels to be measured, and open the window without a pause (one of
+        50 ms sets the cap's timer back); or drop what lies before the change.
+
+    Source:
+        Time under the power cap in blocks of a second or more, its error considered; a pause of 50 ms less than 3 s before a
+        window that ends capped; a single step of NVML's clock, or of the iteration times, of 3 % and five times their
+        scatter, that explains 0.7 of how they deviate.  Measured on an H200, driver 580.159.04.
+    """
+    window = evidence.window
+    held = power_cap(evidence)
+    clock = working(evidence)
+    if held is None and not len(clock):
+        return Unobserved(evidence.absence or "neither time under the power cap nor the clock was observed for long enough")
+    pause_end_ns = _paused(evidence, settle_s=settle_s, pause_s=pause_s)
+    change = (
+        cap_turn(evidence, capped_ratio=capped_ratio, free_ratio=free_ratio)
+        or (_onset(evidence) if pause_end_ns is not None else None)
+        or _by_clock(evidence, clock, step_ratio)
+        or _by_timings(evidence, step_ratio)
+    )
+    if change is None and pause_end_ns is not None:
+        return _unsettled(evidence, clock, pause_end_ns, settle_s=settle_s, reject_ratio=reject_ratio)
+    if change is None:
+        if not len(clock) and held is not None and held.least_ratio <= free_ratio and held.most_ratio >= capped_ratio:
+            return Unobserved("the window is too short to tell whether the power cap came or went in it")
+        return Clear({"capped_ratio": held.ratio if held else None})
+    when_s = (change.at_ns - window.begin_ns) / 1e9
+    before_ratio = when_s / window.length_s
+    step = _clock_step_ratio(evidence, clock, change)
+    # A clock that was faster before the change makes the mean time read too short.
+    effect_ratio = before_ratio * step if step is not None and not change.again else None
+    by = f", the clock going {step:+.0%}" if step is not None and abs(step) >= 0.005 else ""
+    facts: dict[str, Fact] = {
+        "what": f"{change.what} {when_s:.2f} s into the window{by}; {before_ratio:.0%} of it lies before",
+        "when_s": when_s,
+        "before_ratio": before_ratio,
+        "capped_ratio": held.ratio if held else None,
+        "clock_step_ratio": step,
+    }
+    minor_ratio = min(before_ratio, 1.0 - before_ratio)
+    utilization = utilization_ratio(evidence)
+    # Pauses that let the cap come and go are another rule's hazard, and what this claim means under a burst.
+    sparse = claim is Claim.BURST or (utilization is not None and utilization < busy_ratio)
+    severity = Severity.REJECT if minor_ratio > reject_ratio and not change.again and not sparse else Severity.FLAG
+    if effect_ratio is not None and abs(effect_ratio) < note_ratio and window.length_s > 10 * settle_s:
+        severity = Severity.NOTE
+    return Found(severity, facts, effect_ratio=effect_ratio, span_ns=(window.begin_ns, change.at_ns))
+
+
+def _paused(evidence: Evidence, *, settle_s: float, pause_s: float) -> int | None:
+    """When the pause ended after which a window that ends capped began, if that was within the settling time; else None."""
+    window = evidence.window
+    tail_ns = min(_TAIL_NS, max(window.length_ns // 2, 1))
+    held = power_cap(evidence.part(window.end_ns - tail_ns, window.end_ns))
+    if held is None or held.ratio <= 0.5:
+        return None
+    return last_pause_end_ns(evidence, within_s=settle_s, longest_s=pause_s)
+
+
+def _onset(evidence: Evidence) -> Turn | None:
+    """Where the cap engaged after the window had begun; None if it already held."""
+    window = evidence.window
+    on = running(evidence, "power_cap_ns", Reason.SW_POWER_CAP)
+    sampled_ns = int(on.at_ns[int(np.argmax(on.values))]) if len(on) and on.values.any() else None
+    counted_ns = began_ns(evidence, "power_cap_ns")
+    at_ns = counted_ns if counted_ns is not None else sampled_ns
+    if at_ns is None or at_ns - window.begin_ns <= _HELD_NS:
+        return None
+    return Turn("after a pause the power cap engaged", min(at_ns, window.end_ns))
+
+
+def _unsettled(evidence: Evidence, clock: Column, pause_end_ns: int, *, settle_s: float, reject_ratio: float) -> Found:
+    """A window that began capped, but too soon after a pause for a capped clock to have settled."""
+    window = evidence.window
+    since_s = (window.begin_ns - pause_end_ns) / 1e9
+    settled_ns = pause_end_ns + int(settle_s * 1e9)
+    rest_ratio = min(1.0, (settled_ns - window.begin_ns) / window.length_ns)
+    facts: dict[str, Fact] = {
+        "what": f"the window began {since_s:.1f} s after a pause, but a capped clock takes {settle_s:.0f} s to settle",
+        "since_s": since_s,
+        "before_ratio": rest_ratio,
+    }
+    # Where the window goes on for long enough, it shows itself whether the clock had settled.
+    seen = window.end_ns - settled_ns >= _TAIL_NS
+    move_ratio = _move_ratio(clock, settled_ns) if seen else None
+    settled = move_ratio is not None and abs(move_ratio) < _SETTLED_RATIO
+    return Found(
+        Severity.NOTE if settled or rest_ratio <= reject_ratio else Severity.FLAG,
+        {**facts, "clock_step_ratio": move_ratio},
+        effect_ratio=move_ratio * rest_ratio if move_ratio is not None else None,
+    )
+
+
+def _by_clock(evidence: Evidence, clock: Column, step_ratio: float) -> Turn | None:
+    move = sudden(clock, block_ns=evidence.trace.refresh_of_ns("sm_clock_mhz"), least_ratio=step_ratio)
+    return Turn(f"the SM clock {'rose' if move.ratio > 0 else 'fell'}", move.at_ns) if move else None
+
+
+def _by_timings(evidence: Evidence, step_ratio: float) -> Turn | None:
+    """A step of the iteration times: fine in the first half second, where an onset lies, coarse over the whole window."""
+    if evidence.timings is None:
+        return None
+    window = evidence.window
+    times = _positive(evidence.timings, window.begin_ns, window.end_ns)
+    head = _positive(evidence.timings, window.begin_ns, min(window.end_ns, window.begin_ns + _HEAD_NS))
+    move = sudden(head, block_ns=_FINE_NS, least_ratio=step_ratio, side_count=2)
+    if move is None or move.ratio < 0:  # a slow head is a cold start, which is no state of the GPU
+        move = sudden(times, block_ns=10 * _FINE_NS, least_ratio=step_ratio)
+    if move is None:
+        return None
+    return Turn(f"the iterations became {abs(move.ratio):.0%} {'longer' if move.ratio > 0 else 'shorter'}", move.at_ns)
+
+
+def _positive(timings: Timings, begin_ns: int, end_ns: int) -> Column:
+    kept = (timings.at_ns >= begin_ns) & (timings.at_ns < end_ns) & np.isfinite(timings.took_s) & (timings.took_s > 0)
+    return Column(timings.at_ns[kept], timings.took_s[kept])
+
+
+def _clock_step_ratio(evidence: Evidence, clock: Column, change: Turn) -> float | None:
+    """By how much NVML's clock differs after the change; before the cap's onset the driver asks for the maximum."""
+    ratio = _move_ratio(clock, change.at_ns)
+    if ratio is None and evidence.device is not None and change.what.endswith("engaged"):
+        top_mhz, after_mhz = evidence.device.sm_clock_max_mhz, median_mhz(clock)
+        return after_mhz / top_mhz - 1.0 if top_mhz and after_mhz else None
+    return ratio
+
+
+def _move_ratio(clock: Column, at_ns: int) -> float | None:
+    """The clock from a time on, over that before; None where one side was not observed."""
+    later = clock.at_ns >= at_ns
+    before_mhz, after_mhz = (median_mhz(Column(clock.at_ns[side], clock.values[side])) for side in (~later, later))
+    return after_mhz / before_mhz - 1.0 if before_mhz and after_mhz else None
+
+
+@rule(
+    "bursty-duty-cycle",
+    says="the GPU was busy {busy_ratio:.0%} of the time{bound}",
+    remedy="Remove sleeps and synchronisations between launches, or declare claim='burst'.",
+)
+def bursty_duty_cycle(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    busy_ratio: Annotated[float, "dense loops on an H200 keep it 87-100 % busy"] = 0.8,
+    reject_ratio: Annotated[float, "idle half of the time, a power-limited body runs at another clock altogether"] = 0.5,
+    gap_ratio: Annotated[float, "of an iteration: longer than launches take"] = 0.05,
+    gap_s: Annotated[float, "shorter pauses are launch overhead, and do not let the clock recover"] = 0.001,
+    power_ratio: Annotated[float, "easy data was capped at 59 % of the limit; less power than this never was"] = 0.5,
+) -> Answer:
+    """Finds pauses between launches, in which the GPU recovers and then runs faster than it can keep up.
+
+    Why it matters:
+        A 16384-cubed bf16 GEMM with sleeps of 20 to 500 ms between its calls ran 17 % faster on an H200 than back to back,
+        at the full clock, with no clock event: a good figure for a burst and a wrong one for throughput.
+
+    What it cannot see:
+        Who paused: a benchmark that sleeps, one that waits for the CPU (``cpu-starvation``) and one that only checks its
+        results look alike.  Pauses while a neighbour keeps the GPU busy.  What the pauses changed, unless this trace shows
+        the capped clock too.
+
+    Remedy:
+        Launch back to back, synchronise only at the end, or say that bursts are meant: ``claim='burst'``.
+
+    Source:
+        NVML's utilisation, which it refreshes each 208 ms, else what the harness told of its busy time, else GPM's SM activity;
+        pauses between iterations.  Dense loops read 0.87 to 1.00, the sleeps 0.02 to 0.35.  Work that would draw less than
+        half of the power limit without its pauses cannot be capped, so its pauses only make a note.
+    """
+    busy, by = _busy_ratio(evidence)
+    gaps_s = _regular_gap_s(evidence, gap_ratio, gap_s)
+    if busy is None and gaps_s is None:
+        return Unobserved(evidence.absence or "utilisation was not observed for long enough")
+    facts: dict[str, Fact] = {"busy_ratio": busy, "by": by, "gap_s": gaps_s, "bound": ""}
+    if busy is None or (busy >= busy_ratio and gaps_s is None):
+        return Clear(facts)
+    bound_ratio = _sustained_ratio(evidence)
+    effect_ratio = bound_ratio - 1.0 if bound_ratio is not None else None
+    if effect_ratio is not None and effect_ratio < -0.005:
+        facts["bound"] = f"; back to back its clock was {-effect_ratio:.0%} lower"
+    elif gaps_s is not None:
+        facts["bound"] = f", with {gaps_s * 1e3:.0f} ms between iterations"
+    held = power_cap(evidence)
+    capped = effect_ratio is not None or (held is not None and held.least_ratio > 0)
+    if claim is not Claim.SUSTAINED or (not capped and _light(evidence, busy, power_ratio)):
+        return Found(Severity.NOTE, facts, effect_ratio=effect_ratio)
+    return Found(Severity.REJECT if busy < reject_ratio and capped else Severity.FLAG, facts, effect_ratio=effect_ratio)
+
+
+def _busy_ratio(evidence: Evidence) -> tuple[float | None, str | None]:
+    busy = utilization_ratio(evidence)
+    if busy is not None:
+        return busy, "utilisation"
+    told = evidence.told.get("busy_ratio")
+    if isinstance(told, int | float) and not isinstance(told, bool) and 0.0 <= told <= 1.5:
+        return float(told), "told"
+    if evidence.window.length_ns >= 3 * evidence.trace.refresh_of_ns("sm_activity_ratio"):
+        values = evidence.within("sm_activity_ratio").values
+        known = values[~np.isnan(values)]
+        if 2 * len(known) >= len(values) and len(known):
+            return float(known.mean()), "SM activity"
+    return None, None
+
+
+def _regular_gap_s(evidence: Evidence, gap_ratio: float, gap_s: float) -> float | None:
+    """The median pause between iterations, if it is regular and long; None if not, or if no times are known."""
+    if evidence.timings is None:
+        return None
+    times = _positive(evidence.timings, evidence.window.begin_ns, evidence.window.end_ns)
+    if len(times) < 10:
+        return None
+    order = np.argsort(times.at_ns, kind="stable")
+    pauses_s = np.diff(times.at_ns[order]) / 1e9 - times.values[order][:-1]
+    pause_s = float(np.median(pauses_s))
+    return pause_s if pause_s > gap_s and pause_s > gap_ratio * float(np.median(times.values)) else None
+
+
+def _sustained_ratio(evidence: Evidence) -> float | None:
+    """The clock while capped, anywhere in the trace, over the window's: known if it was capped for half a second before."""
+    window_mhz = median_mhz(working(evidence))
+    column = evidence.trace.column("sm_clock_mhz")
+    if not window_mhz or not len(column):
+        return None
+    step_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
+    before = evidence.trace.within("sm_clock_mhz", int(column.at_ns[0]), evidence.window.begin_ns, step_ns=step_ns)
+    masks = np.nan_to_num(evidence.trace.at("event_reasons_mask", before.at_ns)).astype(np.int64)
+    capped = before.values[((masks & int(Reason.SW_POWER_CAP)) != 0) & ~np.isnan(before.values)]
+    if len(capped) * step_ns < _HEAD_NS:
+        return None
+    return float(np.median(capped)) / window_mhz
+
+
+def _light(evidence: Evidence, busy: float, power_ratio: float) -> bool:
+    """Whether power would stay far below its limit if the GPU were busy throughout; it cannot be more than this estimate."""
+    limit_w = evidence.device.power_limit_w if evidence.device else None
+    power = evidence.within("power_w").values
+    known = power[~np.isnan(power)]
+    return bool(limit_w and len(known) and busy > 0 and float(known.mean()) / busy < power_ratio * limit_w)
+
+
+RULES: tuple[Rule, ...] = (regime_change, bursty_duty_cycle)
