@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -123,6 +124,8 @@ def named(name: str, uuid: str) -> bool:
 
 def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pids: Sequence[int]) -> tuple[Evidence, ...]:
     """What the store kept of an interval that nobody wrapped, one piece of evidence a GPU.  Raises UsageError, StoreError."""
+    from gpuwatch.store import Run
+
     now_s = clock.wall_s()
     begin_s = moments.wall_s(begin, "--from", now_s=now_s)
     end_s = moments.wall_s(end, "--to", now_s=now_s) if end is not None else now_s - _WRITTEN_S
@@ -133,23 +136,29 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
     end_boot_id, end_ns = store.to_monotonic(end_s)
     if boot_id != end_boot_id:
         raise UsageError("--from, --to: expected an interval within one boot of the machine, found a restart inside it")
-    known = [device.uuid for device in store.devices()]
+    known = {device.uuid: device for device in store.devices()}
     wanted = [uuid for uuid in known if not gpus or any(named(name, uuid) for name in gpus)]
     if not wanted:
         raise UsageError(
             f"--gpu: expected one of {', '.join(known) or 'no GPU: none was ever watched'}, found {', '.join(gpus)}"
         )
-    return tuple(_kept(store, uuid, (boot_id, begin_ns, end_ns), pids) for uuid in wanted)
+    unwrapped = Run(
+        id="", label="interval", claim=Claim.SUSTAINED.value, policy={}, boot_id=boot_id, begin_ns=begin_ns, end_ns=end_ns,
+        begun_wall_s=begin_s, pid=0, uid=os.getuid(), user=None, process=None, uuids=tuple(wanted), pids=frozenset(pids),
+        told={}, host=None, status="judging", why="", parent=None, source="store", verdicts=(),
+        simulated=any(known[uuid].simulated for uuid in wanted),
+    )  # fmt: skip
+    return tuple(_kept(store, unwrapped, uuid) for uuid in wanted)
 
 
-def _kept(store: Reader, uuid: str, span: tuple[str, int, int], pids: Sequence[int]) -> Evidence:
+def _kept(store: Reader, unwrapped: Run, uuid: str) -> Evidence:
     """One GPU's evidence, as if a window had stood there.
 
-    Without ``pids`` the only process on the GPU is taken for the measured one: whose else would the interval be?
+    Where nobody named a process, the only one on the GPU is taken for the measured one: whose else would it be?
     """
-    found = store.interval(uuid, *span, pids=frozenset(pids), label="interval")
-    if pids:
+    found = store.evidence(unwrapped, uuid)
+    if unwrapped.pids:
         return found
-    near = (census for census in found.trace.censuses if found.window.begin_ns <= census.at_ns <= found.window.end_ns)
+    near = (census for census in found.trace.censuses if unwrapped.begin_ns <= census.at_ns <= found.window.end_ns)
     seen = frozenset(process.pid for census in near for process in census.processes)
-    return store.interval(uuid, *span, pids=seen, label="interval") if len(seen) == 1 else found
+    return store.evidence(replace(unwrapped, pids=seen), uuid) if len(seen) == 1 else found

@@ -16,7 +16,7 @@ from gpuwatch.client import connect
 from gpuwatch.config import Settings
 from gpuwatch.errors import DaemonError, StoreError, UsageError
 from gpuwatch.store import SQLITE_VERSION, Reader
-from gpuwatch.store.files import NETWORK_FILE_SYSTEMS, file_system
+from gpuwatch.store.files import NETWORK_TYPES, file_system
 
 _ROOM_BYTES = 256 << 20
 
@@ -40,7 +40,7 @@ def _store(folder: Path, settings: Settings) -> Iterator[Check]:
         yield failed(
             "store", f"{there} cannot be written", f"chown it to {os.getuid()}, or choose another folder with --state", **facts
         )
-    elif kind in NETWORK_FILE_SYSTEMS:
+    elif kind in NETWORK_TYPES:
         fix = "choose a local folder with --state, or GPUWATCH_STATE"
         yield warned("store", f"{folder} is on a network file system ({kind})", fix, **facts)
     elif usage.free < max(_ROOM_BYTES, min(settings.store_budget_bytes, 1 << 30)):
