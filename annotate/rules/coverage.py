@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.claims import Claim
 from annotate.evidence import HEARTBEAT_NS, SIGNALS, Evidence, Fact, Lane, Reason, Times, Trace
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 # A value stands for a heartbeat and a half; what is silent for longer was not being read.
 _SILENT_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
@@ -45,10 +45,12 @@ def stale_daemon(evidence: Evidence, claim: Claim) -> Answer:
         return Unobserved(lost)
     if evidence.absence:
         return Unobserved(evidence.absence)
-    seen, _ = _fast_rows(evidence.trace)
-    if not ((seen >= window.begin_ns - _SILENT_NS) & (seen <= window.end_ns)).any():
-        return Unobserved("no reading of this GPU in the window")
-    return Clear()
+    for name, column in evidence.trace.columns.items():
+        if SIGNALS.get(name) == Lane.FAST:
+            near = (column.at_ns >= window.begin_ns - _SILENT_NS) & (column.at_ns <= window.end_ns)
+            if not np.isnan(column.values[near]).all():
+                return Clear()
+    return Unobserved("no reading of this GPU in the window")
 
 
 @rule(
@@ -135,6 +137,8 @@ def window_too_short(
         The window's own length, the clock's measured refresh period, and time under the power cap in its last second.
         Figures: H200 at 700 W, driver 580.159.04.
     """
+    if not evidence.trace.columns:
+        return Unobserved(evidence.absence or "no reading of this GPU in the window")
     window_s = evidence.window.length_s
     refresh_s = evidence.trace.refresh_of_ns("sm_clock_mhz") / 1e9
     needs = [
@@ -151,6 +155,37 @@ def window_too_short(
     if capped is None and window_s < shortest_capped_s:
         return Unobserved("whether the power cap held at the window's end was not observed")
     return Clear({"window_s": window_s, "needed_s": needed_s})
+
+
+@rule(
+    "incomplete-body",
+    basis=Basis.TOLD,
+    says="the measured work did not run to its end",
+    remedy="Let it finish and measure again.",
+)
+def incomplete_body(evidence: Evidence, claim: Claim) -> Answer:
+    """Finds windows whose work was cut off: an exception, a command that failed, a process that went away.
+
+    Why it matters:
+        A number from work that stopped half way is a number of something else, and often a very good one.
+
+    What it cannot see:
+        Work that gave up silently: a caught exception, a loop left early.  It answers "not observed" and never "found",
+        because what such a window measured is unknown rather than bad.
+
+    Remedy:
+        Mend what failed and measure again.
+
+    Source:
+        Told by the window: the exception that left its body, or the exit code of the command; the daemon itself notes a
+        process that went away.
+    """
+    if evidence.told.get("abandoned"):
+        return Unobserved("the measured process went away without closing its window")
+    exception = evidence.told.get("exception")
+    if exception:
+        return Unobserved(f"the measured work ended with {exception}")
+    return Clear()
 
 
 def _lost(evidence: Evidence) -> str:
@@ -228,4 +263,4 @@ def _capped_at_end_ratio(evidence: Evidence) -> float | None:
     return None
 
 
-RULES: tuple[Rule, ...] = (stale_daemon, sampler_gap, window_too_short)
+RULES: tuple[Rule, ...] = (stale_daemon, incomplete_body, sampler_gap, window_too_short)

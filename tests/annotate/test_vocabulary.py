@@ -112,7 +112,7 @@ def test_every_rule_finds_its_hazard_somewhere_and_its_words_fit_the_facts() -> 
     for rule, found in answers_found():
         for template in (rule.says, rule.remedy):
             sentence = template.format(**found.facts)
-            assert sentence
+            assert 10 < len(sentence) < 240, (rule.name, sentence)
             assert "\n" not in sentence
             assert not re.search(r"\b(None|nan|inf)\b", sentence), (rule.name, sentence)
 
@@ -144,7 +144,7 @@ def test_a_rule_explains_itself_and_every_limit(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_what_a_rule_says_is_one_short_sentence_and_its_remedy_an_instruction(rule: Rule) -> None:
     for template in (rule.says, rule.remedy):
-        assert 10 < len(template) < 160
+        assert len(template) < 160
         assert all(field is None or field.isidentifier() for _, field, _, _ in string.Formatter().parse(template))
     assert ". " not in rule.says
     assert rule.remedy[0].isupper()
