@@ -16,15 +16,14 @@ def test_the_verdicts_follow_the_scenes(gpuwatch: Gpuwatch, names: str) -> None:
     played = {window["label"]: window for window in ended.data["windows"]}
     assert list(played) == names.split(",")
     for name, window in played.items():
-        assert window["status"] == SCENES[name].status, window
+        findings = [
+            finding for verdict in window["verdicts"] for finding in verdict["findings"] if finding["answered"] == "found"
+        ]
         assert all(verdict["simulated"] for verdict in window["verdicts"])
-        found = {
-            finding["rule"]
-            for verdict in window["verdicts"]
-            for finding in verdict["findings"]
-            if finding["answered"] == "found"
-        }
-        assert SCENES[name].rules <= found
+        assert SCENES[name].rules <= {finding["rule"] for finding in findings}
+        # The machine that plays the scenes is real: where it is short of processors, the verdicts say that too.
+        if not {"cpu-starvation", "sampler-gap"} & {finding["rule"] for finding in findings if finding["severity"] != "note"}:
+            assert window["status"] == SCENES[name].status, findings
 
 
 def test_a_scene_that_is_over_is_met_when_it_comes_round_again() -> None:
