@@ -26,7 +26,7 @@ from tests.annotate.strategies import FOREIGN, HIDDEN, SIGNALS
 
 FAMILIES = ("coverage", "thermal", "power", "clocks", "steadiness", "contention", "identity")
 NOT_AMOUNTS = {"pid", "p", "trend_p"}  # a number that names something, and what statistics calls p
-NEVER_FOUND = {"stale-daemon"}  # it only ever answers clear or unobserved
+NEVER_FOUND = {"stale-daemon", "incomplete-body"}  # they only ever answer clear or unobserved
 
 
 @cache

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from annotate.claims import Claim
-from annotate.evidence import Event, Evidence, Gap, Lane, Trace
+from annotate.evidence import Event, Evidence, Fact, Gap, Lane, Trace
+from annotate.judge import judge
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
-from annotate.rules.coverage import RULES, sampler_gap, stale_daemon, window_too_short
+from annotate.rules.coverage import RULES, incomplete_body, sampler_gap, stale_daemon, window_too_short
+from annotate.verdict import Status
 from tests.annotate.builders import BEGIN_NS, UUID, capped_ns, evidence
 
 
@@ -65,6 +67,18 @@ class TestStaleDaemon:
     def test_a_gpu_lost_after_the_window_does_not_matter(self) -> None:
         lost = Event(uuid=UUID, at_ns=at_ns(6.2), kind="lost")
         assert isinstance(ask(stale_daemon, evidence(events=[lost])), Clear)
+
+
+class TestIncompleteBody:
+    def test_a_body_that_ran_to_its_end_is_clear(self) -> None:
+        assert isinstance(ask(incomplete_body, evidence(told={"busy_ratio": 0.9})), Clear)
+
+    @pytest.mark.parametrize("told", [{"abandoned": True}, {"exception": "ValueError"}])
+    def test_work_that_was_cut_off_is_unproven_whatever_the_telemetry_says(self, told: dict[str, Fact]) -> None:
+        assert isinstance(ask(incomplete_body, evidence(told=told)), Unobserved)
+        verdict = judge(evidence(length_s=4.0, told=told))
+        assert verdict.status is Status.UNPROVEN
+        assert verdict.why.startswith("incomplete-body")
 
 
 class TestSamplerGap:
