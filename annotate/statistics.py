@@ -71,44 +71,45 @@ def _blocks(column: Column, width_ns: int, *, median: bool) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A monotonic change: its Theil-Sen slope per unit of the abscissa with a 90 % interval, and the p value of none."""
+    """A monotonic change: its Theil-Sen slope per unit of the abscissa, that slope's standard error, the p value of none."""
 
     slope: float
-    low: float
-    high: float
+    error: float
     p: float
 
-    @property
-    def least(self) -> float:
-        """The end of the slope's interval nearer to zero, or zero if the interval holds it."""
-        return max(0.0, self.low) + min(0.0, self.high)
+    def least(self, errors: float) -> float:
+        """The slope's size less so many standard errors, and at least zero."""
+        return max(0.0, abs(self.slope) - errors * self.error)
 
 
 def trend(at: npt.NDArray[np.float64], values: Values) -> Trend:
     """Theil-Sen slope, and Mann-Kendall's two-sided p with ties and with the correction for autocorrelation.
 
-    The correction only ever widens.  At a lag-1 correlation of 0.8 and 60 values it brings false trends at p < 0.05 from
-    47 down to 17 in a hundred: let the size have a say too.  The interval is Sen's, without that correction.  Raises
-    ValueError for fewer than four points.
+    The correction only ever widens, p and standard error alike.  At a lag-1 correlation of 0.8 and 60 values it brings
+    false trends at p < 0.05 from 47 down to 17 in a hundred: let the size have a say too.  The standard error is a least
+    squares line's: Sen's interval of a staircase of few steps begins at zero.  Raises ValueError for fewer than four points.
 
     Source: Hamed & Rao, Journal of Hydrology 204 (1998) 182-196; Theil 1950, Sen 1968.
     """
-    if len(at) != len(values):
-        raise ValueError(f"expected as many times as values, found {len(at)} and {len(values)}")
-    if len(values) < 4:
-        raise ValueError(f"expected at least four points, found {len(values)}")
+    count = len(values)
+    if len(at) != count:
+        raise ValueError(f"expected as many times as values, found {len(at)} and {count}")
+    if count < 4:
+        raise ValueError(f"expected at least four points, found {count}")
     from scipy.special import ndtr
     from scipy.stats import theilslopes
 
-    line = theilslopes(values, at, alpha=0.9)
-    slope, low, high = float(line.slope), float(line.low_slope), float(line.high_slope)
+    slope = float(theilslopes(values, at).slope)
+    residuals = values - slope * at
+    widening = _widening(residuals)
+    error = float(np.sqrt(widening * count / (count - 2)) * residuals.std() / (np.sqrt(count) * at.std()))
     # Kendall's S, each pair counted once.
     total = float(np.triu(np.sign(values[np.newaxis, :] - values[:, np.newaxis]), 1).sum())
-    variance = _kendall_variance(values) * _widening(values - slope * at)
+    variance = _kendall_variance(values) * widening
     if variance <= 0.0:  # all values are equal
-        return Trend(slope, low, high, 1.0)
+        return Trend(slope, error, 1.0)
     z = max(0.0, abs(total) - 1.0) / float(np.sqrt(variance))
-    return Trend(slope, low, high, min(1.0, 2.0 * float(ndtr(-z))))
+    return Trend(slope, error, min(1.0, 2.0 * float(ndtr(-z))))
 
 
 def _kendall_variance(values: Values) -> float:

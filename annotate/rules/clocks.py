@@ -17,6 +17,8 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 # Under a power cap an H200's clock swings about its mean, with a period near one second.
 _CYCLE_NS = 1_000_000_000
 _CYCLE_S = np.linspace(0.8, 1.25, 10)
+# What of a drift is sure: its size less so many standard errors (99 % one-sided, with the few blocks of short windows).
+_ERRORS = 2.5
 # More blocks sharpen nothing, and the pairs a trend is made of grow as their square.
 _MOST_BLOCKS = 200
 # A step of the clock where slowing set in or ended: the same sizes for which a change of regime is looked for.
@@ -37,13 +39,14 @@ def clock_drift(
     evidence: Evidence,
     claim: Claim,
     *,
-    flag_ratio: Annotated[float, "readers care for 1 %; the near end of the interval has to reach it"] = 0.01,
+    flag_ratio: Annotated[float, "readers care for 1 %; half of it must be sure, all of it in a window of few swings"] = 0.01,
     reject_ratio: Annotated[float, "capped but steady GEMMs on an H200 reached 2.3 % over 2 s"] = 0.03,
     fixed_ratio: Annotated[float, "under a fixed-clock claim, which any drift rejects, half as much counts"] = 0.005,
     trend_p: Annotated[float, "one false trend in twenty before the size has to agree, which leaves one in a hundred"] = 0.05,
     shortest_s: Annotated[
         float, "two periods of the power controller's swing: within fewer it cannot be told from a trend"
     ] = 2.0,
+    few_s: Annotated[float, "three periods: over less, a swing taken out leaves more doubt about what remains"] = 3.0,
     blocks_count: Annotated[float, "a corrected trend test of fewer blocks hardly ever becomes significant"] = 8.0,
 ) -> Answer:
     """Finds an SM clock that went somewhere during the window instead of moving about one value.
@@ -81,7 +84,7 @@ def clock_drift(
         return Unobserved(f"only {span_s:.1f} s of steady work were observed, too few to tell a drift")
     found = trend((blocks.at_ns - blocks.at_ns[0]) / 1e9, blocks.values)
     typical_mhz = centre(blocks.values)
-    drift_ratio, least_ratio = (slope * span_s / typical_mhz for slope in (found.slope, found.least))
+    drift_ratio, least_ratio = (slope * span_s / typical_mhz for slope in (found.slope, found.least(_ERRORS)))
     facts: dict[str, Fact] = {
         "drift_ratio": drift_ratio,
         "span_s": span_s,
@@ -91,7 +94,9 @@ def clock_drift(
         "blocks_count": len(blocks),
     }
     fixed = claim is Claim.FIXED_CLOCK
-    if found.p >= trend_p or abs(least_ratio) < (fixed_ratio if fixed else flag_ratio):
+    limit_ratio = fixed_ratio if fixed else flag_ratio
+    sure_ratio = limit_ratio if window.length_s < few_s else limit_ratio / 2
+    if found.p >= trend_p or abs(drift_ratio) < limit_ratio or least_ratio < sure_ratio:
         return Clear(facts)
     severity = Severity.REJECT if fixed or abs(drift_ratio) >= reject_ratio else Severity.FLAG
     # Against the clock it was heading for, the window's mean is off by half the drift.

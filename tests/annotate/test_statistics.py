@@ -96,12 +96,12 @@ class TestTrend:
     def test_a_straight_line_is_certain(self) -> None:
         found = trend(index(np.arange(10.0)), 5.0 - 2.0 * np.arange(10.0))
         assert found.slope == pytest.approx(-2.0)
-        assert found.least == pytest.approx(-2.0)
+        assert found.least(2.5) == pytest.approx(2.0)
         assert found.p < 0.001
 
     def test_a_constant_has_no_trend(self) -> None:
         found = trend(index(np.ones(12)), np.full(12, 1980.0))
-        assert (found.slope, found.least, found.p) == (0.0, 0.0, 1.0)
+        assert (found.slope, found.error, found.p) == (0.0, 0.0, 1.0)
 
     def test_without_correlation_the_p_value_is_mann_and_kendalls(self) -> None:
         # S = 8 of 10 pairs in 5 values without ties: Var = 5*4*15/18, z = 7 / sqrt(16.667) = 1.7146.
@@ -118,7 +118,7 @@ class TestTrend:
     def test_reversing_time_turns_the_slope_and_keeps_the_p_value(self, values: Values) -> None:
         forward, backward = trend(index(values), values), trend(index(values), values[::-1])
         assert backward.slope == pytest.approx(-forward.slope)
-        assert backward.least == pytest.approx(-forward.least)
+        assert backward.error == pytest.approx(forward.error)
         assert backward.p == pytest.approx(forward.p)
 
     @given(SERIES, st.sampled_from([0.5, 2.0, 4.0]))
@@ -126,15 +126,27 @@ class TestTrend:
     def test_units_change_the_slope_only(self, values: Values, scale: float) -> None:
         plain, scaled = trend(index(values), values), trend(index(values), scale * values)
         assert scaled.slope == pytest.approx(scale * plain.slope)
+        assert scaled.error == pytest.approx(scale * plain.error)
         assert scaled.p == pytest.approx(plain.p)
 
-    @given(SERIES)
+    def test_the_standard_error_is_least_squares_or_wider(self) -> None:
+        from scipy.stats import linregress
+
+        values = 3.0 * np.arange(200.0) + np.random.default_rng(2).normal(0.0, 5.0, 200)
+        ordinary = float(linregress(index(values), values).stderr)
+        # Chance correlations at single lags widen it a little.
+        assert 0.99 * ordinary < trend(index(values), values).error < 1.25 * ordinary
+
+    @given(SERIES, st.floats(0.0, 5.0))
     @few
-    def test_the_interval_holds_the_slope_and_least_is_its_nearer_end(self, values: Values) -> None:
+    def test_p_is_a_probability_and_what_is_sure_no_more_than_the_slope(self, values: Values, errors: float) -> None:
         found = trend(index(values), values)
         assert 0.0 <= found.p <= 1.0
-        assert found.low <= found.slope <= found.high
-        assert abs(found.least) <= abs(found.slope)
+        assert 0.0 <= found.least(errors) <= abs(found.slope)
+
+    def test_a_staircase_of_few_steps_surely_rises(self) -> None:
+        found = trend(index(np.ones(9)), np.repeat([1500.0, 1515.0, 1530.0], 3))
+        assert found.least(2.5) > 2.0
 
     def test_independent_noise_is_called_a_trend_about_as_often_as_asked(self) -> None:
         noise = np.random.default_rng(7).normal(size=(300, 20))
