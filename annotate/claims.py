@@ -21,12 +21,13 @@ class Claim(StrEnum):
         try:
             return Claim(name)
         except ValueError:
-            raise UnknownNameError("claim", name, list(Claim)) from None
+            raise UnknownNameError("claim", str(name), list(Claim)) from None
 
 
 # Each entry is a group of rules of which at least one must have been able to answer, else the window is unproven.
 _ALWAYS: tuple[tuple[str, ...], ...] = (
     ("stale-daemon",),
+    ("incomplete-body",),
     ("sampler-gap",),
     ("clock-drift", "clock-ramp"),
     ("power-limited",),

@@ -63,8 +63,12 @@ class Settings:
     def flags(self) -> list[str]:
         """The options that make another ``gpuwatch`` process find the same source, store and socket."""
         named = {"source": self.source, "state": str(self.state), "socket": str(self.socket)}
-        rest = {name: value for name, value in self.given.items() if name not in named}
-        return [f"--{name.replace('_', '-')}={value}" for name, value in (named | rest).items()]
+        named |= {name: self.given[name] for name in ("config", "log_level") if name in self.given}
+        return [f"--{name.replace('_', '-')}={value}" for name, value in named.items()]
+
+    def variables(self) -> dict[str, str]:
+        """What was given and has no option, as the environment of that process."""
+        return {key.variable: self.given[key.name] for key in KEYS if key.name in self.given}
 
     def reread(self) -> Settings:
         """The settings as the files and this process's environment are now, under the same flags.  Raises UsageError."""

@@ -45,7 +45,8 @@ def default_socket(source: str, environment: Mapping[str, str]) -> Path:
         path = Path(runtime) / "gpuwatch" / name
         if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
             return path
-    return _private_folder(environment) / name
+    path = _private_folder(environment) / name
+    return path if len(os.fsencode(path)) <= SOCKET_PATH_BYTES else _private_folder({}) / name
 
 
 def user_config(environment: Mapping[str, str]) -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import html
 import logging
 import os
 import sys
@@ -16,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from annotate.claims import Claim
-from annotate.errors import UnknownNameError
+from annotate.errors import AnnotateError
 from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch import clock, config, torch_context
@@ -219,9 +220,9 @@ class Window:
         return f"<gpuwatch.window {self.label or self.run_id or ''} {state if self.begin_ns else 'not entered'}>"
 
     def _repr_html_(self) -> str:
-        from annotate import report
+        from annotate import card
 
-        return repr(self) if self.end_ns is None else report.html(self.verdicts)
+        return card.html(self.verdicts) if self.end_ns is not None else html.escape(repr(self))
 
 
 def window(
@@ -255,7 +256,7 @@ def window(
             policy = Policy(claim=Claim.of(claim))
         elif claim != Claim.SUSTAINED and claim != policy.claim:
             raise UsageError(f"claim: {claim!r} contradicts the policy's {policy.claim.value!r}; give one of them")
-    except UnknownNameError as error:
+    except AnnotateError as error:
         raise UsageError(str(error)) from error
     return Window(label, policy, gpus=names, sync=sync, on_reject=on_reject, settings=settings)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -78,29 +79,22 @@ class Windows:
         except AnnotateError as error:
             raise UsageError(str(error)) from error
         named, warning = self._named(gpus)
-        opened_ns = clock.now_ns()
-        who = self._identities.of(pid) if pid else host.Identity()
         run = Run(
             id=_run_id(), label=label, claim=checked.claim.value, policy=checked.to_dict(), boot_id=self._boot_id,
-            begin_ns=opened_ns, end_ns=None, begun_wall_s=clock.wall_s(), pid=pid, uid=uid, user=who.user,
-            process=who.name, uuids=named or (), pids=frozenset({pid} if pid else ()), told=told, host=None,
-            status="open", why=warning or "", parent=parent, source=self._witness.source_name,
-            simulated=self._witness.simulated, verdicts=(),
+            begin_ns=clock.now_ns(), end_ns=None, begun_wall_s=clock.wall_s(), pid=pid, uid=uid, user=None, process=None, uuids=named or (),
+            pids=frozenset({pid} if pid else ()), told=told, host=None, status="open", why=warning or "", parent=parent,
+            source=self._witness.source_name, simulated=self._witness.simulated, verdicts=(),
         )  # fmt: skip
         held = _InHand(run, named, pids={pid} if pid else set())
         self._in_hand[run.id] = held
         for uuid in named or self._witness.uuids[:1]:
             self._witness.adopt(uuid, pid)
-        self._witness.window_opened(named)
+        # The benchmark waits for the edge readings and for nothing else.
         await self._witness.edge(named or self._hinted(told))
-        for uuid in self._witness.uuids:
-            census = self._witness.census(uuid)
-            if census is not None:
-                self._note(held, census)
-        run = held.run = replace(run, begin_ns=clock.now_ns())
-        self._store.put_run(run)
-        self._spawn(self._snapshot(held))
-        return run, warning
+        held.run = replace(run, begin_ns=clock.now_ns())
+        self._witness.window_opened(named)
+        self._spawn(self._opened(held))
+        return held.run, warning
 
     async def close(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int, told: dict[str, FactValue]) -> None:
         """End a window; its judging goes on by itself.  Raises UsageError."""
@@ -165,7 +159,7 @@ class Windows:
             found += matches
         return tuple(dict.fromkeys(found)), None
 
-    def _hinted(self, told: dict[str, FactValue]) -> tuple[str, ...]:
+    def _hinted(self, told: Mapping[str, FactValue]) -> tuple[str, ...]:
         uuids = str(told.get("cuda_uuids") or "").split(",")
         return tuple(uuid for uuid in self._witness.uuids if uuid in uuids) or self._witness.uuids
 
@@ -180,37 +174,47 @@ class Windows:
         if census.visibility != "host":
             held.hidden = True
 
-    async def _snapshot(self, held: _InHand) -> None:
-        """CPU pressure at the beginning, after the benchmark was let go; the slow lane likewise."""
-        if not held.run.pid:
-            return
-        loop = asyncio.get_running_loop()
-        pids = await loop.run_in_executor(self._threads, host.descendants, held.run.pid)
-        held.pids |= set(pids)
-        held.before = await loop.run_in_executor(self._threads, host.pressure, tuple(held.pids))
+    async def _opened(self, held: _InHand) -> None:
+        """What need not hold the benchmark up: who it is, its CPU pressure so far, and the first row in the store."""
+        self._note_all(held)
+        if held.run.pid:
+            loop = asyncio.get_running_loop()
+            who = await loop.run_in_executor(self._threads, self._identities.of, held.run.pid)
+            held.run = replace(held.run, user=who.user, process=who.name)
+            held.pids |= await loop.run_in_executor(self._threads, host.descendants, held.run.pid)
+            held.before = await loop.run_in_executor(self._threads, host.pressure, tuple(held.pids))
+        if held.run.status == "open":
+            self._store.put_run(held.run)
+
+    def _note_all(self, held: _InHand, since_ns: int = 0) -> None:
+        for uuid in self._witness.uuids:
+            census = self._witness.census(uuid)
+            if census is not None and census.at_ns >= since_ns:
+                self._note(held, census)
 
     async def _end(self, held: _InHand, begin_ns: int, end_ns: int, told: dict[str, FactValue]) -> None:
+        """Closed: the rest goes on without the benchmark, which may itself end at once."""
+        told = {**held.run.told, **told}
+        held.run = replace(held.run, status="closing", begin_ns=begin_ns, end_ns=end_ns, told=told)
+        self._spawn(self._finish_one(held))
+
+    async def _finish_one(self, held: _InHand) -> None:
         loop = asyncio.get_running_loop()
-        held.run = replace(held.run, status="closing")
         covered = held.named if held.named is not None else tuple(held.seen) or self._hinted(held.run.told)
         _, after = await asyncio.gather(
             self._witness.edge(covered),
             loop.run_in_executor(self._threads, host.pressure, tuple(held.pids)) if held.before else _nothing(),
         )
-        for uuid in self._witness.uuids:
-            census = self._witness.census(uuid)
-            if census is not None and census.at_ns >= begin_ns:
-                self._note(held, census)
-        told = {**held.run.told, **told}
-        uuids, why = self._covered(held, told)
+        self._note_all(held, held.run.begin_ns)
+        uuids, why = self._covered(held, held.run.told)
         held.run = replace(
-            held.run, status="judging", begin_ns=begin_ns, end_ns=end_ns, told=told, uuids=uuids, why=held.run.why or why,
-            pids=frozenset(held.pids), host=host.difference(held.before, after, self._machine) if held.before and after else self._machine,
+            held.run, status="judging", uuids=uuids, why=held.run.why or why, pids=frozenset(held.pids),
+            host=host.difference(held.before, after, self._machine) if held.before and after else self._machine,
         )  # fmt: skip
         self._store.put_run(held.run)
-        self._spawn(self._judge_later(held))
+        await self._judge_later(held)
 
-    def _covered(self, held: _InHand, told: dict[str, FactValue]) -> tuple[tuple[str, ...], str]:
+    def _covered(self, held: _InHand, told: Mapping[str, FactValue]) -> tuple[tuple[str, ...], str]:
         """The GPUs a window covers, and why there is none."""
         if held.named is not None:
             return held.named, ""

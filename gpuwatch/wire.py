@@ -23,7 +23,7 @@ class Message(msgspec.Struct, tag_field="type", omit_defaults=True, frozen=True)
     """Base of all messages; the ``type`` key names the class."""
 
 
-class Hello(Message, tag="hello"):
+class Hello(Message, tag="hello", frozen=True):
     """First line of a client: what it speaks, and which source and state folder it expects (None: whichever)."""
 
     protocol: int
@@ -32,7 +32,7 @@ class Hello(Message, tag="hello"):
     state: str | None = None
 
 
-class Open(Message, tag="open"):
+class Open(Message, tag="open", frozen=True):
     """Begin a window around the process at the other end of this connection (and its descendants)."""
 
     claim: str = "sustained"
@@ -43,7 +43,7 @@ class Open(Message, tag="open"):
     told: dict[str, FactValue] = {}
 
 
-class Close(Message, tag="close"):
+class Close(Message, tag="close", frozen=True):
     """End a window; the times must lie between the daemon's own stamps of opening and closing."""
 
     run: str
@@ -52,18 +52,18 @@ class Close(Message, tag="close"):
     told: dict[str, FactValue] = {}
 
 
-class AskVerdicts(Message, tag="verdicts"):
+class AskVerdicts(Message, tag="verdicts", frozen=True):
     """Wait for a window's verdicts, at most so long."""
 
     run: str
     wait_s: float = 10.0
 
 
-class AskStatus(Message, tag="status"):
+class AskStatus(Message, tag="status", frozen=True):
     """What the daemon is and does."""
 
 
-class Welcome(Message, tag="welcome"):
+class Welcome(Message, tag="welcome", frozen=True):
     """The daemon's answer to Hello: the protocol both will speak from here on."""
 
     protocol: int
@@ -75,7 +75,7 @@ class Welcome(Message, tag="welcome"):
     boot_id: str
 
 
-class Opened(Message, tag="opened"):
+class Opened(Message, tag="opened", frozen=True):
     """The window is open; ``opened_ns`` is the daemon's stamp after its edge readings."""
 
     run: str
@@ -83,13 +83,13 @@ class Opened(Message, tag="opened"):
     warning: str | None = None
 
 
-class Closed(Message, tag="closed"):
+class Closed(Message, tag="closed", frozen=True):
     """The window is closed; its verdict follows when asked for."""
 
     run: str
 
 
-class Judged(Message, tag="judged"):
+class Judged(Message, tag="judged", frozen=True):
     """The verdicts of a window, one a GPU, worst first; ``status`` is open or judging while there are none yet."""
 
     run: str
@@ -98,13 +98,13 @@ class Judged(Message, tag="judged"):
     verdicts: list[dict[str, Any]] = []
 
 
-class Status(Message, tag="state"):
+class Status(Message, tag="state", frozen=True):
     """The daemon's facts, a tree of JSON values."""
 
     facts: dict[str, Any]
 
 
-class Refused(Message, tag="refused"):
+class Refused(Message, tag="refused", frozen=True):
     """The request was not served: a code for programs, one line for people."""
 
     code: str

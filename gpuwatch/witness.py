@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import threading
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,8 @@ class Witness:
 
     def __init__(self, settings: Settings, store: Store, *, sinks: Sequence[Sink], threads: Executor) -> None:
         self._settings = settings
+        # A daemon never takes an invention for a GPU: without a driver it serves the fact that there is none.
+        self._spec = "nvml" if settings.source == "auto" else settings.source
         self._store = store
         self._sinks = (*sinks, self)
         self._threads = threads
@@ -48,6 +51,9 @@ class Witness:
         self._latest: dict[tuple[str, Lane], Sweep] = {}
         self._edges: dict[str, asyncio.Future[None]] = {}
         self._open_count: dict[str | None, int] = {}
+        self._given: dict[str, Source] = {}  # which source each sampler was last handed
+        self._reopening = threading.Lock()
+        self._deaf = threading.Event()
         self._keeper: threading.Thread | None = None
         self.absence: str | None = None
 
@@ -55,7 +61,7 @@ class Witness:
 
     @property
     def source_name(self) -> str:
-        return self._source.name if self._source else "none"
+        return self._source.name if self._source else self._spec
 
     @property
     def simulated(self) -> bool:
@@ -93,6 +99,7 @@ class Witness:
 
     def stop(self) -> None:
         self._stop.set()
+        self._deaf.set()
         for sampler in self._samplers.values():
             sampler.stop()
         if self._source is not None:
@@ -130,7 +137,7 @@ class Witness:
     async def edge(self, uuids: Sequence[str]) -> None:
         """Edge readings of these GPUs, in parallel; windows that open together share them."""
         loop = asyncio.get_running_loop()
-        waiting = []
+        waiting: list[asyncio.Future[None]] = []
         for uuid in uuids:
             sampler = self._samplers.get(uuid)
             if sampler is None:
@@ -170,7 +177,7 @@ class Witness:
 
     def _open(self) -> None:
         try:
-            source = open_source(self._settings.source, self._clock)
+            source = open_source(self._spec, self._clock)
             devices = source.devices()
         except SourceError as error:
             if self.absence != str(error):
@@ -181,20 +188,19 @@ class Witness:
         self._source = source
         boards = [device for device in devices if device.parent_uuid is None]
         with ThreadPoolExecutor(max_workers=max(1, len(boards)), thread_name_prefix="gpuwatch-measure") as threads:
-            for device in threads.map(self._watch, boards):
+            for device, sampler in zip(boards, threads.map(self._sampler, boards), strict=True):
                 self._devices[device.uuid] = device
-        EventWatch(source, self._sinks, self._clock, self._stop).start()
+                self._refresh[device.uuid] = lanes.Refresh(device.uuid)
+                self._given[device.uuid] = source
+                self._samplers[device.uuid] = sampler
+                sampler.start()
+        self._listen(source)
 
-    def _watch(self, device: Device) -> Device:
+    def _sampler(self, device: Device) -> Sampler:
         assert self._source is not None
         self._store.put_device(device)
-        sampler = Sampler(
-            self._source, device, self._plan(device), self._sinks, self._clock, self._stop, reopen=self._reopen
-        )
-        self._refresh[device.uuid] = lanes.Refresh(device.uuid)
-        self._samplers[device.uuid] = sampler
-        sampler.start()
-        return device
+        plan, reopen = self._plan(device), functools.partial(self._reopened, device.uuid)
+        return Sampler(self._source, device, plan, self._sinks, self._clock, self._stop, reopen=reopen)
 
     def _plan(self, device: Device) -> lanes.Plan:
         assert self._source is not None
@@ -209,12 +215,29 @@ class Witness:
         self._store.put_refresh(device.uuid, plan.refresh_ns)
         return plan
 
-    def _reopen(self) -> Source:
-        """A fresh source for a sampler whose old one is gone.  Raises SourceError."""
-        source = open_source(self._settings.source, self._clock)
-        source.devices()
-        self._source = source
-        return source
+    def _listen(self, source: Source) -> None:
+        """Wait for the driver's own events, from this source and no longer from the one before."""
+        self._deaf.set()
+        self._deaf = threading.Event()
+        EventWatch(source, self._sinks, self._clock, self._deaf).start()
+
+    def _reopened(self, uuid: str) -> Source:
+        """A fresh source for a sampler whose source is gone: the first to ask closes the old one, the others share the new.
+
+        NVML counts its users, so a driver is only attached anew after every one of them let go.  Raises SourceError.
+        """
+        with self._reopening:
+            if self._source is self._given.get(uuid):
+                if self._source is not None:
+                    self._deaf.set()
+                    self._source.close()
+                source = open_source(self._spec, self._clock)
+                source.devices()
+                self._source = source
+                self._listen(source)
+            assert self._source is not None
+            self._given[uuid] = self._source
+            return self._source
 
     def _keep(self) -> None:
         """Look for an absent driver; note refresh periods as they become known."""

@@ -49,7 +49,9 @@ QUIET: Mapping[str, Signal] = {
     "compute_mode": 0, "power_violation_ns": 5_000_000_000, "thermal_violation_ns": 0,
 }  # fmt: skip
 
-OWN = Process(pid=OWN_PID, name="python", user="me", memory_bytes=2_355_000_000, utilization_ratio=0.97, ownership=Ownership.OWN)
+OWN = Process(
+    pid=OWN_PID, name="python", user="me", memory_bytes=2_355_000_000, utilization_ratio=0.97, ownership=Ownership.OWN
+)
 
 
 def capped_ns(since_s: float = -100.0, share: float = 1.0) -> Callable[[float], int]:

@@ -1,0 +1,24 @@
+"""Daemons that several tests share: starting one takes a second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gpuwatch.config import Settings
+from tests.gpuwatch.live import running
+
+
+@pytest.fixture(scope="session")
+def copying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """A daemon on a simulated GPU that copies without end."""
+    with running(tmp_path_factory.mktemp("copying")) as live:
+        yield live.settings
+
+
+@pytest.fixture(scope="session")
+def two_gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """A daemon on two simulated GPUs: the first copies alone, the second has a neighbour on it all the time."""
+    with running(tmp_path_factory.mktemp("two"), "simulated:steady-copy,neighbour") as live:
+        yield live.settings

@@ -1,0 +1,64 @@
+"""The wire protocol: every message survives the line, and nothing that is not one gets through or breaks the reader."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch import wire
+
+FACTS = st.dictionaries(
+    st.text(max_size=20), st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20), max_size=5
+)
+TEXT = st.text(max_size=30)
+TIME = st.integers(0, 2**62)
+REQUESTS = st.one_of(
+    st.builds(wire.Hello, protocol=st.integers(0, 99), version=TEXT, source=st.none() | TEXT, state=st.none() | TEXT),
+    st.builds(wire.Open, claim=TEXT, label=st.none() | TEXT, gpus=st.none() | st.lists(TEXT, max_size=3), told=FACTS),
+    st.builds(wire.Close, run=TEXT, begin_ns=TIME, end_ns=TIME, told=FACTS),
+    st.builds(wire.AskVerdicts, run=TEXT, wait_s=st.floats(0, 1e6)),
+    st.just(wire.AskStatus()),
+)
+
+
+@given(REQUESTS)
+def test_a_request_is_one_line_and_comes_back_the_same(request: wire.Request) -> None:
+    line = wire.encode(request)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert wire.decode_request(line) == request
+
+
+@given(st.binary(max_size=200))
+def test_any_other_bytes_are_refused_in_one_line(line: bytes) -> None:
+    try:
+        wire.decode_request(line)
+    except wire.WireError as error:
+        assert error.code in ("bad-message", "unknown-message")
+        assert "\n" not in str(error)
+
+
+@given(REQUESTS, st.dictionaries(st.sampled_from(["later", "newer_field"]), st.integers(), min_size=1))
+def test_fields_of_a_newer_side_are_ignored(request: wire.Request, added: dict[str, int]) -> None:
+    line = json.dumps({**json.loads(wire.encode(request)), **added}).encode()
+    assert wire.decode_request(line) == request
+
+
+BAD: list[tuple[Any, str]] = [
+    ("", "bad-message"), ("[]", "bad-message"), ("null", "bad-message"), ("{}", "bad-message"), ('{"type": 3}', "bad-message"),
+    ('{"type": "open", "gpus": "all"}', "bad-message"), ('{"type": "close", "run": "a"}', "bad-message"),
+    ('{"type": "close", "run": "a", "begin_ns": "now", "end_ns": 1}', "bad-message"),
+    ('{"type": "open", "told": {"x": [1]}}', "bad-message"), ('{"type": "hello", "protocol": 1e99, "version": ""}', "bad-message"),
+    ('{"type": "reboot"}', "unknown-message"), ("[" * 5000, "bad-message"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "code"), BAD)
+def test_a_bad_message_says_what_was_expected(line: str, code: str) -> None:
+    with pytest.raises(wire.WireError, match="expected") as caught:
+        wire.decode_request(line.encode())
+    assert caught.value.code == code

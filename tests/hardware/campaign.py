@@ -1,0 +1,208 @@
+"""Windows around real work, each with the verdict it must give: their evidence, figures and costs, saved as data.
+
+    python -m tests.hardware.campaign OUT_FOLDER
+
+writes ``h200.json`` (tables) and ``h200.capsule`` (every window's evidence).  It changes no setting of the card.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import gpuwatch
+from annotate import report
+from annotate.evidence import Evidence
+from gpuwatch import config
+from gpuwatch.capsule import pack
+from gpuwatch.client import connect
+from gpuwatch.store import Reader
+from tests.hardware import workloads
+from tests.hardware.workloads import beside, copy, gemm, loop
+
+SMI_COLUMNS = (
+    "timestamp,uuid,name,clocks.sm,clocks.mem,power.draw,utilization.gpu,memory.used,temperature.gpu,"
+    "clocks_event_reasons.active,enforced.power.limit"
+)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One window: what runs before it, in it, and what the verdict must be and name."""
+
+    name: str
+    body: Callable[[], object]
+    status: str
+    rules: tuple[str, ...] = ()
+    before: Callable[[], object] = lambda: None
+
+
+def scenarios() -> list[Scenario]:
+    copy_1g, gemm4k, gemm16k, fp32 = copy(), gemm(4096), gemm(16384), gemm(4096, dtype=torch.float32)
+    zeros = gemm(16384, zeros=True)
+
+    def with_neighbour(*what: str, count: int = 1, seconds: float = 6.0) -> Callable[[], object]:
+        return lambda: loop(gemm4k, seconds)
+
+    return [
+        Scenario("clean-copy-1g", lambda: loop(copy_1g, 4.0), "valid", before=lambda: loop(copy_1g, 1.0)),
+        Scenario("steady-gemm-4096", lambda: loop(gemm4k, 6.0), "valid", ("power-limited",), lambda: loop(gemm4k, 4.0)),
+        Scenario("steady-gemm-16384", lambda: loop(gemm16k, 6.0), "valid", ("power-limited",), lambda: loop(gemm16k, 4.0)),
+        Scenario("steady-gemm-4096-fp32", lambda: loop(fp32, 4.0), "valid", (), lambda: loop(fp32, 3.0)),
+        Scenario("zeros-gemm-16384", lambda: loop(zeros, 5.0), "valid", ("power-limited",), lambda: loop(zeros, 4.0)),
+        Scenario("from-idle-gemm-4096-1s", lambda: loop(gemm4k, 1.0), "flagged", ("regime-change",), lambda: time.sleep(4.0)),
+        Scenario("from-idle-gemm-4096-0.4s", lambda: loop(gemm4k, 0.4), "rejected", ("regime-change",), lambda: time.sleep(4.0)),
+        Scenario("sleeps-100ms-gemm-16384", lambda: loop(gemm16k, 6.0, pause_s=0.1), "flagged", ("bursty-duty-cycle",),
+                 lambda: loop(gemm16k, 2.0, pause_s=0.1)),
+        Scenario("sleeps-20ms-gemm-16384", lambda: loop(gemm16k, 6.0, pause_s=0.02), "flagged", ("bursty-duty-cycle",),
+                 lambda: loop(gemm16k, 2.0, pause_s=0.02)),
+        Scenario("short-50ms", lambda: loop(gemm4k, 0.05), "flagged", ("window-too-short",), lambda: loop(gemm4k, 3.0)),
+    ]  # fmt: skip
+
+
+def neighbours() -> list[tuple[Scenario, tuple[str, ...], int]]:
+    gemm4k = gemm(4096)
+    six = lambda: loop(gemm4k, 6.0)  # noqa: E731 - one body for three windows
+    warm = lambda: loop(gemm4k, 4.0)  # noqa: E731
+    return [
+        (Scenario("neighbour-gemm-4096", six, "rejected", ("contention-process",), warm), ("vector-adds",), 1),
+        (Scenario("burst-neighbour-gemm-4096", six, "rejected", ("contention-process",), warm), ("vector-adds", "0.05"), 1),
+        (Scenario("cpu-hogs-gemm-4096", six, "rejected", ("cpu-starvation",), warm), ("hog",), os.cpu_count() or 1),
+    ]
+
+
+class Campaign:
+    """Runs windows against one daemon and keeps what each gave."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.settings = config.load({"state": str(out / "state"), "socket": "/tmp/gpuwatch-campaign/s.sock"})  # noqa: S108
+        self.rows: list[dict[str, Any]] = []
+        self.evidence: list[Evidence] = []
+
+    def window(self, scenario: Scenario) -> None:
+        scenario.before()
+        t0 = time.perf_counter()
+        w = gpuwatch.window(scenario.name, settings=self.settings)
+        w.__enter__()
+        t1 = time.perf_counter()
+        wall_begin = time.time()
+        scenario.body()
+        wall_end = time.time()
+        t2 = time.perf_counter()
+        w.__exit__(None, None, None)
+        t3 = time.perf_counter()
+        verdicts = w.verdicts
+        t4 = time.perf_counter()
+        self.keep(scenario, w.run_id, verdicts, {
+            "enter_ms": (t1 - t0) * 1e3, "exit_ms": (t3 - t2) * 1e3, "verdict_ms": (t4 - t3) * 1e3,
+            "wall_begin_s": wall_begin, "wall_end_s": wall_end,
+        })  # fmt: skip
+
+    def keep(
+        self, scenario: Scenario, run_id: str | None, verdicts: tuple[gpuwatch.Verdict, ...], figures: dict[str, Any]
+    ) -> None:
+        found = [hazard.rule for hazard in verdicts[0].hazards]
+        right = verdicts[0].status.value == scenario.status and set(scenario.rules) <= set(found)
+        self.rows.append({
+            "scenario": scenario.name, "expected": {"status": scenario.status, "rules": scenario.rules}, "right": right,
+            "verdicts": [verdict.to_dict() for verdict in verdicts], **figures,
+        })  # fmt: skip
+        if run_id is not None:
+            with Reader(self.settings.state) as reader:
+                run = reader.run(run_id)
+                self.evidence += [reader.evidence(run, uuid) for uuid in run.uuids]
+        print(f"{'ok   ' if right else 'WRONG'} {report.text(verdicts[0])}\n", flush=True)
+
+    def run_command(self) -> None:
+        """The same through `gpuwatch run -- python …`, the program knowing nothing of us."""
+        command = [sys.executable, "-m", "gpuwatch", *self.settings.flags(), "run", "--name", "plain-run", "--json", "-", "--",
+                   sys.executable, "-m", "tests.hardware.workloads", "plain"]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        print("run:", done.returncode, done.stdout[-3000:], done.stderr[-3000:], flush=True)
+
+    def enter_exit(self, count: int = 200) -> dict[str, float]:
+        """What opening and closing cost the benchmark, torch's context present, daemon running."""
+        enter, leave = [], []
+        for _ in range(count):
+            t0 = time.perf_counter()
+            w = gpuwatch.window("cost", settings=self.settings).__enter__()
+            t1 = time.perf_counter()
+            time.sleep(0.005)
+            t2 = time.perf_counter()
+            w.__exit__(None, None, None)
+            enter.append(t1 - t0)
+            leave.append(time.perf_counter() - t2)
+        enter.sort()
+        leave.sort()
+        return {
+            "enter_p50_ms": enter[count // 2] * 1e3, "enter_p99_ms": enter[count * 99 // 100] * 1e3,
+            "exit_p50_ms": leave[count // 2] * 1e3, "exit_p99_ms": leave[count * 99 // 100] * 1e3,
+        }  # fmt: skip
+
+    def cost(self, seconds: float = 20.0) -> dict[str, Any]:
+        """The daemon's own cost under load: idle rate, then with a window open; bytes a minute; lateness."""
+        out: dict[str, Any] = {}
+        call = gemm(4096)
+        for name in ("20hz", "100hz"):
+            with connect(self.settings) as client:
+                opened = client.open(label="cost").run if name == "100hz" else None
+                loop(call, 2.0)
+                before = client.status()
+                begin = time.perf_counter()
+                loop(call, seconds)
+                after = client.status()
+                span_s = time.perf_counter() - begin
+                out[name] = {
+                    "cpu_ratio": (after["cpu_s"] - before["cpu_s"]) / span_s,
+                    "bytes_a_minute": (after["store"]["bytes"] - before["store"]["bytes"]) / span_s * 60,
+                    "rows_a_second": (after["store"]["rows_count"] - before["store"]["rows_count"]) / span_s,
+                    "gpus": after["gpus"],
+                }
+                if opened:
+                    client.close()
+        return out
+
+
+def main(out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    log = (out / "smi.csv").open("w")
+    smi = subprocess.Popen(["nvidia-smi", f"--query-gpu={SMI_COLUMNS}", "--format=csv", "-lms", "20"], stdout=log)
+    campaign = Campaign(out)
+    torch.cuda.init()
+    for scenario in scenarios():
+        campaign.window(scenario)
+    for scenario, what, count in neighbours():
+        scenario.before()
+        with beside(*what, count=count):
+            time.sleep(1.0)
+            campaign.window(Scenario(scenario.name, scenario.body, scenario.status, scenario.rules))
+    smi.terminate()
+    smi.wait()
+    log.close()
+    campaign.run_command()
+    figures = {"window": campaign.enter_exit(), "daemon": campaign.cost()}
+    print(json.dumps(figures, indent=1)[:4000])
+    with connect(campaign.settings) as client:
+        status = client.status()
+    data = {
+        "date": time.strftime("%Y-%m-%d"), "torch": torch.__version__, "status": status, "figures": figures, "rows": campaign.rows,
+    }  # fmt: skip
+    (out / "h200.json").write_text(json.dumps(data, indent=1))
+    (out / "h200.capsule").write_bytes(pack(campaign.evidence))
+    wrong = [row["scenario"] for row in campaign.rows if not row["right"]]
+    print("wrong:", wrong or "none", [f"{row['scenario']} {row['enter_ms']:.1f}/{row['exit_ms']:.1f}" for row in campaign.rows])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
+    _ = workloads
