@@ -86,5 +86,13 @@ def device_from_row(row: dict[str, Any]) -> Device:
     return Device(**known)
 
 
+GPUS_COUNT = 64  # a segment's GPUs share the key of its rows with the time: 57 bits of nanoseconds are four years
+
+
+def key(at_ns: int, gpu: int) -> int:
+    """The primary key of a row of readings."""
+    return at_ns * GPUS_COUNT + gpu
+
+
 def quoted(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)

@@ -15,11 +15,11 @@ from gpuwatch.store.columns import LANE_SIGNALS, LANE_VALUES
 
 _MS = 1_000_000
 
-# The board's sensor moves by about this much when nothing happens (H200, driver 580); the dense record keeps all of it.
-POWER_BAND_W = 1.0
+# The board's sensor moves by up to this much when nothing happens (H200, driver 580); the dense record keeps all of it.
+POWER_BAND_W = 1.5
 GAP_NS = 250_000_000  # two refreshes of the driver's page and a margin: a longer gap can hide an event
 GAP_PERIODS = 5
-POWER_BLOB_NS = 10_000_000_000  # written again each second as it grows, so that little is lost and little repeated
+POWER_BLOB_NS = 8_000_000_000  # written again each second as it grows: nothing is lost and little is repeated; five fill a page
 
 _FAST_NAMES = LANE_SIGNALS[Lane.FAST]
 _POWER = tuple(i for i, name in enumerate(_FAST_NAMES) if name in ("power_w", "power_average_w"))

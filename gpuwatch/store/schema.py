@@ -64,12 +64,11 @@ def _ledger_001(db: Database) -> None:
 
 @READINGS(name="001")
 def _readings_001(db: Database) -> None:
-    lanes = (
-        f"""CREATE TABLE {table} (
-            at_ns INTEGER NOT NULL, gpu INTEGER NOT NULL, stood_ms INTEGER NOT NULL, PRIMARY KEY (at_ns, gpu))
-            STRICT, WITHOUT ROWID"""
-        for table in ("fast", "slow", "edge")
-    )
+    # Time and GPU are the key itself: rows in order of time fill their pages, an eighth less than with any index, and
+    # every question about an interval is answered by the key.
+    key = """id INTEGER PRIMARY KEY, at_ns INTEGER GENERATED ALWAYS AS (id >> 6) VIRTUAL,
+            gpu INTEGER GENERATED ALWAYS AS (id & 63) VIRTUAL"""
+    lanes = (f"CREATE TABLE {table} ({key}, stood_ms INTEGER NOT NULL) STRICT" for table in ("fast", "slow", "edge"))
     _create(
         db,
         """CREATE TABLE segment (
@@ -80,12 +79,10 @@ def _readings_001(db: Database) -> None:
         """CREATE TABLE processes (
             process INTEGER PRIMARY KEY, pid INTEGER NOT NULL, started_s REAL, name TEXT, user TEXT,
             graphics INTEGER NOT NULL, listed INTEGER NOT NULL) STRICT""",
-        """CREATE TABLE census (
-            at_ns INTEGER NOT NULL, gpu INTEGER NOT NULL, stood_ms INTEGER NOT NULL, took_us INTEGER NOT NULL,
-            visibility TEXT NOT NULL, present TEXT NOT NULL, PRIMARY KEY (at_ns, gpu)) STRICT, WITHOUT ROWID""",
-        """CREATE TABLE power (
-            at_ns INTEGER NOT NULL, gpu INTEGER NOT NULL, end_ns INTEGER NOT NULL, count INTEGER NOT NULL,
-            samples BLOB NOT NULL, PRIMARY KEY (at_ns, gpu)) STRICT, WITHOUT ROWID""",
+        f"""CREATE TABLE census (
+            {key}, stood_ms INTEGER NOT NULL, took_us INTEGER NOT NULL, visibility TEXT NOT NULL, present TEXT NOT NULL)
+            STRICT""",
+        f"CREATE TABLE power ({key}, count INTEGER NOT NULL, samples BLOB NOT NULL) STRICT",
         """CREATE TABLE gaps (
             begin_ns INTEGER NOT NULL, gpu INTEGER NOT NULL, lane TEXT NOT NULL, end_ns INTEGER,
             PRIMARY KEY (begin_ns, gpu, lane)) STRICT, WITHOUT ROWID""",

@@ -10,7 +10,7 @@ from sqlite_utils import Database
 
 from annotate.evidence import Lane, Process
 from gpuwatch.store import dense, files, schema
-from gpuwatch.store.columns import LANE_COLUMNS, quoted
+from gpuwatch.store.columns import GPUS_COUNT, LANE_COLUMNS, key, quoted
 from gpuwatch.store.keeping import Rows
 from gpuwatch.store.run import as_json
 
@@ -26,8 +26,8 @@ class Segment:
         self._processes: dict[tuple[object, ...], int] = {}
         self._recall()
         self._insert = {
-            lane: f"INSERT OR REPLACE INTO {lane.value} (at_ns, gpu, stood_ms, {quoted(c.name for c in columns)}) "
-            f"VALUES (?, ?, ?{', ?' * len(columns)})"
+            lane: f"INSERT OR REPLACE INTO {lane.value} (id, stood_ms, {quoted(c.name for c in columns)}) "
+            f"VALUES (?, ?{', ?' * len(columns)})"
             for lane, columns in LANE_COLUMNS.items()
         }
 
@@ -51,7 +51,7 @@ class Segment:
     def last_ns(self) -> int | None:
         """The last time anything of any GPU was still seen."""
         times = [
-            self._db.execute(f"SELECT at_ns + stood_ms * 1000000 FROM {lane.value} ORDER BY at_ns DESC LIMIT 1").fetchone()
+            self._db.execute(f"SELECT at_ns + stood_ms * 1000000 FROM {lane.value} ORDER BY id DESC LIMIT 1").fetchone()
             for lane in LANE_COLUMNS
         ]
         return max((row[0] for row in times if row), default=None)
@@ -82,28 +82,33 @@ class Segment:
         by_lane: dict[Lane, list[tuple[object, ...]]] = {}
         for lane, at_ns, uuid, stood_ms, values in rows.readings:
             encoded = [column.encode(value) for column, value in zip(LANE_COLUMNS[lane], values, strict=True)]
-            by_lane.setdefault(lane, []).append((at_ns, self._gpu(uuid), stood_ms, *encoded))
+            by_lane.setdefault(lane, []).append((self._key(at_ns, uuid), stood_ms, *encoded))
         for lane, encoded_rows in by_lane.items():
             connection.executemany(self._insert[lane], encoded_rows)
         connection.executemany(
-            "INSERT OR REPLACE INTO census VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO census VALUES (?, ?, ?, ?, ?)",
             [
-                (at_ns, self._gpu(uuid), stood_ms, took_us, visibility.value, self._present(processes))
+                (self._key(at_ns, uuid), stood_ms, took_us, visibility.value, self._present(processes))
                 for at_ns, uuid, stood_ms, took_us, visibility, processes in rows.censuses
             ],
         )
         connection.executemany(
-            "INSERT OR REPLACE INTO power VALUES (?, ?, ?, ?, ?)",
-            [(at_ns[0], self._gpu(uuid), at_ns[-1], len(at_ns), dense.pack(at_ns, watts)) for uuid, at_ns, watts in rows.power],
+            "INSERT OR REPLACE INTO power VALUES (?, ?, ?)",
+            [(self._key(at_ns[0], uuid), len(at_ns), dense.pack(at_ns, watts)) for uuid, at_ns, watts in rows.power],
         )
         connection.executemany(
             "INSERT OR REPLACE INTO gaps (gpu, lane, begin_ns, end_ns) VALUES (?, ?, ?, ?)",
             [(self._gpu(uuid), lane.value, begin_ns, end_ns) for uuid, lane, begin_ns, end_ns in rows.gaps],
         )
 
+    def _key(self, at_ns: int, uuid: str) -> int:
+        return key(at_ns, self._gpu(uuid))
+
     def _gpu(self, uuid: str) -> int:
         number = self._gpus.get(uuid)
         if number is None:
+            if len(self._gpus) >= GPUS_COUNT:
+                raise OverflowError(f"expected at most {GPUS_COUNT} GPUs in a segment, found {uuid} beyond them")
             number = self._gpus[uuid] = len(self._gpus)
             self._db.execute("INSERT INTO gpus VALUES (?, ?)", (number, uuid))
         return number

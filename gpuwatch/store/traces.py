@@ -14,7 +14,7 @@ from sqlite_utils import Database
 
 from annotate.evidence import HEARTBEAT_NS, SIGNALS, Census, Column, Gap, Lane, Process, Times, Trace, Values, Visibility
 from gpuwatch.store import dense
-from gpuwatch.store.columns import LANE_COLUMNS, quoted
+from gpuwatch.store.columns import LANE_COLUMNS, key, quoted
 from gpuwatch.store.keeping import POWER_BLOB_NS
 
 _MS = 1_000_000
@@ -41,8 +41,8 @@ class Pieces:
             self._lane(db, gpu, lane)
         self._census(db, gpu, uuid)
         for at_ns, count, samples in db.execute(
-            "SELECT at_ns, count, samples FROM power WHERE gpu = ? AND at_ns BETWEEN ? AND ? ORDER BY at_ns",
-            (gpu, self.begin_ns - POWER_BLOB_NS, self.end_ns),
+            "SELECT at_ns, count, samples FROM power WHERE gpu = ? AND id BETWEEN ? AND ? ORDER BY id",
+            (gpu, key(self.begin_ns - POWER_BLOB_NS, gpu), key(self.end_ns, gpu)),
         ):
             self.power.append(dense.unpack(at_ns, count, samples))
         # A gap without an end lasts.
@@ -112,8 +112,9 @@ class Pieces:
 
 def _since(db: Database, select: str, gpu: int, begin_ns: int, end_ns: int) -> list[tuple[Any, ...]]:
     """The rows of an interval and the one before it, which may still have stood when it began."""
-    before = db.execute(f"{select} AND at_ns < ? ORDER BY at_ns DESC LIMIT 1", (gpu, begin_ns)).fetchall()
-    return before + db.execute(f"{select} AND at_ns BETWEEN ? AND ? ORDER BY at_ns", (gpu, begin_ns, end_ns)).fetchall()
+    first, last = key(begin_ns, gpu), key(end_ns, gpu)
+    before = db.execute(f"{select} AND id < ? ORDER BY id DESC LIMIT 1", (gpu, first)).fetchall()
+    return before + db.execute(f"{select} AND id BETWEEN ? AND ? ORDER BY id", (gpu, first, last)).fetchall()
 
 
 def _stood(at_ns: Sequence[int], stood_ms: Sequence[int], begin_ns: int, end_ns: int) -> tuple[Times, Times]:

@@ -1,0 +1,78 @@
+"""What storing costs: bytes a GPU a day, microseconds a sweep, processor time of the writer's thread."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from gpuwatch.clock import VirtualClock
+from gpuwatch.store import Reader, Store
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID, stream
+
+_MINUTES = 60
+_COMMIT_NS = 500_000_000
+
+
+def readings_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("readings-*"))
+
+
+def stored(folder: Path, *, loaded: bool, period_ns: int = 50_000_000, slow_s: float = 10.0) -> dict[str, float]:
+    """Store some minutes of a stream with the commits a real one has."""
+    Store(folder / "empty", source="synthetic", boot_id=BOOT).close()
+    empty_bytes = readings_bytes(folder / "empty")
+    clock, never = VirtualClock(BEGIN_NS), threading.Event()
+    store = Store(folder, source="synthetic", boot_id=BOOT, commit_s=60.0, clock=clock)
+    took_ns: list[int] = []
+    due_ns = BEGIN_NS + _COMMIT_NS
+    seconds = _MINUTES * 60.0
+    cpu_s = time.process_time()
+    for sweep in stream(seconds, loaded=loaded, period_ns=period_ns, slow_s=slow_s):
+        before_ns = time.perf_counter_ns()
+        store.take(sweep)
+        took_ns.append(time.perf_counter_ns() - before_ns)
+        if sweep.due_ns >= due_ns:
+            due_ns += _COMMIT_NS
+            clock.wait_until(sweep.due_ns, never)
+            store.flush(10.0)
+    cpu_s = time.process_time() - cpu_s
+    rows_count = store.statistics()["rows_count"]
+    with Reader(folder) as reader:
+        before_ns = time.perf_counter_ns()
+        trace = reader.trace(UUID, BOOT, BEGIN_NS + 100_000_000_000, BEGIN_NS + 111_500_000_000)
+        read_ms = (time.perf_counter_ns() - before_ns) / 1e6
+        assert trace.observes("power_w")
+    store.close()
+    grown_bytes = readings_bytes(folder) - empty_bytes
+    return {
+        "MB/day": grown_bytes / seconds * 86_400 / 1e6,
+        "rows/s": rows_count / seconds,
+        "take us": statistics.median(took_ns) / 1e3,
+        "take p99.9 us": sorted(took_ns)[int(len(took_ns) * 0.999)] / 1e3,
+        "cpu %": 100 * cpu_s / seconds,
+        "read 11.5 s, ms": read_ms,
+    }
+
+
+def main() -> None:
+    cases = {
+        "idle, 20 Hz": {"loaded": False},
+        "loaded, 20 Hz": {"loaded": True},
+        "loaded, window open, 100 Hz": {"loaded": True, "period_ns": 10_000_000, "slow_s": 1.0},
+    }
+    first = True
+    for name, case in cases.items():
+        with tempfile.TemporaryDirectory() as folder:
+            result = stored(Path(folder), **case)  # type: ignore[arg-type]  # one dictionary for flags and numbers
+        if first:
+            print(f"{'storing one GPU':30}" + "".join(f"{key:>17}" for key in result))
+            first = False
+        print(f"{name:30}" + "".join(f"{value:17.2f}" for value in result.values()))
+    print("cpu % includes making the synthetic stream; flushed every half second as the writer does by itself")
+
+
+if __name__ == "__main__":
+    main()
