@@ -29,8 +29,8 @@ class Held:
     @staticmethod
     def of(amount: float, least: float, most: float, span: float, by: str) -> Held:
         """From amounts of time and the span they are shares of, in one unit."""
-        least_ratio, most_ratio = (min(1.0, max(0.0, part / span)) for part in (least, most))
-        return Held(min(most_ratio, max(least_ratio, amount / span)), least_ratio, most_ratio, by)
+        least_ratio, most_ratio = (float(min(1.0, max(0.0, part / span))) for part in (least, most))
+        return Held(float(min(most_ratio, max(least_ratio, amount / span))), least_ratio, most_ratio, by)
 
     @property
     def error_ratio(self) -> float:
@@ -147,7 +147,7 @@ def running(evidence: Evidence, name: str, bits: Reason) -> Column:
     refresh_ns = trace.refresh_of_ns(name)
     edges_ns = np.arange(window.begin_ns, window.end_ns + 1, refresh_ns, dtype=np.int64)
     grown_ns = np.diff(trace.at(name, edges_ns))
-    if len(grown_ns) and not np.isnan(grown_ns).any():
+    if len(grown_ns) and (grown_ns >= 0).all():  # neither unobserved anywhere nor set back
         return Column(edges_ns[:-1], (grown_ns > 0.02 * refresh_ns).astype(np.float64))
     times, masks = reasons(evidence)
     return Column(times, ((masks & int(bits)) != 0).astype(np.float64))

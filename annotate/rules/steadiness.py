@@ -18,6 +18,8 @@ from annotate.sm_clock import median_mhz, sudden, working
 _HEAD_NS = 500_000_000
 _FINE_NS = 10_000_000
 _TAIL_NS = 1_000_000_000
+# The power controller's swing has a period near one second.
+_CYCLE_NS = 1_000_000_000
 # A counter that ran this soon after the beginning ran before it: its steps are read by sweeps some 10 ms apart.
 _HELD_NS = 20_000_000
 # Clocks this close are one, as far as steps of 15 MHz tell.
@@ -149,8 +151,14 @@ def _unsettled(evidence: Evidence, clock: Column, pause_end_ns: int, *, settle_s
 
 
 def _by_clock(evidence: Evidence, clock: Column, step_ratio: float) -> Turn | None:
-    move = sudden(clock, block_ns=evidence.trace.refresh_of_ns("sm_clock_mhz"), least_ratio=step_ratio)
+    refresh_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
+    move = sudden(clock, block_ns=refresh_ns, least_ratio=_least_ratio(evidence, step_ratio))
     return Turn(f"the SM clock {'rose' if move.ratio > 0 else 'fell'}", move.at_ns) if move else None
+
+
+def _least_ratio(evidence: Evidence, step_ratio: float) -> float:
+    """Half of the controller's swing looks like a step in less than two of its periods: only what is larger counts."""
+    return step_ratio if evidence.window.length_ns >= 2 * _CYCLE_NS else 2.0 * step_ratio
 
 
 def _by_timings(evidence: Evidence, step_ratio: float) -> Turn | None:
@@ -162,7 +170,7 @@ def _by_timings(evidence: Evidence, step_ratio: float) -> Turn | None:
     head = _positive(evidence.timings, window.begin_ns, min(window.end_ns, window.begin_ns + _HEAD_NS))
     move = sudden(head, block_ns=_FINE_NS, least_ratio=step_ratio, side_count=2)
     if move is None or move.ratio < 0:  # a slow head is a cold start, which is no state of the GPU
-        move = sudden(times, block_ns=10 * _FINE_NS, least_ratio=step_ratio)
+        move = sudden(times, block_ns=10 * _FINE_NS, least_ratio=_least_ratio(evidence, step_ratio))
     if move is None:
         return None
     return Turn(f"the iterations became {abs(move.ratio):.0%} {'longer' if move.ratio > 0 else 'shorter'}", move.at_ns)
@@ -227,6 +235,8 @@ def bursty_duty_cycle(
     gaps_s = _regular_gap_s(evidence, gap_ratio, gap_s)
     if busy is None and gaps_s is None:
         return Unobserved(evidence.absence or "utilisation was not observed for long enough")
+    if busy == 0.0 and gaps_s is None:
+        return Unobserved("the GPU did no work that its utilisation would show")
     facts: dict[str, Fact] = {"busy_ratio": busy, "by": by, "gap_s": gaps_s, "bound": ""}
     if busy is None or (busy >= busy_ratio and gaps_s is None):
         return Clear(facts)
