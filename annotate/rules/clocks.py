@@ -68,8 +68,8 @@ def clock_drift(
         NVML's SM clock, refreshed every 100 ms in steps of 15 MHz, less the controller's swing (period 0.8-1.25 s); over
         blocks, Theil-Sen slope, its standard error, and the Mann-Kendall test as corrected by Hamed and Rao.  Found in 2 of
         299 overlapping windows of 2-6 s of warmed copies and GEMMs on an H200 (driver 580.159.04), 1 of 870 made from its
-        in-kernel clocks, 58 of 3600 simulated (swing 1.5-3 %, noise 0.5-0.9 %) and 3 of 1800 of 10-20 s.  Of simulated drifts
-        of 2, 3 and 5 % it missed 37, 9 and 0.2 % in 2-6 s, 9, 0.3 and 0 % in 10-20 s.
+        in-kernel clocks, 18 of 1200 simulated (swing 1.5-3 %, noise 0.5-0.9 %) and 1 of 600 of 10-20 s.  Of as many simulated
+        drifts of 2, 3 and 5 % each it missed 37, 10 and 0.4 % in 2-6 s, and 11, 1.3 and 0 % in 10-20 s.
     """
     window = evidence.window
     if window.length_s < shortest_s:
