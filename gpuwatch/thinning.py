@@ -1,0 +1,85 @@
+"""Long columns made short: what is left out is what stood between extremes, and liveness is put back when they are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.evidence import HEARTBEAT_NS, Column, Times
+
+Index = npt.NDArray[np.int64]
+
+LONG_NS = 600_000_000_000  # shorter evidence is kept whole
+WHOLE_NS = 10_000_000_000  # at each edge of a window everything is kept: onsets and counters are read there
+BUCKETS_COUNT = 800
+KEPT_SILENCES_COUNT = 500
+FILLED_COUNT = 10_000_000  # rows that may be put back: eleven days of a counter at 10 Hz
+
+
+@dataclass(frozen=True, slots=True)
+class Thinned:
+    """The rows that are kept of a column, how often a value repeated, and after which rows it was silent."""
+
+    index: Index
+    step_ns: int
+    silent: Index  # positions in ``index``
+
+
+def thin(at_ns: Times, values: npt.NDArray[np.float64], begin_ns: int, end_ns: int, *, counts: bool = False) -> Thinned | None:
+    """First, last, lowest and highest row of each stretch, everything near the window's edges; None if that is all.
+
+    Of what ``counts`` the rows furthest below and above an even rise are kept instead: when it began and ceased to rise.
+    """
+    count = len(at_ns)
+    if count <= 4 * BUCKETS_COUNT:
+        return None
+    edges = np.linspace(0, count, BUCKETS_COUNT + 1).astype(np.int64)
+    starts, ends = edges[:-1], edges[1:]
+    blank = np.isnan(values)
+    shown = values - np.interp(at_ns, at_ns[edges[:-1]], values[edges[:-1]]) if counts else values
+    low, high = np.where(np.isnan(shown), np.inf, shown), np.where(np.isnan(shown), -np.inf, shown)
+    lowest = [int(a + np.argmin(low[a:b])) for a, b in zip(starts, ends, strict=True)]
+    highest = [int(a + np.argmax(high[a:b])) for a, b in zip(starts, ends, strict=True)]
+    near = (np.abs(at_ns - begin_ns) <= WHOLE_NS) | (np.abs(at_ns - end_ns) <= WHOLE_NS)
+    distances_ns = np.diff(at_ns)
+    usual_ns = max(1, int(np.median(distances_ns)))
+    silences = np.flatnonzero(distances_ns > max(HEARTBEAT_NS, usual_ns) * 3 // 2)
+    # The longest ones: what is left out of them makes a window look better watched by less than they are long.
+    silences = silences[np.argsort(distances_ns[silences])[-KEPT_SILENCES_COUNT:]]
+    blanks = np.flatnonzero(np.diff(blank.astype(np.int8)))[: 4 * BUCKETS_COUNT]
+    parts = [starts, ends - 1, lowest, highest, np.flatnonzero(near), silences, silences + 1, blanks, blanks + 1]
+    index = np.unique(np.concatenate([np.asarray(part, np.int64) for part in parts]))
+    # A gauge that stands needs a heartbeat; a counter that runs must be seen to run.
+    step_ns = usual_ns if counts else max(HEARTBEAT_NS, usual_ns)
+    return Thinned(index, step_ns, np.searchsorted(index, np.sort(silences)).astype(np.int64))
+
+
+def filled(column: Column, step_ns: int, silent: Index, *, counts: bool) -> Column:
+    """Kept rows repeated as often as values were, except where the original was silent.  Raises ValueError.
+
+    What ``counts`` rises evenly between two kept rows: repeated, it would stand still and then jump.
+    """
+    index, at_ns = fill_index(column.at_ns, step_ns, silent)
+    values = column.values[index]
+    if counts and len(column) > 1:
+        following = np.minimum(index + 1, len(column) - 1)
+        rise = column.values[following] - values
+        share = (at_ns - column.at_ns[index]) / np.maximum(1, column.at_ns[following] - column.at_ns[index])
+        values = values + np.where(rise > 0, np.round(rise * share, 3), 0.0)
+    return Column(at_ns, values)
+
+
+def fill_index(at_ns: Times, step_ns: int, silent: Index) -> tuple[Index, Times]:
+    """Which row is repeated when.  Raises ValueError for far too many."""
+    if step_ns <= 0 or len(at_ns) == 0:
+        raise ValueError(f"expected rows and a step between them, found {len(at_ns)} and {step_ns} ns")
+    left_ns = np.append(np.diff(at_ns), 1)
+    left_ns[silent] = 1
+    counts = np.maximum(1, -(-left_ns // step_ns))
+    if counts.sum() > FILLED_COUNT:
+        raise ValueError(f"expected at most {FILLED_COUNT} rows, found {counts.sum()}")
+    index = np.repeat(np.arange(len(at_ns)), counts)
+    nth = np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return index, at_ns[index] + nth * step_ns

@@ -1,0 +1,230 @@
+"""Packed evidence gives the same verdict wherever and whenever it is judged again."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.evidence import Column, Event, Evidence, Gap, Lane, Ownership, Process, Timings, Visibility, Window
+from annotate.judge import judge
+from gpuwatch import planes, thinning
+from gpuwatch.capsule import pack, unpack
+from gpuwatch.errors import CapsuleError, GpuwatchError
+from gpuwatch.sources.simulated import simulate
+from tests.annotate.builders import BEGIN_NS, OWN, QUIET, UUID, capped_ns, evidence
+
+STRANGER = Process(pid=7, name="train", memory_bytes=1 << 30, utilization_ratio=0.4, ownership=Ownership.FOREIGN)
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "sm_clock_mhz": st.sampled_from([None, 1980, 1410]),
+    "power_w": st.sampled_from([None, 566.123, lambda t: 500.0 + 100 * np.sin(t)]),
+    "utilization_ratio": st.sampled_from([None, 0.97, 1 / 3, lambda t: (7 * int(10 * t) % 100) / 100]),
+    "power_cap_ns": st.sampled_from([None, 0, capped_ns(2.0, 0.5)]),
+    "event_reasons_mask": st.sampled_from([0, 4, lambda t: 0x8 if t > 1 else 0]),
+    "energy_j": st.sampled_from([None, lambda t: 1e6 / 7 * (t + 9)]),
+}
+
+
+@st.composite
+def observed(draw: st.DrawFn) -> Evidence:
+    processes = draw(st.sampled_from([None, (), (OWN,), (OWN, STRANGER)]))
+    gaps = draw(st.sampled_from([(), (Gap(begin_ns=BEGIN_NS + 10**9, end_ns=BEGIN_NS + 2 * 10**9, lane=Lane.PROCESSES),)]))
+    events = draw(st.sampled_from([(), (Event(uuid=UUID, at_ns=BEGIN_NS + 5, kind="xid", value=48, text="memory"),)]))
+    timed = Timings(BEGIN_NS + np.arange(50) * 10**7, np.random.default_rng(draw(st.integers(0, 9))).normal(1e-2, 1e-4, 50))
+    return evidence(
+        length_s=draw(st.floats(0.05, 4.0)),
+        signals={name: draw(strategy) for name, strategy in VALUES.items()},
+        processes=processes,
+        visibility=draw(st.sampled_from(Visibility)),
+        gaps=gaps,
+        events=events,
+        told=draw(st.sampled_from([{}, {"flops": 1.5, "profiler": None, "tf32": True, "library": "cuBLAS"}])),
+        timings=draw(st.sampled_from([None, timed])),
+    )
+
+
+def same(one: Evidence, other: Evidence) -> bool:
+    def equal(a: Column, b: Column) -> bool:
+        return np.array_equal(a.at_ns, b.at_ns) and np.array_equal(a.values, b.values, equal_nan=True)
+
+    columns, others = one.trace.columns, other.trace.columns
+    empty = Column(np.empty(0, np.int64), np.empty(0))
+    rest = [replace(each, trace=replace(each.trace, columns={}, dense_power=empty), timings=None) for each in (one, other)]
+    timed = (one.timings is None) == (other.timings is None)
+    if one.timings is not None and other.timings is not None:
+        timed = equal(Column(one.timings.at_ns, one.timings.took_s), Column(other.timings.at_ns, other.timings.took_s))
+    return (
+        columns.keys() == others.keys()
+        and all(equal(columns[name], others[name]) for name in columns)
+        and equal(one.trace.dense_power, other.trace.dense_power)
+        and timed
+        and repr(rest[0]) == repr(rest[1])
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(observed())
+def test_what_comes_out_is_what_went_in_and_gives_the_same_verdict(about: Evidence) -> None:
+    (unpacked,) = unpack(pack([about]))
+    assert same(unpacked, about)
+    assert judge(unpacked).to_dict() == judge(about).to_dict()
+
+
+def test_several_windows_and_none_travel_together() -> None:
+    two = (evidence(length_s=1.0, label="first"), evidence(length_s=2.0, label="second", device=None))
+    assert [each.window.label for each in unpack(pack(two))] == ["first", "second"]
+    assert unpack(pack([])) == ()
+
+
+def test_a_window_without_any_telemetry_keeps_its_reason() -> None:
+    nothing = Evidence(window=Window(begin_ns=5, end_ns=6), absence="no daemon")
+    assert same(unpack(pack([nothing]))[0], nothing)
+
+
+def test_six_seconds_at_100_hz_take_less_than_ten_kilobytes() -> None:
+    (scene,) = simulate("steady-gemm")[:1]
+    assert scene.window.length_s > 3
+    assert len(pack([replace(scene, timings=None)])) < 10_000
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(-(1 << 62), (1 << 62) - 1)))
+def test_whole_numbers_survive_their_planes(values: list[int]) -> None:
+    array = np.array(values, np.int64)
+    decoded, rest = planes.decode(planes.encode(array) + b"rest", len(values))
+    assert decoded.tolist() == values
+    assert rest == b"rest"
+
+
+class TestLongWindows:
+    def long(self, **changes: Any) -> Evidence:
+        wanders = {
+            "power_w": lambda t: 560.0 + 40 * np.sin(t / 7),
+            "sm_clock_mhz": lambda t: 1980 - 15 * (int(t * 3) % 5),
+            "power_cap_ns": capped_ns(300.0, 0.5),
+        }
+        return evidence(length_s=900.0, period_s=0.1, signals=wanders, **changes)
+
+    def test_keep_their_extremes_their_counters_and_their_verdict_in_little_room(self) -> None:
+        about = self.long()
+        data = pack([about])
+        (thin,) = unpack(data)
+        assert len(data) < 200_000
+        assert len(data) < len(pack([about], decimate=False)) / 2
+        for name in ("power_w", "sm_clock_mhz", "power_cap_ns"):
+            before, after = about.trace.column(name).values, thin.trace.column(name).values
+            assert (after.min(), after.max()) == (before.min(), before.max())
+        assert thin.increase("power_cap_ns") == about.increase("power_cap_ns")
+        assert thin.trace.dense_power.values.max() == about.trace.dense_power.values.max()
+        assert judge(thin).status == judge(about).status
+        assert {f.rule for f in judge(thin).hazards} == {f.rule for f in judge(about).hazards}
+
+    def test_still_show_that_the_gpu_was_watched_throughout_and_where_it_was_not(self) -> None:
+        about = self.long(skip=lambda t: 400 < t < 410)
+        (thin,) = unpack(pack([about]))
+        times = np.arange(about.window.begin_ns, about.window.end_ns, 50_000_000, dtype=np.int64)
+        unseen = np.isnan(about.trace.at("sm_clock_mhz", times))
+        assert 100 < unseen.sum() < 200
+        assert np.array_equal(np.isnan(thin.trace.at("sm_clock_mhz", times)), unseen)
+
+    def test_keep_a_neighbour_who_stayed_for_a_second(self) -> None:
+        about = self.long()
+        visited = tuple(
+            replace(census, processes=(*census.processes, STRANGER)) if 500 < (census.at_ns - BEGIN_NS) / 1e9 < 501 else census
+            for census in about.trace.censuses
+        )
+        (thin,) = unpack(pack([replace(about, trace=replace(about.trace, censuses=visited))]))
+        seen = [(c.at_ns - BEGIN_NS) / 1e9 for c in thin.trace.censuses if any(p.pid == STRANGER.pid for p in c.processes)]
+        assert seen
+        assert 500 < min(seen) <= max(seen) < 501
+
+    def test_are_whole_when_asked_for(self) -> None:
+        about = self.long()
+        assert same(unpack(pack([about], decimate=False))[0], about)
+
+
+class TestDamage:
+    @pytest.mark.parametrize("data", [b"", b"PK", b"not a zip at all", bytes(1000)])
+    def test_what_is_no_recording_is_refused_in_one_line(self, data: bytes) -> None:
+        with pytest.raises(CapsuleError, match="expected") as refused:
+            unpack(data)
+        assert "\n" not in str(refused.value)
+        assert isinstance(refused.value, GpuwatchError)
+
+    def test_another_archive_is_refused(self) -> None:
+        with pytest.raises(CapsuleError, match="another archive"):
+            unpack(zipped({"readme": b"hello"}))
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.data())
+    def test_torn_or_altered_recordings_never_escape_as_another_error(self, data: st.DataObject) -> None:
+        packed = bytearray(PACKED)
+        if data.draw(st.booleans()):
+            del packed[data.draw(st.integers(0, len(packed) - 1)) :]
+        for _ in range(data.draw(st.integers(0, 4))):
+            if packed:
+                packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
+        try:
+            unpack(bytes(packed))
+        except CapsuleError as error:
+            assert "\n" not in str(error)  # noqa: PT017 - no error at all is fine too: the change hit a byte nobody reads
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.data())
+    def test_altered_manifests_never_escape_as_another_error(self, data: st.DataObject) -> None:
+        manifest = json.loads(member(PACKED, "manifest.json"))
+        entry = manifest["evidence"][0]
+        parts = (manifest, entry, entry["window"], entry["columns"])
+        where, key = data.draw(st.sampled_from([(part, key) for part in parts for key in part if key != "schema"]))
+        where[key] = data.draw(st.sampled_from([None, -1, 10**30, "x", [], {}, [[]], [10**9, 1], [[1, 2]], [0, 1, 1, 0], True]))
+        changed = zipped({"manifest.json": json.dumps(manifest).encode(), "arrays": member(PACKED, "arrays")})
+        try:
+            unpack(changed)
+        except CapsuleError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+
+    def test_a_newer_schema_says_so(self) -> None:
+        with pytest.raises(CapsuleError, match="use a newer gpuwatch"):
+            unpack(zipped({"manifest.json": b'{"schema": 99}', "arrays": b""}))
+
+    def test_a_zip_bomb_is_refused_before_it_is_unpacked(self) -> None:
+        with pytest.raises(CapsuleError, match="at most"):
+            unpack(zipped({"manifest.json": b"{}", "arrays": bytes(300 << 20)}))
+
+    def test_repeats_without_end_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="at most"):
+            thinning.fill_index(np.array([0, 1 << 60], np.int64), 1, np.empty(0, np.int64))
+
+
+def test_facts_of_a_newer_version_are_left_out_and_those_of_an_older_one_are_not_observed() -> None:
+    manifest = json.loads(member(PACKED, "manifest.json"))
+    manifest["evidence"][0]["device"]["colour"] = "green"
+    del manifest["evidence"][0]["device"]["ecc_mode"]
+    (about,) = unpack(zipped({"manifest.json": json.dumps(manifest).encode(), "arrays": member(PACKED, "arrays")}))
+    assert about.device is not None
+    assert about.device.ecc_mode is None
+    assert about.device.name == "NVIDIA H200"
+
+
+def member(data: bytes, name: str) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return archive.read(name)
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+PACKED = pack([evidence(length_s=1.0, signals={"power_w": QUIET["power_w"]})])
