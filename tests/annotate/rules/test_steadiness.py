@@ -241,7 +241,7 @@ class TestBurstyDutyCycle:
 
     def test_a_capped_warm_up_bounds_what_the_pauses_hide(self) -> None:
         signals: dict[str, Signal] = {
-            "utilization_ratio": 0.1,
+            "utilization_ratio": lambda t: 1.0 if t < -0.2 else 0.1,
             "power_w": 210.0,
             "event_reasons_mask": lambda t: 0x4 if t < -0.2 else 0,
             "sm_clock_mhz": lambda t: 1455 if t < -0.2 else 1980,
@@ -250,6 +250,15 @@ class TestBurstyDutyCycle:
         assert answer.severity is Severity.REJECT
         assert answer.effect_ratio == pytest.approx(1455 / 1980 - 1, abs=0.005)
         assert "27% lower" in bursty_duty_cycle.says.format(**answer.facts)
+
+    def test_a_clock_capped_in_bursts_bounds_nothing(self) -> None:
+        signals: dict[str, Signal] = {
+            "utilization_ratio": 0.3,
+            "event_reasons_mask": lambda t: 0x4 if t < -0.2 else 0,
+            "sm_clock_mhz": lambda t: 1965 if t < -0.2 else 1980,
+        }
+        answer = found(self.ask(signals=signals))
+        assert (answer.severity, answer.effect_ratio) == (Severity.FLAG, None)
 
     def test_light_work_that_no_cap_could_reach_makes_a_note(self) -> None:
         assert found(self.ask(signals={"utilization_ratio": 0.57, "power_w": 183.0})).severity is Severity.NOTE
