@@ -90,7 +90,7 @@ class Window:
             told = torch_context.facts()
             opened = self._client.open(
                 label=self.label, claim=self.policy.claim.value, policy=self.policy.to_dict(), gpus=self._gpus,
-                parent=_enclosing.get(), told=told,
+                parent=_enclosing.get() or os.environ.get("GPUWATCH_PARENT"), told=told,
             )  # fmt: skip
             self.run_id = opened.run
             self._token = _enclosing.set(opened.run)

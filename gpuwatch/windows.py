@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 from collections.abc import Mapping
 from concurrent.futures import Executor
@@ -181,7 +182,7 @@ class Windows:
             loop = asyncio.get_running_loop()
             who = await loop.run_in_executor(self._threads, self._identities.of, held.run.pid)
             held.run = replace(held.run, user=who.user, process=who.name)
-            held.pids |= await loop.run_in_executor(self._threads, host.descendants, held.run.pid)
+            held.pids |= await loop.run_in_executor(self._threads, _measured_tree, held.run.pid)
             held.before = await loop.run_in_executor(self._threads, host.pressure, tuple(held.pids))
         if held.run.status == "open":
             self._store.put_run(held.run)
@@ -264,6 +265,11 @@ class Windows:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a window's task failed", exc_info=error)
+
+
+def _measured_tree(pid: int) -> frozenset[int]:
+    """A process and its descendants, but for this daemon, which may be one: the first window started it."""
+    return host.descendants(pid) - host.descendants(os.getpid())
 
 
 async def _nothing() -> None:

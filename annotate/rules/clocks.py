@@ -149,21 +149,26 @@ def clock_ramp(
         return Unobserved("the GPU was idle for most of the window")
     limit_mhz = np.where(np.isnan(reasons), unexplained_ratio, low_ratio) * rest_mhz
     low = known & (clock.values < limit_mhz) & ~_has(reasons, _SLOWED)
+    # A GPU that does nothing yet ramps nothing: a program's imports lie before its first kernel.
+    working = ~_has(reasons, Reason.GPU_IDLE)
+    start = int(np.argmax(working)) if working.any() else 0
+    begin_ns = int(clock.at_ns[start]) if start else evidence.window.begin_ns
     # The leading run: an unobserved moment neither ends it nor belongs to it.
     risen = known & ~low
+    risen[:start] = False
     end = int(np.argmax(risen)) if risen.any() else count
-    head_mhz = clock.values[:end][known[:end]]
+    head_mhz = clock.values[start:end][known[start:end]]
     facts: dict[str, Fact] = {"rest_mhz": rest_mhz, "first_mhz": float(clock.values[known][0])}
     if not len(head_mhz):
         return Clear(facts)
     end_ns = int(clock.at_ns[end]) if end < count else evidence.window.end_ns
     # A reading shows what was true up to one refresh before, so the last low one may be that old.
-    sure_ratio = max(0, end_ns - evidence.window.begin_ns - refresh_ns) / evidence.window.length_ns
-    ramp_ratio = (end_ns - evidence.window.begin_ns) / evidence.window.length_ns
+    sure_ratio = max(0, end_ns - begin_ns - refresh_ns) / evidence.window.length_ns
+    ramp_ratio = (end_ns - begin_ns) / evidence.window.length_ns
     facts |= {"ramp_s": ramp_ratio * evidence.window.length_s, "ramp_ratio": ramp_ratio}
     severity = Severity.REJECT if sure_ratio > reject_ratio else Severity.FLAG
     slower_ratio = float((rest_mhz / head_mhz).mean()) - 1.0
-    return Found(severity, facts, effect_ratio=slower_ratio * ramp_ratio, span_ns=(evidence.window.begin_ns, end_ns))
+    return Found(severity, facts, effect_ratio=slower_ratio * ramp_ratio, span_ns=(begin_ns, end_ns))
 
 
 @rule(

@@ -30,7 +30,7 @@ def contention_process(
     *,
     active_ratio: Annotated[float, "the driver's utilisation record shows 1-2 % for a process that does nothing"] = 0.02,
     loaded_ratio: Annotated[float, "a twentieth of the GPU's time is more than any effect worth reporting"] = 0.05,
-    small_ratio: Annotated[float, "of device memory: X, DCGM or a bare context hold less; who holds more holds work"] = 0.01,
+    small_ratio: Annotated[float, "of device memory: X, DCGM or a bare context hold less; who holds more holds work"] = 0.005,
     unread_limit_s: Annotated[float, "the list is read five times a second; a neighbour fits into a longer gap"] = 0.5,
 ) -> Answer:
     """Finds processes of others on the GPU during the window: computing, arriving, or holding its memory.
@@ -256,7 +256,7 @@ def _did(other: Presence, active_ratio: float) -> str:
     if other.peak_ratio is not None and other.peak_ratio > active_ratio:
         return f"used up to {other.peak_ratio:.0%} of the GPU for moments around the window"
     held = f"held {other.memory_bytes / 1e6:.0f} MB of its memory" if other.memory_bytes is not None else "was on the GPU"
-    return held + (" and did nothing" if other.peak_ratio is not None else ", whether it was idle is not known")
+    return held + (" and was not seen computing" if other.peak_ratio is not None else ", whether it was idle is not known")
 
 
 def _wait_ratio(evidence: Evidence) -> float | None:

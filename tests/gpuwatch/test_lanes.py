@@ -23,11 +23,11 @@ def plan_of(seconds: float = 0.5, **settings_of: Any) -> Plan:
 def test_cheap_signals_stay_in_their_lanes_at_full_rate() -> None:
     plan = plan_of()
     assert {lane: set(names) for lane, names in plan.names.items()} == {
-        lane: set(signals(lane)) for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)
+        lane: set(signals(lane)) - {"thermal_violation_ns"} for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)
     }
     assert plan.period_ns(Lane.FAST, active=True) == FAST_ACTIVE_NS
     assert plan.period_ns(Lane.FAST, active=False) == FAST_IDLE_NS
-    assert plan.reasons == {}
+    assert set(plan.reasons) == {"thermal_violation_ns"}
     assert plan.cost_ns["sm_clock_mhz"] == 1000
 
 
@@ -63,8 +63,13 @@ def test_a_slow_lane_beyond_its_budget_is_stretched_too() -> None:
 def test_what_never_answers_is_dropped_and_a_lock_that_may_come_is_not() -> None:
     plan = plan_of(values={"sync_boost_ns": silent, "energy_j": silent, "sm_clock_lock_mhz": silent})
     named = {name for names in plan.names.values() for name in names}
-    assert named == set(SIGNALS) - {"sync_boost_ns", "energy_j"}
+    assert named == set(SIGNALS) - {"sync_boost_ns", "energy_j", "thermal_violation_ns"}
     assert plan.reasons["energy_j"] == "this GPU or driver does not answer it"
+
+
+def test_the_dear_thermal_time_is_asked_at_edges_only_where_no_counter_says_it() -> None:
+    assert "thermal_violation_ns" not in plan_of().names[Lane.EDGE]
+    assert "thermal_violation_ns" in plan_of(values={"sw_thermal_ns": silent}).names[Lane.EDGE]
 
 
 def test_what_answers_only_after_a_while_is_not_dropped() -> None:
