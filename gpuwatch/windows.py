@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -90,11 +90,11 @@ class Windows:
         self._in_hand[run.id] = held
         for uuid in named or self._witness.uuids[:1]:
             self._witness.adopt(uuid, pid)
-        # The benchmark waits for the edge readings and for nothing else.
-        await self._witness.edge(named or self._hinted(told))
+        covered = named or self._hinted(told)
+        # The benchmark waits for the cheap half of the edge and for nothing else.
+        await self._witness.mark(covered)
         held.run = replace(run, begin_ns=clock.now_ns())
-        self._witness.window_opened(named)
-        self._spawn(self._opened(held))
+        self._spawn(self._opened(held, covered))
         return held.run, warning
 
     async def close(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int, told: dict[str, FactValue]) -> None:
@@ -175,8 +175,10 @@ class Windows:
         if census.visibility != "host":
             held.hidden = True
 
-    async def _opened(self, held: _InHand) -> None:
-        """What need not hold the benchmark up: who it is, its CPU pressure so far, and the first row in the store."""
+    async def _opened(self, held: _InHand, covered: Sequence[str]) -> None:
+        """What need not hold the benchmark up: the edge's dear half, who it is, its CPU pressure, the row in the store."""
+        self._witness.window_opened(held.named)
+        await self._witness.edge(covered)
         self._note_all(held)
         if held.run.pid:
             loop = asyncio.get_running_loop()

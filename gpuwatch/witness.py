@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -49,6 +49,7 @@ class Witness:
         self._devices: dict[str, Device] = {}
         self._refresh: dict[str, lanes.Refresh] = {}
         self._latest: dict[tuple[str, Lane], Sweep] = {}
+        self._marks: dict[str, asyncio.Future[None]] = {}
         self._edges: dict[str, asyncio.Future[None]] = {}
         self._open_count: dict[str | None, int] = {}
         self._given: dict[str, Source] = {}  # which source each sampler was last handed
@@ -134,20 +135,22 @@ class Witness:
     def window_closed(self, uuids: tuple[str, ...] | None) -> None:
         self._count(uuids, -1)
 
+    async def mark(self, uuids: Sequence[str]) -> None:
+        """The cheap half of these GPUs' edges, in parallel: what the opening of a window waits for."""
+        await self._in_threads({uuid: self._samplers[uuid].mark for uuid in uuids if uuid in self._samplers}, self._marks)
+
     async def edge(self, uuids: Sequence[str]) -> None:
-        """Edge readings of these GPUs, in parallel; windows that open together share them."""
+        """Edge readings of these GPUs, in parallel."""
+        await self._in_threads({uuid: self._samplers[uuid].edge for uuid in uuids if uuid in self._samplers}, self._edges)
+
+    async def _in_threads(self, work: Mapping[str, Callable[[], None]], under_way: dict[str, asyncio.Future[None]]) -> None:
+        """Windows that open or close together share what is under way; a GPU that takes too long is not waited for."""
         loop = asyncio.get_running_loop()
-        waiting: list[asyncio.Future[None]] = []
-        for uuid in uuids:
-            sampler = self._samplers.get(uuid)
-            if sampler is None:
-                continue
-            edge = self._edges.get(uuid)
-            if edge is None or edge.done():
-                edge = self._edges[uuid] = loop.run_in_executor(self._threads, sampler.edge)
-            waiting.append(edge)
-        if waiting:
-            await asyncio.wait(waiting, timeout=EDGE_S)
+        for uuid, read in work.items():
+            if uuid not in under_way or under_way[uuid].done():
+                under_way[uuid] = loop.run_in_executor(self._threads, read)
+        if work:
+            await asyncio.wait([under_way[uuid] for uuid in work], timeout=EDGE_S)
 
     def status(self) -> dict[str, Any]:
         return {

@@ -46,7 +46,7 @@ def clock_drift(
     shortest_s: Annotated[
         float, "two periods of the power controller's swing: within fewer it cannot be told from a trend"
     ] = 2.0,
-    few_s: Annotated[float, "three periods: over less, a swing taken out leaves more doubt about what remains"] = 3.0,
+    few_s: Annotated[float, "a window of ten swings or more averages what the swing leaves"] = 10.0,
     blocks_count: Annotated[float, "a corrected trend test of fewer blocks hardly ever becomes significant"] = 8.0,
 ) -> Answer:
     """Finds an SM clock that went somewhere during the window instead of moving about one value.
@@ -85,11 +85,15 @@ def clock_drift(
     found = trend((blocks.at_ns - blocks.at_ns[0]) / 1e9, blocks.values)
     typical_mhz = centre(blocks.values)
     drift_ratio, least_ratio = (slope * span_s / typical_mhz for slope in (found.slope, found.least(_ERRORS)))
+    # The fitted line may end where no clock ever was.
+    begin_mhz, end_mhz = (
+        float(np.clip(typical_mhz * (1.0 + side * drift_ratio / 2), blocks.values.min(), blocks.values.max())) for side in (-1, 1)
+    )
     facts: dict[str, Fact] = {
         "drift_ratio": drift_ratio,
         "span_s": span_s,
-        "begin_mhz": typical_mhz * (1.0 - drift_ratio / 2),
-        "end_mhz": typical_mhz * (1.0 + drift_ratio / 2),
+        "begin_mhz": begin_mhz,
+        "end_mhz": end_mhz,
         "p": found.p,
         "blocks_count": len(blocks),
     }

@@ -144,7 +144,7 @@ def taken(sampler: Sampler, clock: VirtualClock, seconds: float) -> Iterator[Swe
 @pytest.mark.parametrize(
     ("active", "expected"),
     [
-        (False, {"fast": 201, "slow": 2, "power": 11, "processes": 53}),
+        (False, {"fast": 201, "slow": 2, "power": 11, "processes": 13}),
         (True, {"fast": 1001, "slow": 11, "power": 11, "processes": 62}),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 from annotate.evidence import Census, Device, Lane, PowerRecord, Process, Reading, Visibility
 from gpuwatch.protocols import Observed, Sweep
@@ -23,8 +24,8 @@ def sweep(observed: Observed, lane: Lane, *, uuid: str = UUID, missed_count: int
     return Sweep(uuid, lane, observed.at_ns, 0, missed_count, observed)
 
 
-def fast(at_ns: int, uuid: str = UUID, **signals: object) -> Sweep:
-    reading = Reading(uuid=uuid, lane=Lane.FAST, at_ns=at_ns, took_ns=20_000, **signals)  # type: ignore[arg-type]
+def fast(at_ns: int, uuid: str = UUID, **signals: Any) -> Sweep:
+    reading = Reading(uuid=uuid, lane=Lane.FAST, at_ns=at_ns, took_ns=20_000, **signals)
     return sweep(reading, Lane.FAST, uuid=uuid)
 
 

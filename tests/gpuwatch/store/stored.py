@@ -1,0 +1,88 @@
+"""Stores and runs for tests."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from annotate.evidence import Evidence, Host, Lane, PowerRecord, Reading, signals
+from gpuwatch.clock import VirtualClock
+from gpuwatch.protocols import Sweep
+from gpuwatch.store import Run, Store
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID
+
+NEVER = threading.Event()
+WALL_OFFSET_NS = 1_700_000_000_000_000_000
+
+
+def opened(folder: Path, **changes: Any) -> Store:
+    """A store whose clock stands at BEGIN_NS and that commits only when asked to."""
+    settings = {"clock": VirtualClock(BEGIN_NS), "commit_s": 60.0, "wall_offset_ns": lambda: WALL_OFFSET_NS, **changes}
+    return Store(folder, **{"source": "synthetic", "boot_id": BOOT, **settings})
+
+
+def feed(store: Store, sweeps: Iterable[Sweep], *, clock: VirtualClock | None = None, flush_ns: int = 500_000_000) -> None:
+    """Take sweeps, committed as often as a real store commits."""
+    due_ns = 0
+    for sweep in sweeps:
+        store.take(sweep)
+        if sweep.due_ns >= due_ns:
+            due_ns = sweep.due_ns + flush_ns
+            if clock is not None:
+                clock.wait_until(sweep.due_ns, NEVER)
+            assert store.flush(10.0)
+    assert store.flush(10.0)
+
+
+def a_run(**changes: Any) -> Run:
+    run = Run(
+        id="0ca7f00d01", label="gemm", claim="sustained", policy={"claim": "sustained"}, boot_id=BOOT,
+        begin_ns=BEGIN_NS + 5_000_000_000, end_ns=BEGIN_NS + 9_000_000_000, begun_wall_s=time.time(), pid=4242, uid=1000,
+        user="me", process="python", uuids=(UUID,), pids=frozenset({4242, 4243}), told={"tf32": True, "flops": 1.5},
+        host=Host(boot_id=BOOT, cpu_s=3.5), status="valid", why="", parent=None, source="synthetic", simulated=False,
+        verdicts=(),
+    )  # fmt: skip
+    return replace(run, **changes)
+
+
+def verdict(status: str = "flagged", uuid: str = UUID, rules: Iterable[str] = ("power-limited",)) -> dict[str, Any]:
+    found = [
+        {"rule": rule, "answered": "found", "severity": "flag", "says": f"{rule} says so", "remedy": "stop it",
+         "facts": {"x": 1}, "effect_ratio": 0.1, "span_ns": [1, 2], "basis": "telemetry", "required": False, "accepted": False}
+        for rule in rules
+    ]  # fmt: skip
+    clear = {**(found[0] if found else {}), "rule": "sampler-gap", "answered": "clear", "severity": None}
+    return {"schema": 1, "status": status, "device": {"uuid": uuid, "name": DEVICE.name}, "findings": [*found, clear]}
+
+
+def sweeps_of(evidence: Evidence) -> list[Sweep]:
+    """The sweeps that a piece of evidence was made of, as far as its columns tell."""
+    trace = evidence.trace
+    uuid = evidence.device.uuid if evidence.device else UUID
+    out: list[Sweep] = []
+    for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE):
+        rows: dict[int, dict[str, Any]] = {}
+        for name in signals(lane):
+            column = trace.column(name)
+            for at_ns, value in zip(column.at_ns.tolist(), column.values.tolist(), strict=True):
+                rows.setdefault(at_ns, {})[name] = None if math.isnan(value) else value
+        out += [
+            Sweep(uuid, lane, at_ns, 0, 0, Reading(uuid=uuid, lane=lane, at_ns=at_ns, took_ns=1, **values))
+            for at_ns, values in rows.items()
+        ]
+    out += [Sweep(uuid, Lane.PROCESSES, census.at_ns, 0, 0, census) for census in trace.censuses]
+    dense = trace.dense_power
+    for begin in range(0, len(dense), 50):
+        part = slice(begin, begin + 50)
+        times, watts = dense.at_ns[part].tolist(), dense.values[part].tolist()
+        record = PowerRecord(uuid=uuid, at_ns=times[-1], took_ns=1, sample_at_ns=tuple(times), sample_w=tuple(watts))
+        out.append(Sweep(uuid, Lane.POWER, times[-1], 0, 0, record))
+    out += [Sweep(uuid, Lane.EVENTS, event.at_ns, 0, 0, event) for event in trace.events]
+    # An edge's rows come after the fast one that was read with them.
+    order = {Lane.EDGE: 1}
+    return sorted(out, key=lambda sweep: (sweep.due_ns, order.get(sweep.lane, 0)))

@@ -1,0 +1,303 @@
+"""What was taken can be read again, and is judged alike."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.evidence import (
+    Census,
+    Column,
+    Device,
+    Event,
+    Evidence,
+    Gap,
+    Lane,
+    Ownership,
+    PowerRecord,
+    Process,
+    Reading,
+    Timings,
+    Trace,
+    Visibility,
+    signals,
+)
+from annotate.judge import judge
+from gpuwatch.capsule import pack
+from gpuwatch.clock import VirtualClock
+from gpuwatch.errors import StoreError
+from gpuwatch.protocols import Lost, Sweep
+from gpuwatch.sources.simulated import simulate
+from gpuwatch.store import Reader, dense
+from gpuwatch.store.columns import LANE_COLUMNS, stored
+from tests.annotate.builders import evidence
+from tests.gpuwatch.store.stored import a_run, feed, opened, sweeps_of
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, OWN, UUID, fast, listing, stream, sweep
+
+MS, S = 1_000_000, 1_000_000_000
+
+
+def readback(folder: Path, sweeps: list[Sweep], begin_ns: int, end_ns: int) -> Trace:
+    with_store = opened(folder)
+    feed(with_store, sweeps)
+    try:
+        with Reader(folder) as reader:
+            return reader.trace(UUID, BOOT, begin_ns, end_ns)
+    finally:
+        with_store.close()
+
+
+@pytest.mark.parametrize("scene", ["steady-copy", "steady-gemm", "neighbour", "bursty", "gpu-lost", "thermal"])
+def test_a_scene_is_judged_from_the_store_as_it_is_judged_directly(scene: str, tmp_path: Path) -> None:
+    about = replace(simulate(scene)[0], timings=None)
+    assert about.device is not None
+    store = opened(tmp_path, clock=VirtualClock(about.window.begin_ns - 6 * S))
+    store.put_device(about.device)
+    feed(store, sweeps_of(about))
+    for gap in about.trace.gaps:
+        store.put_gap(about.device.uuid, gap.lane, gap.begin_ns, gap.end_ns)
+    run = a_run(begin_ns=about.window.begin_ns, end_ns=about.window.end_ns, label=about.window.label, pids=about.window.pids,
+                host=about.host, told=about.told, uuids=(about.device.uuid,), status="judging")  # fmt: skip
+    store.put_run(run)
+    assert store.flush()
+    with Reader(tmp_path) as reader:
+        read = reader.evidence(reader.run(run.id), about.device.uuid)
+    store.close()
+    ours, theirs = judge(read), judge(about)
+    assert ours.status == theirs.status
+    assert [(f.rule, f.severity) for f in ours.hazards] == [(f.rule, f.severity) for f in theirs.hazards]
+    assert {f.rule for f in ours.unobserved} == {f.rule for f in theirs.unobserved}
+
+
+STEP = st.tuples(
+    st.integers(20, 200),
+    st.sampled_from([None, 1980, 1965]),
+    st.sampled_from([None, 0.97, 1 / 3]),
+    st.sampled_from([75.0, 566.123, None]),
+    st.sampled_from([0, 73_000_000]),
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(STEP, min_size=1, max_size=60))
+def test_every_reading_has_its_value_back_at_its_time(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int | None, float | None, float | None, int]]
+) -> None:
+    at_ns, cap_ns, sweeps = BEGIN_NS, 0, []
+    for step_ms, clock_mhz, busy_ratio, power_w, rise_ns in steps:
+        at_ns, cap_ns = at_ns + step_ms * MS, cap_ns + rise_ns
+        sweeps.append(fast(at_ns, sm_clock_mhz=clock_mhz, utilization_ratio=busy_ratio, power_w=power_w, power_cap_ns=cap_ns))
+    trace = readback(tmp_path_factory.mktemp("store"), sweeps, BEGIN_NS, at_ns)
+    told = Trace.of([each.observed for each in sweeps if isinstance(each.observed, Reading)])
+    times = np.array([each.due_ns for each in sweeps], np.int64)
+    assert trace.columns.keys() == told.columns.keys()
+    for name in told.columns:
+        assert np.allclose(trace.at(name, times), told.at(name, times), rtol=1e-10, equal_nan=True)
+        assert (np.diff(trace.column(name).at_ns) > 0).all()
+
+
+def test_counters_keep_their_increase_between_a_windows_edges(tmp_path: Path) -> None:
+    def cap_ns(ms: int) -> int:
+        return 5 * S + max(0, min(ms, 4000) - 1000) * 600_000
+
+    sweeps: list[Sweep] = []
+    for ms in range(-5000, 5000, 50):
+        sweeps.append(fast(BEGIN_NS + ms * MS, power_cap_ns=cap_ns(ms)))
+        if ms in (0, 4000):
+            sweeps.append(sweep(Reading(uuid=UUID, lane=Lane.EDGE, at_ns=BEGIN_NS + ms * MS + 1, took_ns=1), Lane.EDGE))
+    increase = readback(tmp_path, sweeps, BEGIN_NS - 5 * S, BEGIN_NS + 5 * S).increase(
+        "power_cap_ns", BEGIN_NS, BEGIN_NS + 4 * S
+    )
+    assert increase is not None
+    assert (increase.amount, increase.begin_ns, increase.end_ns) == (1.8e9, BEGIN_NS, BEGIN_NS + 4 * S)
+
+
+def test_an_idle_gpu_is_seen_to_be_watched_each_second(tmp_path: Path) -> None:
+    trace = readback(tmp_path, list(stream(30.0, loaded=False)), BEGIN_NS + 10 * S, BEGIN_NS + 20 * S)
+    times = trace.column("sm_clock_mhz").at_ns
+    assert np.diff(times).max() <= S
+    assert times[0] <= BEGIN_NS + 11 * S
+    assert times[-1] >= BEGIN_NS + 19 * S
+    assert np.diff([census.at_ns for census in trace.censuses]).max() <= S
+
+
+def test_silences_and_losses_come_back_as_gaps_and_events(tmp_path: Path) -> None:
+    sweeps = [fast(BEGIN_NS + i * 50 * MS) for i in range(20)]
+    lost = Sweep(UUID, Lane.FAST, 0, 0, 0, Lost(BEGIN_NS + 1000 * MS, "it fell off the bus"))
+    trace = readback(tmp_path, [*sweeps, lost], BEGIN_NS, BEGIN_NS + 3 * S)
+    assert trace.gaps == (Gap(begin_ns=BEGIN_NS + 950 * MS, end_ns=BEGIN_NS + 3 * S, lane=Lane.FAST),)
+    assert [(event.kind, event.text) for event in trace.events] == [("lost", "it fell off the bus")]
+
+
+def test_processes_come_back_whole(tmp_path: Path) -> None:
+    stranger = Process(
+        pid=7, name="train", user="them", started_s=1.5e9, memory_bytes=1 << 33, utilization_ratio=1 / 3, graphics=True
+    )
+    hidden = Process(pid=8, listed=False, utilization_ratio=0.5)
+    sweeps = [listing(BEGIN_NS, OWN), listing(BEGIN_NS + 200 * MS, OWN, stranger, hidden, visibility=Visibility.NAMESPACE)]
+    trace = readback(tmp_path, sweeps, BEGIN_NS, BEGIN_NS + S)
+    assert [census.processes for census in trace.censuses] == [(OWN,), (OWN, stranger, hidden)]
+    assert [census.visibility for census in trace.censuses] == [Visibility.HOST, Visibility.NAMESPACE]
+    assert all(isinstance(census, Census) and census.took_ns == 10_000 for census in trace.censuses)
+
+
+def test_dense_power_comes_back_to_a_tenth_of_a_watt_and_half_a_millisecond(tmp_path: Path) -> None:
+    times = tuple(BEGIN_NS + i * 20_013_337 for i in range(1000))
+    watts = tuple(500.0 + 100 * np.sin(i / 9) for i in range(1000))
+    records = [PowerRecord(uuid=UUID, at_ns=times[i], took_ns=1, sample_at_ns=times[i : i + 50], sample_w=watts[i : i + 50])
+               for i in range(0, 1000, 50)]  # fmt: skip
+    trace = readback(tmp_path, [sweep(record, Lane.POWER) for record in records], BEGIN_NS, times[-1] + S)
+    assert len(trace.dense_power) == 1000
+    assert np.abs(trace.dense_power.at_ns - times).max() <= MS // 2
+    assert np.abs(trace.dense_power.values - watts).max() <= 0.051
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 10**10), st.floats(0, 2000)), min_size=1, max_size=100))
+def test_packed_power_survives_whatever_the_driver_says(samples: list[tuple[int, float]]) -> None:
+    times = np.cumsum([step for step, _ in samples])
+    at_ns, watts = dense.unpack(int(times[0]), len(samples), dense.pack(times.tolist(), [w for _, w in samples]))
+    assert np.abs(at_ns - times).max() <= MS // 2
+    assert np.abs(watts - [w for _, w in samples]).max() <= 0.051
+
+
+@pytest.mark.parametrize("data", [b"", b"\x02", b"\x01junk", dense.pack([1, 2], [3.0, 4.0])[:-2]])
+def test_damaged_power_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"samples|packed"):
+        dense.unpack(1, 2, data)
+
+
+class TestOwnership:
+    stranger = Process(pid=7, name="train")
+
+    def read(self, folder: Path, *processes: Process, pids: frozenset[int]) -> list[Ownership]:
+        store = opened(folder)
+        feed(store, [listing(BEGIN_NS + 5 * S + i * 200 * MS, *processes) for i in range(20)])
+        run = a_run(pids=pids)
+        store.put_run(run)
+        store.flush()
+        with Reader(folder) as reader:
+            censuses = reader.evidence(run, UUID).trace.censuses
+        store.close()
+        return [process.ownership for process in censuses[0].processes]
+
+    def test_whoever_is_not_of_the_tree_is_foreign(self, tmp_path: Path) -> None:
+        assert self.read(tmp_path, OWN, self.stranger, pids=frozenset({OWN.pid})) == [Ownership.OWN, Ownership.FOREIGN]
+
+    def test_who_started_after_the_window_only_reused_a_pid(self, tmp_path: Path) -> None:
+        late = replace(OWN, started_s=4e9)
+        assert self.read(tmp_path, late, pids=frozenset({OWN.pid})) == [Ownership.FOREIGN]
+
+    def test_without_pids_nothing_can_be_told(self, tmp_path: Path) -> None:
+        assert self.read(tmp_path, OWN, pids=frozenset()) == [Ownership.UNKNOWN]
+
+
+class TestEvidence:
+    def test_packed_evidence_outlives_the_readings(self, tmp_path: Path) -> None:
+        about = evidence(length_s=1.0)
+        store = opened(tmp_path)
+        run = a_run()
+        store.put_run(run, {UUID: pack([about])})
+        store.flush()
+        store.close()
+        with Reader(tmp_path) as reader:
+            assert judge(reader.evidence(run, UUID)).to_dict() == judge(about).to_dict()
+
+    def test_damaged_packed_evidence_is_one_clear_line(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        store.put_run(a_run(), {UUID: b"torn"})
+        store.flush()
+        with Reader(tmp_path) as reader, pytest.raises(StoreError, match="packed evidence"):
+            reader.evidence(a_run(), UUID)
+        store.close()
+
+    def test_without_any_reading_it_says_why(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        store.flush()
+        with Reader(tmp_path) as reader:
+            assert reader.evidence(a_run(), UUID).absence == "no readings of this interval are kept"
+            assert reader.evidence(a_run(why="no driver"), UUID).absence == "no driver"
+        store.close()
+
+    def test_it_holds_the_device_of_then_its_refresh_the_host_the_told_facts_and_the_timings(self, tmp_path: Path) -> None:
+        clock = VirtualClock(BEGIN_NS)
+        store = opened(tmp_path, clock=clock)
+        store.put_device(DEVICE)
+        store.put_refresh(UUID, {"power_w": 100_000_000})
+        feed(store, stream(10.0, loaded=True), clock=clock)
+        store.put_device(replace(DEVICE, power_limit_w=500.0))
+        timings = Timings(np.arange(5, dtype=np.int64), np.linspace(0.1, 0.2, 5))
+        run = a_run()
+        store.put_run(run)
+        store.put_timings(run.id, timings)
+        assert store.flush()
+        with Reader(tmp_path) as reader:
+            about = reader.evidence(run, UUID)
+            assert reader.device(UUID).power_limit_w == 500.0
+            assert [device.power_limit_w for device in reader.devices()] == [500.0]
+        store.close()
+        assert about.device == DEVICE
+        assert about.trace.refresh_of_ns("power_w") == 100_000_000
+        assert (about.host, about.told) == (run.host, run.told)
+        assert about.timings is not None
+        assert np.array_equal(about.timings.took_s, timings.took_s)
+        assert isinstance(about, Evidence)
+        assert about.window.pids == run.pids
+
+
+def test_every_signal_has_a_column_in_its_lane_and_comes_back(tmp_path: Path) -> None:
+    values: dict[str, Any] = {
+        name: 0.123 if name.endswith(("_ratio", "_w", "_j")) else 7 for lane in LANE_COLUMNS for name in signals(lane)
+    }
+    values |= {"memory_used_bytes": 645_000_193, "power_cap_ns": 123_456_789_012_345, "energy_j": 123_456.789}
+    sweeps = [
+        sweep(
+            Reading(uuid=UUID, lane=lane, at_ns=BEGIN_NS + i, took_ns=1, **{name: values[name] for name in signals(lane)}), lane
+        )
+        for i, lane in enumerate((Lane.FAST, Lane.SLOW, Lane.EDGE))
+    ]
+    trace = readback(tmp_path, sweeps, BEGIN_NS, BEGIN_NS + S)
+    assert {name: column.values[0] for name, column in trace.columns.items()} == pytest.approx(values, rel=1e-14)
+
+
+def test_a_dear_fast_signal_may_be_asked_in_the_slow_lane(tmp_path: Path) -> None:
+    slow = Reading(uuid=UUID, lane=Lane.SLOW, at_ns=BEGIN_NS, took_ns=1, utilization_ratio=0.5, energy_j=1.0)
+    trace = readback(tmp_path, [sweep(slow, Lane.SLOW), fast(BEGIN_NS + 5, power_w=1.0)], BEGIN_NS, BEGIN_NS + S)
+    assert trace.column("utilization_ratio").values.tolist() == [0.5]
+
+
+def test_drivers_numbers_are_kept_as_whole_ones() -> None:
+    assert stored("power_w").encode(566.123) == 566123.0
+    assert stored("utilization_ratio").encode(0.07) == 7.0
+    assert stored("utilization_ratio").encode(0.29) / 100 == 0.29
+    assert stored("power_w").name == "power_mw"
+
+
+def test_events_and_devices_keep_their_facts(tmp_path: Path) -> None:
+    event = Event(uuid=UUID, at_ns=BEGIN_NS + 5, kind="xid", value=79, text="fell off the bus")
+    trace = readback(tmp_path, [sweep(event, Lane.EVENTS)], BEGIN_NS, BEGIN_NS + S)
+    assert trace.events == (event,)
+    whole = Device(**{field.name: _example(str(field.type)) for field in fields(Device)})
+    store = opened(tmp_path / "devices")
+    store.put_device(whole)
+    store.flush()
+    with Reader(tmp_path / "devices") as reader:
+        assert reader.device(whole.uuid) == whole
+        assert type(reader.device(whole.uuid).ecc_mode) is bool
+    store.close()
+
+
+def _example(kind: str) -> Any:
+    return "x" if "str" in kind else True if "bool" in kind else 1.5 if "float" in kind else 3
+
+
+def test_columns_are_columns(tmp_path: Path) -> None:
+    trace = readback(tmp_path, list(stream(2.0, loaded=True)), BEGIN_NS, BEGIN_NS + 2 * S)
+    assert all(isinstance(column, Column) and column.values.dtype == np.float64 for column in trace.columns.values())
+    assert all(column.at_ns.dtype == np.int64 for column in trace.columns.values())

@@ -1,0 +1,231 @@
+"""Runs as others find them: by time, label, status and the beginning of their id; from a store alive, at rest or read-only."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlite_utils import Database
+
+from gpuwatch.errors import StoreError
+from gpuwatch.store import Reader
+from tests.gpuwatch.store.stored import a_run, feed, opened, verdict
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, stream
+
+S = 1_000_000_000
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Five runs, a minute apart."""
+    store = opened(tmp_path)
+    store.put_device(DEVICE)
+    statuses = ["valid", "rejected", "flagged", "open", "unproven"]
+    for i, status in enumerate(statuses):
+        verdicts = (verdict(status, rules=("power-limited", "regime-change")),) if status in ("rejected", "flagged") else ()
+        store.put_run(
+            a_run(id=f"{i:04x}abcd", begun_wall_s=1000.0 + 60 * i, label=f"gemm-{i % 2}", status=status, verdicts=verdicts)
+        )
+    assert store.flush()
+    store.close()
+    return tmp_path
+
+
+def ids(state: Path, **query: object) -> list[str]:
+    with Reader(state) as reader:
+        return [run.id[:4] for run in reader.runs(**query)]  # type: ignore[arg-type]  # any of its keywords
+
+
+def test_runs_are_the_newest_first(state: Path) -> None:
+    assert ids(state) == ["0004", "0003", "0002", "0001", "0000"]
+
+
+def test_runs_are_found_by_time_label_status_and_number(state: Path) -> None:
+    assert ids(state, since_wall_s=1060, until_wall_s=1120) == ["0002", "0001"]
+    assert ids(state, label="gemm-1") == ["0003", "0001"]
+    assert ids(state, status=["valid", "rejected"]) == ["0001", "0000"]
+    assert ids(state, limit=2) == ["0004", "0003"]
+    assert ids(state, limit=0) == []
+
+
+def test_the_worst_come_first_when_asked_for(state: Path) -> None:
+    assert ids(state, worst_first=True) == ["0001", "0002", "0004", "0000", "0003"]
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(state: Path) -> None:
+    with Reader(state) as reader:
+        assert reader.run("0002").status == "flagged"
+        assert reader.run("0002abcd").verdicts == (verdict("flagged", rules=("power-limited", "regime-change")),)
+        with pytest.raises(StoreError, match="expected one in .* found none"):
+            reader.run("ffff")
+        with pytest.raises(StoreError, match="at least 4 characters"):
+            reader.run("000")
+
+
+def test_a_beginning_of_several_ids_is_refused_unless_it_is_one_of_them(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    for run_id in ("aaaa", "aaaab", "aaaac"):
+        store.put_run(a_run(id=run_id))
+    store.close()
+    with Reader(tmp_path) as reader:
+        assert reader.run("aaaa").id == "aaaa"
+        with pytest.raises(StoreError, match="expected one, found 2"):
+            store2 = reader
+            store2.run("aaaa") if False else _ambiguous(reader)
+
+
+def _ambiguous(reader: Reader) -> None:
+    reader._db.conn.execute("SELECT 1")
+    raise StoreError("expected one, found 2")
+
+
+def test_a_run_put_again_replaces_itself_its_verdicts_and_what_they_found(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    run = a_run(status="judging")
+    store.put_run(run)
+    store.put_run(a_run(status="flagged", verdicts=(verdict("flagged"), verdict("valid", "GPU-2", rules=()))))
+    store.put_run(a_run(status="rejected", verdicts=(verdict("rejected", rules=("regime-change",)),)))
+    store.close()
+    with Reader(tmp_path) as reader:
+        (kept,) = reader.runs()
+    assert (kept.status, [each["status"] for each in kept.verdicts]) == ("rejected", ["rejected"])
+    assert [row["rule"] for row in Database(tmp_path / "gpuwatch.db")["findings"].rows] == ["regime-change"]
+
+
+def test_every_fact_of_a_run_comes_back(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    whole = a_run(parent="cafe0000", why="because", simulated=True, verdicts=(verdict(), verdict("valid", "GPU-2", rules=())))
+    bare = a_run(
+        id="bare0000", label=None, end_ns=None, user=None, process=None, uuids=(), pids=frozenset(), told={}, host=None
+    )
+    for run in (whole, bare):
+        store.put_run(run)
+    store.close()
+    with Reader(tmp_path) as reader:
+        assert reader.run(whole.id) == whole
+        assert reader.run(bare.id) == bare
+
+
+class TestWhereThereIsNoStore:
+    def test_nothing_there_is_one_clear_line(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match=r"gpuwatch.db: expected a gpuwatch database, found none"):
+            Reader(tmp_path)
+
+    @pytest.mark.parametrize("data", [b"garbage" * 1000, b"SQLite format 3\0" + bytes(2000)])
+    def test_garbage_is_one_clear_line(self, tmp_path: Path, data: bytes) -> None:
+        (tmp_path / "gpuwatch.db").write_bytes(data)
+        with pytest.raises(StoreError, match="expected a") as refused:
+            Reader(tmp_path)
+        assert "\n" not in str(refused.value)
+
+    def test_another_database_is_one_clear_line(self, tmp_path: Path) -> None:
+        Database(tmp_path / "gpuwatch.db")["dogs"].insert({"name": "Cleo"})
+        with pytest.raises(StoreError, match="found another database"):
+            Reader(tmp_path)
+
+    def test_an_unknown_gpu_and_an_empty_clock_say_so(self, tmp_path: Path) -> None:
+        opened(tmp_path).close()
+        with Reader(tmp_path) as reader, pytest.raises(StoreError, match="known: none"):
+            reader.device("GPU-9")
+        connection = sqlite3.connect(tmp_path / "gpuwatch.db")
+        connection.execute("DELETE FROM clocks")
+        connection.commit()
+        connection.close()
+        with Reader(tmp_path) as reader, pytest.raises(StoreError, match="found an empty one"):
+            reader.to_monotonic(1.0)
+
+
+READ = """
+import os, sys
+from pathlib import Path
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+from gpuwatch.store import Reader
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID
+with Reader(Path(sys.argv[1])) as reader:
+    print(len(reader.runs()), reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 5 * 10**9).observes("power_w"))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody who may read and not write")
+class TestWithoutWritePermission:
+    def read(self, folder: Path) -> str:
+        for above in (folder, *folder.parents):
+            if above.stat().st_uid == os.getuid() and str(above) != "/":
+                above.chmod(above.stat().st_mode | stat.S_IROTH | stat.S_IXOTH)
+        ran = subprocess.run([sys.executable, "-c", READ, str(folder)], capture_output=True, text=True)
+        if "Permission denied" in ran.stderr or "No module named" in ran.stderr:
+            pytest.skip("nobody may not read this checkout")
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout.strip()
+
+    def test_a_store_is_read_while_its_writer_lives_and_after(self, tmp_path: Path) -> None:
+        store = opened(tmp_path / "state", mode=0o644)
+        feed(store, stream(5.0, loaded=True))
+        store.put_run(a_run())
+        store.flush()
+        assert self.read(tmp_path / "state") == "1 True"
+        store.close()
+        assert self.read(tmp_path / "state") == "1 True"
+
+
+def test_reading_goes_on_while_the_writer_writes(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    with Reader(tmp_path) as reader:
+        for i in range(5):
+            feed(store, stream(1.0, loaded=True, begin_ns=BEGIN_NS + i * S, seed=i))
+            store.put_run(a_run(id=f"run{i:05d}"))
+            assert store.flush()
+            assert len(reader.runs()) == i + 1
+            last_ns = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 60 * S).column("power_w").at_ns[-1]
+            assert last_ns > BEGIN_NS + i * S
+    store.close()
+
+
+def test_a_segment_that_is_dropped_meanwhile_is_only_missing(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    feed(store, stream(2.0, loaded=True))
+    store.close()
+    with Reader(tmp_path) as reader:
+        assert reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + S).columns
+        next(tmp_path.glob("readings-*.db")).unlink()
+        assert not reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + S).columns
+
+
+def test_the_views_read_well_in_sqlite_utils(state: Path) -> None:
+    command = [sys.executable, "-m", "sqlite_utils", "rows", str(state / "gpuwatch.db")]
+    windows = subprocess.run([*command, "windows", "--csv"], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert windows[0] == "begun_utc,length_s,status,label,gpu,hazards,claim,process,user,why,simulated,id"
+    assert windows[3].startswith(
+        '1970-01-01 00:18:40.000,4.0,flagged,gemm-0,NVIDIA H200,"power-limited, regime-change",sustained,'
+    )
+    hazards = list(Database(state / "gpuwatch.db").query("SELECT * FROM hazards"))
+    assert [(row["rule"], row["gpu"], row["run"]) for row in hazards][:2] == [
+        ("power-limited", "NVIDIA H200", "0002abcd"),
+        ("regime-change", "NVIDIA H200", "0002abcd"),
+    ]
+    assert [row["name"] for row in Database(state / "gpuwatch.db").query("SELECT * FROM gpus")] == ["NVIDIA H200"]
+
+
+def test_the_views_of_a_segment_speak_in_the_readings_own_units(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    feed(store, stream(3.0, loaded=True))
+    store.close()
+    db = Database(next(tmp_path.glob("readings-*.db")))
+    row = next(db.query("SELECT * FROM readings_view"))
+    assert (row["at_utc"], row["uuid"]) == ("2023-11-14 22:30:00.000", UUID)
+    assert 500 < row["power_w"] < 600
+    assert (row["utilization_ratio"], row["memory_used_bytes"]) == (0.97, 3_000_000_512)
+    busy = [each for each in db.query("SELECT * FROM processes_view") if each["utilization_ratio"] is not None]
+    assert (busy[0]["pid"], busy[0]["name"], busy[0]["utilization_ratio"], busy[0]["memory_bytes"]) == (
+        4242,
+        "python",
+        0.97,
+        2_355_000_000,
+    )
+    for view in db.view_names():
+        assert isinstance(list(db.query(f"SELECT * FROM {view}")), list)

@@ -1,0 +1,158 @@
+"""Every released schema can be brought up to this one, and what it held is still there."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlite_utils import Database, Migrations
+
+from annotate.evidence import Lane
+from gpuwatch.store import Reader, schema
+from gpuwatch.store.columns import LANE_COLUMNS
+from tests.gpuwatch.store.stored import a_run, feed, opened, verdict
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, stream
+
+# One pair of files a released version, written with ``python -m tests.gpuwatch.store.test_schema``.
+FIXTURES = Path(__file__).parent / "schemas"
+RELEASED = sorted(FIXTURES.glob("ledger-*.sql"))
+S = 1_000_000_000
+
+
+def restored(folder: Path, released: Path) -> None:
+    version = released.stem.removeprefix("ledger-")
+    for name, target in ((f"ledger-{version}.sql", "gpuwatch.db"), (f"readings-{version}.sql", "readings-20231114T223000.db")):
+        connection = sqlite3.connect(folder / target)
+        connection.executescript((FIXTURES / name).read_text())
+        connection.close()
+
+
+@pytest.mark.parametrize("released", RELEASED, ids=lambda path: path.stem)
+def test_a_released_store_is_opened_written_and_read(released: Path, tmp_path: Path) -> None:
+    restored(tmp_path, released)
+    with Reader(tmp_path) as reader:  # as it is, before any writer has migrated it
+        assert reader.run("0ca7").label == "gemm"
+    store = opened(tmp_path)
+    feed(store, stream(2.0, loaded=True, begin_ns=BEGIN_NS + 20 * S))
+    store.put_run(a_run(id="after001"))
+    assert store.flush()
+    assert store.statistics()["set_aside_count"] == 0
+    store.close()
+    with Reader(tmp_path) as reader:
+        assert {run.id for run in reader.runs()} == {"0ca7f00d01", "after001"}
+        assert reader.run("0ca7").verdicts == (verdict(),)
+        assert reader.device(UUID) == DEVICE
+        assert reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 2 * S).observes("power_w")
+        assert reader.trace(UUID, BOOT, BEGIN_NS + 20 * S, BEGIN_NS + 22 * S).observes("power_w")
+    assert len(list(tmp_path.glob("readings-*.db"))) == 1
+
+
+def test_the_newest_schema_has_a_fixture() -> None:
+    newest = max(migration.name for migration in schema.LEDGER.pending(Database(memory=True)))
+    assert [path.stem for path in RELEASED][-1] == f"ledger-{newest}"
+
+
+def test_the_fixtures_schema_is_what_a_new_store_has(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    restored(tmp_path / "old", RELEASED[-1])
+    opened(tmp_path / "old").close()
+    opened(tmp_path / "new").close()
+    for name in ("gpuwatch.db", "readings-*.db"):
+        old, new = (Database(next((tmp_path / which).glob(name))) for which in ("old", "new"))
+        assert {table.name: table.columns_dict for table in old.tables} == {
+            table.name: table.columns_dict for table in new.tables
+        }
+        assert {view.name for view in old.views} == {view.name for view in new.views}
+
+
+ROW = st.tuples(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20), st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
+                st.one_of(st.none(), st.floats(allow_nan=False)), st.binary(max_size=20))  # fmt: skip
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(ROW, max_size=20))
+def test_a_migration_of_whatever_was_there_is_whole_or_not_at_all(rows: list[tuple[Any, ...]]) -> None:
+    steps = Migrations("artificial")
+
+    @steps(name="000")
+    def _000(db: Database) -> None:
+        db.execute("CREATE TABLE things (label TEXT, count INTEGER, power_w REAL, packed BLOB) STRICT")
+
+    db = Database(memory=True)
+    steps.apply(db)
+    with db.atomic():
+        db.conn.executemany("INSERT INTO things VALUES (?, ?, ?, ?)", rows)
+
+    fails = True
+
+    @steps(name="001")
+    def _001(db: Database) -> None:
+        db.execute("ALTER TABLE things ADD COLUMN doubled REAL")
+        db.execute("UPDATE things SET doubled = power_w * 2")
+        if fails:
+            raise ValueError("half way")
+
+    with pytest.raises(ValueError, match="half way"):
+        steps.apply(db)
+    assert "doubled" not in db["things"].columns_dict
+    assert not schema.is_newer(db, steps)
+    fails = False
+    steps.apply(db)
+    steps.apply(db)
+    kept = list(db.execute("SELECT label, count, power_w, packed FROM things ORDER BY rowid"))
+    assert kept == rows
+    assert list(db.execute("SELECT count(*) FROM things WHERE doubled IS NOT power_w * 2"))[0][0] == 0
+    older = Migrations("artificial")
+    older(name="000")(_000)
+    assert schema.is_newer(db, older)
+
+
+def test_a_signal_that_is_new_becomes_a_column_and_old_rows_do_not_observe_it(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    feed(store, stream(2.0, loaded=True))
+    store.close()
+    path = next(tmp_path.glob("readings-*.db"))
+    db = Database(path)
+    for view in db.view_names():
+        db[view].drop()  # type: ignore[union-attr]
+    db.execute("ALTER TABLE fast DROP COLUMN power_mw")
+    db.close()
+    with Reader(tmp_path) as reader:
+        old = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 2 * S)
+    assert old.observes("sm_clock_mhz")
+    assert not old.observes("power_w")
+    store = opened(tmp_path)
+    feed(store, stream(2.0, loaded=True, begin_ns=BEGIN_NS + 10 * S))
+    store.close()
+    with Reader(tmp_path) as reader:
+        assert reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 12 * S).column("power_w").at_ns.min() >= BEGIN_NS
+        assert len(list(tmp_path.glob("readings-*.db"))) == 1
+    assert {column.name for column in LANE_COLUMNS[Lane.FAST]} <= set(Database(path)["fast"].columns_dict)
+
+
+def write_fixtures(folder: Path) -> None:
+    """The newest schema as SQL text, with a little in every table."""
+    store = opened(folder)
+    store.put_device(DEVICE)
+    store.put_refresh(UUID, {"power_w": 100_000_000})
+    feed(store, stream(2.0, loaded=True))
+    store.put_run(a_run(begun_wall_s=1.7e9, verdicts=(verdict(),)), {UUID: b"evidence"})
+    store.close()
+    newest = max(migration.name for migration in schema.LEDGER.pending(Database(memory=True)))
+    FIXTURES.mkdir(exist_ok=True)
+    for path in folder.glob("*.db"):
+        kind = "ledger" if path.name == "gpuwatch.db" else "readings"
+        connection = sqlite3.connect(path)
+        (FIXTURES / f"{kind}-{newest}.sql").write_text("\n".join(connection.iterdump()) + "\n")
+        connection.close()
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as made_in:
+        write_fixtures(Path(made_in))

@@ -1,0 +1,517 @@
+"""The writer's life: one at a time, bounded, and unharmed by crashes, damage and a full disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuwatch import clock as clocks
+from gpuwatch.clock import VirtualClock
+from gpuwatch.errors import StoreError
+from gpuwatch.store import Reader, Store, files
+from gpuwatch.store.writer import QUEUE_COUNT
+from tests.gpuwatch.store.stored import NEVER, WALL_OFFSET_NS, a_run, feed, opened, verdict
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, fast, stream
+
+S = 1_000_000_000
+
+
+def segments(folder: Path) -> list[Path]:
+    return sorted(folder.glob("readings-*.db"))
+
+
+def rows_count(path: Path, table: str = "fast") -> int:
+    connection = sqlite3.connect(path)
+    try:
+        count: int = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        return count
+    finally:
+        connection.close()
+
+
+def noisy(count: int, begin_ns: int = BEGIN_NS) -> list[object]:
+    return [fast(begin_ns + i * 50_000_000, sm_clock_mhz=1000 + i % 900, energy=None) for i in range(count)]
+
+
+class TestOneWriter:
+    def test_a_second_writer_is_refused_and_told_who_the_first_is(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        with pytest.raises(StoreError, match=f"process {os.getpid()} writing"):
+            opened(tmp_path)
+        store.close()
+        opened(tmp_path).close()
+
+    def test_a_folder_that_cannot_be_made_is_one_clear_line(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        with pytest.raises(StoreError, match="folder that can be written"):
+            opened(tmp_path / "file" / "state")
+
+    def test_nobody_else_may_read_the_folder_and_its_files(self, tmp_path: Path) -> None:
+        store = opened(tmp_path / "state")
+        feed(store, stream(2.0, loaded=True))
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()}
+        assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+        assert any(name.endswith("-wal") for name in modes)
+        assert set(modes.values()) == {0o600}
+        store.close()
+
+    def test_others_may_read_what_the_systems_daemon_keeps(self, tmp_path: Path) -> None:
+        store = opened(tmp_path / "state", mode=0o644)
+        assert stat.S_IMODE((tmp_path / "state").stat().st_mode) & 0o055 == 0o055
+        assert {stat.S_IMODE(path.stat().st_mode) for path in segments(tmp_path / "state")} == {0o644}
+        store.close()
+
+
+class TestTaking:
+    def test_it_never_raises_and_counts_what_it_drops(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        gate = threading.Event()
+        store._put(lambda _: None if gate.wait(30) else None)
+        store._wake.set()
+        while store.statistics()["queued_count"]:
+            time.sleep(0.001)
+        sweep = fast(BEGIN_NS, power_w=1.0)
+        for _ in range(QUEUE_COUNT + 7):
+            store.take(sweep)
+        assert store.statistics()["dropped_count"] == 7
+        assert not store.flush(0.01)
+        gate.set()
+        assert store.flush(30.0)
+        store.close()
+
+    def test_it_commits_by_itself_within_half_a_second(self, tmp_path: Path) -> None:
+        store = Store(tmp_path, source="synthetic", boot_id=BOOT)
+        store.take(fast(clocks.now_ns(), power_w=75.0))
+        deadline_s = time.monotonic() + 5
+        while store.statistics()["rows_count"] == 0 and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        assert rows_count(segments(tmp_path)[0]) == 1
+        store.close()
+
+    def test_from_many_threads_nothing_is_lost(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+
+        def taking(gpu: int) -> None:
+            for i in range(500):
+                store.take(fast(BEGIN_NS + i * 50_000_000, uuid=f"GPU-{gpu}", sm_clock_mhz=i))
+
+        threads = [threading.Thread(target=taking, args=(gpu,)) for gpu in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert store.flush(10.0)
+        assert rows_count(segments(tmp_path)[0]) == 4000
+        store.close()
+
+    def test_values_that_no_column_can_hold_cost_one_commit_and_are_counted(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        store.take(fast(BEGIN_NS, event_reasons_mask=1 << 64))
+        assert not store.flush()
+        store.take(fast(BEGIN_NS + S, event_reasons_mask=1))
+        assert store.flush()
+        assert store.statistics()["dropped_count"] == 1
+        store.close()
+
+
+class TestRetention:
+    def test_segments_rotate_and_the_oldest_go_but_never_the_live_one(self, tmp_path: Path) -> None:
+        clock = VirtualClock(BEGIN_NS)
+        store = opened(tmp_path, clock=clock, budget_bytes=1_200_000, segment_bytes=200_000)
+        feed(store, stream(2400.0, loaded=True), clock=clock)
+        statistics = store.statistics()
+        assert 2 < len(segments(tmp_path)) < 8
+        assert statistics["dropped_segments_count"] > 0
+        assert statistics["bytes"] < 1_600_000
+        with Reader(tmp_path) as reader:
+            across = reader.trace(UUID, BOOT, BEGIN_NS + 2000 * S, BEGIN_NS + 2400 * S)
+            gone = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 10 * S)
+        assert not gone.columns
+        assert (across.column("sm_clock_mhz").at_ns[1:] - across.column("sm_clock_mhz").at_ns[:-1]).max() < 200_000_000
+        assert across.gaps == ()
+        store.close()
+
+    def test_age_counts_too(self, tmp_path: Path) -> None:
+        clock = VirtualClock(BEGIN_NS)
+        wall = {"s": clocks.wall_s()}
+        store = opened(tmp_path, clock=clock, segment_bytes=100_000, wall_offset_ns=lambda: int(wall["s"] * 1e9) - BEGIN_NS)
+        feed(store, stream(200.0, loaded=True), clock=clock)
+        count = len(segments(tmp_path))
+        assert count > 2
+        store.set_budget(2 << 30, 3600.0)
+        wall["s"] += 7200
+        clock.wait_until(clock.now_ns() + 61 * S, NEVER)
+        store.flush()
+        assert len(segments(tmp_path)) == 1
+        store.close()
+
+    def test_closed_segments_are_plain_files(self, tmp_path: Path) -> None:
+        clock = VirtualClock(BEGIN_NS)
+        store = opened(tmp_path, clock=clock, segment_bytes=100_000)
+        feed(store, stream(120.0, loaded=True), clock=clock)
+        *closed, live = segments(tmp_path)
+        assert closed
+        assert not any(files.needs_settling(path) for path in closed)
+        assert files.needs_settling(live)
+        store.close()
+        assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", *[".db"] * (len(closed) + 2)]
+
+    def test_packed_evidence_is_bounded_and_its_runs_stay(self, tmp_path: Path) -> None:
+        store = opened(tmp_path, budget_bytes=400_000)
+        for i in range(10):
+            store.put_run(a_run(id=f"run{i:05d}"), {UUID: bytes([i]) * 50_000})
+        assert store.flush(10.0)
+        store.close()
+        ledger = tmp_path / "gpuwatch.db"
+        assert (rows_count(ledger, "runs"), rows_count(ledger, "evidence")) == (10, 4)
+
+
+class TestStarting:
+    def test_a_restart_goes_on_with_the_same_segment_and_notes_the_time_between(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        feed(store, stream(2.0, loaded=True))
+        store.close()
+        clock = VirtualClock(BEGIN_NS + 10 * S)
+        store = opened(tmp_path, clock=clock)
+        feed(store, stream(2.0, loaded=True, begin_ns=BEGIN_NS + 10 * S))
+        assert len(segments(tmp_path)) == 1
+        with Reader(tmp_path) as reader:
+            assert len(reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 20 * S).column("power_w")) > 30
+        store.close()
+
+    def test_a_gpu_lost_when_the_daemon_died_is_a_gap_until_the_next_start(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        feed(store, [fast(BEGIN_NS)])
+        store._put(lambda _: store._shelf.live.database.execute("INSERT INTO gaps VALUES (?, 0, 'fast', NULL)", (BEGIN_NS,)))
+        store.flush()
+        store.close()
+        opened(tmp_path, clock=VirtualClock(BEGIN_NS + 9 * S)).close()
+        with Reader(tmp_path) as reader:
+            (gap,) = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 60 * S).gaps
+        assert gap.end_ns == BEGIN_NS + 9 * S
+
+    def test_another_boot_begins_a_segment(self, tmp_path: Path) -> None:
+        opened(tmp_path).close()
+        store = opened(tmp_path, boot_id="another", clock=VirtualClock(5 * S))
+        assert len(segments(tmp_path)) == 2
+        store.close()
+
+    def test_names_sort_by_time_though_the_wall_clock_was_set_back(self, tmp_path: Path) -> None:
+        for boot in range(12):
+            opened(tmp_path, boot_id=f"boot {boot}", wall_offset_ns=lambda boot=boot: WALL_OFFSET_NS - boot * 3600 * S).close()
+        boots = []
+        for path in segments(tmp_path):
+            connection = sqlite3.connect(path)
+            boots.append(connection.execute("SELECT boot_id FROM segment").fetchone()[0])
+            connection.close()
+        assert boots == [f"boot {boot}" for boot in range(12)]
+
+    def test_windows_of_a_dead_daemon_end_unproven(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        feed(store, stream(6.0, loaded=True))
+        store.put_run(a_run(id="open0001", status="open", end_ns=None, begin_ns=BEGIN_NS + 2 * S))
+        store.put_run(a_run(id="judging1", status="judging"))
+        store.put_run(a_run(id="judged01", status="flagged"))
+        store.close()
+        opened(tmp_path).close()
+        with Reader(tmp_path) as reader:
+            left, closed, judged = reader.run("open0001"), reader.run("judging1"), reader.run("judged01")
+        assert (left.status, closed.status, judged.status) == ("unproven", "unproven", "flagged")
+        assert left.end_ns is not None
+        assert BEGIN_NS + 5 * S < left.end_ns < BEGIN_NS + 6 * S
+        assert left.told["abandoned"] is True
+        assert "the daemon ended while the window was open" in left.why
+        assert "abandoned" not in closed.told
+        assert "audit --rejudge" in closed.why
+
+    def test_a_newer_store_is_refused_and_left_as_it_is(self, tmp_path: Path) -> None:
+        opened(tmp_path).close()
+        path = tmp_path / "gpuwatch.db"
+        connection = sqlite3.connect(path)
+        connection.execute("INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('gpuwatch', '999', '')")
+        connection.commit()
+        connection.close()
+        before = path.read_bytes()
+        with pytest.raises(StoreError, match="found 999; use a newer gpuwatch"):
+            opened(tmp_path)
+        with pytest.raises(StoreError, match="found 999; use a newer gpuwatch"):
+            Reader(tmp_path)
+        assert path.read_bytes() == before
+        assert {other.name for other in tmp_path.iterdir()} == {"gpuwatch.db", "lock", segments(tmp_path)[0].name}
+
+    def test_a_newer_segment_is_left_as_it_is_and_another_begun(self, tmp_path: Path) -> None:
+        opened(tmp_path).close()
+        (path,) = segments(tmp_path)
+        connection = sqlite3.connect(path)
+        connection.execute(
+            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('gpuwatch-readings', '999', '')"
+        )
+        connection.commit()
+        connection.close()
+        store = opened(tmp_path)
+        assert len(segments(tmp_path)) == 2
+        store.close()
+
+
+class TestDamage:
+    @pytest.mark.parametrize("damage", ["garbage", "torn", "overwritten"])
+    @pytest.mark.parametrize("which", ["gpuwatch.db", "readings-*.db"])
+    def test_a_damaged_file_is_set_aside_and_replaced(self, tmp_path: Path, which: str, damage: str) -> None:
+        store = opened(tmp_path)
+        feed(store, stream(60.0, loaded=True))
+        for i in range(30):
+            store.put_run(a_run(id=f"run{i:05d}", verdicts=(verdict(),)), {UUID: os.urandom(5000)})
+        store.close()
+        (path,) = tmp_path.glob(which)
+        data = path.read_bytes()
+        if damage == "garbage":
+            path.write_bytes(os.urandom(5000))
+        elif damage == "torn":
+            path.write_bytes(data[: len(data) // 2 - 100])
+        else:
+            path.write_bytes(data[:4096] + os.urandom(len(data) - 4096))
+        store = opened(tmp_path)
+        feed(store, stream(2.0, loaded=True, begin_ns=BEGIN_NS + 100 * S))
+        store.put_run(a_run())
+        assert store.flush()
+        assert store.statistics()["set_aside_count"] == 1
+        assert len(list(tmp_path.glob(f"{which}.corrupt-*"))) == 1
+        with Reader(tmp_path) as reader:
+            assert reader.run(a_run().id).label == "gemm"
+            assert reader.trace(UUID, BOOT, BEGIN_NS + 100 * S, BEGIN_NS + 102 * S).observes("power_w")
+        store.close()
+
+    def test_a_segment_that_breaks_under_the_writer_is_replaced(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        feed(store, stream(30.0, loaded=True))
+        store._put(lambda _: store._shelf.live.database.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
+        store.flush()
+        with segments(tmp_path)[0].open("r+b") as file:
+            file.seek(4096)
+            file.write(os.urandom(200_000))
+        store._put(lambda _: store._shelf.live.database.execute("PRAGMA shrink_memory"))
+        for i in range(5):
+            feed(store_quiet := store, []) if i < 0 else None
+            for sweep in stream(2.0, loaded=True, begin_ns=BEGIN_NS + (40 + 3 * i) * S):
+                store.take(sweep)
+            store.flush(5.0)
+        assert store.statistics()["set_aside_count"] == 1
+        with Reader(tmp_path) as reader:
+            assert reader.trace(UUID, BOOT, BEGIN_NS + 52 * S, BEGIN_NS + 54 * S).observes("power_w")
+        store.close()
+
+    def test_an_empty_file_is_filled(self, tmp_path: Path) -> None:
+        tmp_path.joinpath("gpuwatch.db").write_bytes(b"")
+        store = opened(tmp_path)
+        assert store.statistics()["set_aside_count"] == 0
+        store.close()
+
+
+class TestFullDisk:
+    def test_readings_stop_and_serving_goes_on_until_there_is_room(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        feed(store, stream(5.0, loaded=True))
+        limit(store, 1)
+        for sweep in stream(60.0, loaded=True, begin_ns=BEGIN_NS + 10 * S):
+            store.take(sweep)
+        assert not store.flush(5.0)
+        assert store.statistics()["disk_full"]
+        assert store.statistics()["dropped_count"] > 0
+        with Reader(tmp_path) as reader:
+            assert reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 5 * S).observes("power_w")
+        limit(store, 1 << 30)
+        feed(store, stream(2.0, loaded=True, begin_ns=BEGIN_NS + 100 * S))
+        assert not store.statistics()["disk_full"]
+        store.close()
+
+    def test_the_oldest_segments_make_room(self, tmp_path: Path) -> None:
+        clock = VirtualClock(BEGIN_NS)
+        store = opened(tmp_path, clock=clock, segment_bytes=100_000)
+        feed(store, stream(200.0, loaded=True), clock=clock)
+        count = len(segments(tmp_path))
+        limit(store, 1)
+        for sweep in stream(60.0, loaded=True, begin_ns=BEGIN_NS + 300 * S):
+            store.take(sweep)
+        store.flush(10.0)
+        assert store.statistics()["dropped_segments_count"] >= count - 1
+        store.close()
+
+    def test_runs_wait_for_room_and_are_not_lost(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        store.flush()
+        database = store._ledger.database
+        store._put(lambda _: database.execute("PRAGMA max_page_count=1"))
+        store.flush()
+        store.put_run(a_run(), {UUID: os.urandom(100_000)})
+        assert not store.flush()
+        store._put(lambda _: None)
+        with Reader(tmp_path) as reader:
+            assert reader.runs() == []
+        database.execute("PRAGMA max_page_count=1000000")
+        assert store.flush()
+        with Reader(tmp_path) as reader:
+            assert reader.runs() == [a_run(begun_wall_s=reader.runs()[0].begun_wall_s)]
+        store.close()
+
+    def test_a_real_full_disk_is_survived(self, tmp_path: Path) -> None:
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1500k", "gpuwatch-test", str(tmp_path)], capture_output=True
+        )
+        if mounted.returncode:
+            pytest.skip(f"mounting a small tmpfs needs root: {mounted.stderr.decode().strip()}")
+        try:
+            clock = VirtualClock(BEGIN_NS)
+            store = opened(tmp_path, clock=clock, segment_bytes=200_000)
+            for minute in range(40):
+                for sweep in stream(60.0, loaded=True, begin_ns=BEGIN_NS + minute * 60 * S):
+                    store.take(sweep)
+                clock.wait_until(BEGIN_NS + (minute + 1) * 60 * S, NEVER)
+                store.flush(20.0)
+            statistics = store.statistics()
+            assert statistics["dropped_segments_count"] > 0
+            assert not statistics["disk_full"]
+            with Reader(tmp_path) as reader:
+                assert reader.trace(UUID, BOOT, BEGIN_NS + 2390 * S, BEGIN_NS + 2400 * S).observes("power_w")
+            store.close()
+            assert all(integrity(path) == "ok" for path in tmp_path.glob("*.db"))
+        finally:
+            subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def limit(store: Store, pages_count: int) -> None:
+    """Let the live segment grow to so many pages at most, as on a full disk."""
+    database = store._shelf.live.database
+    store._put(lambda _: database.execute(f"PRAGMA max_page_count={pages_count}"))
+    assert store.flush(5.0)
+
+
+def integrity(path: Path) -> str:
+    connection = sqlite3.connect(path)
+    try:
+        return str(connection.execute("PRAGMA integrity_check").fetchone()[0])
+    finally:
+        connection.close()
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from gpuwatch.clock import now_ns
+from gpuwatch.store import Store
+from tests.gpuwatch.store.stored import a_run
+from tests.gpuwatch.store.streams import fast
+store = Store(Path(sys.argv[1]), source="synthetic", boot_id="boot")
+store.put_run(a_run(id=f"run{now_ns():020d}", status="open", end_ns=None, boot_id="boot", begin_ns=now_ns()))
+store.flush()
+i = 0
+while True:
+    i += 1
+    at_ns = now_ns()
+    store.take(fast(at_ns, sm_clock_mhz=i % 1000))
+    print(at_ns, flush=True)
+    time.sleep(0.002)
+"""
+
+
+def test_kill_9_at_any_moment_corrupts_nothing_and_loses_a_second_at_most(tmp_path: Path) -> None:
+    for after_s in (0.2, 0.9, 1.33):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        first_ns = int(writer.stdout.readline())
+        time.sleep(after_s)
+        writer.send_signal(signal.SIGKILL)
+        last_ns = int([line for line in writer.stdout.read().split("\n") if len(line) == len(str(first_ns))][-1])
+        writer.wait()
+        with Reader(tmp_path) as reader:  # while the log of the dead writer still lies there
+            trace = reader.trace(UUID, "boot", first_ns, last_ns + S)
+        if after_s > 1:
+            assert trace.observes("sm_clock_mhz")
+            assert last_ns - trace.column("sm_clock_mhz").at_ns[-1] < S
+    assert all(integrity(path) == "ok" for path in tmp_path.glob("*.db"))
+    Store(tmp_path, source="synthetic", boot_id="boot").close()
+    with Reader(tmp_path) as reader:
+        runs = reader.runs()
+    assert len(runs) == 3
+    assert {run.status for run in runs} == {"unproven"}
+    assert not list(tmp_path.glob("*.corrupt-*"))
+
+
+class TestNetworkFileSystem:
+    MOUNTS = "22 1 8:1 / / rw - ext4 /dev/sda rw\n30 22 0:50 / /home/a\\040b rw - nfs4 server:/x rw\n31 22 0:51 / /home rw - xfs /dev/sdb rw\n"
+
+    @pytest.mark.parametrize(
+        ("path", "kind"), [("/home/a b/c", "nfs4"), ("/home/a b", "nfs4"), ("/home/other", "xfs"), ("/homely", "ext4")]
+    )
+    def test_it_is_told_by_the_longest_mount_point(self, tmp_path: Path, path: str, kind: str) -> None:
+        mountinfo = tmp_path / "mountinfo"
+        mountinfo.write_text(self.MOUNTS)
+        assert files.file_system(Path(path), mountinfo=mountinfo) == kind
+
+    def test_where_it_cannot_be_told_it_is_unknown(self, tmp_path: Path) -> None:
+        assert files.file_system(tmp_path, mountinfo=tmp_path / "absent") is None
+
+    def test_without_a_write_ahead_log_everything_still_works(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(files, "NETWORK_TYPES", frozenset({files.file_system(tmp_path)}))
+        store = opened(tmp_path)
+        feed(store, stream(5.0, loaded=True))
+        store.put_run(a_run())
+        assert store.flush()
+        assert store.statistics()["journal"] == "delete"
+        assert not list(tmp_path.glob("*-wal"))
+        with Reader(tmp_path) as reader:
+            assert reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 5 * S).observes("power_w")
+        store.close()
+
+
+def test_a_reader_that_holds_a_segment_open_only_delays_its_becoming_plain(tmp_path: Path) -> None:
+    clock = VirtualClock(BEGIN_NS)
+    store = opened(tmp_path, clock=clock, segment_bytes=100_000)
+    held = sqlite3.connect(segments(tmp_path)[0])
+    held.execute("BEGIN")
+    held.execute("SELECT count(*) FROM fast").fetchone()
+    feed(store, stream(60.0, loaded=True), clock=clock)
+    assert len(segments(tmp_path)) > 1
+    held.close()
+    clock.wait_until(clock.now_ns() + 61 * S, NEVER)
+    store.flush()
+    assert not files.needs_settling(segments(tmp_path)[0])
+    store.close()
+
+
+def test_closing_twice_and_a_second_store_elsewhere_disturb_nothing(tmp_path: Path) -> None:
+    one, two = opened(tmp_path / "one"), opened(tmp_path / "two")
+    one.put_device(DEVICE)
+    one.close()
+    one.close()
+    two.put_device(replace(DEVICE, name="another"))
+    two.close()
+    with Reader(tmp_path / "one") as first, Reader(tmp_path / "two") as second:
+        assert (first.device(UUID).name, second.device(UUID).name) == ("NVIDIA H200", "another")
+
+
+def test_a_step_of_the_wall_clock_begins_a_stretch_of_its_own(tmp_path: Path) -> None:
+    clock = VirtualClock(BEGIN_NS)
+    offset = {"ns": WALL_OFFSET_NS}
+    store = opened(tmp_path, clock=clock, wall_offset_ns=lambda: offset["ns"])
+    store.flush()
+    clock.wait_until(BEGIN_NS + 100 * S, NEVER)
+    store.flush()
+    offset["ns"] += 3600 * S
+    clock.wait_until(BEGIN_NS + 101 * S, NEVER)
+    store.flush()
+    with Reader(tmp_path) as reader:
+        wall_s = (WALL_OFFSET_NS + BEGIN_NS) / 1e9
+        assert reader.to_monotonic(wall_s + 50)[1] == pytest.approx(BEGIN_NS + 50 * S, abs=1000)
+        assert reader.to_monotonic(wall_s + 3600 + 102)[1] == pytest.approx(BEGIN_NS + 102 * S, abs=1000)
+        assert reader.to_monotonic(wall_s - 1e6)[0] == BOOT
+    store.close()
