@@ -1,0 +1,252 @@
+"""The daemon: who may ask it what, what survives its death, and what it says to nonsense."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuwatch
+from annotate.verdict import Status
+from gpuwatch import wire
+from gpuwatch.client import Client, connect
+from gpuwatch.config import Settings
+from gpuwatch.errors import DaemonError
+from gpuwatch.store import Reader
+from tests.gpuwatch.live import running
+
+
+def pause(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def raw(settings: Settings) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(10)
+    connection.connect(str(settings.socket))
+    return connection
+
+
+def answer(connection: socket.socket, line: bytes) -> dict[str, Any]:
+    connection.sendall(line + b"\n")
+    got = b""
+    while not got.endswith(b"\n"):
+        piece = connection.recv(65536)
+        if not piece:
+            return {}
+        got += piece
+    found: dict[str, Any] = json.loads(got)
+    return found
+
+
+# Test machines are small and busy; the rules that say so are not the subject here.
+BUSY_MACHINE = gpuwatch.Policy(accept=frozenset({"cpu-starvation", "sampler-gap"}))
+GREETING = wire.encode(wire.Hello(protocol=1, version="test"))
+HELLO = GREETING.rstrip()
+
+
+def test_kill_9_under_open_windows_loses_at_most_a_second_and_leaves_them_unproven(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        windows = [gpuwatch.window(f"w{i}", settings=live.settings) for i in range(5)]
+        for w in windows:
+            w.__enter__()
+        pause(2.0)
+        killed_ns = _now_ns()
+        os.kill(live.process.pid, signal.SIGKILL)
+        live.process.wait()
+        for w in windows:
+            w.__exit__(None, None, None)
+            assert w.verdict.status is Status.UNPROVEN
+            assert "went away" in w.verdict.why
+    for path in live.settings.state.glob("*.db"):
+        assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    with running(tmp_path) as again, Reader(again.settings.state) as reader:
+        runs = reader.runs()
+        assert {run.label for run in runs} == {f"w{i}" for i in range(5)}
+        assert {run.status for run in runs} == {"unproven"}
+        assert all("daemon" in run.why for run in runs)
+        (device,) = reader.devices()
+        trace = reader.trace(device.uuid, runs[0].boot_id, runs[0].begin_ns, killed_ns)
+        assert killed_ns - trace.column("sm_clock_mhz").at_ns[-1] < 2_000_000_000  # a heartbeat and a commit
+        with gpuwatch.window("goes on", settings=again.settings) as w:
+            pause(0.5)
+        assert w.verdict.findings
+
+
+def _now_ns() -> int:
+    from gpuwatch import clock
+
+    return clock.now_ns()
+
+
+def test_a_second_daemon_on_one_socket_is_refused_and_names_the_way_out(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        second = subprocess.run(
+            [sys.executable, "-m", "gpuwatch", *live.settings.flags(), "daemon"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert second.returncode == 2
+        assert "already serves it" in second.stderr
+        assert second.stderr.count("\n") == 1
+
+
+def test_sigterm_ends_it_cleanly_and_leaves_plain_files(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        with gpuwatch.window("open at the end", settings=live.settings, policy=BUSY_MACHINE) as w:
+            pause(1.3)
+            live.process.terminate()
+            assert live.process.wait(20) == 0
+        assert w.verdict.status is Status.UNPROVEN
+        assert not live.settings.socket.exists()
+        assert not list(live.settings.state.glob("*-wal"))
+        with Reader(live.settings.state) as reader:
+            (run,) = reader.runs()
+            assert run.status == "unproven"
+
+
+def test_sighup_reads_the_configuration_again_and_keeps_the_old_one_when_it_is_wrong(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[sampling]\nidle_period = "50ms"\n')
+    with running(tmp_path, environment={"GPUWATCH_CONFIG": str(config)}) as live:
+        config.write_text('[sampling]\nidle_perio = "20ms"\n')
+        live.process.send_signal(signal.SIGHUP)
+        pause(0.5)
+        assert "did you mean 'sampling.idle_period'" in live.log.read_text()
+        config.write_text('[sampling]\nidle_period = "200ms"\n')
+        live.process.send_signal(signal.SIGHUP)
+        pause(3.0)
+        with connect(live.settings) as client:
+            before = client.status()["gpus"][0]["questions"]["fast"]["asked_count"]
+            pause(2.0)
+            after = client.status()["gpus"][0]["questions"]["fast"]["asked_count"]
+        assert after - before == pytest.approx(10, abs=4)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_is_refused_by_a_users_daemon(tmp_path: Path) -> None:
+    with running(tmp_path) as live, gpuwatch.window("mine", settings=live.settings) as w:
+        # Even where the file modes would let them in, the kernel's word on who they are does not.
+        for path in (live.settings.socket, *live.settings.socket.parents):
+            if path.stat().st_uid == 0 and path != Path("/"):
+                path.chmod(path.stat().st_mode | (0o666 if path == live.settings.socket else 0o011))
+        said = _as_nobody(live.settings, GREETING)
+        assert json.loads(said)["code"] == "not-yours"
+        pause(0.1)
+    assert w.run_id
+
+
+def _as_nobody(settings: Settings, line: bytes) -> bytes:
+    """What the daemon answers a process of another user."""
+    here, there = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            with raw(settings) as connection:
+                connection.sendall(line)
+                os.write(there, connection.recv(4096))
+        finally:
+            os._exit(0)
+    os.close(there)
+    os.waitpid(child, 0)
+    with os.fdopen(here, "rb") as answers:
+        return answers.read()
+
+
+def test_a_window_is_closed_only_by_its_own_user_and_once(copying: Settings) -> None:
+    with connect(copying) as client:
+        opened = client.open(label="once")
+        with pytest.raises(DaemonError, match="no window 00000000"):
+            client.close_window("00000000", 0, 1)
+        with pytest.raises(DaemonError, match="expected begin and end between"):
+            client.close_window(opened.run, opened.opened_ns - 10**9, _now_ns())
+        with pytest.raises(DaemonError, match="expected begin and end between"):
+            client.close_window(opened.run, opened.opened_ns, _now_ns() + 10**12)
+        client.close_window(opened.run, opened.opened_ns, _now_ns())
+        with pytest.raises(DaemonError, match="not open"):
+            client.close_window(opened.run, opened.opened_ns, _now_ns())
+
+
+def test_a_client_that_dies_leaves_its_window_unproven(copying: Settings) -> None:
+    with connect(copying) as client:
+        run = client.open(label="abandoned", policy=BUSY_MACHINE.to_dict()).run
+        pause(1.3)
+    with connect(copying) as client:
+        judged = client.verdicts(run)
+    assert judged.status == "unproven"
+    assert "without closing" in judged.why
+
+
+def test_a_newer_client_is_served_at_this_daemons_protocol(copying: Settings) -> None:
+    client = Client(raw(copying), copying, protocol=wire.PROTOCOL + 7)
+    assert client.welcome.protocol == wire.PROTOCOL
+    assert client.status()["pid"]
+    client.close()
+
+
+def test_a_client_too_old_is_refused_with_what_to_do(copying: Settings) -> None:
+    with pytest.raises(DaemonError, match="upgrade the client"):
+        Client(raw(copying), copying, protocol=0)
+
+
+NONSENSE: list[tuple[bytes, str]] = [
+    (b"", "bad-message"), (b"GET / HTTP/1.1", "bad-message"), (b"\x00\xff\xfe", "bad-message"), (b"{", "bad-message"),
+    (b'{"type":"open"', "bad-message"), (b'{"type":"reboot"}', "unknown-message"), (b'{"type":"open","claim":"sustaned"}', "usage"),
+    (b'{"type":"open","policy":{"accept":["power-limted"]}}', "usage"), (b'{"type":"open","policy":{"limit":{}}}', "usage"),
+    (b'{"type":"open","policy":{"limits":{"power-limited":{"free_ratio":"a"}}}}', "usage"),
+    (b'{"type":"close","run":"x","begin_ns":5,"end_ns":1}', "usage"), (b'{"type":"verdicts","run":"../../etc"}', "usage"),
+    (b'{"type":"open","told":{"a":{"b":1}}}', "bad-message"), (b'{"type":"hello","protocol":1,"version":"again"}', "bad-message"),
+]  # fmt: skip
+
+
+def test_nonsense_is_refused_line_by_line_and_the_connection_goes_on(copying: Settings) -> None:
+    with raw(copying) as connection:
+        assert answer(connection, HELLO)["type"] == "welcome"
+        for line, code in NONSENSE:
+            refused = answer(connection, line)
+            assert (refused["type"], refused["code"]) == ("refused", code), line
+            assert "\n" not in refused["message"]
+        assert answer(connection, b'{"type":"status"}')["type"] == "state"
+
+
+def test_nonsense_as_a_greeting_ends_the_connection(copying: Settings) -> None:
+    with raw(copying) as connection:
+        assert answer(connection, b'{"type":"status"}')["code"] == "bad-message"
+        assert connection.recv(10) == b""
+
+
+def test_an_endless_line_is_refused(copying: Settings) -> None:
+    with raw(copying) as connection:
+        answer(connection, HELLO)
+        assert answer(connection, b"x" * (wire.LINE_BYTES + 10))["code"] == "too-long"
+
+
+def test_unknown_facts_beyond_reason_are_refused(copying: Settings) -> None:
+    with connect(copying) as client, pytest.raises(DaemonError, match="at most 256 facts"):
+        client.open(told={f"fact{i}": i for i in range(300)})
+
+
+def test_many_windows_at_once_from_many_processes_are_all_judged(copying: Settings) -> None:
+    program = (
+        "import sys,time\nimport gpuwatch\nfrom gpuwatch import config\n"
+        f"s=config.load(dict(source={copying.source!r},state={str(copying.state)!r},socket={str(copying.socket)!r}))\n"
+        "ws=[gpuwatch.window(f'{sys.argv[1]}-{i}',settings=s) for i in range(10)]\n"
+        "[w.__enter__() for w in ws]\ntime.sleep(1)\n[w.__exit__(None,None,None) for w in ws]\n"
+        "print(len([w.verdict for w in ws if w.verdict.findings]))"
+    )
+    others = [subprocess.Popen([sys.executable, "-c", program, str(i)], stdout=subprocess.PIPE, text=True) for i in range(4)]
+    assert [other.communicate(timeout=100)[0].strip() for other in others] == ["10"] * 4
