@@ -26,6 +26,8 @@ NETWORK_TYPES = frozenset({
     "fuse.glusterfs", "fuse.ceph", "virtiofs",
 })  # fmt: skip
 
+PAGE_BYTES = 4096
+_LOG_PAGES_COUNT = 256  # a log of a megabyte is written back twice a minute
 _BUSY_S = 5.0
 _CHECK_STEPS = 1000  # virtual machine steps of SQLite between two looks at the clock
 _HEADER_BYTES = 100  # https://www.sqlite.org/fileformat.html: bytes 18 and 19 are 2 in WAL mode
@@ -52,9 +54,10 @@ def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Databas
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode))  # SQLite gives its log the same mode
     connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
     try:
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute(f"PRAGMA journal_mode={'WAL' if wal else 'DELETE'}")
         connection.execute(f"PRAGMA synchronous={'FULL' if durable or not wal else 'NORMAL'}")
-        connection.execute(f"PRAGMA journal_size_limit={16 << 20}")
+        connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES_COUNT}")
         connection.execute("PRAGMA temp_store=MEMORY")
     except sqlite3.Error:
         connection.close()
@@ -68,9 +71,13 @@ def open_to_read(path: Path) -> Database:
     refused: sqlite3.Error | None = None
     # Without write permission a write-ahead log at rest cannot be opened; if it is empty, the file is all there is.
     for query in ("mode=ro", "mode=ro&immutable=1"):
-        if "immutable" in query and _size_bytes(Path(f"{path}-wal")):
+        if "immutable" in query and size_bytes(Path(f"{path}-wal")):
             break
-        connection = sqlite3.connect(f"{uri}?{query}", uri=True, timeout=_BUSY_S, check_same_thread=False)
+        try:
+            connection = sqlite3.connect(f"{uri}?{query}", uri=True, timeout=_BUSY_S, check_same_thread=False)
+        except sqlite3.Error as error:
+            refused = refused or error
+            continue
         try:
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
@@ -86,6 +93,7 @@ def open_to_read(path: Path) -> Database:
 def close_plain(database: Database, path: Path) -> bool:
     """Close so that one plain file remains; False if a reader holds it open: try ``settle`` later."""
     try:
+        database.conn.execute("PRAGMA busy_timeout=100")  # the writer has more to do than to wait for a reader
         database.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         database.conn.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
@@ -147,12 +155,8 @@ def remove(path: Path) -> None:
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
-def total_bytes(path: Path) -> int:
-    """A database with its log."""
-    return _size_bytes(path) + _size_bytes(Path(f"{path}-wal"))
-
-
-def _size_bytes(path: Path) -> int:
+def size_bytes(path: Path) -> int:
+    """0 for a file that is not there (any more)."""
     try:
         return path.stat().st_size
     except OSError:

@@ -39,7 +39,7 @@ class Ledger:
 
     @property
     def size_bytes(self) -> int:
-        return files.total_bytes(self.path)
+        return files.size_bytes(self.path)
 
     def put_clock(self, at_ns: int, wall_offset_ns: int) -> None:
         """Note how far wall time is ahead of monotonic time: one stretch as long as that holds."""

@@ -41,8 +41,10 @@ class Segment:
         return Segment(path, db, boot_id)
 
     @property
-    def size_bytes(self) -> int:
-        return files.total_bytes(self.path)
+    def pages_bytes(self) -> int:
+        """What the file will take once its log is written back."""
+        pages_count: int = self._db.execute("PRAGMA page_count").fetchone()[0]
+        return pages_count * files.PAGE_BYTES
 
     @property
     def database(self) -> Database:

@@ -40,16 +40,16 @@ class Shelf:
         """Every segment, oldest first."""
         return sorted(self._folder.glob(files.SEGMENTS))
 
-    def rotate_if_large(self) -> bool:
-        if self.live.size_bytes < self.segment_bytes:
-            return False
-        self.rotate()
-        return True
+    def is_full(self) -> bool:
+        return self.live.pages_bytes >= self.segment_bytes
 
-    def rotate(self) -> None:
-        """Begin a new segment; the old one becomes a plain file as soon as nobody reads it."""
+    def rotate_if_full(self) -> bool:
+        """Begin a new segment if the live one is full; the old one becomes a plain file as soon as nobody reads it."""
+        if not self.is_full():
+            return False
         old, self.live = self.live, self._create()
         old.close()
+        return True
 
     def replace_broken(self, why: object) -> None:
         """Set the live segment aside and begin a new one."""
@@ -70,7 +70,7 @@ class Shelf:
     def retain(self, budget_bytes: int, max_age_s: float, *, wall_s: float, other_bytes: int) -> None:
         """Drop the oldest segments until all files fit the budget and none is older than that; never the live one."""
         while (paths := self.paths()) and paths[0] != self.live.path:
-            total_bytes = other_bytes + sum(map(files.total_bytes, paths))
+            total_bytes = other_bytes + self.size_bytes
             try:
                 age_s = wall_s - paths[0].stat().st_mtime
             except FileNotFoundError:
@@ -92,7 +92,8 @@ class Shelf:
 
     @property
     def size_bytes(self) -> int:
-        return sum(map(files.total_bytes, self.paths()))
+        """All segments, the live one's log of a megabyte apart."""
+        return self.live.pages_bytes + sum(files.size_bytes(path) for path in self.paths() if path != self.live.path)
 
     def close(self) -> None:
         self.live.close()
@@ -137,8 +138,8 @@ class Shelf:
         last = max((path.stem for path in self.paths()), default="")
         path = self._folder / f"{name}.db"
         if name <= last:
-            stem, _, serial = last.partition("+")
-            path = self._folder / f"{stem}+{int(serial or 0) + 1:06d}.db"
+            stem, _, serial = last.partition("_")
+            path = self._folder / f"{stem}_{int(serial or 0) + 1:06d}.db"
         try:
             return Segment.create(
                 path, boot_id=self._boot_id, begin_ns=begin_ns, wall_offset_ns=offset_ns, source=self._source,

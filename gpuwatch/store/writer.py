@@ -28,6 +28,7 @@ _log = logging.getLogger("gpuwatch.store")
 MAX_AGE_S = 30 * 86_400.0
 HOUSEKEEPING_NS = 60_000_000_000
 STEP_NS = 100_000_000  # a time daemon slews by at most 83 ms a second; more within a commit is a step
+LEAST_SEGMENT_BYTES = 256 << 10  # an empty one takes 76 kB: a page for each table and index
 QUEUE_COUNT = 100_000  # a minute of sixteen GPUs at 100 Hz: a writer that far behind will not catch up
 RETRIED_COUNT = 10_000  # runs and the like that wait for room on a full disk
 
@@ -249,8 +250,7 @@ class Store:
             self._disk_full = False
             self._committed_ns = now_ns
         stepped = abs(self._wall_offset_ns() - self._offset_ns) >= STEP_NS
-        is_large = self._shelf.live.size_bytes >= self._shelf.segment_bytes
-        if stepped or is_large or now_ns - self._kept_ns >= HOUSEKEEPING_NS:
+        if stepped or self._shelf.is_full() or now_ns - self._kept_ns >= HOUSEKEEPING_NS:
             self._try(self._keep_house)
         for flush in flushes:
             flush.ok = ok
@@ -325,7 +325,7 @@ class Store:
         self._kept_ns = now_ns
         offset_ns = self._offset_ns = self._wall_offset_ns()
         self._ledger.put_clock(now_ns, offset_ns)
-        if self._shelf.rotate_if_large():
+        if self._shelf.rotate_if_full():
             self._keeper.restart()
         self._shelf.settle()
         self._shelf.retain(
@@ -335,7 +335,7 @@ class Store:
 
     def _segment_bytes(self, segment_bytes: int) -> int:
         """Small enough that dropping one makes a difference to the budget."""
-        return max(1 << 16, min(segment_bytes, self._budget_bytes // 4))
+        return max(LEAST_SEGMENT_BYTES, min(segment_bytes, self._budget_bytes // 4))
 
     def _count(self, rows_count: int) -> None:
         self._rows_count += rows_count

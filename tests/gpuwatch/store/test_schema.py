@@ -69,8 +69,12 @@ def test_the_fixtures_schema_is_what_a_new_store_has(tmp_path: Path) -> None:
         assert {view.name for view in old.views} == {view.name for view in new.views}
 
 
-ROW = st.tuples(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20), st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
-                st.one_of(st.none(), st.floats(allow_nan=False)), st.binary(max_size=20))  # fmt: skip
+ROW = st.tuples(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20),
+    st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
+    st.one_of(st.none(), st.floats(allow_nan=False)),
+    st.binary(max_size=20),
+)
 
 
 @settings(max_examples=20, deadline=None)
@@ -105,7 +109,7 @@ def test_a_migration_of_whatever_was_there_is_whole_or_not_at_all(rows: list[tup
     steps.apply(db)
     kept = list(db.execute("SELECT label, count, power_w, packed FROM things ORDER BY rowid"))
     assert kept == rows
-    assert list(db.execute("SELECT count(*) FROM things WHERE doubled IS NOT power_w * 2"))[0][0] == 0
+    assert db.execute("SELECT count(*) FROM things WHERE doubled IS NOT power_w * 2").fetchone() == (0,)
     older = Migrations("artificial")
     older(name="000")(_000)
     assert schema.is_newer(db, older)
@@ -118,7 +122,7 @@ def test_a_signal_that_is_new_becomes_a_column_and_old_rows_do_not_observe_it(tm
     path = next(tmp_path.glob("readings-*.db"))
     db = Database(path)
     for view in db.view_names():
-        db[view].drop()  # type: ignore[union-attr]
+        db[view].drop()
     db.execute("ALTER TABLE fast DROP COLUMN power_mw")
     db.close()
     with Reader(tmp_path) as reader:
