@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Evidence, Reason, Values
-from annotate.held import began_ns, power_cap, running
+from annotate.held import began_ns, by_violation, power_cap, running
 
 # Over a second the counter's error, a refresh at each edge, still leaves capped and free apart.
 _BLOCK_NS = 1_000_000_000
@@ -52,7 +52,21 @@ def _turn(evidence: Evidence) -> Turn:
         return Turn("the power cap came and went, first", at_ns, again=True)
     if states[0]:
         return Turn("the power cap let go", at_ns)
-    return Turn("the power cap engaged", began_ns(evidence, "power_cap_ns") or at_ns)
+    return Turn("the power cap engaged", engaged_ns(evidence, began_ns(evidence, "power_cap_ns") or at_ns))
+
+
+def engaged_ns(evidence: Evidence, at_ns: int) -> int:
+    """When a cap that held to the window's end engaged: by violation time, which moves on, where it agrees with ``at_ns``.
+
+    The counter steps once a refresh, and a window of a second has an onset at a twentieth of it or at a sixth, which is
+    another severity.
+    """
+    held = by_violation(evidence, "power_violation_ns")
+    if held is None:
+        return at_ns
+    exact_ns = evidence.window.end_ns - round(held.ratio * evidence.window.length_ns)
+    near_ns = 3 * evidence.trace.refresh_of_ns("power_cap_ns") // 2
+    return exact_ns if abs(exact_ns - at_ns) <= near_ns else at_ns
 
 
 def _settled(values: Values) -> Values:

@@ -11,7 +11,7 @@ from annotate.claims import Claim
 from annotate.duty import capped_clock_ratio, duty, is_light, iterations, regular_pause_s
 from annotate.evidence import Column, Evidence, Fact, Reason
 from annotate.held import began_ns, power_cap, running
-from annotate.onset import Turn, cap_turn, last_pause_end_ns
+from annotate.onset import Turn, cap_turn, engaged_ns, last_pause_end_ns
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.sm_clock import median_mhz, sudden, working
 
@@ -127,7 +127,7 @@ def _onset(evidence: Evidence) -> Turn | None:
     at_ns = counted_ns if counted_ns is not None else sampled_ns
     if at_ns is None or at_ns - window.begin_ns <= _HELD_NS:
         return None
-    return Turn("after a pause the power cap engaged", min(at_ns, window.end_ns))
+    return Turn("after a pause the power cap engaged", min(engaged_ns(evidence, at_ns), window.end_ns))
 
 
 def _unsettled(evidence: Evidence, clock: Column, pause_end_ns: int, *, settle_s: float, reject_ratio: float) -> Found:
