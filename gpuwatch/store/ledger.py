@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from sqlite_utils import Database
 
 from annotate.evidence import Device, Event, Timings
 from annotate.verdict import Status
-from gpuwatch.store import files
+from gpuwatch import clock
+from gpuwatch.errors import StoreError
+from gpuwatch.store import files, schema
 from gpuwatch.store.columns import DEVICE_COLUMNS, quoted
 from gpuwatch.store.run import OPEN, UNFINISHED, Run, as_json, to_row
 
@@ -133,6 +136,49 @@ class Ledger:
                 return
             self._db.execute("DELETE FROM evidence WHERE run = ?", (oldest[0],))
             self._kept_bytes -= oldest[1]
+
+
+def opened(
+    folder: Path, *, boot_id: str, mode: int, wal: bool, evidence_bytes: int, now_ns: Callable[[], int]
+) -> tuple[Ledger, int]:
+    """The folder's ledger, made or migrated if need be, and how many damaged ones were set aside for it.
+
+    Raises StoreError if a newer version wrote it, sqlite3.Error, OSError.
+    """
+    path = folder / files.DATABASE
+    for set_aside_count in range(2):
+        wrong = _damage(path) if path.exists() else None
+        if wrong is None:
+            db = files.open_to_write(path, mode=mode, wal=wal, durable=True)
+            try:
+                wrong = files.check(db, now_ns=now_ns)
+                if wrong is None:
+                    schema.prepare_ledger(db)
+                    return Ledger(path, db, boot_id=boot_id, evidence_bytes=evidence_bytes), set_aside_count
+            except sqlite3.DatabaseError as error:
+                if not files.is_broken(error):
+                    raise
+                wrong = error
+            db.conn.close()
+        files.set_aside(path, wrong, wall_s=clock.wall_s())
+    raise StoreError(f"{path}: expected a database, found one that breaks as soon as it is made; check the disk")
+
+
+def _damage(path: Path) -> object:
+    """Why a ledger cannot even be looked at, None if it can.  Raises StoreError if a newer version wrote it."""
+    try:
+        db = files.open_to_read(path)
+    except StoreError as error:
+        if error.__cause__ is not None and files.is_broken(error.__cause__):
+            return error.__cause__
+        raise
+    try:
+        schema.refuse_newer(db, path)
+    except sqlite3.Error as error:
+        return error
+    finally:
+        db.conn.close()
+    return None
 
 
 def _plain(value: object) -> object:

@@ -74,7 +74,9 @@ class Reader:
             for sql, value in (("begun_wall_s >= ?", since_wall_s), ("begun_wall_s <= ?", until_wall_s), ("label = ?", label))
             if value is not None
         ]
-        if status:
+        if len(status) == 1:
+            wheres.append(("status = ?", list(status)))  # of several, SQLite cannot use the index for the order
+        elif status:
             wheres.append((f"status IN ({', '.join('?' * len(status))})", list(status)))
         where = " AND ".join(sql for sql, _ in wheres) or "1"
         values = [value for _, of_one in wheres for value in of_one]

@@ -40,6 +40,7 @@ def _ledger_001(db: Database) -> None:
         "CREATE INDEX runs_time ON runs (begun_wall_s)",
         "CREATE INDEX runs_worst ON runs (badness, begun_wall_s)",
         "CREATE INDEX runs_label ON runs (label, begun_wall_s)",
+        "CREATE INDEX runs_status ON runs (status, begun_wall_s)",
         """CREATE TABLE verdicts (
             run TEXT NOT NULL REFERENCES runs(id), position INTEGER NOT NULL, uuid TEXT, status TEXT NOT NULL,
             verdict BLOB NOT NULL, PRIMARY KEY (run, position)) STRICT""",

@@ -70,10 +70,17 @@ class Segment:
             raise
         return len(rows)
 
-    def end_open_gaps(self, at_ns: int) -> None:
-        """Nobody watched between the last writer's end and now."""
+    def note_absence(self, at_ns: int) -> None:
+        """Nobody watched any of its GPUs between the last writer's end and now."""
         with self._db.atomic():
             self._db.execute("UPDATE gaps SET end_ns = max(?, begin_ns) WHERE end_ns IS NULL", (at_ns,))
+            for gpu in self._gpus.values():
+                self._db.execute(
+                    """INSERT OR IGNORE INTO gaps (gpu, lane, begin_ns, end_ns)
+                    SELECT * FROM (SELECT gpu, 'fast', at_ns + stood_ms * 1000000 AS last_ns, ? FROM fast
+                        WHERE id & 63 = ? ORDER BY id DESC LIMIT 1) WHERE last_ns < ?""",
+                    (at_ns, gpu, at_ns),
+                )
 
     def close(self) -> bool:
         """Leave one plain file; False if a reader keeps that from happening now."""

@@ -34,7 +34,7 @@ class Shelf:
         self.dropped_count = 0
         self._settled: set[Path] = set()
         self.live = self._resume() or self._create()
-        self.live.end_open_gaps(now_ns())
+        self.live.note_absence(now_ns())
 
     def paths(self) -> list[Path]:
         """Every segment, oldest first."""

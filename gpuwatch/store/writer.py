@@ -17,7 +17,8 @@ from gpuwatch import clock as clocks
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.errors import StoreError
 from gpuwatch.protocols import Clock, Sweep
-from gpuwatch.store import files, schema
+from gpuwatch.store import files
+from gpuwatch.store import ledger as ledgers
 from gpuwatch.store.keeping import Keeper, Rows
 from gpuwatch.store.ledger import Ledger
 from gpuwatch.store.run import Run
@@ -31,6 +32,9 @@ STEP_NS = 100_000_000  # a time daemon slews by at most 83 ms a second; more wit
 LEAST_SEGMENT_BYTES = 256 << 10  # an empty one takes 76 kB: a page for each table and index
 QUEUE_COUNT = 100_000  # a minute of sixteen GPUs at 100 Hz: a writer that far behind will not catch up
 RETRIED_COUNT = 10_000  # runs and the like that wait for room on a full disk
+
+# What one bad value or a bad disk can raise: it costs its own rows, never the thread.
+_UNSTORABLE = (sqlite3.Error, OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 
 _Write = Callable[[Ledger], None]
 
@@ -76,7 +80,7 @@ class Store:
         self._writes: list[_Write] = []
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._rows_count = self._dropped_count = self._set_aside_count = 0
+        self._rows_count = self._dropped_count = 0
         self._disk_full = False
         self._committed_ns: int | None = None
         self._kept_ns = self._offset_ns = 0
@@ -91,7 +95,9 @@ class Store:
             self._wal = kind not in files.NETWORK_TYPES
             if not self._wal:
                 _log.warning("%s is on a network file system (%s): commits are slower and readers wait for them", state, kind)
-            self._ledger = self._open_ledger(boot_id, mode)
+            self._ledger, self._set_aside_count = ledgers.opened(
+                state, boot_id=boot_id, mode=mode, wal=self._wal, evidence_bytes=budget_bytes // 2, now_ns=self._now_ns
+            )
             self._shelf = Shelf(
                 state, boot_id=boot_id, source=source, mode=mode, wal=self._wal, now_ns=self._now_ns,
                 segment_bytes=self._segment_bytes(segment_bytes), wall_offset_ns=wall_offset_ns,
@@ -189,44 +195,6 @@ class Store:
     def _put(self, write: _Write) -> None:
         self._queue.append(write)
 
-    def _open_ledger(self, boot_id: str, mode: int) -> Ledger:
-        path = self._state / files.DATABASE
-        for _ in range(2):
-            wrong: object = None
-            if path.exists():
-                wrong = self._look_at(path)
-            if wrong is None:
-                db = files.open_to_write(path, mode=mode, wal=self._wal, durable=True)
-                try:
-                    wrong = files.check(db, now_ns=self._now_ns)
-                    if wrong is None:
-                        schema.prepare_ledger(db)
-                        return Ledger(path, db, boot_id=boot_id, evidence_bytes=self._budget_bytes // 2)
-                except sqlite3.DatabaseError as error:
-                    if not files.is_broken(error):
-                        raise
-                    wrong = error
-                db.conn.close()
-            files.set_aside(path, wrong, wall_s=clocks.wall_s())
-            self._set_aside_count += 1
-        raise StoreError(f"{path}: expected a database, found one that breaks as soon as it is made; check the disk")
-
-    def _look_at(self, path: Path) -> object:
-        """Why an existing ledger is unusable, None if it is not.  Raises StoreError if a newer version wrote it."""
-        try:
-            db = files.open_to_read(path)
-        except StoreError as error:
-            if error.__cause__ is not None and files.is_broken(error.__cause__):
-                return error.__cause__
-            raise
-        try:
-            schema.refuse_newer(db, path)
-        except sqlite3.Error as error:
-            return error
-        finally:
-            db.conn.close()
-        return None
-
     def _run(self) -> None:
         while not self._stop.is_set():
             self._wake.wait(self._commit_s)
@@ -239,7 +207,7 @@ class Store:
         for _ in range(len(self._queue)):
             item = self._queue.popleft()
             if isinstance(item, Sweep):
-                self._keeper.take(item)
+                self._keep(item)
             elif isinstance(item, _Flush):
                 flushes.append(item)
             else:
@@ -255,6 +223,13 @@ class Store:
         for flush in flushes:
             flush.ok = ok
             flush.done.set()
+
+    def _keep(self, sweep: Sweep) -> None:
+        try:
+            self._keeper.take(sweep)
+        except _UNSTORABLE as error:
+            self._dropped_count += 1
+            _log.error("a sweep of %s was not kept: %s: %s", sweep.uuid, type(error).__name__, error)
 
     def _write_rows(self) -> bool:
         rows = self._keeper.rows()
@@ -296,7 +271,7 @@ class Store:
         while True:
             try:
                 work()
-            except (sqlite3.Error, OverflowError, OSError) as error:
+            except _UNSTORABLE as error:
                 if files.is_full(error):
                     if self._shelf.drop_oldest():
                         continue

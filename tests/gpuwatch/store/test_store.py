@@ -118,6 +118,16 @@ class TestTaking:
         assert rows_count(segments(tmp_path)[0]) == 4000
         store.close()
 
+    def test_a_fact_that_cannot_be_written_costs_its_own_run_and_no_other(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        store.put_run(a_run(id="bad00000", told={"odd": object()}))
+        store.put_run(a_run(id="good0000"))
+        assert store.flush()
+        assert store.statistics()["dropped_count"] == 1
+        with Reader(tmp_path) as reader:
+            assert [run.id for run in reader.runs()] == ["good0000"]
+        store.close()
+
     def test_values_that_no_column_can_hold_cost_one_commit_and_are_counted(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         store.take(fast(BEGIN_NS, event_reasons_mask=1 << 64))
@@ -190,7 +200,11 @@ class TestStarting:
         feed(store, stream(2.0, loaded=True, begin_ns=BEGIN_NS + 10 * S))
         assert len(segments(tmp_path)) == 1
         with Reader(tmp_path) as reader:
-            assert len(reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 20 * S).column("power_w")) > 30
+            trace = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 20 * S)
+        assert len(trace.column("power_w")) > 30
+        (gap,) = trace.gaps
+        assert (gap.begin_ns - BEGIN_NS) / S == pytest.approx(1.95, abs=0.01)
+        assert gap.end_ns == BEGIN_NS + 10 * S
         store.close()
 
     def test_a_gpu_lost_when_the_daemon_died_is_a_gap_until_the_next_start(self, tmp_path: Path) -> None:
@@ -201,7 +215,7 @@ class TestStarting:
         opened(tmp_path, clock=VirtualClock(BEGIN_NS + 9 * S)).close()
         with Reader(tmp_path) as reader:
             (gap,) = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 60 * S).gaps
-        assert gap.end_ns == BEGIN_NS + 9 * S
+        assert (gap.begin_ns, gap.end_ns) == (BEGIN_NS, BEGIN_NS + 9 * S)
 
     def test_another_boot_begins_a_segment(self, tmp_path: Path) -> None:
         opened(tmp_path).close()

@@ -5,7 +5,7 @@ CREATE TABLE "_sqlite_migrations" (
    "name" TEXT,
    "applied_at" TEXT
 );
-INSERT INTO "_sqlite_migrations" VALUES(1,'gpuwatch','001','2026-11-21 09:17:16.100158+00:00');
+INSERT INTO "_sqlite_migrations" VALUES(1,'gpuwatch','001','2026-11-21 09:22:56.992165+00:00');
 CREATE TABLE clocks (
             boot_id TEXT NOT NULL, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, wall_offset_ns INTEGER NOT NULL,
             PRIMARY KEY (boot_id, begin_ns)) STRICT;
@@ -49,6 +49,7 @@ CREATE INDEX devices_uuid ON devices (uuid, since_wall_s);
 CREATE INDEX runs_time ON runs (begun_wall_s);
 CREATE INDEX runs_worst ON runs (badness, begun_wall_s);
 CREATE INDEX runs_label ON runs (label, begun_wall_s);
+CREATE INDEX runs_status ON runs (status, begun_wall_s);
 CREATE INDEX findings_run ON findings (run);
 CREATE INDEX findings_rule ON findings (rule);
 CREATE INDEX events_time ON events (uuid, boot_id, at_ns);

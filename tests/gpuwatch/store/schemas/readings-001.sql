@@ -5,7 +5,7 @@ CREATE TABLE "_sqlite_migrations" (
    "name" TEXT,
    "applied_at" TEXT
 );
-INSERT INTO "_sqlite_migrations" VALUES(1,'gpuwatch-readings','001','2026-11-21 09:17:16.109516+00:00');
+INSERT INTO "_sqlite_migrations" VALUES(1,'gpuwatch-readings','001','2026-11-21 09:22:56.998648+00:00');
 CREATE TABLE census (
             id INTEGER PRIMARY KEY, at_ns INTEGER GENERATED ALWAYS AS (id >> 6) VIRTUAL,
             gpu INTEGER GENERATED ALWAYS AS (id & 63) VIRTUAL, stood_ms INTEGER NOT NULL, took_us INTEGER NOT NULL, visibility TEXT NOT NULL, present TEXT NOT NULL)
