@@ -165,7 +165,7 @@ def _dial(path: Path) -> socket.socket | None:
 def _start(settings: Settings) -> socket.socket:
     """Start the user's daemon in a session of its own and wait until it answers."""
     ensure_socket_folder(settings.socket)
-    print(f"gpuwatch: starting the user's daemon (leaves {settings.idle_exit_s:g} s after its last client)", file=sys.stderr)
+    sys.stderr.write(f"gpuwatch: starting the user's daemon (leaves {settings.idle_exit_s:g} s after its last client)\n")
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED} | settings.variables()
     command = [sys.executable, "-m", "gpuwatch", *settings.flags(), "daemon", "--on-demand"]
     try:

@@ -40,7 +40,7 @@ class Judge:
     async def warm(self) -> None:
         """Start the worker and wait until it has imported what it needs."""
         async with self._turn:
-            with contextlib.suppress(OSError, EOFError, asyncio.TimeoutError):
+            with contextlib.suppress(OSError, EOFError, TimeoutError):
                 await self._exchange(b"")
 
     async def judge(self, run: str) -> Judgement:
@@ -49,7 +49,7 @@ class Judge:
             for _ in range(2):
                 try:
                     return msgspec.msgpack.decode(await self._exchange(run.encode()), type=Judgement)
-                except (OSError, EOFError, asyncio.TimeoutError, msgspec.DecodeError) as error:
+                except (OSError, EOFError, TimeoutError, msgspec.DecodeError) as error:
                     _log.warning("the judge's worker failed on %s: %r", run, error)
                     self.stop()
             return Judgement(why="the judge's worker failed twice; the evidence is kept: gpuwatch audit --rejudge")
@@ -67,7 +67,8 @@ class Judge:
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             )  # fmt: skip
         stdin, stdout = self._worker.stdin, self._worker.stdout
-        assert stdin is not None and stdout is not None
+        if stdin is None or stdout is None:
+            raise EOFError("the worker has no pipes")
         stdin.write(_LENGTH.pack(len(request)) + request)
         await stdin.drain()
 
@@ -95,9 +96,9 @@ def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _import_judge() -> None:
-    import annotate.judge
+    import annotate.judge  # noqa: F401 - imported early so that the first window does not wait for them
     import gpuwatch.capsule
-    import gpuwatch.store  # noqa: F401 - imported early so that the first window does not wait for them
+    import gpuwatch.store  # noqa: F401
 
 
 def judge_run(state: Path, run_id: str) -> Judgement:

@@ -89,7 +89,8 @@ class Server:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        assert task is not None
+        if task is None:  # asyncio runs every connection in one
+            return
         pid, uid = peer_uid(writer.get_extra_info("socket"))
         peer = _Peer(pid, uid)
         self._connections.add(task)
@@ -175,7 +176,7 @@ class Server:
 
 
 def _mismatch(hello: wire.Hello, greeting: Greeting) -> wire.Refused | None:
-    if not wire.OLDEST_PROTOCOL <= hello.protocol:
+    if hello.protocol < wire.OLDEST_PROTOCOL:
         return wire.Refused(
             "protocol", f"expected protocol {wire.OLDEST_PROTOCOL} or newer, found {hello.protocol}; upgrade the client"
         )

@@ -95,7 +95,7 @@ class Window:
             self.run_id = opened.run
             self._token = _enclosing.set(opened.run)
             if opened.warning:
-                print(f"gpuwatch: {opened.warning}", file=sys.stderr)
+                sys.stderr.write(f"gpuwatch: {opened.warning}\n")
         if self._sync:
             with self._telemetry("synchronising"):
                 torch_context.synchronize()
@@ -121,8 +121,7 @@ class Window:
         if self._client is not None:
             with self._telemetry("closing the window"):
                 told |= torch_context.facts()
-                assert self.run_id is not None and self.begin_ns is not None
-                self._client.close_window(self.run_id, self.begin_ns, self.end_ns, told)
+                self._client.close_window(self.run_id or "", self.begin_ns or 0, self.end_ns, told)
                 self._client.close()
                 self._client = None
         if self._on_reject == "raise" and kind is None:
@@ -179,9 +178,8 @@ class Window:
         return tuple(Verdict.from_dict(verdict) for verdict in self._judged.verdicts)
 
     def _ask(self) -> Judged:
-        assert self._settings is not None and self.run_id is not None
-        with connect(self._settings, start=False) as client:
-            judged = client.verdicts(self.run_id, wait_s=VERDICT_S)
+        with connect(self._settings or config.load(), start=False) as client:
+            judged = client.verdicts(self.run_id or "", wait_s=VERDICT_S)
         if judged.status in ("open", "judging"):
             raise DaemonError(f"no verdict within {VERDICT_S:g} s; `gpuwatch show {self.run_id}` may have it later", "silent")
         return judged

@@ -153,7 +153,7 @@ class Windows:
             return None, None
         found: list[str] = []
         for name in gpus:
-            matches = [uuid for uuid in self._witness.uuids if uuid.startswith(name) or uuid.startswith(f"GPU-{name}")]
+            matches = [uuid for uuid in self._witness.uuids if uuid.startswith((name, f"GPU-{name}"))]
             if len(matches) != 1:
                 known = ", ".join(self._witness.uuids) or "none"
                 return (), f"gpus: expected the UUID of one GPU, found {name!r}; known here: {known}"

@@ -191,7 +191,7 @@ class Witness:
         self._source = source
         boards = [device for device in devices if device.parent_uuid is None]
         with ThreadPoolExecutor(max_workers=max(1, len(boards)), thread_name_prefix="gpuwatch-measure") as threads:
-            for device, sampler in zip(boards, threads.map(self._sampler, boards), strict=True):
+            for device, sampler in zip(boards, threads.map(functools.partial(self._sampler, source), boards), strict=True):
                 self._devices[device.uuid] = device
                 self._refresh[device.uuid] = lanes.Refresh(device.uuid)
                 self._given[device.uuid] = source
@@ -199,17 +199,15 @@ class Witness:
                 sampler.start()
         self._listen(source)
 
-    def _sampler(self, device: Device) -> Sampler:
-        assert self._source is not None
+    def _sampler(self, source: Source, device: Device) -> Sampler:
         self._store.put_device(device)
-        plan, reopen = self._plan(device), functools.partial(self._reopened, device.uuid)
-        return Sampler(self._source, device, plan, self._sinks, self._clock, self._stop, reopen=reopen)
+        plan, reopen = self._plan(source, device), functools.partial(self._reopened, device.uuid)
+        return Sampler(source, device, plan, self._sinks, self._clock, self._stop, reopen=reopen)
 
-    def _plan(self, device: Device) -> lanes.Plan:
-        assert self._source is not None
+    def _plan(self, source: Source, device: Device) -> lanes.Plan:
         try:
             plan = lanes.measure(
-                self._source, device, self._clock, budget_ratio=self._settings.budget_ratio,
+                source, device, self._clock, budget_ratio=self._settings.budget_ratio,
                 idle_period_ns=self._settings.idle_period_ns, active_period_ns=self._settings.active_period_ns,
             )  # fmt: skip
         except (DeviceLostError, SourceGoneError) as error:
@@ -230,17 +228,17 @@ class Witness:
         NVML counts its users, so a driver is only attached anew after every one of them let go.  Raises SourceError.
         """
         with self._reopening:
-            if self._source is self._given.get(uuid):
-                if self._source is not None:
+            current = self._source
+            if current is None or current is self._given.get(uuid):
+                if current is not None:
                     self._deaf.set()
-                    self._source.close()
-                source = open_source(self._spec, self._clock)
-                source.devices()
-                self._source = source
-                self._listen(source)
-            assert self._source is not None
-            self._given[uuid] = self._source
-            return self._source
+                    current.close()
+                current = open_source(self._spec, self._clock)
+                current.devices()
+                self._source = current
+                self._listen(current)
+            self._given[uuid] = current
+            return current
 
     def _keep(self) -> None:
         """Look for an absent driver; note refresh periods as they become known."""

@@ -87,7 +87,8 @@ def clock_drift(
     drift_ratio, least_ratio = (slope * span_s / typical_mhz for slope in (found.slope, found.least(_ERRORS)))
     # The fitted line may end where no clock ever was.
     begin_mhz, end_mhz = (
-        float(np.clip(typical_mhz * (1.0 + side * drift_ratio / 2), blocks.values.min(), blocks.values.max())) for side in (-1, 1)
+        float(np.clip(typical_mhz * (1.0 + side * drift_ratio / 2), blocks.values.min(), blocks.values.max()))
+        for side in (-1, 1)
     )
     facts: dict[str, Fact] = {
         "drift_ratio": drift_ratio,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import numpy
+import numpy as np
 import torch
 
 
@@ -67,7 +67,7 @@ def vector_adds(burst_s: float | None = None) -> None:
 
 def hog() -> None:
     """A process of numpy products, each on as many threads as there are processors."""
-    a = numpy.random.default_rng(0).standard_normal((2000, 2000))
+    a = np.random.default_rng(0).standard_normal((2000, 2000))
     print("ready", os.getpid(), flush=True)
     while True:
         a @ a
