@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # A run's length is one core's work: two workers fill the machines this is tested on.
 WORKERS ?= 2
 
-.PHONY: help demo test check format lint types imports pages gpu bench clean
+.PHONY: help demo test check format lint types imports pages pictures gpu bench clean
 
 help:
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,13 +43,20 @@ imports: $(STAMP)
 
 pages: $(STAMP)  ## write the generated pages again
 	$(BIN)/python -m annotate.pages
+	$(BIN)/python -m tests.hardware.render
+
+pictures: $(STAMP)  ## the pictures of the README, from the commands themselves
+	$(BIN)/python -m tests.pictures
 
 .PHONY: pages-fresh
 pages-fresh: $(STAMP)
 	$(BIN)/python -m annotate.pages --check
+	$(BIN)/python -m tests.hardware.render --check
 
-gpu: $(STAMP)  ## the tests that need a real GPU
+gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw becomes data and pages
 	$(BIN)/python -m pytest -m gpu -s
+	$(BIN)/python -m tests.hardware.campaign build/h200
+	$(BIN)/python -m tests.hardware.render build/h200
 
 bench: $(STAMP)  ## what watching, judging and storing cost, as tables
 	$(BIN)/python -m tests.bench

@@ -1,0 +1,10 @@
+"""`make bench`: every benchmark of the repository, one table after the other."""
+
+from __future__ import annotations
+
+from tests.bench import bench_judge, bench_store, bench_window
+
+if __name__ == "__main__":
+    bench_store.main()
+    bench_judge.main()
+    bench_window.main()

@@ -1,0 +1,65 @@
+"""What a window costs its benchmark, beside the least a local socket can cost: an echo over the same kind of socket."""
+
+from __future__ import annotations
+
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import gpuwatch
+from tests.gpuwatch.live import running
+
+_COUNT = 200
+
+
+def echo(path: Path) -> float:
+    """Connect, one line there and back, close: median in milliseconds."""
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(path))
+    server.listen()
+
+    def serve() -> None:
+        for _ in range(_COUNT):
+            connection, _ = server.accept()
+            connection.sendall(connection.recv(4096))
+            connection.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    took = []
+    for _ in range(_COUNT):
+        t0 = time.perf_counter()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"x" * 200 + b"\n")
+            client.recv(4096)
+        took.append(time.perf_counter() - t0)
+    thread.join()
+    server.close()
+    return statistics.median(took) * 1e3
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="gw") as folder, running(Path(folder)) as live:
+        enter, leave = [], []
+        for _ in range(_COUNT):
+            t0 = time.perf_counter()
+            w = gpuwatch.window("bench", settings=live.settings).__enter__()
+            t1 = time.perf_counter()
+            time.sleep(0.005)
+            t2 = time.perf_counter()
+            w.__exit__(None, None, None)
+            enter.append(t1 - t0)
+            leave.append(time.perf_counter() - t2)
+        print("a window, simulated GPU      enter ms    exit ms    echo ms")
+        print(
+            f"median of {_COUNT}                {statistics.median(enter) * 1e3:8.2f} {statistics.median(leave) * 1e3:10.2f} "
+            f"{echo(Path(folder) / 'echo'):10.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

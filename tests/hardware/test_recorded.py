@@ -1,0 +1,43 @@
+"""Windows recorded on a real H200 must go on giving the verdicts they were recorded for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from annotate.evidence import Evidence
+from annotate.verdict import Status, Verdict
+from tests.hardware import render
+
+RECORDED = list(render.judged())
+
+
+@pytest.mark.parametrize(("scenario", "evidence", "verdict"), RECORDED, ids=[scenario["name"] for scenario, _, _ in RECORDED])
+def test_a_recorded_window_gives_its_verdict(scenario: dict[str, Any], evidence: Evidence, verdict: Verdict) -> None:
+    expected = scenario["expected"]
+    assert verdict.status.value in expected["status"].split("|"), str(verdict)
+    assert set(expected["rules"]) <= {hazard.rule for hazard in verdict.hazards}
+    assert not verdict.simulated
+    assert evidence.window.label == scenario["name"]
+
+
+def test_the_recording_covers_every_verdict_but_unproven() -> None:
+    assert {verdict.status for _, _, verdict in RECORDED} == {Status.VALID, Status.FLAGGED, Status.REJECTED}
+
+
+def test_a_log_of_nvidia_smi_shows_the_onset_and_the_gaps_and_proves_nothing() -> None:
+    verdicts = dict(render.from_log())
+    assert verdicts["steady-gemm-4096"].status is Status.UNPROVEN
+    assert "regime-change" in [hazard.rule for hazard in verdicts["from-idle-gemm-4096-1s"].hazards]
+    assert "bursty-duty-cycle" in [hazard.rule for hazard in verdicts["sleeps-100ms-gemm-16384"].hazards]
+
+
+def test_nothing_in_the_recording_names_the_machine_it_came_from() -> None:
+    assert {evidence.device.uuid for _, evidence, _ in RECORDED if evidence.device} == {render.MASKED_UUID}
+    assert {evidence.host.hostname for _, evidence, _ in RECORDED} == {"host"}
+
+
+def test_the_page_and_the_readme_say_what_the_data_says() -> None:
+    assert render.PAGE.read_text() == render.page()
+    assert render.README.read_text() == render.readme()
