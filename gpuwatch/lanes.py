@@ -40,6 +40,7 @@ class Plan:
     row_cost_ns: Mapping[Lane, int] = field(default_factory=dict)  # by lane, asked together
     refresh_ns: Mapping[str, int] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)  # by signal or lane: why it was dropped, moved or stretched
+    unanswered: frozenset[str] = frozenset()  # dropped because this GPU or driver does not answer
 
     def period_ns(self, lane: Lane, *, active: bool) -> int:
         return (self.active_period_ns if active else self.idle_period_ns)[lane]
@@ -191,6 +192,7 @@ def measure(
         row_cost_ns=rows,
         refresh_ns=refresh.refresh_ns(),
         reasons=reasons,
+        unanswered=frozenset(silent - _SOMETIMES_SILENT),
     )
 
 

@@ -10,9 +10,7 @@ from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.held import by_bits, by_counter, power_cap
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
-
-# A gauge in a window of fewer refreshes still speaks mostly of the time before.
-_FEWEST_REFRESHES = 3
+from annotate.sm_clock import working
 
 
 @rule(
@@ -115,12 +113,10 @@ def sync_boost_limited(
 
 
 def _clock_mhz(evidence: Evidence) -> float | None:
-    """The mean of the driver's SM clock over the window; None if mostly unobserved or in too few refreshes."""
-    if evidence.window.length_ns < _FEWEST_REFRESHES * evidence.trace.refresh_of_ns("sm_clock_mhz"):
-        return None
-    values = evidence.within("sm_clock_mhz").values
+    """The mean of the driver's SM clock while the GPU worked; None if that was not observed for most of the window."""
+    values = working(evidence).values
     known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) and 2 * len(known) >= len(values) else None
+    return float(known.mean()) if len(known) else None
 
 
 RULES: tuple[Rule, ...] = (power_limited, sync_boost_limited)

@@ -28,6 +28,7 @@ TRACES = ROOT / "tests" / "traces"
 CAPSULE = TRACES / "h200-windows.capsule"
 DATA = TRACES / "h200-windows.json"
 LOG = TRACES / "h200-nvidia-smi.csv"
+TWO = TRACES / "h200-two-gpus.json"
 PAGE = ROOT / "docs" / "VALIDATION.md"
 README = ROOT / "README.md"
 
@@ -162,7 +163,22 @@ def page() -> str:
     for name, verdict in from_log():
         hazards = ", ".join(f"{h.rule} ({h.severity})" for h in verdict.hazards) or "–"
         out.append(f"| {name} | {verdict.status.value} | {hazards} |")
-    out += ["", "## What it costs\n", *_costs(data["figures"])]
+    two = json.loads(TWO.read_text())
+    out += [
+        "",
+        "## Two GPUs\n",
+        f"On a machine with {two['gpus']} of them ({two['date']}), quiet copies in a process that sees one GPU through `CUDA_VISIBLE_DEVICES`;",
+        "the last two rows with another process's vector adds on the second GPU.\n",
+        "| window | GPU, in the driver's order | verdict | hazards |",
+        "|---|---|---|---|",
+        *(
+            f"| {row['window']} | {row['gpu']} | {row['status']} | {', '.join(row['hazards']) or '–'} |"
+            for row in two["windows"]
+        ),
+        "",
+        "## What it costs\n",
+        *_costs(data["figures"]),
+    ]
     return "\n".join(out).rstrip() + "\n"
 
 

@@ -83,12 +83,12 @@ def _binding() -> Check:
 
 
 def _gpu(device: Device, plan: Plan) -> Iterator[Check]:
-    dropped = [name for name in SIGNALS if name in plan.reasons and not any(name in names for names in plan.names.values())]
+    dropped = [name for name in SIGNALS if name in plan.unanswered]
     facts = {
         "uuid": device.uuid,
         "name": device.name,
         "supported": sorted({name for names in plan.names.values() for name in names}),
-        "dropped": {name: plan.reasons[name] for name in dropped},
+        "dropped": {name: plan.reasons.get(name, "") for name in dropped},
         "cost_us": {name: cost / 1e3 for name, cost in plan.cost_ns.items()},
         "row_cost_us": {lane.value: cost / 1e3 for lane, cost in plan.row_cost_ns.items()},
         "refresh_ms": {name: period / 1e6 for name, period in plan.refresh_ns.items()},

@@ -58,11 +58,11 @@ def test_a_gpu_that_hides_what_every_claim_needs_fails(home: Path) -> None:
     source.close()
     hidden = {"power_cap_ns", "power_violation_ns"}
     names = {lane: tuple(name for name in of_lane if name not in hidden) for lane, of_lane in plan.names.items()}
-    blind, _ = driver._gpu(device, replace(plan, names=names, reasons=dict.fromkeys(hidden, "not answered")))
+    blind, _ = driver._gpu(device, replace(plan, names=names, unanswered=frozenset(hidden)))
     assert blind.grade is Grade.FAIL
     assert "power_cap_ns or power_violation_ns" in blind.found
     names[Lane.EDGE] = (*names[Lane.EDGE], "power_violation_ns")
-    seeing, _ = driver._gpu(device, replace(plan, names=names, reasons={"power_cap_ns": "not answered"}))
+    seeing, _ = driver._gpu(device, replace(plan, names=names, unanswered=frozenset({"power_cap_ns"})))
     assert seeing.grade is Grade.WARN
 
 
