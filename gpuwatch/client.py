@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,8 @@ from gpuwatch.errors import DaemonError
 _Reply = TypeVar("_Reply", bound=wire.Message)
 
 ANSWER_S = 5.0  # a daemon that says nothing for so long is treated as gone
+GREETING_S = 1.0  # a window waits for this in the benchmark's own time
+FAILED_S = 30.0  # how long a daemon that failed is not tried again by this process
 START_S = 15.0  # a cold start imports numpy and scipy and attaches to every GPU
 
 # What a benchmark's environment may hold that must not reach the daemon: injected profilers, and device masks.
@@ -31,7 +34,23 @@ _NOT_INHERITED = (
     "CUDA_VISIBLE_DEVICES",
     "NOTIFY_SOCKET",
     "LISTEN_FDS",
+    "PYTHONINSPECT",
+    "PYTHONPROFILEIMPORTTIME",
+    "PYTHONWARNINGS",
+    "COVERAGE_PROCESS_START",
 )
+
+_failed: dict[Path, tuple[int, str]] = {}  # by socket: until when, and why
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """A forked child lets go of its copies of the sockets: the daemon tells a dead benchmark by the closed connection."""
+    for client in list(_clients):
+        client.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 class Client:
@@ -40,6 +59,7 @@ class Client:
     def __init__(self, connection: socket.socket, settings: Settings, *, protocol: int = wire.PROTOCOL) -> None:
         self._connection = connection
         self._buffer = b""
+        _clients.add(self)
         self.pid = os.getpid()
         try:
             self.welcome = self._ask(
@@ -50,6 +70,7 @@ class Client:
                     state=str(settings.state) if settings.origin("state") != "default" else None,
                 ),
                 wire.Welcome,
+                patience_s=GREETING_S,
             )
         except BaseException:
             connection.close()
@@ -127,10 +148,27 @@ def connect(settings: Settings, *, start: bool = True) -> Client:
 
     Raises DaemonError with one line that says what to do.
     """
+    until_ns, why = _failed.get(settings.socket, (0, ""))
+    if clock.now_ns() < until_ns:
+        raise DaemonError(why, "unreachable")
+    try:
+        return _connect(settings, start=start)
+    except DaemonError as error:
+        if error.code in ("silent", "unreachable") and start:
+            _failed[settings.socket] = (clock.now_ns() + int(FAILED_S * 1e9), str(error))
+        raise
+
+
+def _connect(settings: Settings, *, start: bool) -> Client:
     for path in _candidates(settings):
-        connection = _dial(path)
-        if connection is not None:
-            return Client(connection, settings)
+        try:
+            connection = _dial(path)
+            if connection is not None:
+                return Client(connection, settings)
+        except DaemonError as error:
+            # A system daemon that cannot serve us must not keep us from our own.
+            if path != SYSTEM_SOCKET or path == settings.socket or error.code not in ("unreachable", "silent", "busy", "gone"):
+                raise
     if not start:
         raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
     return Client(_start(settings), settings)
@@ -179,14 +217,17 @@ def _start(settings: Settings) -> socket.socket:
     deadline_ns = clock.now_ns() + int(START_S * 1e9)
     pause = threading.Event()
     while clock.now_ns() < deadline_ns:
-        connection = _dial(settings.socket)
+        # The child ends as soon as the daemon it leaves behind answers or fails: the benchmark has no child of ours to wait
+        # for, to count or to kill.
+        ended = child.poll()
+        connection = _dial(settings.socket) if ended == 0 else None
         if connection is not None:
-            # Reaped by a thread that sleeps in the kernel: no zombie, and no ResourceWarning in the benchmark.
-            threading.Thread(target=child.wait, name="gpuwatch-daemon-reaper", daemon=True).start()
             return connection
-        if child.poll() not in (None, 0):  # 0: another window's daemon won the lock
+        if ended:
             raise DaemonError(f"the daemon stopped at start: {_last_words(settings)}", "unreachable")
         pause.wait(0.02)
+    child.kill()
+    child.wait()
     raise DaemonError(f"the daemon did not answer within {START_S:g} s: {_last_words(settings)}", "unreachable")
 
 

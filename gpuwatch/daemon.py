@@ -8,9 +8,11 @@ import fcntl
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -37,21 +39,26 @@ IDLE_CHECK_S = 1.0
 class Daemon:
     """One daemon: built from settings, run until it is told to stop or has had no client for a while."""
 
-    def __init__(self, settings: Settings, *, on_demand: bool) -> None:
+    def __init__(self, settings: Settings, ready: Callable[[], None], *, on_demand: bool) -> None:
         self.settings = settings
+        self._ready = ready
         self._on_demand = on_demand
         self._boot_id = host.facts().boot_id or "unknown"
         self._begun_ns = clock.now_ns()
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        self._threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="gpuwatch-edge")
+        # Calls of the driver may hang; what the windows ask of /proc and the store must not wait behind them.
+        self._driver_threads = ThreadPoolExecutor(max_workers=16, thread_name_prefix="gpuwatch-edge")
+        self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="gpuwatch-windows")
         self._store = Store(
             settings.state, source=settings.source, boot_id=self._boot_id, budget_bytes=settings.store_budget_bytes,
             max_age_s=settings.store_max_age_s, segment_bytes=settings.segment_bytes,
         )  # fmt: skip
-        self._judge = Judge(settings.state)
-        self._witness = Witness(settings, self._store, sinks=(self._store, self), threads=self._threads)
-        self._windows = Windows(self._witness, self._store, self._judge, threads=self._threads, boot_id=self._boot_id)
+        self._judge = Judge(settings.state, log=settings.log if on_demand else None)
+        self._witness = Witness(settings, self._store, sinks=(self._store, self), threads=self._driver_threads)
+        self._windows = Windows(
+            self._witness, self._store, self._judge, state=settings.state, threads=self._threads, boot_id=self._boot_id
+        )
         self._server = Server(self._windows, self._greeting, self.status, shared=settings.socket == config.SYSTEM_SOCKET)
 
     def take(self, sweep: Sweep) -> None:
@@ -72,6 +79,7 @@ class Daemon:
             gc.collect()
             gc.freeze()
             await self._server.listen(self.settings.socket)
+            self._ready()
             _log.info("ready: %s, %d GPUs, %s", self._witness.source_name, len(self._witness.uuids), self.settings.socket)
             await self._until_done()
         finally:
@@ -81,6 +89,7 @@ class Daemon:
             self._witness.stop()
             self._store.close()
             self._threads.shutdown(wait=False)
+            self._driver_threads.shutdown(wait=False, cancel_futures=True)
             _log.info("stopped")
 
     async def _until_done(self) -> None:
@@ -101,7 +110,7 @@ class Daemon:
         except GpuwatchError as error:
             _log.error("configuration kept: %s", error)
             return
-        for name in ("source", "state", "socket"):
+        for name in ("source", "state", "socket", "budget_ratio", "segment_bytes"):
             if getattr(fresh, name) != getattr(self.settings, name):
                 _log.warning("%s changed in the configuration; it takes effect at the next start", name)
         self.settings = replace(fresh, source=self.settings.source, state=self.settings.state, socket=self.settings.socket)
@@ -133,27 +142,64 @@ class Daemon:
 
 def main(settings: Settings, *, on_demand: bool = False) -> None:
     """Run a daemon in the foreground of this process.  Raises UsageError where one already serves the socket."""
-    if on_demand:
-        _undo_inheritance()
+    ready = _leave_parent() if on_demand else _nothing
+    _raise_limits()
     config.ensure_socket_folder(settings.socket)
     with _only_one(settings.socket) as first:
         if not first:
             if on_demand:
-                return  # another window was quicker: both use its daemon
+                ready()  # another window was quicker: both use its daemon
+                return
             raise UsageError(f"{settings.socket}: a daemon already serves it; stop it or choose another --socket and --state")
         _log_to(settings, on_demand=on_demand)
         # A thread that samples waits for the interpreter lock; the default of 5 ms would be half its period.
         sys.setswitchinterval(0.0005)
-        asyncio.run(_run(settings, on_demand=on_demand))
+        asyncio.run(_run(settings, ready, on_demand=on_demand))
+        logging.shutdown()
+        # A thread inside a hung driver call can be neither joined nor ended; everything of ours is closed by now.
+        if any(thread.name.startswith("gpuwatch-edge") for thread in threading.enumerate()):
+            os._exit(0)
 
 
-async def _run(settings: Settings, *, on_demand: bool) -> None:
+async def _run(settings: Settings, ready: Callable[[], None], *, on_demand: bool) -> None:
     try:
-        daemon = Daemon(settings, on_demand=on_demand)
+        daemon = Daemon(settings, ready, on_demand=on_demand)
     except GpuwatchError as error:
         _log.error("%s", error)  # on demand, the log is all that the starting window can quote
         raise
     await daemon.run()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _leave_parent() -> Callable[[], None]:
+    """Become nobody's child; gives what tells the process that was started in our place that we answer.
+
+    That one then ends with 0, or with 1 as soon as we do without having said so.
+    """
+    here, there = os.pipe()
+    if os.fork():
+        os.close(there)
+        os._exit(0 if os.read(here, 1) else 1)
+    os.close(here)
+    os.setsid()
+    _undo_inheritance()
+
+    def ready() -> None:
+        with contextlib.suppress(OSError):
+            os.write(there, b"r")
+            os.close(there)
+
+    return ready
+
+
+def _raise_limits() -> None:
+    """As many open files as may be: a thousand windows are a thousand connections."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _undo_inheritance() -> None:
@@ -169,13 +215,19 @@ def _undo_inheritance() -> None:
 @contextlib.contextmanager
 def _only_one(socket_path: Path) -> Iterator[bool]:
     """Hold the lock beside the socket; False if another process holds it.  The kernel lets go of it when we die."""
-    with open(f"{socket_path}.lock", "w") as lock:  # noqa: PTH123 - not a suffix of the socket's name
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
+    try:
+        # Never through a link somebody put there, and never emptied: it may be a file that is not ours.
+        lock = os.open(f"{socket_path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(f"{socket_path}.lock: cannot be locked: {error.strerror}; choose another --socket") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
         yield True
+    finally:
+        os.close(lock)
 
 
 def _log_to(settings: Settings, *, on_demand: bool) -> None:

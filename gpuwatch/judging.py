@@ -18,7 +18,7 @@ import msgspec
 
 _log = logging.getLogger("gpuwatch.judging")
 _LENGTH = struct.Struct(">I")
-_ANSWER_S = 60.0
+_ANSWER_S = 20.0
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -32,8 +32,9 @@ class Judgement(msgspec.Struct, frozen=True):
 class Judge:
     """The daemon's end: one request at a time, a dead worker is replaced and asked once more."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, *, log: Path | None = None) -> None:
         self._state = state
+        self._log = log  # where the worker's last words go, if not to our own standard error
         self._worker: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
 
@@ -62,10 +63,12 @@ class Judge:
 
     async def _exchange(self, request: bytes) -> bytes:
         if self._worker is None or self._worker.returncode is not None:
-            self._worker = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "gpuwatch.judging", str(self._state),
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            )  # fmt: skip
+            with contextlib.ExitStack() as stack:
+                said = stack.enter_context(self._log.open("ab")) if self._log else None
+                self._worker = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "gpuwatch.judging", str(self._state),
+                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=said,
+                )  # fmt: skip
         stdin, stdout = self._worker.stdin, self._worker.stdout
         if stdin is None or stdout is None:
             raise EOFError("the worker has no pipes")

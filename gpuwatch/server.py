@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -150,8 +150,9 @@ class Server:
     async def _answer(self, peer: _Peer, request: wire.Request) -> wire.Reply:
         match request:
             case wire.Open():
-                if len(request.told) > wire.TOLD_COUNT:
-                    raise UsageError(f"told: expected at most {wire.TOLD_COUNT} facts, found {len(request.told)}")
+                _check_size(request.told)
+                _check_text("label", request.label, wire.LABEL_LENGTH)
+                _check_text("parent", request.parent, wire.PARENT_LENGTH)
                 run, warning = await self._windows.open(
                     pid=peer.pid, uid=peer.uid, claim=request.claim, label=request.label, policy=request.policy,
                     gpus=request.gpus, parent=request.parent, told=request.told,
@@ -159,8 +160,7 @@ class Server:
                 peer.runs.add(run.id)
                 return wire.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
             case wire.Close():
-                if len(request.told) > wire.TOLD_COUNT:
-                    raise UsageError(f"told: expected at most {wire.TOLD_COUNT} facts, found {len(request.told)}")
+                _check_size(request.told)
                 await self._windows.close(
                     request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns, told=request.told
                 )
@@ -173,6 +173,20 @@ class Server:
                 return wire.Status(facts=self._status())
             case _:
                 return wire.Refused("bad-message", "hello comes once, as the first message")
+
+
+def _check_size(told: Mapping[str, wire.FactValue]) -> None:
+    """What a client tells is kept for good, so it is bounded."""
+    if len(told) > wire.TOLD_COUNT:
+        raise UsageError(f"told: expected at most {wire.TOLD_COUNT} facts, found {len(told)}")
+    size = sum(len(name) + len(str(fact)) for name, fact in told.items())
+    if size > wire.TOLD_LENGTH:
+        raise UsageError(f"told: expected at most {wire.TOLD_LENGTH} characters, found {size}")
+
+
+def _check_text(what: str, text: str | None, most: int) -> None:
+    if text is not None and len(text) > most:
+        raise UsageError(f"{what}: expected at most {most} characters, found {len(text)}")
 
 
 def _mismatch(hello: wire.Hello, greeting: Greeting) -> wire.Refused | None:

@@ -61,6 +61,7 @@ class Window:
         self._client: Client | None = None
         self._absence: str | None = None
         self._judged: Judged | None = None
+        self._verdicts: tuple[Verdict, ...] = ()
         self._token: Token[str | None] | None = None
         self._pid = os.getpid()
 
@@ -69,8 +70,6 @@ class Window:
     def _telemetry(self, doing: str) -> Iterator[None]:
         try:
             yield
-        except UsageError:
-            raise
         except Exception as error:  # noqa: BLE001 - see above
             self._absence = (
                 str(error) if isinstance(error, GpuwatchError) else f"{doing} failed: {type(error).__name__}: {error}"
@@ -116,8 +115,8 @@ class Window:
             self._client = None
             self._absence = "this is a forked child: the window belongs to the process that opened it"
             return
-        if kind is not None:
-            told["exception"] = kind.__name__
+        if error is not None and not (isinstance(error, SystemExit) and not error.code):
+            told["exception"] = type(error).__name__
         if self._client is not None:
             with self._telemetry("closing the window"):
                 told |= torch_context.facts()
@@ -138,6 +137,9 @@ class Window:
     def __call__(self, function: Callable[_P, _T]) -> Callable[_P, _T]:
         """As a decorator: every call runs in a window of its own, the last one kept as ``function.window``."""
         import inspect
+
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise UsageError("a generator's call only makes it: put `with gpuwatch.window():` around the loop that runs it")
 
         def fresh() -> Window:
             label = self.label or function.__qualname__
@@ -171,16 +173,19 @@ class Window:
         if self._judged is None and self._absence is None:
             self._absence = "the window was never opened" if self.run_id is None else None
             with self._telemetry("asking for the verdict"):
-                self._judged = self._ask()
+                judged = self._ask()
+                self._verdicts = tuple(Verdict.from_dict(verdict) for verdict in judged.verdicts)
+                self._judged = judged
         if self._judged is None or not self._judged.verdicts:
             why = self._absence or (self._judged.why if self._judged else "")
             return (self._unproven(why or "no verdict came"),)
-        return tuple(Verdict.from_dict(verdict) for verdict in self._judged.verdicts)
+        return self._verdicts
 
     def _ask(self) -> Judged:
-        with connect(self._settings or config.load(), start=False) as client:
+        # The daemon that closed it may have left since; another one knows it from the store.
+        with connect(self._settings or config.load()) as client:
             judged = client.verdicts(self.run_id or "", wait_s=VERDICT_S)
-        if judged.status in ("open", "judging"):
+        if judged.status not in list(Status):
             raise DaemonError(f"no verdict within {VERDICT_S:g} s; `gpuwatch show {self.run_id}` may have it later", "silent")
         return judged
 

@@ -6,26 +6,30 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from annotate.errors import AnnotateError
 from annotate.evidence import Census
 from annotate.policy import Policy
 from annotate.verdict import Status
 from gpuwatch import clock, host
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.judging import Judge
-from gpuwatch.store import Run, Store
+from gpuwatch.store import Reader, Run, Store
 from gpuwatch.wire import FactValue
 from gpuwatch.witness import Witness
 
 _log = logging.getLogger("gpuwatch.windows")
+_T = TypeVar("_T")
 
 # What a window's judge waits for after its end: one refresh of utilisation (208 ms), the slowest required signal.
 TAIL_S = 0.25
+# How far a client's own mark of an edge may lie from the daemon's: a descheduled process, not a piece of the benchmark.
+EDGE_SLACK_NS = 100_000_000
 KEPT_COUNT = 1000  # judged runs answered from memory; older ones are asked of the store
 
 
@@ -39,6 +43,8 @@ class _InHand:
     seen: set[str] = field(default_factory=set)  # GPUs on which its processes held a context
     pids: set[int] = field(default_factory=set)
     strangers: set[int] = field(default_factory=set)  # looked up once, found not to descend from it
+    opened_ns: int = 0  # when it was asked for: no honest mark lies before
+    active: bool = False  # its GPUs are sampled at the full rate for it
     hidden: bool = False  # a census was taken that could not have shown it
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -46,10 +52,11 @@ class _InHand:
 class Windows:
     """Opens, closes and judges windows.  All methods run in the daemon's event loop."""
 
-    def __init__(self, witness: Witness, store: Store, judge: Judge, *, threads: Executor, boot_id: str) -> None:
+    def __init__(self, witness: Witness, store: Store, judge: Judge, *, state: Path, threads: Executor, boot_id: str) -> None:
         self._witness = witness
         self._store = store
         self._judge = judge
+        self._state = state
         self._threads = threads
         self._boot_id = boot_id
         self._identities = host.Identities()
@@ -86,7 +93,7 @@ class Windows:
             pids=frozenset({pid} if pid else ()), told=told, host=None, status="open", why=warning or "", parent=parent,
             source=self._witness.source_name, simulated=self._witness.simulated, verdicts=(),
         )  # fmt: skip
-        held = _InHand(run, named, pids={pid} if pid else set())
+        held = _InHand(run, named, pids={pid} if pid else set(), opened_ns=run.begin_ns)
         self._in_hand[run.id] = held
         for uuid in named or self._witness.uuids[:1]:
             self._witness.adopt(uuid, pid)
@@ -103,19 +110,21 @@ class Windows:
         if held.run.status != "open":
             raise UsageError(f"window {run_id} is not open; it is {held.run.status}")
         now_ns = clock.now_ns()
-        if not held.run.begin_ns <= begin_ns <= end_ns <= now_ns:
+        if not held.opened_ns <= begin_ns <= end_ns <= now_ns:
             raise UsageError(
                 f"times of {run_id}: expected begin and end between {held.run.begin_ns} and {now_ns}, found {begin_ns} and {end_ns}"
             )
-        await self._end(held, begin_ns, end_ns, told)
+        # The client marks the edges, because only it knows when its body ran; but one that is rewarded for a good verdict
+        # must not cut the bad part off, so they stay close to when the daemon was told.
+        begin_ns = min(begin_ns, held.run.begin_ns + EDGE_SLACK_NS)
+        await self._end(held, begin_ns, max(end_ns, now_ns - EDGE_SLACK_NS), told)
 
     async def abandon(self, run_id: str) -> None:
         """The process that opened a window went away without closing it."""
         held = self._in_hand.get(run_id)
         if held is None or held.run.status != "open":
             return
-        held.run = replace(held.run, why="the measured process went away without closing its window")
-        await self._end(held, held.run.begin_ns, clock.now_ns(), {"abandoned": True})
+        await self._end(held, held.run.begin_ns, clock.now_ns(), {"abandoned": "its process went away without closing it"})
 
     async def verdicts(self, run_id: str, *, uid: int, wait_s: float) -> Run:
         """The run, judged if that happened within so many seconds.  Raises UsageError."""
@@ -126,10 +135,23 @@ class Windows:
                 await asyncio.wait_for(held.done.wait(), wait_s)
             except TimeoutError:
                 return held.run
-        run = self._judged.get(run_id)
+        run = self._judged.get(run_id) or await self._loop_thread(self._stored, run_id)
         if run is None or not _may(uid, run):
-            raise UsageError(f"no window {run_id} of yours is in hand; older ones: gpuwatch show {run_id}")
+            # The same answer for both: whether another user has a window of this name is not ours to tell.
+            raise UsageError(f"no window {run_id!r} of yours is known")
         return run
+
+    def _stored(self, run_id: str) -> Run | None:
+        """A judged run from the store: its window may have closed under an earlier daemon."""
+        try:
+            with Reader(self._state) as reader:
+                run = reader.run(run_id)
+        except StoreError:
+            return None
+        return run if run.id == run_id and run.status in list(Status) else None
+
+    async def _loop_thread(self, work: Callable[..., _T], *arguments: object) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     def census_taken(self, census: Census) -> None:
         """Every new list of processes is looked through for those of open windows."""
@@ -141,8 +163,7 @@ class Windows:
         """End what is open as unproven and wait for what is being judged, at most a few seconds."""
         for held in list(self._in_hand.values()):
             if held.run.status == "open":
-                held.run = replace(held.run, why="the daemon was stopped while the window was open")
-                await self._end(held, held.run.begin_ns, clock.now_ns(), {"abandoned": True})
+                await self._end(held, held.run.begin_ns, clock.now_ns(), {"abandoned": "the daemon was stopped meanwhile"})
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5.0)
 
@@ -178,14 +199,14 @@ class Windows:
     async def _opened(self, held: _InHand, covered: Sequence[str]) -> None:
         """What need not hold the benchmark up: the edge's dear half, who it is, its CPU pressure, the row in the store."""
         self._witness.window_opened(held.named)
+        held.active = True
         await self._witness.edge(covered)
         self._note_all(held)
         if held.run.pid:
-            loop = asyncio.get_running_loop()
-            who = await loop.run_in_executor(self._threads, self._identities.of, held.run.pid)
+            who = await self._loop_thread(self._identities.of, held.run.pid)
             held.run = replace(held.run, user=who.user, process=who.name)
-            held.pids |= await loop.run_in_executor(self._threads, _measured_tree, held.run.pid)
-            held.before = await loop.run_in_executor(self._threads, host.pressure, tuple(held.pids))
+            held.pids |= await self._loop_thread(_measured_tree, held.run.pid)
+            held.before = await self._loop_thread(host.pressure, tuple(held.pids))
         if held.run.status == "open":
             self._store.put_run(held.run)
 
@@ -199,14 +220,38 @@ class Windows:
         """Closed: the rest goes on without the benchmark, which may itself end at once."""
         told = {**held.run.told, **told}
         held.run = replace(held.run, status="closing", begin_ns=begin_ns, end_ns=end_ns, told=told)
-        self._spawn(self._finish_one(held))
+        self._spawn(self._finished(held))
+
+    async def _finished(self, held: _InHand) -> None:
+        """See a closed window to its end, whatever goes wrong on the way: nobody may wait for it for ever."""
+        try:
+            await self._finish_one(held)
+        except Exception as error:  # the daemon's outermost loop for one window
+            _log.exception("window %s could not be judged", held.run.id)
+            held.run = replace(
+                held.run,
+                status=Status.UNPROVEN.value,
+                why=f"the daemon failed on this window: {type(error).__name__}; see its log",
+            )
+            self._store.put_run(held.run)
+        finally:
+            if held.active:
+                self._sample_less(held)
+            self._judged[held.run.id] = held.run
+            while len(self._judged) > KEPT_COUNT:
+                del self._judged[next(iter(self._judged))]
+            del self._in_hand[held.run.id]
+            held.done.set()
+
+    def _sample_less(self, held: _InHand) -> None:
+        held.active = False
+        self._witness.window_closed(held.named)
 
     async def _finish_one(self, held: _InHand) -> None:
-        loop = asyncio.get_running_loop()
         covered = held.named if held.named is not None else tuple(held.seen) or self._hinted(held.run.told)
         _, after = await asyncio.gather(
             self._witness.edge(covered),
-            loop.run_in_executor(self._threads, host.pressure, tuple(held.pids)) if held.before else _nothing(),
+            self._loop_thread(host.pressure, tuple(held.pids)) if held.before else _nothing(),
         )
         self._note_all(held, held.run.begin_ns)
         uuids, why = self._covered(held, held.run.told)
@@ -220,7 +265,8 @@ class Windows:
     def _covered(self, held: _InHand, told: Mapping[str, FactValue]) -> tuple[tuple[str, ...], str]:
         """The GPUs a window covers, and why there is none."""
         if held.named is not None:
-            return held.named, ""
+            beside = [uuid for uuid in held.seen if uuid not in held.named]
+            return held.named, f"also held a context on {', '.join(beside)}, not judged" if beside else ""
         hinted = set(str(told.get("cuda_uuids") or "").split(","))
         uuids = tuple(uuid for uuid in self._witness.uuids if uuid in held.seen or uuid in hinted)
         if uuids:
@@ -236,20 +282,14 @@ class Windows:
 
     async def _judge_later(self, held: _InHand) -> None:
         await asyncio.sleep(TAIL_S)
-        self._witness.window_closed(held.named)
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._threads, self._store.flush, 2.0)
+        self._sample_less(held)
+        await self._loop_thread(self._store.flush, 2.0)
         judgement = await self._judge.judge(held.run.id)
         verdicts = tuple(judgement.verdicts)
         status = verdicts[0]["status"] if verdicts else Status.UNPROVEN.value
         why = judgement.why or (verdicts[0]["why"] if verdicts else "") or held.run.why
         held.run = replace(held.run, status=status, why=why, verdicts=verdicts)
         self._store.put_run(held.run, judgement.evidence)
-        self._judged[held.run.id] = held.run
-        while len(self._judged) > KEPT_COUNT:
-            del self._judged[next(iter(self._judged))]
-        del self._in_hand[held.run.id]
-        held.done.set()
 
     def _own(self, run_id: str, uid: int) -> _InHand:
         held = self._in_hand.get(run_id)

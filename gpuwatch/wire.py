@@ -14,6 +14,9 @@ PROTOCOL = 1
 OLDEST_PROTOCOL = 1
 LINE_BYTES = 1 << 20  # told facts and verdicts stay far below; a longer line is not one of ours
 TOLD_COUNT = 256
+TOLD_LENGTH = 16_384
+LABEL_LENGTH = 256
+PARENT_LENGTH = 64
 
 FactValue: TypeAlias = str | int | float | bool | None
 _T = TypeVar("_T")

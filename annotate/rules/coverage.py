@@ -79,8 +79,8 @@ def sampler_gap(
         sampler was alive afterwards to report it.  After the last sign of life nothing counts as read.
 
     Remedy:
-        Leave the daemon a processor: stop other CPU work, or lift its CPU limit.  After a suspended machine or a
-        debugger's stop, simply measure again.
+        Leave the daemon a processor: stop other CPU work, or lift its CPU limit.  After a debugger's
+        stop, simply measure again.
 
     Source:
         Deadlines the sampler itself reported as missed, and silences longer than a heartbeat and a half.  Sixteen busy
@@ -180,8 +180,8 @@ def incomplete_body(evidence: Evidence, claim: Claim) -> Answer:
         Told by the window: the exception that left its body, or the exit code of the command; the daemon itself notes a
         process that went away.
     """
-    if evidence.told.get("abandoned"):
-        return Unobserved("the measured process went away without closing its window")
+    if abandoned := evidence.told.get("abandoned"):
+        return Unobserved(f"the window was cut short: {abandoned}")
     exception = evidence.told.get("exception")
     if exception:
         return Unobserved(f"the measured work ended with {exception}")
