@@ -40,6 +40,7 @@ _NOT_INHERITED = (
     "COVERAGE_PROCESS_START",
 )
 
+_starting = threading.Lock()  # the windows of many threads start one daemon
 _failed: dict[Path, tuple[int, str]] = {}  # by socket: until when, and why
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
@@ -171,7 +172,9 @@ def _connect(settings: Settings, *, start: bool) -> Client:
                 raise
     if not start:
         raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
-    return Client(_start(settings), settings)
+    with _starting:
+        connection = _dial(settings.socket)  # another thread was quicker
+        return Client(connection or _start(settings), settings)
 
 
 def _candidates(settings: Settings) -> Iterator[Path]:
@@ -235,5 +238,6 @@ def _last_words(settings: Settings) -> str:
     with contextlib.suppress(OSError):
         lines = settings.log.read_text(errors="replace").strip().splitlines()
         if lines:
-            return lines[-1]
+            # A line of the log is date, time, level and module before the colon, and what was said after it.
+            return lines[-1].partition(": ")[2] or lines[-1]
     return f"see {settings.log}"

@@ -163,11 +163,10 @@ def main(settings: Settings, *, on_demand: bool = False) -> None:
 
 async def _run(settings: Settings, ready: Callable[[], None], *, on_demand: bool) -> None:
     try:
-        daemon = Daemon(settings, ready, on_demand=on_demand)
+        await Daemon(settings, ready, on_demand=on_demand).run()
     except GpuwatchError as error:
         _log.error("%s", error)  # on demand, the log is all that the starting window can quote
         raise
-    await daemon.run()
 
 
 def _nothing() -> None:

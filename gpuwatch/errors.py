@@ -64,6 +64,6 @@ class RejectedError(GpuwatchError):
     """The verdict is one the caller would not accept; it is in ``verdict``."""
 
     def __init__(self, verdict: Verdict) -> None:
-        hazards = ", ".join(finding.rule for finding in verdict.hazards) or verdict.why
-        super().__init__(f"{verdict.status.value}: {hazards}")
+        reasons = [f"{h.rule}: {h.says}" for h in verdict.hazards if h.severity == "reject" and not h.accepted]
+        super().__init__(f"{verdict.label or 'this window'} is {verdict.status.value}: {'; '.join(reasons) or verdict.why}")
         self.verdict = verdict

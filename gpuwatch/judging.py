@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import struct
 import sys
 from pathlib import Path
@@ -129,5 +130,6 @@ def judge_run(state: Path, run_id: str) -> Judgement:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the daemon's to treat, which closes our pipe
     os.nice(5)  # the benchmark's next window may already be running
     serve(Path(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)

@@ -74,7 +74,7 @@ class Window:
             self._absence = (
                 str(error) if isinstance(error, GpuwatchError) else f"{doing} failed: {type(error).__name__}: {error}"
             )
-            _log.warning("%s: %s", doing, self._absence)
+            _log.warning("gpuwatch: %s: %s", doing, self._absence)
             if self._client is not None:
                 self._client.close()
                 self._client = None
@@ -168,6 +168,8 @@ class Window:
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """One verdict a GPU, worst first."""
+        if self.begin_ns is None:
+            raise UsageError("the window was not entered: its verdict is there after a with block")
         if self.end_ns is None:
             raise UsageError("the window is still open: its verdict is there after the with block")
         if self._judged is None and self._absence is None:
@@ -246,6 +248,8 @@ def window(
 
     Raises UsageError for what can never be right; anything wrong with telemetry makes the verdict unproven instead.
     """
+    if callable(label):
+        raise UsageError("window() takes a label; as a decorator write @gpuwatch.window()")
     if label is not None and not isinstance(label, str):
         raise UsageError(f"label: expected text, found {label!r}")
     if on_reject not in ("report", "raise"):

@@ -226,7 +226,7 @@ class Windows:
         """See a closed window to its end, whatever goes wrong on the way: nobody may wait for it for ever."""
         try:
             await self._finish_one(held)
-        except Exception as error:  # the daemon's outermost loop for one window
+        except Exception as error:  # noqa: BLE001 - the daemon's outermost loop, for one window
             _log.exception("window %s could not be judged", held.run.id)
             held.run = replace(
                 held.run,

@@ -7,7 +7,7 @@ import functools
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any, Protocol
 
 from annotate.evidence import Census, Device, Lane, Reading
@@ -54,6 +54,8 @@ class Witness:
         self._open_count: dict[str | None, int] = {}
         self._given: dict[str, Source] = {}  # which source each sampler was last handed
         self._reopening = threading.Lock()
+        self._adding = threading.Lock()
+        self._looked = threading.Event()  # the source was opened once, or found absent
         self._deaf = threading.Event()
         self._keeper: threading.Thread | None = None
         self.absence: str | None = None
@@ -93,8 +95,7 @@ class Witness:
     # Its life
 
     def start(self) -> None:
-        """Open the source and watch its GPUs; with no source, look for one every few seconds."""
-        self._open()
+        """Open the source and watch its GPUs, from threads: a driver that hangs holds up neither the caller nor other GPUs."""
         self._keeper = threading.Thread(target=self._keep, name="gpuwatch-keeper", daemon=True)
         self._keeper.start()
 
@@ -107,11 +108,11 @@ class Witness:
             self._source.close()
 
     async def first_sweep(self, wait_s: float) -> None:
-        """Wait until every GPU has been read once in every lane that counts, or is lost."""
+        """Wait until every GPU has been read once in every lane that counts, or there is none; at most so long."""
         deadline_ns = self._clock.now_ns() + int(wait_s * 1e9)
         while self._clock.now_ns() < deadline_ns:
-            wanted = [(uuid, lane) for uuid in self._samplers for lane in (Lane.FAST, Lane.SLOW, Lane.PROCESSES)]
-            if all(key in self._latest for key in wanted):
+            wanted = [(uuid, lane) for uuid in self._devices for lane in (Lane.FAST, Lane.SLOW, Lane.PROCESSES)]
+            if self._looked.is_set() and all(key in self._latest for key in wanted):
                 return
             await asyncio.sleep(0.01)
 
@@ -137,11 +138,15 @@ class Witness:
 
     async def mark(self, uuids: Sequence[str]) -> None:
         """The cheap half of these GPUs' edges, in parallel: what the opening of a window waits for."""
-        await self._in_threads({uuid: self._samplers[uuid].mark for uuid in uuids if uuid in self._samplers}, self._marks)
+        await self._in_threads({uuid: self._samplers[uuid].mark for uuid in uuids if self._answers(uuid)}, self._marks)
 
     async def edge(self, uuids: Sequence[str]) -> None:
         """Edge readings of these GPUs, in parallel."""
-        await self._in_threads({uuid: self._samplers[uuid].edge for uuid in uuids if uuid in self._samplers}, self._edges)
+        await self._in_threads({uuid: self._samplers[uuid].edge for uuid in uuids if self._answers(uuid)}, self._edges)
+
+    def _answers(self, uuid: str) -> bool:
+        sampler = self._samplers.get(uuid)
+        return sampler is not None and sampler.lost is None
 
     async def _in_threads(self, work: Mapping[str, Callable[[], None]], under_way: dict[str, asyncio.Future[None]]) -> None:
         """Windows that open or close together share what is under way; a GPU that takes too long is not waited for."""
@@ -167,6 +172,7 @@ class Witness:
                 }
                 for uuid, sampler in self._samplers.items()
             ],
+            "unmeasured": [uuid for uuid in self._devices if uuid not in self._samplers],
         }
 
     # The pieces
@@ -174,14 +180,18 @@ class Witness:
     def _count(self, uuids: tuple[str, ...] | None, change: int) -> None:
         for uuid in (None,) if uuids is None else uuids:
             self._open_count[uuid] = self._open_count.get(uuid, 0) + change
-        everywhere = self._open_count.get(None, 0) > 0
-        for uuid, sampler in self._samplers.items():
-            sampler.set_active(everywhere or self._open_count.get(uuid, 0) > 0)
+        with self._adding:
+            for uuid, sampler in self._samplers.items():
+                if sampler.active != self._wanted(uuid):
+                    sampler.set_active(self._wanted(uuid))
+
+    def _wanted(self, uuid: str) -> bool:
+        """Whether an open window wants this GPU at the full rate."""
+        return self._open_count.get(None, 0) > 0 or self._open_count.get(uuid, 0) > 0
 
     def _open(self) -> None:
         try:
-            source = open_source(self._spec, self._clock)
-            devices = source.devices()
+            source, devices = self._opened()
         except SourceError as error:
             if self.absence != str(error):
                 _log.warning("no GPU to watch: %s", error)
@@ -190,19 +200,36 @@ class Witness:
         self.absence = None
         self._source = source
         boards = [device for device in devices if device.parent_uuid is None]
-        with ThreadPoolExecutor(max_workers=max(1, len(boards)), thread_name_prefix="gpuwatch-measure") as threads:
-            for device, sampler in zip(boards, threads.map(functools.partial(self._sampler, source), boards), strict=True):
-                self._devices[device.uuid] = device
-                self._refresh[device.uuid] = lanes.Refresh(device.uuid)
-                self._given[device.uuid] = source
-                self._samplers[device.uuid] = sampler
-                sampler.start()
+        self._devices = {device.uuid: device for device in boards}
+        for device in boards:
+            # Daemonic: one that never returns from the driver must not keep the process.
+            watch = threading.Thread(target=self._watch, args=(source, device), name="gpuwatch-measure", daemon=True)
+            watch.start()
         self._listen(source)
 
-    def _sampler(self, source: Source, device: Device) -> Sampler:
+    def _opened(self) -> tuple[Source, tuple[Device, ...]]:
+        """A source and its GPUs.  Raises SourceError, and then holds on to nothing: NVML counts its users."""
+        source = open_source(self._spec, self._clock)
+        try:
+            return source, source.devices()
+        except SourceError:
+            source.close()
+            raise
+
+    def _watch(self, source: Source, device: Device) -> None:
+        """Measure one GPU, then sample it."""
+        uuid = device.uuid
         self._store.put_device(device)
-        plan, reopen = self._plan(source, device), functools.partial(self._reopened, device.uuid)
-        return Sampler(source, device, plan, self._sinks, self._clock, self._stop, reopen=reopen)
+        plan, reopen = self._plan(source, device), functools.partial(self._reopened, uuid)
+        sampler = Sampler(source, device, plan, self._sinks, self._clock, self._stop, reopen=reopen)
+        with self._adding:
+            self._given[uuid] = source
+            self._refresh = {**self._refresh, uuid: lanes.Refresh(uuid)}
+            # Replaced, not changed: others iterate over it.  In the source's order, however long each took to measure.
+            found = {**self._samplers, uuid: sampler}
+            self._samplers = {known: found[known] for known in self._devices if known in found}
+            sampler.set_active(self._wanted(uuid))
+        sampler.start()
 
     def _plan(self, source: Source, device: Device) -> lanes.Plan:
         try:
@@ -233,15 +260,16 @@ class Witness:
                 if current is not None:
                     self._deaf.set()
                     current.close()
-                current = open_source(self._spec, self._clock)
-                current.devices()
+                current, _ = self._opened()
                 self._source = current
                 self._listen(current)
             self._given[uuid] = current
             return current
 
     def _keep(self) -> None:
-        """Look for an absent driver; note refresh periods as they become known."""
+        """Open the source, look for an absent driver, and note refresh periods as they become known."""
+        self._open()
+        self._looked.set()
         while not self._stop.wait(REOPEN_S):
             if self._source is None:
                 self._open()

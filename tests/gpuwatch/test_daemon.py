@@ -9,7 +9,9 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from gpuwatch import wire
 from gpuwatch.client import Client, connect
 from gpuwatch.config import Settings
 from gpuwatch.errors import DaemonError
+from gpuwatch.sources.simulated import SCENES
 from gpuwatch.store import Reader
 from tests.gpuwatch.live import running
 
@@ -54,6 +57,14 @@ GREETING = wire.encode(wire.Hello(protocol=1, version="test"))
 HELLO = GREETING.rstrip()
 
 
+def until(holds: Callable[[], bool]) -> None:
+    for _ in range(200):
+        if holds():
+            return
+        pause(0.1)
+    raise AssertionError("it never came true")
+
+
 def test_kill_9_under_open_windows_loses_at_most_a_second_and_leaves_them_unproven(tmp_path: Path) -> None:
     with running(tmp_path) as live:
         windows = [gpuwatch.window(f"w{i}", settings=live.settings) for i in range(5)]
@@ -76,7 +87,7 @@ def test_kill_9_under_open_windows_loses_at_most_a_second_and_leaves_them_unprov
         assert all("daemon" in run.why for run in runs)
         (device,) = reader.devices()
         trace = reader.trace(device.uuid, runs[0].boot_id, runs[0].begin_ns, killed_ns)
-        assert killed_ns - trace.column("sm_clock_mhz").at_ns[-1] < 2_000_000_000  # a heartbeat and a commit
+        assert killed_ns - trace.column("sm_clock_mhz").at_ns[-1] < 1_000_000_000
         with gpuwatch.window("goes on", settings=again.settings) as w:
             pause(0.5)
         assert w.verdict.findings
@@ -122,25 +133,24 @@ def test_sighup_reads_the_configuration_again_and_keeps_the_old_one_when_it_is_w
     with running(tmp_path, environment={"GPUWATCH_CONFIG": str(config)}) as live:
         config.write_text('[sampling]\nidle_perio = "20ms"\n')
         live.process.send_signal(signal.SIGHUP)
-        pause(0.5)
-        assert "did you mean 'sampling.idle_period'" in live.log.read_text()
+        until(lambda: "did you mean 'sampling.idle_period'" in live.log.read_text())
         config.write_text('[sampling]\nidle_period = "200ms"\n')
         live.process.send_signal(signal.SIGHUP)
-        pause(3.0)
+        until(lambda: "configuration read again" in live.log.read_text())
         with connect(live.settings) as client:
-            before = client.status()["gpus"][0]["questions"]["fast"]["asked_count"]
-            pause(2.0)
-            after = client.status()["gpus"][0]["questions"]["fast"]["asked_count"]
-        assert after - before == pytest.approx(10, abs=4)
+            before, begin_ns = client.status()["gpus"][0]["questions"]["fast"]["asked_count"], _now_ns()
+            pause(3.0)
+            asked_count = client.status()["gpus"][0]["questions"]["fast"]["asked_count"] - before
+        assert asked_count / ((_now_ns() - begin_ns) / 1e9) < 8  # 5 Hz; it was 20 before
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_another_user_is_refused_by_a_users_daemon(tmp_path: Path) -> None:
-    with running(tmp_path) as live, gpuwatch.window("mine", settings=live.settings) as w:
-        # Even where the file modes would let them in, the kernel's word on who they are does not.
-        for path in (live.settings.socket, *live.settings.socket.parents):
-            if path.stat().st_uid == 0 and path != Path("/"):
-                path.chmod(path.stat().st_mode | (0o666 if path == live.settings.socket else 0o011))
+def test_another_user_is_refused_by_a_users_daemon() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="gw"))  # pytest's own folders are closed to others
+    with running(folder) as live, gpuwatch.window("mine", settings=live.settings) as w:
+        # Even where the file modes let them in, the kernel's word on who they are does not.
+        folder.chmod(0o711)
+        live.settings.socket.chmod(0o666)
         said = _as_nobody(live.settings, GREETING)
         assert json.loads(said)["code"] == "not-yours"
         pause(0.1)
@@ -179,6 +189,41 @@ def test_a_window_is_closed_only_by_its_own_user_and_once(copying: Settings) -> 
         client.close_window(opened.run, opened.opened_ns, _now_ns())
         with pytest.raises(DaemonError, match="not open"):
             client.close_window(opened.run, opened.opened_ns, _now_ns())
+
+
+def test_a_client_cannot_cut_the_bad_part_off_its_window(tmp_path: Path) -> None:
+    """The hardware slows down early in this scene: a window that began there is rejected, whatever its client says later."""
+    with running(tmp_path, "simulated:hw-slowdown") as live, connect(live.settings) as client:
+        epoch_ns = client.status()["epoch_ns"]
+        begin_s, end_s = SCENES["hw-slowdown"].bench
+        pause(max(0.0, epoch_ns / 1e9 + begin_s - _now_ns() / 1e9))
+        opened = client.open(policy=BUSY_MACHINE.to_dict())
+        pause(end_s - begin_s)
+        now_ns = _now_ns()
+        client.close_window(opened.run, now_ns - 1_000_000, now_ns)
+        judged = client.verdicts(opened.run)
+    (verdict,) = judged.verdicts
+    assert verdict["end_ns"] - verdict["begin_ns"] > (end_s - begin_s - 0.3) * 1e9
+    assert judged.status == "rejected"
+
+
+def test_a_verdict_is_found_again_by_a_later_daemon(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        with gpuwatch.window("before", settings=live.settings) as w:
+            pause(1.1)
+        first = gpuwatch.window("again", settings=live.settings)
+        first.run_id, first.begin_ns, first.end_ns = w.run_id, w.begin_ns, w.end_ns
+        assert w.verdict.findings
+    with running(tmp_path):
+        assert first.verdict == w.verdict
+
+
+def test_what_is_told_is_bounded(copying: Settings) -> None:
+    with connect(copying) as client:
+        with pytest.raises(DaemonError, match="at most 16384 characters"):
+            client.open(told={"much": "x" * 20_000})
+        with pytest.raises(DaemonError, match="label: expected at most 256"):
+            client.open(label="x" * 257)
 
 
 def test_a_client_that_dies_leaves_its_window_unproven(copying: Settings) -> None:

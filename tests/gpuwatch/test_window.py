@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -110,8 +111,8 @@ def test_a_coroutine_is_measured_until_it_ends(copying: Settings) -> None:
         return w
 
     w = asyncio.run(both())
-    assert w.verdict.length_s == pytest.approx(0.1, abs=0.08)
-    assert work.window.verdict.length_s == pytest.approx(0.3, abs=0.1)  # type: ignore[attr-defined]
+    assert w.verdict.length_s >= 0.1
+    assert work.window.verdict.length_s >= 0.3  # type: ignore[attr-defined]
 
 
 def test_windows_of_many_threads_are_judged_each(copying: Settings) -> None:
@@ -143,8 +144,7 @@ def test_a_forked_child_leaves_its_parents_window_alone(copying: Settings) -> No
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert w.verdict.why == ""
-    assert w.verdict.finding("sampler-gap").answered is Answered.CLEAR
+    assert w.verdict.finding("incomplete-body").answered is Answered.CLEAR
 
 
 def test_without_a_daemon_that_can_start_the_body_runs_unproven(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -253,7 +253,7 @@ def test_a_daemon_started_on_demand_holds_neither_pipe_nor_processor(tmp_path: P
     """As in `taskset -c 0 python bench.py | tee log`: the pipe ends with the program, and the daemon runs anywhere."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
     program = tmp_path / "bench.py"
-    program.write_text(PROGRAM.format(flags={**flags, "daemon.idle_exit": "1s"}))
+    program.write_text(PROGRAM.format(flags={**flags, "daemon.idle_exit": "4s"}))
     bound = f"import os, runpy, sys; os.sched_setaffinity(0, {{0}}); runpy.run_path({str(program)!r}, run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", bound], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip() == "valid", done.stderr
@@ -287,6 +287,44 @@ def test_without_xdg_runtime_dir_everything_lies_in_a_private_folder(tmp_path: P
     assert done.stdout.strip() == "valid", done.stderr
     (folder,) = temporary.glob("gpuwatch-*")
     assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_somebody_else_put_in_our_place_does_not_stop_the_benchmark(tmp_path: Path) -> None:
+    (tmp_path / "in-the-way").symlink_to(tmp_path)
+    settings = load(
+        {"source": "simulated", "state": str(tmp_path / "state"), "socket": str(tmp_path / "in-the-way" / "s")},
+        environment={"HOME": "/"},
+    )
+    ran = []
+    with gpuwatch.window(settings=settings) as w:
+        ran.append(1)
+    assert ran == [1]
+    assert "symbolic link" in w.verdict.why
+
+
+def test_a_benchmark_has_no_child_of_ours(tmp_path: Path) -> None:
+    program = tmp_path / "bench.py"
+    flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
+    program.write_text(
+        "import os, gpuwatch\nfrom gpuwatch import config\n"
+        f"with gpuwatch.window(settings=config.load({ ({**flags, 'daemon.idle_exit': '2s'})!r})):\n    pass\n"
+        "try:\n    os.wait()\nexcept ChildProcessError:\n    print('childless')\n"
+    )
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "childless", done.stderr
+
+
+def test_a_generator_is_refused_as_a_benchmark() -> None:
+    with pytest.raises(gpuwatch.UsageError, match="generator"):
+
+        @gpuwatch.window()
+        def numbers() -> Iterator[int]:
+            yield 1
+
+
+def test_a_decorator_without_its_brackets_says_so() -> None:
+    with pytest.raises(gpuwatch.UsageError, match=r"@gpuwatch.window\(\)"):
+        gpuwatch.window(lambda: None)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_importing_costs_little_and_nothing_heavy() -> None:

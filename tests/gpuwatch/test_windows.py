@@ -1,0 +1,102 @@
+"""Whose windows are whose: the daemon that serves several users keeps them apart, whatever its socket lets through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.errors import UsageError
+from gpuwatch.judging import Judgement
+from gpuwatch.store import Store
+from gpuwatch.windows import Windows
+
+MINE, THEIRS, ROOT = 1000, 1001, 0
+
+
+class NoGpus:
+    """A witness of a machine without GPUs."""
+
+    uuids: tuple[str, ...] = ()
+    source_name = "nvml"
+    simulated = False
+    absence = "no driver"
+
+    def adopt(self, uuid: str, pid: int) -> None: ...
+    def window_opened(self, uuids: object) -> None: ...
+    def window_closed(self, uuids: object) -> None: ...
+    def census(self, uuid: str) -> None: ...
+    async def mark(self, uuids: object) -> None: ...
+    async def edge(self, uuids: object) -> None: ...
+
+
+class Judge:
+    """Gives an unproven verdict, or fails."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+
+    async def judge(self, run: str) -> Judgement:
+        if self.fails:
+            raise ZeroDivisionError(run)
+        return Judgement(why="nothing was seen")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "state", source="nvml", boot_id="boot")
+    yield store
+    store.close()
+
+
+def windows(store: Store, tmp_path: Path, judge: Any = None) -> Windows:  # stand-ins have no common type with the real ones
+    witness: Any = NoGpus()
+    judging: Any = judge or Judge()
+    threads = ThreadPoolExecutor(2)
+    return Windows(witness, store, judging, state=tmp_path / "state", threads=threads, boot_id="boot")
+
+
+async def opened(held: Windows, uid: int) -> tuple[str, int]:
+    run, _ = await held.open(pid=0, uid=uid, claim="sustained", label=None, policy={}, gpus=None, parent=None, told={})
+    return run.id, run.begin_ns
+
+
+def test_nobody_closes_or_reads_a_window_of_another_user_but_root(store: Store, tmp_path: Path) -> None:
+    async def body() -> None:
+        held = windows(store, tmp_path)
+        run, begin_ns = await opened(held, MINE)
+        for ask in (
+            held.close(run, uid=THEIRS, begin_ns=begin_ns, end_ns=begin_ns, told={}),
+            held.verdicts(run, uid=THEIRS, wait_s=1.0),
+        ):
+            with pytest.raises(UsageError, match="no window"):
+                await ask
+        await held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, told={})
+        assert (await held.verdicts(run, uid=ROOT, wait_s=10.0)).status == "unproven"
+        assert (await held.verdicts(run, uid=MINE, wait_s=10.0)).why == "nothing was seen"
+        with pytest.raises(UsageError, match="no window"):
+            await held.verdicts(run, uid=THEIRS, wait_s=1.0)
+        store.flush()
+        later = windows(store, tmp_path)  # knows the run from the store alone
+        assert (await later.verdicts(run, uid=MINE, wait_s=1.0)).status == "unproven"
+        with pytest.raises(UsageError, match="no window"):
+            await later.verdicts(run, uid=THEIRS, wait_s=1.0)
+
+    asyncio.run(body())
+
+
+def test_a_failing_judge_leaves_nobody_waiting(store: Store, tmp_path: Path) -> None:
+    async def body() -> None:
+        held = windows(store, tmp_path, Judge(fails=True))
+        run, begin_ns = await opened(held, MINE)
+        await held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, told={})
+        judged = await held.verdicts(run, uid=MINE, wait_s=10.0)
+        assert judged.status == "unproven"
+        assert "ZeroDivisionError" in judged.why
+        assert held.busy_count == 0
+
+    asyncio.run(body())
