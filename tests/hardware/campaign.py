@@ -159,6 +159,20 @@ class Campaign:
                 self.evidence += [reader.evidence(run, uuid) for uuid in run.uuids]
         print(f"{'ok   ' if right else 'WRONG'} {report.text(verdicts[0])}\n", flush=True)
 
+    def save(self, figures: dict[str, Any]) -> None:
+        """Everything so far: a campaign that fails later has not been for nothing."""
+        with connect(self.settings) as client:
+            status = client.status()
+        data = {
+            "date": time.strftime("%Y-%m-%d"),
+            "torch": torch.__version__,
+            "status": status,
+            "figures": figures,
+            "rows": self.rows,
+        }
+        (self.out / "h200.json").write_text(json.dumps(data, indent=1))
+        (self.out / "h200.capsule").write_bytes(pack(self.evidence))
+
     def run_command(self) -> None:
         """The same through `gpuwatch run -- python …`, the program knowing nothing of us."""
         verdict = self.out / "run.json"
@@ -224,11 +238,12 @@ def main(out: Path) -> None:
     campaign = Campaign(out)
     # Before this process has a context of its own: an idle 6 GB neighbour would rightly be flagged.
     campaign.run_command()
+    figures = {"daemon": campaign.cost(), "window": campaign.enter_exit()}
     log = (out / "smi.csv").open("w")
     smi = subprocess.Popen(["nvidia-smi", f"--query-gpu={SMI_COLUMNS}", "--format=csv", "-lms", "20"], stdout=log)
-    figures = {"daemon": campaign.cost(), "window": campaign.enter_exit()}
     for scenario in scenarios():
         campaign.window(scenario)
+    campaign.save(figures)
     for scenario, what, count in neighbours():
         with beside(*what, count=count):
             campaign.window(scenario)
@@ -244,13 +259,7 @@ def main(out: Path) -> None:
             indent=1,
         )
     )
-    with connect(campaign.settings) as client:
-        status = client.status()
-    data = {
-        "date": time.strftime("%Y-%m-%d"), "torch": torch.__version__, "status": status, "figures": figures, "rows": campaign.rows,
-    }  # fmt: skip
-    (out / "h200.json").write_text(json.dumps(data, indent=1))
-    (out / "h200.capsule").write_bytes(pack(campaign.evidence))
+    campaign.save(figures)
     wrong = [row["scenario"] for row in campaign.rows if not row["right"]]
     print(
         "wrong:",

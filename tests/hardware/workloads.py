@@ -56,7 +56,7 @@ def vector_adds(burst_s: float | None = None) -> None:
     """A neighbour: vector adds without end, or in bursts once a second."""
     x = torch.randn(1 << 26, device="cuda")
     y = torch.randn_like(x)
-    print("ready", os.getpid(), flush=True)
+    tell_ready()
     while True:
         if burst_s is None:
             loop(lambda: torch.add(x, y), 1.0)
@@ -65,10 +65,15 @@ def vector_adds(burst_s: float | None = None) -> None:
             time.sleep(1.0 - burst_s)
 
 
+def tell_ready() -> None:
+    """One write, so that the lines of many processes on one pipe stay whole."""
+    os.write(1, f"ready {os.getpid()}\n".encode())
+
+
 def hog() -> None:
     """A process of numpy products, each on as many threads as there are processors."""
     a = np.random.default_rng(0).standard_normal((2000, 2000))
-    print("ready", os.getpid(), flush=True)
+    tell_ready()
     while True:
         a @ a
 
