@@ -6,29 +6,47 @@ Labels, process names and device names come from outside, so nothing of them rea
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
 from annotate.verdict import Answered, Finding, Status, Verdict
 
+_NARROWEST = 30  # columns: text in fewer reads worse than text that a terminal breaks
 _LONGEST_LABEL_COUNT = 120  # characters: a longer label is cut, with an ellipsis
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~^$-])")
 # A zero-width space keeps a web page from making a mention, a reference or a link of somebody's label.
 _LIVE = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
 
 
-def text(verdict: Verdict, *, verbose: bool = False) -> str:
-    """What a terminal shows: status, window and GPU in one line, then one line a hazard, then what was not checked."""
-    return _text(verdict, _device(verdict), verbose=verbose)
+_MORE = "`gpuwatch show` lists them"
 
 
-def texts(verdicts: Sequence[Verdict], *, verbose: bool = False) -> str:
-    """The verdicts of one window, one a GPU, worst first; GPUs of one name are told apart by UUID."""
+def text(verdict: Verdict, *, verbose: bool = False, more: str = _MORE, width: int | None = None) -> str:
+    """What a terminal shows: status, window and GPU in one line, then one line a hazard, then what was not checked.
+
+    ``more`` says how the rules that were not checked are listed.  ``width`` columns wrap lines at words; None: one a hazard.
+    """
+    return _text(verdict, _device(verdict), verbose=verbose, more=more, width=width)
+
+
+def texts(verdicts: Sequence[Verdict], *, verbose: bool = False, more: str = _MORE, width: int | None = None) -> str:
+    """The verdicts of one window, one a GPU, worst first; GPUs of one name are told apart by UUID.  Else as ``text``."""
     names = Counter(verdict.device_name for verdict in verdicts)
+    uuids = {verdict.device_uuid for verdict in verdicts if verdict.device_uuid}
+    alike = Counter(_shortened(uuid) for uuid in uuids)
+    apart = {uuid: _shortened(uuid) if alike[_shortened(uuid)] == 1 else uuid for uuid in uuids}
     ordered = sorted(verdicts, key=lambda verdict: verdict.status.badness, reverse=True)
     return "\n".join(
-        _text(verdict, _device(verdict, told_apart=names[verdict.device_name] > 1), verbose=verbose) for verdict in ordered
+        _text(
+            verdict,
+            _device(verdict, apart.get(verdict.device_uuid or "", "") if names[verdict.device_name] > 1 else ""),
+            verbose=verbose,
+            more=more,
+            width=width,
+        )
+        for verdict in ordered
     )
 
 
@@ -60,26 +78,40 @@ def _harmless(character: str) -> str:
     return character
 
 
-def _text(verdict: Verdict, device: str, *, verbose: bool) -> str:
+def _text(verdict: Verdict, device: str, *, verbose: bool, more: str, width: int | None) -> str:
     simulated = ["SIMULATED"] if verdict.simulated else []
     head = [verdict.status.value.upper(), *simulated, _label(verdict), device, _length(verdict)]
     lines = ["  ".join(part for part in head if part)]
     if verdict.why:
         lines.append(f"  {'why' if verdict.status is Status.UNPROVEN else 'not proven'}: {plain(verdict.why)}")
-    width = max((len(plain(finding.rule)) for finding in verdict.hazards), default=0)
-    lines += [
-        f"  {plain(finding.rule):<{width}}   {_marks(finding, verdict)}{_sentence(finding)}" for finding in verdict.hazards
+    column = max((len(plain(finding.rule)) for finding in verdict.hazards), default=0)
+    hazards = [
+        f"  {plain(finding.rule):<{column}}   {_marks(finding, verdict)}{_sentence(finding)}" for finding in verdict.hazards
     ]
-    lines += _full(verdict) if verbose else _short(verdict)
-    return "\n".join(lines)
+    rest = _full(verdict) if verbose else _short(verdict, more)
+    if width is not None:
+        lines = [_wrapped(line, width, 4) for line in lines]
+        hazards = [_wrapped(line, width, column + 5) for line in hazards]
+        rest = [_wrapped(line, width, 4) for line in rest]
+    return "\n".join([*lines, *hazards, *rest])
 
 
-def _short(verdict: Verdict) -> list[str]:
+def _wrapped(line: str, width: int, indent: int) -> str:
+    """The line broken at words, what follows under its text column; a column that leaves no room for text gives way."""
+    if len(line) <= width:
+        return line
+    hanging = " " * (indent if indent + _NARROWEST <= width else 4)
+    return "\n".join(
+        textwrap.wrap(line, max(width, _NARROWEST), subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
+    )
+
+
+def _short(verdict: Verdict, more: str) -> list[str]:
     if not verdict.unobserved:
         return []
     reasons = Counter(finding.says for finding in verdict.unobserved if finding.says).most_common()
     why = plain(reasons[0][0]) + (", and other reasons" if len(reasons) > 1 else "") if reasons else "no reason given"
-    return [f"  not checked: {_rules(len(verdict.unobserved))} ({why}); `gpuwatch show` lists them"]
+    return [f"  not checked: {_rules(len(verdict.unobserved))} ({why}); {more}"]
 
 
 def _full(verdict: Verdict) -> list[str]:
@@ -128,9 +160,14 @@ def _label(verdict: Verdict) -> str:
     return label if len(label) <= _LONGEST_LABEL_COUNT else label[: _LONGEST_LABEL_COUNT - 1] + "…"
 
 
-def _device(verdict: Verdict, *, told_apart: bool = False) -> str:
+def _device(verdict: Verdict, uuid: str = "") -> str:
     name = plain(verdict.device_name or "no GPU")
-    return f"{name} ({plain(verdict.device_uuid)[:12]})" if told_apart and verdict.device_uuid else name
+    return f"{name} ({plain(uuid)})" if uuid else name
+
+
+def _shortened(uuid: str) -> str:
+    """Both ends: GPUs of one batch begin alike, and simulated ones differ only in the last digits."""
+    return f"{uuid[:8]}…{uuid[-4:]}" if len(uuid) > 13 else uuid
 
 
 def _length(verdict: Verdict) -> str:

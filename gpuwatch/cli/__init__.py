@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
-import os
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -67,14 +67,19 @@ def cli(context: click.Context) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code.  Whatever goes wrong on purpose is one line on standard error."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    output.keep_closed_streams_free()
     try:
         code = cli.main(arguments, prog_name="gpuwatch", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except (BrokenPipeError, click.Abort) as error:
         return _quiet(error)
     except (click.ClickException, GpuwatchError, AnnotateError, Stop) as error:
         return _report(error, as_json=_wants_json(arguments))
     except OSError as error:
+        if error.errno == errno.ENOSPC and error.filename is None:  # click's own words, as --help, on a full disk
+            output.silence(sys.stdout)
+            return _report(GpuwatchError(f"standard output: {error.strerror}"), as_json=False)
         if error.filename is None:
             raise  # not about a file somebody named or owns: our mistake, with its traceback
         return _report(GpuwatchError(f"{error.filename}: {error.strerror}"), as_json=_wants_json(arguments))
@@ -85,8 +90,7 @@ def _quiet(error: Exception) -> Exit:
     """The reader left, or somebody pressed Ctrl-C: neither needs words."""
     if isinstance(error, click.Abort):
         return Exit.INTERRUPTED
-    # Python flushes standard output once more when it ends, which would complain again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    output.silence(sys.stdout)
     return Exit.BROKEN_PIPE
 
 
@@ -95,7 +99,7 @@ def _report(error: Exception, *, as_json: bool) -> int:
     message = report.plain(" ".join(message.split()))
     code, name = _code_and_name(error)
     output.say(f"gpuwatch: {message}")
-    if as_json:
+    if as_json and name != "output":
         output.emit_json({"error": {"code": name, "message": message}})
     return code
 

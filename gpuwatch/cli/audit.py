@@ -14,7 +14,7 @@ import click
 from annotate.verdict import Status, Verdict, worst
 from gpuwatch import clock
 from gpuwatch.cli import moments, options, output, rejudge, stores
-from gpuwatch.cli.exits import Exit, of_statuses
+from gpuwatch.cli.exits import Exit, of_statuses, statuses_of
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def command(
         _table(listed)
         if count is None and len(listed) == most:
             output.say(f"these are the worst {most}; --count N lists more, --since, --label and --status fewer")
-    return of_statuses({each.status for each in listed}, failing)
+    return of_statuses(statuses_of(verdict for each in listed for verdict in each.verdicts), failing)
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:
@@ -135,7 +135,7 @@ def _judged(verdicts: Sequence[Verdict], failing: frozenset[Status], *, as_json:
         output.emit_json({"verdicts": [verdict.to_dict() for verdict in verdicts]})
     else:
         output.emit(output.coloured(report.texts(verdicts), sys.stdout))
-    return of_statuses({verdict.status for verdict in verdicts}, failing)
+    return of_statuses(statuses_of(verdicts), failing)
 
 
 def _counts(listed: Sequence[_Listed]) -> dict[str, int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
-from annotate.verdict import Status
+from annotate.verdict import Status, Verdict
 
 
 class Exit(IntEnum):
@@ -30,6 +31,14 @@ def of_statuses(found: set[Status], fail_on: frozenset[Status]) -> Exit:
     """The code for the worst status that was found and is named by --fail-on; OK if there is none."""
     named = found & fail_on
     return _OF_STATUS[max(named, key=lambda status: status.badness)] if named else Exit.OK
+
+
+def statuses_of(verdicts: Iterable[Verdict]) -> set[Status]:
+    """What --fail-on asks about: each status, and unproven too where a hazard was found but required evidence is missing."""
+    found = set()
+    for verdict in verdicts:
+        found |= {verdict.status, Status.UNPROVEN} if verdict.why else {verdict.status}
+    return found
 
 
 class Stop(Exception):  # noqa: N818 - not every stop is an error: a command may end with a code of its own

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -46,6 +49,18 @@ def settings(overrides: Mapping[str, str] | None = None) -> Settings:
     """The settings in force for the running command.  Raises UsageError."""
     flags = click.get_current_context().meta.get(_FLAGS, {})
     return config.load({**flags, **(overrides or {})})
+
+
+def repeated(settings: Settings) -> str:
+    """The options that make another command, typed in another shell, find the same store; empty under the defaults."""
+    found = [
+        f"--{name}={getattr(settings, name)}"
+        for name in ("source", "state", "socket")
+        if settings.origin(name).startswith(("--", "GPUWATCH_"))
+    ]
+    if file := settings.given.get("config") or os.environ.get("GPUWATCH_CONFIG"):
+        found.append(f"--config={Path(file).absolute()}")
+    return "".join(f" {shlex.quote(option)}" for option in found)
 
 
 def json_option(command: _F) -> _F:
@@ -107,5 +122,8 @@ def fail_on(text: str | None) -> frozenset[Status]:
 
 
 def fail_on_option(command: _F) -> _F:
-    text = "Exit 10, 11 or 12 for the worst of flagged, rejected, unproven that is named. Comma-separated."
+    text = (
+        "Exit 10, 11 or 12 for the worst of flagged, rejected, unproven that is named. Comma-separated. unproven also means "
+        "a flagged or rejected window whose required evidence is missing."
+    )
     return click.option("--fail-on", metavar="STATUSES", help=text)(command)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 import click
 
 from annotate.verdict import Status
+from gpuwatch.cli.exits import Exit, Stop
 
 SCHEMA = 1
 
@@ -19,22 +22,73 @@ _COLOURS = {Status.VALID: "32", Status.UNPROVEN: "35", Status.FLAGGED: "33", Sta
 
 def emit_json(data: Mapping[str, Any], stream: IO[str] | None = None) -> None:
     """One JSON object, ``schema`` first.  What is not a number becomes null: JSON has no word for it."""
-    click.echo(json.dumps({"schema": SCHEMA} | _finite(dict(data)), ensure_ascii=False, indent=2), file=stream)
+    _write(json.dumps({"schema": SCHEMA} | _finite(dict(data)), ensure_ascii=False, indent=2), stream or sys.stdout)
 
 
 def emit(text: str = "") -> None:
-    """A line of data."""
-    click.echo(text)
+    """A line of data.  Raises Stop where standard output takes none."""
+    _write(text, sys.stdout)
 
 
 def say(text: str = "") -> None:
-    """A line about the data: to standard error."""
-    click.echo(text, err=True)
+    """A line about the data: to standard error.  If that is full or closed, nobody can be told, and nothing else changes."""
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        silence(sys.stderr)
 
 
-def coloured(text: str, stream: IO[str]) -> str:
+def silence(stream: IO[str] | None) -> None:
+    """Send the rest nowhere: Python writes what it still holds when it ends, and would fail again, with a code of its own."""
+    if stream is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def keep_closed_streams_free() -> None:
+    """Put nothing (/dev/null) where a standard stream was closed (``>&-``): else the next file that is opened takes its
+    number, and words meant for a terminal land in it.  Programs we start do not inherit it: for them it stays closed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as long as the process
+
+
+def width(stream: IO[str] | None) -> int | None:
+    """Columns to wrap at: of the terminal, or as COLUMNS says; None for a pipe or a file, which keep one line a hazard."""
+    named = os.environ.get("COLUMNS", "")
+    if named.isdecimal() and int(named) > 0:
+        return int(named)
+    if stream is None or not stream.isatty():
+        return None
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None  # 0: a terminal that does not know
+    except OSError:
+        return None
+
+
+def _write(text: str, stream: IO[str] | None) -> None:
+    if stream is None:
+        raise Stop(Exit.FAILED, "standard output: it is closed", "output")
+    try:
+        click.echo(text, file=stream)
+    except OSError as error:
+        if stream is not sys.stdout:
+            raise
+        silence(stream)
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise Stop(Exit.FAILED, f"standard output: {error.strerror}", "output") from error
+
+
+def coloured(text: str, stream: IO[str] | None) -> str:
     """A report with its status words in colour, where somebody looks and did not decline (NO_COLOR)."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or stream is None or not stream.isatty():
         return text
     return "\n".join(_with_status_coloured(line) for line in text.split("\n"))
 

@@ -13,9 +13,18 @@ import click
 from annotate.errors import AnnotateError
 from annotate.verdict import Status, Verdict
 from gpuwatch.cli import child, options, output
-from gpuwatch.cli.exits import Exit, Stop, of_statuses
+from gpuwatch.cli.exits import Exit, Stop, of_statuses, statuses_of
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.window import Window, window
+
+
+class _Unfinished(Exception):  # noqa: N818 - raised by our own window's body, and caught around it
+    """The command failed or was killed.  A window tells the judge the name of what left its body, so that name is the news."""
+
+    @classmethod
+    def of(cls, outcome: child.Outcome) -> _Unfinished:
+        named: type[_Unfinished] = type(outcome.signal or f"exit code {outcome.exit_code}", (cls,), {})
+        return named()
 
 
 class _Wrapper(click.Command):
@@ -69,6 +78,7 @@ def command(
     Without a daemon, GPU or driver it runs all the same, and the verdict says why it is unproven.
     """
     failing = options.fail_on(fail_on)
+    _refuse_indices(gpus)
     policy = options.policy(claim, accept, limits)
     settings = options.settings()
     child.refuse_if_missing(command[0])
@@ -77,16 +87,30 @@ def command(
     )  # fmt: skip
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(_report_file(json_path)) if json_path else None
-        with child.signals_held() as mask, watched:
+        with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:
             child.refuse_if_ended()
             outcome = child.wait(child.spawn(command, _environment(watched, settings.given), mask))
+            if outcome.exit_code:
+                raise _Unfinished.of(outcome)
+        show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
         try:
-            statuses = _tell(watched, outcome, report)
+            statuses = _tell(watched, outcome, report, show)
         except KeyboardInterrupt:
             # The command has ended and its code is known: whoever has no patience for the verdict still gets the code.
-            output.say(f"gpuwatch: not waited for the verdict; gpuwatch show {watched.run_id or ''}")
+            output.say(f"gpuwatch: not waited for the verdict; {show}")
             return outcome.exit_code
     return outcome.exit_code or of_statuses(statuses, failing)
+
+
+def _refuse_indices(gpus: tuple[str, ...]) -> None:
+    """Raises UsageError before the program starts: the daemon would find out only afterwards that it knows no such GPU."""
+    for name in gpus:
+        # A UUID's beginning may be digits only, but nobody types fewer than three of it.
+        if name.isdecimal() and len(name) < 3:
+            raise click.UsageError(
+                f"--gpu: expected a UUID or its beginning, found {name!r}; an index means different GPUs in CUDA and in the "
+                "driver; `gpuwatch doctor` lists the UUIDs"
+            )
 
 
 def _name(command: tuple[str, ...]) -> str:
@@ -115,6 +139,8 @@ def _environment(watched: Window, flags: Any) -> dict[str, str]:
 def _report_file(path: str) -> contextlib.AbstractContextManager[IO[str]]:
     """Opened before the command runs: whoever gave a wrong path should not learn it an hour later."""
     if path == "-":
+        if sys.stdout is None:
+            raise click.UsageError("--json: -: standard output is closed")
         return contextlib.nullcontext(sys.stdout)
     try:
         return Path(path).open("a", encoding="utf-8")
@@ -122,15 +148,16 @@ def _report_file(path: str) -> contextlib.AbstractContextManager[IO[str]]:
         raise click.UsageError(f"--json: {path}: {error.strerror}") from error
 
 
-def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None) -> set[Status]:
-    """Write the verdicts; the statuses found."""
+def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None, show: str) -> set[Status]:
+    """Write the verdicts; the statuses found.  ``show`` is the command that shows them again."""
     from annotate import report as reports
 
     try:
         verdicts: tuple[Verdict, ...] = watched.verdicts
-        output.say(output.coloured(reports.texts(verdicts), sys.stderr))
+        shown = reports.texts(verdicts, width=output.width(sys.stderr))
+        output.say(output.coloured(shown, sys.stderr))
         if watched.run_id is not None:
-            output.say(f"  gpuwatch show {watched.run_id} says more")
+            output.say(f"  {show} says more")
         if report is not None:
             if report is not sys.stdout and report.seekable():
                 report.truncate(0)
@@ -138,8 +165,7 @@ def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None) -> se
     except (GpuwatchError, AnnotateError) as error:
         output.say(f"gpuwatch: no verdict: {error}")
         return {Status.UNPROVEN}
-    except OSError as error:  # standard error or the report is a full disk or a closed pipe: the command's code still counts
-        with contextlib.suppress(OSError):
-            output.say(f"gpuwatch: the verdict could not be written: {error.strerror}")
+    except (OSError, Stop) as error:  # the report is a full disk or a closed pipe: the command's code still counts
+        output.say(f"gpuwatch: the verdict could not be written: {getattr(error, 'strerror', None) or error}")
         return {Status.UNPROVEN}
-    return {verdict.status for verdict in verdicts}
+    return statuses_of(verdicts)

@@ -7,7 +7,7 @@ import sys
 import click
 
 from gpuwatch.cli import moments, options, output, rejudge, stores
-from gpuwatch.cli.exits import Exit, of_statuses
+from gpuwatch.cli.exits import Exit, of_statuses, statuses_of
 from gpuwatch.errors import UsageError
 
 
@@ -50,7 +50,11 @@ def command(
     elif markdown:
         output.emit("\n".join(report.markdown(verdict) for verdict in verdicts).rstrip())
     else:
-        output.emit(output.coloured(report.texts(verdicts, verbose=verbose), sys.stdout))
+        output.emit(
+            output.coloured(
+                report.texts(verdicts, verbose=verbose, more="`-v` lists them", width=output.width(sys.stdout)), sys.stdout
+            )
+        )
         who = f", by {run.user or run.uid}" if run.uid is not None else ""
         output.say(f"  run {run.id}, {moments.text(run.begun_wall_s)}{who}{', judged again' if policy is not None else ''}")
-    return of_statuses({verdict.status for verdict in verdicts}, failing)
+    return of_statuses(statuses_of(verdicts), failing)

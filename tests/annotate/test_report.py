@@ -108,9 +108,25 @@ class TestText:
     def test_several_gpus_come_worst_first_and_apart(self) -> None:
         other = verdict(device_uuid="GPU-5678efab-0000", status=Status.REJECTED)
         lines = texts([verdict(), other]).splitlines()
-        assert lines[0] == "REJECTED  gemm-4096  NVIDIA H200 (GPU-5678efab)  2.1 s"
-        assert lines[1] == "FLAGGED  gemm-4096  NVIDIA H200 (GPU-1234abcd)  2.1 s"
+        assert lines[0] == "REJECTED  gemm-4096  NVIDIA H200 (GPU-5678…0000)  2.1 s"
+        assert lines[1] == "FLAGGED  gemm-4096  NVIDIA H200 (GPU-1234…0000)  2.1 s"
         assert texts([verdict()]) == text(verdict())
+
+    def test_gpus_that_begin_and_end_alike_are_named_in_full(self) -> None:
+        lines = texts([verdict(device_uuid="GPU-1234abcd-0001-0000"), verdict(device_uuid="GPU-1234abcd-0002-0000")])
+        assert "(GPU-1234abcd-0001-0000)" in lines
+        assert "(GPU-1234abcd-0002-0000)" in lines
+
+    def test_in_a_terminal_lines_break_at_words_under_their_column(self) -> None:
+        shown = text(verdict(hazard(says="capped " * 12), why="sampler-gap: " + "unseen " * 20), width=60).splitlines()
+        assert all(len(line) <= 60 for line in shown)
+        assert shown[1].startswith("  not proven: ")
+        assert shown[2].startswith("    unseen")
+        first = next(index for index, line in enumerate(shown) if line.startswith("  power-limited   capped"))
+        assert shown[first + 1].startswith(" " * 18 + "capped")
+
+    def test_it_says_where_the_rest_is(self) -> None:
+        assert text(verdict(unobserved("a", "no list")), more="`-v` lists them").endswith("(no list); `-v` lists them")
 
     def test_a_process_name_cannot_steer_the_terminal_or_forge_a_line(self) -> None:
         evil = Process(

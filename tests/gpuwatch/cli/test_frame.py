@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
 
 from annotate import __version__
-from annotate.verdict import Status
+from annotate.verdict import Status, Verdict
 from gpuwatch.cli import COMMANDS, cli
-from gpuwatch.cli.exits import Exit, of_statuses
+from gpuwatch.cli.exits import Exit, of_statuses, statuses_of
 from tests.gpuwatch.cli.conftest import Gpuwatch
 
 
@@ -110,6 +111,23 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert ended.stderr == ""
     assert ended.stdout.splitlines()[0] == "{"
     assert ended.stdout.splitlines()[1] in ("0", "141")
+
+
+@pytest.mark.parametrize("where", [">/dev/full", ">&-"])
+@pytest.mark.parametrize("command", ["explain", "explain --json", "config show", "doctor --source simulated"])
+def test_a_full_disk_or_a_closed_stream_is_one_line(tmp_path: Path, command: str, where: str) -> None:
+    shell = f"HOME={tmp_path} {sys.executable} -m gpuwatch {command} {where}"
+    ended = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 1
+    assert len(ended.stderr.splitlines()) == 1
+    assert ended.stderr.startswith("gpuwatch: standard output: ")
+
+
+def test_missing_evidence_beside_a_hazard_counts_as_unproven() -> None:
+    about = Verdict(status=Status.FLAGGED, findings=(), claim="sustained", why="sampler-gap: unseen")
+    assert of_statuses(statuses_of([about]), frozenset({Status.UNPROVEN})) == Exit.UNPROVEN
+    assert of_statuses(statuses_of([about]), frozenset({Status.FLAGGED, Status.UNPROVEN})) == Exit.FLAGGED
+    assert statuses_of([replace(about, why="")]) == {Status.FLAGGED}
 
 
 def test_run_imports_neither_numpy_nor_any_screen() -> None:

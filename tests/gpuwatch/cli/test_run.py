@@ -68,11 +68,15 @@ def test_a_success_fails_only_where_its_status_is_named(daemon: Settings, tmp_pa
     def judged(*arguments: str) -> tuple[int, str]:
         report = tmp_path / "verdict.json"
         code = run("--json", str(report), *arguments, settings=daemon).returncode
-        return code, json.loads(report.read_text())["status"]
+        data = json.loads(report.read_text())
+        why.append(data["why"])
+        return code, data["status"]
+
+    why: list[str] = []
 
     code, status = judged("--fail-on", "flagged,rejected", "--", "sleep", "0.2")
     assert code == {"flagged": 10, "rejected": 11}[status]
-    assert judged("--fail-on", "unproven", "--", "sleep", "0.2")[0] == 0
+    assert judged("--fail-on", "unproven", "--", "sleep", "0.2")[0] == (12 if why[-1] else 0)
     assert judged("--", "sleep", "0.2")[0] == 0
     assert judged("--fail-on", "flagged,rejected", "--", "sh", "-c", "sleep 0.2; exit 4")[0] == 4
 
@@ -103,11 +107,48 @@ def test_a_signal_reaches_the_program_and_the_verdict_still_comes(daemon: Settin
     assert "SIMULATED" in err
 
 
+@pytest.mark.parametrize(("end", "told"), [("exit 7", "exit code 7"), ("kill -INT $$", "SIGINT")])
+def test_a_program_that_failed_proves_nothing(daemon: Settings, tmp_path: Path, end: str, told: str) -> None:
+    report = tmp_path / "verdict.json"
+    run("--json", str(report), "--", "sh", "-c", f"sleep 0.1; {end}", settings=daemon)
+    (verdict,) = json.loads(report.read_text())["verdicts"]
+    assert f"the measured work ended with {told}" in verdict["why"]
+    assert verdict["status"] != "valid"
+
+
+@pytest.mark.parametrize(
+    "where", [">&-", "2>&-", ">&- 2>&-", ">/dev/full", "2>/dev/full", "<&- >&- 2>&-", "--json - >/dev/full"]
+)
+def test_a_full_or_closed_stream_changes_neither_the_code_nor_the_words(daemon: Settings, where: str) -> None:
+    option, _, redirected = where.rpartition(" - ") if "--json" in where else ("", "", where)
+    ours = " ".join([sys.executable, "-m", "gpuwatch", "run", *daemon.flags(), f"{option} -" if option else ""])
+    command = f"{ours} -- sh -c 'exit 3' {redirected}"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert "Traceback" not in ended.stderr
+    assert "Exception" not in ended.stderr
+
+
+def test_a_closed_stream_stays_closed_for_the_program(daemon: Settings) -> None:
+    ours = " ".join([sys.executable, "-m", "gpuwatch", "run", *daemon.flags()])
+    command = f"{ours} -- sh -c 'ls -l /proc/self/fd/1 >/dev/null; [ ! -e /proc/self/fd/2 ]' 2>&-"
+    assert subprocess.run(["sh", "-c", command], timeout=60, check=False).returncode == 0
+
+
+def test_what_says_more_finds_the_same_store_when_pasted(daemon: Settings) -> None:
+    ended = run("--", "true", settings=daemon)
+    pasted = ended.stderr.splitlines()[-1].strip().removesuffix(" says more").split()
+    assert f"--state={daemon.state}" in pasted
+    shown = subprocess.run([sys.executable, "-m", *pasted], capture_output=True, text=True, timeout=60, check=False)
+    assert (shown.returncode, shown.stdout.splitlines()[0]) == (0, ended.stderr.splitlines()[0])
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
         ([], 125, "Missing argument"),
         (["--bogus", "--", "true"], 125, "--bogus"),
+        (["--gpu", "0", "--", "true"], 125, "`gpuwatch doctor` lists the UUIDs"),
         (["--claim", "bursty", "--", "true"], 125, "did you mean 'burst'"),
         (["--accept", "clok", "--", "true"], 125, "unknown rule 'clok'"),
         (["--fail-on", "bad", "--", "true"], 125, "--fail-on"),
