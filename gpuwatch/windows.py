@@ -98,7 +98,7 @@ class Windows:
         for uuid in named or self._witness.uuids[:1]:
             self._witness.adopt(uuid, pid)
         covered = named or self._hinted(told)
-        # The benchmark waits for the cheap half of the edge and for nothing else.
+        # The benchmark waits for the cheap part of the edge and for nothing else.
         await self._witness.mark(covered)
         held.run = replace(run, begin_ns=clock.now_ns())
         self._spawn(self._opened(held, covered))
@@ -197,7 +197,7 @@ class Windows:
             held.hidden = True
 
     async def _opened(self, held: _InHand, covered: Sequence[str]) -> None:
-        """What need not hold the benchmark up: the edge's dear half, who it is, its CPU pressure, the row in the store."""
+        """What need not hold the benchmark up: the rest of the edge, who it is, its CPU pressure, the row in the store."""
         self._witness.window_opened(held.named)
         held.active = True
         await self._witness.edge(covered)

@@ -137,7 +137,7 @@ class Witness:
         self._count(uuids, -1)
 
     async def mark(self, uuids: Sequence[str]) -> None:
-        """The cheap half of these GPUs' edges, in parallel: what the opening of a window waits for."""
+        """The cheap part of these GPUs' edges, in parallel: what the opening of a window waits for."""
         await self._in_threads({uuid: self._samplers[uuid].mark for uuid in uuids if self._answers(uuid)}, self._marks)
 
     async def edge(self, uuids: Sequence[str]) -> None:
