@@ -74,6 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except (BrokenPipeError, click.Abort) as error:
         return _quiet(error)
+    except click.exceptions.NoArgsIsHelpError as error:  # `gpuwatch config` alone: its help, as it is
+        output.say(error.format_message())
+        return Exit.USAGE
     except (click.ClickException, GpuwatchError, AnnotateError, Stop) as error:
         return _report(error, as_json=_wants_json(arguments))
     except OSError as error:

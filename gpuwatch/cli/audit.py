@@ -18,9 +18,11 @@ from gpuwatch.cli.exits import Exit, of_statuses, statuses_of
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
+    from annotate.evidence import Evidence
     from gpuwatch.store import Run
 
 
+_ROOMY = 110  # columns; in fewer, dates and words in the table are shortened to leave room for what was found
 LISTED_COUNT = 200  # a screen or four: a store may hold a million windows
 
 
@@ -54,6 +56,7 @@ class _Listed:
 @click.option("--gpu", "gpus", metavar="UUID", multiple=True, help="Of an interval or recording: this GPU. Repeatable.")
 @click.option("--pid", "pids", type=click.IntRange(1), multiple=True, help="Of an interval: a measured process. Repeatable.")
 @click.option("--trace", metavar="FILE", help="Judge a recording: a log of nvidia-smi, of `gpuwatch record`, an .npz.")
+@click.option("--verbose", "-v", is_flag=True, help="Of an interval or recording: every fact and every rule.")
 @click.option("--query", metavar="COLUMNS", help="The columns of a log that was written with noheader.")
 @options.policy_options
 @options.fail_on_option
@@ -70,6 +73,7 @@ def command(
     gpus: tuple[str, ...],
     pids: tuple[int, ...],
     trace: str | None,
+    verbose: bool,
     query: str | None,
     claim: str | None,
     accept: tuple[str, ...],
@@ -85,18 +89,19 @@ def command(
     failing = options.fail_on(fail_on)
     policy = options.policy(claim, accept, limits)
     stored_only = {"--since": since, "--label": label, "--status": status, "--count": count, "--rejudge": again or None}
-    interval_only = {"--gpu": gpus or None, "--pid": pids or None}
+    interval_only = {"--gpu": gpus or None, "--pid": pids or None, "--verbose": verbose or None}
     if trace is not None or begin is not None or end is not None:
         _refuse(stored_only, "lists windows; it says nothing of an interval or recording")
         if trace is not None:
             _refuse({"--pid": pids or None}, "a recording knows no processes to choose from")
             evidence = rejudge.recorded(Path(trace), begin, end, gpus, query=query)
+            _tell_limits(evidence)
         else:
             if begin is None:
                 raise UsageError("--to: expected --from with it, found none")
             with stores.reader(options.settings()) as store:
                 evidence = rejudge.interval(store, begin, end, gpus, pids)
-        return _judged(rejudge.judged(evidence, policy), failing, as_json=as_json)
+        return _judged(rejudge.judged(evidence, policy), failing, verbose=verbose, as_json=as_json)
     _refuse(interval_only, "needs --from, or --trace")
     _refuse({"--query": query}, "needs --trace")
     settings = options.settings()
@@ -115,7 +120,7 @@ def command(
     if as_json:
         output.emit_json({"rejudged": rejudged, "counts": _counts(listed), "runs": [_plain(each) for each in listed]})
     else:
-        _table(listed)
+        _table(listed, options.repeated(settings))
         if count is None and len(listed) == most:
             output.say(f"these are the worst {most}; --count N lists more, --since, --label and --status fewer")
     return of_statuses(statuses_of(verdict for each in listed for verdict in each.verdicts), failing)
@@ -128,13 +133,26 @@ def _refuse(given: dict[str, Any], why: str) -> None:
             raise UsageError(f"{name} {why}")
 
 
-def _judged(verdicts: Sequence[Verdict], failing: frozenset[Status], *, as_json: bool) -> Exit:
+def _tell_limits(pieces: Sequence[Evidence]) -> None:
+    """What a recording cannot show, and which column would help: a verdict says only what it misses."""
+    if not pieces or any(piece.trace.censuses for piece in pieces):
+        return
+    output.say(
+        "gpuwatch: a log holds no process list, so nothing in it can be proven valid; what it flags or rejects by clocks, "
+        "power and temperature stands"
+    )
+    if not any(len(piece.trace.column("event_reasons_mask")) for piece in pieces):
+        output.say("gpuwatch: why clocks fell is not in it; add clocks_event_reasons.active to the columns of --query-gpu")
+
+
+def _judged(verdicts: Sequence[Verdict], failing: frozenset[Status], *, verbose: bool, as_json: bool) -> Exit:
     from annotate import report
 
     if as_json:
         output.emit_json({"verdicts": [verdict.to_dict() for verdict in verdicts]})
     else:
-        output.emit(output.coloured(report.texts(verdicts), sys.stdout))
+        shown = report.texts(verdicts, verbose=verbose, more="`-v` lists them", width=output.width(sys.stdout))
+        output.emit(output.coloured(shown, sys.stdout))
     return of_statuses(statuses_of(verdicts), failing)
 
 
@@ -167,23 +185,34 @@ def _hazards(each: _Listed) -> list[str]:
     return list(dict.fromkeys(finding.rule for finding in findings if not finding.accepted))
 
 
-def _table(listed: Sequence[_Listed]) -> None:
+def _table(listed: Sequence[_Listed], flags: str) -> None:
+    if not listed:
+        output.say(f"no window matches; gpuwatch run{flags} -- COMMAND makes one")
+        return
+    columns = output.width(sys.stdout)
+    narrow = columns is not None and columns < _ROOMY
+    size = _telling({each.run.id for each in listed}) if narrow else None
+    rows = [_row(each, each.run.id[:size], narrow=narrow) for each in listed]
+    output.emit(output.table(rows, header=("STATUS", "BEGUN", "LENGTH", "LABEL", "RUN", "FOUND"), width=columns))
+    counts = ", ".join(f"{count} {name}" for name, count in _counts(listed).items() if count)
+    output.say(f"\n{counts}; gpuwatch show RUN{flags} says more")
+
+
+def _telling(ids: set[str]) -> int:
+    """How many characters tell these runs apart; `gpuwatch show` takes the beginning of an id."""
+    return next(size for size in range(10, 100) if len({each[:size] for each in ids}) == len(ids))
+
+
+def _row(each: _Listed, run_id: str, *, narrow: bool) -> tuple[str, ...]:
     from annotate.report import plain
 
-    if not listed:
-        output.say("no window matches; gpuwatch run -- COMMAND makes one")
-        return
-    rows = [
-        (
-            each.status.value.upper() + (" SIMULATED" if each.run.simulated else ""),
-            moments.text(each.run.begun_wall_s),
-            f"{each.verdicts[0].length_s:.2f} s",
-            plain(each.run.label or "-")[:32],
-            each.run.id,
-            plain(", ".join(_hazards(each)) or (worst(each.verdicts).why if each.status is Status.UNPROVEN else ""))[:100],
-        )
-        for each in listed
-    ]
-    output.emit(output.table(rows, header=("STATUS", "BEGUN", "LENGTH", "LABEL", "RUN", "FOUND")))
-    counts = ", ".join(f"{count} {name}" for name, count in _counts(listed).items() if count)
-    output.say(f"\n{counts}; gpuwatch show RUN says more")
+    begun = moments.text(each.run.begun_wall_s)
+    found = ", ".join(_hazards(each)) or (worst(each.verdicts).why if each.status is Status.UNPROVEN else "")
+    return (
+        each.status.value.upper() + ((" SIM" if narrow else " SIMULATED") if each.run.simulated else ""),
+        begun[5:16] if narrow else begun,  # without the year and the seconds
+        f"{each.verdicts[0].length_s:.2f} s",
+        output.cut(plain(each.run.label or "-"), 10 if narrow else 32),
+        run_id,
+        output.cut(plain(found), 100),
+    )

@@ -1,7 +1,8 @@
 """A command run as if nobody stood between: its streams, its signals, its exit code.
 
 The child stays in our process group, so that a terminal's Ctrl-C, Ctrl-Z and window size reach it directly, and reads
-from the terminal as the foreground process.  Only what somebody sends to us alone is forwarded.
+from the terminal as the foreground process.  What a process sends is forwarded, since nothing tells whether it was sent to
+us alone: a sender that signals the whole group from user space, as timeout(1) does, reaches the child twice.
 """
 
 from __future__ import annotations

@@ -24,11 +24,13 @@ _BANNER = """\
 │  The GPUs below have physics but do not exist; the judge is real.    │
 └──────────────────────────────────────────────────────────────────────┘"""
 
+_MORE = "--json lists them"  # simulated windows are not kept
+
 _NEXT = """
 What to type next:
-  gpuwatch {explain:<25} why this matters, what it cannot see, what to do
-  gpuwatch run -- python bench.py    judge a benchmark of yours, on any machine
-  gpuwatch doctor                    what this machine can prove"""
+  {explain:<{column}}   why this matters, what it cannot see, what to do
+  {run:<{column}}   judge a benchmark of yours, on any machine
+  {doctor:<{column}}   what this machine can prove"""
 
 
 @click.command("demo", short_help="Three benchmarks, three verdicts.")
@@ -101,8 +103,9 @@ def _print(windows: Sequence[Window]) -> None:
     verdicts: list[Verdict] = []
     for measured in windows:
         output.emit()
-        output.emit(output.coloured(report.texts(measured.verdicts), sys.stdout))
+        output.emit(output.coloured(report.texts(measured.verdicts, more=_MORE, width=output.width(sys.stdout)), sys.stdout))
         verdicts += measured.verdicts
     worst = max(verdicts, key=lambda verdict: verdict.status.badness)
     rule = worst.hazards[0].rule if worst.hazards else "power-limited"
-    output.say(_NEXT.format(explain=f"explain {rule}"))
+    commands = {"explain": f"gpuwatch explain {rule}", "run": "gpuwatch run -- python bench.py", "doctor": "gpuwatch doctor"}
+    output.say(_NEXT.format(**commands, column=max(map(len, commands.values()))))

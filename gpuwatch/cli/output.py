@@ -99,14 +99,20 @@ def _with_status_coloured(line: str) -> str:
     return f"\x1b[{code}m{head}\x1b[0m{space}{rest}" if code else line
 
 
-def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> str:
-    """Columns aligned by width, the last left as long as it is."""
+def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], width: int | None = None) -> str:
+    """Columns aligned by width, the last left as long as it is, or cut where ``width`` columns end."""
     lines = [header, *rows]
     widths = [max(len(line[index]) for line in lines) for index in range(len(header) - 1)]
+    room = None if width is None else max(width - sum(widths) - 2 * len(widths), 8)
     return "\n".join(
-        "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]).rstrip()
+        "  ".join([*(cell.ljust(size) for cell, size in zip(line, widths, strict=False)), cut(line[-1], room)]).rstrip()
         for line in lines
     )
+
+
+def cut(text: str, most: int | None) -> str:
+    """At most so many characters, with an ellipsis for the rest."""
+    return text if most is None or len(text) <= most else text[: most - 1].rstrip(" ,") + "…"
 
 
 def _finite(value: Any) -> Any:  # any JSON value

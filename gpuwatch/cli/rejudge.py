@@ -138,10 +138,12 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
         raise UsageError("--from, --to: expected an interval within one boot of the machine, found a restart inside it")
     known = {device.uuid: device for device in store.devices()}
     wanted = [uuid for uuid in known if not gpus or any(named(name, uuid) for name in gpus)]
-    if not wanted:
+    if not known:
         raise UsageError(
-            f"--gpu: expected one of {', '.join(known) or 'no GPU: none was ever watched'}, found {', '.join(gpus)}"
+            "--from: this store has never watched a GPU; `gpuwatch run -- COMMAND` watches, `gpuwatch doctor` says why not"
         )
+    if not wanted:
+        raise UsageError(f"--gpu: expected one of {', '.join(known)}, found {', '.join(gpus)}")
     unwrapped = Run(
         id="", label="interval", claim=Claim.SUSTAINED.value, policy={}, boot_id=boot_id, begin_ns=begin_ns, end_ns=end_ns,
         begun_wall_s=begin_s, pid=0, uid=os.getuid(), user=None, process=None, uuids=tuple(wanted), pids=frozenset(pids),

@@ -154,7 +154,7 @@ def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None, show:
 
     try:
         verdicts: tuple[Verdict, ...] = watched.verdicts
-        shown = reports.texts(verdicts, width=output.width(sys.stderr))
+        shown = reports.texts(verdicts, more="`gpuwatch show -v` lists them", width=output.width(sys.stderr))
         output.say(output.coloured(shown, sys.stderr))
         if watched.run_id is not None:
             output.say(f"  {show} says more")

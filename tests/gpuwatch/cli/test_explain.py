@@ -4,6 +4,7 @@ import pytest
 
 from annotate.evidence import Reason
 from annotate.rules import RULES
+from annotate.verdict import Status
 from gpuwatch.cli import reasons
 from tests.gpuwatch.cli.conftest import Gpuwatch
 
@@ -48,6 +49,29 @@ def test_a_mask_is_taken_apart_and_unknown_bits_are_kept(gpuwatch: Gpuwatch) -> 
     assert [reason["name"] for reason in data["reasons"]] == ["sw_power_cap", "hw_thermal_slowdown"]
     assert data["unknown_mask"] == 1 << 32
     assert "newer than driver 580" in gpuwatch("explain", "0x4000").out
+
+
+@pytest.mark.parametrize("word", ["0", "0x0", "0x0000000000000000"])
+def test_no_reason_is_explained_too(gpuwatch: Gpuwatch, word: str) -> None:
+    assert "no reason was active" in gpuwatch("explain", word).out
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_status_is_explained(gpuwatch: Gpuwatch, status: Status) -> None:
+    assert gpuwatch("explain", status.value.upper()).out.startswith(f"{status.value}\n  ")
+
+
+def test_an_unknown_name_gets_the_nearest_and_not_the_whole_list(gpuwatch: Gpuwatch) -> None:
+    assert "did you mean 'regime-change'? `gpuwatch explain` lists them" in gpuwatch("explain", "regim").err
+    assert gpuwatch("explain", "zzz").err == "gpuwatch: unknown rule or reason 'zzz'; `gpuwatch explain` lists them\n"
+
+
+@pytest.mark.parametrize("rule", [rule.name for rule in RULES])
+def test_a_page_on_a_terminal_has_no_marks_and_fits(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = gpuwatch("explain", rule).out
+    assert not {"`", "**", "{", "|--"} & {mark for mark in ("`", "**", "{", "|--") if mark in shown}
+    assert all(len(line) <= 80 for line in shown.splitlines())
 
 
 @pytest.mark.parametrize("word", ["0", "-4", "", "power"])

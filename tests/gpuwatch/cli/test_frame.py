@@ -87,6 +87,14 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
     assert sum(text.startswith("gpuwatch: ") for text in ended.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("group", ["config", "db"])
+def test_a_group_alone_prints_its_help(gpuwatch: Gpuwatch, group: str) -> None:
+    ended = gpuwatch(group)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"Usage: gpuwatch {group}")
+    assert len(ended.err.splitlines()) > 5
+
+
 def test_under_json_an_error_is_data_too(gpuwatch: Gpuwatch) -> None:
     ended = gpuwatch("show", "--json")
     assert ended.code == Exit.FAILED

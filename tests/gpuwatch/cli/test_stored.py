@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from gpuwatch.cli import rejudge
 from gpuwatch.config import Settings
+from gpuwatch.errors import UsageError
 from gpuwatch.window import Window, window
 from tests.gpuwatch.cli.conftest import Gpuwatch
+
+if TYPE_CHECKING:
+    from gpuwatch.store import Reader
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +78,40 @@ def test_the_audit_lists_the_worst_first(gpuwatch: Gpuwatch, daemon: Settings, s
     text = gpuwatch(*daemon.flags(), "audit")
     assert text.out.splitlines()[0].split() == ["STATUS", "BEGUN", "LENGTH", "LABEL", "RUN", "FOUND"]
     assert "window-too-short" in text.out
+
+
+def test_the_audit_fits_the_terminal_and_its_hints_can_be_pasted(
+    gpuwatch: Gpuwatch, daemon: Settings, short: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ended = gpuwatch(*daemon.flags(), "audit")
+    assert all(len(line) <= 80 for line in ended.out.splitlines())
+    assert "window-too-sh" in ended.out
+    assert f"gpuwatch show RUN --source={daemon.source} --state={daemon.state} --socket={daemon.socket}" in ended.err
+    shortened = next(word for word in ended.out.split() if str(short.run_id).startswith(word))
+    assert gpuwatch(*daemon.flags(), "show", shortened, "--json").data["run"] == short.run_id
+
+
+def test_what_was_not_checked_is_listed_by_v_and_show_says_so(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+    shown = gpuwatch(*daemon.flags(), "show", str(short.run_id)).out
+    assert "`gpuwatch show` lists" not in shown
+    listed = gpuwatch(*daemon.flags(), "audit", "--from", "4s", "--to", "2s", "-v").out
+    assert "  claim: sustained" in listed
+
+
+class _Unwatched:
+    """A store whose daemon knew the time and no GPU."""
+
+    def to_monotonic(self, wall_s: float) -> tuple[str, int]:
+        return "boot", round(wall_s * 1e9)
+
+    def devices(self) -> tuple[()]:
+        return ()
+
+
+def test_a_store_that_never_saw_a_gpu_says_so() -> None:
+    with pytest.raises(UsageError, match=r"never watched a GPU; .*`gpuwatch doctor`"):
+        rejudge.interval(cast("Reader", _Unwatched()), "2s", "1s", (), ())
 
 
 def test_the_audit_is_narrowed_by_label_status_time_and_count(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
@@ -157,6 +197,9 @@ def test_a_log_of_nvidia_smi_is_judged_by_seconds_and_by_the_clock(gpuwatch: Gpu
         (part,) = gpuwatch("audit", "--trace", str(log), "--json", "--from", begin, "--to", end).data["verdicts"]
         assert part["begin_ns"] - whole["begin_ns"] == 2_000_000_000
         assert part["end_ns"] - whole["begin_ns"] == 4_000_000_000
+    told = gpuwatch("audit", "--trace", str(log)).err
+    assert "a log holds no process list" in told
+    assert "add clocks_event_reasons.active" in told
     bare = tmp_path / "bare.csv"
     bare.write_text("\n".join([*rows, ""]))
     query = "timestamp,index,uuid,clocks.current.sm,power.draw,utilization.gpu"
