@@ -137,6 +137,12 @@ class Client:
         return line
 
 
+def say(line: str) -> None:
+    """One line on standard error, if there is one: a full disk or a closed stream is no reason to lose a window."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"gpuwatch: {line}\n")
+
+
 def peer_uid(connection: socket.socket) -> tuple[int, int]:
     """(pid, uid) of the process at the other end, by the kernel's word; the pid is 0 if it is not visible from here."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -206,7 +212,7 @@ def _dial(path: Path) -> socket.socket | None:
 def _start(settings: Settings) -> socket.socket:
     """Start the user's daemon in a session of its own and wait until it answers."""
     ensure_socket_folder(settings.socket)
-    sys.stderr.write(f"gpuwatch: starting the user's daemon (leaves {settings.idle_exit_s:g} s after its last client)\n")
+    say(f"starting the user's daemon (leaves {settings.idle_exit_s:g} s after its last client)")
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED} | settings.variables()
     command = [sys.executable, "-m", "gpuwatch", *settings.flags(), "daemon", "--on-demand"]
     try:

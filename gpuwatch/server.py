@@ -204,7 +204,8 @@ def _mismatch(hello: wire.Hello, greeting: Greeting) -> wire.Refused | None:
         return wire.Refused("source-mismatch", f"expected source {hello.source}, found a daemon that watches {greeting.source}")
     if hello.state is not None and hello.state != str(greeting.state):
         return wire.Refused(
-            "state-mismatch", f"expected state folder {hello.state}, found a daemon that keeps {greeting.state}"
+            "state-mismatch",
+            f"expected state folder {hello.state}, found a daemon that keeps {greeting.state}; choose another --socket too",
         )
     return None
 

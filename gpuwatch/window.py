@@ -10,7 +10,6 @@ import functools
 import html
 import logging
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -21,7 +20,7 @@ from annotate.errors import AnnotateError
 from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch import clock, config, torch_context
-from gpuwatch.client import Client, connect
+from gpuwatch.client import Client, connect, say
 from gpuwatch.errors import DaemonError, GpuwatchError, RejectedError, UsageError
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class Window:
             self.run_id = opened.run
             self._token = _enclosing.set(opened.run)
             if opened.warning:
-                sys.stderr.write(f"gpuwatch: {opened.warning}\n")
+                say(opened.warning)
         if self._sync:
             with self._telemetry("synchronising"):
                 torch_context.synchronize()
