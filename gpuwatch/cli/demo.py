@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -97,6 +98,17 @@ def _real(settings: Settings) -> list[Window]:
     return windows
 
 
+def _typed() -> str:
+    """What a person types to get this command: its name, or its path where it is on no path, as after `make demo`."""
+    path = Path(sys.argv[0])
+    if shutil.which("gpuwatch") is not None or path.name != "gpuwatch":
+        return "gpuwatch"
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
 def _print(windows: Sequence[Window]) -> None:
     from annotate import report
 
@@ -107,5 +119,6 @@ def _print(windows: Sequence[Window]) -> None:
         verdicts += measured.verdicts
     worst = max(verdicts, key=lambda verdict: verdict.status.badness)
     rule = worst.hazards[0].rule if worst.hazards else "power-limited"
-    commands = {"explain": f"gpuwatch explain {rule}", "run": "gpuwatch run -- python bench.py", "doctor": "gpuwatch doctor"}
+    name = _typed()
+    commands = {"explain": f"{name} explain {rule}", "run": f"{name} run -- python bench.py", "doctor": f"{name} doctor"}
     output.say(_NEXT.format(**commands, column=max(map(len, commands.values()))))
