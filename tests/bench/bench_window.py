@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import gpuwatch
+from gpuwatch.config import Settings
 from tests.gpuwatch.live import running
 
 _COUNT = 200
@@ -42,18 +43,24 @@ def echo(path: Path) -> float:
     return statistics.median(took) * 1e3
 
 
+def enter_and_exit(settings: Settings, count: int = _COUNT) -> tuple[list[float], list[float]]:
+    """Seconds that opening and closing took their benchmark, each sorted."""
+    enter, leave = [], []
+    for _ in range(count):
+        t0 = time.perf_counter()
+        w = gpuwatch.window("cost", settings=settings).__enter__()
+        t1 = time.perf_counter()
+        time.sleep(0.005)
+        t2 = time.perf_counter()
+        w.__exit__(None, None, None)
+        enter.append(t1 - t0)
+        leave.append(time.perf_counter() - t2)
+    return sorted(enter), sorted(leave)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gw") as folder, running(Path(folder)) as live:
-        enter, leave = [], []
-        for _ in range(_COUNT):
-            t0 = time.perf_counter()
-            w = gpuwatch.window("bench", settings=live.settings).__enter__()
-            t1 = time.perf_counter()
-            time.sleep(0.005)
-            t2 = time.perf_counter()
-            w.__exit__(None, None, None)
-            enter.append(t1 - t0)
-            leave.append(time.perf_counter() - t2)
+        enter, leave = enter_and_exit(live.settings)
         print("a window, simulated GPU      enter ms    exit ms    echo ms")
         print(
             f"median of {_COUNT}                {statistics.median(enter) * 1e3:8.2f} {statistics.median(leave) * 1e3:10.2f} "

@@ -26,7 +26,7 @@ from gpuwatch import config
 from gpuwatch.capsule import pack
 from gpuwatch.client import connect
 from gpuwatch.store import Reader
-from tests.hardware import workloads
+from tests.bench.bench_window import enter_and_exit
 from tests.hardware.workloads import beside, copy, gemm, loop
 
 SMI_COLUMNS = (
@@ -186,22 +186,12 @@ class Campaign:
 
     def enter_exit(self, count: int = 200) -> dict[str, float]:
         """What opening and closing cost the benchmark, torch's context present, daemon running."""
-        enter, leave = [], []
-        for _ in range(count):
-            t0 = time.perf_counter()
-            w = gpuwatch.window("cost", settings=self.settings).__enter__()
-            t1 = time.perf_counter()
-            time.sleep(0.005)
-            t2 = time.perf_counter()
-            w.__exit__(None, None, None)
-            enter.append(t1 - t0)
-            leave.append(time.perf_counter() - t2)
-        enter.sort()
-        leave.sort()
+        enter, leave = enter_and_exit(self.settings, count)
         return {
-            "enter_p50_ms": enter[count // 2] * 1e3, "enter_p99_ms": enter[count * 99 // 100] * 1e3,
-            "exit_p50_ms": leave[count // 2] * 1e3, "exit_p99_ms": leave[count * 99 // 100] * 1e3,
-        }  # fmt: skip
+            f"{name}_{rank}_ms": took[at] * 1e3
+            for name, took in (("enter", enter), ("exit", leave))
+            for rank, at in (("p50", count // 2), ("p99", count * 99 // 100))
+        }
 
     def cost(self, seconds: float = 62.0) -> dict[str, Any]:
         """The daemon's own cost under load: idle rate, then with a window open; bytes a minute; lateness."""
@@ -270,4 +260,3 @@ def main(out: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
-    _ = workloads
