@@ -144,7 +144,7 @@ class TestWhereThereIsNoStore:
 
 
 READ = """
-import os, sys
+import os, sys, urllib.parse
 from pathlib import Path
 from gpuwatch.store import Reader
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID
