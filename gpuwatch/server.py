@@ -96,11 +96,10 @@ class Server:
         self._connections.add(task)
         try:
             if len(self._connections) > CONNECTIONS_COUNT:
-                await _send(writer, wire.Refused("busy", f"more than {CONNECTIONS_COUNT} connections; close some"))
+                await _turn_away(reader, writer, "busy", f"more than {CONNECTIONS_COUNT} connections; close some")
             elif not self._shared and uid not in (os.getuid(), 0):
-                await _send(
-                    writer, wire.Refused("not-yours", f"this daemon serves uid {os.getuid()}, not {uid}; start your own")
-                )
+                why = f"this daemon serves uid {os.getuid()}, not {uid}; start your own"
+                await _turn_away(reader, writer, "not-yours", why)
             elif await self._greet(reader, writer):
                 while await self._serve(peer, reader, writer):
                     pass
@@ -208,6 +207,14 @@ def _mismatch(hello: wire.Hello, greeting: Greeting) -> wire.Refused | None:
             f"expected state folder {hello.state}, found a daemon that keeps {greeting.state}; choose another --socket too",
         )
     return None
+
+
+async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, code: str, why: str) -> None:
+    """Refuse a connection, and stay until its greeting came: to a socket closed before that, it could not be written, and the
+    client would learn that somebody went away instead of why."""
+    await _send(writer, wire.Refused(code, why))
+    with contextlib.suppress(TimeoutError, asyncio.LimitOverrunError, ValueError):
+        await asyncio.wait_for(reader.readline(), GREETING_S / 10)
 
 
 async def _receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> wire.Request | None:
