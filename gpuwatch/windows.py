@@ -30,6 +30,8 @@ _T = TypeVar("_T")
 TAIL_S = 0.25
 # How far a client's own mark of an edge may lie from the daemon's: a descheduled process, not a piece of the benchmark.
 EDGE_SLACK_NS = 100_000_000
+FOLLOW_S = 1.0
+FOLLOWED_COUNT = 32  # with more windows at once, looking at every tree would itself be the pressure
 KEPT_COUNT = 1000  # judged runs answered from memory; older ones are asked of the store
 
 
@@ -45,6 +47,7 @@ class _InHand:
     strangers: set[int] = field(default_factory=set)  # looked up once, found not to descend from it
     opened_ns: int = 0  # when it was asked for: no honest mark lies before
     active: bool = False  # its GPUs are sampled at the full rate for it
+    threads: dict[int, tuple[int, int]] = field(default_factory=dict)  # what each ran and waited when last seen
     hidden: bool = False  # a census was taken that could not have shown it
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -112,7 +115,7 @@ class Windows:
         now_ns = clock.now_ns()
         if not held.opened_ns <= begin_ns <= end_ns <= now_ns:
             raise UsageError(
-                f"times of {run_id}: expected begin and end between {held.run.begin_ns} and {now_ns}, found {begin_ns} and {end_ns}"
+                f"times of {run_id}: expected begin and end between {held.opened_ns} and {now_ns}, found {begin_ns} and {end_ns}"
             )
         # The client marks the edges, because only it knows when its body ran; but one that is rewarded for a good verdict
         # must not cut the bad part off, so they stay close to when the daemon was told.
@@ -209,6 +212,15 @@ class Windows:
             held.before = await self._loop_thread(host.pressure, tuple(held.pids))
         if held.run.status == "open":
             self._store.put_run(held.run)
+            self._spawn(self._follow(held))
+
+    async def _follow(self, held: _InHand) -> None:
+        """Look at the tree each second: a command under `gpuwatch run` begins after its window, and has ended before it."""
+        while held.run.pid and held.run.status == "open" and len(self._in_hand) <= FOLLOWED_COUNT:
+            held.pids |= await self._loop_thread(_measured_tree, held.run.pid)
+            looked = await self._loop_thread(host.pressure, tuple(held.pids))
+            held.threads.update(looked.threads)
+            await asyncio.sleep(FOLLOW_S)
 
     def _note_all(self, held: _InHand, since_ns: int = 0) -> None:
         for uuid in self._witness.uuids:
@@ -253,6 +265,8 @@ class Windows:
             self._witness.edge(covered),
             self._loop_thread(host.pressure, tuple(held.pids)) if held.before else _nothing(),
         )
+        if after is not None:
+            after = replace(after, threads={**held.threads, **after.threads})
         self._note_all(held, held.run.begin_ns)
         uuids, why = self._covered(held, held.run.told)
         held.run = replace(

@@ -222,6 +222,16 @@ def test_a_verdict_is_found_again_by_a_later_daemon(tmp_path: Path) -> None:
         assert first.verdict == w.verdict
 
 
+def test_what_a_command_used_of_the_processors_is_known_though_it_ended_before_its_window(copying: Settings) -> None:
+    work = "import time\nend = time.time() + 2.5\nwhile time.time() < end: pass"
+    command = [sys.executable, "-m", "gpuwatch", *copying.flags(), "run", "--name", "burner", "--", sys.executable, "-c", work]
+    subprocess.run(command, capture_output=True, timeout=60, check=True)
+    with Reader(copying.state) as reader:
+        (run,) = reader.runs(label="burner")
+    assert run.host is not None
+    assert (run.host.cpu_s or 0.0) + (run.host.run_wait_s or 0.0) > 1.0
+
+
 def test_what_is_told_is_bounded(copying: Settings) -> None:
     with connect(copying) as client:
         with pytest.raises(DaemonError, match="at most 16384 characters"):
