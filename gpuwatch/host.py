@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,10 +21,10 @@ PROC = Path("/proc")
 
 # The first PID namespace has a fixed inode: PROC_PID_INIT_INO in the kernel's include/linux/proc_ns.h.
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
-_TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
-def _text(path: Path | str) -> str | None:
+def contents(path: Path | str) -> str | None:
+    """The text of a file of /proc or /sys, None if it is missing, forbidden or gone."""
     # Bare descriptors: a snapshot reads a file a thread, and a buffered text file costs three times as much.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -41,7 +41,8 @@ def _text(path: Path | str) -> str | None:
     return b"".join(parts).decode("utf-8", "replace")
 
 
-def _names(folder: str) -> list[str]:
+def names(folder: str) -> list[str]:
+    """What a folder holds, nothing if it is missing, forbidden or gone."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - names are wanted, a Path for each of a hundred threads is not
     except OSError:
@@ -56,7 +57,7 @@ def visibility(*, proc: Path = PROC) -> Visibility:
     try:
         namespace = str((proc / "self/ns/pid").readlink())
     except OSError:
-        kernel_thread = _text(proc / "2/comm")
+        kernel_thread = contents(proc / "2/comm")
         return Visibility.HOST if (kernel_thread or "").strip() == "kthreadd" else Visibility.UNKNOWN
     return Visibility.HOST if namespace == _INITIAL_PID_NAMESPACE else Visibility.NAMESPACE
 
@@ -74,23 +75,23 @@ def container(*, root: Path = Path("/"), environ: Mapping[str, str] | None = Non
         return "kubernetes"
     if "APPTAINER_NAME" in environ or "SINGULARITY_NAME" in environ:
         return "apptainer"
-    named = _text(root / "run/systemd/container")  # systemd writes the kind here
+    named = contents(root / "run/systemd/container")  # systemd writes the kind here
     if named and named.strip():
         return named.strip()
     if (root / "run/.containerenv").exists():
         return "podman"
-    cgroup = _text(root / "proc/self/cgroup") or ""
+    cgroup = contents(root / "proc/self/cgroup") or ""
     for mark, kind in _CGROUP_MARKS:
         if f"/{mark}" in cgroup or f"{mark}-" in cgroup:
             return kind
     if (root / ".dockerenv").exists():
         return "docker"
-    return "wsl" if "microsoft" in (_text(root / "proc/sys/kernel/osrelease") or "").lower() else None
+    return "wsl" if "microsoft" in (contents(root / "proc/sys/kernel/osrelease") or "").lower() else None
 
 
 def facts(*, proc: Path = PROC, root: Path = Path("/")) -> Host:
     """What is true of this machine until it is booted again."""
-    boot_id = _text(proc / "sys/kernel/random/boot_id")
+    boot_id = contents(proc / "sys/kernel/random/boot_id")
     return Host(
         boot_id=boot_id.strip() if boot_id else None,
         hostname=platform.node() or None,
@@ -121,7 +122,7 @@ def descends(pid: int, root: int, *, proc: Path = PROC) -> bool:
             return (proc / str(pid)).exists()
         seen.add(pid)
         # The name in parentheses may itself hold spaces and parentheses; state and parent follow its last one.
-        words = (_text(proc / str(pid) / "stat") or "").rpartition(")")[2].split()
+        words = (contents(proc / str(pid) / "stat") or "").rpartition(")")[2].split()
         if len(words) < 2:
             return False
         pid = int(words[1])
@@ -130,8 +131,8 @@ def descends(pid: int, root: int, *, proc: Path = PROC) -> bool:
 
 def _children(pid: int, proc: Path) -> list[int]:
     children: list[int] = []
-    for thread in _names(f"{proc}/{pid}/task"):
-        text = _text(f"{proc}/{pid}/task/{thread}/children")
+    for thread in names(f"{proc}/{pid}/task"):
+        text = contents(f"{proc}/{pid}/task/{thread}/children")
         if text is None:  # a thread that ended, or a kernel without CONFIG_PROC_CHILDREN
             if proc == PROC and thread == str(pid):
                 return _children_by_parent(pid)
@@ -205,122 +206,10 @@ class Identities:
         return identity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pressure:
-    """A snapshot of how the processes of a tree compete for processors: counters, meaningful only as differences."""
-
-    at_ns: int
-    threads: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # thread id -> (ran ns, waited to run ns)
-    cgroup_throttled_ns: int | None = None
-    ticks: Mapping[str, int] = field(default_factory=dict)  # of the whole machine, by state
-    psi_some_ns: int | None = None
-    cpu_allowed_count: int | None = None
-
-
-def pressure(
-    pids: Iterable[int], *, proc: Path = PROC, cgroups: Path = Path("/sys/fs/cgroup"), at_ns: int | None = None
-) -> Pressure:
-    """A snapshot of these processes and their machine; about 10 us a thread.  The first PID stands for cgroup and affinity."""
-    pids = list(pids)
-    threads: dict[int, tuple[int, int]] = {}
-    for pid in pids:
-        threads.update(_threads(pid, proc))
-    first = pids[0] if pids else None
-    return Pressure(
-        at_ns=clock.now_ns() if at_ns is None else at_ns,
-        threads=threads,
-        cgroup_throttled_ns=_throttled_ns(first, proc, cgroups) if first is not None else None,
-        ticks=_ticks(proc),
-        psi_some_ns=_psi_some_ns(proc),
-        cpu_allowed_count=_allowed_count(first, proc) if first is not None else None,
-    )
-
-
-def _threads(pid: int, proc: Path) -> dict[int, tuple[int, int]]:
-    folder = f"{proc}/{pid}/task"
-    found: dict[int, tuple[int, int]] = {}
-    for name in _names(folder):
-        words = (_text(f"{folder}/{name}/schedstat") or "").split()
-        if len(words) >= 2:
-            found[int(name)] = (int(words[0]), int(words[1]))
-    return found
-
-
-def _throttled_ns(pid: int, proc: Path, cgroups: Path) -> int | None:
-    """Time a CPU quota held the group back, from cgroup v2 (``throttled_usec``) or v1 (``throttled_time``, ns)."""
-    for line in (_text(proc / str(pid) / "cgroup") or "").splitlines():
-        number, controllers, path = [*line.split(":", 2), "", ""][:3]
-        path = path.lstrip("/")
-        if number == "0" and not controllers:
-            folders, key, unit_ns = (cgroups / path, cgroups / "unified" / path), "throttled_usec", 1000
-        elif "cpu" in controllers.split(","):
-            folders, key, unit_ns = (cgroups / controllers / path, cgroups / "cpu" / path), "throttled_time", 1
-        else:
-            continue
-        for folder in folders:
-            stat = dict(row.split(maxsplit=1) for row in (_text(folder / "cpu.stat") or "").splitlines() if " " in row)
-            if key in stat:
-                return int(stat[key]) * unit_ns
-    return None
-
-
-def _ticks(proc: Path) -> dict[str, int]:
-    words = (_text(proc / "stat") or "").partition("\n")[0].split()
-    if not words or words[0] != "cpu":
-        return {}
-    return dict(zip(_TICKS_OF_STAT, map(int, words[1:]), strict=False))
-
-
-def _psi_some_ns(proc: Path) -> int | None:
-    for line in (_text(proc / "pressure/cpu") or "").splitlines():
-        total = line.rpartition("total=")[2]
-        if line.startswith("some ") and total.isdigit():
-            return int(total) * 1000
-    return None
-
-
-def _allowed_count(pid: int, proc: Path) -> int | None:
-    for line in (_text(proc / str(pid) / "status") or "").splitlines():
-        if line.startswith("Cpus_allowed_list:"):
-            parts = [part.split("-") for part in line.partition(":")[2].strip().split(",") if part]
-            return sum(int(part[-1]) - int(part[0]) + 1 for part in parts)
-    return None
-
-
-def difference(before: Pressure, after: Pressure, about: Host | None = None) -> Host:
-    """What happened between two snapshots; a thread that ended between them is not counted, one that began is in full."""
-    span_s = (after.at_ns - before.at_ns) / 1e9
-    ran_ns = waited_ns = 0
-    for thread, (ran, waited) in after.threads.items():
-        ran_before, waited_before = before.threads.get(thread, (0, 0))
-        ran_ns += max(0, ran - ran_before)
-        waited_ns += max(0, waited - waited_before)
-    seen = bool(after.threads)
-    spent = {state: ticks - before.ticks[state] for state, ticks in after.ticks.items() if state in before.ticks}
-    total = sum(spent.values())
-    idle = spent.get("idle", 0) + spent.get("iowait", 0)
-    return replace(
-        about or Host(),
-        cpu_allowed_count=after.cpu_allowed_count,
-        span_s=span_s,
-        cpu_s=ran_ns / 1e9 if seen else None,
-        run_wait_s=waited_ns / 1e9 if seen else None,
-        threads_count=len(after.threads) if seen else None,
-        cgroup_throttled_s=_grown(before.cgroup_throttled_ns, after.cgroup_throttled_ns, 1e9),
-        steal_ratio=spent["steal"] / total if total > 0 and "steal" in spent else None,
-        cpu_busy_ratio=1 - idle / total if total > 0 else None,
-        cpu_pressure_ratio=_grown(before.psi_some_ns, after.psi_some_ns, span_s * 1e9) if span_s > 0 else None,
-    )
-
-
-def _grown(before: int | None, after: int | None, per: float) -> float | None:
-    return (after - before) / per if before is not None and after is not None and after >= before else None
-
-
 def numa_node(pci_bus_id: str | None, *, sys: Path = Path("/sys")) -> int | None:
     """The memory node a PCI device hangs on; None where the kernel knows none."""
     if pci_bus_id is None:
         return None
     domain, _, rest = pci_bus_id.lower().partition(":")  # NVML writes the domain with eight digits, the kernel with four
-    text = (_text(sys / "bus/pci/devices" / f"{domain[-4:]}:{rest}" / "numa_node") or "").strip()
+    text = (contents(sys / "bus/pci/devices" / f"{domain[-4:]}:{rest}" / "numa_node") or "").strip()
     return int(text) if text.isdigit() else None

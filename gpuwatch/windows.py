@@ -16,7 +16,7 @@ from annotate.errors import AnnotateError
 from annotate.evidence import Census
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch import clock, host
+from gpuwatch import clock, host, pressure
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.judging import Judge
 from gpuwatch.store import Reader, Run, Store
@@ -41,7 +41,7 @@ class _InHand:
 
     run: Run
     named: tuple[str, ...] | None
-    before: host.Pressure | None = None
+    before: pressure.Pressure | None = None
     seen: set[str] = field(default_factory=set)  # GPUs on which its processes held a context
     pids: set[int] = field(default_factory=set)
     strangers: set[int] = field(default_factory=set)  # looked up once, found not to descend from it
@@ -209,7 +209,7 @@ class Windows:
             who = await self._loop_thread(self._identities.of, held.run.pid)
             held.run = replace(held.run, user=who.user, process=who.name)
             held.pids |= await self._loop_thread(_measured_tree, held.run.pid)
-            held.before = await self._loop_thread(host.pressure, tuple(held.pids))
+            held.before = await self._loop_thread(pressure.pressure, tuple(held.pids))
         if held.run.status == "open":
             self._store.put_run(held.run)
             self._spawn(self._follow(held))
@@ -218,7 +218,7 @@ class Windows:
         """Look at the tree each second: a command under `gpuwatch run` begins after its window, and has ended before it."""
         while held.run.pid and held.run.status == "open" and len(self._in_hand) <= FOLLOWED_COUNT:
             held.pids |= await self._loop_thread(_measured_tree, held.run.pid)
-            looked = await self._loop_thread(host.pressure, tuple(held.pids))
+            looked = await self._loop_thread(pressure.pressure, tuple(held.pids))
             held.threads.update(looked.threads)
             await asyncio.sleep(FOLLOW_S)
 
@@ -263,7 +263,7 @@ class Windows:
         covered = held.named if held.named is not None else tuple(held.seen) or self._hinted(held.run.told)
         _, after = await asyncio.gather(
             self._witness.edge(covered),
-            self._loop_thread(host.pressure, tuple(held.pids)) if held.before else _nothing(),
+            self._loop_thread(pressure.pressure, tuple(held.pids)) if held.before else _nothing(),
         )
         if after is not None:
             after = replace(after, threads={**held.threads, **after.threads})
@@ -271,7 +271,7 @@ class Windows:
         uuids, why = self._covered(held, held.run.told)
         held.run = replace(
             held.run, status="judging", uuids=uuids, why=held.run.why or why, pids=frozenset(held.pids),
-            host=host.difference(held.before, after, self._machine) if held.before and after else self._machine,
+            host=pressure.difference(held.before, after, self._machine) if held.before and after else self._machine,
         )  # fmt: skip
         self._store.put_run(held.run)
         await self._judge_later(held)

@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, Protocol
+from typing import Any
 
 from annotate.evidence import Census, Device, Lane, Reading
 from gpuwatch import lanes
@@ -24,12 +24,6 @@ _log = logging.getLogger("gpuwatch.witness")
 
 REOPEN_S = 10.0  # how often an absent driver is looked for: no driver is a state, not a failure to start
 EDGE_S = 0.25  # a GPU that takes longer for its edge readings is not waited for: the benchmark is
-
-
-class _Adopts(Protocol):
-    """What a simulated source has beyond the protocol: it cannot see which process a window measures."""
-
-    def adopt(self, uuid: str, pid: int) -> None: ...
 
 
 class Witness:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from annotate.evidence import Host, Visibility
-from gpuwatch import clock, host
-from gpuwatch.host import Identities, Identity, Pressure
+from gpuwatch import clock, host, pressure
+from gpuwatch.host import Identities, Identity
+from gpuwatch.pressure import Pressure
 
 PID = 4242
 
@@ -156,7 +157,7 @@ def machine(tmp_path: Path, *, v2: bool = True) -> tuple[Path, Path]:
 @pytest.mark.parametrize("v2", [True, False])
 def test_pressure_is_read_from_both_kinds_of_control_groups(tmp_path: Path, v2: bool) -> None:
     proc, cgroups = machine(tmp_path, v2=v2)
-    found = host.pressure([PID], proc=proc, cgroups=cgroups, at_ns=7)
+    found = pressure.pressure([PID], proc=proc, cgroups=cgroups, at_ns=7)
     assert found == Pressure(
         at_ns=7, threads={PID: (10**9, 2 * 10**8), 4243: (5 * 10**8, 10**8)}, cgroup_throttled_ns=250_000_000,
         ticks={"user": 100, "nice": 0, "system": 50, "idle": 800, "iowait": 40, "irq": 0, "softirq": 5, "steal": 5},
@@ -173,7 +174,7 @@ def test_a_difference_counts_what_happened_between_two_snapshots() -> None:
         at_ns=2_000_000_000, threads={1: (1_000_000_010, 500_000_005), 3: (500_000_000, 0)}, cgroup_throttled_ns=300_000_000,
         ticks={"user": 60, "idle": 30, "iowait": 0, "steal": 10}, psi_some_ns=500_000_000, cpu_allowed_count=4,
     )  # fmt: skip
-    found = host.difference(before, after, Host(boot_id="boot", kernel="6"))
+    found = pressure.difference(before, after, Host(boot_id="boot", kernel="6"))
     assert found == Host(
         boot_id="boot", kernel="6", cpu_allowed_count=4, span_s=2.0, cpu_s=1.5, run_wait_s=0.5, threads_count=2,
         cgroup_throttled_s=0.3, steal_ratio=0.1, cpu_busy_ratio=0.7, cpu_pressure_ratio=0.25,
@@ -181,17 +182,17 @@ def test_a_difference_counts_what_happened_between_two_snapshots() -> None:
 
 
 def test_what_the_machine_does_not_tell_stays_unobserved(tmp_path: Path) -> None:
-    empty = host.pressure([PID], proc=tmp_path, cgroups=tmp_path, at_ns=0)
-    later = host.pressure([PID], proc=tmp_path, cgroups=tmp_path, at_ns=10**9)
-    assert host.difference(empty, later) == Host(span_s=1.0)
+    empty = pressure.pressure([PID], proc=tmp_path, cgroups=tmp_path, at_ns=0)
+    later = pressure.pressure([PID], proc=tmp_path, cgroups=tmp_path, at_ns=10**9)
+    assert pressure.difference(empty, later) == Host(span_s=1.0)
 
 
 def test_the_real_machine_tells_of_a_busy_process() -> None:
-    before = host.pressure([os.getpid()])
+    before = pressure.pressure([os.getpid()])
     begin_ns = clock.thread_cpu_ns()
     while clock.thread_cpu_ns() - begin_ns < 50_000_000:
         pass
-    found = host.difference(before, host.pressure([os.getpid()]))
+    found = pressure.difference(before, pressure.pressure([os.getpid()]))
     assert found.span_s is not None
     assert found.span_s > 0
     assert found.cpu_allowed_count is not None

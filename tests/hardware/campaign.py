@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -21,10 +22,11 @@ import torch
 
 import gpuwatch
 from annotate import report
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, Lane, signals
 from gpuwatch import config
 from gpuwatch.capsule import pack
 from gpuwatch.client import connect
+from gpuwatch.sources.nvml import Nvml
 from gpuwatch.store import Reader
 from tests.bench.bench_window import enter_and_exit
 from tests.hardware.workloads import beside, copy, gemm, loop
@@ -114,6 +116,25 @@ def shares(before: dict[str, int], after: dict[str, int], span_s: float) -> list
 def rss_bytes(pid: int) -> int:
     line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) * 1024
+
+
+def fast_row() -> dict[str, float]:
+    """What reading the fast lane's signals costs on a loaded GPU: back to back, and after the pauses the sampler makes."""
+    names = signals(Lane.FAST)
+    source = Nvml()
+    uuid = source.devices()[0].uuid
+
+    def median_us(pause_s: float, count: int) -> float:
+        took = []
+        for _ in range(count):
+            time.sleep(pause_s)
+            took.append(source.read(uuid, Lane.FAST, names).took_ns / 1e3)
+        return statistics.median(took)
+
+    with beside("vector-adds"):
+        found = {"back_to_back_us": median_us(0, 2000), "at_100hz_us": median_us(0.01, 300), "at_20hz_us": median_us(0.05, 100)}
+    source.close()
+    return {"signals_count": len(names), **found}
 
 
 class Campaign:
@@ -228,7 +249,7 @@ def main(out: Path) -> None:
     campaign = Campaign(out)
     # Before this process has a context of its own: an idle 6 GB neighbour would rightly be flagged.
     campaign.run_command()
-    figures = {"daemon": campaign.cost(), "window": campaign.enter_exit()}
+    figures = {"daemon": campaign.cost(), "window": campaign.enter_exit(), "fast_row": fast_row()}
     log = (out / "smi.csv").open("w")
     smi = subprocess.Popen(["nvidia-smi", f"--query-gpu={SMI_COLUMNS}", "--format=csv", "-lms", "20"], stdout=log)
     for scenario in scenarios():

@@ -214,13 +214,14 @@ def _costs(figures: dict[str, Any]) -> list[str]:
         lambda f: " / ".join(f"{f['gpus'][0]['questions']['fast'][k] / 1e6:.2f} ms" for k in ("late_p50_ns", "late_p99_ns")),
     )
     both("memory", lambda f: f"{f['rss_bytes'] / 1e6:.0f} MB")
-    window = figures["window"]
+    window, row = figures["window"], figures["fast_row"]
     return [
         *rows,
         "",
         f"`window()` around nothing, 200 times, torch's context present, daemon running: enter {window['enter_p50_ms']:.2f} ms (p99 "
         f"{window['enter_p99_ms']:.1f}), exit {window['exit_p50_ms']:.2f} ms (p99 {window['exit_p99_ms']:.1f}).  A call costs more after "
-        "a pause of 10 ms than in a tight loop: the twelve fast signals took 21 µs back to back and 139 µs a pass at 100 Hz.",
+        f"a pause than in a tight loop: the fast lane's {row['signals_count']} signals took {row['back_to_back_us']:.0f} µs back to back, "
+        f"{row['at_100hz_us']:.0f} µs a pass at 100 Hz and {row['at_20hz_us']:.0f} µs at 20 Hz.",
     ]
 
 

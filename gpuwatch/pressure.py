@@ -1,0 +1,125 @@
+"""How hard the processes of a tree must fight for a processor: counters of the kernel, meaningful only as differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from annotate.evidence import Host
+from gpuwatch import clock
+from gpuwatch.host import PROC, contents, names
+
+_TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pressure:
+    """A snapshot of how the processes of a tree compete for processors: counters, meaningful only as differences."""
+
+    at_ns: int
+    threads: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # thread id -> (ran ns, waited to run ns)
+    cgroup_throttled_ns: int | None = None
+    ticks: Mapping[str, int] = field(default_factory=dict)  # of the whole machine, by state
+    psi_some_ns: int | None = None
+    cpu_allowed_count: int | None = None
+
+
+def pressure(
+    pids: Iterable[int], *, proc: Path = PROC, cgroups: Path = Path("/sys/fs/cgroup"), at_ns: int | None = None
+) -> Pressure:
+    """A snapshot of these processes and their machine; about 10 us a thread.  The first PID stands for cgroup and affinity."""
+    pids = list(pids)
+    threads: dict[int, tuple[int, int]] = {}
+    for pid in pids:
+        threads.update(_threads(pid, proc))
+    first = pids[0] if pids else None
+    return Pressure(
+        at_ns=clock.now_ns() if at_ns is None else at_ns,
+        threads=threads,
+        cgroup_throttled_ns=_throttled_ns(first, proc, cgroups) if first is not None else None,
+        ticks=_ticks(proc),
+        psi_some_ns=_psi_some_ns(proc),
+        cpu_allowed_count=_allowed_count(first, proc) if first is not None else None,
+    )
+
+
+def _threads(pid: int, proc: Path) -> dict[int, tuple[int, int]]:
+    folder = f"{proc}/{pid}/task"
+    found: dict[int, tuple[int, int]] = {}
+    for name in names(folder):
+        words = (contents(f"{folder}/{name}/schedstat") or "").split()
+        if len(words) >= 2:
+            found[int(name)] = (int(words[0]), int(words[1]))
+    return found
+
+
+def _throttled_ns(pid: int, proc: Path, cgroups: Path) -> int | None:
+    """Time a CPU quota held the group back, from cgroup v2 (``throttled_usec``) or v1 (``throttled_time``, ns)."""
+    for line in (contents(proc / str(pid) / "cgroup") or "").splitlines():
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        path = path.lstrip("/")
+        if number == "0" and not controllers:
+            folders, key, unit_ns = (cgroups / path, cgroups / "unified" / path), "throttled_usec", 1000
+        elif "cpu" in controllers.split(","):
+            folders, key, unit_ns = (cgroups / controllers / path, cgroups / "cpu" / path), "throttled_time", 1
+        else:
+            continue
+        for folder in folders:
+            stat = dict(row.split(maxsplit=1) for row in (contents(folder / "cpu.stat") or "").splitlines() if " " in row)
+            if key in stat:
+                return int(stat[key]) * unit_ns
+    return None
+
+
+def _ticks(proc: Path) -> dict[str, int]:
+    words = (contents(proc / "stat") or "").partition("\n")[0].split()
+    if not words or words[0] != "cpu":
+        return {}
+    return dict(zip(_TICKS_OF_STAT, map(int, words[1:]), strict=False))
+
+
+def _psi_some_ns(proc: Path) -> int | None:
+    for line in (contents(proc / "pressure/cpu") or "").splitlines():
+        total = line.rpartition("total=")[2]
+        if line.startswith("some ") and total.isdigit():
+            return int(total) * 1000
+    return None
+
+
+def _allowed_count(pid: int, proc: Path) -> int | None:
+    for line in (contents(proc / str(pid) / "status") or "").splitlines():
+        if line.startswith("Cpus_allowed_list:"):
+            parts = [part.split("-") for part in line.partition(":")[2].strip().split(",") if part]
+            return sum(int(part[-1]) - int(part[0]) + 1 for part in parts)
+    return None
+
+
+def difference(before: Pressure, after: Pressure, about: Host | None = None) -> Host:
+    """What happened between two snapshots; a thread that ended between them is not counted, one that began is in full."""
+    span_s = (after.at_ns - before.at_ns) / 1e9
+    ran_ns = waited_ns = 0
+    for thread, (ran, waited) in after.threads.items():
+        ran_before, waited_before = before.threads.get(thread, (0, 0))
+        ran_ns += max(0, ran - ran_before)
+        waited_ns += max(0, waited - waited_before)
+    seen = bool(after.threads)
+    spent = {state: ticks - before.ticks[state] for state, ticks in after.ticks.items() if state in before.ticks}
+    total = sum(spent.values())
+    idle = spent.get("idle", 0) + spent.get("iowait", 0)
+    return replace(
+        about or Host(),
+        cpu_allowed_count=after.cpu_allowed_count,
+        span_s=span_s,
+        cpu_s=ran_ns / 1e9 if seen else None,
+        run_wait_s=waited_ns / 1e9 if seen else None,
+        threads_count=len(after.threads) if seen else None,
+        cgroup_throttled_s=_grown(before.cgroup_throttled_ns, after.cgroup_throttled_ns, 1e9),
+        steal_ratio=spent["steal"] / total if total > 0 and "steal" in spent else None,
+        cpu_busy_ratio=1 - idle / total if total > 0 else None,
+        cpu_pressure_ratio=_grown(before.psi_some_ns, after.psi_some_ns, span_s * 1e9) if span_s > 0 else None,
+    )
+
+
+def _grown(before: int | None, after: int | None, per: float) -> float | None:
+    return (after - before) / per if before is not None and after is not None and after >= before else None
