@@ -83,6 +83,8 @@ class Device:
     pcie_generation_max_count: int | None = None
     pcie_width_max_count: int | None = None
     numa_node_count: int | None = None
+    cuda_cores_count: int | None = None
+    memory_bus_bits_count: int | None = None
     persistence_mode: bool | None = None
     ecc_mode: bool | None = None
     mig_mode: bool | None = None
@@ -422,22 +424,35 @@ class Host:
     steal_ratio: float | None = None
     cpu_busy_ratio: float | None = None  # of the whole machine
     cpu_pressure_ratio: float | None = None  # PSI "some" share of the span
+    numa_nodes: str | None = None  # of the processors it may use, comma-separated
+    profilers: str | None = None  # what profiles or slows its calls, comma-separated; empty: looked for, none there
+    sharing: str | None = None  # what shares its GPUs by design (MPS, time slices), comma-separated; empty: nothing
+    threads_born_count: int | None = None  # that were not there when the window began
+    processes_born_count: int | None = None
+    wall_step_s: float | None = None  # by how much the wall clock was set during the span
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Times of single iterations: when each began, and how long it took; equal lengths."""
+    """Times of single iterations in the order they ran: when each began, and how long it took; equal lengths.
+
+    ``sm_clock_mhz`` is the true mean clock of each, NaN where it was not stamped.  An entry that stands for a batch of
+    ``calls_count`` calls holds the mean time of one of them.
+    """
 
     at_ns: Times
     took_s: Values
+    sm_clock_mhz: Values | None = None
+    calls_count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """All that is known of one window on one GPU.
 
-    ``told`` holds facts only the measured process knows: they may worsen a verdict, never improve it.
-    ``absence`` says why there is no telemetry, where there is none.
+    ``told`` holds facts only the measured process knows, by the names of ``annotate.told``: they may worsen a verdict,
+    never improve it.  ``absence`` says why there is no telemetry, where there is none.  ``baseline`` is what the window is
+    compared with, where it is.
     """
 
     window: Window
@@ -447,9 +462,10 @@ class Evidence:
     told: Mapping[str, Fact] = field(default_factory=dict)
     timings: Timings | None = None
     absence: str | None = None
+    baseline: Evidence | None = None
 
     def observes(self, name: str) -> bool:
-        """Whether a signal, ``census``, ``dense_power``, ``timings``, ``host.X`` or ``told.X`` is there at all."""
+        """Whether a signal, ``census``, ``dense_power``, ``timings``, ``baseline``, ``host.X`` or ``told.X`` is there at all."""
         match name.partition("."):
             case ("host", _, fact):
                 return getattr(self.host, fact) is not None
@@ -461,8 +477,13 @@ class Evidence:
                 return bool(self.trace.censuses)
             case ("dense_power", _, _):
                 return len(self.trace.dense_power) > 0
-            case ("timings", _, _):
+            case ("timings", "", _):
                 return self.timings is not None
+            case ("timings", _, _):
+                clock = self.timings.sm_clock_mhz if self.timings else None
+                return clock is not None and bool(np.isfinite(clock).any())
+            case ("baseline", _, _):
+                return self.baseline is not None
             case _:
                 return self.trace.observes(name)
 

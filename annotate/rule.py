@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, get_type_hints
 from annotate.claims import Claim
 from annotate.errors import InvalidValueError, UnknownNameError
 from annotate.evidence import Evidence, Fact
+from annotate.told import TOLD
 
 
 class Severity(StrEnum):
@@ -28,6 +29,7 @@ class Basis(StrEnum):
     HOST = "host"
     TOLD = "told"
     TIMINGS = "timings"
+    BASELINE = "baseline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ _NEEDS = {
     "census": "the process list",
     "dense_power": "the driver's dense power record",
     "timings": "the time of each iteration",
+    "timings.sm_clock_mhz": "the true clock of each iteration",
 }
 
 
@@ -104,7 +107,7 @@ class Rule:
         """The rule's answer; Unobserved without asking it when a signal it needs was never observed."""
         for need in self.needs:
             if not evidence.observes(need):
-                return Unobserved(evidence.absence or f"{_NEEDS.get(need, need)} was not observed")
+                return Unobserved(_missing(need, evidence.absence))
         return self.check(evidence, claim, **(limits or {}))
 
     def checked_limits(self, limits: Mapping[str, object]) -> dict[str, float]:
@@ -119,6 +122,15 @@ class Rule:
                 raise InvalidValueError(f"limit {self.name}.{name}: expected a finite number, found {value!r}")
             out[name] = float(value)
         return out
+
+
+def _missing(need: str, absence: str | None) -> str:
+    root, _, name = need.partition(".")
+    if root == "told":
+        return f"nobody told {TOLD[name]}"
+    if root == "baseline":
+        return "it was not compared with another window"
+    return absence or f"{_NEEDS.get(need, need)} was not observed"
 
 
 def _why(hint: Any) -> str:  # an Annotated alias has no narrower type

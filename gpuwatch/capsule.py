@@ -9,7 +9,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
@@ -162,12 +162,28 @@ def _put(evidence: Evidence, arrays: _Arrays, *, decimate: bool) -> dict[str, An
         "absence": evidence.absence,
         "columns": {name: column(of, repeats=True, counts=name in COUNTERS) for name, of in trace.columns.items()},
         "dense": column(trace.dense_power, repeats=False),
-        "timings": [arrays.whole(evidence.timings.at_ns), arrays.real(evidence.timings.took_s)] if evidence.timings else None,
+        "timings": _put_timings(evidence.timings, arrays) if evidence.timings else None,
         "censuses": _put_censuses(evidence, arrays, thins=thins),
         "events": [asdict(event) for event in trace.events],
         "gaps": [[gap.begin_ns, gap.end_ns, gap.lane.value] for gap in trace.gaps],
         "refresh_ns": dict(trace.refresh_ns),
     }
+
+
+def _put_timings(timings: Timings, arrays: _Arrays) -> list[int | None]:
+    clock = timings.sm_clock_mhz
+    kept = None if clock is None else arrays.real(clock)
+    return [arrays.whole(timings.at_ns), arrays.real(timings.took_s), kept, timings.calls_count]
+
+
+def _get_timings(kept: Sequence[Any], column: Callable[[Sequence[int]], Column], arrays: Sequence[npt.NDArray[Any]]) -> Timings:
+    times = column(kept[:2])
+    if len(kept) == 2:  # as the first version wrote them
+        return Timings(times.at_ns, times.values)
+    clock = None if kept[2] is None else arrays[kept[2]].astype(np.float64)
+    if clock is not None and len(clock) != len(times):
+        raise CapsuleError(f"expected {len(times)} clocks, one for each iteration, found {len(clock)}")
+    return Timings(times.at_ns, times.values, clock, kept[3])
 
 
 def _get(entry: Mapping[str, Any], arrays: Sequence[npt.NDArray[Any]]) -> Evidence:
@@ -179,7 +195,6 @@ def _get(entry: Mapping[str, Any], arrays: Sequence[npt.NDArray[Any]]) -> Eviden
         return thinning.filled(of, kept[2], arrays[kept[3]], counts=counts) if len(kept) > 2 else of
 
     window = entry["window"]
-    timings = column(entry["timings"]) if entry["timings"] else None
     return Evidence(
         window=replace(_known(Window, window), pids=frozenset(window["pids"])),
         device=_known(Device, entry["device"]) if entry["device"] else None,
@@ -193,7 +208,7 @@ def _get(entry: Mapping[str, Any], arrays: Sequence[npt.NDArray[Any]]) -> Eviden
         ),
         host=_known(Host, entry["host"]),
         told=entry["told"],
-        timings=Timings(timings.at_ns, timings.values) if timings else None,
+        timings=_get_timings(entry["timings"], column, arrays) if entry["timings"] else None,
         absence=entry["absence"],
     )
 

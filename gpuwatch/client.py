@@ -12,12 +12,15 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from annotate import __version__
 from gpuwatch import clock, wire
 from gpuwatch.config import SYSTEM_SOCKET, Settings, ensure_socket_folder
 from gpuwatch.errors import DaemonError
+
+if TYPE_CHECKING:
+    from annotate.evidence import Timings
 
 _Reply = TypeVar("_Reply", bound=wire.Message)
 
@@ -90,6 +93,13 @@ class Client:
         """Begin a window around the process at this end and its descendants."""
         request = wire.Open(claim=claim, label=label, policy=policy or {}, gpus=gpus, parent=parent, told=told or {})
         return self._ask(request, wire.Opened)
+
+    def times(self, run: str, timings: Timings) -> None:
+        """Hand over times of iterations of an open window; later ones follow earlier ones."""
+        from gpuwatch import iterations  # numpy, which a window without times does without
+
+        for message in iterations.messages(run, timings):
+            self._ask(message, wire.Taken)
 
     def close_window(self, run: str, begin_ns: int, end_ns: int, told: dict[str, wire.FactValue] | None = None) -> None:
         self._ask(wire.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, told=told or {}), wire.Closed)

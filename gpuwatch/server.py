@@ -158,6 +158,9 @@ class Server:
                 )  # fmt: skip
                 peer.runs.add(run.id)
                 return wire.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
+            case wire.Times():
+                self._windows.take_times(request, uid=peer.uid)
+                return wire.Taken(run=request.run)
             case wire.Close():
                 _check_size(request.told)
                 await self._windows.close(

@@ -16,11 +16,11 @@ from annotate.errors import AnnotateError
 from annotate.evidence import Census
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch import clock, host, pressure
+from gpuwatch import clock, host, iterations, pressure
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.judging import Judge
 from gpuwatch.store import Reader, Run, Store
-from gpuwatch.wire import FactValue
+from gpuwatch.wire import FactValue, Times
 from gpuwatch.witness import Witness
 
 _log = logging.getLogger("gpuwatch.windows")
@@ -48,6 +48,7 @@ class _InHand:
     opened_ns: int = 0  # when it was asked for: no honest mark lies before
     active: bool = False  # its GPUs are sampled at the full rate for it
     threads: dict[int, tuple[int, int]] = field(default_factory=dict)  # what each ran and waited when last seen
+    times: list[Times] = field(default_factory=list)
     hidden: bool = False  # a census was taken that could not have shown it
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -106,6 +107,14 @@ class Windows:
         held.run = replace(run, begin_ns=clock.now_ns())
         self._spawn(self._opened(held, covered))
         return held.run, warning
+
+    def take_times(self, piece: Times, *, uid: int) -> None:
+        """Times of iterations of an open window, in order.  Raises UsageError."""
+        held = self._own(piece.run, uid)
+        if held.run.status != "open":
+            raise UsageError(f"window {piece.run} is not open; it is {held.run.status}")
+        iterations.check(piece, held.times)
+        held.times.append(piece)
 
     async def close(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int, told: dict[str, FactValue]) -> None:
         """End a window; its judging goes on by itself.  Raises UsageError."""
@@ -274,6 +283,9 @@ class Windows:
             host=pressure.difference(held.before, after, self._machine) if held.before and after else self._machine,
         )  # fmt: skip
         self._store.put_run(held.run)
+        if (timings := iterations.timings(held.times)) is not None:
+            self._store.put_timings(held.run.id, timings)
+            held.times.clear()
         await self._judge_later(held)
 
     def _covered(self, held: _InHand, told: Mapping[str, FactValue]) -> tuple[tuple[str, ...], str]:

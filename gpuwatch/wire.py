@@ -17,6 +17,8 @@ TOLD_COUNT = 256
 TOLD_LENGTH = 16_384
 LABEL_LENGTH = 256
 PARENT_LENGTH = 64
+TIMES_COUNT = 200_000  # of a window: more are batched by whoever takes them
+TIMES_AT_ONCE_COUNT = 20_000  # in one message, which base64 keeps below LINE_BYTES
 
 FactValue: TypeAlias = str | int | float | bool | None
 _T = TypeVar("_T")
@@ -44,6 +46,20 @@ class Open(Message, tag="open", frozen=True):
     gpus: list[str] | None = None  # UUIDs or unique beginnings of them; None: those the process tree uses
     parent: str | None = None
     told: dict[str, FactValue] = {}
+
+
+class Times(Message, tag="times", frozen=True):
+    """Times of single iterations of an open window, in order; those of a later message follow.
+
+    Little-endian arrays of one length: int64 CLOCK_MONOTONIC nanoseconds, float64 seconds, and float32 MHz, which is empty
+    where no clock was stamped.
+    """
+
+    run: str
+    at_ns: bytes
+    took_s: bytes
+    sm_clock_mhz: bytes = b""
+    calls_count: int = 1
 
 
 class Close(Message, tag="close", frozen=True):
@@ -92,6 +108,12 @@ class Closed(Message, tag="closed", frozen=True):
     run: str
 
 
+class Taken(Message, tag="taken", frozen=True):
+    """The times were taken."""
+
+    run: str
+
+
 class Judged(Message, tag="judged", frozen=True):
     """The verdicts of a window, one a GPU, worst first; ``status`` is open or judging while there are none yet."""
 
@@ -114,8 +136,8 @@ class Refused(Message, tag="refused", frozen=True):
     message: str
 
 
-Request: TypeAlias = Hello | Open | Close | AskVerdicts | AskStatus
-Reply: TypeAlias = Welcome | Opened | Closed | Judged | Status | Refused
+Request: TypeAlias = Hello | Open | Times | Close | AskVerdicts | AskStatus
+Reply: TypeAlias = Welcome | Opened | Taken | Closed | Judged | Status | Refused
 
 _encoder = msgspec.json.Encoder()
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from annotate.rule import Rule
-from annotate.rules import clocks, contention, coverage, identity, power, steadiness, thermal
+from annotate.rules import (
+    clock_control,
+    clocks,
+    comparison,
+    contention,
+    coverage,
+    harness,
+    identity,
+    numbers,
+    plausibility,
+    power,
+    sharing,
+    steadiness,
+    thermal,
+    timing,
+)
 
 RULES: tuple[Rule, ...] = (
     *coverage.RULES,
     *thermal.RULES,
     *power.RULES,
     *clocks.RULES,
+    *clock_control.RULES,
     *steadiness.RULES,
     *contention.RULES,
+    *sharing.RULES,
+    *timing.RULES,
+    *harness.RULES,
+    *plausibility.RULES,
+    *numbers.RULES,
     *identity.RULES,
+    *comparison.RULES,
 )

@@ -76,8 +76,13 @@ class Ledger:
         )
 
     def put_timings(self, run_id: str, timings: Timings) -> None:
-        row = (run_id, len(timings.at_ns), timings.at_ns.astype("<i8").tobytes(), timings.took_s.astype("<f8").tobytes())
-        self._db.execute("INSERT OR REPLACE INTO timings VALUES (?, ?, ?, ?)", row)
+        clock = None if timings.sm_clock_mhz is None else timings.sm_clock_mhz.astype("<f4").tobytes()
+        row = (
+            run_id, len(timings.at_ns), timings.at_ns.astype("<i8").tobytes(), timings.took_s.astype("<f8").tobytes(),
+            clock, timings.calls_count,
+        )  # fmt: skip
+        columns = "run, count, at_ns, took_s, sm_clock_mhz, calls_count"
+        self._db.execute(f"INSERT OR REPLACE INTO timings ({columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def put_run(self, run: Run, evidence: Mapping[str, bytes]) -> None:
         """Insert or replace a run, its verdicts and what they found; evidence once given stays."""

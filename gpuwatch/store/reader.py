@@ -175,8 +175,16 @@ class Reader:
         return device_from_row(rows[-1]) if rows else None
 
     def _timings(self, run_id: str) -> Timings | None:
-        row = self._first("SELECT at_ns, took_s FROM timings WHERE run = ?", (run_id,))
-        return Timings(np.frombuffer(row[0], "<i8").copy(), np.frombuffer(row[1], "<f8").copy()) if row else None
+        row = next(iter(self._dicts("SELECT * FROM timings WHERE run = ?", [run_id])), None)
+        if row is None:
+            return None
+        clock = row.get("sm_clock_mhz")  # a store of the first version has none
+        return Timings(
+            np.frombuffer(row["at_ns"], "<i8").copy(),
+            np.frombuffer(row["took_s"], "<f8").copy(),
+            None if clock is None else np.frombuffer(clock, "<f4").astype(np.float64),
+            row.get("calls_count") or 1,
+        )
 
     def _runs(self, sql: str, values: list[Any]) -> list[Run]:
         rows = list(self._dicts(sql, values))

@@ -63,6 +63,11 @@ def _ledger_001(db: Database) -> None:
     )
 
 
+@LEDGER(name="002")
+def _ledger_002(db: Database) -> None:
+    _add_columns(db, "timings", {"sm_clock_mhz": "BLOB", "calls_count": "INTEGER"})
+
+
 @READINGS(name="001")
 def _readings_001(db: Database) -> None:
     # Time and GPU are the key itself: rows in order of time fill their pages, an eighth less than with any index, and

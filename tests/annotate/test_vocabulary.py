@@ -20,11 +20,16 @@ from annotate.evidence import Device, Evidence, Host, Process, Reading, Visibili
 from annotate.pages import words
 from annotate.rule import Found, Rule
 from annotate.rules import RULES
+from annotate.told import TOLD
 from annotate.units import UNITS, unit_of
 from tests.annotate.builders import DEVICE, OWN, capped_ns, evidence
+from tests.annotate.occurrences import every_scene
 from tests.annotate.strategies import FOREIGN, HIDDEN, SIGNALS
 
-FAMILIES = ("coverage", "thermal", "power", "clocks", "steadiness", "contention", "identity")
+FAMILIES = (
+    "coverage", "thermal", "power", "clocks", "clock_control", "steadiness", "contention", "sharing", "timing", "harness",
+    "plausibility", "numbers", "identity", "comparison",
+)  # fmt: skip
 NOT_AMOUNTS = {"pid", "p", "trend_p"}  # a number that names something, and what statistics calls p
 NEVER_FOUND = {"stale-daemon", "incomplete-body"}  # they only ever answer clear or unobserved
 
@@ -34,7 +39,7 @@ def answers_found() -> tuple[tuple[Rule, Found], ...]:
     """What every rule says of a set of windows in which each hazard occurs at least once."""
     return tuple(
         (rule, answer)
-        for about in scenes()
+        for about in (*scenes(), *every_scene())
         for claim in Claim
         for rule in RULES
         if isinstance(answer := rule.ask(about, claim), Found)
@@ -157,8 +162,10 @@ def test_a_rule_needs_only_evidence_that_exists(rule: Rule) -> None:
         root, _, name = need.partition(".")
         if root in records:
             assert name in {f.name for f in fields(records[root])}
+        elif root == "told":
+            assert name in TOLD
         else:
-            assert need in LANES or root in ("told", "timings", "census", "dense_power")
+            assert need in LANES or need in ("timings", "timings.sm_clock_mhz", "census", "dense_power", "baseline")
 
 
 def test_units_are_a_closed_list_with_one_base_each() -> None:

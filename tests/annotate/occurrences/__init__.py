@@ -1,0 +1,14 @@
+"""Windows in which each family's hazards occur, for what must hold of every rule: one module a family, ``scenes()`` each."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
+from annotate.evidence import Evidence
+
+
+def every_scene() -> Iterator[Evidence]:
+    for module in pkgutil.iter_modules(__path__):
+        yield from importlib.import_module(f"{__name__}.{module.name}").scenes()
