@@ -89,21 +89,22 @@ class _Witness:
 
 
 def simulate(
-    scene: str, *, seed: int = 0, lead_s: float = 5.0, tail_s: float = 0.5, timings: bool = True
+    scene: str | Scene, *, seed: int = 0, lead_s: float = 5.0, tail_s: float = 0.5, timings: bool = True
 ) -> tuple[Evidence, ...]:
     """The evidence a daemon would have of the scene's own benchmark, one piece a GPU.
 
     20 Hz before and after the benchmark, 100 Hz during it, slow lane each second.  ``lead_s`` is cut at the scene's epoch.
-    The same arguments give the same evidence.  Raises UsageError for an unknown scene.
+    A scene need not be one of the named ones.  The same arguments give the same evidence.  Raises UsageError for an unknown scene.
     """
+    members = scenes_named(scene) if isinstance(scene, str) else (scene,)
     return tuple(
-        _simulate(scene, member, seed, position, lead_s, tail_s, with_timings=timings)
-        for position, member in enumerate(scenes_named(scene))
+        _simulate(members, member, seed, position, lead_s, tail_s, with_timings=timings)
+        for position, member in enumerate(members)
     )
 
 
 def _simulate(
-    scenes: str, scene: Scene, seed: int, position: int, lead_s: float, tail_s: float, *, with_timings: bool
+    scenes: tuple[Scene, ...], scene: Scene, seed: int, position: int, lead_s: float, tail_s: float, *, with_timings: bool
 ) -> Evidence:
     clock = VirtualClock(_EPOCH_NS)
     source = Simulated(scenes, clock, seed=seed)

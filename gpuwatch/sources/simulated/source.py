@@ -19,8 +19,8 @@ from gpuwatch.sources.simulated.times import kernel_times
 class Simulated:
     """One simulated GPU a scene, on any clock; everything about it says SIMULATED.
 
-    ``scenes`` is a name or several with commas; a fleet's name stands for several, none for the default fleet.  The
-    scenes begin at ``epoch_ns`` (default: now), and the same scenes, seed and epoch give the same readings at the same
+    ``scenes`` is a name or several with commas; a fleet's name stands for several, none for the default fleet; or scenes
+    that have no name here.  The scenes begin at ``epoch_ns`` (default: now), and the same scenes, seed and epoch give the same readings at the same
     times, whoever asks.
 
     A simulated GPU cannot know which real process a window measures: ``adopt(uuid, pid)`` tells it.  From then on that
@@ -31,15 +31,19 @@ class Simulated:
 
     simulated = True
 
-    def __init__(self, scenes: str | None, clock: Clock, *, seed: int = 0, epoch_ns: int | None = None) -> None:
+    def __init__(
+        self, scenes: str | Sequence[Scene] | None, clock: Clock, *, seed: int = 0, epoch_ns: int | None = None
+    ) -> None:
         self._clock = clock
         self.epoch_ns = clock.now_ns() if epoch_ns is None else epoch_ns
-        self.name = f"simulated:{scenes}" if scenes else "simulated"
+        members = scenes_named(scenes or DEFAULT_FLEET) if scenes is None or isinstance(scenes, str) else tuple(scenes)
+        names = scenes if isinstance(scenes, str) else ",".join(scene.name for scene in members)
+        self.name = f"simulated:{names}" if scenes else "simulated"
         self._closed = threading.Event()
         self._gpus: dict[str, Gpu] = {}
         self._by_instance: dict[str, Gpu] = {}
         self._told_ns = -1  # events up to here were handed out
-        for position, scene in enumerate(scenes_named(scenes or DEFAULT_FLEET)):
+        for position, scene in enumerate(members):
             gpu = gpu_of(scene, position, seed)
             self._gpus[gpu.device.uuid] = gpu
             self._by_instance.update({instance.uuid: gpu for instance in gpu.instances})

@@ -22,7 +22,8 @@ _QUANTUM_S, _QUANTUM_RATIO = (62e-3, 64e-3), 0.015
 def kernel_times(history: Iterable[Moment], scene: Scene, begin_ns: int, end_ns: int, epoch_ns: int) -> Timings | None:
     """Times of single iterations of the scene's own kernel as events would give them; None if it ran none.
 
-    ``time_s * (reference / clock) ** beta * exp(AR(1))``, with waits for a neighbour's time slice or a processor.
+    ``time_s * (reference / clock) ** beta * exp(AR(1))``, with waits for a neighbour's time slice or a processor, and the
+    true clock of each, as stamps around it would give it.
     """
     from_ns, to_ns = begin_ns - epoch_ns, end_ns - epoch_ns
     past = [m for m in history if m.end_ns > from_ns and m.end_ns - m.length_ns < to_ns and m.stretch.own]
@@ -38,6 +39,7 @@ def kernel_times(history: Iterable[Moment], scene: Scene, begin_ns: int, end_ns:
     numbers = np.arange(int(counts[-1]))
     step = np.searchsorted(counts, numbers, side="right") - 1
     into = (numbers - counts[step]) / (counts[step + 1] - counts[step])
+    clock_mhz = np.array([m.clock_ratio for m in past])[step] * scene.board.sm_clock_max_mhz
     at_ns = begins_ns[step] + into * (ends_ns[step] - begins_ns[step])
     shared = np.array([bool(m.stretch.others) for m in past])[step]
     rng = random.Random(f"{scene.name}/{from_ns}")  # noqa: S311 - noise, not a secret
@@ -46,7 +48,7 @@ def kernel_times(history: Iterable[Moment], scene: Scene, begin_ns: int, end_ns:
     if scene.hogged:
         took_s += _waits(rng, len(numbers), _QUANTUM_S, _QUANTUM_RATIO)
     inside = (at_ns >= from_ns) & (at_ns < to_ns)
-    return Timings(at_ns=at_ns[inside].astype(np.int64) + epoch_ns, took_s=took_s[inside])
+    return Timings(at_ns=at_ns[inside].astype(np.int64) + epoch_ns, took_s=took_s[inside], sm_clock_mhz=clock_mhz[inside])
 
 
 def _at_clock(kernel: Kernel, past: list[Moment], scene: Scene) -> Values:

@@ -1,0 +1,49 @@
+"""The true clock of simulated iterations: what stamps around a kernel would say, from the same physics as its time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from annotate.evidence import Timings
+from gpuwatch.clock import VirtualClock
+from gpuwatch.sources.simulated import SCENES, Simulated, simulate
+
+
+def timed(scene: str) -> Timings:
+    (piece,) = simulate(scene)
+    assert piece.timings is not None
+    return piece.timings
+
+
+@pytest.mark.parametrize(("scene", "beta"), [("steady-gemm", 0.93), ("attention", 0.99), ("convolution", 0.81)])
+def test_times_follow_the_true_clock_as_the_kernel_does(scene: str, beta: float) -> None:
+    times = timed(scene)
+    assert times.sm_clock_mhz is not None
+    assert len(times.sm_clock_mhz) == len(times.took_s)
+    slope = np.polyfit(np.log(times.sm_clock_mhz), np.log(times.took_s), 1)[0]
+    assert -slope == pytest.approx(beta, abs=0.05)
+
+
+def test_under_a_cap_the_driver_reads_about_a_tenth_above_the_true_clock() -> None:
+    (piece,) = simulate("steady-gemm")
+    assert piece.timings is not None
+    assert piece.timings.sm_clock_mhz is not None
+    shown_mhz = np.nanmedian(piece.within("sm_clock_mhz").values)
+    assert 1.08 <= shown_mhz / np.median(piece.timings.sm_clock_mhz) <= 1.14
+
+
+def test_a_copy_runs_at_the_maximum_and_does_not_follow_it() -> None:
+    clock_mhz = timed("steady-copy").sm_clock_mhz
+    assert clock_mhz is not None
+    assert np.allclose(clock_mhz, 1976.0)
+
+
+def test_a_scene_of_ones_own_is_simulated_like_a_named_one() -> None:
+    mine = replace(SCENES["steady-copy"], name="mine", bench=(4.5, 6.0))
+    (piece,) = simulate(mine, seed=3)
+    assert piece.window.label == "mine"
+    assert piece.window.length_s == 1.5
+    assert Simulated((mine,), VirtualClock()).name == "simulated:mine"
