@@ -78,7 +78,7 @@ def board(api: Api, uuid: str) -> Board:
 
 
 def device(api: Api, of: Board) -> Device:
-    """The facts of one GPU; for a MIG instance name and memory are its own, limits and modes its board's."""
+    """The facts of one GPU; for a MIG instance name, memory and cores are its own, limits and modes its board's."""
 
     def fact(function: str, *args: Any, own: bool = False) -> Any:
         return asked(api, function, of.handle if own else of.board_handle, *args, uuid=of.uuid)
@@ -122,6 +122,8 @@ def device(api: Api, of: Board) -> Device:
         pcie_generation_max_count=fact("nvmlDeviceGetMaxPcieLinkGeneration"),
         pcie_width_max_count=fact("nvmlDeviceGetMaxPcieLinkWidth"),
         numa_node_count=node if node is not None and node >= 0 else numa_node(bus_id),
+        cuda_cores_count=fact("nvmlDeviceGetNumGpuCores", own=True),
+        memory_bus_bits_count=fact("nvmlDeviceGetMemoryBusWidth", own=True),
         persistence_mode=None if persistence is None else bool(persistence),
         ecc_mode=None if ecc is None else bool(ecc[0]),
         mig_mode=None if mig is None else bool(mig[0]),

@@ -114,6 +114,8 @@ def gpu_of(scene: Scene, position: int, seed: int) -> Gpu:
         memory_reserved_bytes=RESERVED_BYTES,
         pcie_generation_max_count=5,
         pcie_width_max_count=16,
+        cuda_cores_count=16_896,
+        memory_bus_bits_count=6_144,
         persistence_mode=board.persistence_mode,
         ecc_mode=True,
         mig_mode=bool(board.mig_profiles),

@@ -166,6 +166,12 @@ class Library:
     def _nvmlDeviceGetPowerManagementLimitConstraints(self, handle: Any, least: Any, most: Any) -> int:
         return _into(least, 200_000) or _into(most, 700_000)
 
+    def _nvmlDeviceGetNumGpuCores(self, handle: Any, out: Any) -> int:
+        return _into(out, 16_896) if _at(handle) == BOARD else NOT_SUPPORTED
+
+    def _nvmlDeviceGetMemoryBusWidth(self, handle: Any, out: Any) -> int:
+        return _into(out, 6_144) if _at(handle) == BOARD else NOT_SUPPORTED
+
     def _nvmlDeviceGetPowerUsage(self, handle: Any, out: Any) -> int:
         return _into(out, 124_812)
 

@@ -131,6 +131,7 @@ def test_a_device_carries_every_fact_in_our_units() -> None:
     assert (device.driver_version, device.nvml_version) == ("580.159.04", "13.580.159.04")
     assert (device.architecture, device.compute_capability) == ("Hopper", "9.0")
     assert (device.sm_clock_max_mhz, device.mem_clock_max_mhz) == (1980, 3201)
+    assert (device.cuda_cores_count, device.memory_bus_bits_count) == (16_896, 6_144)
     assert (device.power_limit_w, device.power_limit_min_w, device.power_limit_max_w) == (700.0, 200.0, 700.0)
     assert (device.memory_total_bytes, device.memory_reserved_bytes) == (150_754_820_096, 644_000_000)
     assert (device.persistence_mode, device.ecc_mode, device.mig_mode) == (True, True, False)
