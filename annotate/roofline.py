@@ -1,0 +1,107 @@
+"""What a GPU can do at most: arithmetic from its SMs and their clock, traffic from its memory clock and bus.
+
+Sources of the table: NVIDIA's architecture white papers (Volta 2017, Turing 2018, A100 2020, GA102 2021, Ada 2023, H100 2022,
+Blackwell and RTX Blackwell 2025), each peak divided by the part's SMs and boost clock; cores of an SM from the CUDA C++
+programming guide.  H200: 132 SMs x 4096 x 1830 MHz = 989 TFLOP/s bf16, as its data sheet says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from annotate.evidence import Device
+
+# Memory of both kinds moves two bits a pin each time of the clock NVML gives, as in CUDA's best practices guide (section on
+# bandwidth): H200 3201 MHz x 6144 bit = 4.92 TB/s, L4 6251 MHz x 192 bit = 300 GB/s.
+_BITS_A_CLOCK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Sm:
+    """One SM: its CUDA cores, the operations it does each clock (dense; a multiply-add is two), the largest L2 beside it."""
+
+    cores_count: int
+    operations: Mapping[str, int]
+    l2_most_bytes: int
+
+
+# The best any part of the generation does.  GeForce parts halve products accumulated in fp32, so they never reach it.
+_VOLTA = _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 64, "int8": 512}, 6 << 20)
+_TURING = _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 4, "int8": 2048, "int4": 4096}, 6 << 20)
+_A100 = _Sm(
+    64, {"fp16": 2048, "bf16": 2048, "tf32": 1024, "fp32": 128, "fp64": 128, "int8": 4096, "int4": 8192}, 80 << 20
+)  # fmt: skip
+_AMPERE = _Sm(128, {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "int8": 2048, "int4": 4096}, 6 << 20)
+_ADA = _Sm(
+    128, {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "fp8": 2048, "int8": 2048, "int4": 4096}, 96 << 20
+)  # fmt: skip
+_HOPPER = _Sm(
+    128, {"fp16": 4096, "bf16": 4096, "tf32": 2048, "fp32": 256, "fp64": 256, "fp8": 8192, "int8": 8192}, 60 << 20
+)  # fmt: skip
+_BLACKWELL = _Sm(
+    128,
+    {"fp16": 8192, "bf16": 8192, "tf32": 4096, "fp32": 256, "fp64": 128, "fp8": 16384, "int8": 16384, "fp4": 32768},
+    192 << 20,
+)
+_RTX_BLACKWELL = _Sm(
+    128, {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "fp8": 2048, "int8": 2048, "fp4": 4096}, 128 << 20
+)  # fmt: skip
+
+_SMS: Mapping[str, _Sm] = {
+    "7.0": _VOLTA,
+    "7.5": _TURING,
+    "8.0": _A100,
+    "8.6": _AMPERE,
+    "8.9": _ADA,
+    "9.0": _HOPPER,
+    "10.0": _BLACKWELL,
+    "12.0": _RTX_BLACKWELL,
+}
+
+_NAMES: Mapping[str, str] = {
+    "half": "fp16", "float16": "fp16", "fp16": "fp16", "f16": "fp16",
+    "bfloat16": "bf16", "bf16": "bf16",
+    "tf32": "tf32", "tensorfloat32": "tf32",
+    "float": "fp32", "float32": "fp32", "fp32": "fp32", "f32": "fp32",
+    "double": "fp64", "float64": "fp64", "fp64": "fp64", "f64": "fp64",
+    "fp8": "fp8", "e4m3": "fp8", "e5m2": "fp8",
+    "int8": "int8", "uint8": "int8", "i8": "int8", "int4": "int4", "uint4": "int4",
+    "fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4", "e2m1": "fp4",
+}  # fmt: skip
+
+
+def arithmetic(dtype: str) -> str | None:
+    """A data type's short name, from torch's, numpy's or a data sheet's word for it; None for what is not in the table."""
+    word = dtype.strip().lower().removeprefix("torch.").removeprefix("numpy.")
+    if word.startswith("float8"):
+        return "fp8"
+    if word.startswith("float4"):
+        return "fp4"
+    return _NAMES.get(word)
+
+
+def sm_count(device: Device) -> int | None:
+    """How many SMs the GPU has; None for a generation not in the table, or where the driver does not count cores."""
+    sm = _SMS.get(device.compute_capability or "")
+    return device.cuda_cores_count // sm.cores_count if sm and device.cuda_cores_count else None
+
+
+def peak_flops(device: Device, dtype: str, clock_mhz: float) -> float | None:
+    """The most operations a second in a data type at an SM clock, without structured sparsity; None where not known."""
+    sm, count = _SMS.get(device.compute_capability or ""), sm_count(device)
+    operations = sm.operations.get(arithmetic(dtype) or "") if sm else None
+    return count * operations * clock_mhz * 1e6 if operations and count and clock_mhz > 0 else None
+
+
+def peak_bytes_a_second(device: Device) -> float | None:
+    """The most bytes a second between the GPU and its own memory, at its highest memory clock; None where not known."""
+    if not device.mem_clock_max_mhz or not device.memory_bus_bits_count:
+        return None
+    return device.mem_clock_max_mhz * 1e6 * device.memory_bus_bits_count * _BITS_A_CLOCK / 8
+
+
+def most_l2_bytes(device: Device) -> int | None:
+    """The largest L2 cache any GPU of the generation has: an upper limit where CUDA did not say; None where not known."""
+    sm = _SMS.get(device.compute_capability or "")
+    return sm.l2_most_bytes if sm else None
