@@ -1,0 +1,32 @@
+"""Three ways to time a call: by CUDA events, by events around a captured graph, by the host's clock."""
+
+from __future__ import annotations
+
+import sys
+
+from gpuwatch.errors import UsageError
+from gpuwatch.timers.host import HostTimer, cuda_settle
+from gpuwatch.timers.protocol import Call, Plan, Taken, Timer
+
+NAMES = ("events", "graph", "host")
+
+
+def timer(name: str | None) -> Timer:
+    """The timer of this name; None: events where this process made a context on a GPU, else the host's clock.
+
+    Raises UsageError for another name, and for a GPU's timer where there is none.
+    """
+    if name is None:
+        cuda = getattr(sys.modules.get("torch"), "cuda", None)
+        name = "events" if cuda is not None and cuda.is_initialized() else "host"
+    if name == "host":
+        return HostTimer(cuda_settle())
+    if name not in NAMES:
+        raise UsageError(f"timer: expected one of {', '.join(NAMES)}, found {name!r}")
+    from gpuwatch.timers.events import EventsTimer
+    from gpuwatch.timers.graph import GraphTimer
+
+    return EventsTimer() if name == "events" else GraphTimer()
+
+
+__all__ = ["NAMES", "Call", "HostTimer", "Plan", "Taken", "Timer", "timer"]

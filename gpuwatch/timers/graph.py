@@ -1,0 +1,59 @@
+"""Times of a captured CUDA graph: launches without the host, for kernels shorter than their launch."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from annotate.evidence import Timings
+from gpuwatch.errors import UsageError
+from gpuwatch.timers.events import EventsTimer
+from gpuwatch.timers.protocol import Plan, Taken
+
+
+class GraphTimer:
+    """Captures an entry's calls once and times its replays by events.
+
+    What a call does on the host happens at the capture and not at a replay.
+    """
+
+    name = "graph"
+
+    def __init__(self, events: EventsTimer | None = None) -> None:
+        self._events = events or EventsTimer()
+        self._graphs: weakref.WeakKeyDictionary[Plan, Plan] = weakref.WeakKeyDictionary()
+
+    def overhead_s(self) -> float:
+        return self._events.overhead_s()
+
+    def take(self, plan: Plan, entries_count: int) -> Taken:
+        if plan not in self._graphs:
+            self._graphs[plan] = Plan(calls=(_captured(plan).replay,), before=plan.before)
+        taken = self._events.take(self._graphs[plan], entries_count)
+        times, count = taken.timings, plan.calls_count
+        issue_s = None if taken.issue_s is None else taken.issue_s / count
+        return Taken(Timings(times.at_ns, times.took_s / count, times.sm_clock_mhz, count), issue_s)
+
+
+def _captured(plan: Plan) -> Any:  # torch has no types
+    import torch
+
+    # Libraries set themselves up at their first call, which a capture does not allow.
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for call in plan.calls:
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            for call in plan.entry():
+                call()
+    except RuntimeError as error:
+        if "captur" not in str(error).lower():
+            raise
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"timer='graph': the function cannot be captured ({reason}); use timer='events'") from error
+    return graph

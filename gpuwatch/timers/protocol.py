@@ -1,0 +1,50 @@
+"""What every way to time a call has in common: a plan goes in, times come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Protocol
+
+from annotate.evidence import Timings
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """What to time: ``calls`` in turn, so many of them an entry, and what is done before each entry, untimed.
+
+    Several calls are one function with different inputs; an entry of several holds the mean time of one.
+    """
+
+    calls: tuple[Call, ...]
+    calls_count: int = 1
+    before: Callable[[], None] | None = None
+
+    def entry(self) -> tuple[Call, ...]:
+        """The calls of one entry: always the same ones, so that every entry does the same work."""
+        return tuple(islice(cycle(self.calls), self.calls_count))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The times of some entries, and how long the host took to ask for one call; None where host and call are one."""
+
+    timings: Timings
+    issue_s: float | None = None
+
+
+class Timer(Protocol):
+    """One way to time a call.  ``name`` is what is told of it."""
+
+    name: str
+
+    def overhead_s(self) -> float:
+        """What it reads around nothing."""
+        ...
+
+    def take(self, plan: Plan, entries_count: int) -> Taken:
+        """So many entries, one after the other; it waits until they are done.  What a call raises passes."""
+        ...
