@@ -1,0 +1,91 @@
+"""What profiles or slows a process, as seen from outside: injected libraries, the variables that inject them, a tracer.
+
+A finding is ``kind:name``.  ``library`` and ``variable`` are signs that something is switched on, ``tracer`` names who
+debugs it, and ``idle`` is a profiling library that is merely mapped: torch's own wheels link CUPTI, so it proves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpuwatch.host import PROC, contents
+
+# Reading a list of mappings takes milliseconds and the lock of that address space, so not every data loader's is read.
+LOOKED_AT_COUNT = 16
+
+# Beginnings of the file names that Nsight Systems, Nsight Compute, Compute Sanitizer, cuda-gdb, nvprof, NVBit, Score-P, TAU
+# and HPCToolkit put into a process, and of the sanitizers a compiler links.
+_INJECTED = (
+    "libToolsInjection", "libcuda-injection", "libInterceptorInjection", "libTreeLauncher", "libsanitizer-collection",
+    "libsanitizer-public", "libcudadebugger", "libcuinj", "libaccinj", "libnvbit", "libscorep", "libTAU", "libhpcrun",
+    "libasan", "libtsan", "libmsan", "libubsan",
+)  # fmt: skip
+_LINKED = ("libcupti", "libnvperf")
+_LIBRARY = re.compile(r"/((?:" + "|".join(map(re.escape, (*_INJECTED, *_LINKED))) + r")[^/\n]*?\.so[^/\s]*)")
+
+# Any value switches these on, for it is a library, a session or a token.
+_INJECTING = re.compile(
+    r"(CUDA_INJECTION|NVTX_INJECTION)(32|64)_PATH|NSYS_PROFILING_SESSION_ID|NV_TPS_\w+|NV_(NSIGHT|COMPUTE_PROFILER|SANITIZER)_\w+"
+)
+# These are switches or settings, and off where their value says so; where a toolkit is installed is neither.
+_SWITCHES = re.compile(
+    r"CUPTI_\w+|COMPUTE_SANITIZER\w*|CUDA_LAUNCH_BLOCKING|CUDA_ENABLE_COREDUMP_ON_EXCEPTION|CUDA_DEVICE_WAITS_ON_EXCEPTION"
+    r"|PYTORCH_NO_CUDA_MEMORY_CACHING|TRITON_INTERPRET|TRITON_DEBUG|TORCH_SHOW_DISPATCH_TRACE|TORCH_COMPILE_DEBUG"
+)
+_PLACES = re.compile(r"_(PATH|DIR|ROOT|HOME|LIB|LIBRARY|LIBRARIES|INCLUDE|INCLUDE_DIRS|VERSION)$")
+_OFF = frozenset({"", "0", "false", "no", "off"})
+
+
+def attached(pids: Iterable[int], *, proc: Path = PROC) -> frozenset[str] | None:
+    """What profiles or slows any of these processes; None if none of them could be looked into.
+
+    The environment is that with which a process began: what it set for itself later, only it can tell.
+    """
+    found: set[str] = set()
+    looked = False
+    for pid in list(pids)[:LOOKED_AT_COUNT]:
+        mapped, environ = contents(proc / str(pid) / "maps"), contents(proc / str(pid) / "environ")
+        looked = looked or bool(mapped and environ is not None)
+        found |= _libraries(mapped or "") | _variables(environ or "") | _tracers(pid, proc)
+    return frozenset(found) if looked or found else None
+
+
+def text(found: frozenset[str] | None) -> str | None:
+    """As ``Host.profilers`` keeps it: sorted, comma-separated."""
+    return None if found is None else ",".join(sorted(found))
+
+
+def _libraries(mapped: str) -> set[str]:
+    return {f"{'idle' if name.startswith(_LINKED) else 'library'}:{_word(name)}" for name in set(_LIBRARY.findall(mapped))}
+
+
+def _variables(environ: str) -> set[str]:
+    found: set[str] = set()
+    for entry in environ.split("\0"):
+        name, _, value = entry.partition("=")
+        preloads = name == "LD_PRELOAD" and _preloads_injection(value)
+        injects = _INJECTING.fullmatch(name) and value
+        switches = _SWITCHES.fullmatch(name) and not _PLACES.search(name) and value.strip().lower() not in _OFF
+        if preloads or injects or switches:
+            found.add(f"variable:{name}")
+    return found
+
+
+def _preloads_injection(value: str) -> bool:
+    return any(Path(part).name.startswith(_INJECTED) for part in re.split(r"[:\s]+", value))
+
+
+def _tracers(pid: int, proc: Path) -> set[str]:
+    for line in (contents(proc / str(pid) / "status") or "").splitlines():
+        if line.startswith("TracerPid:"):
+            tracer = line.partition(":")[2].strip()
+            if tracer.isdigit() and tracer != "0":
+                return {f"tracer:{_word((contents(proc / tracer / 'comm') or '').strip() or tracer)}"}
+    return set()
+
+
+def _word(name: str) -> str:
+    """A file or process may be called anything; the list it goes into is separated by commas."""
+    return re.sub(r"[^\w.+-]", "_", name)
