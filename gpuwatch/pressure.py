@@ -23,10 +23,18 @@ class Pressure:
     ticks: Mapping[str, int] = field(default_factory=dict)  # of the whole machine, by state
     psi_some_ns: int | None = None
     cpu_allowed_count: int | None = None
+    numa_nodes: str | None = None  # of the processors it may use
+    wall_offset_ns: int | None = None  # wall time less monotonic time: it moves only when the wall clock is set
 
 
 def pressure(
-    pids: Iterable[int], *, proc: Path = PROC, cgroups: Path = Path("/sys/fs/cgroup"), at_ns: int | None = None
+    pids: Iterable[int],
+    *,
+    proc: Path = PROC,
+    sys: Path = Path("/sys"),
+    cgroups: Path = Path("/sys/fs/cgroup"),
+    at_ns: int | None = None,
+    wall_offset_ns: int | None = None,
 ) -> Pressure:
     """A snapshot of these processes and their machine; about 10 us a thread.  The first PID stands for cgroup and affinity."""
     pids = list(pids)
@@ -34,13 +42,16 @@ def pressure(
     for pid in pids:
         threads.update(_threads(pid, proc))
     first = pids[0] if pids else None
+    allowed = _allowed(first, proc) if first is not None else None
     return Pressure(
         at_ns=clock.now_ns() if at_ns is None else at_ns,
         threads=threads,
         cgroup_throttled_ns=_throttled_ns(first, proc, cgroups) if first is not None else None,
         ticks=_ticks(proc),
         psi_some_ns=_psi_some_ns(proc),
-        cpu_allowed_count=_allowed_count(first, proc) if first is not None else None,
+        cpu_allowed_count=len(allowed) if allowed is not None else None,
+        numa_nodes=_numa_nodes(allowed, sys) if allowed is not None else None,
+        wall_offset_ns=clock.wall_offset_ns() if wall_offset_ns is None else wall_offset_ns,
     )
 
 
@@ -87,12 +98,24 @@ def _psi_some_ns(proc: Path) -> int | None:
     return None
 
 
-def _allowed_count(pid: int, proc: Path) -> int | None:
+def _allowed(pid: int, proc: Path) -> frozenset[int] | None:
     for line in (contents(proc / str(pid) / "status") or "").splitlines():
         if line.startswith("Cpus_allowed_list:"):
-            parts = [part.split("-") for part in line.partition(":")[2].strip().split(",") if part]
-            return sum(int(part[-1]) - int(part[0]) + 1 for part in parts)
+            return _processors(line.partition(":")[2])
     return None
+
+
+def _processors(ranges: str) -> frozenset[int]:
+    parts = [part.split("-") for part in ranges.strip().split(",") if part]
+    return frozenset(number for part in parts for number in range(int(part[0]), int(part[-1]) + 1))
+
+
+def _numa_nodes(allowed: frozenset[int], sys: Path) -> str | None:
+    """The memory nodes of these processors, comma-separated; None where the kernel knows none."""
+    folder = sys / "devices/system/node"
+    numbers = sorted(int(name[4:]) for name in names(str(folder)) if name.startswith("node") and name[4:].isdigit())
+    near = [number for number in numbers if allowed & _processors(contents(folder / f"node{number}/cpulist") or "")]
+    return ",".join(map(str, near)) or None
 
 
 def difference(before: Pressure, after: Pressure, about: Host | None = None) -> Host:
@@ -117,9 +140,15 @@ def difference(before: Pressure, after: Pressure, about: Host | None = None) -> 
         cgroup_throttled_s=_grown(before.cgroup_throttled_ns, after.cgroup_throttled_ns, 1e9),
         steal_ratio=spent["steal"] / total if total > 0 and "steal" in spent else None,
         cpu_busy_ratio=1 - idle / total if total > 0 else None,
+        numa_nodes=after.numa_nodes,
+        wall_step_s=_step_s(before.wall_offset_ns, after.wall_offset_ns),
         cpu_pressure_ratio=_grown(before.psi_some_ns, after.psi_some_ns, span_s * 1e9) if span_s > 0 else None,
     )
 
 
 def _grown(before: int | None, after: int | None, per: float) -> float | None:
     return (after - before) / per if before is not None and after is not None and after >= before else None
+
+
+def _step_s(before_ns: int | None, after_ns: int | None) -> float | None:
+    return (after_ns - before_ns) / 1e9 if before_ns is not None and after_ns is not None else None

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from annotate.errors import AnnotateError
-from annotate.evidence import Census
+from annotate.evidence import Census, Host
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch import clock, host, iterations, pressure
+from gpuwatch import clock, host, iterations, pressure, sharing
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.judging import Judge
 from gpuwatch.store import Reader, Run, Store
@@ -41,6 +41,7 @@ class _InHand:
 
     run: Run
     named: tuple[str, ...] | None
+    about: Host  # what holds for its machine and process throughout
     before: pressure.Pressure | None = None
     seen: set[str] = field(default_factory=set)  # GPUs on which its processes held a context
     pids: set[int] = field(default_factory=set)
@@ -97,7 +98,7 @@ class Windows:
             pids=frozenset({pid} if pid else ()), told=told, host=None, status="open", why=warning or "", parent=parent,
             source=self._witness.source_name, simulated=self._witness.simulated, verdicts=(),
         )  # fmt: skip
-        held = _InHand(run, named, pids={pid} if pid else set(), opened_ns=run.begin_ns)
+        held = _InHand(run, named, self._machine, pids={pid} if pid else set(), opened_ns=run.begin_ns)
         self._in_hand[run.id] = held
         for uuid in named or self._witness.uuids[:1]:
             self._witness.adopt(uuid, pid)
@@ -219,6 +220,7 @@ class Windows:
             held.run = replace(held.run, user=who.user, process=who.name)
             held.pids |= await self._loop_thread(_measured_tree, held.run.pid)
             held.before = await self._loop_thread(pressure.pressure, tuple(held.pids))
+            held.about = replace(held.about, sharing=await self._loop_thread(sharing.sharing, held.run.pid))
         if held.run.status == "open":
             self._store.put_run(held.run)
             self._spawn(self._follow(held))
@@ -280,7 +282,7 @@ class Windows:
         uuids, why = self._covered(held, held.run.told)
         held.run = replace(
             held.run, status="judging", uuids=uuids, why=held.run.why or why, pids=frozenset(held.pids),
-            host=pressure.difference(held.before, after, self._machine) if held.before and after else self._machine,
+            host=pressure.difference(held.before, after, held.about) if held.before and after else held.about,
         )  # fmt: skip
         self._store.put_run(held.run)
         if (timings := iterations.timings(held.times)) is not None:

@@ -12,6 +12,7 @@ from annotate.evidence import Host, Visibility
 from gpuwatch import clock, host, pressure
 from gpuwatch.host import Identities, Identity
 from gpuwatch.pressure import Pressure
+from gpuwatch.sharing import sharing
 
 PID = 4242
 
@@ -157,11 +158,11 @@ def machine(tmp_path: Path, *, v2: bool = True) -> tuple[Path, Path]:
 @pytest.mark.parametrize("v2", [True, False])
 def test_pressure_is_read_from_both_kinds_of_control_groups(tmp_path: Path, v2: bool) -> None:
     proc, cgroups = machine(tmp_path, v2=v2)
-    found = pressure.pressure([PID], proc=proc, cgroups=cgroups, at_ns=7)
+    found = pressure.pressure([PID], proc=proc, sys=tmp_path / "none", cgroups=cgroups, at_ns=7, wall_offset_ns=3)
     assert found == Pressure(
         at_ns=7, threads={PID: (10**9, 2 * 10**8), 4243: (5 * 10**8, 10**8)}, cgroup_throttled_ns=250_000_000,
         ticks={"user": 100, "nice": 0, "system": 50, "idle": 800, "iowait": 40, "irq": 0, "softirq": 5, "steal": 5},
-        psi_some_ns=10**9, cpu_allowed_count=7,
+        psi_some_ns=10**9, cpu_allowed_count=7, wall_offset_ns=3,
     )  # fmt: skip
 
 
@@ -182,9 +183,11 @@ def test_a_difference_counts_what_happened_between_two_snapshots() -> None:
 
 
 def test_what_the_machine_does_not_tell_stays_unobserved(tmp_path: Path) -> None:
-    empty = pressure.pressure([PID], proc=tmp_path, cgroups=tmp_path, at_ns=0)
-    later = pressure.pressure([PID], proc=tmp_path, cgroups=tmp_path, at_ns=10**9)
-    assert pressure.difference(empty, later) == Host(span_s=1.0)
+    empty, later = (
+        pressure.pressure([PID], proc=tmp_path, sys=tmp_path, cgroups=tmp_path, at_ns=at_ns, wall_offset_ns=0)
+        for at_ns in (0, 10**9)
+    )
+    assert pressure.difference(empty, later) == Host(span_s=1.0, wall_step_s=0.0)
 
 
 def test_the_real_machine_tells_of_a_busy_process() -> None:
@@ -209,3 +212,66 @@ def test_a_pci_device_names_its_memory_node_in_the_kernels_spelling(tmp_path: Pa
     assert host.numa_node("00000000:0B:00.0", sys=tmp_path) is None
     assert host.numa_node("00000000:0C:00.0", sys=tmp_path) is None
     assert host.numa_node(None, sys=tmp_path) is None
+
+
+def test_the_memory_nodes_of_the_processors_a_process_may_use_are_named(tmp_path: Path) -> None:
+    proc, sys = tmp_path / "proc", tmp_path / "sys"
+    for node, processors in ((0, "0-15,32-47"), (1, "16-31,48-63"), (2, "")):
+        write(sys / f"devices/system/node/node{node}/cpulist", processors + "\n")
+
+    def nodes(allowed: str) -> str | None:
+        write(proc / f"{PID}/status", f"Name:\tpython\nCpus_allowed_list:\t{allowed}\n")
+        return pressure.pressure([PID], proc=proc, sys=sys, cgroups=tmp_path).numa_nodes
+
+    assert (nodes("0-3"), nodes("20,50"), nodes("3,16-18")) == ("0", "1", "0,1")
+    assert pressure.pressure([PID], proc=proc, sys=tmp_path / "none", cgroups=tmp_path).numa_nodes is None
+
+
+def test_a_wall_clock_that_was_set_meanwhile_is_told_with_its_sign() -> None:
+    before, after = Pressure(at_ns=0, wall_offset_ns=10**18), Pressure(at_ns=10**9, wall_offset_ns=10**18 - 40_000_000)
+    assert pressure.difference(before, after).wall_step_s == -0.04
+    assert pressure.difference(before, Pressure(at_ns=10**9)).wall_step_s is None
+
+
+def test_the_real_wall_clock_stands_still_against_the_monotonic_one() -> None:
+    step_s = pressure.difference(pressure.pressure([]), pressure.pressure([])).wall_step_s
+    assert step_s is not None
+    assert abs(step_s) < 0.005
+
+
+class TestSharing:
+    @staticmethod
+    def process(tmp_path: Path, *environ: str, pipe: str | None = None, root: bool = True) -> Path:
+        write(tmp_path / f"{PID}/environ", "\0".join(environ) + "\0")
+        if root:
+            (tmp_path / f"{PID}/root").mkdir()
+        if pipe:
+            write(tmp_path / f"{PID}/root{pipe}/control", "")
+        return tmp_path
+
+    def test_a_process_of_its_own_gpu_shares_with_nothing(self, tmp_path: Path) -> None:
+        assert sharing(PID, proc=self.process(tmp_path, "HOME=/root", "EMPTY=")) == ""
+
+    def test_who_cannot_look_says_so(self, tmp_path: Path) -> None:
+        assert sharing(PID, proc=tmp_path) is None
+
+    @pytest.mark.parametrize(
+        ("environ", "pipe"), [((), "/tmp/nvidia-mps"), (("CUDA_MPS_PIPE_DIRECTORY=/mps/pipe",), "/mps/pipe")]
+    )
+    def test_a_control_pipe_where_cuda_looks_for_it_is_mps(self, tmp_path: Path, environ: tuple[str, ...], pipe: str) -> None:
+        assert sharing(PID, proc=self.process(tmp_path, *environ, pipe=pipe)) == "MPS"
+
+    def test_a_directory_without_the_pipe_is_none(self, tmp_path: Path) -> None:
+        proc = self.process(tmp_path, "CUDA_MPS_PIPE_DIRECTORY=/elsewhere", pipe="/tmp/nvidia-mps")
+        assert sharing(PID, proc=proc) == ""
+
+    def test_where_its_files_cannot_be_seen_a_running_server_is_taken_for_its_own(self, tmp_path: Path) -> None:
+        write(tmp_path / "77/comm", "nvidia-cuda-mps\n")
+        assert sharing(PID, proc=tmp_path) == "MPS"
+
+    def test_schedulers_that_cut_a_gpu_in_pieces_are_named(self, tmp_path: Path) -> None:
+        environ = ("CUDA_DEVICE_MEMORY_LIMIT_0=1024m", "CUDA_DEVICE_SM_LIMIT=50", "ALIYUN_COM_GPU_MEM_CONTAINER=4")
+        assert sharing(PID, proc=self.process(tmp_path, *environ)) == "HAMi,gpushare"
+
+    def test_this_very_process_can_be_asked(self) -> None:
+        assert isinstance(sharing(os.getpid()), str)
