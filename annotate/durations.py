@@ -1,0 +1,71 @@
+"""The iterations of a window in the order they began, and what several rules ask of their times."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.evidence import Evidence, Timings, Values
+from annotate.statistics import effective_count, spread
+
+# CUDA's events tick at up to half a microsecond: no spread is smaller than half a tick.
+_TICK_S = 0.25e-6
+_LEAST_RATIO = 1e-3
+# An autocorrelation function of more values costs more than it tells: they are taken in blocks.
+_BLOCKS_COUNT = 4096
+
+
+def inside(evidence: Evidence) -> Timings:
+    """The iterations that began inside the window, in order; what is no duration is left out, and so is all if none is known."""
+    timings = evidence.timings
+    if timings is None:
+        return Timings(np.empty(0, np.int64), np.empty(0, np.float64))
+    at_ns, took_s, clock = timings.at_ns, timings.took_s, timings.sm_clock_mhz
+    kept = np.isfinite(took_s) & (took_s > 0) & (at_ns >= evidence.window.begin_ns) & (at_ns < evidence.window.end_ns)
+    if not kept.all():
+        at_ns, took_s, clock = at_ns[kept], took_s[kept], None if clock is None else clock[kept]
+    if (np.diff(at_ns) < 0).any():
+        order = np.argsort(at_ns, kind="stable")
+        at_ns, took_s, clock = at_ns[order], took_s[order], None if clock is None else clock[order]
+    return Timings(at_ns, took_s, clock, timings.calls_count)
+
+
+def floor_s(median_s: float) -> float:
+    """The least spread to believe: times are quantised, and more than half of them may be equal."""
+    return max(_TICK_S, _LEAST_RATIO * median_s)
+
+
+def spread_s(took_s: Values) -> float:
+    """The robust standard deviation of durations."""
+    return spread(took_s, floor=floor_s(float(np.median(took_s))))
+
+
+def worth_count(values: Values) -> float:
+    """``effective_count`` of a series of any length: a long one is taken in blocks, whose means show how its mean varies."""
+    count = len(values)
+    size = -(-count // _BLOCKS_COUNT)
+    if size == 1:
+        return effective_count(values)
+    blocks = values[: count // size * size].reshape(-1, size).mean(axis=1)
+    varies = float(blocks.var())
+    if varies <= 0.0:
+        return float(count)
+    return float(np.clip(effective_count(blocks) * float(values.var()) / varies, 1.0, count))
+
+
+def every_count(indices: npt.NDArray[np.intp], *, share_ratio: float = 0.5) -> int | None:
+    """The N of "every Nth iteration", where most neighbours among these indices lie equally far apart; None elsewhere."""
+    apart = np.diff(indices)
+    if len(apart) < 4:
+        return None
+    usual = int(np.median(apart))
+    # A neighbour of an iteration that is one too says nothing of the next one's distance.
+    return usual if usual > 1 and float((apart == usual).mean()) >= share_ratio else None
+
+
+def readable(seconds: float) -> str:
+    """A duration as people write it: three digits and the unit that fits."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if abs(seconds) >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
