@@ -2,6 +2,306 @@
 
 from __future__ import annotations
 
-from annotate.rule import Rule
+from typing import Annotated
 
-RULES: tuple[Rule, ...] = ()
+
+from annotate import arms
+from annotate.claims import Claim
+from annotate.evidence import Evidence, Fact
+from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+
+
+@rule(
+    "hardware-mismatch",
+    needs=("baseline",),
+    basis=Basis.BASELINE,
+    says="the baseline ran on other hardware: {differing}",
+    remedy="Measure both on one GPU, at one power limit, in one run.",
+)
+def hardware_mismatch(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    power_tolerance_w: Annotated[float, "limits are set in whole watts and read back exactly; half a watt is rounding"] = 0.5,
+) -> Answer:
+    """Finds a baseline from another model, form, power limit or partition, or from another GPU of the same model.
+
+    Why it matters:
+        GPUs of one model differ by 8 % in the mean and up to 22 %; forms of one chip (SXM, PCIe, NVL) differ by their power
+        limit, and a power limit decides the clock of every kernel that reaches it.
+
+    What it cannot see:
+        Cooling, the age of the board, and a silicon lottery inside one UUID.  An index (``CUDA_VISIBLE_DEVICES``) says
+        nothing and is not used: a GPU is its UUID.
+
+    Remedy:
+        Compare on one GPU, interleaved (``gpuwatch.compare``).  For a claim about a model, measure on three GPUs at least.
+
+    Source:
+        NVML's identity, limits and modes of both windows' GPUs.  Spread between GPUs: Sinha et al., SC 2022.
+    """
+    device, base = evidence.device, evidence.baseline.device if evidence.baseline else None
+    if device is None or base is None:
+        return Unobserved("which GPU the window or its baseline ran on was not observed")
+    grave = arms.differences(base, device, arms.MODEL, tolerance=power_tolerance_w)
+    slight = arms.differences(base, device, arms.BOARD, tolerance=0.0)
+    if not grave and not slight:
+        return Clear({"uuid": device.uuid})
+    facts: dict[str, Fact] = {"differing": arms.listed([*grave, *slight]), "differences_count": len(grave) + len(slight)}
+    return Found(Severity.REJECT if grave else Severity.FLAG, facts)
+
+
+@rule(
+    "software-mismatch",
+    needs=("baseline",),
+    basis=Basis.BASELINE,
+    says="the baseline ran with other software or settings: {differing}",
+    remedy="Measure both with the same driver, libraries, flags and environment.",
+)
+def software_mismatch(evidence: Evidence, claim: Claim) -> Answer:
+    """Finds a baseline with another driver, torch, CUDA or cuDNN, other precision flags, environment or way of timing.
+
+    Why it matters:
+        A library picks other kernels, a flag lets it use TF32, a variable makes every launch wait: the difference is then
+        not the code's.
+
+    What it cannot see:
+        Compile flags of extensions, versions of libraries nobody tells (CUTLASS, Triton's compiler), clocks of the host.
+        Only what both windows know is compared.  A driver that differs in its last number alone is a note.
+
+    Remedy:
+        Run both in one environment, or accept the difference if it is what is compared.
+
+    Source:
+        The driver's version from NVML; torch's versions and flags and the environment as the measured process told them.
+    """
+    base = evidence.baseline
+    if base is None:
+        return Unobserved("it was not compared with another window")
+    known, differing = arms.software(base, evidence)
+    if not known:
+        return Unobserved("no version or setting is known of both windows")
+    if not differing:
+        return Clear({"settings_count": known})
+    patch = all(difference.patch for difference in differing)
+    facts: dict[str, Fact] = {"differing": arms.listed(differing), "differences_count": len(differing)}
+    return Found(Severity.NOTE if patch else Severity.FLAG, facts)
+
+
+@rule(
+    "boot-changed",
+    needs=("baseline",),
+    basis=Basis.BASELINE,
+    says="{happened} between the baseline and this window",
+    remedy="Measure both again without a restart between them.",
+)
+def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
+    """Finds a baseline from before the machine was booted, or its driver reloaded, or from another machine.
+
+    Why it matters:
+        The same binary on the same GPU was 12.8 % slower after a reboot: memory placement, clocks tables and firmware
+        state are drawn anew.
+
+    What it cannot see:
+        A container's restart keeps the machine's boot id, and rightly.  A driver reload shows only where the energy counter
+        had counted further before it than it has now.
+
+    Remedy:
+        Run both within one boot.  For a claim that outlives a boot, repeat the pair over three boots at least.
+
+    Source:
+        Linux's boot id; the driver's energy counter, which begins at zero when it is loaded.
+    """
+    base = evidence.baseline
+    if base is None or base.host.boot_id is None or evidence.host.boot_id is None:
+        return Unobserved("the boot of the window or its baseline was not observed")
+    severity = Severity.REJECT if claim is Claim.FIXED_CLOCK else Severity.FLAG
+    if base.host.boot_id != evidence.host.boot_id:
+        elsewhere = base.host.hostname is not None and base.host.hostname != evidence.host.hostname
+        return Found(severity, {"happened": "the machine changed" if elsewhere else "the machine was booted again"})
+    if arms.driver_reloaded(base, evidence):
+        return Found(severity, {"happened": "the driver was loaded again"})
+    return Clear()
+
+
+@rule(
+    "clock-between-arms",
+    needs=("baseline",),
+    basis=Basis.BASELINE,
+    says="the baseline ran at {baseline_mhz:.0f} MHz and this window at {clock_mhz:.0f}, worth {effect_ratio:+.1%} of its time",
+    remedy="Interleave the two, compare them at one clock, or lock it.",
+)
+def clock_between_arms(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    true_ratio: Annotated[float, "one second of a capped GEMM repeats its mean clock within 1 %"] = 0.01,
+    gauge_ratio: Annotated[float, "the driver's gauge moves in steps of 15 MHz, about 1 %, and errs by up to 12"] = 0.03,
+) -> Answer:
+    """Finds two windows of which one had the higher clock.
+
+    Why it matters:
+        What looks like better code may be a cooler or luckier GPU: the order of two windows alone moved the clock by up to
+        16 %.
+
+    What it cannot see:
+        How much of a lower clock a kernel earned itself by drawing more power: under ``sustained`` that is a real cost, so
+        where the power cap held both throughout, the difference is flagged and not rejected.  Without each iteration's true
+        clock the kernel is taken to follow the clock fully, and the driver's gauge is believed to 3 % only.
+
+    Remedy:
+        Interleave (``gpuwatch.compare``), or compare both times at one clock.
+
+    Source:
+        The true clock of stamped iterations, else NVML's gauge while the GPU worked.  Rejected where the clock explains at
+        least half of the difference of the medians.
+    """
+    base = evidence.baseline
+    if base is None:
+        return Unobserved("it was not compared with another window")
+    clocks = arms.clocks_mhz(base, evidence)
+    if clocks is None:
+        return Unobserved("the clock of the window or its baseline was not observed")
+    facts: dict[str, Fact] = {"baseline_mhz": clocks.a_mhz, "clock_mhz": clocks.b_mhz, "true": clocks.true}
+    if abs(clocks.b_mhz / clocks.a_mhz - 1.0) <= (true_ratio if clocks.true else gauge_ratio):
+        return Clear(facts)
+    effect = (clocks.a_mhz / clocks.b_mhz) ** arms.beta(base, evidence) - 1.0
+    facts["effect_ratio"] = effect
+    change = arms.change_ratio(base, evidence)
+    explains = change is not None and abs(effect) >= abs(change) / 2
+    own = claim is Claim.SUSTAINED and arms.capped_throughout(base) and arms.capped_throughout(evidence)
+    return Found(Severity.REJECT if explains and not own else Severity.FLAG, facts, effect_ratio=effect)
+
+
+@rule(
+    "order-bias",
+    needs=("baseline",),
+    basis=Basis.BASELINE,
+    says="the two were timed one after the other, which alone gives up to {drift_ratio:.1%}{against}",
+    remedy="Interleave them in one process: gpuwatch.compare.",
+)
+def order_bias(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    drift_ratio: Annotated[float, "95th percentile of identical work timed in turn on an H200: 0.5 to 3.2 % by kernel"] = 0.032,
+) -> Answer:
+    """Finds a comparison of windows that ran one after the other.
+
+    Why it matters:
+        The GPU warms up, its power controller swings with a period near a second, and whoever runs second meets another
+        machine: identical GEMMs in turn differed by 3.2 % where interleaved ones differed by 0.04.
+
+    What it cannot see:
+        Whether the order mattered this time.  It speaks of every sequential pair alike and rejects none: to reject whatever
+        lies inside the drift would call two equal runs incomparable, which are merely not told apart; the comparison says so
+        by its decision.
+
+    Remedy:
+        Interleave blocks of a few milliseconds (``gpuwatch.compare``).
+
+    Source:
+        The times of the two windows: they overlap, or they do not.  A told ``design`` of ``sequential`` is believed, one of
+        ``interleaved`` is not.
+    """
+    base = evidence.baseline
+    if base is None:
+        return Unobserved("it was not compared with another window")
+    if arms.overlap_ratio(base, evidence) >= 0.5 and evidence.told.get("design") != "sequential":
+        return Clear()
+    change = arms.change_ratio(base, evidence)
+    against = "" if change is None else f", against the {change:+.1%} between them"
+    facts: dict[str, Fact] = {"drift_ratio": drift_ratio, "against": against}
+    if change is not None:
+        facts["change_ratio"] = change
+    return Found(Severity.FLAG, facts)
+
+
+@rule(
+    "aa-noise-floor-missing",
+    needs=("baseline",),
+    basis=Basis.BASELINE,
+    says="nobody measured what this GPU makes of two equal arms, so differences below {fallback_ratio:.0%} count for nothing",
+    remedy="Run `gpuwatch selftest` once on this GPU.",
+)
+def aa_noise_floor_missing(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    fallback_ratio: Annotated[float, "sequential A/A on an H200 differed by up to 3.2 % (95th percentile)"] = 0.03,
+) -> Answer:
+    """Finds a comparison on a GPU whose noise floor between equal arms nobody measured.
+
+    Why it matters:
+        A difference means something only against what the same code against itself shows here: tests of significance on raw
+        samples of one kernel said "different" 86 % of the time.
+
+    What it cannot see:
+        Whether the floor told was measured with this kind of kernel.
+
+    Remedy:
+        ``gpuwatch selftest`` takes about a minute and keeps the floor for this GPU.
+
+    Source:
+        The told ``aa_floor_ratio``, which ``gpuwatch.compare`` takes from the self-test on record.
+    """
+    floor = evidence.told.get("aa_floor_ratio")
+    if isinstance(floor, int | float) and not isinstance(floor, bool) and 0.0 < floor < 1.0:
+        return Clear({"aa_floor_ratio": float(floor)})
+    return Found(Severity.NOTE, {"fallback_ratio": fallback_ratio})
+
+
+@rule(
+    "multiple-looks",
+    needs=("baseline", "told.variants_count"),
+    basis=Basis.BASELINE,
+    says="{variants_count} variants were tried, of which the best looks {luck_ratio:.1%} better by luck alone",
+    remedy="Ask each difference at {level_ratio:.2%} (Holm), and measure the winner again.",
+)
+def multiple_looks(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    noise_ratio: Annotated[float, "standard deviation of 100 ms medians of a capped GEMM, where no times say better"] = 0.014,
+) -> Answer:
+    """Finds one variant picked out of many by the times it is now reported with.
+
+    Why it matters:
+        The best of 20 equal variants with 1.4 % noise looks 2.6 % better than it is: tuning by timing reports its own luck.
+
+    What it cannot see:
+        Variants nobody told of, and how many of them were alike.
+
+    Remedy:
+        Use Holm's level for each difference (``gpuwatch.compare`` does, for more than two arms), and time the winner once
+        more in a run of its own: that number is not picked.
+
+    Source:
+        The told count of variants; the expected largest of so many normal values (Blom 1958); Holm 1979.
+    """
+    count = evidence.told.get("variants_count")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count < 10**9:
+        return Unobserved("how many variants were tried was told as something that is no number of variants")
+    if count == 1:
+        return Clear({"variants_count": 1})
+    noise = arms.noise_ratio(evidence) or noise_ratio
+    luck = noise * float(_normal_quantile((count - 0.375) / (count + 0.25)))
+    facts: dict[str, Fact] = {"variants_count": count, "luck_ratio": luck, "level_ratio": 0.05 / count}
+    return Found(Severity.FLAG, facts)
+
+
+def _normal_quantile(share: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(share))
+
+
+RULES: tuple[Rule, ...] = (
+    hardware_mismatch,
+    software_mismatch,
+    boot_changed,
+    clock_between_arms,
+    order_bias,
+    aa_noise_floor_missing,
+    multiple_looks,
+)

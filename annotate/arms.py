@@ -1,0 +1,218 @@
+"""What two windows that are compared have in common, and what not: the baseline first, always."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from annotate import sm_clock
+from annotate.evidence import Device, Evidence, Values
+from annotate.intervals import batch_interval
+from annotate.sensitivity import Sensitivity, sensitivity
+
+# What makes another kind of machine of a GPU, and what only another board or another setting.
+MODEL: Mapping[str, str] = {
+    "name": "model",
+    "power_limit_w": "power limit",
+    "memory_total_bytes": "memory",
+    "compute_capability": "compute capability",
+    "cuda_cores_count": "CUDA cores",
+    "mig_mode": "MIG mode",
+    "virtualization": "virtualization",
+}
+BOARD: Mapping[str, str] = {
+    "uuid": "GPU",
+    "vbios_version": "VBIOS",
+    "sm_clock_max_mhz": "maximum SM clock",
+    "mem_clock_max_mhz": "maximum memory clock",
+    "pcie_generation_max_count": "PCIe generation",
+    "pcie_width_max_count": "PCIe lanes",
+    "ecc_mode": "ECC",
+    "persistence_mode": "persistence mode",
+}
+# Told facts that change speed by themselves: versions, flags, and how it was timed.
+_TOLD: Mapping[str, str] = {
+    "torch_version": "torch",
+    "cuda_version": "CUDA",
+    "cudnn_version": "cuDNN",
+    "matmul_precision": "float32 precision",
+    "cudnn_tf32": "cuDNN's TF32",
+    "cudnn_benchmark": "cuDNN's benchmark mode",
+    "deterministic": "deterministic algorithms",
+    "launch_blocking": "CUDA_LAUNCH_BLOCKING",
+    "timer": "timer",
+    "cache": "L2 cache",
+    "dtype": "data type",
+    "input_dtype": "data type of inputs",
+    "input_bytes": "size of inputs",
+}
+_CAPPED_RATIO = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing the baseline had and the window has otherwise.  ``patch``: only in a version's last number."""
+
+    name: str
+    a: str
+    b: str
+    patch: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.a} -> {self.b}"
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The clock of each arm; ``true`` where both come from stamps."""
+
+    a_mhz: float
+    b_mhz: float
+    true: bool
+
+
+def differences(a: Device, b: Device, names: Mapping[str, str], *, tolerance: float) -> list[Difference]:
+    """What is known of both GPUs and differs, numbers by more than the tolerance."""
+    out = []
+    for name, title in names.items():
+        before, after = getattr(a, name), getattr(b, name)
+        if before is None or after is None or before == after:
+            continue
+        if isinstance(before, float | int) and not isinstance(before, bool) and abs(before - after) <= tolerance:
+            continue
+        out.append(Difference(title, _value(name, before), _value(name, after)))
+    # A MIG instance has its own identity, and the share of a board is no board.
+    if names is MODEL and (a.parent_uuid is None) != (b.parent_uuid is None):
+        out.append(Difference("partition", *("whole GPU" if each.parent_uuid is None else "MIG instance" for each in (a, b))))
+    return out
+
+
+def software(a: Evidence, b: Evidence) -> tuple[int, list[Difference]]:
+    """How many versions and settings are known of both windows, and those that differ."""
+    known, out = 0, []
+    drivers = [each.device.driver_version if each.device else None for each in (a, b)]
+    if drivers[0] is not None and drivers[1] is not None:
+        known += 1
+        if drivers[0] != drivers[1]:
+            patch = drivers[0].rpartition(".")[0] == drivers[1].rpartition(".")[0]
+            out.append(Difference("driver", drivers[0], drivers[1], patch=patch))
+    for name, title in _TOLD.items():
+        before, after = a.told.get(name), b.told.get(name)
+        if before is None or after is None:
+            continue
+        known += 1
+        if str(before) != str(after):
+            out.append(Difference(title, _value(name, before), _value(name, after)))
+    environments = [_environment(each.told.get("environment")) for each in (a, b)]
+    if environments[0] is not None and environments[1] is not None:
+        known += 1
+        for name in sorted(environments[0].keys() | environments[1].keys()):
+            values = [environment.get(name, "unset") for environment in environments if environment is not None]
+            if values[0] != values[1]:
+                out.append(Difference(name, _short(values[0]), _short(values[1])))
+    return known, out
+
+
+def listed(found: Sequence[Difference], most: int = 2) -> str:
+    """The first few in words, and how many more there are."""
+    rest = len(found) - most
+    return ", ".join(str(each) for each in found[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def driver_reloaded(a: Evidence, b: Evidence) -> bool:
+    """Whether a counter that only a reload of the driver resets stood higher in the earlier window."""
+    if a.device is None or b.device is None or a.device.uuid != b.device.uuid:
+        return False
+    earlier, later = sorted((a, b), key=lambda each: each.window.begin_ns)
+    before, after = (each.trace.column("energy_j").values for each in (earlier, later))
+    before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+    return bool(len(before) and len(after) and after[-1] < before[0])
+
+
+def clocks_mhz(a: Evidence, b: Evidence) -> Clocks | None:
+    """The mean true clock of both, else the median of the driver's gauge while they worked; None of one of them."""
+    true = [_true_mhz(each) for each in (a, b)]
+    if true[0] is not None and true[1] is not None:
+        return Clocks(true[0], true[1], true=True)
+    gauge = [sm_clock.median_mhz(sm_clock.working(each)) for each in (a, b)]
+    if gauge[0] and gauge[1]:
+        return Clocks(gauge[0], gauge[1], true=False)
+    return None
+
+
+def beta(a: Evidence, b: Evidence) -> float:
+    """How the kernel's time follows the clock, as far as either window shows it; fully where neither does."""
+    found = [sensitivity(each.timings) for each in (a, b) if each.timings is not None and each.observes("timings.sm_clock_mhz")]
+    betas = [each.beta for each in found if isinstance(each, Sensitivity)]
+    return float(np.clip(np.mean(betas), 0.0, 1.2)) if betas else 1.0
+
+
+def change_ratio(a: Evidence, b: Evidence) -> float | None:
+    """By how much the medians of the two windows' times differ; None where one has none."""
+    before, after = _took_s(a), _took_s(b)
+    return float(np.median(after) / np.median(before) - 1.0) if len(before) and len(after) else None
+
+
+def noise_ratio(evidence: Evidence) -> float | None:
+    """The standard error of the window's own centre, relative to it; None where its times do not tell."""
+    if evidence.timings is None:
+        return None
+    interval = batch_interval(evidence.timings.at_ns, evidence.timings.took_s)
+    return None if interval is None or interval.centre <= 0 else (interval.high - interval.low) / 3.92 / interval.centre
+
+
+def overlap_ratio(a: Evidence, b: Evidence) -> float:
+    """The share of the shorter window during which both ran; none across boots, whose clocks do not compare."""
+    if a.host.boot_id != b.host.boot_id:
+        return 0.0
+    both_ns = min(a.window.end_ns, b.window.end_ns) - max(a.window.begin_ns, b.window.begin_ns)
+    return max(0, both_ns) / max(1, min(a.window.length_ns, b.window.length_ns))
+
+
+def capped_throughout(evidence: Evidence) -> bool:
+    """Whether the power cap held the whole window."""
+    capped = evidence.increase("power_violation_ns") or evidence.increase("power_cap_ns")
+    return capped is not None and capped.span_ns > 0 and capped.ratio + capped.error_ratio >= _CAPPED_RATIO
+
+
+def _took_s(evidence: Evidence) -> Values:
+    if evidence.timings is None:
+        return np.empty(0)
+    took_s = evidence.timings.took_s
+    return np.asarray(took_s[np.isfinite(took_s) & (took_s > 0)])
+
+
+def _true_mhz(evidence: Evidence) -> float | None:
+    clock = evidence.timings.sm_clock_mhz if evidence.timings else None
+    if clock is None or evidence.timings is None:
+        return None
+    good = np.isfinite(clock) & (clock > 0) & np.isfinite(evidence.timings.took_s)
+    weights = evidence.timings.took_s[good]
+    return float(np.average(clock[good], weights=weights)) if good.any() and weights.sum() > 0 else None
+
+
+def _environment(text: object) -> Mapping[str, str] | None:
+    if not isinstance(text, str):
+        return None
+    pairs = (entry.partition("=") for entry in text.split(";") if entry.strip())
+    return {name.strip(): value for name, _, value in pairs}
+
+
+def _value(name: str, value: Any) -> str:  # whatever a record or a told fact holds
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if name == "memory_total_bytes":
+        return f"{value / 1e9:.0f} GB"
+    if name.endswith("_w"):
+        return f"{value:.0f} W"
+    if name.endswith("_mhz"):
+        return f"{value} MHz"
+    return _short(str(value).removeprefix("NVIDIA "))
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= 40 else plain[:39] + "…"
