@@ -30,7 +30,7 @@ class _Sm:
 _VOLTA = _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 64, "int8": 512}, 6 << 20)
 _TURING = _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 4, "int8": 2048, "int4": 4096}, 6 << 20)
 _A100 = _Sm(
-    64, {"fp16": 2048, "bf16": 2048, "tf32": 1024, "fp32": 128, "fp64": 128, "int8": 4096, "int4": 8192}, 80 << 20
+    64, {"fp16": 2048, "bf16": 2048, "tf32": 1024, "fp32": 128, "fp64": 128, "int8": 4096, "int4": 8192}, 48 << 20
 )  # fmt: skip
 _AMPERE = _Sm(128, {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "int8": 2048, "int4": 4096}, 6 << 20)
 _ADA = _Sm(
@@ -42,7 +42,7 @@ _HOPPER = _Sm(
 _BLACKWELL = _Sm(
     128,
     {"fp16": 8192, "bf16": 8192, "tf32": 4096, "fp32": 256, "fp64": 128, "fp8": 16384, "int8": 16384, "fp4": 32768},
-    192 << 20,
+    128 << 20,
 )
 _RTX_BLACKWELL = _Sm(
     128, {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "fp8": 2048, "int8": 2048, "fp4": 4096}, 128 << 20
@@ -85,6 +85,12 @@ def sm_count(device: Device) -> int | None:
     """How many SMs the GPU has; None for a generation not in the table, or where the driver does not count cores."""
     sm = _SMS.get(device.compute_capability or "")
     return device.cuda_cores_count // sm.cores_count if sm and device.cuda_cores_count else None
+
+
+def cores_count(compute_capability: str, sms_count: int) -> int | None:
+    """The CUDA cores of so many SMs, for who knows these instead; None for a generation not in the table."""
+    sm = _SMS.get(compute_capability)
+    return sms_count * sm.cores_count if sm else None
 
 
 def peak_flops(device: Device, dtype: str, clock_mhz: float) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 from annotate.evidence import Timings
@@ -21,7 +20,7 @@ class GraphTimer:
 
     def __init__(self, events: EventsTimer | None = None) -> None:
         self._events = events or EventsTimer()
-        self._graphs: weakref.WeakKeyDictionary[Plan, Plan] = weakref.WeakKeyDictionary()
+        self._graphs: dict[Plan, Plan] = {}
 
     def overhead_s(self) -> float:
         return self._events.overhead_s()

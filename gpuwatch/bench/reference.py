@@ -1,0 +1,125 @@
+"""Is the result right?  Asked before any time counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpuwatch.bench import trees
+from gpuwatch.errors import UsageError
+
+# What a reduction of a few thousand products may lose in a data type; torch's own defaults are for single operations.
+_LIMITS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2}
+_FP8_LIMIT = 0.125
+_SLICE_COUNT = 1 << 24  # values compared at once: a double of each is 128 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The largest relative error against a reference, and the largest allowed; of the worst of several results."""
+
+    error_ratio: float
+    limit_ratio: float
+
+    @property
+    def holds(self) -> bool:
+        return self.error_ratio <= self.limit_ratio
+
+
+def match(result: object, reference: object, rtol: float | None = None) -> Match:
+    """Compare two trees of tensors, arrays and numbers.
+
+    The error of a value is |value − reference| / (|reference| + mean |reference|), so that a sum that happens to be near
+    zero is not asked for digits nobody has: ``allclose`` with ``atol = rtol × mean |reference|``.  Without ``rtol`` the
+    limit is the data type's.  Another shape, and a NaN where the reference has none, is an infinite error.
+    """
+    mine, theirs = list(trees.leaves(result)), list(trees.leaves(reference))
+    if all(leaf is None for leaf in mine) and any(leaf is not None for leaf in theirs):
+        raise UsageError("reference: the function returned nothing to compare; let it return its result")
+    if len(mine) != len(theirs):
+        return Match(float("inf"), rtol or 0.0)
+    found = [_leaf(a, b, rtol) for a, b in zip(mine, theirs, strict=True) if a is not None or b is not None]
+    return max(found, key=lambda one: one.error_ratio - one.limit_ratio, default=Match(0.0, rtol or 0.0))
+
+
+def unchanged(one: object, other: object) -> bool:
+    """Whether two results are the same, bit for bit."""
+    return match(one, other, 0.0).error_ratio == 0.0
+
+
+def _leaf(result: Any, reference: Any, rtol: float | None) -> Match:
+    kind = str(getattr(result, "dtype", "float64")).removeprefix("torch.")
+    limit = rtol if rtol is not None else _FP8_LIMIT if kind.startswith("float8") else _LIMITS.get(kind, 0.0)
+    try:
+        if trees.is_torch(result) and trees.is_torch(reference):
+            return Match(_torch_error(result, reference), limit)
+        return Match(_error(_numpy(result), _numpy(reference)), limit)
+    except (TypeError, ValueError) as error:
+        found = f"{type(result).__name__} and {type(reference).__name__}"
+        raise UsageError(f"reference: expected tensors, arrays or numbers, found {found} ({error})") from error
+
+
+def _numpy(leaf: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    if trees.is_torch(leaf):
+        leaf = leaf.detach().double().cpu().numpy()
+    return np.asarray(leaf, np.float64)
+
+
+def _error(result: np.ndarray[Any, Any], reference: np.ndarray[Any, Any]) -> float:
+    if result.shape != reference.shape:
+        return float("inf")
+    if not result.size:
+        return 0.0
+    with np.errstate(all="ignore"):
+        size = np.abs(reference)
+        ratios = np.abs(result - reference) / (size + size[np.isfinite(size)].mean())
+        same = (result == reference) | (np.isnan(result) & np.isnan(reference))
+    worst = np.where(same, 0.0, ratios).max()
+    return float(worst) if np.isfinite(worst) else float("inf")
+
+
+def _torch_error(result: Any, reference: Any) -> float:
+    """The same where the tensors lie, in slices, for a double of a large one may not fit."""
+    if result.shape != reference.shape:
+        return float("inf")
+    if not result.numel():
+        return 0.0
+    mine, theirs = result.detach().reshape(-1), reference.detach().to(result.device).reshape(-1)
+    pieces = [slice(first, first + _SLICE_COUNT) for first in range(0, len(mine), _SLICE_COUNT)]
+    mean = sum(float(theirs[piece].double().abs().nan_to_num(0.0, 0.0, 0.0).sum()) for piece in pieces) / len(theirs)
+    worst = 0.0
+    for piece in pieces:
+        a, b = mine[piece].double(), theirs[piece].double()
+        ratios = (a - b).abs() / (b.abs() + mean)
+        same = (a == b) | (a.isnan() & b.isnan())
+        worst = max(worst, float(ratios.masked_fill(same, 0.0).nan_to_num(float("inf"), float("inf")).max()))
+    return worst
+
+
+def output_unchanged(fn: Callable[..., object], args: tuple[Any, ...]) -> bool:
+    """Whether the result stays the same when the inputs change in place: then it was not computed from them.
+
+    The inputs are put back as they were.
+    """
+    inputs = [array for array in trees.arrays(args) if "float" in str(array.dtype)]
+    if not inputs:
+        raise UsageError("check_inputs: expected floating-point tensors among args, found none")
+    kept = [trees.copied(array) for array in inputs]
+    before = trees.mapped(fn(*args), trees.copied)
+    try:
+        for array in inputs:
+            _put(array, -0.5 * trees.copied(array) + 0.25)
+        return unchanged(trees.mapped(fn(*args), trees.copied), before)
+    finally:
+        for array, value in zip(inputs, kept, strict=True):
+            _put(array, value)
+
+
+def _put(array: Any, values: Any) -> None:
+    if trees.is_torch(array):
+        array.detach().copy_(values)
+    else:
+        array[...] = values

@@ -1,0 +1,65 @@
+"""Arguments and results as trees of tuples, lists and dicts; their leaves, told apart by what they can do, not by type.
+
+Nothing here imports torch or numpy: whoever made the tensors did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+def leaves(tree: object) -> Iterator[Any]:
+    """What is not a tuple, list or dict, in order."""
+    if isinstance(tree, dict):
+        for value in tree.values():
+            yield from leaves(value)
+    elif isinstance(tree, tuple | list):
+        for value in tree:
+            yield from leaves(value)
+    else:
+        yield tree
+
+
+def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """The same tree with every leaf changed."""
+    if isinstance(tree, dict):
+        return {key: mapped(value, change) for key, value in tree.items()}
+    if isinstance(tree, tuple | list):
+        values = [mapped(value, change) for value in tree]
+        # A named tuple takes its fields one by one.
+        return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
+    return change(tree)
+
+
+def is_torch(leaf: object) -> bool:
+    return hasattr(leaf, "data_ptr") and hasattr(leaf, "element_size")
+
+
+def is_array(leaf: object) -> bool:
+    """A tensor of torch or an array of numpy."""
+    return is_torch(leaf) or (hasattr(leaf, "__array_interface__") and hasattr(leaf, "nbytes"))
+
+
+def arrays(tree: object) -> list[Any]:
+    return [leaf for leaf in leaves(tree) if is_array(leaf)]
+
+
+def size_bytes(array: Any) -> int:
+    return int(array.numel() * array.element_size()) if is_torch(array) else int(array.nbytes)
+
+
+def copied(leaf: Any) -> Any:
+    """A copy of an array's values; anything else as it is."""
+    if is_torch(leaf):
+        return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+    return leaf.copy() if is_array(leaf) else leaf
+
+
+def dtype_name(tree: object) -> str | None:
+    """The data type of the first array that holds floating-point numbers."""
+    for array in arrays(tree):
+        name = str(array.dtype).removeprefix("torch.")
+        if "float" in name:
+            return name
+    return None
