@@ -129,7 +129,7 @@ def decide(
     if len(pairs) < LEAST_PAIRS_COUNT:
         more = LEAST_PAIRS_COUNT - len(pairs)
         return replace(about, needed_pairs_count=more, reasons=(f"only {len(pairs)} pairs ran: {more} more are needed",))
-    wide, narrow = ratio_interval(pairs, confidence=confidence), ratio_interval(pairs, confidence=0.9)
+    wide, narrow = (as_ratio(ratio_interval(pairs, confidence=level)) for level in (confidence, 0.9))
     decision = of_intervals(wide, narrow, floor_ratio=floor_ratio, margin_ratio=margin_ratio)
     about = replace(about, decision=decision, ratio=wide)
     if decision is not Decision.INCONCLUSIVE:
@@ -143,12 +143,19 @@ def decide(
     return replace(about, needed_pairs_count=needed, reasons=(why,))
 
 
+def as_ratio(interval: Interval) -> Interval:
+    """An interval of log ratios as one of ratios; what is beyond every ratio stays infinite."""
+    with np.errstate(over="ignore"):
+        centre, low, high = (float(np.exp(value)) for value in (interval.centre, interval.low, interval.high))
+    return replace(interval, centre=centre, low=low, high=high)
+
+
 def of_intervals(wide: Interval, narrow: Interval, *, floor_ratio: float, margin_ratio: float) -> Decision:
     """The rule itself: ``wide`` must exclude 1 for a difference, ``narrow`` (90 %) lie inside the margin for none."""
     change = math.log(wide.centre)
-    if abs(change) > math.log1p(floor_ratio) and not wide.low <= 1.0 <= wide.high:
+    if abs(change) > math.log1p(floor_ratio) and wide.excludes(1.0):
         return Decision.FASTER if change < 0 else Decision.SLOWER
-    if 1.0 - margin_ratio < narrow.low and narrow.high < 1.0 + margin_ratio:
+    if narrow.within(1.0 - margin_ratio, 1.0 + margin_ratio):
         return Decision.SAME
     return Decision.INCONCLUSIVE
 
@@ -186,9 +193,7 @@ def _clearness(comparison: Comparison) -> float:
     return abs(math.log(interval.centre)) / max(1e-12, math.log(interval.high / interval.low))
 
 
-def _needed_pairs_count(
-    wide: Interval, narrow: Interval, count: int, floor_ratio: float, margin_ratio: float
-) -> int | None:
+def _needed_pairs_count(wide: Interval, narrow: Interval, count: int, floor_ratio: float, margin_ratio: float) -> int | None:
     """How many more pairs make the interval narrow enough, if the estimate stays where it is; widths shrink by the root."""
     change = abs(math.log(wide.centre))
     ways = []
@@ -227,9 +232,7 @@ def text(comparison: Comparison) -> str:
         spans_none = comparison.own_ratio.low <= 1.0 <= comparison.own_ratio.high
         lines.append(f"  each at its own clock: {change_text(comparison.own_ratio, uncertain=spans_none)}")
     if comparison.a_s is not None and comparison.b_s is not None:
-        lines.append(
-            f"  {comparison.a} {duration_text(comparison.a_s)}, {comparison.b} {duration_text(comparison.b_s)}"
-        )
+        lines.append(f"  {comparison.a} {duration_text(comparison.a_s)}, {comparison.b} {duration_text(comparison.b_s)}")
     lines += [f"  {reason}" for reason in comparison.reasons]
     return "\n".join(lines)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-
 from annotate import arms
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact
