@@ -94,8 +94,12 @@ class Client:
         request = wire.Open(claim=claim, label=label, policy=policy or {}, gpus=gpus, parent=parent, told=told or {})
         return self._ask(request, wire.Opened)
 
+    def end_window(self, run: str, begin_ns: int, end_ns: int) -> None:
+        """Settle a window's interval; what there is to tell may take its time, until the window is closed."""
+        self._ask(wire.End(run=run, begin_ns=begin_ns, end_ns=end_ns), wire.Taken)
+
     def times(self, run: str, timings: Timings) -> None:
-        """Hand over times of iterations of an open window; later ones follow earlier ones."""
+        """Hand over times of iterations of a window not yet closed; later ones follow earlier ones."""
         from gpuwatch import iterations  # numpy, which a window without times does without
 
         for message in iterations.messages(run, timings):

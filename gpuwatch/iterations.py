@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,30 @@ import numpy.typing as npt
 from annotate.evidence import Timings
 from gpuwatch import wire
 from gpuwatch.errors import UsageError
+
+
+def recorded(times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begin_ns: int, now_ns: int) -> Timings:
+    """Times a caller took, in seconds, as iterations; without beginnings they ran back to back until now.
+
+    Raises UsageError for what is no time.
+    """
+    if isinstance(times, Timings):
+        return times
+    try:
+        took_s = np.array(list(times), np.float64)
+        begins_ns = None if at_ns is None else np.array(list(at_ns), np.int64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"record: expected durations in seconds; {error}") from error
+    if took_s.ndim != 1 or not len(took_s) or not (np.isfinite(took_s) & (took_s >= 0)).all():
+        raise UsageError("record: expected at least one duration in seconds, none negative or NaN")
+    if begins_ns is None:
+        ended_ns = np.cumsum(took_s * 1e9)
+        # Times that sum up to more than there was (of several streams, or not seconds) are spread over what there was.
+        scale = min(1.0, (now_ns - begin_ns) / ended_ns[-1]) if ended_ns[-1] > 0 else 1.0
+        begins_ns = now_ns - ((ended_ns[-1] - ended_ns + took_s * 1e9) * scale).astype(np.int64)
+    if begins_ns.shape != took_s.shape:
+        raise UsageError(f"record: expected as many beginnings as times, found {len(begins_ns)} and {len(took_s)}")
+    return Timings(begins_ns, took_s)
 
 
 def messages(run: str, timings: Timings) -> Iterator[wire.Times]:

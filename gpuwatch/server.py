@@ -158,6 +158,9 @@ class Server:
                 )  # fmt: skip
                 peer.runs.add(run.id)
                 return wire.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
+            case wire.End():
+                await self._windows.end(request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns)
+                return wire.Taken(run=request.run)
             case wire.Times():
                 self._windows.take_times(request, uid=peer.uid)
                 return wire.Taken(run=request.run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -30,6 +31,7 @@ _T = TypeVar("_T")
 TAIL_S = 0.25
 # How far a client's own mark of an edge may lie from the daemon's: a descheduled process, not a piece of the benchmark.
 EDGE_SLACK_NS = 100_000_000
+TELL_S = 20.0  # how long an ended window may take to hand over its times
 FOLLOW_S = 1.0
 FOLLOWED_COUNT = 32  # with more windows at once, looking at every tree would itself be the pressure
 KEPT_COUNT = 1000  # judged runs answered from memory; older ones are asked of the store
@@ -51,6 +53,7 @@ class _InHand:
     threads: dict[int, tuple[int, int]] = field(default_factory=dict)  # what each ran and waited when last seen
     times: list[Times] = field(default_factory=list)
     hidden: bool = False  # a census was taken that could not have shown it
+    told_all: asyncio.Event = field(default_factory=asyncio.Event)  # closed: nothing more is told of it
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -110,15 +113,15 @@ class Windows:
         return held.run, warning
 
     def take_times(self, piece: Times, *, uid: int) -> None:
-        """Times of iterations of an open window, in order.  Raises UsageError."""
+        """Times of iterations of a window not yet closed, in order.  Raises UsageError."""
         held = self._own(piece.run, uid)
-        if held.run.status != "open":
-            raise UsageError(f"window {piece.run} is not open; it is {held.run.status}")
+        if held.told_all.is_set():
+            raise UsageError(f"window {piece.run} is closed; it is {held.run.status}")
         iterations.check(piece, held.times)
         held.times.append(piece)
 
-    async def close(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int, told: dict[str, FactValue]) -> None:
-        """End a window; its judging goes on by itself.  Raises UsageError."""
+    async def end(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int) -> None:
+        """Settle a window's interval; it is judged when it is closed.  Raises UsageError."""
         held = self._own(run_id, uid)
         if held.run.status != "open":
             raise UsageError(f"window {run_id} is not open; it is {held.run.status}")
@@ -130,14 +133,27 @@ class Windows:
         # The client marks the edges, because only it knows when its body ran; but one that is rewarded for a good verdict
         # must not cut the bad part off, so they stay close to when the daemon was told.
         begin_ns = min(begin_ns, held.run.begin_ns + EDGE_SLACK_NS)
-        await self._end(held, begin_ns, max(end_ns, now_ns - EDGE_SLACK_NS), told)
+        await self._end(held, begin_ns, max(end_ns, now_ns - EDGE_SLACK_NS))
+
+    async def close(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int, told: dict[str, FactValue]) -> None:
+        """End a window if it has not ended; with all told, its judging goes on by itself.  Raises UsageError."""
+        held = self._own(run_id, uid)
+        if held.told_all.is_set():
+            raise UsageError(f"window {run_id} is not open; it is {held.run.status}")
+        if held.run.status == "open":
+            await self.end(run_id, uid=uid, begin_ns=begin_ns, end_ns=end_ns)
+        self._tell_all(held, told)
 
     async def abandon(self, run_id: str) -> None:
         """The process that opened a window went away without closing it."""
         held = self._in_hand.get(run_id)
-        if held is None or held.run.status != "open":
+        if held is None or held.told_all.is_set():
             return
-        await self._end(held, held.run.begin_ns, clock.now_ns(), {"abandoned": "its process went away without closing it"})
+        if held.run.status == "open":
+            await self._end(held, held.run.begin_ns, clock.now_ns())
+            self._tell_all(held, {"abandoned": "its process went away without closing it"})
+        else:  # its body had ended; what it had to tell of it is lost
+            self._tell_all(held, {})
 
     async def verdicts(self, run_id: str, *, uid: int, wait_s: float) -> Run:
         """The run, judged if that happened within so many seconds.  Raises UsageError."""
@@ -176,7 +192,8 @@ class Windows:
         """End what is open as unproven and wait for what is being judged, at most a few seconds."""
         for held in list(self._in_hand.values()):
             if held.run.status == "open":
-                await self._end(held, held.run.begin_ns, clock.now_ns(), {"abandoned": "the daemon was stopped meanwhile"})
+                await self._end(held, held.run.begin_ns, clock.now_ns())
+                self._tell_all(held, {"abandoned": "the daemon was stopped meanwhile"})
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5.0)
 
@@ -239,11 +256,14 @@ class Windows:
             if census is not None and census.at_ns >= since_ns:
                 self._note(held, census)
 
-    async def _end(self, held: _InHand, begin_ns: int, end_ns: int, told: dict[str, FactValue]) -> None:
-        """Closed: the rest goes on without the benchmark, which may itself end at once."""
-        told = {**held.run.told, **told}
-        held.run = replace(held.run, status="closing", begin_ns=begin_ns, end_ns=end_ns, told=told)
+    async def _end(self, held: _InHand, begin_ns: int, end_ns: int) -> None:
+        """Ended: the rest goes on without the benchmark, which may itself end at once."""
+        held.run = replace(held.run, status="closing", begin_ns=begin_ns, end_ns=end_ns)
         self._spawn(self._finished(held))
+
+    def _tell_all(self, held: _InHand, told: dict[str, FactValue]) -> None:
+        held.run = replace(held.run, told={**held.run.told, **told})
+        held.told_all.set()
 
     async def _finished(self, held: _InHand) -> None:
         """See a closed window to its end, whatever goes wrong on the way: nobody may wait for it for ever."""
@@ -278,6 +298,9 @@ class Windows:
         )
         if after is not None:
             after = replace(after, threads={**held.threads, **after.threads})
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(held.told_all.wait(), TELL_S)
+        held.told_all.set()  # who is later than this is refused
         self._note_all(held, held.run.begin_ns)
         uuids, why = self._covered(held, held.run.told)
         held.run = replace(

@@ -48,8 +48,16 @@ class Open(Message, tag="open", frozen=True):
     told: dict[str, FactValue] = {}
 
 
+class End(Message, tag="end", frozen=True):
+    """A window's body has ended: the interval is settled, and ``times`` and a ``close`` with what there is to tell follow."""
+
+    run: str
+    begin_ns: int
+    end_ns: int
+
+
 class Times(Message, tag="times", frozen=True):
-    """Times of single iterations of an open window, in order; those of a later message follow.
+    """Times of single iterations of a window not yet closed, in order; those of a later message follow.
 
     Little-endian arrays of one length: int64 CLOCK_MONOTONIC nanoseconds, float64 seconds, and float32 MHz, which is empty
     where no clock was stamped.
@@ -63,7 +71,7 @@ class Times(Message, tag="times", frozen=True):
 
 
 class Close(Message, tag="close", frozen=True):
-    """End a window; the times must lie between the daemon's own stamps of opening and closing."""
+    """End a window; the times must lie between the daemon's own stamps of opening and closing, and ``end`` settles them."""
 
     run: str
     begin_ns: int
@@ -109,7 +117,7 @@ class Closed(Message, tag="closed", frozen=True):
 
 
 class Taken(Message, tag="taken", frozen=True):
-    """The times were taken."""
+    """The end or the times were taken."""
 
     run: str
 
@@ -136,7 +144,7 @@ class Refused(Message, tag="refused", frozen=True):
     message: str
 
 
-Request: TypeAlias = Hello | Open | Times | Close | AskVerdicts | AskStatus
+Request: TypeAlias = Hello | Open | End | Times | Close | AskVerdicts | AskStatus
 Reply: TypeAlias = Welcome | Opened | Taken | Closed | Judged | Status | Refused
 
 _encoder = msgspec.json.Encoder()
