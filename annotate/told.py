@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from annotate.evidence import Fact
+
 TOLD: Mapping[str, str] = {
     # How the window ended, and how long its last synchronisation waited.
     "exception": "the exception that ended the work",
@@ -68,3 +70,18 @@ TOLD: Mapping[str, str] = {
     "canary_record_copy_bytes_count": "the median canary copy rate of this GPU's earlier healthy runs",
     "canary_record_count": "how many earlier healthy canaries of this GPU are on record",
 }
+
+
+def amount(told: Mapping[str, Fact], name: str) -> float | None:
+    """A told amount, finite and not negative; None for what is missing or makes no sense: the teller may be wrong."""
+    value = told.get(name)
+    # Neither NaN nor infinity passes, nor an integer beyond every amount there is.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e300:
+        return None
+    return float(value)
+
+
+def text(told: Mapping[str, Fact], name: str) -> str | None:
+    """A told text; None for what is missing or no text."""
+    value = told.get(name)
+    return value if isinstance(value, str) else None
