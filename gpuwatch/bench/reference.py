@@ -109,6 +109,8 @@ def output_unchanged(fn: Callable[..., object], args: tuple[Any, ...]) -> bool:
         raise UsageError("check_inputs: expected floating-point tensors among args, found none")
     kept = [trees.copied(array) for array in inputs]
     before = trees.mapped(fn(*args), trees.copied)
+    if all(leaf is None for leaf in trees.leaves(before)):
+        raise UsageError("check_inputs: the function returned nothing to compare; let it return its result")
     try:
         for array in inputs:
             _put(array, -0.5 * trees.copied(array) + 0.25)

@@ -1,0 +1,41 @@
+"""How a call becomes entries: how many calls to one, so that the timer's grain does not show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuwatch.bench.cache import Setting
+from gpuwatch.timers import Plan, Timer
+
+# Events are good to half a microsecond: half a per cent of this.
+ENTRY_S = 100e-6
+_CALLS_MOST_COUNT = 2000
+_TRIES_COUNT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A plan whose entries are long enough, what a call took when it was tried, and the host's time to ask for one."""
+
+    plan: Plan
+    call_s: float
+    issue_s: float | None
+
+
+def tried_s(setting: Setting, timer: Timer) -> tuple[float, float | None]:
+    """About how long a call takes, and the host's part of it; its first call, which sets libraries up, has been made."""
+    taken = timer.take(Plan(calls=setting.calls[:1], before=setting.before), _TRIES_COUNT)
+    return float(np.median(taken.timings.took_s)), taken.issue_s
+
+
+def sized(setting: Setting, timer: Timer) -> Sized:
+    call_s, issue_s = tried_s(setting, timer)
+    count = 1
+    if setting.batches:
+        count = min(_CALLS_MOST_COUNT, int(-(-ENTRY_S // max(call_s, 1e-9)))) if call_s < ENTRY_S / 2 else 1
+        # Whole rounds of the inputs, or the entry's last would be warm when the next begins.
+        rounds = -(-count // len(setting.calls))
+        count = rounds * len(setting.calls)
+    return Sized(Plan(calls=setting.calls, calls_count=count, before=setting.before), call_s, issue_s)

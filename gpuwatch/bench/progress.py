@@ -1,0 +1,39 @@
+"""One line on a terminal while a long benchmark runs; nothing where nobody looks."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TextIO
+
+_WIDTH = 24
+
+
+class Progress:
+    """A context manager; the line is gone when it ends."""
+
+    def __init__(self, label: str, *, shown: bool | None, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._label = label
+        self._shown = self._stream.isatty() if shown is None else shown
+        self._long = 0
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._long:
+            self._write("\r" + " " * self._long + "\r")
+            self._long = 0
+
+    def show(self, doing: str, share_ratio: float, detail: str = "") -> None:
+        if not self._shown:
+            return
+        done = round(_WIDTH * min(1.0, max(0.0, share_ratio)))
+        line = f"{self._label}  {doing} [{'#' * done}{'.' * (_WIDTH - done)}] {detail}".rstrip()
+        self._write("\r" + line.ljust(self._long))
+        self._long = max(self._long, len(line))
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

@@ -1,0 +1,87 @@
+"""Has the work settled?  Times and true clock of the last stretch against those of the stretch before it.
+
+Power is not asked for: the benchmark's process cannot see it without disturbing itself.  Below the cap it slows nothing,
+and under it the clock is its image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from annotate.evidence import Timings, Values
+from gpuwatch.bench.series import span_s
+
+_BLOCKS_COUNT = 5  # of a stretch, for its noise
+
+
+def power_limited(
+    timings: Timings,
+    clock_max_mhz: float | None,
+    *,
+    limit_ratio: Annotated[float, "uncapped kernels ran at 0.996-1.000 of the maximum, capped ones at 0.65-0.93"] = 0.97,
+    recent_s: Annotated[float, "the cap takes up to 0.1 s to engage"] = 0.5,
+) -> bool | None:
+    """Whether the true clock under load lies below the board's maximum; None where it is not known.
+
+    Power is the usual reason.  A lock and heat look the same from here, and merit the same patience.
+    """
+    if timings.sm_clock_mhz is None or clock_max_mhz is None:
+        return None
+    recent = timings.sm_clock_mhz[timings.at_ns >= timings.at_ns[-1] - int(recent_s * 1e9)]
+    seen = recent[np.isfinite(recent)]
+    return bool(np.median(seen) < limit_ratio * clock_max_mhz) if len(seen) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long to warm up and to measure, at least."""
+
+    stretch_s: float  # compared with one as long
+    warmup_s: float
+    measure_s: float
+
+
+# Under the cap the power controller swings with a period of about a second, and engages within the first tenth of one.
+QUICK = Patience(stretch_s=0.5, warmup_s=1.0, measure_s=1.0)
+CAPPED = Patience(stretch_s=1.0, warmup_s=3.0, measure_s=3.0)
+
+
+def is_steady(
+    timings: Timings,
+    patience: Patience,
+    *,
+    limit_ratio: Annotated[float, "medians of a second of one capped GEMM scatter by 0.1 %, so pairs by 0.14 %"] = 0.005,
+    noise_sd: Annotated[float, "noisier work is let differ by so many of its standard errors"] = 2.0,
+    noise_most_ratio: Annotated[float, "but never by more"] = 0.05,
+) -> bool:
+    """Whether the last two stretches agree, after as much warm-up as is needed to see it."""
+    if not len(timings.at_ns):
+        return False
+    call_s = float(np.median(timings.took_s)) * timings.calls_count
+    # Slow calls: three of them to a stretch at least.
+    stretch_s = max(patience.stretch_s, 3.0 * call_s)
+    if span_s(timings) < max(patience.warmup_s, 2.0 * stretch_s):
+        return False
+    end_ns = int(timings.at_ns[-1]) + int(timings.took_s[-1] * timings.calls_count * 1e9)
+    now = timings.at_ns >= end_ns - int(stretch_s * 1e9)
+    before = ~now & (timings.at_ns >= end_ns - int(2.0 * stretch_s * 1e9))
+    signals: list[Values] = [timings.took_s] if timings.sm_clock_mhz is None else [timings.took_s, timings.sm_clock_mhz]
+    return all(_agree(signal[before], signal[now], limit_ratio, noise_sd, noise_most_ratio) for signal in signals)
+
+
+def _agree(before: Values, now: Values, limit_ratio: float, noise_sd: float, noise_most_ratio: float) -> bool:
+    before, now = before[np.isfinite(before)], now[np.isfinite(now)]
+    if len(before) < 2 or len(now) < 2:
+        return not len(before) and not len(now)  # a signal that is not there has not moved
+    middle = float(np.median(now))
+    change_ratio = abs(middle / float(np.median(before)) - 1.0)
+    blocks = [
+        float(np.median(block)) for part in (before, now) for block in np.array_split(part, min(_BLOCKS_COUNT, len(part)))
+    ]
+    # From one block to the next, so that a slope does not pass for noise.
+    noise = float(np.std(np.diff(blocks))) / 2**0.5 / middle
+    allowed_ratio = min(noise_most_ratio, noise_sd * noise * (2.0 / _BLOCKS_COUNT) ** 0.5)
+    return change_ratio <= max(limit_ratio, allowed_ratio)

@@ -1,0 +1,53 @@
+"""When is it enough?  An interval that respects autocorrelation, not before the shortest honest time."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from annotate.evidence import Timings
+from annotate.intervals import Interval, batch_interval
+
+
+class Stopped(StrEnum):
+    """Why measuring ended."""
+
+    TARGET = "target"  # the interval is narrow enough
+    LIMIT = "time limit"
+
+
+class Stopping:
+    """Asked between chunks; it looks ever more rarely, because looking leaves the GPU idle for a millisecond or two."""
+
+    def __init__(
+        self,
+        *,
+        least_s: float,
+        most_s: float,
+        target_ratio: float,
+        growth_ratio: Annotated[float, "looks are so far apart: few enough not to stop by luck"] = 1.2,
+    ) -> None:
+        self._most_s = most_s
+        self._target_ratio = target_ratio
+        self._growth_ratio = growth_ratio
+        self._next_s = min(least_s, most_s)
+        self.least_s = self._next_s
+        self.interval: Interval | None = None
+
+    def need(self, least_s: float) -> None:
+        """Require more time: the cap was seen only now."""
+        self.least_s = min(max(self.least_s, least_s), self._most_s)
+        self._next_s = max(self._next_s, self.least_s)
+
+    def asks(self, spent_s: float) -> bool:
+        """Whether it is time to look."""
+        return spent_s >= self._next_s or spent_s >= self._most_s
+
+    def look(self, timings: Timings, spent_s: float) -> Stopped | None:
+        self.interval = batch_interval(timings.at_ns, timings.took_s)
+        if self.interval is not None and self.interval.half_width_ratio <= self._target_ratio:
+            return Stopped.TARGET
+        if spent_s >= self._most_s:
+            return Stopped.LIMIT
+        self._next_s = max(self._next_s, spent_s) * self._growth_ratio
+        return None
