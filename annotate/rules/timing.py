@@ -2,6 +2,351 @@
 
 from __future__ import annotations
 
-from annotate.rule import Rule
+from typing import Annotated
 
-RULES: tuple[Rule, ...] = ()
+from annotate.claims import Claim
+from annotate.durations import readable
+from annotate.evidence import Evidence, Fact
+from annotate.presence import presences
+from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.timed import Loop, elsewhere, loop
+from annotate.told import amount, text
+
+# These are read on the GPU, in the order of its work: they end no earlier than the work between them.
+_ON_GPU = ("events", "graph")
+_BY_HOST = ("host", "caller")
+
+
+@rule(
+    "missing-sync",
+    basis=Basis.TIMINGS,
+    says="{what}",
+    remedy="Synchronise before the second reading of the host's clock, or time with CUDA events.",
+)
+def missing_sync(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    after_ratio: Annotated[float, "of the window: more than any effect worth reporting is missing from the times"] = 0.01,
+    after_s: Annotated[float, "waiting for a GPU that is done takes tens of microseconds"] = 0.0005,
+    covered_ratio: Annotated[float, "times that sum up to less than half of the GPU's work are of something else"] = 0.5,
+) -> Answer:
+    """Finds times by the host's clock that stopped before the GPU did.
+
+    Why it matters:
+        A launch returns at once: without synchronisation the time is that of asking, not of the work; 0.24 ms for a
+        product that took 15.5 ms.  Once the queue of launches is full the host waits, and times look right that are not.
+
+    What it cannot see:
+        Which of two causes leaves times far below the GPU's work: a missing synchronisation, or work between the timed calls
+        that nobody timed (a cache flush, a backward pass); so that sign only flags, unless the times are gpuwatch's own.
+        A window opened with ``sync=False``, and a loop shorter than a second whose last call was waited for.
+
+    Remedy:
+        Call ``torch.cuda.synchronize()`` before each reading of the host's clock, or use CUDA events.  Who means to measure
+        what asking costs accepts this rule.
+
+    Source:
+        How long the window's own synchronisation waited when the body had returned, and the driver's utilisation over the
+        timed loop.  Where nobody handed over times, a body that returned early is only noted.
+    """
+    timer, timed = text(evidence.told, "timer"), loop(evidence)
+    if timer in _ON_GPU:
+        return Unobserved("the times were taken on the GPU, in the order of its work")
+    late_s = amount(evidence.told, "sync_s")
+    late_s = late_s if late_s is not None and late_s <= evidence.window.length_s else None
+    late = late_s is not None and late_s > max(after_s, after_ratio * evidence.window.length_s)
+    facts: dict[str, Fact] = {"sync_s": late_s, "timer": timer or "unknown"}
+    if timed is None:
+        if not late or late_s is None or timer is not None:
+            return Unobserved("no times were handed over")
+        facts["what"] = f"the GPU worked {readable(late_s)} longer than the body, which times taken inside it miss"
+        return Found(Severity.NOTE, facts)
+    if timer not in _BY_HOST:
+        return Unobserved("what took the times was not told")
+    if late and late_s is not None:
+        # Work that followed the last timed call may be what the GPU still did.
+        idle_s = (evidence.window.end_ns - timed.end_ns) / 1e9 - late_s
+        facts["what"] = f"the GPU still worked {readable(late_s)} when the last time had been taken"
+        return Found(
+            Severity.FLAG if idle_s > late_s else Severity.REJECT,
+            facts,
+            effect_ratio=timed.timed_s / (timed.timed_s + late_s) - 1,
+        )
+    if elsewhere(evidence):
+        return Unobserved("the process used several GPUs, and which one was timed is not known")
+    if timed.utilization_ratio is None:
+        return Unobserved("utilisation over the timed loop was not observed for a second")
+    busy_s = timed.utilization_ratio * timed.span_s
+    facts |= {"timed_s": timed.timed_s, "busy_s": busy_s}
+    if timed.timed_s >= covered_ratio * busy_s or _others(evidence):
+        return Clear(facts)
+    told = amount(evidence.told, "busy_ratio")
+    if told is not None and told > covered_ratio * timed.utilization_ratio:
+        return Clear(facts)
+    if told is None and _flushes(evidence):
+        return Unobserved("the cache was flushed between timed calls, and how long that took was not told")
+    facts["what"] = f"times of {readable(timed.timed_s)} in all, while the GPU worked {readable(busy_s)}"
+    severity = Severity.REJECT if timer == "host" or told is not None else Severity.FLAG
+    return Found(severity, facts, effect_ratio=timed.timed_s / busy_s - 1)
+
+
+@rule(
+    "wrong-stream",
+    needs=("timings", "told.timer"),
+    basis=Basis.TIMINGS,
+    says="events read {call} a call while the GPU worked {busy} for each: they stand on another stream than the kernel",
+    remedy="Record the events on the stream that launches the kernel.",
+)
+def wrong_stream(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    empty_s: Annotated[float, "an event pair around nothing reads 2 to 8 microseconds"] = 10e-6,
+    beyond_ratio: Annotated[float, "ten times what was timed is no overhead"] = 10.0,
+    overhead_ratio: Annotated[float, "a reading within half of the timer's own overhead holds no kernel"] = 1.5,
+) -> Answer:
+    """Finds CUDA events that enclose nothing, because the work between them runs on another stream.
+
+    Why it matters:
+        Events wait for the work of their own stream only.  On another one they are a few microseconds apart, whatever the
+        kernel takes.
+
+    What it cannot see:
+        Events on a stream that has other work between them: their spans are not empty.  Times that the caller took and
+        handed over (``missing-sync`` judges those).  A kernel of a few microseconds with long untimed work of its own
+        process after each call has the same sign, so it only flags, unless the timer's own overhead or the share of the
+        window the harness kept the GPU busy was told.  Neighbours explain a busy GPU, so where one was seen computing
+        nothing is found.
+
+    Remedy:
+        Record the events inside ``with torch.cuda.stream(stream)``, or pass the stream to ``record``.
+
+    Source:
+        The median time of a call against the driver's utilisation over the loop, a second or longer.
+    """
+    timed = loop(evidence)
+    if text(evidence.told, "timer") != "events" or timed is None:
+        return Unobserved("no times were taken by events")
+    if elsewhere(evidence):
+        return Unobserved("the process used several GPUs, and which one was timed is not known")
+    overhead_s = amount(evidence.told, "timer_overhead_s")
+    busy_s, told = timed.call_busy_s, amount(evidence.told, "busy_ratio")
+    facts: dict[str, Fact] = {"call_s": timed.call_s, "busy_s": busy_s, "overhead_s": overhead_s}
+    if timed.entry_s > empty_s:
+        return Clear(facts)
+    if busy_s is None or timed.utilization_ratio is None:
+        return Unobserved("utilisation over the timed loop was not observed for a second")
+    if busy_s * timed.calls_count < beyond_ratio * timed.entry_s:
+        return Clear(facts)
+    if _others(evidence):
+        return Unobserved("a neighbour was computing, which explains why the GPU was busy")
+    if told is None and _flushes(evidence):
+        return Unobserved("the cache was flushed between timed calls, and how long that took was not told")
+    if told is not None and told > timed.utilization_ratio / 2:
+        return Clear(facts)
+    facts |= {"call": readable(timed.call_s), "busy": readable(busy_s)}
+    empty = overhead_s is not None and timed.entry_s <= overhead_ratio * overhead_s
+    return Found(Severity.REJECT if empty or told is not None else Severity.FLAG, facts, effect_ratio=timed.call_s / busy_s - 1)
+
+
+@rule(
+    "host-bound",
+    needs=("timings", "utilization_ratio"),
+    basis=Basis.TIMINGS,
+    says="the GPU worked {utilization_ratio:.0%} of a loop without pauses: it waited for launches {idle} a call of {call}",
+    remedy="Replay a CUDA graph, put {batch_count} calls between two events, or report the time as the host's.",
+)
+def host_bound(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    fed_ratio: Annotated[float, "copies and GEMMs of 26 microseconds and more kept an H200 busy 0.88 of the time"] = 0.7,
+    idle_s: Annotated[float, "less than a launch takes is no wait for one"] = 5e-6,
+    pause_s: Annotated[float, "a harness takes tens of microseconds between calls; who sleeps takes longer"] = 0.0002,
+    late_ratio: Annotated[float, "a mean so far above the median is of few late launches, not of every one"] = 1.2,
+    wait_ratio: Annotated[float, "threads that waited so long for a processor are short of processors"] = 0.05,
+) -> Answer:
+    """Finds times that are those of launching: the GPU ran dry while the host prepared the next call.
+
+    Why it matters:
+        The number then measures Python, the framework and the driver, and changes with the processor.  A gemv of 12 us on an
+        H200 read 18 us, with warm and with cold cache alike.
+
+    What it cannot see:
+        Less than a second of utilisation.  Launches hidden by a kernel that blocks the stream, which is what it is for.
+        Work of others that fills the pauses.
+
+    Remedy:
+        A CUDA graph launches many kernels at once; a batch of calls between two events hides launches behind work; or say
+        that the time is the host's.
+
+    Source:
+        The driver's utilisation over a loop with less than 0.2 ms between its calls, of which every one (median and mean
+        agree) leaves the GPU idle.  Loops with pauses are ``bursty-duty-cycle``, a few late launches ``cpu-starvation``.
+        H200, driver 580.159.04: of recorded loops only that of 18 us gemvs, at 0.58, is found.
+    """
+    timed = loop(evidence)
+    if timed is None or timed.entries_count < 2:
+        return Unobserved("fewer than two times were taken")
+    if elsewhere(evidence):
+        return Unobserved("the process used several GPUs, and which one was timed is not known")
+    busy_s = timed.call_busy_s
+    if busy_s is None or timed.utilization_ratio is None:
+        return Unobserved("utilisation over the timed loop was not observed for a second")
+    facts: dict[str, Fact] = {"utilization_ratio": timed.utilization_ratio, "call_s": timed.call_s, "gap_s": timed.gap_s}
+    if timed.utilization_ratio >= fed_ratio or timed.gap_s > pause_s:
+        return Clear(facts)
+    if timed.gap_s < 0 or timed.round_s > late_ratio * (timed.entry_s + timed.gap_s):
+        # The host was ahead of the GPU at most calls, or few of them were late.
+        return Clear(facts)
+    host = evidence.host
+    if host.run_wait_s and host.span_s and host.run_wait_s > wait_ratio * host.span_s:
+        return Unobserved("the benchmark waited for a processor, which explains late launches")
+    waited_s = timed.round_s / timed.calls_count - busy_s
+    if waited_s <= idle_s:
+        return Clear(facts)
+    facts |= {
+        "idle_s": waited_s,
+        "idle": readable(waited_s),
+        "call": readable(timed.call_s),
+        "batch_count": _batch_count(timed),
+    }
+    roofline = any(amount(evidence.told, name) for name in ("call_flops_count", "call_bytes"))
+    return Found(
+        Severity.REJECT if roofline else Severity.FLAG,
+        facts,
+        effect_ratio=timed.call_s / busy_s - 1 if timed.call_s > busy_s > 0 else None,
+    )
+
+
+@rule(
+    "short-kernel",
+    needs=("timings", "told.timer"),
+    basis=Basis.TIMINGS,
+    says="a call of {call} is near what {timer} can tell apart",
+    remedy="Put {batch_count} calls into each reading of the timer, or time with a CUDA graph.",
+)
+def short_kernel(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    least_s: Annotated[float, "events tick at half a microsecond and contain launches of several"] = 10e-6,
+) -> Answer:
+    """Finds calls so short that the timer's ticks and the launch between its two readings are much of the time.
+
+    Why it matters:
+        Events resolve half a microsecond, and the launch of a kernel lies between them: below 10 us the time is as much of
+        the method as of the kernel.
+
+    What it cannot see:
+        How much of a time is launch (``host-bound`` sees that, where utilisation is known).
+
+    Remedy:
+        Many calls in one reading, or a CUDA graph of many calls, divide the method's share by their number.
+
+    Source:
+        The median time of what one reading of the timer spans; a graph of several calls, or a batch, is fine.  A single
+        reading is rejected: nothing shows how far it scatters.
+    """
+    timed, timer = loop(evidence), text(evidence.told, "timer")
+    if timed is None or timer is None:
+        return Unobserved("no times were handed over")
+    facts: dict[str, Fact] = {"call_s": timed.call_s, "calls_count": timed.calls_count}
+    if timed.entry_s >= least_s:
+        return Clear(facts)
+    names = {"events": "CUDA events", "graph": "events around a graph", "host": "the host's clock"}
+    facts |= {"call": readable(timed.call_s), "timer": names.get(timer, "most timers"), "batch_count": _batch_count(timed)}
+    return Found(Severity.REJECT if timed.entries_count * timed.calls_count == 1 else Severity.FLAG, facts)
+
+
+@rule(
+    "timer-overhead",
+    needs=("timings", "told.timer_overhead_s"),
+    basis=Basis.TOLD,
+    says="the timer reads {overhead} around nothing, {share_ratio:.1%} of what it reads around the work",
+    remedy="Subtract it, or put {batch_count} calls into each reading.",
+)
+def timer_overhead(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    note_ratio: Annotated[float, "twice the smallest effect most readers care for"] = 0.02,
+    flag_ratio: Annotated[float, "below five times the overhead a difference of two times is mostly of overheads"] = 0.2,
+) -> Answer:
+    """Finds a timer whose own cost is not small beside what it times.
+
+    Why it matters:
+        Two events with nothing between them are some microseconds apart, and a graph's launch adds as much: small kernels
+        seem slower than they are, and ratios of them closer to one.
+
+    What it cannot see:
+        Overhead that hides behind work: for a kernel longer than its launch, part of it costs nothing.
+
+    Remedy:
+        More calls in each reading.  Subtracting is right only to the overhead's own scatter.
+
+    Source:
+        What the harness measured around nothing, over the median of what one reading of the timer spans.
+    """
+    timed, overhead_s = loop(evidence), amount(evidence.told, "timer_overhead_s")
+    if timed is None or overhead_s is None:
+        return Unobserved("the timer's overhead, or the times, were not told")
+    share_ratio = overhead_s / timed.entry_s
+    facts: dict[str, Fact] = {"overhead_s": overhead_s, "share_ratio": share_ratio, "call_s": timed.call_s}
+    if share_ratio <= note_ratio:
+        return Clear(facts)
+    facts |= {
+        "overhead": readable(overhead_s),
+        "batch_count": max(2, round(overhead_s / (note_ratio * timed.call_s) + 0.5)),
+    }
+    effect_ratio = share_ratio / (1 - share_ratio) if share_ratio < 1 else None
+    return Found(Severity.FLAG if share_ratio > flag_ratio else Severity.NOTE, facts, effect_ratio=effect_ratio)
+
+
+@rule(
+    "timer-tampered",
+    needs=("told.tampered",),
+    basis=Basis.TOLD,
+    says="the process replaced {names}, by which times are taken",
+    remedy="Take {names} as their library defines them, in a fresh process.",
+)
+def timer_tampered(evidence: Evidence, claim: Claim) -> Answer:
+    """Finds timing functions that are not the ones their library defines.
+
+    Why it matters:
+        Whoever can replace the function that reads the clock can have any number.
+
+    What it cannot see:
+        Code that replaced them for a moment only, or changed the library on disk.
+
+    Remedy:
+        Look for who assigns to them: generated code under test, or a tool that patches time for its tests.
+
+    Source:
+        Identity and defining module of the timing functions, looked at when the window closed, in its own process.
+    """
+    names = text(evidence.told, "tampered")
+    if names is None:
+        return Unobserved("whether timing functions were replaced was not told as text")
+    listed = [name.strip() for name in names.split(",") if name.strip()]
+    if not listed:
+        return Clear({})
+    return Found(Severity.REJECT, {"names": ", ".join(listed[:4]), "names_count": len(listed)})
+
+
+def _others(evidence: Evidence) -> bool:
+    """Whether somebody else was seen computing; the driver shows 1-2 % for a process that does nothing."""
+    return any(not presence.own and (presence.most_ratio or 0.0) > 0.02 for presence in presences(evidence))
+
+
+def _flushes(evidence: Evidence) -> bool:
+    return bool(amount(evidence.told, "flush_bytes")) or text(evidence.told, "cache") == "cold"
+
+
+def _batch_count(timed: Loop) -> int:
+    """How many calls make a reading of a fifth of a millisecond, beside which launch and ticks are small."""
+    return int(min(1000, max(20, 200e-6 / timed.call_s)))
+
+
+RULES: tuple[Rule, ...] = (missing_sync, wrong_stream, host_bound, short_kernel, timer_overhead, timer_tampered)

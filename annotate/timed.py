@@ -1,0 +1,89 @@
+"""The loop whose calls were timed: how long they took, what lay between them, how busy the GPU was meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from annotate.durations import inside
+from annotate.evidence import Evidence
+from annotate.told import text
+
+# The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
+_SHORTEST_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """A window's timed entries, each of ``calls_count`` calls, seen as one loop.
+
+    ``call_s`` is the median time of a call, ``timed_s`` all entries together, ``span_s`` from the first one's begin to the
+    last one's end, ``gap_s`` the median time between an entry's end and the next one's begin: negative where the host, which
+    stamped them, ran ahead of the GPU.  ``utilization_ratio`` is the driver's over that span, None if it is too short.
+    """
+
+    entries_count: int
+    calls_count: int
+    call_s: float
+    timed_s: float
+    span_s: float
+    gap_s: float
+    end_ns: int
+    utilization_ratio: float | None
+
+    @property
+    def entry_s(self) -> float:
+        """What one reading of the timer spans."""
+        return self.call_s * self.calls_count
+
+    @property
+    def round_s(self) -> float:
+        """From the begin of one entry to the begin of the next, on average."""
+        return self.span_s / self.entries_count
+
+    @property
+    def call_busy_s(self) -> float | None:
+        """For how long the GPU worked in the time a call had, on average."""
+        return None if self.utilization_ratio is None else self.utilization_ratio * self.round_s / self.calls_count
+
+
+def loop(evidence: Evidence) -> Loop | None:
+    """None if no time was taken in the window."""
+    timings = inside(evidence)
+    count = len(timings.at_ns)
+    if not count or timings.calls_count < 1:
+        return None
+    entries_s = timings.took_s * timings.calls_count
+    begin_ns, end_ns = int(timings.at_ns[0]), int(timings.at_ns[-1] + entries_s[-1] * 1e9)
+    span_s = max((end_ns - begin_ns) / 1e9, float(entries_s[-1]))
+    gaps_s = np.diff(timings.at_ns) / 1e9 - entries_s[:-1]
+    return Loop(
+        entries_count=count,
+        calls_count=timings.calls_count,
+        call_s=float(np.median(timings.took_s)),
+        timed_s=float(entries_s.sum()),
+        span_s=span_s,
+        gap_s=float(np.median(gaps_s)) if len(gaps_s) else 0.0,
+        end_ns=end_ns,
+        utilization_ratio=_utilization_ratio(evidence, begin_ns, end_ns),
+    )
+
+
+def elsewhere(evidence: Evidence) -> bool:
+    """Whether the calls may have run on another GPU than the one this evidence is of."""
+    uuids = text(evidence.told, "cuda_uuids")
+    if uuids is None or evidence.device is None:
+        return False
+    return set(filter(None, uuids.split(","))) - {evidence.device.uuid, evidence.device.parent_uuid} != set()
+
+
+def _utilization_ratio(evidence: Evidence, begin_ns: int, end_ns: int) -> float | None:
+    refresh_ns = evidence.trace.refresh_of_ns("utilization_ratio")
+    # What the gauge shows at first is of the time before, and what it shows after the end is no longer of the loop.
+    begin_ns, end_ns = begin_ns + refresh_ns, min(end_ns, evidence.window.end_ns)
+    if end_ns - begin_ns < _SHORTEST_S * 1e9 - refresh_ns:
+        return None
+    values = evidence.trace.within("utilization_ratio", begin_ns, end_ns).values
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) and 2 * len(known) >= len(values) else None
