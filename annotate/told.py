@@ -29,7 +29,7 @@ TOLD: Mapping[str, str] = {
     "l2_bytes": "the size of the L2 cache",
     # What runs beside the work in its own process.
     "launch_blocking": "whether CUDA_LAUNCH_BLOCKING is set",
-    "profiler_used": "whether torch's profiler is running, or ran earlier in this process",
+    "profiler_used": "whether a profiler or tracer (torch's or Python's) is running, or torch's was seen running earlier",
     "tampered": "the timing functions that are not the ones their library defines, comma-separated",
     # Memory, between the window's edges.
     "alloc_count": "how often the caching allocator asked the driver for memory",

@@ -1,0 +1,68 @@
+"""The software a number depends on, as the measured process sees it: versions, switches, and the environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpuwatch.wire import FactValue
+
+# Libraries whose environment variables change what runs on a GPU and how it is launched.
+_SPEED = re.compile(
+    r"(CUDA|CUBLAS|CUBLASLT|CUDNN|CUTLASS|NCCL|TORCH|TORCHINDUCTOR|TORCHDYNAMO|PYTORCH|TRITON|XLA|JAX|TF|OMP|MKL|KMP|GOMP|OPENBLAS"
+    r"|MALLOC|VLLM|NVTE|NVFUSER|FLASH_ATTENTION)_\w+|NVIDIA_TF32_OVERRIDE|LD_PRELOAD|PYTHONOPTIMIZE|PYTHON_GIL|PYTHON_JIT"
+)
+# Where something lies, and which GPU is meant (its UUID is known), do not change speed; the rest may be a secret.
+_NOT_SPEED = re.compile(
+    r"_(PATH|DIR|DIRS|ROOT|HOME|FILE|CACHE|VERSION|PREFIX|URL|ADDR|HOST|PORT|ID|IDS|RANK|VISIBLE_DEVICES|DEVICE_ORDER)$"
+    r"|TOKEN|KEY|SECRET|PASSW|CREDENTIAL|AUTH|_USER"
+)
+_VALUE_LENGTH = 120
+_ENVIRONMENT_LENGTH = 4000
+
+
+def facts() -> dict[str, FactValue]:
+    """Versions and switches of torch, if somebody imported it, and the environment."""
+    told: dict[str, FactValue] = {"environment": environment()}
+    torch: Any = sys.modules.get("torch")
+    version = getattr(torch, "__version__", None)
+    if torch is None or version is None:
+        return told
+    told["torch_version"] = str(version)
+    told |= _known("cuda_version", lambda: torch.version.cuda)
+    told |= _known("matmul_precision", getattr(torch, "get_float32_matmul_precision", None))
+    told |= _known("cudnn_tf32", lambda: torch.backends.cudnn.allow_tf32)
+    told |= _known("cudnn_benchmark", lambda: torch.backends.cudnn.benchmark)
+    told |= _known("deterministic", getattr(torch, "are_deterministic_algorithms_enabled", None))
+    return told
+
+
+def cudnn_version() -> dict[str, FactValue]:
+    """cuDNN's version; asking loads the library, so only where a context was made anyway."""
+    torch: Any = sys.modules.get("torch")
+    return _known("cudnn_version", lambda: str(torch.backends.cudnn.version()))
+
+
+def _known(name: str, ask: Callable[[], Any] | None) -> dict[str, FactValue]:
+    """One fact of torch's, or nothing where this version of torch has it elsewhere, or refuses to say."""
+    # torch since 2.9 raises RuntimeError where its older and its newer switches for TF32 were both used.
+    with contextlib.suppress(AttributeError, RuntimeError, TypeError, ImportError):
+        value = ask() if ask is not None else None
+        if isinstance(value, str | int | bool):
+            return {name: value}
+    return {}
+
+
+def environment(environ: Mapping[str, str] | None = None) -> str:
+    """The variables that change speed, as NAME=VALUE, sorted, separated by semicolons; nothing that might be a secret."""
+    environ = os.environ if environ is None else environ
+    entries = [
+        f"{name}={value[:_VALUE_LENGTH].replace(';', ',')}"
+        for name, value in sorted(environ.items())
+        if _SPEED.fullmatch(name) and not _NOT_SPEED.search(name)
+    ]
+    return ";".join(entries)[:_ENVIRONMENT_LENGTH]
