@@ -1,0 +1,91 @@
+"""Windows with nothing wrong in them: simulated ones by seed, and stretches of those recorded on a real GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from annotate.evidence import Evidence, Fact
+from gpuwatch.capsule import unpack
+from gpuwatch.sources import recordings
+from gpuwatch.sources.simulated import simulate
+from gpuwatch.sources.simulated.kernels import ATTENTION, CONVOLUTION, COPY, FLOAT_GEMM, GEMM, LARGE_GEMM, VECTOR_ADD
+from gpuwatch.sources.simulated.scenes import Fault, Mishap, Phase, Scene
+
+_TRACES = Path(__file__).parents[1] / "traces"
+KERNELS = (COPY, GEMM, LARGE_GEMM, CONVOLUTION, ATTENTION, FLOAT_GEMM, VECTOR_ADD)
+LENGTH_S = (3.2, 8.0)  # a capped clock needs three seconds to settle, so shorter windows of it are flagged by right
+_WARM_S = (3.3, 6.0)
+_BASELINE_SEED = 1_000_000
+
+# Recorded windows warmed and undisturbed throughout; "clean_gemm2k" was opened with its cap engaging.
+_RECORDED = ("clean_gemm4k", "power_cap_gemm16k", "clean_copy1g")
+_WITNESSED = ("clean-copy-1g", "steady-gemm-4096", "steady-gemm-16384", "steady-gemm-4096-fp32", "zeros-gemm-16384")
+
+
+def simulated(seed: int) -> Evidence:
+    """One clean window: the kernel, its length, its warm-up and the room's air follow from the seed; its label is the kernel.
+
+    Every second one has a baseline, another run of the same.
+    """
+    rng = Random(f"campaign/{seed}")
+    kernel = rng.choice(KERNELS)
+    kernel = replace(kernel, unrest_ratio=kernel.unrest_ratio * rng.uniform(0.5, 1.5))
+    begin_s = 0.2 + rng.uniform(*_WARM_S)
+    # The grid of a hundred hertz begins at the window: whole milliseconds are as good as any.
+    bench = (round(begin_s, 3), round(begin_s + rng.uniform(*LENGTH_S), 3))
+    scene = Scene(
+        name=kernel.name,
+        says="a clean window of the campaign",
+        phases=(Phase(begin_s=0.2, kernel=kernel),),
+        mishaps=(Mishap(fault=Fault.HOT_AIR, begin_s=0.0, value=rng.uniform(-6.0, 8.0)),),
+        bench=bench,
+    )
+    found = _with_told(simulate(scene, seed=seed)[0], kernel.name)
+    if seed % 2:
+        other = replace(scene, bench=(bench[0] + 0.25, bench[1] + 0.25))
+        found = replace(found, baseline=_with_told(simulate(other, seed=seed + _BASELINE_SEED)[0], kernel.name))
+    return found
+
+
+def _with_told(evidence: Evidence, kernel: str) -> Evidence:
+    told: dict[str, Fact] = {
+        "torch_version": "2.9.1",
+        "cuda_version": "13.0",
+        "cudnn_version": "91200",
+        "matmul_precision": "highest",
+        "cudnn_tf32": True,
+        "cudnn_benchmark": False,
+        "deterministic": False,
+        "environment": "",
+        "cuda_uuids": evidence.device.uuid if evidence.device else None,
+        "sm_count": 132,
+        "l2_bytes": 60 << 20,
+        "launch_blocking": False,
+        "profiler_used": False,
+        "tampered": "",
+        "alloc_count": 0,
+        "alloc_retry_count": 0,
+        "reserved_change_bytes": 0,
+        "timer": "events",
+        "sync_s": 0.002,
+        "dtype": "float32" if "fp32" in kernel or "vector" in kernel else "bfloat16",
+    }
+    host = replace(evidence.host, boot_id="boot", wall_step_s=0.0, profilers="", sharing="", threads_born_count=0)
+    return replace(evidence, told=told, host=host)
+
+
+def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:
+    """Overlapping stretches of the clean windows recorded on an H200, by the recording's name; none has a told fact."""
+    pieces = [each for each in recordings.load(_TRACES / "scenarios.npz") if each.window.label in _RECORDED]
+    kept = unpack((_TRACES / "h200-windows.capsule").read_bytes())
+    pieces += [each for each in kept if each.window.label in _WITNESSED]
+    for piece in pieces:
+        for length_s in (3.2, 4.0, 5.0):
+            begin_ns, end_ns = piece.window.begin_ns, piece.window.end_ns
+            # The first tenth of a second may still show the warm-up's last call.
+            while begin_ns + length_s * 1e9 <= end_ns:
+                yield str(piece.window.label), piece.part(begin_ns, begin_ns + round(length_s * 1e9))
+                begin_ns += round(step_s * 1e9)

@@ -1,0 +1,147 @@
+"""Edits of evidence, as a driver would have shown them: late by a refresh, in its steps, with its counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from annotate.evidence import SIGNALS as LANES
+from annotate.evidence import Column, Evidence, Gap, Lane, Ownership, Process, Times, Timings, Trace, Values
+
+_CLOCK_STEP_MHZ = 15.0
+
+
+def with_columns(evidence: Evidence, **columns: Column) -> Evidence:
+    return replace(evidence, trace=replace(evidence.trace, columns={**evidence.trace.columns, **columns}))
+
+
+def valued(evidence: Evidence, name: str, change: Callable[[Times, Values], Values]) -> Evidence:
+    """One signal's values changed; a signal that was never observed stays so."""
+    column = evidence.trace.column(name)
+    if not len(column):
+        return evidence
+    return with_columns(evidence, **{name: Column(column.at_ns, change(column.at_ns, column.values))})
+
+
+def counted(evidence: Evidence, name: str, amount: float, begin_ns: int, end_ns: int) -> Evidence:
+    """A counter that rose by ``amount`` more, evenly over a stretch; of the fast lane: seen once a refresh."""
+    refresh_ns = evidence.trace.refresh_of_ns(name) if LANES[name] == Lane.FAST else 1
+
+    def more(at_ns: Times, values: Values) -> Values:
+        shown_ns = at_ns - at_ns % refresh_ns
+        return np.asarray(values + np.round(amount * np.clip((shown_ns - begin_ns) / max(1, end_ns - begin_ns), 0.0, 1.0)))
+
+    return valued(evidence, name, more)
+
+
+def flagged(evidence: Evidence, mask: int, begin_ns: int, end_ns: int) -> Evidence:
+    """Event reasons that held over a stretch, shown from the refresh after it began to the refresh after it ended."""
+    refresh_ns = evidence.trace.refresh_of_ns("event_reasons_mask")
+
+    def more(at_ns: Times, values: Values) -> Values:
+        shown_ns = at_ns - at_ns % refresh_ns
+        held = (shown_ns >= begin_ns) & (shown_ns < end_ns)
+        return np.where(held, np.nan_to_num(values).astype(np.int64) | mask, values).astype(np.float64)
+
+    return valued(evidence, "event_reasons_mask", more)
+
+
+def clocked(evidence: Evidence, ratio: Callable[[Values], Values], *, beta: float | None = None) -> Evidence:
+    """A clock that was another by ``ratio`` (a function of seconds since the window began), as NVML and stamps show it.
+
+    With ``beta`` the iterations take accordingly longer.
+    """
+    begin_ns = evidence.window.begin_ns
+    refresh_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
+
+    def shown(at_ns: Times, values: Values) -> Values:
+        seen_ns = at_ns - at_ns % refresh_ns
+        return np.asarray(_CLOCK_STEP_MHZ * np.round(values * ratio((seen_ns - begin_ns) / 1e9) / _CLOCK_STEP_MHZ))
+
+    evidence = valued(evidence, "sm_clock_mhz", shown)
+    timings = evidence.timings
+    if timings is None:
+        return evidence
+    share = ratio((timings.at_ns - begin_ns) / 1e9)
+    clock_mhz = None if timings.sm_clock_mhz is None else timings.sm_clock_mhz * share
+    took_s = timings.took_s if beta is None else timings.took_s * share**-beta
+    return replace(evidence, timings=replace(timings, took_s=took_s, sm_clock_mhz=clock_mhz))
+
+
+def timed(evidence: Evidence, change: Callable[[Timings, Values], Values]) -> Evidence | None:
+    """Other iteration times: ``change(timings, seconds since the window began)``."""
+    timings = evidence.timings
+    if timings is None:
+        return None
+    took_s = change(timings, (timings.at_ns - evidence.window.begin_ns) / 1e9)
+    return replace(evidence, timings=replace(timings, took_s=took_s))
+
+
+def joined(evidence: Evidence, process: Process, begin_ns: int, end_ns: int) -> Evidence:
+    """Another process in every census of a stretch; its utilisation only where the record was asked."""
+
+    def asked(census_processes: tuple[Process, ...]) -> bool:
+        return any(each.utilization_ratio is not None for each in census_processes)
+
+    censuses = []
+    for census in evidence.trace.censuses:
+        if begin_ns <= census.at_ns < end_ns:
+            busy = asked(census.processes)
+            if process.listed or busy:
+                there = process if busy else replace(process, utilization_ratio=None)
+                census = replace(census, processes=(*census.processes, there))
+        censuses.append(census)
+    return replace(evidence, trace=replace(evidence.trace, censuses=tuple(censuses)))
+
+
+def foreign(pid: int = 60_999, **facts: object) -> Process:
+    return replace(Process(pid=pid, name="neighbour", user="somebody", ownership=Ownership.FOREIGN), **facts)
+
+
+def dark(evidence: Evidence, begin_ns: int, end_ns: int) -> Evidence:
+    """No reading of any lane in a stretch, which the sampler reported as missed."""
+
+    def kept(column: Column) -> Column:
+        stay = (column.at_ns <= begin_ns) | (column.at_ns >= end_ns)
+        return Column(column.at_ns[stay], column.values[stay])
+
+    trace: Trace = evidence.trace
+    return replace(
+        evidence,
+        trace=replace(
+            trace,
+            columns={name: kept(column) for name, column in trace.columns.items()},
+            censuses=tuple(c for c in trace.censuses if not begin_ns < c.at_ns < end_ns),
+            gaps=(*trace.gaps, Gap(begin_ns=begin_ns, end_ns=end_ns)),
+        ),
+    )
+
+
+def hosted(evidence: Evidence, **facts: object) -> Evidence:
+    return replace(evidence, host=replace(evidence.host, **facts))
+
+
+def told(evidence: Evidence, **facts: str | float | bool | None) -> Evidence:
+    return replace(evidence, told={**evidence.told, **facts})
+
+
+def devised(evidence: Evidence, **facts: object) -> Evidence:
+    assert evidence.device is not None
+    return replace(evidence, device=replace(evidence.device, **facts))
+
+
+def stretch(evidence: Evidence, length_s: float, rng: np.random.Generator, *, margin_s: float = 0.2) -> tuple[int, int]:
+    """A stretch of that length somewhere inside the window, away from its edges where it fits."""
+    begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
+    length_ns = min(round(length_s * 1e9), end_ns - begin_ns)
+    room_ns = end_ns - begin_ns - length_ns
+    margin_ns = min(round(margin_s * 1e9), room_ns // 2)
+    start_ns = begin_ns + margin_ns + round(rng.random() * max(0, room_ns - 2 * margin_ns))
+    return start_ns, start_ns + length_ns
+
+
+def is_capped(evidence: Evidence) -> bool:
+    values = evidence.within("event_reasons_mask").values
+    return bool(len(values) and (np.nan_to_num(values).astype(np.int64) & 4).astype(bool).mean() > 0.5)

@@ -1,0 +1,98 @@
+"""One seed: its clean window judged, and every hazard put into it.  What comes out are counts that add up."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from annotate.evidence import Evidence
+from annotate.judge import judge
+from annotate.policy import Policy
+from annotate.rule import Answer, Found, Severity, Unobserved
+from annotate.verdict import Answered, Status, Verdict
+from tests.campaign import clean
+from tests.campaign.mutator import Mutator, rule_named
+from tests.campaign.mutators import MUTATORS
+
+# Keys are path-like: "clean/rule/NAME/alarms", "injected/MUTATOR/2/caught".
+Counts = Counter[str]
+
+
+def of_seed(seed: int, rule: str | None = None) -> Counts:
+    """Everything one seed says, or only of one rule's hazards; a Counter, so that seeds add."""
+    about = clean.simulated(seed)
+    counts = of_clean(about, f"clean/{about.window.label}")
+    # Each mutator throws its own dice, lest a new one change what the others find.
+    for mutator in MUTATORS:
+        if rule in (None, mutator.rule):
+            counts.update(of_mutator(mutator, about, np.random.default_rng([seed, zlib.crc32(mutator.name.encode())])))
+    return counts
+
+
+def of_seeds(seeds: Iterable[int], rule: str | None = None) -> Counts:
+    return total(of_seed(seed, rule) for seed in seeds)
+
+
+def of_recorded() -> Counts:
+    counts: Counts = Counter()
+    for name, about in clean.recorded():
+        counts.update(of_clean(about, f"recorded/{name}", prefix="recorded"))
+    return counts
+
+
+def of_clean(about: Evidence, kind: str, *, prefix: str = "clean") -> Counts:
+    """False alarms by rule and of the verdict."""
+    verdict = judge(about)
+    counts: Counts = Counter({f"{kind}/windows": 1})
+    counts[f"{kind}/{verdict.status.value}"] += 1
+    if _alarmed(verdict):
+        counts[f"{kind}/alarms"] += 1
+    for finding in verdict.findings:
+        name = f"{prefix}-rule/{finding.rule}"
+        counts[f"{name}/windows"] += 1
+        if finding.answered is Answered.UNOBSERVED:
+            counts[f"{name}/unobserved"] += 1
+        elif finding.severity == Severity.NOTE:
+            counts[f"{name}/notes"] += 1
+        elif finding.severity is not None:
+            counts[f"{name}/alarms"] += 1
+    return counts
+
+
+def of_mutator(mutator: Mutator, about: Evidence, rng: np.random.Generator) -> Counts:
+    counts: Counts = Counter()
+    for multiple in mutator.multiples:
+        hazardous = mutator.inject(about, multiple, rng)
+        if hazardous is None:
+            break
+        name = f"injected/{mutator.name}/{multiple:g}"
+        answer = rule_named(mutator.rule).ask(hazardous, mutator.claim)
+        counts[f"{name}/windows"] += 1
+        counts[f"{name}/unobserved"] += isinstance(answer, Unobserved)
+        if is_caught(mutator, answer):
+            counts[f"{name}/caught"] += 1
+            counts[f"{name}/not valid"] += 1
+        elif judge(hazardous, Policy(claim=mutator.claim)).status is not Status.VALID:
+            counts[f"{name}/not valid"] += 1
+    return counts
+
+
+def is_caught(mutator: Mutator, answer: Answer) -> bool:
+    if mutator.unobserved and isinstance(answer, Unobserved):
+        return True
+    severities = list(Severity)
+    return isinstance(answer, Found) and severities.index(answer.severity) >= severities.index(mutator.caught)
+
+
+def _alarmed(verdict: Verdict) -> bool:
+    return any(finding.severity in (Severity.FLAG, Severity.REJECT) for finding in verdict.findings)
+
+
+def total(parts: Iterable[Counts]) -> Counts:
+    out: Counts = Counter()
+    for part in parts:
+        out.update(part)
+    return out

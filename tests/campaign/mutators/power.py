@@ -1,0 +1,31 @@
+"""The power cap and another GPU's clock."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from annotate.claims import Claim
+from annotate.evidence import Evidence, Reason
+from tests.campaign.edits import counted, flagged, is_capped, stretch
+from tests.campaign.mutator import Mutator, limit_of
+
+
+def _capped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    if is_capped(evidence):
+        return None
+    length_s = multiple * limit_of("power-limited", "free_ratio") * evidence.window.length_s
+    span = stretch(evidence, length_s, rng)
+    for name in ("power_cap_ns", "power_violation_ns"):
+        evidence = counted(evidence, name, length_s * 1e9, *span)
+    return flagged(evidence, int(Reason.SW_POWER_CAP), *span)
+
+
+def _followed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    length_s = multiple * limit_of("sync-boost-limited", "free_ratio") * evidence.window.length_s
+    return counted(evidence, "sync_boost_ns", length_s * 1e9, *stretch(evidence, length_s, rng))
+
+
+MUTATORS = (
+    Mutator(rule="power-limited", inject=_capped, limit="2 % of the time capped", claim=Claim.FIXED_CLOCK),
+    Mutator(rule="sync-boost-limited", inject=_followed, limit="0.1 % of the time held to another GPU's clock"),
+)

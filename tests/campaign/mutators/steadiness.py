@@ -1,0 +1,60 @@
+"""Two states in one window, and pauses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from annotate.evidence import Evidence
+from tests.campaign.edits import clocked, valued
+from tests.campaign.mutator import Mutator, limit_of
+
+
+def _step(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    step_ratio = multiple * limit_of("regime-change", "step_ratio")
+    at_s = rng.uniform(0.2, 0.8) * evidence.window.length_s
+    return clocked(evidence, lambda s: np.where(s < at_s, 1.0, 1.0 - step_ratio), beta=0.9)
+
+
+def _late_cap(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    """A cap that let go, or engaged, somewhere inside: its time stood still on one side."""
+    begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
+    rise = evidence.increase("power_cap_ns")
+    if rise is None or rise.ratio < 0.9:
+        return None
+    on_ns = begin_ns + round(rng.uniform(0.2, 0.8) * (end_ns - begin_ns))
+
+    def free_before(name: str, about: Evidence) -> Evidence:
+        column = about.trace.column(name)
+        base = float(np.interp(on_ns, column.at_ns, column.values))
+        return valued(about, name, lambda at_ns, values: np.maximum(values, base))
+
+    for name in ("power_cap_ns", "power_violation_ns"):
+        evidence = free_before(name, evidence)
+    return valued(evidence, "event_reasons_mask", lambda at_ns, mask: np.where(at_ns < on_ns, 0.0, mask))
+
+
+def _pausing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    busy = 1.0 - multiple * (1.0 - limit_of("bursty-duty-cycle", "busy_ratio"))
+    for name in ("utilization_ratio", "mem_utilization_ratio", "sm_activity_ratio"):
+        evidence = valued(evidence, name, lambda at_ns, ratio: np.round(np.minimum(ratio, 1.0) * busy, 2))
+    evidence = valued(evidence, "power_w", lambda at_ns, power_w: 123.0 + (power_w - 123.0) * busy)
+    timings = evidence.timings
+    if timings is None:
+        return evidence
+    # As many of the iterations as the time left allows, each where it began.
+    kept = np.flatnonzero(
+        np.floor(np.arange(len(timings.at_ns)) * busy) != np.floor((np.arange(len(timings.at_ns)) - 1) * busy)
+    )
+    clock = None if timings.sm_clock_mhz is None else timings.sm_clock_mhz[kept]
+    return replace(
+        evidence, timings=replace(timings, at_ns=timings.at_ns[kept], took_s=timings.took_s[kept], sm_clock_mhz=clock)
+    )
+
+
+MUTATORS = (
+    Mutator(rule="regime-change", variant="clock", inject=_step, limit="a step of 3 %"),
+    Mutator(rule="regime-change", variant="power cap", inject=_late_cap),
+    Mutator(rule="bursty-duty-cycle", inject=_pausing, limit="20 % of the time idle"),
+)

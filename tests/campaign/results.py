@@ -1,0 +1,100 @@
+"""What a campaign counted, as a committed file: runs over other seeds add to it, a changed judge begins it anew."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import annotate
+from annotate.intervals import clopper_pearson
+
+FILE = Path(__file__).with_name("results.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many of so many, with the Clopper-Pearson interval."""
+
+    hits: int
+    trials: int
+
+    @property
+    def ratio(self) -> float:
+        return self.hits / self.trials if self.trials else float("nan")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return clopper_pearson(self.hits, self.trials) if self.trials else (0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Counts, the seeds they come from, and the judge that was measured."""
+
+    judge: str
+    seeds: frozenset[int] = frozenset()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    recorded: Mapping[str, int] = field(default_factory=dict)
+
+    def plus(self, seeds: Iterable[int], counts: Mapping[str, int], recorded: Mapping[str, int] | None = None) -> Results:
+        """With more seeds.  Raises ValueError for one that was counted already."""
+        more = frozenset(seeds)
+        if again := more & self.seeds:
+            raise ValueError(f"seed {min(again)} was counted already")
+        added = Counter(self.counts)
+        added.update(counts)
+        return Results(self.judge, self.seeds | more, dict(added), recorded or self.recorded)
+
+    def rate(self, path: str, what: str, *, recorded: bool = False) -> Rate:
+        counts = self.recorded if recorded else self.counts
+        return Rate(counts.get(f"{path}/{what}", 0), counts.get(f"{path}/windows", 0))
+
+    def missed(self, path: str, what: str = "caught") -> Rate:
+        caught = self.rate(path, what)
+        return Rate(caught.trials - caught.hits, caught.trials)
+
+    def names(self, prefix: str, *, recorded: bool = False) -> list[str]:
+        """What stands at the second place of the paths that begin so."""
+        counts = self.recorded if recorded else self.counts
+        return sorted({path.split("/")[1] for path in counts if path.startswith(f"{prefix}/")})
+
+
+def judge_digest() -> str:
+    """Of the judge's source: counts of two judges do not add."""
+    digest = hashlib.sha256()
+    root = Path(annotate.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def load(path: Path = FILE) -> Results:
+    """Raises OSError or ValueError."""
+    data = json.loads(path.read_text())
+    seeds = frozenset(seed for first, last in data["seeds"] for seed in range(first, last + 1))
+    return Results(data["judge"], seeds, data["counts"], data["recorded"])
+
+
+def save(results: Results, path: Path = FILE) -> None:
+    data = {
+        "judge": results.judge,
+        "seeds": _ranges(results.seeds),
+        "counts": dict(sorted(results.counts.items())),
+        "recorded": dict(sorted(results.recorded.items())),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data, indent=0) + "\n")
+
+
+def _ranges(seeds: Iterable[int]) -> list[list[int]]:
+    out: list[list[int]] = []
+    for seed in sorted(seeds):
+        if out and seed == out[-1][1] + 1:
+            out[-1][1] = seed
+        else:
+            out.append([seed, seed])
+    return out
