@@ -8,6 +8,7 @@ GpuwatchError
 ├── StoreError            the database refuses
 ├── CapsuleError          packed evidence is damaged, or not ours
 ├── DaemonError           the daemon cannot be reached, refused, or went away
+├── WrongResultError      what was to be timed does not compute what its reference does
 └── RejectedError         a verdict the caller insisted on was not given
 """
 
@@ -58,6 +59,18 @@ class DaemonError(GpuwatchError):
     def __init__(self, message: str, code: str = "unreachable") -> None:
         super().__init__(message)
         self.code = code
+
+
+class WrongResultError(GpuwatchError):
+    """The result lies further from its reference than allowed: no time of it counts."""
+
+    def __init__(self, error_ratio: float, limit_ratio: float) -> None:
+        super().__init__(
+            f"the result is wrong: its largest relative error against the reference is {error_ratio:.3g}, "
+            f"expected at most {limit_ratio:.3g}; nothing was timed"
+        )
+        self.error_ratio = error_ratio
+        self.limit_ratio = limit_ratio
 
 
 class RejectedError(GpuwatchError):

@@ -38,7 +38,7 @@ def warm(fn: Callable[..., object], args: tuple[Any, ...]) -> Setting:
 
 def flushed(fn: Callable[..., object], args: tuple[Any, ...], flush: Callable[[], None], flush_bytes: int) -> Setting:
     """A flush before each call, outside the timed span: calls cannot be batched."""
-    told = {"cache": "cold", "flush_bytes": flush_bytes, "flush_timed": False, **_working_set(args)}
+    told: dict[str, int | str | bool] = {"cache": "cold", "flush_bytes": flush_bytes, "flush_timed": False, **_working_set(args)}
     return Setting((partial(fn, *args) if args else fn,), batches=False, before=flush, told=told)
 
 
@@ -75,7 +75,7 @@ def flush_of(l2_bytes: int | None) -> tuple[Callable[[], None], int]:
     count = int(FLUSH_L2_RATIO * l2_bytes)
     torch = sys.modules["torch"]
     buffer = torch.empty(count, dtype=torch.int8, device="cuda")
-    return lambda: buffer.zero_(), count
+    return buffer.zero_, count
 
 
 def _working_set(args: tuple[Any, ...]) -> dict[str, int]:

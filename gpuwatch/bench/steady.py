@@ -84,4 +84,4 @@ def _agree(before: Values, now: Values, limit_ratio: float, noise_sd: float, noi
     # From one block to the next, so that a slope does not pass for noise.
     noise = float(np.std(np.diff(blocks))) / 2**0.5 / middle
     allowed_ratio = min(noise_most_ratio, noise_sd * noise * (2.0 / _BLOCKS_COUNT) ** 0.5)
-    return change_ratio <= max(limit_ratio, allowed_ratio)
+    return bool(change_ratio <= max(limit_ratio, allowed_ratio))
