@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # A run's length is one core's work: two workers fill the machines this is tested on.
 WORKERS ?= 2
 
-.PHONY: help demo test check format lint types imports pages pictures gpu bench clean
+.PHONY: help demo test check format lint types imports pages pictures gpu bench campaign clean
 
 help:
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,8 +58,13 @@ gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw beco
 	$(BIN)/python -m tests.hardware.campaign build/h200
 	$(BIN)/python -m tests.hardware.render build/h200
 
-bench: $(STAMP)  ## what watching, judging and storing cost, as tables
+bench: $(STAMP)  ## what watching, judging and storing cost, and how often the judge is right over some windows, as tables
 	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.campaign --seconds 60 --out build/campaign.json
+
+campaign: $(STAMP)  ## how often the judge is right, over thousands of simulated windows; then the page of it
+	$(BIN)/python -m tests.campaign --seconds 3600 --seeds 0:3000
+	$(BIN)/python -m tests.hardware.render
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

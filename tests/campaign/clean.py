@@ -20,8 +20,8 @@ LENGTH_S = (3.2, 8.0)  # a capped clock needs three seconds to settle, so shorte
 _WARM_S = (3.3, 6.0)
 _BASELINE_SEED = 1_000_000
 
-# Recorded windows warmed and undisturbed throughout; "clean_gemm2k" was opened with its cap engaging.
-_RECORDED = ("clean_gemm4k", "power_cap_gemm16k", "clean_copy1g")
+# Recorded windows without a hazard, and how long after each began: the first run of GEMMs came straight after a pause.
+_RECORDED = {"clean_gemm4k": 2.7, "power_cap_gemm16k": 3.0, "clean_copy1g": 0.0}
 _WITNESSED = ("clean-copy-1g", "steady-gemm-4096", "steady-gemm-16384", "steady-gemm-4096-fp32", "zeros-gemm-16384")
 
 
@@ -84,8 +84,8 @@ def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:
     pieces += [each for each in kept if each.window.label in _WITNESSED]
     for piece in pieces:
         for length_s in (3.2, 4.0, 5.0):
-            begin_ns, end_ns = piece.window.begin_ns, piece.window.end_ns
-            # The first tenth of a second may still show the warm-up's last call.
+            late_s = _RECORDED.get(str(piece.window.label), 0.0)
+            begin_ns, end_ns = piece.window.begin_ns + round(late_s * 1e9), piece.window.end_ns
             while begin_ns + length_s * 1e9 <= end_ns:
                 yield str(piece.window.label), piece.part(begin_ns, begin_ns + round(length_s * 1e9))
                 begin_ns += round(step_s * 1e9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -87,16 +88,17 @@ def joined(evidence: Evidence, process: Process, begin_ns: int, end_ns: int) -> 
 
     censuses = []
     for census in evidence.trace.censuses:
-        if begin_ns <= census.at_ns < end_ns:
-            busy = asked(census.processes)
-            if process.listed or busy:
-                there = process if busy else replace(process, utilization_ratio=None)
-                census = replace(census, processes=(*census.processes, there))
-        censuses.append(census)
+        busy = asked(census.processes)
+        there = process if busy else replace(process, utilization_ratio=None)
+        seen = begin_ns <= census.at_ns < end_ns and (process.listed or busy)
+        censuses.append(replace(census, processes=(*census.processes, there)) if seen else census)
     return replace(evidence, trace=replace(evidence.trace, censuses=tuple(censuses)))
 
 
-def foreign(pid: int = 60_999, **facts: object) -> Process:
+# The keywords of these four are fields of a record, each of its own type: hence Any.
+
+
+def foreign(pid: int = 60_999, **facts: Any) -> Process:
     return replace(Process(pid=pid, name="neighbour", user="somebody", ownership=Ownership.FOREIGN), **facts)
 
 
@@ -119,7 +121,7 @@ def dark(evidence: Evidence, begin_ns: int, end_ns: int) -> Evidence:
     )
 
 
-def hosted(evidence: Evidence, **facts: object) -> Evidence:
+def hosted(evidence: Evidence, **facts: Any) -> Evidence:
     return replace(evidence, host=replace(evidence.host, **facts))
 
 
@@ -127,7 +129,7 @@ def told(evidence: Evidence, **facts: str | float | bool | None) -> Evidence:
     return replace(evidence, told={**evidence.told, **facts})
 
 
-def devised(evidence: Evidence, **facts: object) -> Evidence:
+def devised(evidence: Evidence, **facts: Any) -> Evidence:
     assert evidence.device is not None
     return replace(evidence, device=replace(evidence.device, **facts))
 

@@ -1,0 +1,80 @@
+"""The campaign itself: every rule measured or excused, mutators that hurt, counts that add up, a page that says them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from annotate.evidence import Evidence
+from annotate.rules import RULES
+from tests.campaign import clean, measure, render, results
+from tests.campaign.mutator import Mutator
+from tests.campaign.mutators import MUTATORS, NOT_MEASURED
+
+# One capped product, one copy: between them every mutator finds a window to work on.
+SEEDS = (1, 3)
+
+
+@pytest.fixture(scope="module")
+def windows() -> dict[int, Evidence]:
+    return {seed: clean.simulated(seed) for seed in SEEDS}
+
+
+def test_every_rule_is_measured_or_excused() -> None:
+    measured = {mutator.rule for mutator in MUTATORS}
+    assert measured | set(NOT_MEASURED) == {rule.name for rule in RULES}
+    assert not measured & set(NOT_MEASURED)
+    assert len({mutator.name for mutator in MUTATORS}) == len(MUTATORS)
+
+
+@pytest.mark.parametrize("mutator", MUTATORS, ids=lambda mutator: mutator.name)
+def test_three_times_its_limit_is_a_hazard_in_some_window(mutator: Mutator, windows: dict[int, Evidence]) -> None:
+    counts: Counter[str] = Counter()
+    for seed, about in windows.items():
+        counts.update(measure.of_mutator(mutator, about, np.random.default_rng(seed)))
+    largest = f"injected/{mutator.name}/{mutator.multiples[-1]:g}"
+    assert counts[f"{largest}/windows"], "no window could have it"
+    assert counts[f"{largest}/caught"] >= 1
+
+
+def test_the_same_seed_gives_the_same_window_and_another_one_another() -> None:
+    first, again, other = clean.simulated(7), clean.simulated(7), clean.simulated(8)
+    assert first.window == again.window
+    assert np.array_equal(first.trace.column("power_w").values, again.trace.column("power_w").values)
+    assert other.window.length_ns != first.window.length_ns
+
+
+def test_a_mutator_leaves_the_clean_window_as_it_was(windows: dict[int, Evidence]) -> None:
+    about = windows[SEEDS[0]]
+    before = {name: column.values.copy() for name, column in about.trace.columns.items()}
+    for mutator in MUTATORS:
+        mutator.inject(about, 2.0, np.random.default_rng(0))
+    assert all(np.array_equal(about.trace.column(name).values, values, equal_nan=True) for name, values in before.items())
+
+
+def test_counts_of_other_seeds_add_and_the_same_seed_is_refused(tmp_path: Path) -> None:
+    first = results.Results("judge").plus([0, 1], {"clean/copy/windows": 2, "clean/copy/alarms": 1}, {})
+    both = first.plus([5], {"clean/copy/windows": 1})
+    assert both.rate("clean/copy", "alarms") == results.Rate(1, 3)
+    results.save(both, tmp_path / "results.json")
+    kept = results.load(tmp_path / "results.json")
+    assert (kept.seeds, kept.counts) == (both.seeds, both.counts)
+    with pytest.raises(ValueError, match="seed 5"):
+        kept.plus([5], {})
+
+
+def test_a_rate_that_misses_its_target_is_bold_and_has_its_bounds() -> None:
+    rule = RULES[0].name
+    found = results.Results("judge", counts={f"clean-rule/{rule}/windows": 100, f"clean-rule/{rule}/alarms": 3})
+    line = next(line for line in render.alarms_and_misses(found) if line.startswith(f"| {rule} "))
+    assert "**3 %** | 0.62–8.5" in line
+
+
+def test_what_is_committed_has_thousands_of_windows_and_meets_the_verdicts_targets() -> None:
+    found = results.load()
+    assert len(found.seeds) >= 2000
+    alarms = sum(found.rate(f"clean/{kind}", "alarms").hits for kind in found.names("clean"))
+    assert alarms / len(found.seeds) <= render.MOST_ALARMS_RATIO
