@@ -2,6 +2,318 @@
 
 from __future__ import annotations
 
-from annotate.rule import Rule
+from typing import Annotated
 
-RULES: tuple[Rule, ...] = ()
+import numpy as np
+
+from annotate.busy import utilization_ratio
+from annotate.claims import Claim
+from annotate.evidence import Evidence, Fact, Reason
+from annotate.held import Held, by_bits, by_counter, by_violation, power_cap
+from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.sm_clock import working
+from annotate.true_clock import Measured, measured, told_amount
+
+# Clocks are set in steps of 15 MHz, so a lock may be rounded by as much.
+_STEP_MHZ = 15.0
+# Below the mean that the SMs kept under the cap a lock holds; the driver's clock reads 8-12 % above that mean.
+_HOLDS_RATIO, _HOLDS_BY_DRIVER_RATIO = 0.95, 0.85
+# Slow-downs that other rules reject: a canary that ran slowly under one of them is no riddle.
+_FAULTS = Reason.HW_SLOWDOWN | Reason.SYNC_BOOST | Reason.SW_THERMAL | Reason.HW_THERMAL | Reason.HW_POWER_BRAKE
+
+
+@rule(
+    "locked-clock-missed",
+    says="the SM clock asked for is {target_mhz:.0f} MHz, but the GPU ran {ran}",
+    remedy="Lock a clock that holds under this load, {advice}, or drop the lock.",
+)
+def locked_clock_missed(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    off_ratio: Annotated[float, "a lock that holds stays within a step or two of 15 MHz: 2 % of 1980 is two and a half"] = 0.02,
+    capped_ratio: Annotated[float, "the cap takes the clock off its lock; a hundredth of the time is beyond its noise"] = 0.01,
+) -> Answer:
+    """Finds a clock lock that did not hold under the load.
+
+    Why it matters:
+        A number at a locked clock claims to be free of the power controller.  1980 MHz asked for under 700 W is a clock
+        that a bf16 matrix product leaves by 30 %, and swings about.
+
+    What it cannot see:
+        A range set with ``nvidia-smi --lock-gpu-clocks``: driver 580 does not tell it, so no lock on record is no proof
+        that there is none.  Without stamps the driver's own clock stands for the true one, which under a cap is 8-12 %
+        lower.
+
+    Remedy:
+        Lock a clock some 5 % below the mean that this work keeps under the cap, and verify it under load.
+
+    Source:
+        NVML's application clock where it differs from the default; the true clock of timed iterations, else NVML's; time
+        under the power cap.
+    """
+    target_mhz = _target_mhz(evidence)
+    if target_mhz is None:
+        return Unobserved(evidence.absence or "no lock is on record, and a locked range cannot be read back from the driver")
+    true = measured(evidence)
+    clock_mhz = true.clock_mhz if true else _driver_mhz(evidence)
+    held = power_cap(evidence)
+    if clock_mhz is None and held is None:
+        return Unobserved("neither the clock of a working GPU nor time under the power cap was observed")
+    capped = held is not None and held.least_ratio > 0.0 and held.ratio > capped_ratio
+    facts: dict[str, Fact] = {
+        "target_mhz": target_mhz,
+        "clock_mhz": clock_mhz,
+        "capped_ratio": held.ratio if held else None,
+        "by": true.by if true else "the driver's clock",
+    }
+    off = clock_mhz is not None and abs(clock_mhz - target_mhz) > max(off_ratio * target_mhz, _STEP_MHZ)
+    if not (off or capped):
+        return Clear(facts)
+    facts["ran"] = _ran(clock_mhz, held if capped else None)
+    facts["advice"] = "some 30 % lower"
+    if clock_mhz is not None:
+        holds_mhz = clock_mhz * (_HOLDS_RATIO if true or not capped else _HOLDS_BY_DRIVER_RATIO)
+        facts["advice"] = f"{min(holds_mhz, target_mhz) // _STEP_MHZ * _STEP_MHZ:.0f} MHz or less"
+    effect_ratio = target_mhz / clock_mhz - 1.0 if clock_mhz else None
+    if claim is Claim.FIXED_CLOCK:
+        return Found(Severity.REJECT, facts, effect_ratio=effect_ratio)
+    # Elsewhere the cap is a label of its own; a clock that is off without it has no other.
+    return Found(Severity.NOTE if capped else Severity.FLAG, facts, effect_ratio=effect_ratio)
+
+
+@rule(
+    "clock-controller-present",
+    says="{setting}",
+    remedy="State the setting beside the number, or set the GPU back to its maker's default and measure again.",
+)
+def clock_controller_present(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    power_tolerance_w: Annotated[float, "limits are set in whole watts and read back exactly; half a watt is rounding"] = 0.5,
+    held_ratio: Annotated[float, "the driver's reason must hold for more than a refresh or two of a long window"] = 0.02,
+) -> Answer:
+    """Finds a GPU whose power limit or clock somebody set away from what its maker ships.
+
+    Why it matters:
+        Another limit is another machine: 500 W on a board of 1400 W took more than half of the throughput.  The number is
+        good, but belongs to the setting, and nobody sees the setting in the number.
+
+    What it cannot see:
+        Who set it.  A range set with ``nvidia-smi --lock-gpu-clocks``, where the driver gives no reason for it; power
+        profiles and power smoothing.  A change inside the window is ``setting-changed``.
+
+    Remedy:
+        A site's policy is legitimate: quote the limit with the number, and compare only with numbers under the same one.
+
+    Source:
+        NVML's enforced against its default power limit, the application clock against the highest clock, and the clock
+        event reason of application clocks.  Under a fixed-clock claim a lock is what is asked for, so it is a note; so is
+        any setting under which the baseline was measured too.
+    """
+    device = evidence.device
+    limit_w, default_w = _limit_w(evidence), device.power_limit_default_w if device else None
+    target_mhz, most_mhz = _standing(evidence, "sm_clock_lock_mhz"), device.sm_clock_max_mhz if device else None
+    asked = by_bits(evidence, Reason.APPLICATIONS_CLOCKS)
+    facts: dict[str, Fact] = {"power_limit_w": limit_w, "power_limit_default_w": default_w, "target_mhz": target_mhz}
+    settings: list[str] = []
+    limited = limit_w is not None and default_w is not None and abs(limit_w - default_w) > power_tolerance_w
+    if limited:
+        settings.append(f"the power limit is {limit_w:.0f} W instead of {default_w:.0f} W")
+    if target_mhz is not None and most_mhz is not None and target_mhz < most_mhz - _STEP_MHZ:
+        settings.append(f"the SM clock asked for is {target_mhz:.0f} of {most_mhz:.0f} MHz")
+    elif asked is not None and asked.ratio > held_ratio:
+        settings.append(f"a clock that somebody asked for held the GPU back for {asked.ratio:.0%} of the window")
+    if settings:
+        facts["setting"] = ", and ".join(settings)
+        meant = (claim is Claim.FIXED_CLOCK and not limited) or _same_settings(evidence)
+        return Found(Severity.NOTE if meant else Severity.FLAG, facts)
+    if limit_w is None or default_w is None:
+        return Unobserved(evidence.absence or "the enforced power limit and its default were not both observed")
+    return Clear(facts)
+
+
+@rule(
+    "clock-low-no-reason",
+    needs=("told.canary_clock_mhz",),
+    basis=Basis.TOLD,
+    says="a fixed amount of work ran {low_ratio:.1%} slower than {than}, and no slow-down was reported",
+    remedy="Reset the GPU or boot the machine, check power profiles and who else sets clocks, and measure again.",
+)
+def clock_low_no_reason(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    flag_ratio: Annotated[float, "an unlocked canary repeats to 0.2 % on an H200; 2 % is ten times that"] = 0.02,
+    reject_ratio: Annotated[float, "5 % moves every kernel by more than a change worth reporting"] = 0.05,
+    record_count: Annotated[float, "the median of five runs survives two bad ones"] = 5.0,
+    capped_ratio: Annotated[float, "capped for less than this, the window's own load cannot linger in the canary"] = 0.02,
+) -> Answer:
+    """Finds a GPU that is slow without any sign in its telemetry.
+
+    Why it matters:
+        After some faults a GPU runs on at a lower clock and reports no reason: 12.8 % of the clock and 9.7 % of a kernel's
+        speed between two boots of one machine, 94 instead of 63 ms on another.  Nothing but known work can show it.
+
+    What it cannot see:
+        A slow state of all the runs on record.  Without five runs on record only what the driver's own clock contradicts
+        is flagged; a clock below the board's maximum is a note then, because many boards never reach their maximum.
+
+    Remedy:
+        Reset the GPU or boot the machine.  If it stays slow, look for power profiles, other tools that hold clocks, and
+        cooling, before blaming the kernel.
+
+    Source:
+        The canary of ``bench()`` and ``selftest``: the true clock of a spin and the rate of a copy, against their medians
+        over this GPU's healthy runs.  The clock is not weighed while thermal or hardware slow-downs were at work, which
+        have rules of their own, and not rejected where the power cap was.
+    """
+    clock_mhz = told_amount(evidence, "canary_clock_mhz")
+    if clock_mhz is None:
+        return Unobserved("the canary's clock is no amount")
+    faulty = by_bits(evidence, _FAULTS)
+    if faulty is not None and faulty.ratio > 0.0:
+        return Unobserved("a slow-down with a reason was at work, so the canary's clock has one")
+    known = (told_amount(evidence, "canary_record_count") or 0.0) >= record_count
+    facts: dict[str, Fact] = {"canary_mhz": clock_mhz}
+    if known and (recorded_mhz := told_amount(evidence, "canary_record_clock_mhz")) is not None:
+        lows = {"its own record for the clock": 1.0 - clock_mhz / recorded_mhz}
+        facts["record_mhz"] = recorded_mhz
+        copied, recorded = (
+            told_amount(evidence, "canary_copy_bytes_count"),
+            told_amount(evidence, "canary_record_copy_bytes_count"),
+        )
+        if copied is not None and recorded is not None:
+            lows["its own record for a copy"] = 1.0 - copied / recorded
+        facts["than"], facts["low_ratio"] = max(lows.items(), key=lambda low: low[1])
+        low_ratio = lows[str(facts["than"])]
+        if low_ratio <= flag_ratio:
+            return Clear(facts)
+        capped = power_cap(evidence)
+        clear = lows.get("its own record for a copy", 0.0) > reject_ratio or capped is None or capped.ratio <= capped_ratio
+        severity = Severity.REJECT if low_ratio > reject_ratio and clear else Severity.FLAG
+        return Found(severity, facts, effect_ratio=1.0 / (1.0 - low_ratio) - 1.0)
+    return _without_record(evidence, clock_mhz, facts, reject_ratio)
+
+
+@rule(
+    "nvml-clock-untrue",
+    basis=Basis.TIMINGS,
+    says="the driver's clock read {driver_mhz:.0f} MHz where the SMs ran at {true_mhz:.0f} MHz ({off_ratio:+.1%})",
+    remedy="Quote the true clock, and compare by it.",
+)
+def nvml_clock_untrue(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    limit_ratio: Annotated[float, "uncapped they agree to 0.2 %, under a cap they part by 8-12 %"] = 0.03,
+    shortest_s: Annotated[float, "with fewer than ten values of the driver's clock its mean hangs on where they fell"] = 1.0,
+    fed_ratio: Annotated[float, "two stamps around idle time give the clock of idling too: only a busy GPU's compare"] = 0.9,
+) -> Answer:
+    """Finds windows in which NVML's SM clock is not the clock the SMs ran at.
+
+    Why it matters:
+        Whoever divides by the driver's clock, or compares by it, is off by as much: 1762 instead of 1575 MHz in a bf16
+        matrix product of 2048, 8-12 % in every kernel under the power cap.
+
+    What it cannot see:
+        Anything without stamps, in less than a second, or in a window with idle time unless iterations were stamped.  Stamps
+        around iterations with pauses between them are compared at those instants only.
+
+    Remedy:
+        Use the true clock for every statement about clocks; gpuwatch does.
+
+    Source:
+        Cycle counter over global timer on every SM, against NVML's clock three quarters of a refresh later (75 ms of 100 on
+        an H200), which is how far its page lags.  Driver 580.159.04.
+    """
+    true = measured(evidence)
+    if true is None:
+        return Unobserved("the true clock was not measured")
+    if true.span_s < shortest_s:
+        return Unobserved(f"the true clock was measured for {true.span_s:.2f} s, too short to compare with the driver's")
+    if not true.iterations and (utilization_ratio(evidence) or 0.0) < fed_ratio:
+        return Unobserved("the GPU idled between the stamps, so their clock is not that of its work")
+    driver_mhz = _driver_mhz_beside(evidence, true)
+    if driver_mhz is None:
+        return Unobserved("the driver's clock was not observed for most of the time")
+    off_ratio = driver_mhz / true.clock_mhz - 1.0
+    facts: dict[str, Fact] = {"driver_mhz": driver_mhz, "true_mhz": true.clock_mhz, "off_ratio": off_ratio, "by": true.by}
+    return Found(Severity.NOTE, facts) if abs(off_ratio) > limit_ratio else Clear(facts)
+
+
+def _target_mhz(evidence: Evidence) -> float | None:
+    """The clock asked for throughout the window, or the board's highest where more was asked for."""
+    target_mhz = _standing(evidence, "sm_clock_lock_mhz")
+    most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
+    return min(target_mhz, most_mhz) if target_mhz is not None and most_mhz else target_mhz
+
+
+def _standing(evidence: Evidence, name: str) -> float | None:
+    """A setting that had one value all through the window; None if it was not read, or changed."""
+    window, column = evidence.window, evidence.trace.column(name)
+    known = ~np.isnan(column.values)
+    at_ns, values = column.at_ns[known], column.values[known]
+    first = max(0, int(np.searchsorted(at_ns, window.begin_ns, side="right")) - 1)
+    last = int(np.searchsorted(at_ns, window.end_ns, side="left"))
+    near = values[first : last + 1]
+    return float(near[0]) if len(near) and (near == near[0]).all() else None
+
+
+def _limit_w(evidence: Evidence) -> float | None:
+    """The power limit that stood throughout: as read around the window, else as it was when the GPU was first seen."""
+    if evidence.observes("power_limit_w"):
+        return _standing(evidence, "power_limit_w")
+    return evidence.device.power_limit_w if evidence.device else None
+
+
+def _driver_mhz(evidence: Evidence) -> float | None:
+    values = working(evidence).values
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _driver_mhz_beside(evidence: Evidence, true: Measured) -> float | None:
+    """The mean of the driver's clock at the instants, and with the weights, of the true one."""
+    lag_ns = evidence.trace.refresh_of_ns("sm_clock_mhz") * 3 // 4
+    values = evidence.trace.at("sm_clock_mhz", true.at_ns + lag_ns)
+    known = values > 0
+    if 2.0 * true.weights[known].sum() < true.weights.sum() or not known.any():
+        return None
+    return float(np.average(values[known], weights=true.weights[known]))
+
+
+def _ran(clock_mhz: float | None, capped: Held | None) -> str:
+    at = f"at {clock_mhz:.0f} MHz" if clock_mhz is not None else ""
+    under = f"under the power cap for {capped.ratio:.0%} of the window" if capped else ""
+    return ", ".join(part for part in (at, under) if part)
+
+
+def _same_settings(evidence: Evidence) -> bool:
+    baseline = evidence.baseline
+    return baseline is not None and all(
+        _standing(evidence, name) == _standing(baseline, name) for name in ("power_limit_w", "sm_clock_lock_mhz")
+    )
+
+
+def _without_record(evidence: Evidence, clock_mhz: float, facts: dict[str, Fact], limit_ratio: float) -> Answer:
+    """A canary without a record: against what the driver says it ran at, then against what the board may reach."""
+    capped = by_violation(evidence, "power_violation_ns") or by_counter(evidence, "power_cap_ns")
+    target_mhz = _target_mhz(evidence)
+    driver_mhz = evidence.trace.column("sm_clock_mhz").values
+    most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
+    known_mhz = driver_mhz[~np.isnan(driver_mhz)]
+    if len(known_mhz) and capped is not None and capped.ratio == 0.0:
+        seen_mhz = float(known_mhz.max())
+        if (low_ratio := 1.0 - clock_mhz / seen_mhz) > limit_ratio:
+            facts |= {"low_ratio": low_ratio, "than": f"the driver's clock of {seen_mhz:.0f} MHz would have it"}
+            return Found(Severity.FLAG, facts, effect_ratio=1.0 / (1.0 - low_ratio) - 1.0)
+    goal_mhz = target_mhz or most_mhz
+    if goal_mhz is None:
+        return Unobserved("neither a record of this GPU's canary nor its highest clock is known")
+    facts |= {"low_ratio": 1.0 - clock_mhz / goal_mhz, "than": f"{goal_mhz:.0f} MHz would have it"}
+    return Found(Severity.NOTE, facts) if clock_mhz < (1.0 - limit_ratio) * goal_mhz else Clear(facts)
+
+
+RULES: tuple[Rule, ...] = (locked_clock_missed, clock_controller_present, clock_low_no_reason, nvml_clock_untrue)

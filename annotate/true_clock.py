@@ -1,0 +1,70 @@
+"""The clock the SMs really ran at, as far as the measured process had it stamped: of iterations, else of the whole window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from annotate.evidence import Evidence, Times, Values
+
+# No SM ever ran at these: a stamp that says so was misread.
+_MOST_MHZ = 10_000.0
+# Instants at which a clock known only as the mean between two stamps is set beside another.
+_GRID_NS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The mean true clock, the instants it stands for with their weights, and over how much time it was measured."""
+
+    clock_mhz: float
+    at_ns: Times
+    weights: Values
+    span_s: float
+    iterations: bool  # of stamped iterations alone; else from the first stamp to the last, idle time included
+
+    @property
+    def by(self) -> str:
+        return "the stamped iterations" if self.iterations else "the window's stamps"
+
+
+def measured(evidence: Evidence) -> Measured | None:
+    """The true clock while the work ran; None where nobody stamped it, or told nonsense of it."""
+    return _of_iterations(evidence) or _of_window(evidence)
+
+
+def _of_iterations(evidence: Evidence) -> Measured | None:
+    timings = evidence.timings
+    if timings is None or timings.sm_clock_mhz is None or len(timings.at_ns) != len(timings.sm_clock_mhz):
+        return None
+    clock_mhz, took_s = timings.sm_clock_mhz, timings.took_s * timings.calls_count
+    known = np.isfinite(clock_mhz) & np.isfinite(took_s) & (clock_mhz > 0) & (clock_mhz < _MOST_MHZ) & (took_s > 0)
+    if not known.any():
+        return None
+    at_ns, took_s, clock_mhz = timings.at_ns[known], took_s[known], clock_mhz[known]
+    middle_ns = at_ns + (took_s * 5e8).astype(np.int64)
+    span_s = float((at_ns.max() - at_ns.min()) / 1e9 + took_s[-1])
+    return Measured(float(np.average(clock_mhz, weights=took_s)), middle_ns, took_s, span_s, iterations=True)
+
+
+def _of_window(evidence: Evidence) -> Measured | None:
+    told_mhz, told_s = told_amount(evidence, "true_clock_mhz"), told_amount(evidence, "stamped_s")
+    if told_mhz is None or told_s is None or told_mhz > _MOST_MHZ:
+        return None
+    window = evidence.window
+    # Where in the window the stamps lie was not told: in its middle, and never beyond it.
+    half_ns = int(min(told_s * 1e9, window.length_ns)) // 2
+    middle_ns = (window.begin_ns + window.end_ns) // 2
+    at_ns = np.arange(middle_ns - half_ns, middle_ns + half_ns, _GRID_NS, dtype=np.int64)
+    if not len(at_ns):
+        return None
+    return Measured(told_mhz, at_ns, np.ones(len(at_ns)), 2 * half_ns / 1e9, iterations=False)
+
+
+def told_amount(evidence: Evidence, name: str) -> float | None:
+    """A told fact as a positive amount; None for anything else a program may have told."""
+    told = evidence.told.get(name)
+    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 < told < 1e18:
+        return None
+    return float(told)
