@@ -429,6 +429,7 @@ class Host:
     sharing: str | None = None  # what shares its GPUs by design (MPS, time slices), comma-separated; empty: nothing
     threads_born_count: int | None = None  # that were not there when the window began
     processes_born_count: int | None = None
+    born_cpu_s: float | None = None  # processor time of all of these
     wall_step_s: float | None = None  # by how much the wall clock was set during the span
 
 

@@ -10,6 +10,8 @@ from annotate.evidence import Host
 from gpuwatch import clock
 from gpuwatch.host import PROC, contents, names
 
+# Of the processor time of a tree: who uses less only started the others.
+_LAUNCHER_RATIO = 0.1
 _TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
@@ -19,6 +21,7 @@ class Pressure:
 
     at_ns: int
     threads: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # thread id -> (ran ns, waited to run ns)
+    owners: Mapping[int, int] = field(default_factory=dict)  # thread id -> its process
     cgroup_throttled_ns: int | None = None
     ticks: Mapping[str, int] = field(default_factory=dict)  # of the whole machine, by state
     psi_some_ns: int | None = None
@@ -39,13 +42,17 @@ def pressure(
     """A snapshot of these processes and their machine; about 10 us a thread.  The first PID stands for cgroup and affinity."""
     pids = list(pids)
     threads: dict[int, tuple[int, int]] = {}
+    owners: dict[int, int] = {}
     for pid in pids:
-        threads.update(_threads(pid, proc))
+        own = _threads(pid, proc)
+        threads.update(own)
+        owners.update(dict.fromkeys(own, pid))
     first = pids[0] if pids else None
     allowed = _allowed(first, proc) if first is not None else None
     return Pressure(
         at_ns=clock.now_ns() if at_ns is None else at_ns,
         threads=threads,
+        owners=owners,
         cgroup_throttled_ns=_throttled_ns(first, proc, cgroups) if first is not None else None,
         ticks=_ticks(proc),
         psi_some_ns=_psi_some_ns(proc),
@@ -127,6 +134,7 @@ def difference(before: Pressure, after: Pressure, about: Host | None = None) -> 
         ran_ns += max(0, ran - ran_before)
         waited_ns += max(0, waited - waited_before)
     seen = bool(after.threads)
+    born = _born(before, after, ran_ns) if before.owners else _Born()
     spent = {state: ticks - before.ticks[state] for state, ticks in after.ticks.items() if state in before.ticks}
     total = sum(spent.values())
     idle = spent.get("idle", 0) + spent.get("iowait", 0)
@@ -137,12 +145,41 @@ def difference(before: Pressure, after: Pressure, about: Host | None = None) -> 
         cpu_s=ran_ns / 1e9 if seen else None,
         run_wait_s=waited_ns / 1e9 if seen else None,
         threads_count=len(after.threads) if seen else None,
+        threads_born_count=born.threads_count,
+        processes_born_count=born.processes_count,
+        born_cpu_s=born.cpu_s,
         cgroup_throttled_s=_grown(before.cgroup_throttled_ns, after.cgroup_throttled_ns, 1e9),
         steal_ratio=spent["steal"] / total if total > 0 and "steal" in spent else None,
         cpu_busy_ratio=1 - idle / total if total > 0 else None,
         numa_nodes=after.numa_nodes,
         wall_step_s=_step_s(before.wall_offset_ns, after.wall_offset_ns),
         cpu_pressure_ratio=_grown(before.psi_some_ns, after.psi_some_ns, span_s * 1e9) if span_s > 0 else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Born:
+    """What a tree started between two snapshots; None where that is the measured work itself."""
+
+    threads_count: int | None = None
+    processes_count: int | None = None
+    cpu_s: float | None = None
+
+
+def _born(before: Pressure, after: Pressure, ran_ns: int) -> _Born:
+    """The threads of a process that was born are counted with it, not among the threads.
+
+    A process that starts the work and waits for it, as ``gpuwatch run`` does, hardly runs: then what was born is no company.
+    """
+    known = set(before.owners.values())
+    new = {thread: owner for thread, owner in after.owners.items() if thread not in before.threads}
+    of_new_ns = sum(after.threads[thread][0] for thread, owner in new.items() if owner not in known and thread in after.threads)
+    if of_new_ns > (1 - _LAUNCHER_RATIO) * ran_ns:
+        return _Born()
+    return _Born(
+        threads_count=sum(owner in known for owner in new.values()),
+        processes_count=len({owner for owner in new.values() if owner not in known}),
+        cpu_s=sum(after.threads[thread][0] for thread in new if thread in after.threads) / 1e9,
     )
 
 

@@ -52,9 +52,11 @@ def attached(pids: Iterable[int], *, proc: Path = PROC) -> frozenset[str] | None
     return frozenset(found) if looked or found else None
 
 
-def text(found: frozenset[str] | None) -> str | None:
-    """As ``Host.profilers`` keeps it: sorted, comma-separated."""
-    return None if found is None else ",".join(sorted(found))
+def text(found: frozenset[str] | None, before: str | None = None) -> str | None:
+    """As ``Host.profilers`` keeps it, sorted and comma-separated, with what was seen before."""
+    if found is None:
+        return before
+    return ",".join(sorted(found.union(name for name in (before or "").split(",") if name)))
 
 
 def _libraries(mapped: str) -> set[str]:

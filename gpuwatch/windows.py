@@ -17,7 +17,7 @@ from annotate.errors import AnnotateError
 from annotate.evidence import Census, Host
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch import clock, host, iterations, pressure, sharing
+from gpuwatch import clock, host, iterations, pressure, profilers, sharing
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.judging import Judge
 from gpuwatch.store import Reader, Run, Store
@@ -51,6 +51,7 @@ class _InHand:
     opened_ns: int = 0  # when it was asked for: no honest mark lies before
     active: bool = False  # its GPUs are sampled at the full rate for it
     threads: dict[int, tuple[int, int]] = field(default_factory=dict)  # what each ran and waited when last seen
+    owners: dict[int, int] = field(default_factory=dict)  # the process of each
     times: list[Times] = field(default_factory=list)
     hidden: bool = False  # a census was taken that could not have shown it
     told_all: asyncio.Event = field(default_factory=asyncio.Event)  # closed: nothing more is told of it
@@ -238,9 +239,16 @@ class Windows:
             held.pids |= await self._loop_thread(_measured_tree, held.run.pid)
             held.before = await self._loop_thread(pressure.pressure, tuple(held.pids))
             held.about = replace(held.about, sharing=await self._loop_thread(sharing.sharing, held.run.pid))
+            await self._look_for_profilers(held)
         if held.run.status == "open":
             self._store.put_run(held.run)
             self._spawn(self._follow(held))
+
+    async def _look_for_profilers(self, held: _InHand) -> None:
+        """Once after each edge: a library may be loaded meanwhile, and at the end the process may be gone."""
+        others = sorted(held.pids - {held.run.pid})
+        seen = await self._loop_thread(profilers.attached, (held.run.pid, *others))
+        held.about = replace(held.about, profilers=profilers.text(seen, held.about.profilers))
 
     async def _follow(self, held: _InHand) -> None:
         """Look at the tree each second: a command under `gpuwatch run` begins after its window, and has ended before it."""
@@ -248,6 +256,7 @@ class Windows:
             held.pids |= await self._loop_thread(_measured_tree, held.run.pid)
             looked = await self._loop_thread(pressure.pressure, tuple(held.pids))
             held.threads.update(looked.threads)
+            held.owners.update(looked.owners)
             await asyncio.sleep(FOLLOW_S)
 
     def _note_all(self, held: _InHand, since_ns: int = 0) -> None:
@@ -296,8 +305,10 @@ class Windows:
             self._witness.edge(covered),
             self._loop_thread(pressure.pressure, tuple(held.pids)) if held.before else _nothing(),
         )
+        if held.before:
+            await self._look_for_profilers(held)
         if after is not None:
-            after = replace(after, threads={**held.threads, **after.threads})
+            after = replace(after, threads={**held.threads, **after.threads}, owners={**held.owners, **after.owners})
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(held.told_all.wait(), TELL_S)
         held.told_all.set()  # who is later than this is refused

@@ -160,7 +160,8 @@ def test_pressure_is_read_from_both_kinds_of_control_groups(tmp_path: Path, v2: 
     proc, cgroups = machine(tmp_path, v2=v2)
     found = pressure.pressure([PID], proc=proc, sys=tmp_path / "none", cgroups=cgroups, at_ns=7, wall_offset_ns=3)
     assert found == Pressure(
-        at_ns=7, threads={PID: (10**9, 2 * 10**8), 4243: (5 * 10**8, 10**8)}, cgroup_throttled_ns=250_000_000,
+        at_ns=7, threads={PID: (10**9, 2 * 10**8), 4243: (5 * 10**8, 10**8)}, owners={PID: PID, 4243: PID},
+        cgroup_throttled_ns=250_000_000,
         ticks={"user": 100, "nice": 0, "system": 50, "idle": 800, "iowait": 40, "irq": 0, "softirq": 5, "steal": 5},
         psi_some_ns=10**9, cpu_allowed_count=7, wall_offset_ns=3,
     )  # fmt: skip

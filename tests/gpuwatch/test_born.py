@@ -1,0 +1,61 @@
+"""Threads and processes that began between two looks at a tree."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+from gpuwatch import pressure
+from gpuwatch.pressure import Pressure, difference
+
+MS = 1_000_000
+
+
+def look(at_ns: int, **threads: tuple[int, int]) -> Pressure:
+    """A look at threads named ``tTHREAD_PROCESS``, each with what it ran and waited."""
+    pairs = {tuple(map(int, name[1:].split("_"))): ran for name, ran in threads.items()}
+    return Pressure(at_ns=at_ns, threads={t: ran for (t, _), ran in pairs.items()}, owners={t: p for t, p in pairs})
+
+
+def test_threads_of_the_process_and_processes_are_counted_apart_with_their_processor_time() -> None:
+    before = look(0, t1_1=(5 * MS, 0))
+    after = look(10**9, t1_1=(905 * MS, 0), t2_1=(50 * MS, 0), t7_7=(20 * MS, 0), t8_7=(30 * MS, 0))
+    host = difference(before, after)
+    assert (host.threads_born_count, host.processes_born_count, host.born_cpu_s) == (1, 1, 0.1)
+
+
+def test_nothing_born_is_zero_and_not_unknown() -> None:
+    host = difference(look(0, t1_1=(0, 0), t2_1=(0, 0)), look(10**9, t1_1=(9 * MS, 0)))
+    assert (host.threads_born_count, host.processes_born_count, host.born_cpu_s) == (0, 0, 0.0)
+
+
+def test_who_only_starts_the_work_and_waits_has_no_company() -> None:
+    host = difference(look(0, t1_1=(0, 0)), look(10**9, t1_1=(20 * MS, 0), t7_7=(900 * MS, 0)))
+    assert (host.threads_born_count, host.processes_born_count, host.born_cpu_s) == (None, None, None)
+
+
+def test_where_the_first_look_saw_nobody_nothing_is_known() -> None:
+    assert difference(Pressure(at_ns=0), look(10**9, t1_1=(1, 0))).threads_born_count is None
+
+
+def test_a_real_thread_and_a_real_process_are_seen() -> None:
+    before = pressure.pressure([os.getpid()])
+    done, spun = threading.Event(), 0
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        while sum(ran for ran, _ in pressure.pressure([os.getpid()]).threads.values()) < (
+            sum(ran for ran, _ in before.threads.values()) + 200 * MS
+        ):
+            spun += 1
+        host = difference(before, pressure.pressure([os.getpid(), child.pid]))
+    finally:
+        done.set()
+        thread.join()
+        child.communicate(b"\n")
+    assert host.threads_born_count == 1
+    assert host.processes_born_count == 1
+    assert host.born_cpu_s is not None
