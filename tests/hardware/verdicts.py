@@ -1,0 +1,192 @@
+"""How often the verdict is right on real GPUs: clean windows and injected hazards, appended to a folder's files.
+
+    python -m tests.hardware.verdicts OUT_FOLDER clean COUNT [FIRST]      so many windows on every GPU of the machine
+    python -m tests.hardware.verdicts OUT_FOLDER injected ROUNDS          every hazard so many times on every GPU
+    python -m tests.hardware.verdicts OUT_FOLDER hogs ROUNDS              with more busy processes than processors
+
+One daemon watches all GPUs; a worker process a GPU runs its windows.  Each worker writes ``verdicts-N.jsonl`` (a row a
+window) and ``verdicts-N.capsule`` (their evidence, in the same order).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gpuwatch
+from annotate import __version__
+from annotate.evidence import Evidence
+from gpuwatch import config
+from gpuwatch.capsule import pack
+from gpuwatch.config import Settings
+from gpuwatch.store import Reader
+
+WINDOW_S = 3.2
+
+
+def settings(out: Path) -> Settings:
+    return config.load({"state": str(out / "state"), "socket": "/tmp/gpuwatch-verdicts/s.sock"})
+
+
+class Worker:
+    """Runs windows on the one GPU this process sees and keeps what each gave."""
+
+    def __init__(self, out: Path, number: int) -> None:
+        self.settings = settings(out)
+        self.path = out / f"verdicts-{number}"
+        self.number = number
+        self.rows: list[dict[str, Any]] = []
+        self.evidence: list[Evidence] = []
+        self.waiting: list[tuple[gpuwatch.Window, dict[str, Any]]] = []
+
+    def window(self, facts: dict[str, Any], run: Any) -> None:
+        """One window; its verdict is asked for later, so that it need not be waited for."""
+        begin = time.perf_counter()
+        window = gpuwatch.window(facts["name"], settings=self.settings)
+        window.__enter__()
+        entered = time.perf_counter()
+        try:
+            run(window)
+        except KeyError as error:
+            left = time.perf_counter()
+            window.__exit__(KeyError, error, None)
+        else:
+            left = time.perf_counter()
+            window.__exit__(None, None, None)
+        facts |= {"enter_ms": (entered - begin) * 1e3, "exit_ms": (time.perf_counter() - left) * 1e3}
+        self.waiting.append((window, facts))
+
+    def collect(self) -> None:
+        for window, facts in self.waiting:
+            verdict = window.verdict
+            hazards = [[hazard.rule, hazard.severity] for hazard in verdict.hazards]
+            row = {
+                **facts, "gpu": self.number, "status": verdict.status.value, "why": verdict.why, "hazards": hazards,
+                "window_s": verdict.length_s, "judge": __version__, "date": time.strftime("%Y-%m-%d"),
+            }  # fmt: skip
+            with Reader(self.settings.state) as reader:
+                run = reader.run(window.run_id or "")
+                evidence = [reader.evidence(run, uuid) for uuid in run.uuids]
+            row["evidence"] = bool(evidence)
+            self.evidence += evidence[:1]
+            self.rows.append(row)
+            caught = (
+                not facts.get("rules")
+                or {rule for rule, _ in hazards} & set(facts["rules"])
+                or verdict.status.value in facts["status_due"]
+            )
+            mark = "ok   " if verdict.status.value in facts["status_due"].split("|") and caught else "WRONG"
+            print(
+                f"{mark} {self.number} {facts['kind']} {facts['name']}: {verdict.status.value} {hazards} {verdict.why[:150]}",
+                flush=True,
+            )
+        self.waiting.clear()
+
+    def save(self) -> None:
+        self.path.with_suffix(".jsonl").write_text("".join(json.dumps(row) + "\n" for row in self.rows))
+        self.path.with_suffix(".capsule").write_bytes(pack(self.evidence))
+
+    def clean(self, count: int, first: int) -> None:
+        """Windows of every kind of kernel in turn, every other with its iterations timed."""
+        import torch
+
+        from tests.hardware.injections import timed
+        from tests.hardware.kernels import KERNELS
+        from tests.hardware.workloads import loop
+
+        a_kernel = -(-count // len(KERNELS))
+        done = 0
+        for turn in range(len(KERNELS)):
+            kernel = KERNELS[(turn + self.number * 5) % len(KERNELS)]
+            call = kernel.make()
+            loop(call, 3.0)
+            for number in range(min(a_kernel, count - done)):
+                loop(call, 0.7)
+                facts = {
+                    "kind": "clean", "name": kernel.name, "recorded": kernel.recorded, "status_due": "valid",
+                    "timed": (number + first) % 2 == 0,
+                }  # fmt: skip
+                self.window(facts, timed(call, WINDOW_S) if facts["timed"] else lambda _, call=call: loop(call, WINDOW_S))
+                done += 1
+            self.collect()
+            self.save()
+            del call
+            torch.cuda.empty_cache()
+
+    def injected(self, rounds: int) -> None:
+        from tests.hardware.injections import injections
+
+        for _ in range(rounds):
+            for injection in injections():
+                injection.before()
+                facts = {"kind": "injected", "name": injection.name, "rules": injection.rules, "status_due": injection.status}
+                with injection.beside():
+                    self.window(facts, injection.body)
+                    self.collect()
+            self.save()
+
+    def hogs(self, rounds: int) -> None:
+        from tests.hardware.workloads import gemm, loop
+
+        call = gemm(4096)
+        for _ in range(rounds):
+            loop(call, 1.0)
+            facts = {"kind": "injected", "name": "cpu-hogs", "rules": ("cpu-starvation",), "status_due": "flagged|rejected"}
+            self.window(facts, lambda _: loop(call, 3.0))
+            self.collect()
+        self.save()
+
+
+def main(arguments: list[str]) -> int:
+    out, what, amount, *rest = arguments
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    if rest[:1] == ["--worker"]:
+        worker = Worker(folder, int(rest[1]))
+        {"clean": lambda: worker.clean(int(amount), int(rest[2])), "injected": lambda: worker.injected(int(amount)),
+         "hogs": lambda: worker.hogs(int(amount))}[what]()  # fmt: skip
+        return 0
+    import torch
+
+    count = torch.cuda.device_count()
+    first = rest[0] if rest else "0"
+    with gpuwatch.window("starts the daemon", settings=settings(folder)):
+        pass
+    with _hogs(what):
+        workers = [
+            subprocess.Popen(
+                [sys.executable, "-m", "tests.hardware.verdicts", out, what, amount, "--worker", str(number), first],
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": str(number)},
+            )
+            for number in range(count)
+        ]
+        codes = [worker.wait() for worker in workers]
+    rows = list(read(folder))
+    wrong = [row for row in rows if row["status"] not in row["status_due"].split("|")]
+    print(f"{len(rows)} windows, {len(wrong)} wrong: {sorted({(row['name'], row['status']) for row in wrong})}")
+    return max(codes, default=1)
+
+
+def _hogs(what: str) -> Any:  # a context manager; contextlib's type for a nullcontext differs
+    from contextlib import nullcontext
+
+    if what != "hogs":
+        return nullcontext()
+    from tests.hardware.workloads import beside
+
+    return beside("hog", count=(os.cpu_count() or 1))
+
+
+def read(folder: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.glob("verdicts-*.jsonl")):
+        yield from map(json.loads, path.read_text().splitlines())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
