@@ -79,13 +79,14 @@ def two_modes(took_s: Values, *, minor_ratio: float = 0.05) -> Modes | None:
 def _bandwidth(values: Values) -> float:
     """Silverman's: wide enough that chance makes no valley."""
     quarter, three_quarters = np.percentile(values, (25.0, 75.0))
-    return 0.9 * min(float(values.std()), float(three_quarters - quarter) / 1.34) * len(values) ** -0.2
+    width = min(float(values.std()), float(three_quarters - quarter) / 1.34)
+    return float(0.9 * width * len(values) ** -0.2)
 
 
 def _smooth(counts: npt.NDArray[np.intp], width: float) -> Values:
     reach = min(int(np.ceil(4.0 * width)), _GRID_COUNT // 2 - 1)
     kernel = np.exp(-0.5 * np.square(np.arange(-reach, reach + 1) / width))
-    return np.convolve(counts.astype(np.float64), kernel / kernel.sum(), mode="same")
+    return np.asarray(np.convolve(counts.astype(np.float64), kernel / kernel.sum(), mode="same"), np.float64)
 
 
 def _deepest(density: Values, below_ratio: Values, minor_ratio: float) -> int | None:
@@ -102,4 +103,5 @@ def _p_of_no_valley(here_count: int, there_count: int, worth_ratio: float) -> fl
     from scipy.special import bdtr
 
     total = int((here_count + there_count) * worth_ratio)
-    return float(bdtr(min(int(here_count * worth_ratio), total), total, 0.5)) if total else 1.0
+    here = min(int(here_count * worth_ratio), total)
+    return float(bdtr(here, total, 0.5)) if total else 1.0

@@ -14,10 +14,12 @@ from annotate.rules import (
     numbers,
     plausibility,
     power,
+    shape,
     sharing,
     steadiness,
     thermal,
     timing,
+    warmup,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -32,7 +34,9 @@ RULES: tuple[Rule, ...] = (
     *timing.RULES,
     *harness.RULES,
     *plausibility.RULES,
+    *warmup.RULES,
     *numbers.RULES,
+    *shape.RULES,
     *identity.RULES,
     *comparison.RULES,
 )

@@ -28,7 +28,7 @@ from tests.annotate.strategies import FOREIGN, HIDDEN, SIGNALS
 
 FAMILIES = (
     "coverage", "thermal", "power", "clocks", "clock_control", "steadiness", "contention", "sharing", "timing", "harness",
-    "plausibility", "numbers", "identity", "comparison",
+    "plausibility", "warmup", "numbers", "shape", "identity", "comparison",
 )  # fmt: skip
 NOT_AMOUNTS = {"pid", "p", "trend_p"}  # a number that names something, and what statistics calls p
 NEVER_FOUND = {"stale-daemon", "incomplete-body"}  # they only ever answer clear or unobserved
