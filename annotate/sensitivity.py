@@ -16,17 +16,12 @@ import numpy as np
 from annotate.cold import cold
 from annotate.evidence import Timings, Values
 from annotate.intervals import batch_interval
-from annotate.statistics import autocorrelations, centre, spread
+from annotate.line import robust_line
+from annotate.statistics import centre, spread
 
 _CONFIDENCE = 0.95
-# Huber's constant: 95 % of least squares' efficiency where errors are normal.
-_HUBER_SD = 1.345
-# Residuals of logs below a thousandth are the timers' own.
-_FLOOR = 1e-3
-# Batches of the jackknife: from so many, halved while neighbours resemble each other, down to no fewer than so many.
-_BATCHES_COUNT = 20
-_LEAST_BATCHES_COUNT = 5
-_CORRELATION = 0.3
+# Residuals of log times below a thousandth are the timers' own.
+_LOG_FLOOR = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +127,7 @@ def sensitivity(
 ) -> Sensitivity | Refused:
     """The fit of log time on log clock, robust against what is not the clock, or why there is none.
 
-    Huber's fit of medians of consecutive blocks.  The interval is a delete-a-batch jackknife's over contiguous batches,
-    twice as long where neighbours resemble each other, so autocorrelation widens it.
-
-    Source: Huber, Annals of Mathematical Statistics 35 (1964) 73-101; Künsch, Annals of Statistics 17 (1989) 1217-1241.
+    The line is Huber's, through medians of consecutive blocks; autocorrelation widens its interval (``annotate.line``).
     """
     warm, cold_count = warm_and_stamped(timings)
     if warm is None or warm.sm_clock_mhz is None:
@@ -152,45 +144,31 @@ def sensitivity(
         return Refused(f"The clock stayed within {moved:.1%} ({low_mhz:.0f}–{high_mhz:.0f} MHz): nothing to correct.")
 
     length = -(-len(took_s) // blocks_count)
-    fit = _fit(np.log(_medians(clock_mhz, length)), np.log(_medians(took_s, length)), slow_sd)
-    r = _correlation(fit.x, fit.y)
+    line = robust_line(np.log(_medians(clock_mhz, length)), np.log(_medians(took_s, length)), high_sd=slow_sd, floor=_LOG_FLOOR)
+    r = line.r
     if not -r >= correlation:
         return Refused(f"Time follows the clock too loosely (r {r:.2f}, needed −{correlation}): something else moves it.")
-    beta, error = -fit.slope, _jackknife(fit)
+    beta, error = -line.slope, line.slope_error(confidence=_CONFIDENCE)
     if error is None or error > beta_error:
         return Refused("The clock swung too rarely to tell its effect from a drift of something else.")
     if beta - error > steepest:
         return Refused(f"Time changed as the clock to the power −{beta:.1f}, steeper than any kernel: something else moved it.")
     # Of all warm iterations, blocked or not: what a reader calls the noise.
     logs = np.log(took_s)
-    residuals = logs - (fit.level + fit.slope * np.log(clock_mhz))
-    slow = residuals > slow_sd * spread(residuals, floor=_FLOOR)
+    residuals = logs - line.at(np.log(clock_mhz))
+    slow = residuals > slow_sd * spread(residuals, floor=_LOG_FLOOR)
     return Sensitivity(
         beta=beta,
         beta_low=beta - error,
         beta_high=beta + error,
         r=r,
         explained_ratio=float(np.clip(1.0 - residuals.var() / logs.var(), 0.0, 1.0)),
-        clock_low_mhz=float(np.exp(fit.x.min())),
-        clock_high_mhz=float(np.exp(fit.x.max())),
+        clock_low_mhz=float(np.exp(line.x.min())),
+        clock_high_mhz=float(np.exp(line.x.max())),
         cold_count=cold_count,
         count=len(took_s) + cold_count,
         slow_count=int(slow.sum()),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """Huber's line through the values it rests on."""
-
-    x: Values
-    y: Values
-    slope: float
-    level: float
-
-    @property
-    def residuals(self) -> Values:
-        return self.y - (self.level + self.slope * self.x)
 
 
 def _edges(values: Values) -> tuple[float, float]:
@@ -202,65 +180,3 @@ def _edges(values: Values) -> tuple[float, float]:
 
 def _medians(values: Values, length: int) -> Values:
     return np.asarray(np.median(values[: len(values) // length * length].reshape(-1, length), axis=1), np.float64)
-
-
-def _correlation(x: Values, y: Values) -> float:
-    if not x.std() or not y.std():
-        return 0.0
-    return float(np.corrcoef(x, y)[0, 1])
-
-
-def _fit(x: Values, y: Values, slow_sd: float) -> _Fit:
-    """What lies far above a first line is left out of the second, and of the third."""
-    fit = _huber(x, y)
-    for _ in range(2):
-        residuals = y - (fit.level + fit.slope * x)
-        kept = residuals <= slow_sd * spread(fit.residuals, floor=_FLOOR)
-        fit = _huber(x[kept], y[kept])
-    return fit
-
-
-def _huber(x: Values, y: Values) -> _Fit:
-    from scipy.optimize import least_squares
-
-    middle_x, middle_y = centre(x), centre(y)
-    design = np.column_stack([x - middle_x, np.ones_like(x)])
-    about = y - middle_y
-    start = np.linalg.lstsq(design, about)[0]
-    # An exact line has no scale of its own.
-    scale = _HUBER_SD * spread(about - design @ start, floor=1e-9)
-
-    def residuals(line: Values) -> Values:
-        return np.asarray(design @ line - about, np.float64)
-
-    def slopes(_: Values) -> Values:
-        return design
-
-    line = least_squares(residuals, start, jac=slopes, loss="huber", f_scale=scale, x_scale="jac").x
-    slope = float(line[0])
-    return _Fit(x, y, slope, middle_y + float(line[1]) - slope * middle_x)
-
-
-def _jackknife(fit: _Fit) -> float | None:
-    """The half width of the slope's interval; None where a batch alone decides it."""
-    from scipy.special import stdtrit
-
-    residuals = fit.residuals
-    weights = np.minimum(1.0, _HUBER_SD * spread(residuals, floor=1e-9) / np.maximum(np.abs(residuals), 1e-12))
-    x, y = fit.x - fit.x.mean(), fit.y - fit.y.mean()
-    terms = weights[:, np.newaxis] * np.column_stack([np.ones_like(x), x, y, x * x, x * y, residuals * x])
-    count = _BATCHES_COUNT
-    while True:
-        edges = np.linspace(0, len(x), count + 1).astype(np.int64)[:-1]
-        sums = np.add.reduceat(terms, edges, axis=0)
-        # The last column is each batch's pull on the slope.
-        if count < 2 * _LEAST_BATCHES_COUNT or autocorrelations(sums[:, 5])[1] <= _CORRELATION:
-            break
-        count //= 2
-    weight, x_, y_, xx, xy, _ = (sums.sum(axis=0) - sums).T
-    determinant = weight * xx - x_**2
-    if (determinant <= 1e-9 * weight * xx).any():
-        return None
-    slopes = (weight * xy - x_ * y_) / determinant
-    variance = (count - 1) / count * float(np.square(slopes - slopes.mean()).sum())
-    return float(stdtrit(count - 1, 0.5 + 0.5 * _CONFIDENCE) * np.sqrt(variance))
