@@ -86,7 +86,7 @@ def differences(a: Device, b: Device, names: Mapping[str, str], *, tolerance: fl
         out.append(Difference(title, _value(name, before), _value(name, after)))
     # A MIG instance has its own identity, and the share of a board is no board.
     if names is MODEL and (a.parent_uuid is None) != (b.parent_uuid is None):
-        out.append(Difference("partition", *("whole GPU" if each.parent_uuid is None else "MIG instance" for each in (a, b))))
+        out.append(Difference("partition", _partition(a), _partition(b)))
     return out
 
 
@@ -192,6 +192,10 @@ def _true_mhz(evidence: Evidence) -> float | None:
     good = np.isfinite(clock) & (clock > 0) & np.isfinite(evidence.timings.took_s)
     weights = evidence.timings.took_s[good]
     return float(np.average(clock[good], weights=weights)) if good.any() and weights.sum() > 0 else None
+
+
+def _partition(device: Device) -> str:
+    return "whole GPU" if device.parent_uuid is None else "MIG instance"
 
 
 def _environment(text: object) -> Mapping[str, str] | None:

@@ -19,7 +19,7 @@ from annotate.intervals import Interval, batch_interval
 from annotate.judge import judge
 from annotate.policy import Policy
 from annotate.rules import comparison as family
-from annotate.sensitivity import Corrected, Sensitivity, sensitivity
+from annotate.sensitivity import Corrected, Refused, Sensitivity, sensitivity
 from annotate.verdict import Finding, Verdict
 
 # Identical work timed in turn on an H200 differed by up to 3.2 %; corrected to one clock, by a tenth of that.
@@ -144,14 +144,19 @@ def _at_common_clock(a: Timings | None, b: Timings | None) -> tuple[Interval, In
     if low > high:
         return None
     mhz = 0.5 * (low + high)
-    times = [fit.at_clock(timings, mhz) for fit, timings in ((first, a), (second, b))]
-    if not isinstance(times[0], Corrected) or not isinstance(times[1], Corrected):
+    times = [_interval(fit.at_clock(timings, mhz)) for fit, timings in ((first, a), (second, b))]
+    if times[0] is None or times[1] is None:
         return None
-    both = [Interval(each.time_s, each.low_s, each.high_s, 0.95, 1) for each in times if isinstance(each, Corrected)]
-    wide = quotient(both[0], both[1])
+    wide = quotient(times[0], times[1])
     # Of the same normal shape: its 90 % is 1.645/1.960 of its 95 %.
     edges = [wide.centre * (edge / wide.centre) ** (1.645 / 1.960) for edge in (wide.low, wide.high)]
     return wide, Interval(wide.centre, edges[0], edges[1], 0.9, 1), mhz
+
+
+def _interval(corrected: Corrected | Refused) -> Interval | None:
+    if isinstance(corrected, Refused) or corrected.low_s is None or corrected.high_s is None:
+        return None
+    return Interval(corrected.time_s, corrected.low_s, corrected.high_s, 0.95, 1)
 
 
 def quotient(a: Interval, b: Interval) -> Interval:

@@ -1,0 +1,254 @@
+"""compare(): two or more functions on one GPU in one process, interleaved, and what may be said of them."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from annotate.comparison import FLOOR_RATIO, Comparison, Decision, corrected, decide
+from annotate.intervals import Interval
+from annotate.verdict import Verdict
+from gpuwatch import config, floors, torch_context
+from gpuwatch.bench import reference as references
+from gpuwatch.bench.reference import Match
+from gpuwatch.compare import blocks, design
+from gpuwatch.compare.design import Pairs, Runner
+from gpuwatch.compare.loading import wants_inputs
+from gpuwatch.errors import UsageError
+from gpuwatch.window import Window, window
+
+if TYPE_CHECKING:
+    from gpuwatch.compare.blocks import BlockTimer
+
+Arm = Callable[..., object]
+_FACTORY = "make_"
+# Each arm has a clock of its own where power limits it; below this the two answers say the same.
+_GAP_RATIO = 0.005
+_STARVED_RATIO = 0.5
+_LONGEST_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Every other arm against the first, the window they ran in, and how far their results agree.
+
+    It prints as a report; ``c["b"]`` is one comparison, ``c.decision`` the first one's.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    matches: Mapping[str, Match]
+    timer: str
+    window: Window | None = None
+
+    def __getitem__(self, name: str) -> Comparison:
+        """Raises KeyError for an arm that was not compared."""
+        for comparison in self.comparisons:
+            if comparison.b == name:
+                return comparison
+        raise KeyError(name)
+
+    @property
+    def decision(self) -> Decision:
+        return self.comparisons[0].decision
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict of the window they ran in (waits for the judge); None where nobody watched."""
+        return None if self.window is None else self.window.verdict
+
+    def __str__(self) -> str:
+        lines = [str(comparison) for comparison in self.comparisons]
+        verdict = self.verdict
+        if verdict is not None:
+            lines.append(str(verdict))
+            if self._is_power_limited(verdict) and all(each.own_ratio is None for each in self.comparisons):
+                lines.append("  power limits the clock both share here: own_steady=True measures each at the clock it earns")
+        return "\n".join(lines)
+
+    @staticmethod
+    def _is_power_limited(verdict: Verdict) -> bool:
+        return any(finding.rule == "power-limited" for finding in verdict.hazards)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        verdict = self.verdict
+        return {
+            "design": "interleaved",
+            "timer": self.timer,
+            "comparisons": [
+                comparison.to_dict() | {"error_ratio": match.error_ratio if (match := self.matches.get(comparison.b)) else None}
+                for comparison in self.comparisons
+            ],
+            "verdict": None if verdict is None else verdict.to_dict(),
+        }
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def compare(
+    arms: Mapping[str, Arm],
+    *,
+    inputs: Sequence[Any] | Callable[[], Sequence[Any]] = (),
+    reference: str | None = None,
+    seconds: float = 3.0,
+    warm_s: float = 0.5,
+    block_s: float = design.BLOCK_S,
+    own_steady: bool = False,
+    own_s: float = 3.0,
+    rounds_count: int = 4,
+    check: bool = True,
+    tolerance_ratio: float | None = None,
+    buffers_count: int = 3,
+    floor_ratio: float | None = None,
+    seed: int = 0,
+    label: str | None = None,
+    watch: bool = True,
+    timer: BlockTimer | None = None,
+    settings: config.Settings | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Compared:
+    """Compare functions of one call each: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE against ``reference``.
+
+    Blocks of ``block_s`` alternate (ABBA, the first letter drawn), so that all arms share one clock; that ratio is the
+    answer.  ``own_steady=True`` adds each arm's own: alone, warm for ``own_s`` and then measured for as long, in rounds.
+
+    ``inputs`` are what each call is given; a function that makes them is asked ``buffers_count`` times, because where
+    data lies is part of a time.  An arm whose name begins with ``make_`` makes arms: it is asked so often too, and returns
+    a function of one call with buffers of its own.  Unless ``check=False``, results on the same inputs are compared first.
+
+    Raises UsageError for fewer than two arms and settings that can never be right; what an arm raises passes.
+    """
+    first = _checked(arms, reference, seconds, block_s, buffers_count)
+    calls = _calls(arms, inputs, buffers_count)
+    names = [first, *(name for name in arms if name != first)]
+    # An arm that makes its own data has results of its own: only on given inputs must they agree.
+    comparable = check and (bool(inputs) or not any(map(_is_factory, arms.values())))
+    matches = _matches(calls, names, tolerance_ratio) if comparable else {}
+    timer = timer or blocks.here()
+    runners = {name: design.calibrated(timer, Runner(name, calls[name]), block_s) for name in names}
+    others = [runners[name] for name in names[1:]]
+    settings = settings or (config.load() if watch or floor_ratio is None else None)
+    measured = floor_ratio if floor_ratio is not None else _kept_floor(settings)
+    floor = FLOOR_RATIO if measured is None else measured
+    design.warmed(timer, list(runners.values()), warm_s)
+    own = {}
+    with _watched(label or " and ".join(names), settings if watch else None) as watched:
+        limit_s = max(_LONGEST_S, 2 * seconds * len(others))
+        pairs = design.interleaved(timer, runners[first], others, seconds=seconds, limit_s=limit_s, seed=seed)
+        if watched is not None:
+            _tell(watched, timer.name, len(others), measured)
+    for runner in others if own_steady else ():
+        if say is not None:
+            say(f"each alone: {first} and {runner.name}, {rounds_count} rounds of {4 * own_s:g} s")
+        own[runner.name] = design.own_steady(
+            timer, runners[first], runner, warm_s=own_s, seconds=own_s, rounds_count=rounds_count
+        )
+    found = [
+        decide(first, name, each.log_ratios, floor_ratio=floor, a_s=each.a_s, b_s=each.b_s) for name, each in pairs.items()
+    ]
+    decided = corrected(found, {name: each.log_ratios for name, each in pairs.items()})
+    comparisons = tuple(_explained(each, pairs[each.b], own.get(each.b), matches.get(each.b)) for each in decided)
+    return Compared(comparisons=comparisons, matches=matches, timer=timer.name, window=watched)
+
+
+def _checked(arms: Mapping[str, Arm], reference: str | None, seconds: float, block_s: float, buffers_count: int) -> str:
+    if len(arms) < 2:
+        raise UsageError(f"compare: expected two functions or more, found {len(arms)}")
+    for name, arm in arms.items():
+        if not callable(arm):
+            raise UsageError(f"compare: {name}: expected a function, found {arm!r}")
+    if reference is not None and reference not in arms:
+        raise UsageError(f"compare: reference: expected one of {', '.join(arms)}, found {reference!r}")
+    for setting, value in (("seconds", seconds), ("block_s", block_s)):
+        if not (math.isfinite(value) and value > 0):
+            raise UsageError(f"compare: {setting}: expected seconds above 0, found {value!r}")
+    if buffers_count < 1:
+        raise UsageError(f"compare: buffers_count: expected at least 1, found {buffers_count}")
+    return reference if reference is not None else next(iter(arms))
+
+
+def _is_factory(arm: Arm) -> bool:
+    return getattr(arm, "__name__", "").startswith(_FACTORY)
+
+
+def _calls(
+    arms: Mapping[str, Arm], inputs: Sequence[Any] | Callable[[], Sequence[Any]], buffers_count: int
+) -> dict[str, tuple[Callable[[], object], ...]]:
+    """Each arm as calls that need nothing, one for each set of buffers; all arms get the same sets."""
+    given = [tuple(inputs()) for _ in range(buffers_count)] if callable(inputs) else [tuple(inputs)]
+    calls: dict[str, tuple[Callable[[], object], ...]] = {}
+    for name, arm in arms.items():
+        if _is_factory(arm):
+            count = max(buffers_count, len(given)) if not any(given) else len(given)
+            made = [arm(*given[number % len(given)]) for number in range(count)]
+            if not all(callable(each) for each in made):
+                raise UsageError(f"compare: {name}: a function named {_FACTORY}… is to return a function, found {made[0]!r}")
+            calls[name] = tuple(each for each in made if callable(each))
+            continue
+        if wants_inputs(arm) and not any(given):
+            raise UsageError(f"compare: {name}: expected inputs for a function that takes some; name them with inputs=")
+        calls[name] = tuple(partial(arm, *each) for each in given)
+    return calls
+
+
+def _matches(
+    calls: Mapping[str, tuple[Callable[[], object], ...]], names: Sequence[str], tolerance_ratio: float | None
+) -> dict[str, Match]:
+    """How far each arm's results are from the first's; nothing where that returns none."""
+    expected = calls[names[0]][0]()
+    if expected is None:
+        return {}
+    found = {}
+    for name in names[1:]:
+        result = calls[name][0]()
+        found[name] = Match(float("inf"), 0.0) if result is None else references.match(result, expected, tolerance_ratio)
+    return found
+
+
+def _kept_floor(settings: config.Settings | None) -> float | None:
+    """This GPU's floor on record, where this process works on one."""
+    if settings is None:
+        return None
+    uuids = str(torch_context.facts().get("cuda_uuids") or "").split(",")
+    return floors.of(settings.state, uuids[0]) if uuids[0] else None
+
+
+@contextlib.contextmanager
+def _watched(label: str, settings: config.Settings | None) -> Iterator[Window | None]:
+    if settings is None:
+        yield None
+        return
+    with window(label, settings=settings) as watched:
+        yield watched
+
+
+def _tell(watched: Window, timer: str, variants_count: int, floor_ratio: float | None) -> None:
+    watched.tell(design="interleaved", timer=timer, variants_count=variants_count)
+    if floor_ratio is not None:
+        watched.tell(aa_floor_ratio=floor_ratio)
+
+
+def _explained(comparison: Comparison, pairs: Pairs, own: Interval | None, match: Match | None) -> Comparison:
+    """The comparison with what stands beside the ratio: correctness first, then who waited, then the other clock."""
+    reasons = list(comparison.reasons)
+    decision = comparison.decision
+    if match is None:
+        reasons.append("results were not compared")
+    elif not match.holds:
+        decision = Decision.INCOMPARABLE
+        wrong = f"its result differs: largest relative error {match.error_ratio:.2g}, {match.limit_ratio:.2g} allowed"
+        reasons.insert(0, f"{comparison.b} computes something else: {wrong}")
+    if pairs.starved_ratio > _STARVED_RATIO:
+        reasons.append("the GPU waited for launches: these are times of the host; capture a graph to compare the kernels")
+    if own is not None and comparison.ratio is not None:
+        gap = own.centre / comparison.ratio.centre - 1.0
+        if abs(gap) > _GAP_RATIO:
+            more, slower = ("more", "slower") if gap > 0 else ("less", "faster")
+            reasons.append(f"alone it is {abs(gap):.1%} {slower} than at a shared clock: it draws {more} power")
+    return replace(comparison, decision=decision, own_ratio=own, reasons=tuple(reasons))

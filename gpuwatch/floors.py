@@ -1,0 +1,61 @@
+"""By how much each GPU tells two equal arms apart: measured by `gpuwatch selftest`, kept by UUID and kind of kernel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuwatch import kept
+
+FILE = "floors.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """One kind of kernel on one GPU: the 95th percentile of A/A differences, and on how many trials it rests."""
+
+    kind: str
+    floor_ratio: float
+    trials_count: int
+    measured_wall_s: float
+    driver_version: str | None = None
+
+
+def read(state: Path) -> dict[str, tuple[Floor, ...]]:
+    """Every floor kept, by UUID; a damaged entry is left out."""
+    found = kept.read(state / FILE).get("floors")
+    if not isinstance(found, dict):
+        return {}
+    return {str(uuid): _floors(kinds) for uuid, kinds in found.items() if isinstance(kinds, dict)}
+
+
+def of(state: Path, uuid: str, kind: str | None = None) -> float | None:
+    """The floor of a kind of kernel; without a kind that is on record the largest, None where there is none."""
+    found = read(state).get(uuid, ())
+    named = [floor.floor_ratio for floor in found if floor.kind == kind]
+    return max(named or [floor.floor_ratio for floor in found], default=None)
+
+
+def keep(state: Path, uuid: str, floor: Floor) -> None:
+    """Put one on record in place of the one before.  Raises OSError."""
+    everything = {each: {one.kind: asdict(one) for one in those} for each, those in read(state).items()}
+    everything.setdefault(uuid, {})[floor.kind] = asdict(floor)
+    kept.write(state / FILE, {"floors": everything})
+
+
+def _floors(kinds: dict[str, Any]) -> tuple[Floor, ...]:
+    made = (_floor(kind, fields) for kind, fields in kinds.items() if isinstance(fields, dict))
+    return tuple(floor for floor in made if floor is not None)
+
+
+def _floor(kind: str, fields: dict[str, Any]) -> Floor | None:
+    try:
+        floor = Floor(
+            kind=kind, floor_ratio=float(fields["floor_ratio"]), trials_count=int(fields["trials_count"]),
+            measured_wall_s=float(fields["measured_wall_s"]), driver_version=fields.get("driver_version"),
+        )  # fmt: skip
+    except (LookupError, TypeError, ValueError):
+        return None
+    return floor if math.isfinite(floor.floor_ratio) and 0.0 < floor.floor_ratio < 1.0 else None
