@@ -49,7 +49,7 @@ def cold_prefix_count(
     settled = took_s <= min(usual_s + usual_sd * noise_s, far_ratio * usual_s)
     # Near the end a run cannot be whole; what is there must do.
     padded = np.concatenate([settled, np.ones(run_count - 1, np.bool_)])
-    runs = np.lib.stride_tricks.sliding_window_view(padded, run_count).all(axis=1)
+    runs = np.convolve(padded, np.ones(run_count), mode="valid") >= run_count
     count = int(np.argmax(runs)) if runs.any() else len(took_s)
     if count > share_ratio * len(took_s) or took_s[count - 1] > took_s[0]:
         return 0
