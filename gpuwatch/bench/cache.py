@@ -38,7 +38,12 @@ def warm(fn: Callable[..., object], args: tuple[Any, ...]) -> Setting:
 
 def flushed(fn: Callable[..., object], args: tuple[Any, ...], flush: Callable[[], None], flush_bytes: int) -> Setting:
     """A flush before each call, outside the timed span: calls cannot be batched."""
-    told: dict[str, int | str | bool] = {"cache": "cold", "flush_bytes": flush_bytes, "flush_timed": False, **_working_set(args)}
+    told: dict[str, int | str | bool] = {
+        "cache": "cold",
+        "flush_bytes": flush_bytes,
+        "flush_timed": False,
+        **_working_set(args),
+    }
     return Setting((partial(fn, *args) if args else fn,), batches=False, before=flush, told=told)
 
 

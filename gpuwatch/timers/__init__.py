@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from gpuwatch.errors import UsageError
-from gpuwatch.timers.host import HostTimer, cuda_settle
+from gpuwatch.timers.host import HostTimer, settle
 from gpuwatch.timers.protocol import Call, Plan, Taken, Timer
 
 NAMES = ("events", "graph", "host")
@@ -20,7 +20,7 @@ def timer(name: str | None) -> Timer:
         cuda = getattr(sys.modules.get("torch"), "cuda", None)
         name = "events" if cuda is not None and cuda.is_initialized() else "host"
     if name == "host":
-        return HostTimer(cuda_settle())
+        return HostTimer(settle())
     if name not in NAMES:
         raise UsageError(f"timer: expected one of {', '.join(NAMES)}, found {name!r}")
     from gpuwatch.timers.events import EventsTimer
@@ -29,4 +29,4 @@ def timer(name: str | None) -> Timer:
     return EventsTimer() if name == "events" else GraphTimer()
 
 
-__all__ = ["NAMES", "Call", "HostTimer", "Plan", "Taken", "Timer", "timer"]
+__all__ = ["NAMES", "Call", "HostTimer", "Plan", "Taken", "Timer", "settle", "timer"]

@@ -43,13 +43,13 @@ class HostTimer:
         return Taken(Timings(at_ns, took_ns / 1e9 / len(calls), None, len(calls)))
 
 
-def cuda_settle() -> Callable[[], None] | None:
+def settle() -> Callable[[], None] | None:
     """torch's synchronisation where this process made a context on a GPU, else None."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is None or not cuda.is_initialized():
         return None
-    settle: Callable[[], None] = cuda.synchronize
-    return settle
+    synchronize: Callable[[], None] = cuda.synchronize
+    return synchronize
 
 
 def _nothing() -> None:

@@ -1,0 +1,123 @@
+"""bench(): timing done right, with the judge's verdict inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from annotate.claims import Claim
+from annotate.policy import Policy
+from annotate.verdict import Status
+from gpuwatch import inputs, timers
+from gpuwatch.bench import prepare, request, trees
+from gpuwatch.bench import reference as references
+from gpuwatch.bench.attempt import Attempt, Job, Warmup, attempt
+from gpuwatch.bench.call import sized
+from gpuwatch.bench.measurement import Measurement
+from gpuwatch.bench.progress import Progress
+from gpuwatch.bench.reference import Match
+from gpuwatch.bench.seams import Seams
+from gpuwatch.bench.stopping import Stopped
+from gpuwatch.config import Settings
+from gpuwatch.errors import UsageError
+from gpuwatch.wire import FactValue
+
+
+def bench(
+    fn: Callable[..., Any],
+    *,
+    args: Sequence[Any] = (),
+    rotate: Sequence[Sequence[Any]] | None = None,
+    timer: request.TimerChoice = None,
+    cache: request.Cache | None = None,
+    flops: float | None = None,
+    bytes: float | None = None,  # noqa: A002 - what users call it
+    dtype: str | None = None,
+    reference: Any = None,
+    rtol: float | None = None,
+    check_inputs: bool = False,
+    label: str | None = None,
+    claim: Claim | str = Claim.SUSTAINED,
+    policy: Policy | None = None,
+    min_s: float | None = None,
+    max_s: float = 10.0,
+    target_ratio: float = 0.005,
+    warmup_max_s: float = 10.0,
+    retries: int = 0,
+    progress: bool | None = None,
+    settings: Settings | None = None,
+    seams: Seams | None = None,
+) -> Measurement:
+    """Time ``fn(*args)``: warm up until it is steady, measure until the median is known to ``target_ratio``, judge it all.
+
+    ``timer``: ``"events"`` (the GPU's time), ``"graph"`` (a captured CUDA graph of the call, for kernels shorter than their
+    launch), ``"host"`` (what a caller waits for); None takes events where this process works on a GPU, else the host's clock.
+    ``cache``: ``"cold"`` (the default on a GPU) empties the L2 cache before each call, outside the timed span, or gives
+    short calls copies of ``args`` in turn; ``rotate`` gives your own list of arguments to take in turn; ``"warm"`` does
+    neither.  ``min_s`` is 1 s by itself, and 3 s when the true clock lies below the board's maximum or is not known.
+
+    ``flops`` and ``bytes`` of one call give rates and, with ``dtype``, the share of the peak at the true clock.
+    ``reference`` (a result, or a function of the same arguments) gates: a wrong result raises WrongResultError before
+    anything is timed.  ``check_inputs`` changes the floating-point ``args`` in place for a moment, to see the result change.
+    ``retries`` measures again until the verdict is valid; every attempt is kept, and never the best one chosen.
+
+    What ``fn`` raises passes.  Raises UsageError for what can never be right.
+    """
+    seams = seams or Seams()
+    request.check_call(fn, args, rotate)
+    request.check_choices(timer, cache, retries)
+    for name, value in (("flops", flops), ("bytes", bytes), ("min_s", min_s), ("max_s", max_s), ("target_ratio", target_ratio)):
+        request.check_amount(name, value)
+    request.check_amount("rtol", rtol, zero=True)
+    request.check_amount("warmup_max_s", warmup_max_s, zero=True)
+    if min_s is not None and min_s > max_s:
+        raise UsageError(f"min_s: expected at most max_s ({max_s:g}), found {min_s:g}")
+    name = request.label_of(fn, label)
+    opening = seams.window(name, claim=claim, policy=policy, settings=settings)  # a wrong claim is told now
+    arguments = [tuple(one) for one in rotate] if rotate is not None else [tuple(args)]
+
+    matched = prepare.checked(fn, arguments[0], reference, rtol)
+    unchanged = references.output_unchanged(fn, arguments[0]) if check_inputs else None
+    chosen = timers.timer(timer) if timer is None or isinstance(timer, str) else timer
+    first_call_s = prepare.first_call_s(fn, arguments[0], chosen, seams)
+    overhead_s = chosen.overhead_s()
+    if timer is None and chosen.name != "host" and prepare.saw_nothing(fn, arguments[0], chosen, overhead_s):
+        chosen = timers.timer("host")
+        overhead_s = chosen.overhead_s()
+    board = seams.board()
+    setting = prepare.setting(fn, arguments, chosen, cache, board, seams, given=rotate is not None)
+    size = sized(setting, chosen)
+    kind = dtype or trees.dtype_name(arguments[0])
+    told: dict[str, FactValue] = {
+        "timer": chosen.name, "timer_overhead_s": overhead_s, **setting.told, **inputs.facts(*arguments[0]),
+        **_told(dtype=kind, call_flops_count=flops, call_bytes=bytes, output_unchanged=unchanged),
+        **(_told(reference_error_ratio=matched.error_ratio, reference_limit_ratio=matched.limit_ratio) if matched else {}),
+    }  # fmt: skip
+    attempts: list[Attempt] = []
+    with Progress(name, shown=progress, stream=seams.stream) as shown:
+        job = Job(
+            timer=chosen, plan=size.plan, entry_s=size.call_s * size.plan.calls_count, on_gpu=board is not None,
+            clock_max_mhz=board.device.sm_clock_max_mhz if board else None, least_s=min_s, most_s=max_s,
+            target_ratio=target_ratio, warmup_most_s=warmup_max_s, told=told, now_ns=seams.now_ns, progress=shown,
+        )  # fmt: skip
+        attempts.append(attempt(job, opening))
+        while len(attempts) <= retries and _worth_another(attempts[-1]):
+            attempts.append(attempt(job, seams.window(name, claim=claim, policy=policy, settings=settings)))
+    return Measurement(
+        label=name, timer=chosen.name, cache=str(setting.told["cache"]) if "cache" in setting.told else None,
+        attempts=tuple(attempts), timer_overhead_s=overhead_s, issue_s=size.issue_s, first_call_s=first_call_s,
+        call_flops_count=flops, call_bytes=bytes, dtype=kind, device=board.device if board else None, match=matched,
+        output_unchanged=unchanged,
+    )  # fmt: skip
+
+
+def _told(**facts: FactValue) -> Mapping[str, FactValue]:
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _worth_another(last: Attempt) -> bool:
+    """Not valid, for a reason that may go away: where there is no telemetry at all it stays away."""
+    return last.verdict.status is not Status.VALID and last.verdict.device_uuid is not None
+
+
+__all__ = ["Attempt", "Match", "Measurement", "Seams", "Stopped", "Warmup", "bench"]

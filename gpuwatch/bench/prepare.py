@@ -1,0 +1,64 @@
+"""Before the first timed call: is the result right, what did the first call take, which cache is each call given?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gpuwatch import timers
+from gpuwatch.bench import cache as caches
+from gpuwatch.bench import request, trees
+from gpuwatch.bench.board import Board
+from gpuwatch.bench.call import ENTRY_S, tried_s
+from gpuwatch.bench.reference import Match, match
+from gpuwatch.bench.seams import Seams
+from gpuwatch.errors import UsageError, WrongResultError
+from gpuwatch.timers import HostTimer, Plan, Timer
+
+# Events around nothing on the GPU read a few overheads at most; then the work is the host's, or on another stream.
+_NOTHING_RATIO = 3.0
+
+
+def checked(fn: Callable[..., Any], args: tuple[Any, ...], reference: Any, rtol: float | None) -> Match | None:
+    if reference is None:
+        return None
+    # Both get arguments of their own: a function that works in place would give the other its result.
+    expected = reference(*trees.mapped(args, trees.copied)) if callable(reference) else reference
+    found = match(fn(*trees.mapped(args, trees.copied)), expected, rtol)
+    if not found.holds:
+        raise WrongResultError(found.error_ratio, found.limit_ratio)
+    return found
+
+
+def first_call_s(fn: Callable[..., Any], args: tuple[Any, ...], timer: Timer, seams: Seams) -> float:
+    """The first call sets libraries up, so that it takes long; by the host's clock, until its work is done."""
+    begin_ns = seams.now_ns()
+    (HostTimer(timers.settle()) if timer.name != "host" else timer).take(Plan(calls=(lambda: fn(*args),)), 1)
+    return (seams.now_ns() - begin_ns) / 1e9
+
+
+def saw_nothing(fn: Callable[..., Any], args: tuple[Any, ...], timer: Timer, overhead_s: float) -> bool:
+    return tried_s(caches.warm(fn, args), timer)[0] < _NOTHING_RATIO * overhead_s and (
+        tried_s(caches.warm(fn, args), timers.timer("host"))[0] > 2 * _NOTHING_RATIO * overhead_s
+    )
+
+
+def setting(
+    fn: Callable[..., Any], arguments: list[tuple[Any, ...]], timer: Timer, cache: request.Cache | None,
+    board: Board | None, seams: Seams, *, given: bool,
+) -> caches.Setting:  # fmt: skip
+    if given:
+        return caches.rotated(fn, arguments)
+    if cache is None and timer.name == "host":
+        return caches.Setting((caches.warm(fn, arguments[0]).calls), batches=True)
+    if cache == "warm":
+        return caches.warm(fn, arguments[0])
+    if board is None:
+        raise UsageError("cache='cold': no GPU whose cache could be emptied; use cache='warm'")
+    flushed = caches.flushed(fn, arguments[0], *seams.flush(board.l2_bytes))
+    # A long call needs no batch, and copies would only cost memory.
+    if board.l2_bytes and tried_s(flushed, timer)[0] < ENTRY_S / 2:
+        copies = caches.copies(arguments[0], board.l2_bytes)
+        if copies is not None:
+            return caches.rotated(fn, copies)
+    return flushed

@@ -1,0 +1,57 @@
+"""What was asked for: one clear line for what can never be right, before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from gpuwatch import timers
+from gpuwatch.errors import UsageError
+from gpuwatch.timers import Timer
+
+
+def check_call(fn: object, args: object, rotate: object) -> None:
+    if not callable(fn):
+        raise UsageError(f"bench: expected a function, found {fn!r}; give the function itself, and its arguments as args=(...)")
+    if not isinstance(args, tuple | list):
+        raise UsageError(f"args: expected a tuple of arguments, found {type(args).__name__}")
+    if rotate is None:
+        return
+    if args:
+        raise UsageError("rotate: expected instead of args, found both")
+    if not isinstance(rotate, Sequence) or not rotate or not all(isinstance(one, tuple | list) for one in rotate):
+        raise UsageError("rotate: expected a list of tuples of arguments, one tuple a call")
+
+
+def check_choices(timer: object, cache: object, retries: object) -> None:
+    if isinstance(timer, str) and timer not in timers.NAMES:
+        raise UsageError(f"timer: expected one of {', '.join(timers.NAMES)}, found {timer!r}")
+    if timer is not None and not isinstance(timer, str) and not hasattr(timer, "take"):
+        raise UsageError(f"timer: expected a name or a timer, found {timer!r}")
+    if cache not in (None, "cold", "warm"):
+        raise UsageError(f"cache: expected 'cold' or 'warm', found {cache!r}")
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        raise UsageError(f"retries: expected how many, 0 or more, found {retries!r}")
+
+
+def check_amount(name: str, value: object, *, zero: bool = False) -> None:
+    """A finite number above zero (or zero, where that means something)."""
+    if value is None:
+        return
+    wanted = "a number of at least 0" if zero else "a number above 0"
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise UsageError(f"{name}: expected {wanted}, found {value!r}")
+    if value < 0 or (value == 0 and not zero):
+        raise UsageError(f"{name}: expected {wanted}, found {value!r}")
+
+
+def label_of(fn: Callable[..., Any], label: str | None) -> str:
+    if label is not None and not isinstance(label, str):
+        raise UsageError(f"label: expected text, found {label!r}")
+    return label or str(getattr(fn, "__qualname__", None) or type(fn).__name__)
+
+
+Cache = Literal["cold", "warm"]
+TimerName = Literal["events", "graph", "host"]
+TimerChoice = TimerName | Timer | None
