@@ -15,6 +15,8 @@ from annotate.evidence import HEARTBEAT_NS, Census, Evidence, Lane, Ownership, P
 
 # Unchanged lists are kept once a heartbeat, so one stands for a heartbeat and a half.
 _STANDS_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
+# A neighbour fits into a longer silence of a list that is read five times a second.
+_UNREAD_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class Presence:
     user: str | None
     own: bool
     listed: bool  # False: only the utilisation record names it
+    graphics: bool  # every list that names it is one of graphics processes
     arrived: bool  # not there when the window began
     seen_begin_ns: int
     seen_end_ns: int
@@ -72,6 +75,12 @@ def list_is_whole(evidence: Evidence) -> bool:
     """Whether every process of the machine would have been on the list, as far as the witness knows."""
     near = [c for c in evidence.trace.censuses if c.at_ns >= evidence.window.begin_ns - _STANDS_NS]
     return bool(near) and all(census.visibility is Visibility.HOST for census in near)
+
+
+def alone(evidence: Evidence) -> bool:
+    """Whether the window's own processes were provably the only ones on the GPU: a whole list that names nobody else."""
+    whole = list_is_whole(evidence) and unread_s(evidence) <= _UNREAD_S
+    return whole and own_was_listed(evidence) and all(presence.own for presence in presences(evidence))
 
 
 def unread_s(evidence: Evidence) -> float:
@@ -160,6 +169,7 @@ def _presence(
         user=next((process.user for process in processes if process.user), None),
         own=any(_is_own(evidence, process) for process in processes),
         listed=any(process.listed for process in processes),
+        graphics=all(process.graphics for process in processes),
         arrived=pid not in at_begin,
         seen_begin_ns=max(rows[0][0], evidence.window.begin_ns),
         seen_end_ns=max(rows[-1][0], evidence.window.begin_ns),

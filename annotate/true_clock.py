@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from annotate.evidence import Evidence, Times, Values
+from annotate.told import amount
 
-# No SM ever ran at these: a stamp that says so was misread.
+# No SM ever ran at these, no iteration for so long: a stamp that says so was misread.
 _MOST_MHZ = 10_000.0
+_MOST_S = 1e6
 # Instants at which a clock known only as the mean between two stamps is set beside another.
 _GRID_NS = 10_000_000
 
@@ -39,7 +41,14 @@ def _of_iterations(evidence: Evidence) -> Measured | None:
     if timings is None or timings.sm_clock_mhz is None or len(timings.at_ns) != len(timings.sm_clock_mhz):
         return None
     clock_mhz, took_s = timings.sm_clock_mhz, timings.took_s * timings.calls_count
-    known = np.isfinite(clock_mhz) & np.isfinite(took_s) & (clock_mhz > 0) & (clock_mhz < _MOST_MHZ) & (took_s > 0)
+    known = (
+        np.isfinite(clock_mhz)
+        & np.isfinite(took_s)
+        & (clock_mhz > 0)
+        & (clock_mhz < _MOST_MHZ)
+        & (took_s > 0)
+        & (took_s < _MOST_S)
+    )
     if not known.any():
         return None
     at_ns, took_s, clock_mhz = timings.at_ns[known], took_s[known], clock_mhz[known]
@@ -49,8 +58,8 @@ def _of_iterations(evidence: Evidence) -> Measured | None:
 
 
 def _of_window(evidence: Evidence) -> Measured | None:
-    told_mhz, told_s = told_amount(evidence, "true_clock_mhz"), told_amount(evidence, "stamped_s")
-    if told_mhz is None or told_s is None or told_mhz > _MOST_MHZ:
+    told_mhz, told_s = amount(evidence.told, "true_clock_mhz"), amount(evidence.told, "stamped_s")
+    if not told_mhz or not told_s or told_mhz > _MOST_MHZ:
         return None
     window = evidence.window
     # Where in the window the stamps lie was not told: in its middle, and never beyond it.
@@ -60,11 +69,3 @@ def _of_window(evidence: Evidence) -> Measured | None:
     if not len(at_ns):
         return None
     return Measured(told_mhz, at_ns, np.ones(len(at_ns)), 2 * half_ns / 1e9, iterations=False)
-
-
-def told_amount(evidence: Evidence, name: str) -> float | None:
-    """A told fact as a positive amount; None for anything else a program may have told."""
-    told = evidence.told.get(name)
-    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 < told < 1e18:
-        return None
-    return float(told)

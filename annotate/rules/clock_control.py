@@ -12,7 +12,8 @@ from annotate.evidence import Evidence, Fact, Reason
 from annotate.held import Held, by_bits, by_counter, by_violation, power_cap
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.sm_clock import working
-from annotate.true_clock import Measured, measured, told_amount
+from annotate.told import amount
+from annotate.true_clock import Measured, measured
 
 # Clocks are set in steps of 15 MHz, so a lock may be rounded by as much.
 _STEP_MHZ = 15.0
@@ -145,7 +146,7 @@ def clock_low_no_reason(
     evidence: Evidence,
     claim: Claim,
     *,
-    flag_ratio: Annotated[float, "an unlocked canary repeats to 0.2 % on an H200; 2 % is ten times that"] = 0.02,
+    flag_ratio: Annotated[float, "an uncapped clock is told true to 0.2 % on an H200; 2 % is ten times that"] = 0.02,
     reject_ratio: Annotated[float, "5 % moves every kernel by more than a change worth reporting"] = 0.05,
     record_count: Annotated[float, "the median of five runs survives two bad ones"] = 5.0,
     capped_ratio: Annotated[float, "capped for less than this, the window's own load cannot linger in the canary"] = 0.02,
@@ -169,22 +170,20 @@ def clock_low_no_reason(
         over this GPU's healthy runs.  The clock is not weighed while thermal or hardware slow-downs were at work, which
         have rules of their own, and not rejected where the power cap was.
     """
-    clock_mhz = told_amount(evidence, "canary_clock_mhz")
-    if clock_mhz is None:
+    clock_mhz = amount(evidence.told, "canary_clock_mhz")
+    if not clock_mhz:
         return Unobserved("the canary's clock is no amount")
     faulty = by_bits(evidence, _FAULTS)
     if faulty is not None and faulty.ratio > 0.0:
         return Unobserved("a slow-down with a reason was at work, so the canary's clock has one")
-    known = (told_amount(evidence, "canary_record_count") or 0.0) >= record_count
+    known = (amount(evidence.told, "canary_record_count") or 0.0) >= record_count
     facts: dict[str, Fact] = {"canary_mhz": clock_mhz}
-    if known and (recorded_mhz := told_amount(evidence, "canary_record_clock_mhz")) is not None:
+    if known and (recorded_mhz := amount(evidence.told, "canary_record_clock_mhz")):
         lows = {"its own record for the clock": 1.0 - clock_mhz / recorded_mhz}
         facts["record_mhz"] = recorded_mhz
-        copied, recorded = (
-            told_amount(evidence, "canary_copy_bytes_count"),
-            told_amount(evidence, "canary_record_copy_bytes_count"),
-        )
-        if copied is not None and recorded is not None:
+        copied = amount(evidence.told, "canary_copy_bytes_count")
+        recorded = amount(evidence.told, "canary_record_copy_bytes_count")
+        if copied and recorded:
             lows["its own record for a copy"] = 1.0 - copied / recorded
         facts["than"], facts["low_ratio"] = max(lows.items(), key=lambda low: low[1])
         low_ratio = lows[str(facts["than"])]
@@ -193,7 +192,7 @@ def clock_low_no_reason(
         capped = power_cap(evidence)
         clear = lows.get("its own record for a copy", 0.0) > reject_ratio or capped is None or capped.ratio <= capped_ratio
         severity = Severity.REJECT if low_ratio > reject_ratio and clear else Severity.FLAG
-        return Found(severity, facts, effect_ratio=1.0 / (1.0 - low_ratio) - 1.0)
+        return Found(severity, facts, effect_ratio=_slower_ratio(low_ratio))
     return _without_record(evidence, clock_mhz, facts, reject_ratio)
 
 
@@ -297,6 +296,11 @@ def _same_settings(evidence: Evidence) -> bool:
     )
 
 
+def _slower_ratio(low_ratio: float) -> float | None:
+    """By how much longer work takes at a speed that is so much lower; None where it hardly moves at all."""
+    return low_ratio / (1.0 - low_ratio) if low_ratio < 0.99 else None
+
+
 def _without_record(evidence: Evidence, clock_mhz: float, facts: dict[str, Fact], limit_ratio: float) -> Answer:
     """A canary without a record: against what the driver says it ran at, then against what the board may reach."""
     capped = by_violation(evidence, "power_violation_ns") or by_counter(evidence, "power_cap_ns")
@@ -308,7 +312,7 @@ def _without_record(evidence: Evidence, clock_mhz: float, facts: dict[str, Fact]
         seen_mhz = float(known_mhz.max())
         if (low_ratio := 1.0 - clock_mhz / seen_mhz) > limit_ratio:
             facts |= {"low_ratio": low_ratio, "than": f"the driver's clock of {seen_mhz:.0f} MHz would have it"}
-            return Found(Severity.FLAG, facts, effect_ratio=1.0 / (1.0 - low_ratio) - 1.0)
+            return Found(Severity.FLAG, facts, effect_ratio=_slower_ratio(low_ratio))
     goal_mhz = target_mhz or most_mhz
     if goal_mhz is None:
         return Unobserved("neither a record of this GPU's canary nor its highest clock is known")

@@ -10,8 +10,8 @@ import numpy as np
 from annotate.busy import beyond_timed_ratio, beyond_told_ratio, utilization_ratio
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact
-from annotate.hidden import by_memory, by_record, by_timings, by_told
-from annotate.presence import Presence, list_is_whole, own_was_listed, presences, unread_s
+from annotate.hidden import Sign, by_memory, by_record, by_timings, by_told
+from annotate.presence import Presence, alone, list_is_whole, own_was_listed, presences, unread_s
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 # Starved launches are few and very late: they draw the mean of the times away from the median.
@@ -47,8 +47,8 @@ def contention_process(
         the busiest process is taken for the measured one.
 
     Remedy:
-        Stop the other process, or pick an idle GPU.  An idle resident that cannot be stopped (a display server, DCGM)
-        is only noted.
+        Stop the other process, or pick an idle GPU.  An idle resident that cannot be stopped (DCGM) is only noted; a
+        display server is ``display-active``.
 
     Source:
         NVML's compute and graphics process lists, and per-process utilisation.  Figures: H200, driver 580.159.04.
@@ -92,7 +92,8 @@ def contention_residual(
     What it cannot see:
         A neighbour that is idle and holds no memory beyond the limit.  Which of two unlisted processes is the measured
         one, when its own PID is unknown to the driver here.  What the harness tells of its own busy time is only used to
-        find, never to clear; work it forgot to count (a cache flush, a side stream) looks like a neighbour.
+        find, never to clear; work it forgot to count (a cache flush, a side stream) looks like a neighbour, unless a whole
+        process list names nobody else: that is ``contention-self``.
 
     Remedy:
         Run ``nvidia-smi`` on the host, ask for a GPU of your own, or count all of your own work as busy time.
@@ -104,7 +105,8 @@ def contention_residual(
     """
     named = by_record(evidence, flag_ratio, reject_ratio)
     held = by_memory(evidence, memory_bytes)
-    told = by_told(evidence, flag_ratio, reject_ratio)
+    # Where nobody else can have been there, the work nobody counted is the process's own: another hazard.
+    told = Sign() if alone(evidence) else by_told(evidence, flag_ratio, reject_ratio)
     timed = by_timings(evidence, flag_ratio, reject_ratio, clear=named.clear or held.clear)
     signs = (named, held, told, timed)
     found = [sign for sign in signs if sign.severity]
@@ -217,7 +219,8 @@ def _idle(evidence: Evidence, active_ratio: float) -> bool:
 
 
 def _worst_neighbour(evidence: Evidence, *, active_ratio: float, loaded_ratio: float, small_ratio: float) -> Found | None:
-    listed = [presence for presence in presences(evidence) if presence.listed]
+    # A display server is a hazard of its own.
+    listed = [presence for presence in presences(evidence) if presence.listed and not presence.graphics]
     others = sorted((presence for presence in listed if not presence.own), key=Presence.load, reverse=True)
     if _nobody_is_own(evidence):
         others = others[1:]

@@ -2,6 +2,243 @@
 
 from __future__ import annotations
 
-from annotate.rule import Rule
+from typing import Annotated
 
-RULES: tuple[Rule, ...] = ()
+import numpy as np
+
+from annotate.busy import beyond_told_ratio
+from annotate.claims import Claim
+from annotate.evidence import Evidence, Fact, Reason
+from annotate.held import by_bits
+from annotate.presence import alone, list_is_whole, presences
+from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+
+# Behind these the driver of the machine below deals out turns, and nobody inside sees to whom.
+_SLICED = {"vgpu": "a vGPU, which takes turns with others", "HAMi": "HAMi, which doles out its time"}
+_SHARED = {
+    "host-vgpu": "vGPUs, of which this machine is the host",
+    "host-vsga": "virtual machines, of which this machine is the host",
+    "MPS": "MPS, whose clients run side by side",
+    "gpushare": "a scheduler that gives parts of its memory to several containers",
+}
+_MPS_NAME = "nvidia-cuda-mps"
+# Utilisation at or below this is a GPU at rest: the driver rounds to whole points.
+_IDLE_RATIO = 0.01
+
+
+@rule(
+    "contention-shared-partition",
+    says="the GPU is shared by design: {shared}",
+    remedy="Measure on a GPU that is given out whole.",
+)
+def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
+    """Finds a GPU that others may use at the same time by arrangement: MIG, vGPU, MPS, schedulers that cut it in pieces.
+
+    Why it matters:
+        What the partition does not divide is shared: MIG instances have SMs of their own and one power limit, one
+        temperature and one clock between them; an MPS neighbour took about 30 %; a vGPU stops when its turn is over.
+
+    What it cannot see:
+        Whether anybody used the other parts meanwhile.  Time slices of NVIDIA's Kubernetes plugin, which leave no mark in a
+        container: there its neighbours show as ``contention-residual``, or not at all.
+
+    Remedy:
+        Ask for a whole GPU.  If the partition is what you ship on, state it with the number and repeat the measurement.
+
+    Source:
+        NVML's MIG and virtualisation modes, the name of MPS's server on the process list, the control pipe and variables
+        of the measured process.  A card passed through to a virtual machine belongs to it alone.
+    """
+    device, host = evidence.device, evidence.host
+    if device is None:
+        return Unobserved(evidence.absence or "the device was not observed")
+    names = set(filter(None, (host.sharing or "").split(",")))
+    if device.virtualization:
+        names.add(device.virtualization)
+    if any((presence.name or "").startswith(_MPS_NAME) for presence in presences(evidence)):
+        names.add("MPS")
+    modes = evidence.within("mig_mode").values
+    if device.parent_uuid is not None or device.mig_mode or (modes == 1.0).any():
+        names.add("MIG")
+    shared = [text for name, text in {**_SLICED, **_SHARED}.items() if name in names]
+    if "MIG" in names:
+        shared.append("MIG instances, which share its power and heat")
+    if shared:
+        return Found(
+            Severity.REJECT if names & _SLICED.keys() else Severity.FLAG,
+            {"shared": ", and ".join(shared), "by": ",".join(names)},
+        )
+    if device.virtualization is None:
+        return Unobserved("whether the GPU is a virtual one was not observed")
+    if host.sharing is None:
+        return Unobserved("whether the measured process shares its GPU through MPS or a scheduler was not looked for")
+    return Clear({"virtualization": device.virtualization})
+
+
+@rule(
+    "contention-self",
+    needs=("told.busy_ratio",),
+    basis=Basis.TOLD,
+    says="other work of this very process kept the GPU busy for {beyond_ratio:.0%} of the time",
+    remedy="Stop the process's other streams and threads while it measures, or count their work as busy time.",
+)
+def contention_self(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    limit_ratio: Annotated[float, "ten clean scenarios on an H200 left at most 2.7 points of utilisation unexplained"] = 0.05,
+) -> Answer:
+    """Finds work of the measured process that its harness did not count, on a GPU that nobody else used.
+
+    Why it matters:
+        A side stream takes turns with the timed work like any neighbour, and no process list shows it: three background
+        streams of vector adds made the mean 21 % longer and its spread thirty times as wide.
+
+    What it cannot see:
+        Other work that fills no gap: while the timed work alone keeps the GPU busy, utilisation cannot rise, and only the
+        times scatter.  Timed iterations alone are no evidence here, because warm-up, a cache flush or checks between them
+        are honest work that was not timed; so it asks the harness, which counts those too.
+
+    Remedy:
+        Measure without the other streams.  If the harness flushed a cache or warmed up without counting it, count it.
+
+    Source:
+        NVML's utilisation less the busy share that the harness told, over at least a second, where a whole process list
+        names nobody but the window's own processes.  Where it does not, the same excess is ``contention-residual``.
+    """
+    beyond_ratio = beyond_told_ratio(evidence)
+    if beyond_ratio is None:
+        return Unobserved("utilisation over a second, or the busy time as a share of it, is not known")
+    if not alone(evidence):
+        return Unobserved("somebody else may have been on the GPU, so not all of its work need be the process's own")
+    facts: dict[str, Fact] = {"beyond_ratio": beyond_ratio}
+    return Found(Severity.FLAG, facts) if beyond_ratio > limit_ratio else Clear(facts)
+
+
+@rule(
+    "display-active",
+    needs=("census",),
+    says="{display} on this GPU",
+    remedy="Move the display to another GPU or stop it, and measure again.",
+)
+def display_active(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    active_ratio: Annotated[float, "the driver's utilisation record shows 1-2 % for a process that does nothing"] = 0.02,
+    loaded_ratio: Annotated[float, "a twentieth of the GPU's time is a neighbour, whatever it draws"] = 0.05,
+    held_ratio: Annotated[float, "one refresh of the driver's reason in a long window is no display clock"] = 0.02,
+) -> Answer:
+    """Finds a display server or another graphics process on the GPU.
+
+    Why it matters:
+        A desktop draws when it likes: every redraw takes the GPU for some milliseconds, and half of a short kernel's noise
+        was seen to come from it.
+
+    What it cannot see:
+        A process that computes and draws, which counts as computing.  A server that began to draw and stopped between two
+        readings of its utilisation.  Graphics processes outside this PID namespace.
+
+    Remedy:
+        Drive the display from another GPU, or stop the display server.  A server that draws nothing is only noted.
+
+    Source:
+        NVML's list of graphics processes, per-process utilisation, and the clock event reason of display clocks.
+    """
+    drawing = [presence for presence in presences(evidence) if presence.graphics and presence.listed and not presence.own]
+    clocked = by_bits(evidence, Reason.DISPLAY_CLOCK)
+    if drawing:
+        worst = max(drawing, key=lambda presence: presence.load())
+        peak_ratio = max((presence.peak_ratio or 0.0 for presence in drawing), default=0.0)
+        unknown = any(presence.peak_ratio is None for presence in drawing)
+        facts: dict[str, Fact] = {
+            "pid": worst.pid,
+            "name": worst.name or "unnamed",
+            "peak_ratio": peak_ratio,
+            "displays_count": len(drawing),
+            "display": f"process {worst.pid} ({worst.name or 'unnamed'}) draws",
+        }
+        if (worst.least_ratio or 0.0) > loaded_ratio:
+            return Found(Severity.REJECT, facts, span_ns=(worst.seen_begin_ns, worst.seen_end_ns))
+        at_rest = not unknown and peak_ratio <= active_ratio and not any(presence.arrived for presence in drawing)
+        if at_rest:
+            facts["display"] = f"process {worst.pid} ({worst.name or 'unnamed'}) may draw, but did not,"
+        return Found(Severity.NOTE if at_rest else Severity.FLAG, facts)
+    if clocked is not None and clocked.ratio > held_ratio:
+        return Found(Severity.FLAG, {"display": f"a display held the clock for {clocked.ratio:.0%} of the window"})
+    if not list_is_whole(evidence):
+        return Unobserved("processes outside this container may be missing from the process list")
+    return Clear()
+
+
+@rule(
+    "numa-pcie-affinity",
+    basis=Basis.HOST,
+    says="{far}",
+    remedy="Bind the benchmark to processors near the GPU (numactl, taskset), and check the card's slot and link.",
+)
+def numa_pcie_affinity(evidence: Evidence, claim: Claim) -> Answer:
+    """Finds a benchmark that runs on the far socket of its GPU, or a link that is slower than card and slot allow.
+
+    Why it matters:
+        Copies between host and device go over that link: from the wrong socket, or on a narrow one, 12.1 GB/s became 3.8.
+        Launches grow some tenths of a microsecond longer; kernels on data in device memory do not care.
+
+    What it cannot see:
+        Whether the work copied anything.  On which socket a process ran that may run on both, and where its memory lies.  A
+        virtual machine hides the node, and often the link's state too.  A link that idles is slow on purpose, so its
+        state counts only while the GPU was busy.
+
+    Remedy:
+        ``numactl --cpunodebind`` with the GPU's node.  A narrow link wants its seating, riser, slot or the firmware's
+        settings checked.
+
+    Source:
+        NVML's memory node of the device, else the kernel's, against the nodes of the processors the process may use; PCIe
+        generation and width, read once a second, against the most that card and slot can do.
+    """
+    device, host = evidence.device, evidence.host
+    if device is None:
+        return Unobserved(evidence.absence or "the device was not observed")
+    facts: dict[str, Fact] = {"gpu_node": _text(device.numa_node_count), "process_nodes": host.numa_nodes}
+    far: list[str] = []
+    unknown: list[str] = []
+    nodes = set((host.numa_nodes or "").split(","))
+    if device.numa_node_count is None or host.numa_nodes is None:
+        unknown.append("the memory nodes of GPU and process")
+    elif str(device.numa_node_count) not in nodes:
+        far.append(f"the GPU is on memory node {device.numa_node_count}, the benchmark on {host.numa_nodes}")
+    for name, most, text in (
+        ("pcie_generation_count", device.pcie_generation_max_count, "generation"),
+        ("pcie_width_count", device.pcie_width_max_count, "width"),
+    ):
+        now = _while_busy(evidence, name)
+        if most is None or now is None:
+            unknown.append(f"the {text} of the PCIe link of a busy GPU")
+        elif now < most:
+            far.append(f"its PCIe link has {text} {now:.0f} of {most}")
+        facts[name] = now
+    if far:
+        facts["far"] = ", and ".join(far)
+        return Found(Severity.FLAG, facts)
+    if unknown:
+        return Unobserved(f"not observed: {', '.join(unknown)}")
+    return Clear(facts)
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def _while_busy(evidence: Evidence, name: str) -> float | None:
+    """The best state of the link while the GPU worked; None if it was not read then."""
+    window, column = evidence.window, evidence.trace.column(name)
+    inside = (column.at_ns >= window.begin_ns) & (column.at_ns <= window.end_ns)
+    at_ns, values = column.at_ns[inside], column.values[inside]
+    used = evidence.trace.at("utilization_ratio", at_ns)
+    masks = np.nan_to_num(evidence.trace.at("event_reasons_mask", at_ns)).astype(np.int64)
+    busy = values[(used > _IDLE_RATIO) & (masks & int(Reason.GPU_IDLE) == 0) & ~np.isnan(values)]
+    return float(busy.max()) if len(busy) else None
+
+
+RULES: tuple[Rule, ...] = (contention_shared_partition, contention_self, display_active, numa_pcie_affinity)

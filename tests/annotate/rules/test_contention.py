@@ -72,6 +72,10 @@ class TestContentionProcess:
     def test_an_idle_display_server_is_only_noted(self) -> None:
         assert found(ask(contention_process, evidence(processes=[OWN, XORG]))).severity is Severity.NOTE
 
+    def test_a_display_server_is_a_hazard_of_its_own(self) -> None:
+        drawing = replace(XORG, utilization_ratio=0.4, graphics=True)
+        assert isinstance(ask(contention_process, evidence(processes=[OWN, drawing])), Clear)
+
     def test_a_small_process_whose_activity_nobody_knows_is_flagged(self) -> None:
         quiet = [replace(OWN, utilization_ratio=None), replace(XORG, utilization_ratio=None)]
         assert found(ask(contention_process, evidence(processes=quiet))).severity is Severity.FLAG
@@ -232,7 +236,13 @@ class TestContentionResidual:
 
     @pytest.mark.parametrize(("busy", "severity"), [(0.90, Severity.FLAG), (0.42, Severity.REJECT)])
     def test_utilisation_beyond_the_told_busy_time_is_found(self, busy: float, severity: Severity) -> None:
-        assert found(ask(contention_residual, evidence(told={"busy_ratio": busy}))).severity is severity
+        about = evidence(told={"busy_ratio": busy}, visibility=Visibility.NAMESPACE)
+        assert found(ask(contention_residual, about)).severity is severity
+
+    def test_where_nobody_else_can_have_been_there_it_is_the_processs_own_and_another_hazard(self) -> None:
+        assert isinstance(ask(contention_residual, evidence(told={"busy_ratio": 0.42})), Clear)
+        beside = evidence(told={"busy_ratio": 0.42}, processes=[OWN, replace(FOREIGN, utilization_ratio=0.0)])
+        assert isinstance(ask(contention_residual, beside), Found)
 
     def test_told_busy_time_does_not_clear_what_telemetry_cannot(self) -> None:
         about = evidence(processes=[], visibility=Visibility.NAMESPACE, told={"busy_ratio": 0.97})
