@@ -100,6 +100,12 @@ def peak_flops(device: Device, dtype: str, clock_mhz: float) -> float | None:
     return count * operations * clock_mhz * 1e6 if operations and count and clock_mhz > 0 else None
 
 
+def fastest(device: Device) -> str | None:
+    """The data type in which the GPU does most operations; None where not known."""
+    sm = _SMS.get(device.compute_capability or "")
+    return max(sm.operations, key=lambda name: sm.operations[name]) if sm else None
+
+
 def peak_bytes_a_second(device: Device) -> float | None:
     """The most bytes a second between the GPU and its own memory, at its highest memory clock; None where not known."""
     if not device.mem_clock_max_mhz or not device.memory_bus_bits_count:

@@ -70,12 +70,12 @@ def loop(evidence: Evidence) -> Loop | None:
     )
 
 
-def elsewhere(evidence: Evidence) -> bool:
-    """Whether the calls may have run on another GPU than the one this evidence is of."""
-    uuids = text(evidence.told, "cuda_uuids")
-    if uuids is None or evidence.device is None:
-        return False
-    return set(filter(None, uuids.split(","))) - {evidence.device.uuid, evidence.device.parent_uuid} != set()
+def elsewhere(evidence: Evidence) -> bool | None:
+    """Whether the calls may have run on another GPU than the one this evidence is of; None if nobody told."""
+    uuids = {uuid.strip() for uuid in (text(evidence.told, "cuda_uuids") or "").split(",")} - {""}
+    if not uuids or evidence.device is None:
+        return None
+    return not uuids <= {evidence.device.uuid, evidence.device.parent_uuid}
 
 
 def _utilization_ratio(evidence: Evidence, begin_ns: int, end_ns: int) -> float | None:

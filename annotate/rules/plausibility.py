@@ -1,7 +1,205 @@
-"""Can the number be true?  Correctness, cached results, the roofline at the true clock."""
+"""Can the number be true?  Work not done, faster than the GPU can, or not the work that was meant."""
 
 from __future__ import annotations
 
-from annotate.rule import Rule
+import math
+from typing import Annotated
 
-RULES: tuple[Rule, ...] = ()
+import numpy as np
+
+from annotate.claims import Claim
+from annotate.durations import inside, readable
+from annotate.evidence import Evidence, Fact
+from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.timed import elsewhere, loop
+from annotate.told import amount, text
+from annotate.work import arithmetic_bound, traffic_bound
+
+
+@rule(
+    "result-cached",
+    basis=Basis.TOLD,
+    says="{what}",
+    remedy="Give each call other inputs, and see that it computes.",
+)
+def result_cached(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    done_ratio: Annotated[
+        float, "of the least busy time; utilisation is right to some points, and clocks are above none"
+    ] = 0.5,
+    claimed_ratio: Annotated[float, "of the loop: less work than this hides in what utilisation leaves unsaid"] = 0.1,
+    idle_ratio: Annotated[float, "the driver shows 1-2 % for a process that does nothing"] = 0.02,
+) -> Answer:
+    """Finds calls that did not do their work: an output kept from before, or work skipped.
+
+    Why it matters:
+        A call that returns what it returned last time takes no time; submissions that memoise have shown 15-fold speed-ups.
+
+    What it cannot see:
+        A cached result that is copied, or computed once in several calls.  Work skipped while the GPU is busy with other
+        things.  The power such work should draw: the same product takes 691 W of random numbers and 415 W of zeros, so power
+        that is low for the work tells nothing without a record of it.  A function whose output is constant by design.
+
+    Remedy:
+        Change the inputs between calls and compare the outputs, as ``bench()`` does when told to.
+
+    Source:
+        Whether the output stayed the same when the inputs were changed, as the harness told.  And the driver's utilisation
+        over the timed loop: far below the least time the GPU needs for the operations or bytes told, or none at all
+        where the times were taken on the GPU; only where the process uses this GPU alone.
+    """
+    unchanged = evidence.told.get("output_unchanged")
+    if unchanged is True:
+        return Found(Severity.REJECT, {"what": "the output did not change when the inputs did", "output_unchanged": True})
+    timed = loop(evidence)
+    if timed is None or timed.utilization_ratio is None or elsewhere(evidence) is not False:
+        if unchanged is False:
+            return Clear({"output_unchanged": False})
+        return Unobserved("whether the output follows the inputs was not told, nor does utilisation show it")
+    clock_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
+    bounds = (arithmetic_bound(evidence, clock_mhz), traffic_bound(evidence))
+    least_s = max((bound.least_s for bound in bounds if bound), default=0.0)
+    least_ratio = least_s * timed.calls_count / timed.round_s
+    facts: dict[str, Fact] = {
+        "utilization_ratio": timed.utilization_ratio,
+        "least_ratio": least_ratio,
+        "call_s": timed.call_s,
+        "output_unchanged": unchanged if isinstance(unchanged, bool) else None,
+    }
+    busy = f"the GPU worked {timed.utilization_ratio:.0%} of the time"
+    # Work that takes more than all the time there was is a timer's fault, or a wrong count, while the GPU is busy.
+    if least_ratio >= claimed_ratio and timed.utilization_ratio < done_ratio * min(1.0, least_ratio):
+        facts["what"] = f"{busy}, while the work told takes {least_ratio:.0%} of it at least"
+        return Found(Severity.REJECT, facts)
+    on_gpu = text(evidence.told, "timer") in ("events", "graph")
+    if on_gpu and timed.utilization_ratio < idle_ratio and timed.timed_s > claimed_ratio * timed.span_s:
+        facts["what"] = f"{busy}, while the calls timed on it took {timed.timed_s / timed.span_s:.0%} of it"
+        return Found(Severity.REJECT, facts)
+    return Clear(facts)
+
+
+@rule(
+    "impossible-time",
+    needs=("timings",),
+    basis=Basis.TIMINGS,
+    says="{call} a call would be {claimed}, but the GPU does {peak} at most",
+    remedy="Count again what a call does ({counted}; masks and sparsity do less), and whether the timer waits for it.",
+)
+def impossible_time(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    flops_ratio: Annotated[float, "of the peak at the true clock, which SMs agree on within 1 %"] = 1.02,
+    bytes_ratio: Annotated[float, "of the peak at the highest memory clock, whose last digits vary by part"] = 1.05,
+) -> Answer:
+    """Finds times in which the GPU could not have done the work told, whatever the kernel.
+
+    Why it matters:
+        Ten-fold speed-ups that were none have been published: a timer that did not wait, work left out, a wrong count.
+        What lies beyond the peak needs no further proof.
+
+    What it cannot see:
+        A wrong time below the peak.  Which of the time and the count is wrong: algorithms that need fewer operations than
+        the textbook's (Winograd, Strassen, causal masks, structured sparsity), and emulated float32 or float64, beat a peak
+        honestly.  Bytes that stay in the L2 cache from call to call are taken off, so a working set that fits it is never
+        impossible.  GPUs not in the table of ``roofline``.
+
+    Remedy:
+        Check the formula that counts operations and bytes, the data type told, and the synchronisation.
+
+    Source:
+        The median time of a call; operations and bytes of a call as told; operations an SM does each clock from NVIDIA's
+        white papers, the number of cores, the width of the memory bus and its highest clock from the driver; the true clock
+        of the calls where it was stamped, else the highest.
+    """
+    timed = loop(evidence)
+    if timed is None or evidence.device is None:
+        return Unobserved("no times were taken in the window")
+    if not (amount(evidence.told, "call_flops_count") or amount(evidence.told, "call_bytes")):
+        return Unobserved("nobody told how many operations or bytes a call takes")
+    # A call may run on another GPU than this one, and then this one's peak is not its.
+    if elsewhere(evidence):
+        return Unobserved("the process used several GPUs, and which one was timed is not known")
+    clock_mhz = _clock_mhz(evidence)
+    bounds = [
+        (bound, limit_ratio)
+        for bound, limit_ratio in (
+            (arithmetic_bound(evidence, clock_mhz), flops_ratio),
+            (traffic_bound(evidence), bytes_ratio),
+        )
+        if bound
+    ]
+    if not bounds:
+        return Unobserved("what this GPU can do at most is not known")
+    bound, limit_ratio = max(bounds, key=lambda each: each[0].least_s / each[1])
+    facts: dict[str, Fact] = {
+        "call_s": timed.call_s,
+        "least_s": bound.least_s,
+        "peak_ratio": bound.least_s / timed.call_s,
+        "clock_mhz": clock_mhz,
+        "claimed": bound.rate(timed.call_s),
+        "peak": bound.peak,
+    }
+    if bound.least_s <= limit_ratio * timed.call_s:
+        return Clear(facts)
+    facts |= {"call": readable(timed.call_s), "counted": f"{bound.amount:.3g} {bound.unit.partition('/')[0]}"}
+    return Found(Severity.REJECT, facts, effect_ratio=timed.call_s / bound.least_s - 1)
+
+
+@rule(
+    "semantic-mismatch",
+    basis=Basis.TOLD,
+    says="{what}",
+    remedy="Compare the output with a reference, correct what differs, and tell the error and the limit.",
+)
+def semantic_mismatch(evidence: Evidence, claim: Claim) -> Answer:
+    """Finds a number whose result is wrong, and notes one whose result nobody checked.
+
+    Why it matters:
+        Two kernels that compute different things are no comparison: an exclusive scan against an inclusive one was
+        published as a 3.21-fold speed-up.
+
+    What it cannot see:
+        Whether the reference is right, whether the tolerance fits the data type, and errors in inputs that were not tried.
+
+    Remedy:
+        Compare the output with a reference, as ``bench(reference=…)`` does before any time counts.
+
+    Source:
+        The largest relative error against the reference and the limit allowed, as told; without them, whether times were
+        taken at all.
+    """
+    told = evidence.told
+    error = told.get("reference_error_ratio")
+    if isinstance(error, float) and not math.isfinite(error):
+        return Found(
+            Severity.REJECT, {"what": "the output holds what is no number, or differs from the reference beyond measure"}
+        )
+    error_ratio, limit_ratio = amount(told, "reference_error_ratio"), amount(told, "reference_limit_ratio")
+    if error_ratio is not None and limit_ratio is not None:
+        facts: dict[str, Fact] = {"error_ratio": error_ratio, "limit_ratio": limit_ratio}
+        if error_ratio <= limit_ratio:
+            return Clear(facts)
+        facts["what"] = f"the output differs from the reference by {error_ratio:.2g}, more than the {limit_ratio:.2g} allowed"
+        return Found(Severity.REJECT, facts)
+    if error_ratio is not None:
+        return Unobserved("the error against the reference was told, how much is allowed was not")
+    if evidence.timings is None:
+        return Unobserved("no times were taken, so there is no result to check")
+    return Found(Severity.NOTE, {"what": "unverified: nobody told that the result was compared with a reference"})
+
+
+def _clock_mhz(evidence: Evidence) -> float | None:
+    """The clock at which the timed calls ran, at most: the true one where it was stamped, never above the highest."""
+    most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
+    clocks = inside(evidence).sm_clock_mhz
+    known = clocks[np.isfinite(clocks) & (clocks > 0)] if clocks is not None else np.empty(0)
+    if not len(known):
+        return most_mhz
+    true_mhz = float(np.median(known))
+    return min(true_mhz, most_mhz) if most_mhz else true_mhz
+
+
+RULES: tuple[Rule, ...] = (result_cached, impossible_time, semantic_mismatch)

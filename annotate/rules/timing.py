@@ -7,7 +7,7 @@ from typing import Annotated
 from annotate.claims import Claim
 from annotate.durations import readable
 from annotate.evidence import Evidence, Fact
-from annotate.presence import presences
+from annotate.presence import list_is_whole, presences
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.timed import Loop, elsewhere, loop
 from annotate.told import amount, text
@@ -39,7 +39,8 @@ def missing_sync(
 
     What it cannot see:
         Which of two causes leaves times far below the GPU's work: a missing synchronisation, or work between the timed calls
-        that nobody timed (a cache flush, a backward pass); so that sign only flags, unless the times are gpuwatch's own.
+        that nobody timed (a cache flush, a backward pass); so that sign only flags, unless the harness told how long it kept
+        the GPU busy and nobody else is there.
         A window opened with ``sync=False``, and a loop shorter than a second whose last call was waited for.
 
     Remedy:
@@ -87,8 +88,8 @@ def missing_sync(
     if told is None and _flushes(evidence):
         return Unobserved("the cache was flushed between timed calls, and how long that took was not told")
     facts["what"] = f"times of {readable(timed.timed_s)} in all, while the GPU worked {readable(busy_s)}"
-    severity = Severity.REJECT if timer == "host" or told is not None else Severity.FLAG
-    return Found(severity, facts, effect_ratio=timed.timed_s / busy_s - 1)
+    alone = list_is_whole(evidence) and told is not None
+    return Found(Severity.REJECT if alone else Severity.FLAG, facts, effect_ratio=timed.timed_s / busy_s - 1)
 
 
 @rule(

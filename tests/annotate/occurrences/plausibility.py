@@ -1,9 +1,26 @@
+"""Numbers that cannot be, work that was not done, results nobody compared."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from annotate.evidence import Evidence
+from tests.annotate.builders import DEVICE, UUID, evidence
+from tests.annotate.occurrences.timing import every
+
+H200 = replace(
+    DEVICE, compute_capability="9.0", architecture="hopper", cuda_cores_count=16896, memory_bus_bits_count=6144
+)  # fmt: skip
 
 
 def scenes() -> Iterator[Evidence]:
-    yield from ()
+    yield evidence(told={"output_unchanged": True})
+    idle = {"utilization_ratio": 0.0}
+    yield evidence(signals=idle, told={"timer": "events", "cuda_uuids": UUID}, timings=every(20e-6, took_s=10e-6))
+    gemm = {"dtype": "torch.bfloat16", "call_flops_count": 2 * 4096**3}
+    yield evidence(device=H200, told=gemm, timings=every(20e-6, took_s=18e-6))
+    yield evidence(device=H200, told={"call_bytes": 2 << 30}, timings=every(20e-6, took_s=18e-6))
+    yield evidence(told={"timer": "caller"}, timings=every(1e-3, took_s=0.9e-3))
+    yield evidence(told={"reference_error_ratio": 0.3, "reference_limit_ratio": 0.02})
+    yield evidence(told={"reference_error_ratio": float("inf")})

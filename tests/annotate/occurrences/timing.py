@@ -1,9 +1,28 @@
+"""Loops timed by what does not wait, does not see, or costs as much as what it times."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from annotate.evidence import Evidence
+import numpy as np
+
+from annotate.evidence import Evidence, Timings
+from tests.annotate.builders import BEGIN_NS, evidence
+
+
+def every(period_s: float, *, took_s: float, length_s: float = 4.0, calls_count: int = 1) -> Timings:
+    """A loop of entries so far apart, all equally long; ``took_s`` is that of one call."""
+    count = int(length_s / period_s)
+    at_ns = BEGIN_NS + (np.arange(count) * period_s * 1e9).astype(np.int64)
+    return Timings(at_ns, np.full(count, took_s), None, calls_count)
 
 
 def scenes() -> Iterator[Evidence]:
-    yield from ()
+    unwaited = {"timer": "host", "sync_s": 1.5}
+    yield evidence(told=unwaited, timings=every(1e-3, took_s=0.9e-3))
+    yield evidence(told={"sync_s": 1.5})
+    yield evidence(told={"timer": "caller"}, timings=every(15e-3, took_s=0.24e-3))
+    yield evidence(told={"timer": "events"}, timings=every(1e-3, took_s=3e-6))
+    yield evidence(signals={"utilization_ratio": 0.58}, timings=every(24e-6, took_s=20e-6))
+    yield evidence(told={"timer": "events", "timer_overhead_s": 4e-6}, timings=every(30e-6, took_s=7e-6))
+    yield evidence(told={"tampered": "torch.cuda.Event.elapsed_time, time.perf_counter"})
