@@ -61,7 +61,7 @@ class Testimony:
     """Collected between a window's edges, handed over at its end."""
 
     def __init__(self) -> None:
-        self.before: dict[str, FactValue] = {}
+        self.before = torch_context.Snapshot()
         self._told: dict[str, FactValue] = {}
         self._recorded: list[Timings] = []
         self._marks: Marks | None = None
@@ -69,20 +69,19 @@ class Testimony:
 
     def facts(self) -> dict[str, FactValue]:
         """What is known at the beginning."""
-        self.before = torch_context.facts()
-        return self.before
+        self.before = torch_context.snapshot()
+        return self.before.facts
 
-    def stamp_begin(self) -> None:
-        """The first stamp of the true clock, where there is a CUDA context."""
-        with spared("stamping the true clock"):
+    def prepare(self) -> None:
+        """Room for the stamps of the true clock, where there is a CUDA context: the first of a process takes 0.1 s."""
+        with spared("preparing to stamp the true clock"):
             if torch_context.torch_with_context() is not None:
                 from gpuwatch.cuda.stamp import Stamps
 
                 self._stamps = Stamps.here(2)
-                if self._stamps is not None:
-                    self._stamps.put()
 
-    def stamp_end(self) -> None:
+    def stamp(self) -> None:
+        """At the window's beginning and end."""
         with spared("stamping the true clock"):
             if self._stamps is not None:
                 self._stamps.put()

@@ -88,9 +88,13 @@ class Window:
         with self._telemetry("opening the window"):
             settings = self._settings = self._settings or config.load()
             self._client = connect(settings)
+            told = self._testimony.facts()
+            if self._sync:
+                self._testimony.prepare()
+            # Nothing that takes long lies between the daemon's mark of the beginning and ours.
             opened = self._client.open(
                 label=self.label, claim=self.policy.claim.value, policy=self.policy.to_dict(), gpus=self._gpus,
-                parent=_enclosing.get() or os.environ.get("GPUWATCH_PARENT"), told=self._testimony.facts(),
+                parent=_enclosing.get() or os.environ.get("GPUWATCH_PARENT"), told=told,
             )  # fmt: skip
             self.run_id = opened.run
             self._token = _enclosing.set(opened.run)
@@ -99,14 +103,14 @@ class Window:
         if self._sync:
             with self._telemetry("synchronising"):
                 torch_context.synchronize()
-            self._testimony.stamp_begin()
+            self._testimony.stamp()
         self.begin_ns = clock.now_ns()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         told: dict[str, FactValue] = {}
         if self._sync and kind is None:
-            self._testimony.stamp_end()
+            self._testimony.stamp()
             with self._telemetry("synchronising"):
                 told["sync_s"] = torch_context.synchronize()
         self.end_ns = clock.now_ns()

@@ -1,0 +1,145 @@
+"""Stamps and marks on a real GPU: they tell the clock, cost little, and keep out of a capture."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuwatch
+from annotate.evidence import Evidence
+from gpuwatch.config import Settings, load
+from gpuwatch.store import Reader
+
+pytestmark = pytest.mark.gpu
+torch: Any = pytest.importorskip("torch")  # no types without a build of it here
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    folder = tmp_path_factory.mktemp("marks")
+    return load({"state": str(folder / "state"), "socket": str(folder / "s")}, environment={"HOME": "/"})
+
+
+@pytest.fixture(scope="module")
+def gemm() -> Any:
+    a, b = (torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    out = torch.empty_like(a)
+
+    def call() -> None:
+        torch.mm(a, b, out=out)
+
+    for _ in range(10_000):
+        call()
+    torch.cuda.synchronize()
+    return call
+
+
+def evidence(window: gpuwatch.Window, settings: Settings) -> Evidence:
+    assert window.verdict.findings, window.verdict.why
+    with Reader(settings.state) as reader:
+        run = reader.run(window.run_id or "")
+        return reader.evidence(run, run.uuids[0])
+
+
+def test_iterations_of_a_gemm_carry_time_and_true_clock(settings: Settings, gemm: Any) -> None:
+    for name in ("iterations", "iteration"):
+        with gpuwatch.window(name, settings=settings) as w:
+            if name == "iterations":
+                for _ in w.iterations(10_000):
+                    gemm()
+            else:
+                for _ in range(10_000):
+                    with w.iteration():
+                        gemm()
+        of = evidence(w, settings)
+        timings, told = of.timings, of.told
+        assert timings is not None
+        assert timings.sm_clock_mhz is not None
+        assert len(timings.took_s) == 10_000
+        assert 0.00015 < np.median(timings.took_s) < 0.0003
+        assert np.isfinite(timings.sm_clock_mhz).all()
+        assert 1200 < np.median(timings.sm_clock_mhz) < 1700
+        r = np.corrcoef(np.log(timings.took_s[2000:]), np.log(timings.sm_clock_mhz[2000:]))[0, 1]
+        assert r < -0.5
+        assert of.window.begin_ns <= timings.at_ns[0]
+        assert timings.at_ns[-1] <= of.window.end_ns
+        print(
+            f"\n{name}: {np.median(timings.took_s) * 1e3:.4f} ms, {np.median(timings.sm_clock_mhz):.0f} MHz, r {r:.3f}, "
+            f"true {told['true_clock_mhz']:.0f} MHz over {told['stamped_s']:.3f} of {of.window.length_s:.3f} s\n{w.verdict}"
+        )
+        assert abs(float(told["stamped_s"] or 0) - of.window.length_s) < 0.01
+        assert told["timer"] == "events"
+
+
+def test_a_window_and_its_iterations_inside_a_capture_leave_the_graph_alone(settings: Settings, gemm: Any) -> None:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph), gpuwatch.window("captured", settings=settings) as w:
+        for _ in w.iterations(3):
+            gemm()
+        with w.iteration():
+            gemm()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert w.verdict.findings
+    with gpuwatch.window("captured inside", settings=settings) as w:
+        other = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(other):
+            for _ in w.iterations(3):
+                gemm()
+        other.replay()
+    assert w.verdict.findings
+
+
+def test_what_entering_leaving_and_an_iteration_cost(settings: Settings, gemm: Any) -> None:
+    enter, leave = [], []
+    for _ in range(100):
+        begin = time.perf_counter()
+        w = gpuwatch.window(settings=settings)
+        w.__enter__()
+        inside = time.perf_counter()
+        w.__exit__(None, None, None)
+        enter.append(inside - begin)
+        leave.append(time.perf_counter() - inside)
+    with gpuwatch.window(settings=settings) as w:
+        small = torch.zeros(16, device="cuda")
+        costs = {}
+        for name in ("bare", "iteration"):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(2000):
+                if name == "bare":
+                    small.add_(1)
+                else:
+                    with w.iteration():
+                        small.add_(1)
+            costs[name] = (time.perf_counter() - begin) / 2000 * 1e6
+        begin = time.perf_counter()
+        for _ in w.iterations(2000):
+            small.add_(1)
+        costs["iterations"] = (time.perf_counter() - begin) / 2000 * 1e6
+    begin = time.perf_counter()
+    closed = w.verdict
+    costs["verdict_ms"] = (time.perf_counter() - begin) * 1e3
+    print(
+        f"\nenter {statistics.median(enter) * 1e3:.2f} ms, exit {statistics.median(leave) * 1e3:.2f} ms; us a call: {costs}; {closed}"
+    )
+    assert statistics.median(enter) < 0.01
+
+
+def test_other_streams_and_nested_windows_are_stamped(settings: Settings, gemm: Any, tmp_path: Path) -> None:
+    with torch.cuda.stream(torch.cuda.Stream()), gpuwatch.window("outer", settings=settings) as outer:
+        with gpuwatch.window("inner", settings=settings) as inner:
+            for _ in inner.iterations(500):
+                gemm()
+        for _ in outer.iterations(500):
+            gemm()
+    for window in (outer, inner):
+        timings = evidence(window, settings).timings
+        assert timings is not None
+        assert timings.sm_clock_mhz is not None
+        assert np.isfinite(timings.sm_clock_mhz).all()
