@@ -1,0 +1,173 @@
+"""Can the number be true: peaks, cached results, and whether anybody compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.claims import Claim
+from annotate.evidence import Evidence, Fact, Timings
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rules.plausibility import RULES, impossible_time, result_cached, semantic_mismatch
+from tests.annotate.builders import UUID, evidence
+from tests.annotate.occurrences.plausibility import H200
+from tests.annotate.occurrences.timing import every
+
+GEMM_4K = 2 * 4096**3
+PEAK_1333 = 132 * 4096 * 1333e6
+
+
+def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
+    return rule.ask(about, claim)
+
+
+def found(answer: Answer) -> Found:
+    assert isinstance(answer, Found), answer
+    return answer
+
+
+def timed(took_s: float, told: dict[str, Fact], *, clock_mhz: float | None = None, calls_count: int = 1) -> Evidence:
+    loop = every(1.05 * took_s * calls_count, took_s=took_s, length_s=0.2, calls_count=calls_count)
+    clock = None if clock_mhz is None else np.full(len(loop.at_ns), clock_mhz)
+    return evidence(length_s=0.3, device=H200, told=told, timings=Timings(loop.at_ns, loop.took_s, clock, calls_count))
+
+
+@pytest.mark.parametrize("claim", Claim)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_telemetry_alone_says_nothing_of_a_number(rule: Rule, claim: Claim) -> None:
+    assert isinstance(ask(rule, evidence(), claim), Unobserved)
+
+
+@pytest.mark.parametrize("nonsense", ["x", True, float("nan"), float("-inf"), -1.0, None, 10**400])
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_nonsense_told_is_never_an_error(rule: Rule, nonsense: object) -> None:
+    names = (
+        "call_flops_count", "call_bytes", "dtype", "l2_bytes", "working_set_bytes", "matmul_precision", "cudnn_tf32",
+        "output_unchanged", "reference_limit_ratio", "cuda_uuids", "timer",
+    )  # fmt: skip
+    about = evidence(device=H200, timings=every(1e-3, took_s=0.9e-3, length_s=2.0))
+    answer = ask(rule, replace(about, told=dict.fromkeys(names, nonsense)))  # type: ignore[arg-type]  # what a client may send
+    assert not isinstance(answer, Found) or answer.severity is Severity.NOTE or nonsense is True
+
+
+class TestImpossibleTime:
+    GEMM: dict[str, Fact] = {"dtype": "torch.bfloat16", "call_flops_count": GEMM_4K}  # noqa: RUF012 - read only
+
+    def test_the_sustained_gemm_of_an_h200_is_possible(self) -> None:
+        answer = ask(impossible_time, timed(0.2031e-3, self.GEMM, clock_mhz=1333))
+        assert isinstance(answer, Clear)
+        assert answer.facts["peak_ratio"] == pytest.approx(0.94, abs=0.01)
+
+    def test_a_count_ten_times_too_high_rejects_with_both_figures(self) -> None:
+        about = timed(0.2031e-3, {**self.GEMM, "call_flops_count": 10 * GEMM_4K})
+        answer = found(ask(impossible_time, about))
+        assert answer.severity is Severity.REJECT
+        assert (answer.facts["claimed"], answer.facts["peak"]) == ("6.77 PFLOP/s", "1.07 PFLOP/s in bf16 at 1980 MHz")
+        assert answer.effect_ratio == pytest.approx(-0.84, abs=0.01)
+
+    @pytest.mark.parametrize(("clock_mhz", "hazard"), [(None, False), (1333.0, True), (99_999.0, False), (float("nan"), False)])
+    def test_the_true_clock_decides_where_it_was_stamped(self, clock_mhz: float | None, hazard: bool) -> None:
+        about = timed(GEMM_4K / PEAK_1333 / 1.1, self.GEMM, clock_mhz=clock_mhz)
+        assert isinstance(ask(impossible_time, about), Found) is hazard
+
+    def test_a_batch_counts_one_call(self) -> None:
+        assert isinstance(ask(impossible_time, timed(0.2031e-3, self.GEMM, calls_count=20)), Clear)
+
+    @pytest.mark.parametrize(
+        ("told", "hazard"),
+        [
+            ({}, False),
+            ({"matmul_precision": "highest"}, False),
+            ({"matmul_precision": "highest", "cudnn_tf32": False}, True),
+            ({"matmul_precision": "medium", "cudnn_tf32": False}, False),
+        ],
+    )
+    def test_float32_is_bound_by_what_torch_may_round_it_to(self, told: dict[str, Fact], hazard: bool) -> None:
+        about = timed(GEMM_4K / 300e12, {"dtype": "float32", "call_flops_count": GEMM_4K, **told})
+        assert isinstance(ask(impossible_time, about), Found) is hazard
+
+    def test_without_a_type_the_fastest_one_bounds(self) -> None:
+        assert isinstance(ask(impossible_time, timed(GEMM_4K / 1500e12, {"call_flops_count": GEMM_4K})), Clear)
+        assert isinstance(ask(impossible_time, timed(GEMM_4K / 2500e12, {"call_flops_count": GEMM_4K})), Found)
+
+    def test_a_copy_at_its_recorded_rate_is_possible_and_twice_as_fast_is_not(self) -> None:
+        told: dict[str, Fact] = {"call_bytes": 2 << 30}
+        assert isinstance(ask(impossible_time, timed(0.5101e-3, told)), Clear)
+        answer = found(ask(impossible_time, timed(0.25e-3, told)))
+        assert answer.facts["peak"] == "4.92 TB/s of its memory"
+
+    @pytest.mark.parametrize("told", [{"call_bytes": 33 << 20}, {"call_bytes": 2 << 30, "working_set_bytes": 40 << 20}])
+    def test_what_may_stay_in_the_cache_is_never_impossible(self, told: dict[str, Fact]) -> None:
+        assert isinstance(ask(impossible_time, timed(2e-6, told)), Clear)
+
+    def test_the_cache_told_replaces_the_largest_there_is(self) -> None:
+        told: dict[str, Fact] = {"call_bytes": 64 << 20, "l2_bytes": 1 << 20}
+        assert isinstance(ask(impossible_time, timed(10e-6, told)), Found)
+
+    @pytest.mark.parametrize("device", [None, replace(H200, compute_capability="99.9", memory_bus_bits_count=None)])
+    def test_of_an_unknown_gpu_nothing_is_said(self, device: None) -> None:
+        about = replace(timed(1e-6, {**self.GEMM, "call_bytes": 1 << 40}), device=device)
+        assert isinstance(ask(impossible_time, about), Unobserved)
+
+    def test_the_peak_of_another_gpu_is_not_this_ones(self) -> None:
+        about = timed(1e-6, {**self.GEMM, "cuda_uuids": f"{UUID},GPU-2"})
+        assert isinstance(ask(impossible_time, about), Unobserved)
+
+    @given(st.floats(1e-6, 1e-2), st.floats(300.0, 1980.0))
+    @settings(max_examples=25, deadline=None)
+    def test_it_is_found_exactly_beyond_the_limit(self, took_s: float, clock_mhz: float) -> None:
+        about = timed(took_s, {"dtype": "bf16", "call_flops_count": GEMM_4K}, clock_mhz=clock_mhz)
+        share = GEMM_4K / took_s / (132 * 4096 * clock_mhz * 1e6)
+        assert isinstance(ask(impossible_time, about), Found) == (share > 1.02)
+
+
+class TestResultCached:
+    def test_an_output_that_ignores_its_inputs_rejects(self) -> None:
+        assert found(ask(result_cached, evidence(told={"output_unchanged": True}))).severity is Severity.REJECT
+        assert isinstance(ask(result_cached, evidence(told={"output_unchanged": False})), Clear)
+
+    @staticmethod
+    def loop(busy: float, told: dict[str, Fact]) -> Evidence:
+        told = {"cuda_uuids": UUID, **told}
+        return evidence(
+            device=H200, signals={"utilization_ratio": busy}, told=told, timings=every(1e-3, took_s=0.9e-3, length_s=3.0)
+        )
+
+    @pytest.mark.parametrize(("busy", "hazard"), [(0.03, True), (0.4, False), (0.97, False)])
+    def test_a_gpu_too_idle_for_the_work_told_rejects(self, busy: float, hazard: bool) -> None:
+        about = self.loop(busy, {"dtype": "bf16", "call_flops_count": 4 * GEMM_4K})
+        assert isinstance(ask(result_cached, about), Found) is hazard
+
+    def test_a_gpu_that_did_nothing_while_events_took_time_rejects(self) -> None:
+        assert isinstance(ask(result_cached, self.loop(0.0, {"timer": "events"})), Found)
+        assert isinstance(ask(result_cached, self.loop(0.0, {"timer": "host"})), Clear)
+
+    def test_a_gpu_the_process_does_not_use_alone_proves_nothing(self) -> None:
+        for uuids in (f"{UUID},GPU-2", "GPU-2", ""):
+            assert isinstance(ask(result_cached, self.loop(0.0, {"timer": "events", "cuda_uuids": uuids})), Unobserved)
+
+    def test_more_work_than_there_was_time_for_is_not_blamed_on_a_cache_while_the_gpu_is_busy(self) -> None:
+        about = self.loop(0.9, {"dtype": "bf16", "call_flops_count": 100 * GEMM_4K})
+        assert isinstance(ask(result_cached, about), Clear)
+
+
+class TestSemanticMismatch:
+    def test_a_result_within_its_limit_is_clear(self) -> None:
+        told: dict[str, Fact] = {"reference_error_ratio": 0.004, "reference_limit_ratio": 0.02}
+        assert isinstance(ask(semantic_mismatch, evidence(told=told)), Clear)
+
+    @pytest.mark.parametrize("error", [0.3, float("nan"), float("inf")])
+    def test_a_result_beyond_it_rejects(self, error: float) -> None:
+        told: dict[str, Fact] = {"reference_error_ratio": error, "reference_limit_ratio": 0.02}
+        assert found(ask(semantic_mismatch, evidence(told=told))).severity is Severity.REJECT
+
+    def test_times_without_a_check_are_noted_and_a_plain_window_is_not(self) -> None:
+        assert found(ask(semantic_mismatch, evidence(timings=every(1e-3, took_s=0.9e-3)))).severity is Severity.NOTE
+        assert isinstance(ask(semantic_mismatch, evidence()), Unobserved)
+
+    def test_an_error_without_a_limit_is_no_check(self) -> None:
+        assert isinstance(ask(semantic_mismatch, evidence(told={"reference_error_ratio": 0.3})), Unobserved)

@@ -1,0 +1,293 @@
+"""Is the timer right: loops on the host's clock, on the wrong stream, of launches, of nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.claims import Claim
+from annotate.evidence import Evidence, Fact, Host, Ownership, Process, Timings, Visibility
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rules.timing import RULES, host_bound, missing_sync, short_kernel, timer_overhead, timer_tampered, wrong_stream
+from gpuwatch.sources.recordings import load
+from tests.annotate.builders import BEGIN_NS, OWN, UUID, evidence
+from tests.annotate.occurrences.timing import every
+
+TRACES = Path(__file__).parents[2] / "traces"
+NEIGHBOUR = Process(pid=77, memory_bytes=4_000_000_000, utilization_ratio=0.5, ownership=Ownership.FOREIGN)
+NONSENSE: list[object] = ["x", True, float("nan"), float("inf"), -1.0, None, 10**400]
+
+
+def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
+    return rule.ask(about, claim)
+
+
+def found(answer: Answer) -> Found:
+    assert isinstance(answer, Found), answer
+    return answer
+
+
+@cache
+def recorded() -> dict[str | None, Evidence]:
+    return {piece.window.label: piece for piece in load(TRACES / "scenarios.npz") if piece.timings is not None}
+
+
+@pytest.mark.parametrize("claim", Claim)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_telemetry_alone_says_nothing_of_a_timer(rule: Rule, claim: Claim) -> None:
+    assert isinstance(ask(rule, evidence(), claim), Unobserved)
+
+
+@pytest.mark.parametrize("claim", Claim)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_copy_timed_well_has_no_hazard(rule: Rule, claim: Claim) -> None:
+    told: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 3e-6, "tampered": "", "sync_s": 0.3, "busy_ratio": 0.97}
+    about = evidence(told=told, timings=every(526e-6, took_s=510e-6))
+    assert not isinstance(ask(rule, about, claim), Found)
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_nonsense_told_is_never_an_error(rule: Rule, nonsense: object) -> None:
+    names = ("timer", "timer_overhead_s", "sync_s", "busy_ratio", "tampered", "cuda_uuids", "call_bytes", "flush_bytes")
+    for told in (dict.fromkeys(names, nonsense), {"timer": "events", **dict.fromkeys(names[1:], nonsense)}):
+        about = replace(evidence(timings=every(24e-6, took_s=5e-6)), told=told)  # type: ignore[arg-type]  # what a client may send
+        ask(rule, about)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "timings",
+    [
+        Timings(np.empty(0, np.int64), np.empty(0)),
+        Timings(np.array([BEGIN_NS]), np.array([np.nan])),
+        Timings(np.array([BEGIN_NS]), np.array([0.0])),
+        Timings(np.array([BEGIN_NS - 5]), np.array([1e-3])),
+        Timings(np.array([BEGIN_NS, BEGIN_NS]), np.array([1e-3, 1e9])),
+    ],
+)
+def test_times_that_are_none_are_no_hazard_of_the_timer(rule: Rule, timings: Timings) -> None:
+    assert not isinstance(ask(rule, evidence(told={"timer": "graph"}, timings=timings)), Found)
+
+
+class TestRecordings:
+    @pytest.mark.parametrize(
+        "name", ["clean_gemm2k", "clean_gemm4k", "power_cap_gemm16k", "clean_copy1g", "zeros_gemm16k", "sleep100_gemm16k"]
+    )
+    @pytest.mark.parametrize("timer", [None, "events", "graph", "caller", "host"])
+    def test_honest_loops_of_an_h200_are_not_found(self, name: str, timer: str | None) -> None:
+        about = replace(recorded()[name], told={"timer": timer})
+        assert [rule.name for rule in RULES if isinstance(ask(rule, about), Found)] == []
+
+    def test_the_gemv_that_waits_for_its_launches_is_the_only_one_that_is_host_bound(self) -> None:
+        bound = {name for name, about in recorded().items() if isinstance(ask(host_bound, about), Found)}
+        assert bound == {"warm_l2_gemv4k"}
+        answer = found(ask(host_bound, recorded()["warm_l2_gemv4k"]))
+        assert answer.effect_ratio == pytest.approx(0.3, abs=0.05)  # 18 us for a kernel of 12 to 14
+
+    def test_sleeps_and_late_launches_are_left_to_other_rules(self) -> None:
+        for name in ("sleep20_gemm16k", "sleep500_gemm16k", "cpu_contention_gemm4k"):
+            assert isinstance(ask(host_bound, recorded()[name]), Clear)
+
+    def test_a_flush_between_events_is_no_wrong_stream(self) -> None:
+        assert isinstance(ask(wrong_stream, replace(recorded()["cold_l2_gemv4k"], told={"timer": "events"})), Clear)
+
+    def test_a_flush_nobody_told_of_only_flags_times_handed_over(self) -> None:
+        about = replace(recorded()["cold_l2_gemv4k"], told={"timer": "caller"})
+        assert found(ask(missing_sync, about)).severity is Severity.FLAG
+        told = replace(about, told={"timer": "caller", "flush_bytes": 256 << 20})
+        assert isinstance(ask(missing_sync, told), Unobserved)
+
+
+class TestMissingSync:
+    @pytest.mark.parametrize("timer", ["host", "caller"])
+    def test_a_gpu_that_still_works_after_the_last_time_rejects(self, timer: str) -> None:
+        about = evidence(told={"timer": timer, "sync_s": 2.0}, timings=every(1e-3, took_s=0.9e-3))
+        answer = found(ask(missing_sync, about))
+        assert answer.severity is Severity.REJECT
+        assert answer.effect_ratio is not None
+        assert answer.effect_ratio < -0.3
+
+    def test_a_short_window_needs_no_utilisation_for_that(self) -> None:
+        about = evidence(
+            length_s=0.02, told={"timer": "host", "sync_s": 0.0155}, timings=every(1e-3, took_s=0.24e-3, length_s=1e-3)
+        )
+        assert found(ask(missing_sync, about)).severity is Severity.REJECT
+
+    def test_other_work_after_the_last_time_may_be_what_was_waited_for(self) -> None:
+        about = evidence(told={"timer": "caller", "sync_s": 0.2}, timings=every(1e-3, took_s=0.99e-3, length_s=2.0))
+        assert found(ask(missing_sync, about)).severity is Severity.FLAG
+
+    def test_a_synchronisation_that_had_nothing_to_wait_for_is_clear(self) -> None:
+        about = evidence(told={"timer": "host", "sync_s": 30e-6}, timings=every(1e-3, took_s=0.99e-3, length_s=6.0))
+        assert isinstance(ask(missing_sync, about), Clear)
+
+    def test_the_wait_of_an_idle_gpu_is_no_share_of_a_tiny_window(self) -> None:
+        about = evidence(
+            length_s=0.001, told={"timer": "host", "sync_s": 50e-6}, timings=every(1e-4, took_s=9e-5, length_s=9e-4)
+        )
+        assert isinstance(ask(missing_sync, about), Unobserved)
+
+    def test_events_may_be_waited_for_later(self) -> None:
+        about = evidence(told={"timer": "events", "sync_s": 2.0}, timings=every(1e-3, took_s=0.9e-3))
+        assert isinstance(ask(missing_sync, about), Unobserved)
+
+    def test_a_body_without_times_that_returned_early_is_noted(self) -> None:
+        assert found(ask(missing_sync, evidence(told={"sync_s": 2.0}))).severity is Severity.NOTE
+        assert isinstance(ask(missing_sync, evidence(told={"sync_s": 0.01})), Unobserved)
+
+    @pytest.mark.parametrize(
+        ("told", "severity"), [({}, Severity.FLAG), ({"busy_ratio": 0.02}, Severity.REJECT), ({"busy_ratio": 0.9}, None)]
+    )
+    def test_times_far_below_the_work_of_the_gpu(self, told: dict[str, Fact], severity: Severity | None) -> None:
+        answer = ask(missing_sync, evidence(told={"timer": "host", **told}, timings=every(15e-3, took_s=0.24e-3)))
+        assert (answer.severity if isinstance(answer, Found) else None) is severity
+
+    def test_what_a_neighbour_did_is_not_missing_from_the_times(self) -> None:
+        about = evidence(processes=[OWN, NEIGHBOUR], told={"timer": "caller"}, timings=every(2e-3, took_s=0.5e-3))
+        assert isinstance(ask(missing_sync, about), Clear)
+
+    def test_the_work_of_another_gpu_is_not_missing_either(self) -> None:
+        told: dict[str, Fact] = {"timer": "caller", "cuda_uuids": f"{UUID},GPU-2"}
+        assert isinstance(ask(missing_sync, evidence(told=told, timings=every(2e-3, took_s=0.1e-3))), Unobserved)
+
+    @given(st.floats(0.02, 0.98))
+    @settings(max_examples=20, deadline=None)
+    def test_times_that_cover_half_of_the_work_are_never_found(self, share: float) -> None:
+        about = evidence(length_s=2.0, told={"timer": "caller"}, timings=every(1e-3, took_s=share * 1e-3, length_s=2.0))
+        assert isinstance(ask(missing_sync, about), Found) == (share < 0.5 * 0.97)
+
+
+class TestWrongStream:
+    def test_empty_spans_on_a_busy_gpu_are_flagged(self) -> None:
+        assert (
+            found(ask(wrong_stream, evidence(told={"timer": "events"}, timings=every(1e-3, took_s=3e-6)))).severity
+            is Severity.FLAG
+        )
+
+    @pytest.mark.parametrize("told", [{"timer_overhead_s": 2.5e-6}, {"busy_ratio": 0.003}])
+    def test_spans_as_short_as_the_timers_own_overhead_reject(self, told: dict[str, Fact]) -> None:
+        about = evidence(told={"timer": "events", **told}, timings=every(1e-3, took_s=3e-6))
+        answer = found(ask(wrong_stream, about))
+        assert answer.severity is Severity.REJECT
+        assert answer.effect_ratio == pytest.approx(-1.0, abs=0.01)
+
+    def test_work_the_harness_counted_is_not_on_another_stream(self) -> None:
+        about = evidence(told={"timer": "events", "busy_ratio": 0.95}, timings=every(1e-3, took_s=3e-6))
+        assert isinstance(ask(wrong_stream, about), Clear)
+
+    def test_a_told_flush_of_unknown_length_leaves_it_open(self) -> None:
+        about = evidence(told={"timer": "events", "cache": "cold"}, timings=every(1e-3, took_s=3e-6))
+        assert isinstance(ask(wrong_stream, about), Unobserved)
+
+    def test_a_neighbour_explains_a_busy_gpu(self) -> None:
+        about = evidence(processes=[OWN, NEIGHBOUR], told={"timer": "events"}, timings=every(1e-3, took_s=3e-6))
+        assert isinstance(ask(wrong_stream, about), Unobserved)
+
+    def test_short_kernels_back_to_back_are_on_their_stream(self) -> None:
+        about = evidence(told={"timer": "events"}, timings=every(6e-6, took_s=5e-6, length_s=1.5))
+        assert isinstance(ask(wrong_stream, about), Clear)
+
+    def test_a_short_window_cannot_tell(self) -> None:
+        about = evidence(length_s=0.5, told={"timer": "events"}, timings=every(1e-3, took_s=3e-6, length_s=0.5))
+        assert isinstance(ask(wrong_stream, about), Unobserved)
+
+    def test_times_handed_over_are_another_rules(self) -> None:
+        assert isinstance(ask(wrong_stream, evidence(told={"timer": "caller"}, timings=every(1e-3, took_s=3e-6))), Unobserved)
+
+
+class TestHostBound:
+    @staticmethod
+    def about(told: dict[str, Fact] | None = None, *, busy: float = 0.58, host: Host | None = None) -> Evidence:
+        return evidence(
+            signals={"utilization_ratio": busy}, told=told, timings=every(24e-6, took_s=20e-6, length_s=2.0), host=host
+        )
+
+    @pytest.mark.parametrize("claim", Claim)
+    def test_a_loop_that_leaves_the_gpu_idle_without_a_pause_is_flagged(self, claim: Claim) -> None:
+        answer = found(ask(host_bound, self.about(), claim))
+        assert answer.severity is Severity.FLAG
+        assert answer.facts["idle_s"] == pytest.approx(10e-6, rel=0.05)
+
+    def test_a_rate_of_such_calls_is_rejected(self) -> None:
+        assert found(ask(host_bound, self.about({"call_bytes": 33_000_000}))).severity is Severity.REJECT
+
+    def test_many_small_kernels_in_a_long_call_are_found_too(self) -> None:
+        about = evidence(signals={"utilization_ratio": 0.3}, timings=every(520e-6, took_s=500e-6, length_s=2.0))
+        assert isinstance(ask(host_bound, about), Found)
+
+    def test_a_batch_that_keeps_the_gpu_fed_is_clear(self) -> None:
+        about = evidence(timings=every(420e-6, took_s=20e-6, length_s=2.0, calls_count=20))
+        assert isinstance(ask(host_bound, about), Clear)
+
+    def test_a_loop_with_pauses_is_another_hazard(self) -> None:
+        about = evidence(signals={"utilization_ratio": 0.1}, timings=every(1e-3, took_s=100e-6, length_s=2.0))
+        assert isinstance(ask(host_bound, about), Clear)
+
+    def test_a_benchmark_short_of_processors_is_another_hazard(self) -> None:
+        starved = Host(span_s=6.0, cpu_s=3.0, run_wait_s=3.0)
+        assert isinstance(ask(host_bound, self.about(host=starved)), Unobserved)
+
+    def test_without_a_second_of_utilisation_nothing_is_said(self) -> None:
+        about = evidence(length_s=0.4, signals={"utilization_ratio": 0.5}, timings=every(24e-6, took_s=18e-6, length_s=0.4))
+        assert isinstance(ask(host_bound, about), Unobserved)
+
+    @given(st.floats(0.0, 1.0))
+    @settings(max_examples=20, deadline=None)
+    def test_only_a_gpu_that_idles_is_found(self, busy: float) -> None:
+        assert isinstance(ask(host_bound, self.about(busy=busy)), Found) == (busy < 0.7)
+
+
+class TestShortKernel:
+    def test_calls_of_a_few_microseconds_are_flagged(self) -> None:
+        answer = found(ask(short_kernel, evidence(told={"timer": "events"}, timings=every(20e-6, took_s=4e-6, length_s=0.1))))
+        assert answer.severity is Severity.FLAG
+        assert answer.facts["batch_count"] == 50
+
+    def test_a_single_one_rejects(self) -> None:
+        one = Timings(np.array([BEGIN_NS + 1000]), np.array([4e-6]))
+        assert found(ask(short_kernel, evidence(told={"timer": "events"}, timings=one))).severity is Severity.REJECT
+
+    def test_a_batch_or_a_graph_of_many_is_clear(self) -> None:
+        for timer in ("events", "graph"):
+            about = evidence(told={"timer": timer}, timings=every(250e-6, took_s=4e-6, length_s=0.5, calls_count=50))
+            assert isinstance(ask(short_kernel, about), Clear)
+
+
+class TestTimerOverhead:
+    @pytest.mark.parametrize(("overhead_s", "severity"), [(1e-6, None), (4e-6, Severity.NOTE), (25e-6, Severity.FLAG)])
+    def test_it_is_judged_by_its_share(self, overhead_s: float, severity: Severity | None) -> None:
+        about = evidence(told={"timer_overhead_s": overhead_s}, timings=every(120e-6, took_s=100e-6, length_s=0.5))
+        answer = ask(timer_overhead, about)
+        assert (answer.severity if isinstance(answer, Found) else None) is severity
+
+    def test_a_batch_divides_it(self) -> None:
+        about = evidence(told={"timer_overhead_s": 4e-6}, timings=every(1e-3, took_s=10e-6, length_s=0.5, calls_count=50))
+        assert isinstance(ask(timer_overhead, about), Clear)
+
+
+class TestTimerTampered:
+    def test_replaced_functions_reject_and_are_named(self) -> None:
+        answer = found(ask(timer_tampered, evidence(told={"tampered": "torch.cuda.Event.elapsed_time"})))
+        assert answer.severity is Severity.REJECT
+        assert answer.facts["names"] == "torch.cuda.Event.elapsed_time"
+
+    @pytest.mark.parametrize("nothing", ["", " , "])
+    def test_none_replaced_is_clear(self, nothing: str) -> None:
+        assert isinstance(ask(timer_tampered, evidence(told={"tampered": nothing})), Clear)
+
+
+def test_inside_a_container_a_hidden_neighbour_is_not_called_a_missing_synchronisation() -> None:
+    about = evidence(
+        processes=[],
+        visibility=Visibility.NAMESPACE,
+        told={"timer": "host", "busy_ratio": 0.02},
+        timings=every(15e-3, took_s=0.24e-3),
+    )
+    assert found(ask(missing_sync, about)).severity is Severity.FLAG
