@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, Fact
 from tests.annotate.builders import DEVICE, UUID, evidence
 from tests.annotate.occurrences.timing import every
 
@@ -18,7 +18,7 @@ def scenes() -> Iterator[Evidence]:
     yield evidence(told={"output_unchanged": True})
     idle = {"utilization_ratio": 0.0}
     yield evidence(signals=idle, told={"timer": "events", "cuda_uuids": UUID}, timings=every(20e-6, took_s=10e-6))
-    gemm = {"dtype": "torch.bfloat16", "call_flops_count": 2 * 4096**3}
+    gemm: dict[str, Fact] = {"dtype": "torch.bfloat16", "call_flops_count": 2 * 4096**3}
     yield evidence(device=H200, told=gemm, timings=every(20e-6, took_s=18e-6))
     yield evidence(device=H200, told={"call_bytes": 2 << 30}, timings=every(20e-6, took_s=18e-6))
     yield evidence(told={"timer": "caller"}, timings=every(1e-3, took_s=0.9e-3))

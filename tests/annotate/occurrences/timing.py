@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from annotate.evidence import Evidence, Timings
+from annotate.evidence import Evidence, Fact, Timings
 from tests.annotate.builders import BEGIN_NS, evidence
 
 
@@ -18,7 +18,7 @@ def every(period_s: float, *, took_s: float, length_s: float = 4.0, calls_count:
 
 
 def scenes() -> Iterator[Evidence]:
-    unwaited = {"timer": "host", "sync_s": 1.5}
+    unwaited: dict[str, Fact] = {"timer": "host", "sync_s": 1.5}
     yield evidence(told=unwaited, timings=every(1e-3, took_s=0.9e-3))
     yield evidence(told={"sync_s": 1.5})
     yield evidence(told={"timer": "caller"}, timings=every(15e-3, took_s=0.24e-3))
