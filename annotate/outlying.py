@@ -82,7 +82,7 @@ def time_slices(
     shortest_s: Annotated[float, "a GPU's time slice is about 2 ms; hiccups of the host are shorter"] = 0.5e-3,
     longest_s: Annotated[float, "a processor's turn takes longer"] = 10e-3,
     alike_ratio: Annotated[float, "robust spread over median; slices recorded on an H200 differed by 1 %"] = 0.1,
-    fewest_count: Annotated[int, "two may agree by chance"] = 3,
+    fewest_count: Annotated[int, "clean recordings hold none at all, so that two alike are no chance"] = 2,
 ) -> Pattern | None:
     """Single iterations that are longer by the same few milliseconds: another process had a turn."""
     found = (lying.excess_s >= shortest_s) & (lying.excess_s <= longest_s)
