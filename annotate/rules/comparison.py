@@ -98,7 +98,7 @@ def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
     """Finds a baseline from before the machine was booted, or its driver reloaded, or from another machine.
 
     Why it matters:
-        The same binary on the same GPU was 12.8 % slower after a reboot: memory placement, clocks tables and firmware
+        The same binary on the same GPU was 12.8 % slower after a reboot: memory placement, clock tables and firmware
         state are drawn anew.
 
     What it cannot see:

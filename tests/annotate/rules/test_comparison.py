@@ -1,0 +1,202 @@
+"""May this window be compared with that one?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from annotate.claims import Claim
+from annotate.evidence import Evidence, Fact, Host
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rules.comparison import (
+    RULES,
+    aa_noise_floor_missing,
+    boot_changed,
+    clock_between_arms,
+    hardware_mismatch,
+    multiple_looks,
+    order_bias,
+    software_mismatch,
+)
+from tests.annotate.builders import DEVICE, capped_ns, evidence
+from tests.annotate.occurrences.comparison import compared, times
+
+
+def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
+    return rule.ask(about, claim)
+
+
+def severity(answer: Answer) -> Severity | None:
+    return answer.severity if isinstance(answer, Found) else None
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_without_a_baseline_nothing_is_asked(rule: Rule) -> None:
+    answer = ask(rule, evidence(told={"variants_count": 3}))
+    assert answer == Unobserved("it was not compared with another window")
+
+
+class TestHardwareMismatch:
+    @pytest.mark.parametrize(
+        ("change", "expected"),
+        [
+            ({"name": "NVIDIA H100 PCIe"}, Severity.REJECT),
+            ({"power_limit_w": 600.0}, Severity.REJECT),
+            ({"memory_total_bytes": 85_000_000_000}, Severity.REJECT),
+            ({"parent_uuid": "GPU-board", "uuid": "MIG-1"}, Severity.REJECT),
+            ({"uuid": "GPU-another"}, Severity.FLAG),
+            ({"vbios_version": "96.00"}, None),  # not known of the baseline
+            ({"ecc_mode": False}, Severity.FLAG),
+            ({"power_limit_w": 700.3}, None),
+            ({"pci_bus_id": "00000000:01:00.0"}, None),
+        ],
+    )
+    def test_another_model_form_or_limit_rejects_and_another_board_flags(
+        self, change: dict[str, object], expected: Severity | None
+    ) -> None:
+        about = compared(evidence(device=replace(DEVICE, **change)), evidence())  # type: ignore[arg-type]
+        assert severity(ask(hardware_mismatch, about)) is expected
+
+    def test_it_names_what_differs_with_both_values(self) -> None:
+        answer = ask(hardware_mismatch, compared(evidence(device=replace(DEVICE, power_limit_w=600.0)), evidence()))
+        assert isinstance(answer, Found)
+        assert answer.facts["differing"] == "power limit 700 W -> 600 W"
+
+    def test_the_same_gpu_is_clear_and_an_unknown_one_unobserved(self) -> None:
+        assert isinstance(ask(hardware_mismatch, compared(evidence(), evidence())), Clear)
+        assert isinstance(ask(hardware_mismatch, compared(evidence(device=None), evidence())), Unobserved)
+
+
+class TestSoftwareMismatch:
+    @pytest.mark.parametrize(
+        ("before", "after", "expected"),
+        [
+            ({"torch_version": "2.5.0"}, {"torch_version": "2.6.0"}, Severity.FLAG),
+            ({"cudnn_tf32": True}, {"cudnn_tf32": False}, Severity.FLAG),
+            ({"environment": "A=1;B=2"}, {"environment": "A=1;B=3"}, Severity.FLAG),
+            ({"environment": "A=1"}, {"environment": ""}, Severity.FLAG),
+            ({"cache": "cold"}, {"cache": "warm"}, Severity.FLAG),
+            ({"torch_version": "2.5.0"}, {"torch_version": "2.5.0"}, None),
+            ({"torch_version": "2.5.0"}, {}, None),
+            ({"environment": 7}, {"environment": "A=1"}, None),
+        ],
+    )
+    def test_a_version_flag_or_variable_known_of_both_that_differs_is_flagged(
+        self, before: dict[str, Fact], after: dict[str, Fact], expected: Severity | None
+    ) -> None:
+        assert severity(ask(software_mismatch, compared(evidence(told=after), evidence(told=before)))) is expected
+
+    def test_a_driver_that_differs_in_its_last_number_is_a_note(self) -> None:
+        last = compared(evidence(device=replace(DEVICE, driver_version="580.159.05")), evidence())
+        assert severity(ask(software_mismatch, last)) is Severity.NOTE
+        first = compared(evidence(device=replace(DEVICE, driver_version="570.10.01")), evidence())
+        assert severity(ask(software_mismatch, first)) is Severity.FLAG
+
+    def test_nothing_known_of_both_is_unobserved(self) -> None:
+        assert isinstance(ask(software_mismatch, compared(evidence(device=None), evidence(device=None))), Unobserved)
+
+
+class TestBootChanged:
+    def test_another_boot_is_flagged_and_rejects_a_fixed_clock(self) -> None:
+        about = compared(evidence(host=Host(boot_id="later")), evidence())
+        assert severity(ask(boot_changed, about)) is Severity.FLAG
+        assert severity(ask(boot_changed, about, Claim.FIXED_CLOCK)) is Severity.REJECT
+
+    def test_another_machine_is_called_so(self) -> None:
+        about = compared(evidence(host=Host(boot_id="b", hostname="two")), evidence(host=Host(boot_id="a", hostname="one")))
+        answer = ask(boot_changed, about)
+        assert isinstance(answer, Found)
+        assert answer.facts["happened"] == "the machine changed"
+
+    def test_an_energy_counter_that_began_again_means_another_driver(self) -> None:
+        about = compared(evidence(signals={"energy_j": lambda t: 10.0 + t}), evidence())
+        answer = ask(boot_changed, about)
+        assert isinstance(answer, Found)
+        assert "driver" in str(answer.facts["happened"])
+
+    def test_the_same_boot_is_clear_and_an_unknown_one_unobserved(self) -> None:
+        same = evidence(signals={"energy_j": lambda t: 90_000.0 + t})
+        assert isinstance(ask(boot_changed, compared(same, evidence())), Clear)
+        assert isinstance(ask(boot_changed, compared(evidence(host=Host()), evidence())), Unobserved)
+
+
+class TestClockBetweenArms:
+    @pytest.mark.parametrize(
+        ("change", "expected"), [(0.0, None), (0.008, None), (0.02, Severity.REJECT), (0.05, Severity.REJECT)]
+    )
+    def test_a_true_clock_more_than_one_per_cent_apart_that_explains_the_difference_rejects(
+        self, change: float, expected: Severity | None
+    ) -> None:
+        slow = evidence(timings=times(2e-3 * (1 + change), clock_mhz=1400 / (1 + change)))
+        about = compared(slow, evidence(timings=times(2e-3, clock_mhz=1400.0)))
+        assert severity(ask(clock_between_arms, about)) is expected
+
+    def test_a_difference_far_beyond_what_the_clock_explains_is_flagged(self) -> None:
+        about = compared(evidence(timings=times(4e-3, clock_mhz=1370.0)), evidence(timings=times(2e-3, clock_mhz=1400.0)))
+        assert severity(ask(clock_between_arms, about)) is Severity.FLAG
+
+    def test_a_lower_clock_under_a_steady_cap_is_earned_and_flagged_unless_the_clock_is_claimed(self) -> None:
+        capped = {"power_cap_ns": capped_ns(), "power_violation_ns": capped_ns()}
+        slow = evidence(timings=times(2.1e-3, clock_mhz=1330.0), signals=capped)
+        about = compared(slow, evidence(timings=times(2e-3, clock_mhz=1400.0), signals=capped))
+        assert severity(ask(clock_between_arms, about)) is Severity.FLAG
+        assert severity(ask(clock_between_arms, about, Claim.FIXED_CLOCK)) is Severity.REJECT
+
+    @pytest.mark.parametrize(("gauge_mhz", "expected"), [(1980, None), (1935, None), (1700, Severity.FLAG)])
+    def test_without_stamps_the_gauge_is_believed_to_three_per_cent(self, gauge_mhz: int, expected: Severity | None) -> None:
+        about = compared(evidence(signals={"sm_clock_mhz": gauge_mhz}), evidence())
+        assert severity(ask(clock_between_arms, about)) is expected
+
+    def test_no_clock_is_unobserved(self) -> None:
+        about = compared(evidence(signals={"sm_clock_mhz": None}), evidence())
+        assert isinstance(ask(clock_between_arms, about), Unobserved)
+
+
+class TestOrderBias:
+    def test_one_after_the_other_is_flagged_with_both_figures(self) -> None:
+        about = compared(evidence(timings=times(2.04e-3)), evidence(timings=times(2e-3)))
+        answer = ask(order_bias, about)
+        assert severity(answer) is Severity.FLAG
+        assert order_bias.says.format(**answer.facts).endswith("3.2%, against the +2.0% between them")  # type: ignore[union-attr]
+
+    def test_windows_that_overlap_are_clear_unless_told_otherwise(self) -> None:
+        assert isinstance(ask(order_bias, compared(evidence(), evidence(), after_s=0.1)), Clear)
+        told = compared(evidence(told={"design": "sequential"}), evidence(), after_s=0.1)
+        assert severity(ask(order_bias, told)) is Severity.FLAG
+
+    def test_the_word_of_the_measured_process_clears_nothing(self) -> None:
+        about = compared(evidence(told={"design": "interleaved"}), evidence())
+        assert severity(ask(order_bias, about)) is Severity.FLAG
+
+
+class TestFloor:
+    @pytest.mark.parametrize("floor", [None, "small", True, -0.1, 0.0, 2.0, float("nan")])
+    def test_no_floor_or_nonsense_for_one_is_a_note(self, floor: Fact) -> None:
+        about = compared(evidence(told={"aa_floor_ratio": floor}), evidence())
+        assert severity(ask(aa_noise_floor_missing, about)) is Severity.NOTE
+
+    def test_a_measured_floor_is_clear(self) -> None:
+        about = compared(evidence(told={"aa_floor_ratio": 0.001}), evidence())
+        assert ask(aa_noise_floor_missing, about) == Clear({"aa_floor_ratio": 0.001})
+
+
+class TestMultipleLooks:
+    def test_the_best_of_twenty_looks_better_by_luck(self) -> None:
+        answer = ask(multiple_looks, compared(evidence(told={"variants_count": 20}), evidence()))
+        assert isinstance(answer, Found)
+        assert answer.severity is Severity.FLAG
+        assert answer.facts["luck_ratio"] == pytest.approx(0.026, abs=0.001)
+        assert answer.facts["level_ratio"] == pytest.approx(0.0025)
+
+    def test_its_own_times_say_how_large_luck_is(self) -> None:
+        about = evidence(told={"variants_count": 20}, timings=times(2e-3))
+        answer = ask(multiple_looks, compared(about, evidence()))
+        assert isinstance(answer, Found)
+        assert 0 < float(answer.facts["luck_ratio"] or 0) < 0.001
+
+    def test_one_variant_is_clear_and_nonsense_or_silence_unobserved(self) -> None:
+        assert isinstance(ask(multiple_looks, compared(evidence(told={"variants_count": 1}), evidence())), Clear)
+        for nonsense in (None, True, 0, -4, 2.5, "many", 10**12):
+            about = compared(evidence(told={"variants_count": nonsense}), evidence())
+            assert isinstance(ask(multiple_looks, about), Unobserved)
