@@ -431,6 +431,7 @@ class Host:
     processes_born_count: int | None = None
     born_cpu_s: float | None = None  # processor time of all of these
     wall_step_s: float | None = None  # by how much the wall clock was set during the span
+    watcher_cpu_s: float | None = None  # processor time of the watching daemon itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ class Pressure:
     cpu_allowed_count: int | None = None
     numa_nodes: str | None = None  # of the processors it may use
     wall_offset_ns: int | None = None  # wall time less monotonic time: it moves only when the wall clock is set
+    watcher_cpu_s: float | None = None  # processor time of the process that took this snapshot
 
 
 def pressure(
@@ -38,6 +39,7 @@ def pressure(
     cgroups: Path = Path("/sys/fs/cgroup"),
     at_ns: int | None = None,
     wall_offset_ns: int | None = None,
+    watcher_cpu_s: float | None = None,
 ) -> Pressure:
     """A snapshot of these processes and their machine; about 10 us a thread.  The first PID stands for cgroup and affinity."""
     pids = list(pids)
@@ -59,6 +61,7 @@ def pressure(
         cpu_allowed_count=len(allowed) if allowed is not None else None,
         numa_nodes=_numa_nodes(allowed, sys) if allowed is not None else None,
         wall_offset_ns=clock.wall_offset_ns() if wall_offset_ns is None else wall_offset_ns,
+        watcher_cpu_s=clock.process_cpu_s() if watcher_cpu_s is None else watcher_cpu_s,
     )
 
 
@@ -152,6 +155,7 @@ def difference(before: Pressure, after: Pressure, about: Host | None = None) -> 
         steal_ratio=spent["steal"] / total if total > 0 and "steal" in spent else None,
         cpu_busy_ratio=1 - idle / total if total > 0 else None,
         numa_nodes=after.numa_nodes,
+        watcher_cpu_s=_grown(before.watcher_cpu_s, after.watcher_cpu_s, 1.0),
         wall_step_s=_step_s(before.wall_offset_ns, after.wall_offset_ns),
         cpu_pressure_ratio=_grown(before.psi_some_ns, after.psi_some_ns, span_s * 1e9) if span_s > 0 else None,
     )
@@ -183,7 +187,7 @@ def _born(before: Pressure, after: Pressure, ran_ns: int) -> _Born:
     )
 
 
-def _grown(before: int | None, after: int | None, per: float) -> float | None:
+def _grown(before: float | None, after: float | None, per: float) -> float | None:
     return (after - before) / per if before is not None and after is not None and after >= before else None
 
 

@@ -188,6 +188,58 @@ def incomplete_body(evidence: Evidence, claim: Claim) -> Answer:
     return Clear()
 
 
+@rule(
+    "sampler-perturbs",
+    needs=("host.watcher_cpu_s", "host.span_s"),
+    basis=Basis.HOST,
+    says="watching itself took {busy_ratio:.0%} of a processor, where the benchmark had {allowed_count}",
+    remedy="Lower the daemon's rate, watch fewer GPUs, or leave it a processor of its own.",
+)
+def sampler_perturbs(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    note_ratio: Annotated[float, "of one processor: ten times the four hundredths that 100 Hz took on an H200"] = 0.4,
+    flag_ratio: Annotated[
+        float, "of the benchmark's processors: who waits a twentieth of the time is starved elsewhere too"
+    ] = 0.05,
+    shortest_s: Annotated[float, "in less, opening and closing the window is most of what the daemon did"] = 1.0,
+) -> Answer:
+    """Finds windows in which the witness itself was a load.
+
+    Why it matters:
+        A watcher that takes processors from the benchmark makes the noise it reports.  From another process on a machine
+        with processors to spare, 100 Hz changed neither a matrix product nor the tail of launches by anything measurable;
+        on one processor there is none to spare.
+
+    What it cannot see:
+        What its calls do inside the driver, whose locks the benchmark's own calls may wait for.  That cost cannot be seen
+        from one window: it takes the same work with and without the daemon, in turns.  Nor whether the daemon ran beside the
+        benchmark or on a processor that idled.
+
+    Remedy:
+        Lower the rate of the fast lane, or the number of GPUs that are watched, or give the benchmark processors that the
+        daemon may not use.
+
+    Source:
+        The daemon's own processor time between the window's edges.  The catalogue's latency guard is not asked here: a call
+        found dear when the daemon starts is never asked often.  Figures: 2.7-4.0 % of a processor at 100 Hz on an H200.
+    """
+    host = evidence.host
+    watcher_s, span_s = host.watcher_cpu_s or 0.0, host.span_s or 0.0
+    if span_s < shortest_s:
+        return Unobserved(f"{span_s:.2g} s are too short to tell what watching took from what the window's edges took")
+    if evidence.device and evidence.device.simulated:
+        return Unobserved("the daemon simulated the GPU too, which is not watching")
+    busy_ratio = watcher_s / span_s
+    facts: dict[str, Fact] = {"busy_ratio": busy_ratio, "allowed_count": host.cpu_allowed_count}
+    if host.cpu_allowed_count is None:
+        return Unobserved("how many processors the benchmark may use was not observed")
+    if busy_ratio > flag_ratio * host.cpu_allowed_count:
+        return Found(Severity.FLAG, facts)
+    return Found(Severity.NOTE, facts) if busy_ratio > note_ratio else Clear(facts)
+
+
 def _lost(evidence: Evidence) -> str:
     """Why the GPU was not there for some of the window, or nothing."""
     gone = None
@@ -207,10 +259,17 @@ def _fast_rows(trace: Trace) -> tuple[Times, Times]:
     said: list[Times] = [np.empty(0, np.int64)]
     for name, column in trace.columns.items():
         if SIGNALS.get(name) == Lane.FAST:
-            asked.append(column.at_ns)
-            said.append(column.at_ns[~np.isnan(column.values)])
+            silent = np.isnan(column.values)
+            _add(asked, column.at_ns)
+            _add(said, column.at_ns[~silent] if silent.any() else column.at_ns)
     seen = np.unique(np.concatenate(said))
     return seen, np.setdiff1d(np.concatenate(asked), seen)
+
+
+def _add(rows: list[Times], at_ns: Times) -> None:
+    """One more column's times, unless they are the last one's: signals of one row share them, and sorting takes the time."""
+    if not np.array_equal(rows[-1], at_ns):
+        rows.append(at_ns)
 
 
 def _dark(evidence: Evidence, seen: Times, blank: Times) -> list[tuple[int, int]]:
@@ -263,4 +322,4 @@ def _capped_at_end_ratio(evidence: Evidence) -> float | None:
     return None
 
 
-RULES: tuple[Rule, ...] = (stale_daemon, incomplete_body, sampler_gap, window_too_short)
+RULES: tuple[Rule, ...] = (stale_daemon, incomplete_body, sampler_gap, window_too_short, sampler_perturbs)

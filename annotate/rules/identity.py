@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.claims import Claim
 from annotate.evidence import Event, Evidence, Fact
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 # How people call each setting, and how its values read.
 _SETTINGS = {
@@ -201,6 +201,53 @@ def persistence_off(
     return Found(Severity.NOTE if virtual or held else Severity.FLAG, {"where": where})
 
 
+@rule(
+    "clock-source-step",
+    basis=Basis.HOST,
+    says="{disagreement}",
+    remedy="Stop what sets the clock while measuring, and take times from a monotonic clock.",
+)
+def clock_source_step(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    step_s: Annotated[float, "reading both clocks is good to microseconds; 5 ms move a sample to another refresh"] = 0.005,
+) -> Answer:
+    """Finds a wall clock that was set during the window, and times that do not lie in the window they were handed to.
+
+    Why it matters:
+        Evidence is laid beside times by a monotonic clock that both sides share, so a step of the wall clock harms only
+        what the caller timed by it, and the stamps of the driver's power record.  Times from another clock are set
+        beside readings of another moment, and every rule that looks at single iterations then errs.
+
+    What it cannot see:
+        A slow slew, which moves both clocks alike.  Which clock the caller used: a step is a flag only where the times were
+        the caller's own.  A machine that slept shows as a step by as much.
+
+    Remedy:
+        Let time synchronisation settle before measuring; time with ``time.perf_counter`` or CUDA events.
+
+    Source:
+        Wall time less CLOCK_MONOTONIC at the window's two edges, and the instants of timed iterations.
+    """
+    window, timings = evidence.window, evidence.timings
+    if timings is not None and len(timings.at_ns):
+        early_ns, late_ns = window.begin_ns - int(timings.at_ns.min()), int(timings.at_ns.max()) - window.end_ns
+        off_s = max(early_ns, late_ns) / 1e9
+        if off_s > step_s:
+            side = "before it began" if early_ns > late_ns else "after it ended"
+            return Found(Severity.FLAG, {"disagreement": f"times of the window lie up to {off_s:.3g} s {side}", "off_s": off_s})
+    stepped_s = evidence.host.wall_step_s
+    if stepped_s is None:
+        return Unobserved("whether the wall clock was set meanwhile was not observed")
+    facts: dict[str, Fact] = {"stepped_s": stepped_s}
+    if abs(stepped_s) <= step_s:
+        return Clear(facts)
+    facts["disagreement"] = f"the wall clock was set by {stepped_s:+.3g} s during the window"
+    own = evidence.told.get("timer") == "caller"
+    return Found(Severity.FLAG if own else Severity.NOTE, facts)
+
+
 def _value(name: str, form: str, value: float) -> str:
     text = form.format(value)
     return _SWITCH.get(text, text) if name in ("persistence_mode", "ecc_mode", "mig_mode") else text
@@ -222,4 +269,4 @@ def _xid(event: Event) -> str:
     return f"Xid {event.value}" if event.value is not None else "an Xid message"
 
 
-RULES: tuple[Rule, ...] = (setting_changed, hardware_error, persistence_off)
+RULES: tuple[Rule, ...] = (setting_changed, hardware_error, persistence_off, clock_source_step)

@@ -14,6 +14,8 @@ from annotate.sm_clock import working
 
 # What the driver calls average power: field 185, and nvmlDeviceGetPowerUsage on boards of today.
 _AVERAGE_S = 1.0
+# How far apart the driver's dense record keeps its samples.
+_RECORD_S = 0.02
 
 
 @rule(
@@ -145,20 +147,21 @@ def power_reading_stale(
         The finest power seen in the window: the driver's dense record (20 ms apart on an H200), else the instant reading
         with its measured refresh, else the mean over a second.
     """
-    window = evidence.window
-    inside = (evidence.trace.dense_power.at_ns >= window.begin_ns) & (evidence.trace.dense_power.at_ns <= window.end_ns)
+    window, dense = evidence.window, evidence.trace.dense_power
+    count = int(((dense.at_ns >= window.begin_ns) & (dense.at_ns <= window.end_ns)).sum())
     refresh_s = evidence.trace.refresh_of_ns("power_w") / 1e9
-    if len(evidence.trace.dense_power):
-        enough = int(inside.sum()) >= samples_count
-        needed_s, because = samples_count * 0.02, f"the driver's record holds {int(inside.sum())} samples of it"
-    elif evidence.observes("power_w"):
-        needed_s, because = refreshes_count * refresh_s, f"the reading is refreshed every {refresh_s:.2g} s"
-        enough = window.length_s >= needed_s
-    elif evidence.observes("power_average_w"):
-        needed_s, because = averages_count * _AVERAGE_S, "the only reading is a mean over the second before"
-        enough = window.length_s >= needed_s
-    else:
+    # What each sensor needs, and how it falls short, finest first.
+    needs: list[tuple[float, str]] = []
+    if len(dense):
+        needs.append((samples_count * _RECORD_S, f"the driver's record holds {count} samples of it"))
+    if evidence.observes("power_w"):
+        needs.append((refreshes_count * refresh_s, f"the reading is refreshed every {refresh_s:.2g} s"))
+    if evidence.observes("power_average_w"):
+        needs.append((averages_count * _AVERAGE_S, "the reading is a mean over the second before"))
+    if not needs:
         return Unobserved(evidence.absence or "power was not observed")
+    enough = count >= samples_count or any(window.length_s >= needed_s for needed_s, _ in needs[bool(len(dense)) :])
+    needed_s, because = needs[0]
     facts: dict[str, Fact] = {"window_s": window.length_s, "needed_s": needed_s, "because": because}
     return Clear(facts) if enough else Found(Severity.NOTE, facts)
 

@@ -33,7 +33,8 @@ DEVICE = Device(
     uuid=UUID, name="NVIDIA H200", pci_bus_id="00000000:00:06.0", driver_version="580.159.04", sm_clock_max_mhz=1980,
     mem_clock_max_mhz=3201, power_limit_w=700.0, power_limit_default_w=700.0, power_limit_min_w=200.0, power_limit_max_w=700.0,
     temperature_slowdown_c=87, memory_total_bytes=150_754_820_096, memory_reserved_bytes=645_000_000, persistence_mode=True,
-    ecc_mode=True, mig_mode=False, compute_mode="default", virtualization="pass-through",
+    ecc_mode=True, mig_mode=False, compute_mode="default", virtualization="pass-through", numa_node_count=0,
+    pcie_generation_max_count=5, pcie_width_max_count=16,
 )  # fmt: skip
 
 # A warmed, unthrottled copy loop on an H200.
@@ -109,7 +110,7 @@ def evidence(
         device=device,
         trace=Trace.of(readings, censuses=censuses, power=power, events=tuple(events), gaps=tuple(gaps)),
         host=host or Host(boot_id="boot", span_s=length_s, cpu_s=length_s, run_wait_s=0.0, steal_ratio=0.0, cgroup_throttled_s=0.0,
-                          cpu_allowed_count=16),
+                          cpu_allowed_count=16, numa_nodes="0", sharing="", wall_step_s=0.0, watcher_cpu_s=0.2),
         told=told or {},
         timings=timings,
     )  # fmt: skip

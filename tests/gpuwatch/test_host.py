@@ -158,12 +158,14 @@ def machine(tmp_path: Path, *, v2: bool = True) -> tuple[Path, Path]:
 @pytest.mark.parametrize("v2", [True, False])
 def test_pressure_is_read_from_both_kinds_of_control_groups(tmp_path: Path, v2: bool) -> None:
     proc, cgroups = machine(tmp_path, v2=v2)
-    found = pressure.pressure([PID], proc=proc, sys=tmp_path / "none", cgroups=cgroups, at_ns=7, wall_offset_ns=3)
+    found = pressure.pressure(
+        [PID], proc=proc, sys=tmp_path / "none", cgroups=cgroups, at_ns=7, wall_offset_ns=3, watcher_cpu_s=2.0
+    )
     assert found == Pressure(
         at_ns=7, threads={PID: (10**9, 2 * 10**8), 4243: (5 * 10**8, 10**8)}, owners={PID: PID, 4243: PID},
         cgroup_throttled_ns=250_000_000,
         ticks={"user": 100, "nice": 0, "system": 50, "idle": 800, "iowait": 40, "irq": 0, "softirq": 5, "steal": 5},
-        psi_some_ns=10**9, cpu_allowed_count=7, wall_offset_ns=3,
+        psi_some_ns=10**9, cpu_allowed_count=7, wall_offset_ns=3, watcher_cpu_s=2.0,
     )  # fmt: skip
 
 
@@ -185,10 +187,12 @@ def test_a_difference_counts_what_happened_between_two_snapshots() -> None:
 
 def test_what_the_machine_does_not_tell_stays_unobserved(tmp_path: Path) -> None:
     empty, later = (
-        pressure.pressure([PID], proc=tmp_path, sys=tmp_path, cgroups=tmp_path, at_ns=at_ns, wall_offset_ns=0)
+        pressure.pressure(
+            [PID], proc=tmp_path, sys=tmp_path, cgroups=tmp_path, at_ns=at_ns, wall_offset_ns=0, watcher_cpu_s=1.0
+        )
         for at_ns in (0, 10**9)
     )
-    assert pressure.difference(empty, later) == Host(span_s=1.0, wall_step_s=0.0)
+    assert pressure.difference(empty, later) == Host(span_s=1.0, wall_step_s=0.0, watcher_cpu_s=0.0)
 
 
 def test_the_real_machine_tells_of_a_busy_process() -> None:
@@ -201,6 +205,8 @@ def test_the_real_machine_tells_of_a_busy_process() -> None:
     assert found.span_s > 0
     assert found.cpu_allowed_count is not None
     assert found.cpu_allowed_count >= 1
+    assert found.watcher_cpu_s is not None
+    assert found.watcher_cpu_s >= 0.02
     if found.cpu_s:  # some sandboxes answer schedstat with zeros
         assert found.cpu_s >= 0.02
     assert found.cpu_busy_ratio is None or 0 <= found.cpu_busy_ratio <= 1
