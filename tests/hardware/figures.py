@@ -1,0 +1,276 @@
+"""Figures that need a real GPU: what the clock's correction buys, how comparisons fare, what timing methods say.
+
+    python -m tests.hardware.figures OUT_FOLDER [corrections|comparisons|methods|experiments …]
+
+A worker process a GPU takes its share; each writes ``figures-N.json``, a list of rows.  No setting of the card is changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Row: TypeAlias = dict[str, Any]
+TRIALS_COUNT = int(os.environ.get("TRIALS", "12"))
+
+
+def corrections(number: int, of: int) -> Iterator[Row]:
+    """Each kernel back to back for some seconds, its iterations stamped: β on the first half, applied to the second."""
+    import torch
+
+    from annotate.evidence import Timings
+    from annotate.sensitivity import Refused
+    from annotate.wander import wander
+    from gpuwatch.cuda.marks import CudaMarks
+    from tests.hardware.kernels import KERNELS
+    from tests.hardware.workloads import loop
+
+    for kernel in KERNELS[number::of]:
+        call = kernel.make()
+        loop(call, 3.0)
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        for _ in range(20):
+            call()
+        last.record()
+        last.synchronize()
+        each_s = first.elapsed_time(last) / 20e3
+        count = min(29_000, int(8.0 / each_s))
+        marks = CudaMarks(torch, count // 2 + 1)
+        marks.begin()
+        for i in range(count):
+            call()
+            marks.next()
+            if i % 50 == 49:
+                marks._pairs[-40 if len(marks._pairs) > 40 else 0][1].synchronize()
+        marks.end()
+        timings: Timings | None = marks.timings()
+        assert timings is not None
+        assert timings.sm_clock_mhz is not None
+        row = wander(kernel.name, timings)
+        fit = {"refused": row.fit.reason} if isinstance(row.fit, Refused) else asdict(row.fit)
+        top_mhz = 1980.0
+        kept = timings.sm_clock_mhz >= 0.75 * top_mhz
+        yield {
+            "table": "corrections", "recorded": kernel.recorded, **asdict(row), "fit": fit,
+            "nvbench_discards_ratio": 1.0 - float(kept.mean()),
+            "nvbench_mean_s": float(timings.took_s[kept].mean()) if kept.any() else None,
+            "mean_s": float(timings.took_s.mean()),
+        }  # fmt: skip
+        del call, marks
+        torch.cuda.empty_cache()
+
+
+def _arms(kind: str, *, differ: bool) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Two factories of calls, equal or 0.5 % apart by construction: one tile in 200 more, or so many bytes more."""
+    import torch
+
+    def make_gemm(depth: int) -> Callable[[], Any]:
+        def make() -> Callable[[], object]:
+            a = torch.randn(4096, depth, device="cuda", dtype=torch.bfloat16)
+            b = torch.randn(depth, 4096, device="cuda", dtype=torch.bfloat16)
+            out = torch.empty(4096, 4096, device="cuda", dtype=torch.bfloat16)
+            return lambda: torch.mm(a, b, out=out)
+
+        make.__name__ = "make_gemm"
+        return make
+
+    def make_copy(count: int) -> Callable[[], Any]:
+        def make() -> Callable[[], object]:
+            source = torch.randn(count, device="cuda")
+            target = torch.empty_like(source)
+            return lambda: target.copy_(source)
+
+        make.__name__ = "make_copy"
+        return make
+
+    if kind == "gemm":
+        return make_gemm(12800), make_gemm(12864 if differ else 12800)
+    whole = 1 << 27
+    return make_copy(whole), make_copy(whole + whole // 200 // 1024 * 1024 if differ else whole)
+
+
+def _peers(call: Callable[[], object]) -> dict[str, Callable[[], float]]:
+    """How others would time the call, in seconds."""
+    from torch.utils.benchmark import Timer
+    from triton.testing import do_bench
+
+    return {
+        "do_bench mean": lambda: float(do_bench(call)) / 1e3,
+        "do_bench median": lambda: float(do_bench(call, return_mode="median")) / 1e3,
+        "torch Timer 0.2 s": lambda: float(Timer("call()", globals={"call": call}).blocked_autorange(min_run_time=0.2).median),
+    }
+
+
+def comparisons(number: int, of: int) -> Iterator[Row]:
+    """Trials of two equal arms and of two that differ by 0.5 %: what each way of comparing says."""
+    import torch
+
+    import gpuwatch
+
+    rng = random.Random(number)
+    trials = [(kind, differ) for kind in ("gemm", "copy") for differ in (False, True) for _ in range(TRIALS_COUNT)]
+    rng.shuffle(trials)
+    for kind, differ in trials:
+        make_a, make_b = _arms(kind, differ=differ)
+        a, b = make_a(), make_b()
+        row: Row = {"table": "comparisons", "kind": kind, "differ": differ}
+        for name in ("do_bench mean", "torch Timer 0.2 s"):
+            row[name] = _peers(b)[name]() / _peers(a)[name]() - 1.0
+        begin = time.perf_counter()
+        found = gpuwatch.compare({"a": make_a, "b": make_b}, floor_ratio=0.001, watch=False, seed=rng.randrange(1 << 30))
+        row["took_s"] = time.perf_counter() - begin
+        comparison = found.comparisons[0]
+        assert comparison.ratio is not None
+        row |= {
+            "decision": comparison.decision.value, "change_ratio": comparison.change_ratio, "pairs_count": comparison.pairs_count,
+            "low": comparison.ratio.low - 1.0, "high": comparison.ratio.high - 1.0,
+        }  # fmt: skip
+        yield row
+        del a, b, make_a, make_b, found
+        torch.cuda.empty_cache()
+
+
+def methods(number: int, of: int) -> Iterator[Row]:
+    """The same call timed again and again by each method, from where a user would call it: how far estimates scatter."""
+    import torch
+
+    import gpuwatch
+    from tests.hardware.kernels import KERNELS
+
+    names = ("gemm-4096", "gemm-8192", "conv-3x3", "attention", "copy-1g", "layer-norm", "gemm-4096-fp32", "softmax-fp32")
+    for name in names[number::of]:
+        call = next(kernel for kernel in KERNELS if kernel.name == name).make()
+        estimates: dict[str, list[float]] = {}
+        clock_mhz: float | None = None
+        for _ in range(max(3, TRIALS_COUNT // 3)):
+            for method, measure in _peers(call).items():
+                time.sleep(0.2)
+                estimates.setdefault(method, []).append(measure())
+            time.sleep(0.2)
+            measured = gpuwatch.bench(call, cache="warm", label=name, progress=False)
+            estimates.setdefault("gpuwatch.bench median", []).append(measured.median_s)
+            clock_mhz = clock_mhz or measured.clock_mhz
+            corrected = measured.at_clock(clock_mhz) if clock_mhz else None
+            if corrected is not None and hasattr(corrected, "time_s"):
+                estimates.setdefault("gpuwatch.bench at one clock", []).append(corrected.time_s)
+            last = measured
+        for method, values in estimates.items():
+            yield {
+                "table": "methods", "kernel": name, "method": method, "count": len(values), "mean_s": statistics.fmean(values),
+                "scatter_ratio": statistics.stdev(values) / statistics.fmean(values) if len(values) > 1 else None,
+            }  # fmt: skip
+        yield {
+            "table": "bench", "kernel": name, "text": str(last), "status": last.verdict.status.value,
+            "hazards": [hazard.rule for hazard in last.verdict.hazards], "took_s": last.attempt.took_s,
+        }  # fmt: skip
+        del call
+        torch.cuda.empty_cache()
+
+
+def experiments(number: int, of: int) -> Iterator[Row]:
+    """Small experiments of the essays: caches, timers down to microseconds, data, graphs."""
+    import torch
+
+    import gpuwatch
+    from tests.hardware.workloads import gemm
+
+    x, y = torch.randn(1 << 22, device="cuda"), torch.randn(1 << 22, device="cuda")
+    matrix = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    vector = torch.randn(4096, device="cuda", dtype=torch.bfloat16)
+    wide = torch.randn(4096, 4096, device="cuda")
+    image = torch.randn(8, 64, 56, 56, device="cuda", dtype=torch.bfloat16)
+    weight = torch.randn(64, 64, 3, 3, device="cuda", dtype=torch.bfloat16)
+    tiny = torch.randn(1024, device="cuda")
+    calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+        "vector add 16 MB": (torch.add, (x, y)),
+        "GEMM 1024": (torch.mm, (matrix[:1024, :1024].contiguous(), matrix[:1024, :1024].contiguous())),
+        "GEMV 4096": (torch.mv, (matrix, vector)),
+        "conv 3×3 small": (lambda i, w: torch.nn.functional.conv2d(i, w, padding=1), (image, weight)),
+        "strided read": (lambda w: w[:, ::8].sum(), (wide,)),
+        "add of 1024": (torch.add, (tiny, tiny)),
+        "GEMM 4096": (torch.mm, (matrix, matrix.t().contiguous())),
+    }
+    work = [
+        (name, timer, cache)
+        for name in calls
+        for timer, cache in (("events", "warm"), ("events", "cold"), ("graph", "warm"), ("graph", "cold"), ("host", None))
+    ]
+    for name, timer, cache in work[number::of]:
+        fn, args = calls[name]
+        begin = time.perf_counter()
+        try:
+            m = gpuwatch.bench(
+                fn, args=args, timer=timer, cache=cache, label=f"{name}, {timer}, {cache}", max_s=4.0, progress=False
+            )
+        except gpuwatch.UsageError as error:
+            yield {"table": "experiments", "call": name, "timer": timer, "cache": cache, "refused": str(error)}
+            continue
+        yield {
+            "table": "experiments", "call": name, "timer": timer, "cache": m.cache, "median_s": m.median_s, "ci_s": m.ci_s,
+            "calls_count": m.calls_count, "overhead_s": m.timer_overhead_s, "issue_s": m.issue_s, "clock_mhz": m.clock_mhz,
+            "status": m.verdict.status.value, "hazards": [[h.rule, h.severity] for h in m.verdict.hazards],
+            "took_s": time.perf_counter() - begin, "text": str(m),
+        }  # fmt: skip
+    if number == 0:
+        for zeros in (False, True):
+            call = gemm(8192, zeros=zeros)
+            m = gpuwatch.bench(call, cache="warm", flops=2 * 8192**3, dtype="bfloat16", label=f"zeros {zeros}", progress=False)
+            yield {"table": "experiments", "call": "GEMM 8192 of zeros" if zeros else "GEMM 8192 of random data", "timer": m.timer,
+                   "cache": m.cache, "median_s": m.median_s, "clock_mhz": m.clock_mhz, "status": m.verdict.status.value,
+                   "hazards": [[h.rule, h.severity] for h in m.verdict.hazards], "text": str(m)}  # fmt: skip
+
+
+def main(arguments: list[str]) -> int:
+    out, *what = arguments
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = {each.__name__: each for each in (corrections, comparisons, methods, experiments)}
+    if "--worker" in what:
+        at = what.index("--worker")
+        number, of = int(what[at + 1]), int(what[at + 2])
+        rows: list[Row] = []
+        for name in what[:at]:
+            for row in tables[name](number, of):
+                rows.append({"date": time.strftime("%Y-%m-%d"), "gpu": number, **row})
+                print(
+                    json.dumps({key: value for key, value in row.items() if key not in ("scatters", "text")}, default=_plain),
+                    flush=True,
+                )
+                if "text" in row:
+                    print(row["text"], flush=True)
+                (folder / f"figures-{number}.json").write_text(json.dumps(rows, default=_plain, indent=1))
+        return 0
+    import torch
+
+    count = torch.cuda.device_count()
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.hardware.figures", out, *(what or tables), "--worker", str(number), str(count)],
+            env={
+                **os.environ, "CUDA_VISIBLE_DEVICES": str(number), "GPUWATCH_STATE": str(folder / "state"),
+                "GPUWATCH_SOCKET": "/tmp/gpuwatch-figures/s.sock",
+            },
+        )
+        for number in range(count)
+    ]  # fmt: skip
+    return max(worker.wait() for worker in workers)
+
+
+def _plain(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
