@@ -12,6 +12,8 @@ from annotate.told import text
 
 # The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
 _SHORTEST_S = 1.0
+# Times handed over without beginnings are laid end to end, to the nanosecond.
+_ROUNDING_S = 5e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +22,8 @@ class Loop:
 
     ``call_s`` is the median time of a call, ``timed_s`` all entries together, ``span_s`` from the first one's begin to the
     last one's end, ``gap_s`` the median time between an entry's end and the next one's begin: negative where the host, which
-    stamped them, ran ahead of the GPU.  ``utilization_ratio`` is the driver's over that span, None if it is too short.
+    stamped them, ran ahead of the GPU.  ``utilization_ratio`` is the driver's over that span, None if it is too short, or if
+    entries lie so exactly end to end that nobody can have stamped them: then nothing tells what lay between them.
     """
 
     entries_count: int
@@ -43,6 +46,11 @@ class Loop:
         return self.span_s / self.entries_count
 
     @property
+    def batch_count(self) -> int:
+        """How many calls make a reading of a fifth of a millisecond, beside which launches and ticks are small."""
+        return int(min(1000, max(20, 200e-6 / self.call_s)))
+
+    @property
     def call_busy_s(self) -> float | None:
         """For how long the GPU worked in the time a call had, on average."""
         return None if self.utilization_ratio is None else self.utilization_ratio * self.round_s / self.calls_count
@@ -58,6 +66,7 @@ def loop(evidence: Evidence) -> Loop | None:
     begin_ns, end_ns = int(timings.at_ns[0]), int(timings.at_ns[-1] + entries_s[-1] * 1e9)
     span_s = max((end_ns - begin_ns) / 1e9, float(entries_s[-1]))
     gaps_s = np.diff(timings.at_ns) / 1e9 - entries_s[:-1]
+    laid_out = len(gaps_s) > 0 and bool((np.abs(gaps_s) < _ROUNDING_S).all())
     return Loop(
         entries_count=count,
         calls_count=timings.calls_count,
@@ -66,7 +75,7 @@ def loop(evidence: Evidence) -> Loop | None:
         span_s=span_s,
         gap_s=float(np.median(gaps_s)) if len(gaps_s) else 0.0,
         end_ns=end_ns,
-        utilization_ratio=_utilization_ratio(evidence, begin_ns, end_ns),
+        utilization_ratio=None if laid_out else _utilization_ratio(evidence, begin_ns, end_ns),
     )
 
 

@@ -9,12 +9,14 @@ from annotate.durations import readable
 from annotate.evidence import Evidence, Fact
 from annotate.presence import list_is_whole, presences
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.timed import Loop, elsewhere, loop
+from annotate.timed import elsewhere, loop
 from annotate.told import amount, text
 
 # These are read on the GPU, in the order of its work: they end no earlier than the work between them.
 _ON_GPU = ("events", "graph")
 _BY_HOST = ("host", "caller")
+_NO_UTILISATION = "utilisation over a timed loop of a second, with the beginning of each call, was not observed"
+_SEVERAL = "the process used several GPUs, and which one was timed is not known"
 
 
 @rule(
@@ -41,7 +43,8 @@ def missing_sync(
         Which of two causes leaves times far below the GPU's work: a missing synchronisation, or work between the timed calls
         that nobody timed (a cache flush, a backward pass); so that sign only flags, unless the harness told how long it kept
         the GPU busy and nobody else is there.
-        A window opened with ``sync=False``, and a loop shorter than a second whose last call was waited for.
+        A window opened with ``sync=False``.  What times miss that were handed over without the beginning of each, or are
+        of less than a second, if the last call was waited for.
 
     Remedy:
         Call ``torch.cuda.synchronize()`` before each reading of the host's clock, or use CUDA events.  Who means to measure
@@ -75,9 +78,9 @@ def missing_sync(
             effect_ratio=timed.timed_s / (timed.timed_s + late_s) - 1,
         )
     if elsewhere(evidence):
-        return Unobserved("the process used several GPUs, and which one was timed is not known")
+        return Unobserved(_SEVERAL)
     if timed.utilization_ratio is None:
-        return Unobserved("utilisation over the timed loop was not observed for a second")
+        return Unobserved(_NO_UTILISATION)
     busy_s = timed.utilization_ratio * timed.span_s
     facts |= {"timed_s": timed.timed_s, "busy_s": busy_s}
     if timed.timed_s >= covered_ratio * busy_s or _others(evidence):
@@ -130,14 +133,14 @@ def wrong_stream(
     if text(evidence.told, "timer") != "events" or timed is None:
         return Unobserved("no times were taken by events")
     if elsewhere(evidence):
-        return Unobserved("the process used several GPUs, and which one was timed is not known")
+        return Unobserved(_SEVERAL)
     overhead_s = amount(evidence.told, "timer_overhead_s")
     busy_s, told = timed.call_busy_s, amount(evidence.told, "busy_ratio")
     facts: dict[str, Fact] = {"call_s": timed.call_s, "busy_s": busy_s, "overhead_s": overhead_s}
     if timed.entry_s > empty_s:
         return Clear(facts)
     if busy_s is None or timed.utilization_ratio is None:
-        return Unobserved("utilisation over the timed loop was not observed for a second")
+        return Unobserved(_NO_UTILISATION)
     if busy_s * timed.calls_count < beyond_ratio * timed.entry_s:
         return Clear(facts)
     if _others(evidence):
@@ -191,10 +194,10 @@ def host_bound(
     if timed is None or timed.entries_count < 2:
         return Unobserved("fewer than two times were taken")
     if elsewhere(evidence):
-        return Unobserved("the process used several GPUs, and which one was timed is not known")
+        return Unobserved(_SEVERAL)
     busy_s = timed.call_busy_s
     if busy_s is None or timed.utilization_ratio is None:
-        return Unobserved("utilisation over the timed loop was not observed for a second")
+        return Unobserved(_NO_UTILISATION)
     facts: dict[str, Fact] = {"utilization_ratio": timed.utilization_ratio, "call_s": timed.call_s, "gap_s": timed.gap_s}
     if timed.utilization_ratio >= fed_ratio or timed.gap_s > pause_s:
         return Clear(facts)
@@ -211,7 +214,7 @@ def host_bound(
         "idle_s": waited_s,
         "idle": readable(waited_s),
         "call": readable(timed.call_s),
-        "batch_count": _batch_count(timed),
+        "batch_count": timed.batch_count,
     }
     roofline = any(amount(evidence.told, name) for name in ("call_flops_count", "call_bytes"))
     return Found(
@@ -241,7 +244,8 @@ def short_kernel(
         the method as of the kernel.
 
     What it cannot see:
-        How much of a time is launch (``host-bound`` sees that, where utilisation is known).
+        How much of a time is launch (``host-bound`` sees that, where utilisation is known).  Short calls of which there were
+        so many that they were put together in batches on their way here.
 
     Remedy:
         Many calls in one reading, or a CUDA graph of many calls, divide the method's share by their number.
@@ -257,7 +261,7 @@ def short_kernel(
     if timed.entry_s >= least_s:
         return Clear(facts)
     names = {"events": "CUDA events", "graph": "events around a graph", "host": "the host's clock"}
-    facts |= {"call": readable(timed.call_s), "timer": names.get(timer, "most timers"), "batch_count": _batch_count(timed)}
+    facts |= {"call": readable(timed.call_s), "timer": names.get(timer, "most timers"), "batch_count": timed.batch_count}
     return Found(Severity.REJECT if timed.entries_count * timed.calls_count == 1 else Severity.FLAG, facts)
 
 
@@ -343,11 +347,6 @@ def _others(evidence: Evidence) -> bool:
 
 def _flushes(evidence: Evidence) -> bool:
     return bool(amount(evidence.told, "flush_bytes")) or text(evidence.told, "cache") == "cold"
-
-
-def _batch_count(timed: Loop) -> int:
-    """How many calls make a reading of a fifth of a millisecond, beside which launch and ticks are small."""
-    return int(min(1000, max(20, 200e-6 / timed.call_s)))
 
 
 RULES: tuple[Rule, ...] = (missing_sync, wrong_stream, host_bound, short_kernel, timer_overhead, timer_tampered)

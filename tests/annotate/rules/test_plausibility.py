@@ -150,6 +150,11 @@ class TestResultCached:
         for uuids in (f"{UUID},GPU-2", "GPU-2", ""):
             assert isinstance(ask(result_cached, self.loop(0.0, {"timer": "events", "cuda_uuids": uuids})), Unobserved)
 
+    def test_times_laid_end_to_end_do_not_tell_what_lay_between_them(self) -> None:
+        about = self.loop(0.05, {"timer": "caller", "dtype": "bf16", "call_flops_count": 4 * GEMM_4K})
+        laid = replace(about, timings=every(0.9e-3, took_s=0.9e-3, length_s=3.0))
+        assert isinstance(ask(result_cached, laid), Unobserved)
+
     def test_more_work_than_there_was_time_for_is_not_blamed_on_a_cache_while_the_gpu_is_busy(self) -> None:
         about = self.loop(0.9, {"dtype": "bf16", "call_flops_count": 100 * GEMM_4K})
         assert isinstance(ask(result_cached, about), Clear)

@@ -291,3 +291,11 @@ def test_inside_a_container_a_hidden_neighbour_is_not_called_a_missing_synchroni
         timings=every(15e-3, took_s=0.24e-3),
     )
     assert found(ask(missing_sync, about)).severity is Severity.FLAG
+
+
+@pytest.mark.parametrize("rule", [missing_sync, host_bound], ids=lambda rule: rule.name)
+def test_times_laid_end_to_end_do_not_tell_what_lay_between_them(rule: Rule) -> None:
+    took_s = np.linspace(9e-3, 11e-3, 300)
+    at_ns = BEGIN_NS + np.concatenate([[0], np.cumsum(took_s)[:-1] * 1e9]).astype(np.int64)
+    sleepy = evidence(signals={"utilization_ratio": 0.1}, told={"timer": "caller"}, timings=Timings(at_ns, took_s))
+    assert isinstance(ask(rule, sleepy), Unobserved)
