@@ -12,6 +12,7 @@ from annotate.evidence import Evidence, Fact, Values
 from annotate.intervals import Interval, batch_interval, median_interval
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.statistics import autocorrelations
+from annotate.told import text
 
 _NONE = Unobserved("no iteration was timed inside the window")
 # Below six values no two order statistics hold a median with 95 %.
@@ -202,7 +203,7 @@ def too_few_samples(
     facts: dict[str, Fact] = {"iterations_count": count, "needed_count": needed, "noise_ratio": noise_ratio}
     if count >= needed:
         return Clear(facts)
-    compared = evidence.baseline is not None or evidence.told.get("design") is not None
+    compared = evidence.baseline is not None or text(evidence.told, "design") is not None
     return Found(Severity.REJECT if compared and count < fewest else Severity.FLAG, facts)
 
 

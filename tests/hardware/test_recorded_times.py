@@ -1,0 +1,132 @@
+"""What the rules about times say of kernels recorded on a real H200: clean ones pass, spoilt ones do not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from annotate.claims import Claim
+from annotate.evidence import Evidence, Timings, Window
+from annotate.rule import Found, Severity, Unobserved
+from annotate.rules import numbers, shape, warmup
+from gpuwatch.sources.recordings import load
+
+TRACES = Path(__file__).parents[1] / "traces"
+RULES = (*warmup.RULES, *numbers.RULES, *shape.RULES)
+
+# What is found worse than a note in the whole of each recording.
+SPOILT = {
+    "cold_start_gemm4k": {"cold-start", "mean-vs-median-gap", "noisy"},
+    "gpu_contention_gemm4k": {"outliers"},
+    "burst_contention_gemm4k": {"outliers"},
+    "cpu_contention_gemm4k": {"outliers", "bimodal", "mean-vs-median-gap"},
+    "per_iteration_gemm16k": {"noisy"},  # three seconds from idle, the cap's onset in them
+}
+NOTED = {
+    "clean_gemm2k": {"autocorrelated", "mean-vs-median-gap", "outliers", "bimodal", "cold-start"},
+    "clean_gemm4k": {"autocorrelated", "outliers", "cold-start"},
+    "power_cap_gemm16k": {"bimodal"},
+    "natural_gemm16k_bf16": {"autocorrelated", "bimodal"},
+    "clean_copy1g": {"cold-start"},
+    "zeros_gemm16k": set(),
+    "sleep100_gemm16k": set(),
+}
+# No whole second of idling, no neighbour, no lack of processors; from idle only in the scenario's first moments.
+CLEAN = (
+    "clean_gemm2k", "clean_gemm4k", "power_cap_gemm16k", "zeros_gemm16k", "clean_copy1g", "warm_l2_gemv4k", "cold_l2_gemv4k",
+    "natural_gemm4k_bf16", "natural_gemm16k_bf16", "natural_conv3x3", "natural_attention",
+)  # fmt: skip
+
+
+@cache
+def recorded() -> dict[str, Evidence]:
+    scenarios = {str(each.window.label): each for each in load(TRACES / "scenarios.npz") if each.timings is not None}
+    for path in sorted([*TRACES.glob("natural_*.npz"), *TRACES.glob("per_iteration_*.npz")]):
+        file = np.load(path)
+        at_ns = file["t_ns"] if "t_ns" in file.files else np.round((file["t_s"] - file["t_s"][0]) * 1e9).astype(np.int64)
+        timings = Timings(at_ns, file["ms"].astype(np.float64) * 1e-3, file["mhz"].astype(np.float64))
+        window = Window(begin_ns=int(at_ns[0]), end_ns=int(at_ns[-1]) + 1, label=path.stem)
+        scenarios[path.stem] = Evidence(window=window, timings=timings)
+    return {name: each for name, each in scenarios.items() if each.timings is not None and len(each.timings.took_s)}
+
+
+def found(about: Evidence) -> dict[str, Severity]:
+    answers = {rule.name: rule.ask(about, Claim.SUSTAINED) for rule in RULES}
+    return {name: answer.severity for name, answer in answers.items() if isinstance(answer, Found)}
+
+
+def sliding(about: Evidence, *, least_s: float) -> Iterator[Evidence]:
+    """Windows of 2 to 6 s, each begun a third of its length after the one before."""
+    begin_ns, end_ns = about.window.begin_ns, about.window.end_ns
+    for length_s in (2.0, 3.0, 4.0, 6.0):
+        length_ns = int(length_s * 1e9)
+        if length_s >= least_s:
+            for start_ns in range(begin_ns, end_ns - length_ns + 100_000_000, length_ns // 3):
+                yield about.part(start_ns, start_ns + length_ns)
+
+
+@pytest.mark.parametrize("name", sorted(recorded()))
+def test_a_recording_is_worse_than_noted_for_what_spoilt_it_and_for_nothing_else(name: str) -> None:
+    worse = {rule for rule, severity in found(recorded()[name]).items() if severity is not Severity.NOTE}
+    assert worse == SPOILT.get(name, set())
+
+
+@pytest.mark.parametrize("name", sorted(NOTED))
+def test_a_clean_recording_has_its_notes(name: str) -> None:
+    assert set(found(recorded()[name])) == NOTED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("gpu_contention_gemm4k", "time-slice"),
+        ("burst_contention_gemm4k", "time-slice"),
+        ("cpu_contention_gemm4k", "host"),
+        ("clean_gemm2k", "regular"),
+    ],
+)
+def test_the_pattern_of_outliers_tells_who_interrupted(name: str, kind: str) -> None:
+    answer = shape.outliers.ask(recorded()[name], Claim.SUSTAINED)
+    assert isinstance(answer, Found)
+    assert answer.facts["kind"] == kind
+
+
+def test_the_true_clock_explains_the_two_speeds_of_a_capped_gemm() -> None:
+    answer = shape.bimodal.ask(recorded()["natural_gemm16k_bf16"], Claim.SUSTAINED)
+    assert isinstance(answer, Found)
+    assert 0.8 < float(answer.facts["clock_explains_ratio"] or 0) < 1.2
+
+
+def test_no_clean_window_of_three_seconds_or_more_is_worse_than_noted() -> None:
+    alarms: Counter[tuple[str, str]] = Counter()
+    windows = 0
+    for name in CLEAN:
+        for about in sliding(recorded()[name], least_s=3.0):
+            windows += 1
+            alarms.update((name, rule) for rule, severity in found(about).items() if severity is not Severity.NOTE)
+    assert windows >= 60
+    assert not alarms
+
+
+def test_most_windows_with_a_neighbours_bursts_show_its_turns() -> None:
+    answers = [shape.outliers.ask(w, Claim.SUSTAINED) for w in sliding(recorded()["burst_contention_gemm4k"], least_s=2.0)]
+    flagged = [isinstance(answer, Found) and answer.severity is Severity.FLAG for answer in answers]
+    assert sum(flagged) >= 0.9 * len(flagged)
+
+
+def test_every_window_short_of_processors_shows_it_twice() -> None:
+    for about in sliding(recorded()["cpu_contention_gemm4k"], least_s=2.0):
+        assert {"outliers", "mean-vs-median-gap"} <= set(found(about))
+
+
+def test_a_steady_median_is_known_to_less_than_two_per_cent_in_three_seconds() -> None:
+    windows = [about for name in CLEAN for about in sliding(recorded()[name], least_s=3.0)]
+    answers = [numbers.noisy.ask(about, Claim.SUSTAINED) for about in windows]
+    known = [answer for answer in answers if not isinstance(answer, Unobserved)]
+    assert len(known) >= 0.95 * len(windows)
+    assert max(float(answer.facts["half_width_ratio"] or 0) for answer in known) < 0.02
