@@ -64,7 +64,7 @@ class Warmup:
     steady: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # arrays have no one answer to ==
 class Attempt:
     """One measurement and what the judge said of it."""
 

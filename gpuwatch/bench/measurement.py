@@ -20,7 +20,7 @@ SCHEMA = 1
 _TRIM_RATIO = 0.1  # of each end
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # arrays have no one answer to ==
 class Measurement:
     """Times are of one call.  Where entries are batches, percentiles and spread are of the batches' means.
 

@@ -1,0 +1,134 @@
+"""A GPU that takes as long as a test says, on a clock that passes as it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import Any
+
+import numpy as np
+
+from annotate.evidence import Device, Timings, Values
+from annotate.verdict import Status, Verdict
+from gpuwatch.bench import Seams
+from gpuwatch.bench.board import Board
+from gpuwatch.timers import Plan, Taken
+from gpuwatch.wire import FactValue
+
+H200 = Device(
+    uuid="GPU-1", name="NVIDIA H200", compute_capability="9.0", cuda_cores_count=132 * 128, sm_clock_max_mhz=1980,
+    mem_clock_max_mhz=3201, memory_bus_bits_count=6144,
+)  # fmt: skip
+L2_BYTES = 50 << 20
+
+# (when each entry begins in seconds since the start, how many calls it has) -> seconds a call, and MHz or None
+Model = Callable[[Values, int], tuple[Values, Values | None]]
+
+
+def constant(call_s: float, mhz: float | None = 1980.0, noise_ratio: float = 1e-3, seed: int = 1) -> Model:
+    rng = np.random.default_rng(seed)
+
+    def model(at_s: Values, calls: int) -> tuple[Values, Values | None]:
+        took = np.asarray(call_s * (1.0 + noise_ratio * rng.standard_normal(len(at_s))), np.float64)
+        return took, None if mhz is None else np.full(len(at_s), mhz)
+
+    return model
+
+
+@dataclass
+class ScriptedTimer:
+    """Calls what it is given once an entry, and lets virtual time pass for it."""
+
+    model: Model
+    name: str = "events"
+    overhead: float = 1e-6
+    gap_s: float = 0.0
+    issue_s: float | None = 5e-6
+    now_ns: int = 1_000_000_000_000
+    plans: list[Plan] = field(default_factory=list)
+    takes: list[int] = field(default_factory=list)
+
+    def overhead_s(self) -> float:
+        return self.overhead
+
+    def take(self, plan: Plan, entries_count: int) -> Taken:
+        self.plans.append(plan)
+        self.takes.append(entries_count)
+        if plan.before is not None:
+            plan.before()
+        for call in plan.entry():
+            call()
+        start_ns, calls = self.now_ns, plan.calls_count
+        guess_s = float(self.model(np.array([(start_ns - 1_000_000_000_000) / 1e9]), calls)[0][0]) * calls
+        at_s = (start_ns - 1_000_000_000_000) / 1e9 + (guess_s + self.gap_s) * np.arange(entries_count, dtype=np.float64)
+        took_s, mhz = self.model(at_s, calls)
+        steps_ns = ((took_s * calls + self.gap_s) * 1e9).astype(np.int64)
+        at_ns = start_ns + np.concatenate([[0], np.cumsum(steps_ns)[:-1]])
+        self.now_ns = int(start_ns + steps_ns.sum())
+        return Taken(Timings(at_ns, took_s, mhz, calls), self.issue_s)
+
+
+def verdict(status: Status = Status.VALID, uuid: str | None = "GPU-1") -> Verdict:
+    return Verdict(status=status, findings=(), claim="sustained", device_uuid=uuid, device_name="NVIDIA H200")
+
+
+@dataclass
+class FakeWindow:
+    verdicts: tuple[Verdict, ...]
+    run_id: str | None
+    told: dict[str, FactValue] = field(default_factory=dict)
+    recorded: list[Timings] = field(default_factory=list)
+
+    def tell(self, **facts: FactValue) -> None:
+        self.told |= facts
+
+    def record(self, times: Timings) -> None:
+        self.recorded.append(times)
+
+
+@dataclass
+class World:
+    """Seams around a scripted timer; ``statuses`` are the verdicts of the windows, in turn, the last one for the rest."""
+
+    timer: ScriptedTimer
+    statuses: tuple[Status, ...] = (Status.VALID,)
+    board: Board | None = field(default_factory=lambda: Board(H200, L2_BYTES))
+    uuid: str | None = "GPU-1"
+    windows: list[FakeWindow] = field(default_factory=list)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    flushes: int = 0
+    shown: StringIO = field(default_factory=StringIO)
+
+    def seams(self) -> Seams:
+        return Seams(
+            now_ns=lambda: self.timer.now_ns,
+            window=self._window,
+            board=lambda: self.board,
+            flush=self._flush,
+            stream=self.shown,
+        )
+
+    @contextmanager
+    def _entered(self) -> Iterator[FakeWindow]:
+        status = self.statuses[min(len(self.windows), len(self.statuses) - 1)]
+        window = FakeWindow((verdict(status, self.uuid),), f"run-{len(self.windows)}")
+        self.windows.append(window)
+        yield window
+
+    def _window(self, label: str | None = None, **options: Any) -> Any:
+        self.asked.append({"label": label, **options})
+        return self._entered()
+
+    def _flush(self, l2_bytes: int | None) -> tuple[Callable[[], None], int]:
+        assert l2_bytes is not None
+
+        def flush() -> None:
+            self.flushes += 1
+
+        return flush, 2 * l2_bytes
+
+
+def nothing(*_: object) -> None:
+    """The work: its time is the model's."""

@@ -1,0 +1,401 @@
+"""bench(): what it does before, during and after the timed part, on a scripted GPU."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from annotate.evidence import Values
+from annotate.policy import Policy
+from annotate.verdict import Status
+from gpuwatch.bench import Measurement, Stopped, bench
+from gpuwatch.bench.board import Board
+from gpuwatch.errors import GpuwatchError, RejectedError, UsageError, WrongResultError
+from tests.gpuwatch.bench.scripted import H200, L2_BYTES, Model, ScriptedTimer, World, constant, nothing
+
+
+def run(model: Model, world: World | None = None, **options: object) -> tuple[Measurement, World]:
+    world = world or World(ScriptedTimer(model))
+    options = {"timer": world.timer, "seams": world.seams(), **options}
+    return bench(nothing, **options), world  # type: ignore[arg-type]  # options are bench's own
+
+
+def capped(at_s: Values, calls: int) -> tuple[Values, Values]:
+    """At 1980 MHz until the cap engages at 75 ms, then at 1400, wandering with the controller's period."""
+    mhz = np.where(at_s < 0.075, 1980.0, 1400.0 * (1.0 + 0.01 * np.sin(2 * np.pi * at_s)))
+    return 1e-3 * 1400.0 / mhz, mhz
+
+
+class TestDuration:
+    def test_uncapped_work_is_warmed_up_and_measured_for_a_second_each(self) -> None:
+        measured, _ = run(constant(1e-3))
+        assert measured.warmup.steady
+        assert measured.warmup.took_s == pytest.approx(1.0, abs=0.15)
+        assert measured.attempt.took_s == pytest.approx(1.0, abs=0.15)
+        assert measured.attempt.stopped is Stopped.TARGET
+        assert measured.attempt.power_limited is False
+
+    def test_capped_work_gets_three_seconds_of_each(self) -> None:
+        measured, _ = run(capped)
+        assert measured.attempt.power_limited is True
+        assert measured.warmup.took_s >= 3.0
+        assert measured.attempt.took_s >= 3.0
+
+    def test_a_gpu_whose_clock_nobody_stamps_is_given_the_patience_a_cap_needs(self) -> None:
+        measured, _ = run(constant(1e-3, mhz=None))
+        assert measured.attempt.power_limited is None
+        assert measured.warmup.took_s >= 3.0
+        assert measured.attempt.took_s >= 3.0
+
+    def test_the_host_alone_needs_no_such_patience(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3, mhz=None), name="host", issue_s=None), board=None)
+        measured, _ = run(constant(1e-3), world)
+        assert measured.attempt.took_s < 2.0
+
+    def test_a_shorter_time_is_the_callers_choice(self) -> None:
+        measured, _ = run(capped, min_s=0.5, target_ratio=0.5)
+        assert measured.attempt.took_s < 3.0
+
+    def test_noisy_work_is_measured_until_its_interval_is_narrow(self) -> None:
+        measured, _ = run(constant(1e-3, noise_ratio=0.2), target_ratio=0.005)
+        assert measured.attempt.stopped is Stopped.TARGET
+        assert measured.attempt.took_s > 1.5
+        assert measured.ci_s is not None
+        low, high = measured.ci_s
+        assert (high - low) / 2 / measured.median_s <= 0.005
+
+    def test_the_time_limit_ends_what_never_gets_narrow(self) -> None:
+        measured, _ = run(constant(1e-3, noise_ratio=0.5), target_ratio=1e-5, max_s=4.0)
+        assert measured.attempt.stopped is Stopped.LIMIT
+        assert measured.attempt.took_s == pytest.approx(4.0, abs=0.2)
+
+    def test_a_call_longer_than_the_limit_is_measured_once(self) -> None:
+        measured, _ = run(constant(20.0), max_s=10.0)
+        assert measured.count == 1
+        assert measured.ci_s is None
+        assert "width not known" in str(measured)
+
+
+class TestWarmup:
+    def test_work_that_drifts_on_is_never_steady_and_says_so(self) -> None:
+        def drifting(at_s: Values, calls: int) -> tuple[Values, Values]:
+            return 1e-3 * (1.0 + 0.02 * at_s), np.full(len(at_s), 1980.0)
+
+        measured, world = run(drifting, warmup_max_s=5.0)
+        assert not measured.warmup.steady
+        assert measured.warmup.took_s == pytest.approx(5.0, abs=0.2)
+        assert world.windows[0].told["warmup_steady"] is False
+        assert "never steady in 5" in str(measured)
+
+    def test_work_that_settles_late_is_waited_for(self) -> None:
+        def settling(at_s: Values, calls: int) -> tuple[Values, Values]:
+            return 1e-3 * (1.0 + 0.5 * np.exp(-at_s / 0.5)), np.full(len(at_s), 1980.0)
+
+        measured, _ = run(settling)
+        assert measured.warmup.steady
+        assert 1.5 < measured.warmup.took_s < 5.0
+        assert measured.median_s == pytest.approx(1e-3, rel=0.01)
+
+    def test_a_clock_that_moves_is_not_steady_though_times_stand_still(self) -> None:
+        def cooling(at_s: Values, calls: int) -> tuple[Values, Values]:
+            return np.full(len(at_s), 1e-3), 1980.0 - 20.0 * at_s
+
+        measured, _ = run(cooling, warmup_max_s=4.0)
+        assert not measured.warmup.steady
+
+    def test_without_warm_up_nothing_is_said_to_be_steady(self) -> None:
+        measured, _ = run(constant(1e-3), warmup_max_s=0.0)
+        assert not measured.warmup.steady
+        assert measured.warmup.count == 0
+
+    def test_times_of_the_warm_up_are_not_among_those_measured(self) -> None:
+        measured, world = run(capped)
+        assert measured.timings.took_s.min() > 0.9e-3
+        assert world.windows[0].recorded == [measured.timings]
+
+
+class TestEntries:
+    def test_short_calls_are_batched_when_the_cache_is_warm(self) -> None:
+        measured, world = run(constant(5e-6), cache="warm")
+        assert measured.calls_count == 20
+        assert measured.median_s == pytest.approx(5e-6, rel=0.01)
+        assert world.windows[0].told["cache"] == "warm"
+
+    def test_long_calls_are_not(self) -> None:
+        measured, _ = run(constant(1e-3), cache="warm")
+        assert measured.calls_count == 1
+
+    def test_a_cold_cache_is_flushed_before_each_entry_of_one_call(self) -> None:
+        measured, world = run(constant(5e-6))
+        assert measured.calls_count == 1
+        assert world.flushes > 10
+        told = world.windows[0].told
+        assert (told["cache"], told["flush_bytes"], told["flush_timed"]) == ("cold", 2 * L2_BYTES, False)
+        assert "pass args=" in str(measured)
+
+    def test_short_calls_with_arguments_get_copies_in_turn_instead(self) -> None:
+        array = np.ones(1 << 20)  # 8 MiB: twenty of them overflow the cache thrice
+        seen: set[int] = set()
+        world = World(ScriptedTimer(constant(5e-6)))
+        measured = bench(
+            lambda one: seen.add(id(one)), args=(array,), timer=world.timer, seams=world.seams(), max_s=1.0
+        )  # fmt: skip
+        assert len(seen) == 20
+        assert measured.calls_count % 20 == 0
+        told = world.windows[0].told
+        assert told["cache"] == "cold"
+        assert told["working_set_bytes"] == array.nbytes
+        assert told["flush_bytes"] == 19 * array.nbytes
+
+    def test_own_arguments_are_taken_in_turn(self) -> None:
+        seen: list[int] = []
+        world = World(ScriptedTimer(constant(30e-6)))
+        bench(seen.append, rotate=[(1,), (2,), (3,)], timer=world.timer, seams=world.seams(), max_s=1.0)
+        assert world.timer.plans[-1].calls_count == 6
+        assert seen[-6:] == [1, 2, 3, 1, 2, 3]
+
+    def test_the_timers_overhead_is_told_and_shown_where_it_matters(self) -> None:
+        world = World(ScriptedTimer(constant(20e-6), overhead=2e-6))
+        measured, _ = run(constant(1.0), world)
+        assert measured.timer_overhead_s == 2e-6
+        assert world.windows[0].told["timer_overhead_s"] == 2e-6
+        assert "2 µs around nothing, 10 % of an entry" in str(measured)
+
+    def test_a_host_slower_than_its_gpu_is_named(self) -> None:
+        world = World(ScriptedTimer(constant(10e-6), issue_s=25e-6))
+        measured, _ = run(constant(1.0), world, cache="warm")
+        assert measured.host_bound
+        assert "the host needs 25 µs" in str(measured)
+
+    def test_how_busy_the_gpu_was_kept_is_told(self) -> None:
+        _, world = run(constant(1e-3))
+        assert world.windows[0].told["busy_ratio"] == pytest.approx(1.0, abs=0.01)
+
+
+class TestRight:
+    def test_a_wrong_result_raises_before_anything_is_timed(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3)))
+        with pytest.raises(WrongResultError, match=r"expected at most 0\.0001") as caught:
+            bench(
+                lambda: np.array([1.0, 2.0], np.float32), reference=np.array([1.0, 2.1], np.float32), timer=world.timer, seams=world.seams()
+            )  # fmt: skip
+        assert caught.value.error_ratio == pytest.approx(0.1 / (2.1 + 1.55), rel=1e-3)
+        assert world.timer.takes == []
+        assert isinstance(caught.value, GpuwatchError)
+
+    def test_a_right_one_is_told_with_its_error(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3)))
+        measured = bench(
+            np.cos, args=(np.array([1.0, 2.0], np.float32),), reference=lambda x: np.cos(x.astype(np.float64)), timer=world.timer,
+            seams=world.seams(),
+        )  # fmt: skip
+        assert measured.match is not None
+        assert 0 < measured.match.error_ratio < 1e-6
+        assert world.windows[0].told["reference_limit_ratio"] == 1e-4
+        assert "right: largest relative error" in str(measured)
+
+    def test_a_function_that_works_in_place_does_not_spoil_its_reference(self) -> None:
+        def double(x: Values) -> Values:
+            x *= 2
+            return x
+
+        world = World(ScriptedTimer(constant(1e-3)))
+        data = np.ones(4)
+        bench(double, args=(data,), reference=lambda x: 2 * x, timer=world.timer, seams=world.seams(), min_s=0.1, cache="warm")
+
+    def test_a_cached_result_is_found_out_and_the_inputs_are_put_back(self) -> None:
+        cached: list[Values] = []
+
+        def memoised(x: Values) -> Values:
+            cached.append(cached[0] if cached else np.sin(x))
+            return cached[0]
+
+        data = np.linspace(0.0, 1.0, 10)
+        kept = data.copy()
+        world = World(ScriptedTimer(constant(1e-3)))
+        measured = bench(memoised, args=(data,), check_inputs=True, timer=world.timer, seams=world.seams(), min_s=0.1)
+        assert measured.output_unchanged is True
+        assert world.windows[0].told["output_unchanged"] is True
+        assert "may be cached" in str(measured)
+        np.testing.assert_array_equal(data, kept)
+
+    def test_an_honest_one_passes(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3)))
+        data = np.linspace(0.0, 1.0, 10)
+        measured = bench(np.sin, args=(data,), check_inputs=True, timer=world.timer, seams=world.seams(), min_s=0.1)
+        assert measured.output_unchanged is False
+
+    def test_what_the_function_raises_passes(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3)))
+        with pytest.raises(ZeroDivisionError):
+            bench(lambda: 1 / 0, timer=world.timer, seams=world.seams())
+
+
+class TestRetries:
+    def test_without_them_there_is_one_attempt(self) -> None:
+        measured, _ = run(constant(1e-3), World(ScriptedTimer(constant(1e-3)), statuses=(Status.FLAGGED,)))
+        assert len(measured.attempts) == 1
+
+    def test_they_end_with_the_first_valid_one(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3)), statuses=(Status.REJECTED, Status.FLAGGED, Status.VALID))
+        measured, _ = run(constant(1.0), world, retries=5)
+        assert [one.verdict.status.value for one in measured.attempts] == ["rejected", "flagged", "valid"]
+        assert measured.attempt is measured.attempts[2]
+        assert measured.run == "run-2"
+        assert "attempt 3 of 3" in str(measured)
+
+    def test_the_last_counts_if_none_was_valid_and_never_the_fastest(self) -> None:
+        def slower(at_s: Values, calls: int) -> tuple[Values, Values]:
+            return np.where(at_s < 2.2, 1e-3, 1.2e-3), np.full(len(at_s), 1980.0)
+
+        world = World(ScriptedTimer(slower), statuses=(Status.FLAGGED,))
+        measured, _ = run(slower, world, retries=2)
+        medians = [float(np.median(one.timings.took_s)) for one in measured.attempts]
+        assert len(medians) == 3
+        assert medians[0] < medians[-1]
+        assert measured.median_s == medians[-1]
+        assert "attempt 3 of 3, none of them valid" in str(measured)
+        measured.raise_for_verdict()  # flagged is not rejected
+
+    def test_a_machine_without_telemetry_is_not_asked_again(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3)), statuses=(Status.UNPROVEN,), uuid=None)
+        measured, _ = run(constant(1e-3), world, retries=3)
+        assert len(measured.attempts) == 1
+
+    def test_a_rejected_one_can_raise(self) -> None:
+        measured, _ = run(constant(1e-3), World(ScriptedTimer(constant(1e-3)), statuses=(Status.REJECTED,)))
+        with pytest.raises(RejectedError):
+            measured.raise_for_verdict()
+
+
+class TestRates:
+    def test_rates_and_their_share_of_the_peak_at_the_true_clock(self) -> None:
+        flops = 2 * 4096**3
+        measured, world = run(constant(0.2e-3, mhz=1400.0), flops=flops, bytes=100e6, dtype="bfloat16")
+        assert measured.flops_per_s == pytest.approx(flops / 0.2e-3, rel=0.01)
+        assert measured.flops_peak_ratio == pytest.approx(flops / 0.2e-3 / (132 * 4096 * 1400e6), rel=0.01)
+        assert measured.bytes_peak_ratio == pytest.approx(100e6 / 0.2e-3 / 4.917e12, rel=0.01)
+        told = world.windows[0].told
+        assert (told["call_flops_count"], told["call_bytes"], told["dtype"]) == (flops, 100e6, "bfloat16")
+        assert "of the bfloat16 peak at this clock" in str(measured)
+
+    def test_without_a_board_there_are_rates_and_no_peaks(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3, mhz=None), name="host", issue_s=None), board=None)
+        measured, _ = run(constant(1e-3), world, flops=1e9)
+        assert measured.flops_per_s == pytest.approx(1e12, rel=0.01)
+        assert measured.flops_peak_ratio is None
+
+    def test_sensitivity_is_found_where_the_clock_swings_and_refused_with_reason_elsewhere(self) -> None:
+        rng = np.random.default_rng(2)
+
+        def swinging(at_s: Values, calls: int) -> tuple[Values, Values]:
+            mhz = 1400.0 * (1.0 + 0.03 * np.sin(2 * np.pi * at_s / 0.7)) + rng.normal(0, 5, len(at_s))
+            return 1e-3 * (1400.0 / mhz) * (1 + 0.001 * rng.standard_normal(len(at_s))), mhz
+
+        measured, _ = run(swinging)
+        found = measured.clock_sensitivity
+        assert getattr(found, "beta", None) == pytest.approx(1.0, abs=0.05), found
+        assert getattr(measured.at_clock(1410.0), "time_s", None) == pytest.approx(1e-3 * 1400 / 1410, rel=0.005)
+        still, _ = run(constant(1e-3))
+        assert hasattr(still.clock_sensitivity, "reason")
+        assert hasattr(still.at_clock(1500.0), "reason")
+        unstamped, _ = run(constant(1e-3, mhz=None))
+        assert "stamped" in getattr(unstamped.clock_sensitivity, "reason", "")
+
+
+class TestShown:
+    def test_as_data_it_goes_through_json_and_back(self) -> None:
+        measured, _ = run(constant(1e-3), flops=1e9, label="a")
+        data = measured.to_dict()
+        assert json.loads(json.dumps(data, allow_nan=False)) == data
+        assert data["schema"] == 1
+        assert data["status"] == "valid"
+        assert data["median_s"] == measured.median_s
+        assert data["attempts"][0]["warmup"]["steady"] is True
+
+    def test_html_escapes_what_comes_from_outside(self) -> None:
+        measured, _ = run(constant(1e-3), label="<script>alert(1)</script>")
+        assert "<script>" not in measured._repr_html_()
+        assert "&lt;script&gt;" in measured._repr_html_()
+
+    def test_a_label_cannot_steer_the_terminal(self) -> None:
+        measured, _ = run(constant(1e-3), label="\x1b[2Jgone")
+        assert "\x1b" not in str(measured)
+
+    def test_progress_is_shown_on_one_line_that_goes_away(self) -> None:
+        _, world = run(constant(1e-3), label="gemm", progress=True)
+        shown = world.shown.getvalue()
+        assert "gemm  warming up [" in shown
+        assert "measuring [" in shown
+        assert shown.endswith(" \r")
+        assert "\n" not in shown
+
+    def test_nobody_looking_sees_none(self) -> None:
+        _, world = run(constant(1e-3))
+        assert world.shown.getvalue() == ""
+
+    def test_the_line_goes_away_when_the_work_raises(self) -> None:
+        calls = []
+
+        def tired() -> None:
+            calls.append(1)
+            if len(calls) > 15:
+                raise RuntimeError("tired")
+
+        world = World(ScriptedTimer(constant(1e-3)))
+        with pytest.raises(RuntimeError, match="tired"):
+            bench(tired, timer=world.timer, seams=world.seams(), progress=True)
+        assert world.shown.getvalue().endswith("\r")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"fn": 3}, "bench: expected a function, found 3"),
+        ({"args": 3}, "args: expected a tuple"),
+        ({"rotate": []}, "rotate: expected a list of tuples"),
+        ({"rotate": [(1,)], "args": (1,)}, "expected instead of args"),
+        ({"timer": "sundial"}, "timer: expected one of events, graph, host, found 'sundial'"),
+        ({"timer": 3}, "timer: expected a name or a timer"),
+        ({"timer": "host", "cache": "cold"}, "cache='cold': no GPU"),
+        ({"cache": "tepid"}, "cache: expected 'cold' or 'warm'"),
+        ({"flops": -1}, "flops: expected a number above 0, found -1"),
+        ({"bytes": float("nan")}, "bytes: expected a number above 0, found nan"),
+        ({"min_s": True}, "min_s: expected a number above 0, found True"),
+        ({"max_s": 0}, "max_s: expected a number above 0"),
+        ({"min_s": 20.0}, "min_s: expected at most max_s"),
+        ({"target_ratio": "narrow"}, "target_ratio: expected a number"),
+        ({"warmup_max_s": -1}, "warmup_max_s: expected a number of at least 0"),
+        ({"rtol": -1e-3}, "rtol: expected a number of at least 0"),
+        ({"retries": -1}, "retries: expected how many"),
+        ({"label": 3}, "label: expected text"),
+        ({"claim": "fast"}, "claim"),
+        ({"claim": "burst", "policy": Policy()}, "contradicts"),
+        ({"check_inputs": True}, "check_inputs: expected floating-point tensors"),
+        ({"reference": 1.0}, "returned nothing to compare"),
+    ],
+)
+def test_bad_input_is_one_clear_line(options: dict[str, object], complaint: str) -> None:
+    fn = options.pop("fn", nothing)
+    with pytest.raises(UsageError, match=complaint) as caught:
+        bench(fn, **options)  # type: ignore[arg-type]  # that is the point
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("timer", ["events", "graph"])
+def test_a_gpus_timer_without_torch_says_so(timer: str) -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        with pytest.raises(UsageError, match="needs torch, which is not installed; use timer='host'"):
+            bench(nothing, timer=timer)  # type: ignore[arg-type]  # a name that is allowed
+
+
+def test_a_board_that_hides_its_cache_cannot_be_flushed() -> None:
+    world = World(ScriptedTimer(constant(1e-3)), board=Board(H200, None))
+    from gpuwatch.bench.cache import flush_of
+
+    with pytest.raises(UsageError, match="does not say how large the L2 cache is"):
+        flush_of(world.board.l2_bytes if world.board else None)

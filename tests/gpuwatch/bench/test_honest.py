@@ -1,0 +1,100 @@
+"""The statistics of bench() on series whose truth is known: intervals cover it, steady means steady."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from annotate.evidence import Timings, Values
+from gpuwatch.bench import Measurement, bench
+from gpuwatch.bench.steady import CAPPED, QUICK, is_steady, power_limited
+from tests.gpuwatch.bench.scripted import Model, ScriptedTimer, World, nothing
+
+CALL_S = 1e-3
+
+
+def correlated(rho: float, sd_ratio: float, seed: int) -> Model:
+    """AR(1): its long-run median is CALL_S."""
+    rng = np.random.default_rng(seed)
+    state = np.zeros(1)
+
+    def model(at_s: Values, calls: int) -> tuple[Values, Values]:
+        nonlocal state
+        shocks = sd_ratio * np.sqrt(1 - rho**2) * rng.standard_normal(len(at_s))
+        series, state = lfilter([1.0], [1.0, -rho], shocks, zi=state)
+        return CALL_S * (1.0 + np.asarray(series)), np.full(len(at_s), 1980.0)
+
+    return model
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.9, 0.98])
+def test_the_interval_covers_the_truth_about_as_often_as_it_says(rho: float) -> None:
+    trials, hits = 60, 0
+    for seed in range(trials):
+        world = World(ScriptedTimer(correlated(rho, 0.02, seed)))
+        ci_s = bench(nothing, timer=world.timer, seams=world.seams(), target_ratio=0.002).ci_s
+        assert ci_s is not None
+        hits += ci_s[0] <= CALL_S <= ci_s[1]
+    # 95 % nominal: 51 of 60 is what 91 % gives in all but one of twenty cases.
+    assert hits >= 51
+
+
+def test_correlated_times_take_longer_to_be_known_and_are_worth_fewer() -> None:
+    apart, alike = measured(correlated(0.0, 0.05, 1)), measured(correlated(0.99, 0.05, 1))
+    assert alike.attempt.took_s > 1.5 * apart.attempt.took_s
+    assert alike.effective_count / alike.count < 0.1 * apart.effective_count / apart.count
+
+
+def measured(model: Model) -> Measurement:
+    world = World(ScriptedTimer(model))
+    return bench(nothing, timer=world.timer, seams=world.seams(), target_ratio=0.004)
+
+
+def series(took_s: Values, mhz: Values | None = None) -> Timings:
+    at_ns = (np.cumsum(took_s * 1e9) - took_s * 1e9).astype(np.int64)
+    return Timings(at_ns, took_s, mhz)
+
+
+class TestSteady:
+    def test_noise_alone_is_mostly_taken_for_steady_and_is_asked_again_a_tenth_of_a_second_later(self) -> None:
+        rng = np.random.default_rng(3)
+        steady = [is_steady(series(CALL_S * (1 + 0.05 * rng.standard_normal(1500))), QUICK) for _ in range(100)]
+        assert sum(steady) >= 85
+
+    @pytest.mark.parametrize("step_ratio", [0.02, -0.02, 0.16])
+    def test_a_step_is_not(self, step_ratio: float) -> None:
+        rng = np.random.default_rng(4)
+        took_s = CALL_S * (1 + 0.005 * rng.standard_normal(1500)) * np.where(np.arange(1500) < 1000, 1.0, 1.0 + step_ratio)
+        assert not is_steady(series(took_s), QUICK)
+
+    def test_too_little_is_not(self) -> None:
+        assert not is_steady(series(np.full(900, CALL_S)), QUICK)
+        assert not is_steady(series(np.full(2900, CALL_S)), CAPPED)
+        assert not is_steady(series(np.empty(0)), QUICK)
+
+    def test_calls_of_seconds_are_compared_in_threes(self) -> None:
+        assert not is_steady(series(np.full(4, 2.0)), QUICK)
+        assert is_steady(series(np.full(7, 2.0)), QUICK)
+
+    def test_outliers_do_not_hide_it(self) -> None:
+        took_s = np.full(1500, CALL_S)
+        took_s[::50] = 10 * CALL_S
+        assert is_steady(series(took_s), QUICK)
+
+    def test_a_clock_seen_for_a_part_only_is_judged_by_that_part(self) -> None:
+        mhz = np.full(1500, 1980.0)
+        mhz[::2] = np.nan
+        assert is_steady(series(np.full(1500, CALL_S), mhz), QUICK)
+
+
+class TestPowerLimited:
+    def test_by_the_clock_of_the_last_half_second(self) -> None:
+        mhz = np.where(np.arange(1000) < 100, 1980.0, 1500.0)
+        assert power_limited(series(np.full(1000, CALL_S), mhz), 1980.0) is True
+        assert power_limited(series(np.full(1000, CALL_S), np.full(1000, 1976.0)), 1980.0) is False
+
+    def test_not_known_without_a_clock_or_a_maximum(self) -> None:
+        assert power_limited(series(np.full(10, CALL_S)), 1980.0) is None
+        assert power_limited(series(np.full(10, CALL_S), np.full(10, 1980.0)), None) is None
+        assert power_limited(series(np.full(10, CALL_S), np.full(10, np.nan)), 1980.0) is None

@@ -1,0 +1,88 @@
+"""Is a result right, and did it come from its inputs?"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import hypothesis.extra.numpy as arrays
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.evidence import Values
+from gpuwatch.bench import trees
+from gpuwatch.bench.reference import match, unchanged
+from gpuwatch.errors import UsageError
+
+finite = arrays.arrays(np.float64, st.integers(1, 20), elements=st.floats(-1e6, 1e6))
+
+
+@given(finite, st.floats(1e-6, 0.1))
+@settings(max_examples=60)
+def test_it_agrees_with_allclose(reference: Values, rtol: float) -> None:
+    result = reference * (1 + rtol / 3) + rtol * np.abs(reference).mean() / 3
+    close = np.allclose(result, reference, rtol=rtol, atol=rtol * np.abs(reference).mean())
+    assert match(result, reference, rtol).holds == close
+
+
+@given(finite)
+@settings(max_examples=30)
+def test_the_same_is_without_error(values: Values) -> None:
+    assert match(values, values.copy(), 0.0).error_ratio == 0.0
+
+
+def test_the_limit_is_the_data_types() -> None:
+    assert match(np.array([1.0], np.float32), [1.0]).limit_ratio == 1e-4
+    assert match(np.array([1.0], np.float16), np.array([1.0], np.float16)).limit_ratio == 1e-2
+    assert match(3, 3).limit_ratio == 1e-9
+    assert match(np.array([3], np.int32), np.array([3], np.int32)).limit_ratio == 0.0
+    assert match(np.array([1.0], np.float32), [1.0], 0.5).limit_ratio == 0.5
+
+
+def test_another_shape_or_number_of_results_is_wrong() -> None:
+    assert not match(np.ones((2, 3)), np.ones((3, 2))).holds
+    assert not match((1.0, 2.0), (1.0,)).holds
+    assert not match((1.0, None), (1.0, 2.0), 0.1).holds
+
+
+def test_a_nan_is_right_only_where_the_reference_has_one() -> None:
+    assert match([np.nan, 1.0], [np.nan, 1.0]).holds
+    assert match(np.array([np.nan, 1.0]), np.array([1.0, 1.0]), 1.0).error_ratio == float("inf")
+    assert not match(np.array([np.inf]), np.array([1.0]), 1.0).holds
+    assert match(np.array([np.inf, 1.0]), np.array([np.inf, 1.0])).holds
+
+
+def test_zeros_must_be_zeros() -> None:
+    assert match(np.zeros(3), np.zeros(3)).holds
+    assert not match(np.full(3, 1e-30), np.zeros(3), 0.1).holds
+
+
+def test_the_worst_of_several_results_decides() -> None:
+    found = match({"a": 1.0, "b": [2.0, 2.2]}, {"a": 1.0, "b": [2.0, 2.0]}, 0.01)
+    assert found.error_ratio == pytest.approx(0.05)
+    assert not found.holds
+
+
+def test_nothing_cannot_be_compared_and_text_neither() -> None:
+    with pytest.raises(UsageError, match="returned nothing"):
+        match(None, 1.0)
+    with pytest.raises(UsageError, match="expected tensors, arrays or numbers"):
+        match("fast", "fast")
+
+
+def test_unchanged_is_bit_for_bit() -> None:
+    assert unchanged(np.ones(3), np.ones(3))
+    assert not unchanged(np.ones(3), np.ones(3) + 1e-15)
+
+
+def test_trees_keep_their_shape() -> None:
+    Pair = namedtuple("Pair", "a b")
+    tree = (Pair(1, [2, 3]), {"c": 4})
+    assert trees.mapped(tree, lambda leaf: leaf * 2) == (Pair(2, [4, 6]), {"c": 8})
+    assert list(trees.leaves(tree)) == [1, 2, 3, 4]
+
+
+def test_the_first_floating_point_array_names_the_data_type() -> None:
+    assert trees.dtype_name((np.arange(3), [np.array([1.0], np.float32)], np.ones(2))) == "float32"
+    assert trees.dtype_name((np.arange(3), 1.0)) is None
