@@ -2,6 +2,347 @@
 
 from __future__ import annotations
 
-from annotate.rule import Rule
+from typing import Annotated
 
-RULES: tuple[Rule, ...] = ()
+import numpy as np
+
+from annotate.allocations import moved
+from annotate.attached import attached
+from annotate.busy import utilization_ratio
+from annotate.claims import Claim
+from annotate.durations import readable
+from annotate.evidence import Evidence, Fact
+from annotate.held import power_cap
+from annotate.roofline import peak_bytes_a_second
+from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.timed import loop
+from annotate.told import amount, text
+
+
+@rule(
+    "profiler-attached",
+    basis=Basis.HOST,
+    says="the process runs under {what}, {effect}",
+    remedy="Unset what is named here and measure in a new process, without a profiler or debugger.",
+)
+def profiler_attached(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    short_s: Annotated[
+        float, "a profiled launch costs some microseconds more: hidden behind kernels longer than this"
+    ] = 200e-6,
+    fed_ratio: Annotated[float, "a GPU this busy never waited for a launch, so dearer launches changed little"] = 0.9,
+) -> Answer:
+    """Finds profilers, sanitizers, debuggers and switches for debugging on the measured processes.
+
+    Why it matters:
+        A profiler intercepts every call of the driver, at 8-15 % a call, and CUPTI stays attached after it: 10-20 % slower
+        launches in the rest of the process.  A sanitizer slows the kernels themselves many times over.
+
+    What it cannot see:
+        A profiler that reads memory from outside without stopping the process.  Whether a mapped CUPTI does anything:
+        torch's own wheels link it, so that alone is a fact of the answer and no finding.  torch's profiler, where it ended
+        before the first window of the process.
+
+    Remedy:
+        Unset the variables, leave the profiler's shell, and start a new process: most of it cannot be undone in a running one.
+
+    Source:
+        /proc/PID/maps and environ for injected libraries and the variables that inject them, TracerPid; the process itself
+        tells of CUDA_LAUNCH_BLOCKING and of profilers of torch and Python.  It is rejected where the GPU waited for launches
+        or kernels are short, where what is attached slows kernels themselves, and where nothing shows that it did not.
+    """
+    seen = attached(evidence)
+    busy = utilization_ratio(evidence)
+    timed = loop(evidence)
+    facts: dict[str, Fact] = {"mapped": ", ".join(seen.idle), "utilization_ratio": busy}
+    if not seen.names:
+        return Clear(facts) if seen.looked else Unobserved("what profiles the process was not observed")
+    facts |= {"what": seen.sentence, "attached_count": len(seen.names)}
+    if seen.heavy:
+        return Found(Severity.REJECT, facts | {"effect": "which slows kernels themselves"})
+    if timed is not None and timed.call_s < short_s:
+        facts |= {"call_s": timed.call_s, "effect": f"which its calls of {readable(timed.call_s)} cannot hide"}
+        return Found(Severity.REJECT, facts)
+    if busy is None or busy < fed_ratio:
+        return Found(Severity.REJECT, facts | {"effect": "and nothing shows that the GPU did not wait for dearer launches"})
+    return Found(Severity.FLAG, facts | {"effect": f"though the GPU was busy {busy:.0%} of the time"})
+
+
+@rule(
+    "warm-cache-unintended",
+    basis=Basis.TOLD,
+    says="{what}",
+    remedy="Flush the L2 cache between calls or rotate inputs; where a warm cache is meant, say cache='warm'.",
+)
+def warm_cache_unintended(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    fits_ratio: Annotated[float, "of the L2 cache: more does not stay in it whole beside everything else"] = 0.8,
+    beyond_ratio: Annotated[float, "of the memory's peak; copies reach 0.93 of it, so 5 % beyond came from a cache"] = 1.05,
+) -> Answer:
+    """Finds calls that read their inputs from the L2 cache without anybody saying so.
+
+    Why it matters:
+        In a loop over one set of inputs the second call finds them in the cache.  A kernel that will meet cold inputs in
+        its real place then reads up to 1.6 times too fast.
+
+    What it cannot see:
+        What a call touches beyond what was told: inputs alone are the least it can be, so that they fit is only noted.
+        Partial hits of larger inputs.
+
+    Remedy:
+        Write twice the L2 cache between calls, outside the timed span, or rotate over inputs larger than it.  A number with
+        a warm cache is good where it says so.
+
+    Source:
+        The bytes the harness tells against the cache's size as CUDA gives it, or the bytes a second of the median call
+        against the peak of the memory's clock and bus.  Small kernels gained 5 %, large ones less than 0.5 % in one survey,
+        1.6 times in another.
+    """
+    label = text(evidence.told, "cache")
+    if label == "warm":
+        return Clear({"cache": label})
+    timed = loop(evidence)
+    l2_bytes, call_bytes = amount(evidence.told, "l2_bytes"), amount(evidence.told, "call_bytes")
+    peak = peak_bytes_a_second(evidence.device) if evidence.device else None
+    facts: dict[str, Fact] = {"l2_bytes": l2_bytes, "cache": label or ""}
+    if timed is not None and call_bytes and peak is not None:
+        rate_ratio = call_bytes / timed.call_s / peak
+        facts |= {"call_s": timed.call_s, "peak_ratio": rate_ratio}
+        if rate_ratio > beyond_ratio:
+            what = f"calls move {rate_ratio:.2f} times what the memory can, so a cache serves them"
+            return Found(Severity.REJECT, facts | {"what": what})
+    if amount(evidence.told, "flush_bytes"):
+        return Clear(facts)
+    touched_bytes = amount(evidence.told, "working_set_bytes") or call_bytes
+    at_least_bytes = touched_bytes or amount(evidence.told, "input_bytes")
+    if not at_least_bytes or not l2_bytes:
+        return Unobserved("how much memory a call touches, or how large the cache is, was not told")
+    facts |= {"touched_bytes": at_least_bytes}
+    if at_least_bytes > fits_ratio * l2_bytes or (timed is not None and timed.entries_count * timed.calls_count == 1):
+        return Clear(facts)
+    fit = f"fit into the L2 cache of {l2_bytes / 1e6:.3g} MB"
+    size = f"{at_least_bytes / 1e6:.3g} MB"
+    if label == "cold":
+        return Found(
+            Severity.REJECT, facts | {"what": f"a cold cache is claimed, but the {size} of a call {fit} and nothing flushes it"}
+        )
+    if touched_bytes:
+        return Found(Severity.FLAG, facts | {"what": f"the {size} of a call {fit}, and nobody said whether that is meant"})
+    return Found(Severity.NOTE, facts | {"what": f"inputs of {size} {fit}, and nobody said what else a call touches"})
+
+
+@rule(
+    "flush-insufficient",
+    needs=("told.flush_bytes",),
+    basis=Basis.TOLD,
+    says="{what}",
+    remedy="Write at least twice the L2 cache between calls, on the same stream, outside the timed span.",
+)
+def flush_insufficient(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    least_ratio: Annotated[float, "of the L2 cache: the policy of replacement is not known, so once is not enough"] = 1.5,
+) -> Answer:
+    """Finds flushes of the cache that leave part of it warm, or lie inside the timed span.
+
+    Why it matters:
+        Inputs that survive the flush make a cold number too good; a flush inside the timed span is part of the number.
+
+    What it cannot see:
+        A flush on another stream than the work, which may run after it.  Parts of the cache set aside for persistence.
+
+    Remedy:
+        A flush of twice the cache, enqueued on the stream of the work before the first reading of the timer.
+
+    Source:
+        What the harness tells of its flush, and the cache's size as CUDA gives it.  Calls that touch more than that by
+        themselves need no flush.
+    """
+    flush_bytes, l2_bytes = amount(evidence.told, "flush_bytes"), amount(evidence.told, "l2_bytes")
+    if evidence.told.get("flush_timed") is True and flush_bytes:
+        what = f"the time contains a flush of {flush_bytes / 1e6:.3g} MB"
+        return Found(Severity.FLAG, {"what": what, "flush_bytes": flush_bytes})
+    if not flush_bytes or not l2_bytes:
+        return Unobserved("how much is flushed, or how large the cache is, was not told")
+    facts: dict[str, Fact] = {"flush_bytes": flush_bytes, "l2_bytes": l2_bytes}
+    touched_bytes = amount(evidence.told, "working_set_bytes") or 0.0
+    if max(flush_bytes, touched_bytes) >= least_ratio * l2_bytes:
+        return Clear(facts)
+    what = f"a flush of {flush_bytes / 1e6:.3g} MB leaves part of an L2 cache of {l2_bytes / 1e6:.3g} MB warm"
+    return Found(Severity.FLAG, facts | {"what": what})
+
+
+@rule(
+    "allocator-churn",
+    says="{what}",
+    remedy="Allocate before the timed part, reuse buffers, and leave the caching allocator its cache.",
+)
+def allocator_churn(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    call_s: Annotated[float, "asking the driver for memory and giving it back takes up to this, and waits for the GPU"] = 0.001,
+    share_ratio: Annotated[float, "of the window: the smallest effect users care for"] = 0.01,
+    changed_ratio: Annotated[float, "memory in use stands still in a steady loop; one refresh in five is no single step"] = 0.2,
+) -> Answer:
+    """Finds memory that is asked of the driver inside the window.
+
+    Why it matters:
+        It costs up to a millisecond, synchronises the GPU, and gives other addresses each time: a loop that allocates took
+        four times as long in one report, and fragments lost 13 % in another.
+
+    What it cannot see:
+        Memory served from the caching allocator's cache, which is cheap.  Memory taken and given back between two refreshes
+        of the driver's figure, where nobody tells of the allocator.  Whether a pool of another library grew.
+
+    Remedy:
+        Warm up with the sizes of the timed part, keep buffers, do not empty the cache in the loop.
+
+    Source:
+        The counters of torch's caching allocator at the window's edges, as the process tells them: it is rejected where the
+        allocator ran out and had to start over.  The driver's memory in use, where nobody else is on the GPU.
+    """
+    asked, retries = amount(evidence.told, "alloc_count"), amount(evidence.told, "alloc_retry_count")
+    move = moved(evidence)
+    facts: dict[str, Fact] = {"alloc_count": asked, "alloc_retry_count": retries}
+    if move is not None:
+        facts |= {"changed_ratio": move.changed_ratio, "range_bytes": move.range_bytes}
+    if retries:
+        return Found(Severity.REJECT, facts | {"what": f"the allocator ran out of memory and started over {retries:.0f} times"})
+    if asked and asked * call_s > share_ratio * evidence.window.length_s:
+        what = f"the driver was asked for memory {asked:.0f} times in {evidence.window.length_s:.3g} s"
+        return Found(Severity.FLAG, facts | {"what": what})
+    if move is not None and move.changed_ratio > changed_ratio:
+        what = f"memory in use changed {move.changes_count} times by up to {move.range_bytes / 1e6:.3g} MB"
+        return Found(Severity.FLAG, facts | {"what": what})
+    if asked:
+        return Found(Severity.NOTE, facts | {"what": f"the driver was asked for memory {asked:.0f} times"})
+    return (
+        Clear(facts) if move is not None else Unobserved("nobody told of the allocator, nor was memory in use observed alone")
+    )
+
+
+@rule(
+    "data-dependent-power",
+    says="{what}, and such data draws less power than real data",
+    remedy="Fill inputs with random values of the scale they will have, or say what they are beside the number.",
+)
+def data_dependent_power(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    zero_ratio: Annotated[float, "half of what a rectifier leaves is zeros, and that is data"] = 0.6,
+    unique_ratio: Annotated[
+        float, "64 k normal values have 4 % of distinct ones in bf16, 57 % of the 256 there are in fp8"
+    ] = 0.01,
+    capped_ratio: Annotated[float, "capped for most of the window: it is the power that bounds the clock"] = 0.5,
+    power_ratio: Annotated[float, "of the limit: random bf16 products are capped at 0.98 of it, zeros at 0.59"] = 0.75,
+) -> Answer:
+    """Finds inputs of zeros, constants or few distinct values, which make arithmetic cheaper than data does.
+
+    Why it matters:
+        Transistors that do not switch draw no power, and the board spends what is left on clock: a bf16 product of zeros on
+        an H200 took 17.7 % less time than one of random values, at 415 W instead of 691 W.
+
+    What it cannot see:
+        Inputs nobody showed.  Patterns that repeat seldom and toggle little.  Integers, whose zeros may be meant.
+
+    Remedy:
+        Random inputs, or recorded ones.  Where sparsity is the point, quote it with the number.
+
+    Source:
+        65 536 values of each tensor given to ``w.inputs`` or ``bench``.  By telemetry alone a board that is capped far below
+        its limit is only noted: other limits of a board do that too.
+    """
+    facts: dict[str, Fact] = {}
+    held, power_w = power_cap(evidence), _mean_power_w(evidence)
+    limit_w = evidence.device.power_limit_w if evidence.device else None
+    low = held is not None and held.least_ratio > capped_ratio and bool(power_w and limit_w and power_w < power_ratio * limit_w)
+    if held is not None and power_w is not None and limit_w:
+        facts |= {"capped_ratio": held.ratio, "power_w": power_w, "power_limit_w": limit_w}
+    dtype = text(evidence.told, "input_dtype") or ""
+    zeros, unique = amount(evidence.told, "input_zero_ratio"), amount(evidence.told, "input_unique_ratio")
+    known = "float" in dtype and zeros is not None and unique is not None and max(zeros, unique) <= 1
+    if known and zeros is not None and unique is not None:
+        facts |= {"input_zero_ratio": zeros, "input_unique_ratio": unique}
+        what = f"{zeros:.0%} of the inputs are zeros" if zeros > zero_ratio else ""
+        what = what or (f"the inputs hold {unique:.2%} of the values they could" if unique < unique_ratio else "")
+        if what:
+            return Found(_of_cheap_data(evidence, claim), facts | {"what": what})
+    if low and power_w is not None and limit_w:
+        return Found(Severity.NOTE, facts | {"what": f"the board is capped at {power_w:.0f} W of {limit_w:.0f} W"})
+    return Clear(facts) if known else Unobserved("nobody told how random the inputs are")
+
+
+def _of_cheap_data(evidence: Evidence, claim: Claim) -> Severity:
+    match claim:
+        case Claim.FIXED_CLOCK:
+            return Severity.NOTE  # power does not move a clock that holds
+        case Claim.SUSTAINED if amount(evidence.told, "call_flops_count"):
+            return Severity.REJECT
+        case _:
+            return Severity.FLAG
+
+
+def _mean_power_w(evidence: Evidence) -> float | None:
+    values = evidence.within("power_w").values
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if 2 * len(known) > len(values) else None
+
+
+@rule(
+    "background-thread",
+    needs=("host.threads_born_count", "host.processes_born_count"),
+    basis=Basis.HOST,
+    says="{what} began beside the work and ran {cpu} of processor time",
+    remedy="Warm up until pools and loaders are there, and start nothing beside the timed work.",
+)
+def background_thread(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    busy_ratio: Annotated[
+        float, "of one processor over the window: idle pools and threads of the driver stay far below"
+    ] = 0.05,
+    spared_count: Annotated[float, "torch and the driver start so many for autograd and a context, and they sleep"] = 4.0,
+) -> Answer:
+    """Finds threads and processes that were not there when the window began.
+
+    Why it matters:
+        Work that is done beside the timed call is not in its time, whether by a loader that competes for processors or by
+        code that moves the work out of the clock's sight.
+
+    What it cannot see:
+        What was there before the window, or began within its first hundredth of a second.  What came and went between
+        looks, which are a second apart.  The work itself, where the window's process only started it and waits.
+
+    Remedy:
+        One call of everything before the window: pools, loaders, autograd and compilers start what they need then.
+
+    Source:
+        /proc/PID/task of the measured tree at both edges and each second between.  What hardly ran is a note; pools of a
+        few threads that sleep are none.
+    """
+    host = evidence.host
+    threads, processes = host.threads_born_count or 0, host.processes_born_count or 0
+    cpu_s, span_s = host.born_cpu_s, host.span_s
+    facts: dict[str, Fact] = {"threads_born_count": threads, "processes_born_count": processes, "born_cpu_s": cpu_s}
+    parts = [
+        f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in ((threads, "thread"), (processes, "process")) if count
+    ]
+    if not parts:
+        return Clear(facts)
+    facts |= {"what": " and ".join(parts), "cpu": readable(cpu_s) if cpu_s is not None else "an unknown amount"}
+    if cpu_s is None or not span_s or cpu_s > busy_ratio * span_s:
+        return Found(Severity.FLAG, facts)
+    return Clear(facts) if not processes and threads <= spared_count else Found(Severity.NOTE, facts)
+
+
+RULES: tuple[Rule, ...] = (
+    profiler_attached, warm_cache_unintended, flush_insufficient, allocator_churn, data_dependent_power, background_thread,
+)  # fmt: skip

@@ -15,8 +15,12 @@ MS = 1_000_000
 
 def look(at_ns: int, **threads: tuple[int, int]) -> Pressure:
     """A look at threads named ``tTHREAD_PROCESS``, each with what it ran and waited."""
-    pairs = {tuple(map(int, name[1:].split("_"))): ran for name, ran in threads.items()}
-    return Pressure(at_ns=at_ns, threads={t: ran for (t, _), ran in pairs.items()}, owners={t: p for t, p in pairs})
+    named = [(name[1:].split("_"), ran) for name, ran in threads.items()]
+    return Pressure(
+        at_ns=at_ns,
+        threads={int(thread): ran for (thread, _), ran in named},
+        owners={int(thread): int(owner) for (thread, owner), _ in named},
+    )
 
 
 def test_threads_of_the_process_and_processes_are_counted_apart_with_their_processor_time() -> None:

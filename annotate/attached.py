@@ -1,0 +1,49 @@
+"""What profiles or slows the measured process: read from the daemon's list and from what the process tells."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from annotate.evidence import Evidence
+
+# These slow the work itself, not only its launching: they run each kernel several times, or check every access, or
+# interpret it.
+_HEAVY = re.compile(r"sanitizer|cudadebugger|cuda-injection|nvbit|lib[atm]san|libubsan|gdb|TRITON_INTERPRET", re.IGNORECASE)
+_NAMED_COUNT = 3  # more would be a list and no sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """``names`` are active; ``idle`` are libraries that are mapped, which proves nothing: torch's own wheels link CUPTI."""
+
+    names: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+    heavy: bool = False
+    looked: bool = False  # whether anybody looked from outside
+
+    @property
+    def sentence(self) -> str:
+        more = len(self.names) - _NAMED_COUNT
+        return ", ".join(self.names[:_NAMED_COUNT]) + (f" and {more} more" if more > 0 else "")
+
+
+def attached(evidence: Evidence) -> Attached:
+    """The list is ``kind:name``, comma-separated: library, variable, tracer, or idle for a library that is only mapped."""
+    seen = evidence.host.profilers
+    entries = [entry.strip().partition(":") for entry in (seen or "").split(",") if entry.strip()]
+    names = [_worded(kind, name) for kind, _, name in entries if kind != "idle"]
+    if evidence.told.get("launch_blocking") is True and "CUDA_LAUNCH_BLOCKING" not in (seen or ""):
+        names.append("CUDA_LAUNCH_BLOCKING")
+    if evidence.told.get("profiler_used") is True:
+        names.append("a profiler inside the process")
+    return Attached(
+        names=tuple(names),
+        idle=tuple(name for kind, _, name in entries if kind == "idle"),
+        heavy=any(_HEAVY.search(name) for name in names),
+        looked=seen is not None,
+    )
+
+
+def _worded(kind: str, name: str) -> str:
+    return {"tracer": f"{name} tracing it"}.get(kind, name or kind)[:60]
