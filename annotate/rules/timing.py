@@ -16,6 +16,7 @@ from annotate.told import amount, text
 _ON_GPU = ("events", "graph")
 _BY_HOST = ("host", "caller")
 _NO_UTILISATION = "utilisation over a timed loop of a second, with the beginning of each call, was not observed"
+_EMPTY = "the times hold no kernel, so they do not tell how long one is"
 _SEVERAL = "the process used several GPUs, and which one was timed is not known"
 
 
@@ -169,6 +170,7 @@ def host_bound(
     idle_s: Annotated[float, "less than a launch takes is no wait for one"] = 5e-6,
     pause_s: Annotated[float, "a harness takes tens of microseconds between calls; who sleeps takes longer"] = 0.0002,
     late_ratio: Annotated[float, "a mean so far above the median is of few late launches, not of every one"] = 1.2,
+    nothing_ratio: Annotated[float, "the driver shows 1-2 % for a process that does nothing"] = 0.02,
     wait_ratio: Annotated[float, "threads that waited so long for a processor are short of processors"] = 0.05,
 ) -> Answer:
     """Finds times that are those of launching: the GPU ran dry while the host prepared the next call.
@@ -204,6 +206,8 @@ def host_bound(
     if timed.gap_s < 0 or timed.round_s > late_ratio * (timed.entry_s + timed.gap_s):
         # The host was ahead of the GPU at most calls, or few of them were late.
         return Clear(facts)
+    if timed.utilization_ratio <= nothing_ratio:
+        return Unobserved("the GPU did not work at all, so it was not launches it waited for")
     host = evidence.host
     if host.run_wait_s and host.span_s and host.run_wait_s > wait_ratio * host.span_s:
         return Unobserved("the benchmark waited for a processor, which explains late launches")
@@ -257,6 +261,8 @@ def short_kernel(
     timed, timer = loop(evidence), text(evidence.told, "timer")
     if timed is None or timer is None:
         return Unobserved("no times were handed over")
+    if isinstance(wrong_stream.ask(evidence, claim), Found):
+        return Unobserved(_EMPTY)
     facts: dict[str, Fact] = {"call_s": timed.call_s, "calls_count": timed.calls_count}
     if timed.entry_s >= least_s:
         return Clear(facts)
@@ -297,6 +303,8 @@ def timer_overhead(
     timed, overhead_s = loop(evidence), amount(evidence.told, "timer_overhead_s")
     if timed is None or overhead_s is None:
         return Unobserved("the timer's overhead, or the times, were not told")
+    if isinstance(wrong_stream.ask(evidence, claim), Found):
+        return Unobserved(_EMPTY)
     share_ratio = overhead_s / timed.entry_s
     facts: dict[str, Fact] = {"overhead_s": overhead_s, "share_ratio": share_ratio, "call_s": timed.call_s}
     if share_ratio <= note_ratio:

@@ -178,6 +178,10 @@ class TestWrongStream:
         assert answer.severity is Severity.REJECT
         assert answer.effect_ratio == pytest.approx(-1.0, abs=0.01)
 
+    def test_one_cause_is_said_once(self) -> None:
+        about = evidence(told={"timer": "events", "timer_overhead_s": 2.5e-6}, timings=every(1e-3, took_s=3e-6))
+        assert [rule.name for rule in RULES if isinstance(ask(rule, about), Found)] == ["wrong-stream"]
+
     def test_work_the_harness_counted_is_not_on_another_stream(self) -> None:
         about = evidence(told={"timer": "events", "busy_ratio": 0.95}, timings=every(1e-3, took_s=3e-6))
         assert isinstance(ask(wrong_stream, about), Clear)
@@ -238,7 +242,10 @@ class TestHostBound:
         about = evidence(length_s=0.4, signals={"utilization_ratio": 0.5}, timings=every(24e-6, took_s=18e-6, length_s=0.4))
         assert isinstance(ask(host_bound, about), Unobserved)
 
-    @given(st.floats(0.0, 1.0))
+    def test_a_gpu_that_did_nothing_at_all_waited_for_no_launch(self) -> None:
+        assert isinstance(ask(host_bound, self.about(busy=0.0)), Unobserved)
+
+    @given(st.floats(0.03, 1.0))
     @settings(max_examples=20, deadline=None)
     def test_only_a_gpu_that_idles_is_found(self, busy: float) -> None:
         assert isinstance(ask(host_bound, self.about(busy=busy)), Found) == (busy < 0.7)
