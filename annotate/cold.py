@@ -29,11 +29,13 @@ def cold_prefix_count(
     took_s: Values,
     *,
     slow_sd: Annotated[float, "the first is so far above what follows: the clock wanders less from call to call"] = 10.0,
-    slow_ratio: Annotated[float, "and by so much at least: a few calls in a row may differ by nothing else"] = 1.05,
+    slow_ratio: Annotated[
+        float, "and by so much at least: under a power cap the clock alone moves the first calls by 6 %"
+    ] = 1.08,
     far_ratio: Annotated[float, "or it is so many times as long, where what follows scatters widely"] = 1.3,
     usual_sd: Annotated[float, "nearer than this is settled"] = 3.0,
     run_count: Annotated[int, "so many settled ones in a row end the prefix"] = 5,
-    share_ratio: Annotated[float, "a longer prefix is a drift: there is nothing steady to keep"] = 0.5,
+    share_ratio: Annotated[float, "a longer prefix, or one that ends high, is a drift: nothing steady is left to keep"] = 0.5,
 ) -> int:
     """How many of the first iterations are cold: from the first, which must be far slower, to the first run of usual ones.
 
@@ -51,9 +53,11 @@ def cold_prefix_count(
     padded = np.concatenate([settled, np.ones(run_count - 1, np.bool_)])
     runs = np.convolve(padded, np.ones(run_count), mode="valid") >= run_count
     count = int(np.argmax(runs)) if runs.any() else len(took_s)
-    if count > share_ratio * len(took_s) or took_s[count - 1] > took_s[0]:
+    after_s = took_s[count : count + _REFERENCE_COUNTS[0]]
+    if count > share_ratio * len(took_s) or centre(after_s) > slow_ratio * usual_s:
         return 0
-    return count
+    decays = took_s[count - 1] <= slow_ratio * took_s[0]
+    return count if decays else 0
 
 
 def cold(

@@ -48,7 +48,7 @@ class Corrected:
 class Sensitivity:
     """The exponent β with its 95 % interval, over the clocks it was seen at.
 
-    ``r`` is the correlation of log time with log clock over the medians of blocks that were fitted (each of a thousandth of
+    ``r`` is the correlation of log time with log clock over the medians of blocks that were fitted (each a 500th of
     the run, so single iterations in a short one).  ``explained_ratio`` is the clock's share of the variance of single
     iterations, which is less: with the ``slow_count`` that were slow for another reason.  ``cold_count`` of ``count`` were
     trimmed.
@@ -123,7 +123,7 @@ def sensitivity(
     beta_error: Annotated[float, "a wider half of the interval: too few swings of the clock to tell it from a drift"] = 0.3,
     steepest: Annotated[float, "no kernel follows the clock more than in proportion; a little for the fit's own error"] = 1.2,
     slow_sd: Annotated[float, "so far above the fit an iteration was slow for another reason"] = 10.0,
-    blocks_count: Annotated[int, "medians of so many blocks carry the fit: less noise in the clocks, and it stays fast"] = 1000,
+    blocks_count: Annotated[int, "medians of so many blocks carry the fit: less noise in the clocks, and it stays fast"] = 500,
 ) -> Sensitivity | Refused:
     """The fit of log time on log clock, robust against what is not the clock, or why there is none.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from annotate.evidence import Column, Timings, Times, Values
+from annotate.evidence import Column, Times, Timings, Values
 from annotate.sensitivity import Refused, Sensitivity, sensitivity, warm_and_stamped
 from annotate.statistics import block_medians, centre
 
