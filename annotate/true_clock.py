@@ -27,6 +27,11 @@ class Measured:
     iterations: bool  # of stamped iterations alone; else from the first stamp to the last, idle time included
 
     @property
+    def fed_ratio(self) -> float:
+        """The share of the time that stamped iterations fill; 0 where only the window's ends were stamped."""
+        return float(self.weights.sum() / self.span_s) if self.iterations else 0.0
+
+    @property
     def by(self) -> str:
         return "the stamped iterations" if self.iterations else "the window's stamps"
 

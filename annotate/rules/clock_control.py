@@ -208,7 +208,7 @@ def nvml_clock_untrue(
     *,
     limit_ratio: Annotated[float, "uncapped they agree to 0.2 %, under a cap they part by 8-12 %"] = 0.03,
     shortest_s: Annotated[float, "with fewer than ten values of the driver's clock its mean hangs on where they fell"] = 1.0,
-    fed_ratio: Annotated[float, "two stamps around idle time give the clock of idling too: only a busy GPU's compare"] = 0.9,
+    fed_ratio: Annotated[float, "both clocks speak of idling too where the GPU idled: the driver's page is a snapshot"] = 0.9,
 ) -> Answer:
     """Finds windows in which NVML's SM clock is not the clock the SMs ran at.
 
@@ -217,8 +217,7 @@ def nvml_clock_untrue(
         matrix product of 2048, 8-12 % in every kernel under the power cap.
 
     What it cannot see:
-        Anything without stamps, in less than a second, or in a window with idle time unless iterations were stamped.  Stamps
-        around iterations with pauses between them are compared at those instants only.
+        Anything without stamps, in less than a second, or while the GPU idled for more than a tenth of the time.
 
     Remedy:
         Use the true clock for every statement about clocks; gpuwatch does.
@@ -232,8 +231,8 @@ def nvml_clock_untrue(
         return Unobserved("the true clock was not measured")
     if true.span_s < shortest_s:
         return Unobserved(f"the true clock was measured for {true.span_s:.2f} s, too short to compare with the driver's")
-    if not true.iterations and (utilization_ratio(evidence) or 0.0) < fed_ratio:
-        return Unobserved("the GPU idled between the stamps, so their clock is not that of its work")
+    if max(true.fed_ratio, utilization_ratio(evidence) or 0.0) < fed_ratio:
+        return Unobserved("the GPU idled in between, and the driver's clock of idling cannot be told from that of working")
     driver_mhz = _driver_mhz_beside(evidence, true)
     if driver_mhz is None:
         return Unobserved("the driver's clock was not observed for most of the time")

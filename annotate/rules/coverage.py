@@ -190,7 +190,6 @@ def incomplete_body(evidence: Evidence, claim: Claim) -> Answer:
 
 @rule(
     "sampler-perturbs",
-    needs=("host.watcher_cpu_s", "host.span_s"),
     basis=Basis.HOST,
     says="watching itself took {busy_ratio:.0%} of a processor, where the benchmark had {allowed_count}",
     remedy="Lower the daemon's rate, watch fewer GPUs, or leave it a processor of its own.",
@@ -226,7 +225,9 @@ def sampler_perturbs(
         found dear when the daemon starts is never asked often.  Figures: 2.7-4.0 % of a processor at 100 Hz on an H200.
     """
     host = evidence.host
-    watcher_s, span_s = host.watcher_cpu_s or 0.0, host.span_s or 0.0
+    watcher_s, span_s = host.watcher_cpu_s, host.span_s
+    if watcher_s is None or span_s is None:
+        return Unobserved(evidence.absence or "what watching took of the processors was not observed")
     if span_s < shortest_s:
         return Unobserved(f"{span_s:.2g} s are too short to tell what watching took from what the window's edges took")
     if evidence.device and evidence.device.simulated:

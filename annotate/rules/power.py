@@ -161,7 +161,8 @@ def power_reading_stale(
     if not needs:
         return Unobserved(evidence.absence or "power was not observed")
     enough = count >= samples_count or any(window.length_s >= needed_s for needed_s, _ in needs[bool(len(dense)) :])
-    needed_s, because = needs[0]
+    # A record that was not read again before the judge asked holds too little of windows that were long enough for it.
+    needed_s, because = min((need for need in needs if need[0] > window.length_s), default=(_AVERAGE_S, needs[0][1]))
     facts: dict[str, Fact] = {"window_s": window.length_s, "needed_s": needed_s, "because": because}
     return Clear(facts) if enough else Found(Severity.NOTE, facts)
 

@@ -118,7 +118,7 @@ def contention_self(
 @rule(
     "display-active",
     needs=("census",),
-    says="{display} on this GPU",
+    says="{display}",
     remedy="Move the display to another GPU or stop it, and measure again.",
 )
 def display_active(
@@ -156,13 +156,13 @@ def display_active(
             "name": worst.name or "unnamed",
             "peak_ratio": peak_ratio,
             "displays_count": len(drawing),
-            "display": f"process {worst.pid} ({worst.name or 'unnamed'}) draws",
+            "display": f"process {worst.pid} ({worst.name or 'unnamed'}) draws on this GPU",
         }
         if (worst.least_ratio or 0.0) > loaded_ratio:
             return Found(Severity.REJECT, facts, span_ns=(worst.seen_begin_ns, worst.seen_end_ns))
         at_rest = not unknown and peak_ratio <= active_ratio and not any(presence.arrived for presence in drawing)
         if at_rest:
-            facts["display"] = f"process {worst.pid} ({worst.name or 'unnamed'}) may draw, but did not,"
+            facts["display"] = f"process {worst.pid} ({worst.name or 'unnamed'}) could draw on this GPU, and did not"
         return Found(Severity.NOTE if at_rest else Severity.FLAG, facts)
     if clocked is not None and clocked.ratio > held_ratio:
         return Found(Severity.FLAG, {"display": f"a display held the clock for {clocked.ratio:.0%} of the window"})
@@ -209,14 +209,14 @@ def numa_pcie_affinity(evidence: Evidence, claim: Claim) -> Answer:
     elif str(device.numa_node_count) not in nodes:
         far.append(f"the GPU is on memory node {device.numa_node_count}, the benchmark on {host.numa_nodes}")
     for name, most, text in (
-        ("pcie_generation_count", device.pcie_generation_max_count, "generation"),
-        ("pcie_width_count", device.pcie_width_max_count, "width"),
+        ("pcie_generation_count", device.pcie_generation_max_count, "PCIe generation"),
+        ("pcie_width_count", device.pcie_width_max_count, "PCIe width"),
     ):
         now = _while_busy(evidence, name)
         if most is None or now is None:
-            unknown.append(f"the {text} of the PCIe link of a busy GPU")
+            unknown.append(f"the {text} of a busy GPU")
         elif now < most:
-            far.append(f"its PCIe link has {text} {now:.0f} of {most}")
+            far.append(f"its {text} is {now:.0f} of {most}")
         facts[name] = now
     if far:
         facts["far"] = ", and ".join(far)

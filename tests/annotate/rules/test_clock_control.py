@@ -1,0 +1,256 @@
+"""Who holds the clock: locks, limits, hidden slow states, and a driver whose clock is not the SMs'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.claims import Claim
+from annotate.evidence import Evidence, Fact, Timings, Trace
+from annotate.judge import judge
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rules.clock_control import (
+    RULES,
+    clock_controller_present,
+    clock_low_no_reason,
+    locked_clock_missed,
+    nvml_clock_untrue,
+)
+from tests.annotate.builders import BEGIN_NS, DEVICE, Signal, capped_ns, evidence
+from tests.annotate.occurrences.clock_control import stamped
+
+CAPPED: Mapping[str, Signal] = {"power_cap_ns": capped_ns(), "power_violation_ns": capped_ns(), "sm_clock_mhz": 1485}
+NONSENSE: tuple[object, ...] = ("1980", True, float("nan"), float("inf"), -5.0, 0, 10**400, [1980])
+
+
+def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
+    return rule.ask(about, claim)
+
+
+def found(answer: Answer) -> Found:
+    assert isinstance(answer, Found), answer
+    return answer
+
+
+def unobserved(answer: Answer) -> str:
+    assert isinstance(answer, Unobserved), answer
+    return answer.reason
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("claim", Claim)
+def test_a_quiet_copy_has_none_of_these_hazards(rule: Rule, claim: Claim) -> None:
+    assert not isinstance(ask(rule, evidence(timings=stamped(1978.0)), claim), Found)
+
+
+@pytest.mark.parametrize("rule", [locked_clock_missed, clock_controller_present], ids=lambda rule: rule.name)
+def test_without_telemetry_the_reason_for_its_absence_is_given(rule: Rule) -> None:
+    nobody = replace(evidence(), trace=Trace(), device=None, absence="no daemon is running")
+    assert unobserved(ask(rule, nobody)) == "no daemon is running"
+
+
+class TestLockedClockMissed:
+    def test_a_lock_that_holds_is_clear(self) -> None:
+        about = evidence(signals={"sm_clock_lock_mhz": 1500, "sm_clock_mhz": 1500})
+        assert isinstance(ask(locked_clock_missed, about, Claim.FIXED_CLOCK), Clear)
+
+    def test_no_lock_on_record_is_no_proof_that_there_is_none(self) -> None:
+        assert "cannot be read back" in unobserved(ask(locked_clock_missed, evidence(), Claim.FIXED_CLOCK))
+
+    @pytest.mark.parametrize(("claim", "severity"), [(Claim.FIXED_CLOCK, Severity.REJECT), (Claim.SUSTAINED, Severity.NOTE)])
+    def test_a_cap_below_the_lock_ends_a_claim_of_a_fixed_clock_only(self, claim: Claim, severity: Severity) -> None:
+        about = evidence(signals={**CAPPED, "sm_clock_lock_mhz": 1980}, timings=stamped(1330.0))
+        answer = found(ask(locked_clock_missed, about, claim))
+        assert answer.severity is severity
+        assert answer.facts["by"] == "the stamped iterations"
+        assert answer.facts["advice"] == "1260 MHz or less"
+
+    def test_by_the_drivers_clock_alone_the_advice_keeps_its_error_in_mind(self) -> None:
+        answer = found(ask(locked_clock_missed, evidence(signals={**CAPPED, "sm_clock_lock_mhz": 1980})))
+        assert answer.facts["advice"] == "1260 MHz or less"
+
+    def test_a_clock_that_is_off_without_any_cap_is_flagged(self) -> None:
+        about = evidence(signals={"sm_clock_lock_mhz": 1500})
+        assert found(ask(locked_clock_missed, about)).severity is Severity.FLAG
+
+    def test_one_step_of_fifteen_megahertz_is_rounding_even_at_a_low_clock(self) -> None:
+        about = evidence(signals={"sm_clock_lock_mhz": 360, "sm_clock_mhz": 345})
+        assert isinstance(ask(locked_clock_missed, about, Claim.FIXED_CLOCK), Clear)
+
+    def test_a_lock_above_the_boards_maximum_asks_for_the_maximum(self) -> None:
+        about = evidence(signals={"sm_clock_lock_mhz": 2400})
+        assert isinstance(ask(locked_clock_missed, about, Claim.FIXED_CLOCK), Clear)
+
+    def test_a_lock_that_changed_meanwhile_is_another_rules(self) -> None:
+        about = evidence(signals={"sm_clock_lock_mhz": lambda t: 1980 if t < 3 else 1500})
+        assert isinstance(ask(locked_clock_missed, about), Unobserved)
+
+    def test_stamps_that_praise_the_clock_do_not_hide_the_cap(self) -> None:
+        about = evidence(signals={**CAPPED, "sm_clock_lock_mhz": 1980}, timings=stamped(1980.0))
+        verdict = judge(about)
+        assert "locked-clock-missed" in {hazard.rule for hazard in verdict.hazards}
+
+
+class TestClockControllerPresent:
+    def test_a_limit_below_the_default_is_flagged_and_named(self) -> None:
+        answer = found(ask(clock_controller_present, evidence(signals={"power_limit_w": 500.0})))
+        assert answer.severity is Severity.FLAG
+        assert answer.facts["setting"] == "the power limit is 500 W instead of 700 W"
+
+    def test_where_the_limit_is_never_read_again_the_devices_own_counts(self) -> None:
+        about = evidence(signals={"power_limit_w": None}, device=replace(DEVICE, power_limit_w=500.0))
+        assert isinstance(ask(clock_controller_present, about), Found)
+
+    def test_a_limit_that_changes_inside_the_window_is_said_once_by_another_rule(self) -> None:
+        about = evidence(signals={"power_limit_w": lambda t: 700.0 if t < 2 else 500.0})
+        assert isinstance(ask(clock_controller_present, about), Unobserved)
+
+    def test_a_lock_is_flagged_but_for_a_claim_that_asks_for_one(self) -> None:
+        about = evidence(signals={"sm_clock_lock_mhz": 1500, "sm_clock_mhz": 1500})
+        assert found(ask(clock_controller_present, about)).severity is Severity.FLAG
+        assert found(ask(clock_controller_present, about, Claim.FIXED_CLOCK)).severity is Severity.NOTE
+
+    def test_another_power_limit_is_flagged_under_that_claim_too(self) -> None:
+        about = evidence(signals={"sm_clock_lock_mhz": 1500, "power_limit_w": 500.0})
+        assert found(ask(clock_controller_present, about, Claim.FIXED_CLOCK)).severity is Severity.FLAG
+
+    def test_the_drivers_reason_shows_a_clock_that_cannot_be_read_back(self) -> None:
+        assert isinstance(ask(clock_controller_present, evidence(signals={"event_reasons_mask": 0x2})), Found)
+
+    def test_a_policy_that_held_for_the_baseline_too_is_a_note(self) -> None:
+        about = evidence(signals={"power_limit_w": 500.0})
+        assert found(ask(clock_controller_present, replace(about, baseline=about))).severity is Severity.NOTE
+        assert found(ask(clock_controller_present, replace(about, baseline=evidence()))).severity is Severity.FLAG
+
+    def test_a_virtual_gpu_that_tells_no_limit_is_unobserved(self) -> None:
+        about = evidence(
+            signals={"power_limit_w": None}, device=replace(DEVICE, power_limit_w=None, power_limit_default_w=None)
+        )
+        assert isinstance(ask(clock_controller_present, about), Unobserved)
+
+
+RECORD: Mapping[str, Fact] = {
+    "canary_clock_mhz": 1978.0,
+    "canary_copy_bytes_count": 4.2e12,
+    "canary_record_clock_mhz": 1980.0,
+    "canary_record_copy_bytes_count": 4.2e12,
+    "canary_record_count": 7,
+}
+
+
+class TestClockLowNoReason:
+    @pytest.mark.parametrize(
+        ("changes", "severity"),
+        [
+            ({"canary_clock_mhz": 1727.0}, Severity.REJECT),
+            ({"canary_clock_mhz": 1920.0}, Severity.FLAG),
+            ({"canary_copy_bytes_count": 3.9e12}, Severity.REJECT),
+        ],
+    )
+    def test_a_canary_below_its_record_is_found(self, changes: Mapping[str, Fact], severity: Severity) -> None:
+        assert found(ask(clock_low_no_reason, evidence(told={**RECORD, **changes}))).severity is severity
+
+    def test_a_canary_at_its_record_is_clear(self) -> None:
+        assert isinstance(ask(clock_low_no_reason, evidence(told=RECORD)), Clear)
+
+    def test_a_canary_that_is_faster_than_its_record_is_clear(self) -> None:
+        assert isinstance(ask(clock_low_no_reason, evidence(told={**RECORD, "canary_record_clock_mhz": 1500.0})), Clear)
+
+    def test_a_slow_down_with_a_reason_is_no_riddle(self) -> None:
+        about = evidence(told={**RECORD, "canary_clock_mhz": 1500.0}, signals={"event_reasons_mask": 0x20})
+        assert isinstance(ask(clock_low_no_reason, about), Unobserved)
+
+    def test_beside_a_power_cap_a_low_clock_is_flagged_and_a_slow_copy_still_rejected(self) -> None:
+        about = evidence(told={**RECORD, "canary_clock_mhz": 1500.0}, signals=CAPPED)
+        assert found(ask(clock_low_no_reason, about)).severity is Severity.FLAG
+        slow = evidence(told={**RECORD, "canary_copy_bytes_count": 3e12}, signals=CAPPED)
+        assert found(ask(clock_low_no_reason, slow)).severity is Severity.REJECT
+
+    def test_without_a_record_what_the_drivers_clock_contradicts_is_flagged(self) -> None:
+        about = evidence(told={"canary_clock_mhz": 1727.0, "canary_record_count": 2, "canary_record_clock_mhz": 1000.0})
+        answer = found(ask(clock_low_no_reason, about))
+        assert answer.severity is Severity.FLAG
+        assert answer.effect_ratio == pytest.approx(1980 / 1727 - 1)
+
+    def test_without_a_record_a_board_that_never_reaches_its_maximum_is_a_note(self) -> None:
+        about = evidence(told={"canary_clock_mhz": 1725.0}, signals={"sm_clock_mhz": 1725})
+        assert found(ask(clock_low_no_reason, about)).severity is Severity.NOTE
+
+    def test_a_canary_at_the_lock_is_clear(self) -> None:
+        about = evidence(told={"canary_clock_mhz": 1500.0}, signals={"sm_clock_mhz": 1500, "sm_clock_lock_mhz": 1500})
+        assert isinstance(ask(clock_low_no_reason, about), Clear)
+
+    def test_without_a_canary_nothing_is_said(self) -> None:
+        assert isinstance(ask(clock_low_no_reason, evidence()), Unobserved)
+
+    @pytest.mark.parametrize("name", RECORD)
+    @pytest.mark.parametrize("nonsense", NONSENSE)
+    def test_nonsense_is_never_found(self, name: str, nonsense: object) -> None:
+        about = replace(evidence(), told={**RECORD, name: nonsense})  # type: ignore[dict-item]  # what a client may send
+        assert not isinstance(ask(clock_low_no_reason, about), Found)
+
+    @given(st.floats(1.0, 1e300))
+    @settings(max_examples=20, deadline=None)
+    def test_no_amount_breaks_it(self, clock_mhz: float) -> None:
+        for told in ({**RECORD, "canary_clock_mhz": clock_mhz}, {**RECORD, "canary_record_clock_mhz": clock_mhz}):
+            answer = ask(clock_low_no_reason, evidence(length_s=1.0, told=told))
+            if isinstance(answer, Found):
+                assert len(clock_low_no_reason.says.format(**answer.facts)) < 240
+
+
+class TestNvmlClockUntrue:
+    def test_a_capped_product_shows_it_as_a_note(self) -> None:
+        answer = found(ask(nvml_clock_untrue, evidence(signals=CAPPED, timings=stamped(1330.0))))
+        assert answer.severity is Severity.NOTE
+        assert answer.facts["off_ratio"] == pytest.approx(1485 / 1330 - 1)
+
+    def test_uncapped_they_agree(self) -> None:
+        assert isinstance(ask(nvml_clock_untrue, evidence(timings=stamped(1976.0))), Clear)
+
+    def test_two_stamps_around_a_busy_window_serve_too(self) -> None:
+        about = evidence(signals=CAPPED, told={"true_clock_mhz": 1330.0, "stamped_s": 5.9})
+        assert found(ask(nvml_clock_untrue, about)).facts["by"] == "the window's stamps"
+
+    def test_with_idle_time_between_neither_clock_speaks_of_the_work(self) -> None:
+        idle: dict[str, Signal] = {**CAPPED, "utilization_ratio": 0.4}
+        two = evidence(signals=idle, told={"true_clock_mhz": 1330.0, "stamped_s": 5.9})
+        pauses = stamped(1330.0)
+        apart = evidence(signals=idle, timings=replace(pauses, took_s=pauses.took_s / 2))
+        for about in (two, apart):
+            assert "idled" in unobserved(ask(nvml_clock_untrue, about))
+
+    def test_less_than_a_second_is_too_short(self) -> None:
+        about = evidence(length_s=0.6, signals=CAPPED, timings=stamped(1330.0, length_s=0.6))
+        assert "too short" in unobserved(ask(nvml_clock_untrue, about))
+
+    def test_the_drivers_page_is_read_as_late_as_it_lags(self) -> None:
+        # Half of the time at each clock, the driver's 75 ms late: without the lag they would part by several per cent.
+        true = stamped(1980.0)
+        late = np.where((true.at_ns - BEGIN_NS) // 200_000_000 % 2 == 0, 1980.0, 1320.0)
+        about = evidence(
+            period_s=0.01,
+            signals={"sm_clock_mhz": lambda t: 1980 if (t - 0.075) // 0.2 % 2 == 0 else 1320},
+            timings=replace(true, sm_clock_mhz=late),
+        )
+        assert isinstance(ask(nvml_clock_untrue, about), Clear)
+
+    def test_without_stamps_nothing_is_said(self) -> None:
+        assert isinstance(ask(nvml_clock_untrue, evidence()), Unobserved)
+
+    @pytest.mark.parametrize("name", ["true_clock_mhz", "stamped_s"])
+    @pytest.mark.parametrize("nonsense", [*NONSENSE, 1e299])
+    def test_nonsense_is_never_found(self, name: str, nonsense: object) -> None:
+        told = {"true_clock_mhz": 1980.0, "stamped_s": 5.0, name: nonsense}
+        about = replace(evidence(), told=told)  # type: ignore[arg-type]  # what a client may send
+        assert not isinstance(ask(nvml_clock_untrue, about), Found)
+
+    @pytest.mark.parametrize("clocks", [[], [float("nan")] * 3, [-1.0, 0.0, 1e12], [1330.0]])
+    def test_stamps_that_were_misread_are_left_out(self, clocks: list[float]) -> None:
+        at_ns = BEGIN_NS + np.arange(3, dtype=np.int64) * 10_000_000
+        about = evidence(timings=Timings(at_ns, np.full(3, 0.01), np.array(clocks)))
+        assert isinstance(ask(nvml_clock_untrue, about), Unobserved)
