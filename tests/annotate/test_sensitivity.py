@@ -137,6 +137,14 @@ class TestRefusal:
     def test_of_a_kernel_that_does_not_follow_the_clock(self, beta: float) -> None:
         assert "too loosely" in reason(run(beta=beta))
 
+    def test_of_a_time_that_wanders_by_itself_beside_a_wandering_clock(self) -> None:
+        for seed in range(60):
+            rng = np.random.default_rng(seed)
+            own = lfilter([0.01 * np.sqrt(1 - 0.999**2)], [1.0, -0.999], rng.normal(size=2500))[500:]
+            clock_mhz = np.exp(swinging(2000, seed=seed, phi=0.999))
+            timings = Timings(np.arange(2000) * 1_000_000, 1e-3 * np.exp(own), clock_mhz)
+            assert isinstance(sensitivity(timings), Refused)
+
     def test_of_noise_that_is_mostly_something_else(self) -> None:
         assert "too loosely" in reason(run(noise=0.08))
 
@@ -248,6 +256,18 @@ class TestRecordings:
         backwards = wander(name, joined(part(timings, half, 2 * half), part(timings, 0, half)))
         assert backwards.scatters[0].corrected_ratio is not None
         assert backwards.scatters[0].corrected_ratio < 0.5 * backwards.scatters[0].raw_ratio
+
+    @pytest.mark.parametrize("name", CAPPED)
+    def test_what_ran_at_other_times_agrees_at_one_clock(self, name: str) -> None:
+        timings = recorded(f"natural_{name}")
+        count = len(timings.took_s)
+        fit = fitted(part(timings, 0, count // 2))
+        mhz = float(np.median(timings.sm_clock_mhz if timings.sm_clock_mhz is not None else np.nan))
+        ends = np.linspace(count // 2, count, 4).astype(int)
+        found = [fit.at_clock(part(timings, first, end), mhz) for first, end in zip(ends[:-1], ends[1:], strict=True)]
+        times_s = np.array([each.time_s for each in found if isinstance(each, Corrected)])
+        assert len(times_s) == 3
+        assert np.ptp(times_s) < 0.002 * times_s.mean()
 
     def test_an_uncapped_kernel_needs_none_and_gets_none(self) -> None:
         timings = recorded("natural_gemm4k_fp32")
