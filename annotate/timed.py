@@ -8,12 +8,17 @@ import numpy as np
 
 from annotate.durations import inside
 from annotate.evidence import Evidence
-from annotate.told import text
+from annotate.presence import presences
+from annotate.told import amount, text
 
 # The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
 _SHORTEST_S = 1.0
 # Times handed over without beginnings are laid end to end, to the nanosecond.
 _ROUNDING_S = 5e-9
+# The driver shows 1-2 % for a process that does nothing.
+_AT_REST_RATIO = 0.02
+
+SEVERAL = "the process used several GPUs, and which one was timed is not known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,21 @@ def elsewhere(evidence: Evidence) -> bool | None:
     if not uuids or evidence.device is None:
         return None
     return not uuids <= {evidence.device.uuid, evidence.device.parent_uuid}
+
+
+def untimed_because(evidence: Evidence, utilization_ratio: float) -> str | None:
+    """Why a GPU so busy may honestly have done more than was timed; None where nothing explains it."""
+    if elsewhere(evidence):
+        return SEVERAL
+    if any(not presence.own and (presence.most_ratio or 0.0) > _AT_REST_RATIO for presence in presences(evidence)):
+        return "a neighbour was computing, which explains why the GPU was busy"
+    told_ratio = amount(evidence.told, "busy_ratio")
+    if told_ratio is not None:
+        counted = told_ratio > utilization_ratio / 2
+        return "the harness counted the GPU's work between its times" if counted else None
+    if amount(evidence.told, "flush_bytes") or text(evidence.told, "cache") == "cold":
+        return "the cache was flushed between timed calls, and how long that took was not told"
+    return None
 
 
 def _utilization_ratio(evidence: Evidence, begin_ns: int, end_ns: int) -> float | None:

@@ -11,7 +11,7 @@ from annotate.claims import Claim
 from annotate.durations import inside, readable
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.timed import elsewhere, loop
+from annotate.timed import SEVERAL, elsewhere, loop
 from annotate.told import amount, text
 from annotate.work import arithmetic_bound, traffic_bound
 
@@ -121,7 +121,7 @@ def impossible_time(
         return Unobserved("nobody told how many operations or bytes a call takes")
     # A call may run on another GPU than this one, and then this one's peak is not its.
     if elsewhere(evidence):
-        return Unobserved("the process used several GPUs, and which one was timed is not known")
+        return Unobserved(SEVERAL)
     clock_mhz = _clock_mhz(evidence)
     bounds = [
         (bound, limit_ratio)

@@ -7,9 +7,9 @@ from typing import Annotated
 from annotate.claims import Claim
 from annotate.durations import readable
 from annotate.evidence import Evidence, Fact
-from annotate.presence import list_is_whole, presences
+from annotate.presence import list_is_whole
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.timed import elsewhere, loop
+from annotate.timed import SEVERAL, elsewhere, loop, untimed_because
 from annotate.told import amount, text
 
 # These are read on the GPU, in the order of its work: they end no earlier than the work between them.
@@ -17,7 +17,6 @@ _ON_GPU = ("events", "graph")
 _BY_HOST = ("host", "caller")
 _NO_UTILISATION = "utilisation over a timed loop of a second, with the beginning of each call, was not observed"
 _EMPTY = "the times hold no kernel, so they do not tell how long one is"
-_SEVERAL = "the process used several GPUs, and which one was timed is not known"
 
 
 @rule(
@@ -78,21 +77,17 @@ def missing_sync(
             facts,
             effect_ratio=timed.timed_s / (timed.timed_s + late_s) - 1,
         )
-    if elsewhere(evidence):
-        return Unobserved(_SEVERAL)
     if timed.utilization_ratio is None:
         return Unobserved(_NO_UTILISATION)
     busy_s = timed.utilization_ratio * timed.span_s
     facts |= {"timed_s": timed.timed_s, "busy_s": busy_s}
-    if timed.timed_s >= covered_ratio * busy_s or _others(evidence):
+    if timed.timed_s >= covered_ratio * busy_s:
         return Clear(facts)
-    told = amount(evidence.told, "busy_ratio")
-    if told is not None and told > covered_ratio * timed.utilization_ratio:
-        return Clear(facts)
-    if told is None and _flushes(evidence):
-        return Unobserved("the cache was flushed between timed calls, and how long that took was not told")
+    honest = untimed_because(evidence, timed.utilization_ratio)
+    if honest:
+        return Unobserved(honest)
     facts["what"] = f"times of {readable(timed.timed_s)} in all, while the GPU worked {readable(busy_s)}"
-    alone = list_is_whole(evidence) and told is not None
+    alone = list_is_whole(evidence) and amount(evidence.told, "busy_ratio") is not None
     return Found(Severity.REJECT if alone else Severity.FLAG, facts, effect_ratio=timed.timed_s / busy_s - 1)
 
 
@@ -133,10 +128,8 @@ def wrong_stream(
     timed = loop(evidence)
     if text(evidence.told, "timer") != "events" or timed is None:
         return Unobserved("no times were taken by events")
-    if elsewhere(evidence):
-        return Unobserved(_SEVERAL)
     overhead_s = amount(evidence.told, "timer_overhead_s")
-    busy_s, told = timed.call_busy_s, amount(evidence.told, "busy_ratio")
+    busy_s = timed.call_busy_s
     facts: dict[str, Fact] = {"call_s": timed.call_s, "busy_s": busy_s, "overhead_s": overhead_s}
     if timed.entry_s > empty_s:
         return Clear(facts)
@@ -144,15 +137,16 @@ def wrong_stream(
         return Unobserved(_NO_UTILISATION)
     if busy_s * timed.calls_count < beyond_ratio * timed.entry_s:
         return Clear(facts)
-    if _others(evidence):
-        return Unobserved("a neighbour was computing, which explains why the GPU was busy")
-    if told is None and _flushes(evidence):
-        return Unobserved("the cache was flushed between timed calls, and how long that took was not told")
-    if told is not None and told > timed.utilization_ratio / 2:
-        return Clear(facts)
+    honest = untimed_because(evidence, timed.utilization_ratio)
+    if honest:
+        return Unobserved(honest)
     facts |= {"call": readable(timed.call_s), "busy": readable(busy_s)}
     empty = overhead_s is not None and timed.entry_s <= overhead_ratio * overhead_s
-    return Found(Severity.REJECT if empty or told is not None else Severity.FLAG, facts, effect_ratio=timed.call_s / busy_s - 1)
+    return Found(
+        Severity.REJECT if empty or amount(evidence.told, "busy_ratio") is not None else Severity.FLAG,
+        facts,
+        effect_ratio=timed.call_s / busy_s - 1,
+    )
 
 
 @rule(
@@ -196,7 +190,7 @@ def host_bound(
     if timed is None or timed.entries_count < 2:
         return Unobserved("fewer than two times were taken")
     if elsewhere(evidence):
-        return Unobserved(_SEVERAL)
+        return Unobserved(SEVERAL)
     busy_s = timed.call_busy_s
     if busy_s is None or timed.utilization_ratio is None:
         return Unobserved(_NO_UTILISATION)
@@ -346,15 +340,6 @@ def timer_tampered(evidence: Evidence, claim: Claim) -> Answer:
     if not listed:
         return Clear({})
     return Found(Severity.REJECT, {"names": ", ".join(listed[:4]), "names_count": len(listed)})
-
-
-def _others(evidence: Evidence) -> bool:
-    """Whether somebody else was seen computing; the driver shows 1-2 % for a process that does nothing."""
-    return any(not presence.own and (presence.most_ratio or 0.0) > 0.02 for presence in presences(evidence))
-
-
-def _flushes(evidence: Evidence) -> bool:
-    return bool(amount(evidence.told, "flush_bytes")) or text(evidence.told, "cache") == "cold"
 
 
 RULES: tuple[Rule, ...] = (missing_sync, wrong_stream, host_bound, short_kernel, timer_overhead, timer_tampered)
