@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,14 +19,11 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
     """The verdict on one window on one GPU; the same evidence and policy give the same verdict anywhere."""
     policy = policy or Policy()
     required = {name for group in REQUIRED[policy.claim] for name in group}
-    witnessed = _answers(rules, replace(evidence, told={}, timings=None), policy)
+    witnessed, told = _answers(rules, evidence, policy)
     missing = _missing(witnessed, policy.claim)
-    answers = witnessed
-    if evidence.told or evidence.timings is not None:
-        # What the measured process tells may worsen an answer, never improve it: it may be rewarded for a good verdict.
-        told = _answers(rules, evidence, policy)
-        answers = {name: _worse(told[name], witnessed[name], required=name in required) for name in witnessed}
-        missing |= _missing(answers, policy.claim)
+    # What the measured process tells may worsen an answer, never improve it: it may be rewarded for a good verdict.
+    answers = {name: _worse(told[name], witnessed[name], required=name in required) for name in witnessed}
+    missing |= _missing(answers, policy.claim)
     findings = tuple(_finding(rule, answers[rule.name], policy, required=rule.name in required) for rule in rules)
     return Verdict(
         status=_status(findings, proven=not missing),
@@ -43,8 +40,44 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
     )
 
 
-def _answers(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> dict[str, Answer]:
-    return {rule.name: rule.ask(evidence, policy.claim, policy.limits.get(rule.name)) for rule in rules}
+def _answers(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> tuple[dict[str, Answer], dict[str, Answer]]:
+    """What each rule says without what the measured process told and timed, and with it.
+
+    A rule that looked at nothing told says the same without: it is asked once.
+    """
+    alone = replace(evidence, told={}, timings=None)
+    heard = _Heard(evidence.told)
+    whole = replace(evidence, told=heard)
+    witnessed: dict[str, Answer] = {}
+    told: dict[str, Answer] = {}
+    for rule in rules:
+        limits = policy.limits.get(rule.name)
+        heard.asked = False
+        answer = rule.ask(whole, policy.claim, limits)
+        told[rule.name] = answer
+        same = evidence.timings is None and not (heard.asked and evidence.told)
+        witnessed[rule.name] = answer if same else rule.ask(alone, policy.claim, limits)
+    return witnessed, told
+
+
+class _Heard(Mapping[str, Fact]):
+    """What was told, and whether anybody asked for any of it."""
+
+    def __init__(self, facts: Mapping[str, Fact]) -> None:
+        self._facts = facts
+        self.asked = False
+
+    def __getitem__(self, name: str) -> Fact:
+        self.asked = True
+        return self._facts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.asked = True
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        self.asked = True
+        return len(self._facts)
 
 
 def _worse(told: Answer, witnessed: Answer, *, required: bool) -> Answer:

@@ -7,6 +7,7 @@ used, because its ``stats`` takes a second to load.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heappop, heappush, heappushpop
 
 import numpy as np
 import numpy.typing as npt
@@ -205,16 +206,42 @@ def step(values: Values, *, side: int = 2, floor: float = 0.0) -> Step | None:
         raise ValueError(f"expected at least one value on each side, found {side}")
     if count < 2 * side:
         return None
-    costs = [_deviation(values[:cut]) + _deviation(values[cut:]) for cut in range(side, count - side + 1)]
+    ahead, behind = _deviations(values), _deviations(values[::-1])
+    costs = [ahead[cut] + behind[count - cut] for cut in range(side, count - side + 1)]
     cut = side + int(np.argmin(costs))
     before, after = centre(values[:cut]), centre(values[cut:])
     noise = spread(np.concatenate([values[:cut] - before, values[cut:] - after]), floor=floor)
-    one_level = _deviation(values)
+    one_level = ahead[count]
     return Step(cut, before, after, noise, 1.0 - min(costs) / one_level if one_level else 0.0)
 
 
-def _deviation(values: Values) -> float:
-    return float(np.abs(values - np.median(values)).sum())
+def _deviations(values: Values) -> list[float]:
+    """The summed absolute deviation from the median of the first 0, 1, 2 … values.
+
+    Two heaps hold the lower and the upper half: around a median that sum is the upper half's less the lower half's.  Asking
+    each prefix anew takes thirty times as long, and was half of a judge's time.
+    """
+    base = float(values[0]) if len(values) else 0.0  # small numbers, whose running sums lose nothing
+    lower: list[float] = []  # negated
+    upper: list[float] = []
+    below = above = 0.0
+    out = [0.0]
+    for value in (values - base).tolist():
+        if lower and value < -lower[0]:
+            moved = -heappushpop(lower, -value)
+            below += value - moved
+        else:
+            moved = value
+        heappush(upper, moved)
+        above += moved
+        if len(upper) > len(lower):
+            least = heappop(upper)
+            above -= least
+            heappush(lower, -least)
+            below += least
+        median = -lower[0] if len(lower) > len(upper) else 0.0
+        out.append(max(0.0, above - below + median))
+    return out
 
 
 def without_cycle(at: npt.NDArray[np.float64], values: Values, periods: npt.NDArray[np.float64]) -> Values:
@@ -224,15 +251,17 @@ def without_cycle(at: npt.NDArray[np.float64], values: Values, periods: npt.NDAr
     """
     if len(values) < 6:
         return values
-    from scipy.linalg import lstsq
-
     u = at - at.mean()
-    best, least = values, float("inf")
-    for period in periods:
-        turns = 2.0 * np.pi * u / period
-        design = np.column_stack([np.ones_like(u), u, np.sin(turns), np.cos(turns)])
-        weights = lstsq(design, values, check_finite=False)[0]
-        residual = float(np.square(values - design @ weights).sum())
-        if residual < least:
-            best, least = values - design[:, 2:] @ weights[2:], residual
-    return best
+    scale = float(np.abs(u).max()) or 1.0
+    turns = 2.0 * np.pi * u / periods[:, np.newaxis]
+    design = np.empty((len(periods), 4, len(u)))
+    design[:, 0], design[:, 1] = 1.0, u / scale
+    np.sin(turns, out=design[:, 2])
+    np.cos(turns, out=design[:, 3])
+    # All periods at once by their normal equations; the least-norm solution where few values leave the wave undetermined.
+    about = values - values.mean()
+    moments = design @ about
+    weights = (np.linalg.pinv(design @ design.transpose(0, 2, 1), 1e-12, hermitian=True) @ moments[..., np.newaxis])[..., 0]
+    # What a least squares fit removes is its weights times the moments: the most removed leaves the least.
+    best = int((weights * moments).sum(axis=1).argmax())
+    return np.asarray(values - weights[best, 2:] @ design[best, 2:])

@@ -113,7 +113,8 @@ def command(
         # A run that is judged again may get another status, so only then is everything read and chosen from here.
         named = () if rejudged else [each.value for each in wanted]
         runs = store.runs(since_wall_s=since_s, label=label, status=named, limit=most, worst_first=not rejudged)
-        listed = [_Listed(run, rejudge.again(store, run, policy) if rejudged else rejudge.stored(run)) for run in runs]
+        verdicts = rejudge.all_again(store, runs, policy) if rejudged else [rejudge.stored(run) for run in runs]
+        listed = [_Listed(run, each) for run, each in zip(runs, verdicts, strict=True)]
     if wanted:
         listed = [each for each in listed if each.status in wanted]
     listed.sort(key=lambda each: (-each.status.badness, -each.run.begun_wall_s))

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from annotate.claims import Claim
 from annotate.errors import AnnotateError
 from annotate.policy import Policy
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 # Times of a recording above this are nanoseconds since 1970 (2001 and later); below it, since its machine was booted.
 _WALL_NS = 1_000_000_000_000_000_000
+
+# A worker starts in a second or so (scipy), which is a hundred windows' judging.
+_WORTH_SHARING, _MOST_WORKERS, _CHUNK = 400, 8, 50
 
 # The daemon commits each half second, and the judge wants half a second after an interval's end: until then is "now".
 _WRITTEN_S = 1.5
@@ -53,6 +58,36 @@ def again(store: Reader, run: Run, policy: Policy | None) -> tuple[Verdict, ...]
     if not run.uuids:
         return stored(run)
     return judged([store.evidence(run, uuid) for uuid in run.uuids], policy)
+
+
+def all_again(
+    store: Reader, runs: Sequence[Run], policy: Policy | None, *, shared_count: int = _WORTH_SHARING
+) -> list[tuple[Verdict, ...]]:
+    """As ``again`` for each of these runs; from so many on they are shared out to the processors.  Raises StoreError."""
+    workers_count = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
+    if len(runs) < shared_count or workers_count < 2:
+        return [again(store, run, policy) for run in runs]
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    # Fresh processes: a fork would share this one's open database.  The verdicts of record stay here.
+    bare = [replace(run, verdicts=()) if run.uuids else run for run in runs]
+    with ProcessPoolExecutor(workers_count, multiprocessing.get_context("spawn"), _open, (store.state,)) as pool:
+        shared = pool.map(_again_there, bare, [policy] * len(bare), chunksize=_CHUNK)
+        return [tuple(Verdict.from_dict(msgspec.msgpack.decode(each)) for each in verdicts) for verdicts in shared]
+
+
+_opened: list[Reader] = []  # a worker's own, for as long as it lives
+
+
+def _open(state: Path) -> None:
+    from gpuwatch.store import Reader
+
+    _opened.append(Reader(state))
+
+
+def _again_there(run: Run, policy: Policy | None) -> list[bytes]:
+    return [msgspec.msgpack.encode(verdict.to_dict()) for verdict in again(_opened[0], run, policy)]
 
 
 def judged(pieces: Iterable[Evidence], policy: Policy | None) -> tuple[Verdict, ...]:

@@ -49,6 +49,11 @@ class Reader:
                 raise
             raise StoreError(f"{path}: expected a readable gpuwatch database, found: {error}") from error
 
+    @property
+    def state(self) -> Path:
+        """The folder it reads: another process opens its own."""
+        return self._state
+
     def __enter__(self) -> Reader:
         return self
 

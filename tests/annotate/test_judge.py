@@ -208,3 +208,21 @@ def test_a_verdict_carries_who_where_and_under_which_policy() -> None:
     assert (verdict.label, verdict.claim, verdict.policy) == ("mine", "burst", policy.to_dict())
     assert verdict.device_name == "NVIDIA H200"
     assert verdict.finding("window-too-short").severity == "flag"
+
+
+def test_a_rule_that_looks_at_nothing_told_is_asked_once_and_one_that_does_also_without() -> None:
+    asked: list[str] = []
+
+    @rule("deaf", says="it happened", remedy="Stop it.")
+    def deaf(evidence: Evidence, claim: Claim) -> Answer:
+        asked.append("deaf")
+        return Clear()
+
+    @rule("listening", says="it happened", remedy="Stop it.")
+    def listening(evidence: Evidence, claim: Claim) -> Answer:
+        asked.append("listening")
+        return Clear() if evidence.told.get("sync_s") else Found(Severity.FLAG)
+
+    verdict = judge(evidence(told={"sync_s": 1.0}), rules=(deaf, listening))
+    assert asked == ["deaf", "listening", "listening"]
+    assert [hazard.rule for hazard in verdict.hazards] == ["listening"]

@@ -215,6 +215,18 @@ class TestStep:
         assert found.explained_ratio == pytest.approx(1.0)
         assert found.significance == float("inf")
 
+    @given(st.lists(st.integers(90, 132), min_size=4, max_size=40))
+    @few
+    def test_the_place_is_the_one_of_least_absolute_deviations(self, steps: list[int]) -> None:
+        values = 15.0 * np.array(steps)
+        found = step(values)
+        assert found is not None
+
+        def cost(cut: int) -> float:
+            return float(sum(np.abs(side - np.median(side)).sum() for side in (values[:cut], values[cut:])))
+
+        assert cost(found.index) == pytest.approx(min(cost(cut) for cut in range(2, len(values) - 1)), abs=1e-6)
+
     def test_noise_about_the_levels_bounds_the_significance(self) -> None:
         noise = np.random.default_rng(5).normal(0.0, 10.0, 60)
         found = step(noise + np.repeat([1980.0, 1560.0], 30))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.bench import bench_judge, bench_store, bench_window
+from tests.bench import bench_judge, bench_rejudge, bench_store, bench_window
 
 if __name__ == "__main__":
     bench_store.main()
     bench_judge.main()
+    bench_rejudge.main()
     bench_window.main()
