@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -264,7 +265,7 @@ class TestRecordings:
         fit = fitted(part(timings, 0, count // 2))
         mhz = float(np.median(timings.sm_clock_mhz if timings.sm_clock_mhz is not None else np.nan))
         ends = np.linspace(count // 2, count, 4).astype(int)
-        found = [fit.at_clock(part(timings, first, end), mhz) for first, end in zip(ends[:-1], ends[1:], strict=True)]
+        found = [fit.at_clock(part(timings, first, end), mhz) for first, end in itertools.pairwise(ends)]
         times_s = np.array([each.time_s for each in found if isinstance(each, Corrected)])
         assert len(times_s) == 3
         assert np.ptp(times_s) < 0.002 * times_s.mean()
