@@ -10,9 +10,9 @@ from annotate.claims import Claim
 from annotate.evidence import Event, Evidence, Fact, Gap, Lane, Trace
 from annotate.judge import judge
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
-from annotate.rules.coverage import RULES, incomplete_body, sampler_gap, stale_daemon, window_too_short
+from annotate.rules.coverage import RULES, incomplete_body, sampler_gap, sampler_perturbs, stale_daemon, window_too_short
 from annotate.verdict import Status
-from tests.annotate.builders import BEGIN_NS, UUID, capped_ns, evidence
+from tests.annotate.builders import BEGIN_NS, DEVICE, UUID, capped_ns, evidence
 
 
 def ask(rule: Rule, about: Evidence, **limits: float) -> Answer:
@@ -186,3 +186,35 @@ class TestWindowTooShort:
 
     def test_an_overridden_limit_decides(self) -> None:
         assert isinstance(ask(window_too_short, evidence(length_s=4.0), shortest_s=10.0), Found)
+
+
+class TestSamplerPerturbs:
+    @staticmethod
+    def watched(watcher_cpu_s: float | None, *, allowed_count: int | None = 16, span_s: float | None = 6.0) -> Evidence:
+        about = evidence()
+        host = replace(about.host, watcher_cpu_s=watcher_cpu_s, cpu_allowed_count=allowed_count, span_s=span_s)
+        return replace(about, host=host)
+
+    def test_what_a_hundred_readings_a_second_take_of_sixteen_processors_is_clear(self) -> None:
+        assert isinstance(ask(sampler_perturbs, self.watched(0.04 * 6)), Clear)
+
+    @pytest.mark.parametrize(
+        ("watcher_cpu_s", "allowed_count", "severity"),
+        [(3.0, 16, Severity.NOTE), (5.9, 16, Severity.FLAG), (0.6, 1, Severity.FLAG)],
+    )
+    def test_a_load_weighs_by_what_it_leaves_the_benchmark(
+        self, watcher_cpu_s: float, allowed_count: int, severity: Severity
+    ) -> None:
+        answer = ask(sampler_perturbs, self.watched(watcher_cpu_s, allowed_count=allowed_count))
+        assert isinstance(answer, Found)
+        assert answer.severity is severity
+
+    def test_a_simulated_gpu_costs_what_watching_a_real_one_does_not(self) -> None:
+        about = replace(self.watched(5.9), device=replace(DEVICE, simulated=True))
+        assert isinstance(ask(sampler_perturbs, about), Unobserved)
+
+    @pytest.mark.parametrize("about", [(None, 16, 6.0), (0.3, None, 6.0), (0.3, 16, None), (0.3, 16, 0.4)])
+    def test_what_was_not_observed_or_too_short_is_said(self, about: tuple[float | None, int | None, float | None]) -> None:
+        watcher_cpu_s, allowed_count, span_s = about
+        answer = ask(sampler_perturbs, self.watched(watcher_cpu_s, allowed_count=allowed_count, span_s=span_s))
+        assert isinstance(answer, Unobserved)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from annotate.claims import Claim
-from annotate.evidence import Event, Evidence
+from annotate.evidence import Event, Evidence, Host, Timings
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
-from annotate.rules.identity import RULES, hardware_error, persistence_off, setting_changed
+from annotate.rules.identity import RULES, clock_source_step, hardware_error, persistence_off, setting_changed
 from tests.annotate.builders import BEGIN_NS, DEVICE, UUID, evidence
 
 
@@ -156,3 +157,34 @@ class TestPersistenceOff:
         device = replace(DEVICE, persistence_mode=None)
         assert isinstance(ask(persistence_off, evidence(device=device, signals={"persistence_mode": None})), Unobserved)
         assert isinstance(ask(persistence_off, evidence(device=None, signals={"persistence_mode": None})), Unobserved)
+
+
+class TestClockSourceStep:
+    @staticmethod
+    def stepped(stepped_s: float, **told: str) -> Evidence:
+        about = evidence(told=told)
+        return replace(about, host=replace(about.host, wall_step_s=stepped_s))
+
+    @pytest.mark.parametrize("stepped_s", [0.05, -0.05, 3600.0])
+    def test_a_wall_clock_that_was_set_is_noted_and_spoils_only_the_callers_own_times(self, stepped_s: float) -> None:
+        assert found(ask(clock_source_step, self.stepped(stepped_s))).severity is Severity.NOTE
+        assert found(ask(clock_source_step, self.stepped(stepped_s, timer="events"))).severity is Severity.NOTE
+        assert found(ask(clock_source_step, self.stepped(stepped_s, timer="caller"))).severity is Severity.FLAG
+
+    def test_microseconds_between_two_readings_are_no_step(self) -> None:
+        assert isinstance(ask(clock_source_step, self.stepped(50e-6)), Clear)
+
+    @pytest.mark.parametrize(("off_s", "says"), [(-0.02, "before it began"), (10.0, "after it ended")])
+    def test_times_that_lie_outside_the_window_are_of_another_clock(self, off_s: float, says: str) -> None:
+        at_ns = BEGIN_NS + np.array([off_s * 1e9, 1e9]).astype(np.int64)
+        answer = found(ask(clock_source_step, evidence(timings=Timings(at_ns, np.array([0.01, 0.01])))))
+        assert answer.severity is Severity.FLAG
+        assert says in str(answer.facts["disagreement"])
+
+    def test_times_a_millisecond_off_are_not(self) -> None:
+        at_ns = BEGIN_NS + np.array([-1_000_000, 6_001_000_000])
+        assert isinstance(ask(clock_source_step, evidence(timings=Timings(at_ns, np.array([0.01, 0.01])))), Clear)
+
+    def test_no_times_at_all_say_nothing(self) -> None:
+        nothing = Timings(np.empty(0, np.int64), np.empty(0))
+        assert isinstance(ask(clock_source_step, evidence(timings=nothing, host=Host())), Unobserved)

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.claims import Claim
-from annotate.evidence import Evidence, Reason, Trace
+from annotate.evidence import Column, Evidence, Reason, Trace
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
-from annotate.rules.power import RULES, power_limited, sync_boost_limited
+from annotate.rules.power import RULES, power_limited, power_reading_stale, sync_boost_limited
 from tests.annotate.builders import Signal, capped_ns, evidence
 
 NO_COUNTERS: dict[str, Signal] = {"power_cap_ns": None, "power_violation_ns": None}
@@ -161,3 +161,33 @@ class TestSyncBoostLimited:
     def test_a_counter_set_back_in_the_window_does_not_clear(self) -> None:
         signals: dict[str, Signal] = {"sync_boost_ns": lambda t: 9 if t < 3 else 0, "event_reasons_mask": None}
         assert isinstance(ask(sync_boost_limited, evidence(signals=signals)), Unobserved)
+
+
+class TestPowerReadingStale:
+    def test_fifty_milliseconds_are_too_short_for_any_sensor(self) -> None:
+        answer = found(ask(power_reading_stale, evidence(length_s=0.05)))
+        assert answer.severity is Severity.NOTE
+        assert answer.facts["needed_s"] == pytest.approx(0.1)
+
+    def test_the_dense_record_serves_a_tenth_of_a_second(self) -> None:
+        assert isinstance(ask(power_reading_stale, evidence(length_s=0.12)), Clear)
+
+    @pytest.mark.parametrize(
+        ("missing", "short_s", "enough_s"),
+        [((), 0.9, 1.1), (("power_w",), 1.9, 2.1)],
+        ids=["instant reading", "mean of a second"],
+    )
+    def test_coarser_sensors_need_longer_windows(self, missing: tuple[str, ...], short_s: float, enough_s: float) -> None:
+        def about(length_s: float) -> Evidence:
+            whole = evidence(length_s=length_s, signals=dict.fromkeys(missing))
+            return replace(whole, trace=replace(whole.trace, dense_power=Trace().dense_power))
+
+        assert found(ask(power_reading_stale, about(short_s))).facts["needed_s"] == pytest.approx(enough_s, abs=0.15)
+        assert isinstance(ask(power_reading_stale, about(enough_s)), Clear)
+
+    def test_a_record_that_was_not_read_again_asks_for_no_less_than_the_window_had(self) -> None:
+        whole = evidence(length_s=0.4)
+        old = whole.trace.dense_power.at_ns < whole.window.begin_ns
+        dense = Column(whole.trace.dense_power.at_ns[old], whole.trace.dense_power.values[old])
+        facts = found(ask(power_reading_stale, replace(whole, trace=replace(whole.trace, dense_power=dense)))).facts
+        assert facts["needed_s"] == pytest.approx(1.0)

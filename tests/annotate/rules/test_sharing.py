@@ -1,0 +1,191 @@
+"""What shares the GPU by design or by the process's own doing, and how far the processors stand from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.claims import Claim
+from annotate.evidence import Evidence, Host, Ownership, Trace, Visibility
+from annotate.judge import judge
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rules.contention import contention_residual
+from annotate.rules.sharing import (
+    RULES,
+    contention_self,
+    contention_shared_partition,
+    display_active,
+    numa_pcie_affinity,
+)
+from tests.annotate.builders import DEVICE, OWN, evidence
+from tests.annotate.occurrences.sharing import XORG
+
+HOST = evidence().host
+
+
+def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
+    return rule.ask(about, claim)
+
+
+def found(answer: Answer) -> Found:
+    assert isinstance(answer, Found), answer
+    return answer
+
+
+def unobserved(answer: Answer) -> str:
+    assert isinstance(answer, Unobserved), answer
+    return answer.reason
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("claim", Claim)
+def test_a_gpu_of_ones_own_on_the_near_socket_is_clear(rule: Rule, claim: Claim) -> None:
+    assert isinstance(ask(rule, evidence(told={"busy_ratio": 0.96}), claim), Clear)
+
+
+@pytest.mark.parametrize("rule", [contention_shared_partition, numa_pcie_affinity], ids=lambda rule: rule.name)
+def test_without_a_witness_the_reason_for_its_absence_is_given(rule: Rule) -> None:
+    nobody = replace(evidence(), trace=Trace(), device=None, absence="no daemon is running")
+    assert unobserved(ask(rule, nobody)) == "no daemon is running"
+
+
+class TestContentionSharedPartition:
+    @pytest.mark.parametrize("changes", [{"mig_mode": True}, {"parent_uuid": "GPU-board"}])
+    def test_mig_shares_power_and_heat(self, changes: dict[str, object]) -> None:
+        about = evidence(device=replace(DEVICE, **changes))  # type: ignore[arg-type]  # names and values of the record's fields
+        answer = found(ask(contention_shared_partition, about))
+        assert answer.severity is Severity.FLAG
+        assert "MIG" in str(answer.facts["shared"])
+
+    def test_mig_seen_in_readings_alone_counts(self) -> None:
+        about = evidence(signals={"mig_mode": True}, device=replace(DEVICE, mig_mode=None))
+        assert isinstance(ask(contention_shared_partition, about), Found)
+
+    @pytest.mark.parametrize(
+        ("mode", "severity"), [("vgpu", Severity.REJECT), ("host-vgpu", Severity.FLAG), ("host-vsga", Severity.FLAG)]
+    )
+    def test_a_virtual_gpu_takes_turns(self, mode: str, severity: Severity) -> None:
+        about = evidence(device=replace(DEVICE, virtualization=mode))
+        assert found(ask(contention_shared_partition, about)).severity is severity
+
+    @pytest.mark.parametrize("mode", ["none", "pass-through"])
+    def test_a_card_that_is_passed_through_belongs_to_one_machine(self, mode: str) -> None:
+        assert isinstance(ask(contention_shared_partition, evidence(device=replace(DEVICE, virtualization=mode))), Clear)
+
+    @pytest.mark.parametrize(
+        ("sharing", "severity"), [("MPS", Severity.FLAG), ("gpushare", Severity.FLAG), ("HAMi,gpushare", Severity.REJECT)]
+    )
+    def test_what_the_host_saw_is_named(self, sharing: str, severity: Severity) -> None:
+        assert found(ask(contention_shared_partition, evidence(host=replace(HOST, sharing=sharing)))).severity is severity
+
+    def test_mps_on_the_process_list_needs_no_look_at_the_host(self) -> None:
+        server = replace(XORG, name="nvidia-cuda-mps-server", graphics=False)
+        about = evidence(processes=[OWN, server], host=replace(HOST, sharing=None))
+        assert "MPS" in str(found(ask(contention_shared_partition, about)).facts["by"])
+
+    def test_what_was_not_looked_for_is_not_cleared(self) -> None:
+        assert "MPS" in unobserved(ask(contention_shared_partition, evidence(host=replace(HOST, sharing=None))))
+        about = evidence(device=replace(DEVICE, virtualization=None))
+        assert "virtual" in unobserved(ask(contention_shared_partition, about))
+
+
+class TestContentionSelf:
+    def test_work_beyond_what_the_harness_counted_is_the_processs_own(self) -> None:
+        answer = found(ask(contention_self, evidence(told={"busy_ratio": 0.6})))
+        assert answer.severity is Severity.FLAG
+        assert answer.facts["beyond_ratio"] == pytest.approx(0.37)
+
+    @pytest.mark.parametrize("visibility", [Visibility.NAMESPACE, Visibility.UNKNOWN])
+    def test_where_others_may_be_hidden_it_is_left_to_the_rule_about_them(self, visibility: Visibility) -> None:
+        about = evidence(told={"busy_ratio": 0.6}, visibility=visibility)
+        assert isinstance(ask(contention_self, about), Unobserved)
+        assert isinstance(ask(contention_residual, about), Found)
+
+    @given(st.floats(0.0, 1.2), st.sampled_from(Visibility), st.booleans())
+    @settings(max_examples=40, deadline=None)
+    def test_one_cause_is_never_reported_twice(self, told: float, visibility: Visibility, beside: bool) -> None:
+        stranger = replace(OWN, pid=77, ownership=Ownership.FOREIGN)
+        processes = [OWN, stranger] if beside else [OWN]
+        about = evidence(length_s=2.0, told={"busy_ratio": told}, visibility=visibility, processes=processes)
+        both = [isinstance(ask(rule, about), Found) for rule in (contention_self, contention_residual)]
+        assert not all(both)
+
+    def test_gaps_between_timed_iterations_alone_are_no_sign_of_it(self) -> None:
+        from tests.annotate.occurrences.clock_control import stamped
+
+        every = stamped(1980.0)
+        about = evidence(timings=replace(every, took_s=every.took_s / 3))
+        assert isinstance(ask(contention_self, about), Unobserved)
+        assert "contention-self" not in {hazard.rule for hazard in judge(about).hazards}
+
+    def test_less_than_a_second_says_nothing(self) -> None:
+        assert isinstance(ask(contention_self, evidence(length_s=0.8, told={"busy_ratio": 0.1})), Unobserved)
+
+    @pytest.mark.parametrize("nonsense", ["0.5", True, float("nan"), float("inf"), 10**400])
+    def test_nonsense_is_never_found(self, nonsense: object) -> None:
+        about = replace(evidence(), told={"busy_ratio": nonsense})  # type: ignore[dict-item]  # what a client may send
+        assert isinstance(ask(contention_self, about), Unobserved)
+
+
+class TestDisplayActive:
+    @pytest.mark.parametrize(
+        ("utilization_ratio", "severity"),
+        [(0.0, Severity.NOTE), (None, Severity.FLAG), (0.04, Severity.FLAG), (0.5, Severity.REJECT)],
+    )
+    def test_a_display_server_weighs_by_how_much_it_draws(self, utilization_ratio: float | None, severity: Severity) -> None:
+        own = OWN if utilization_ratio is not None else replace(OWN, utilization_ratio=None)
+        about = evidence(processes=[own, replace(XORG, utilization_ratio=utilization_ratio)])
+        assert found(ask(display_active, about)).severity is severity
+
+    def test_the_process_that_is_measured_may_draw(self) -> None:
+        assert isinstance(ask(display_active, evidence(processes=[replace(OWN, graphics=True)])), Clear)
+
+    def test_a_neighbour_that_computes_is_another_hazard(self) -> None:
+        assert isinstance(ask(display_active, evidence(processes=[OWN, replace(XORG, graphics=False)])), Clear)
+
+    def test_a_clock_held_for_a_display_is_flagged(self) -> None:
+        assert isinstance(ask(display_active, evidence(signals={"event_reasons_mask": 0x100})), Found)
+
+    def test_a_list_that_may_not_be_whole_cannot_clear_but_can_find(self) -> None:
+        assert isinstance(ask(display_active, evidence(visibility=Visibility.NAMESPACE)), Unobserved)
+        about = evidence(visibility=Visibility.NAMESPACE, processes=[OWN, replace(XORG, utilization_ratio=0.5)])
+        assert isinstance(ask(display_active, about), Found)
+
+    def test_a_list_that_was_never_read_is_unobserved(self) -> None:
+        assert isinstance(ask(display_active, evidence(processes=None)), Unobserved)
+
+
+class TestNumaPcieAffinity:
+    def test_a_benchmark_bound_to_the_far_socket_is_flagged(self) -> None:
+        answer = found(ask(numa_pcie_affinity, evidence(host=replace(HOST, numa_nodes="1"))))
+        assert answer.severity is Severity.FLAG
+        assert answer.facts["far"] == "the GPU is on memory node 0, the benchmark on 1"
+
+    def test_who_may_run_on_both_sockets_is_not(self) -> None:
+        assert isinstance(ask(numa_pcie_affinity, evidence(host=replace(HOST, numa_nodes="0,1"))), Clear)
+
+    @pytest.mark.parametrize("link", [{"pcie_width_count": 8}, {"pcie_generation_count": 3}])
+    def test_a_link_below_what_the_slot_allows_is_flagged(self, link: dict[str, int]) -> None:
+        assert isinstance(ask(numa_pcie_affinity, evidence(signals=link)), Found)
+
+    def test_a_link_that_is_slow_while_the_gpu_rests_is_not(self) -> None:
+        def width(t: float) -> int:
+            return 16 if 2 < t < 4 else 1
+
+        about = evidence(signals={"pcie_width_count": width, "utilization_ratio": lambda t: 0.9 if 2 < t < 4.3 else 0.0})
+        assert isinstance(ask(numa_pcie_affinity, about), Clear)
+
+    def test_a_gpu_that_only_rested_says_nothing_of_its_link(self) -> None:
+        about = evidence(signals={"pcie_width_count": 1, "event_reasons_mask": 0x1})
+        assert "PCIe" in unobserved(ask(numa_pcie_affinity, about))
+
+    def test_a_virtual_machine_that_hides_the_node_leaves_that_part_unobserved(self) -> None:
+        hidden = replace(DEVICE, numa_node_count=None)
+        assert "memory nodes" in unobserved(ask(numa_pcie_affinity, evidence(device=hidden)))
+        assert isinstance(ask(numa_pcie_affinity, evidence(device=hidden, signals={"pcie_width_count": 8})), Found)
+
+    def test_a_host_that_says_nothing_does_not_clear(self) -> None:
+        assert isinstance(ask(numa_pcie_affinity, evidence(host=Host(span_s=6.0))), Unobserved)
