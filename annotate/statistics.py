@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from annotate.evidence import Column, Values
 
+_LONG_COUNT = 1000
 # Turns the median absolute deviation into the standard deviation of a normal distribution.
 _MAD_TO_SD = 1.4826
 # An autocorrelation beyond this many standard errors counts (two-sided 5 %).
@@ -24,7 +25,12 @@ def centre(values: Values) -> float:
     """The median.  Raises ValueError for an empty series."""
     if not len(values):
         raise ValueError("expected at least one value, found none")
-    return float(np.median(values))
+    if len(values) < _LONG_COUNT or np.isnan(values.sum()):
+        return float(np.median(values))
+    # np.median parts a long series at three places at once, which takes seven times as long as at one.
+    half = len(values) // 2
+    parted = np.partition(values, half)
+    return float(parted[half] if len(values) % 2 else 0.5 * (parted[half] + parted[:half].max()))
 
 
 def spread(values: Values, *, floor: float = 0.0) -> float:
@@ -33,7 +39,7 @@ def spread(values: Values, *, floor: float = 0.0) -> float:
     A floor of the size of the quantisation keeps a series with more than half of its values equal from having none.
     Raises ValueError for an empty series.
     """
-    return max(floor, _MAD_TO_SD * float(np.median(np.abs(values - centre(values)))))
+    return max(floor, _MAD_TO_SD * centre(np.abs(values - centre(values))))
 
 
 def block_medians(column: Column, width_ns: int) -> Column:
