@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Evidence, Timings, Values
-from annotate.statistics import effective_count, spread
+from annotate.statistics import centre, effective_count, spread
 
 # CUDA's events tick at up to half a microsecond: no spread is smaller than half a tick.
 _TICK_S = 0.25e-6
@@ -35,9 +35,10 @@ def floor_s(median_s: float) -> float:
     return max(_TICK_S, _LEAST_RATIO * median_s)
 
 
-def spread_s(took_s: Values) -> float:
-    """The robust standard deviation of durations."""
-    return spread(took_s, floor=floor_s(float(np.median(took_s))))
+def usual_s(took_s: Values) -> tuple[float, float]:
+    """The median of durations, and their robust standard deviation."""
+    median_s = centre(took_s)
+    return median_s, spread(took_s, floor=floor_s(median_s))
 
 
 def worth_count(values: Values) -> float:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from annotate.durations import floor_s, worth_count
 from annotate.evidence import Values
+from annotate.statistics import centre
 
 _GRID_COUNT = 256
 # Neither an outlier nor a tail of one in a hundred may stretch the grid: a mode holds more.
@@ -50,7 +51,7 @@ def two_modes(took_s: Values, *, minor_ratio: float = 0.05) -> Modes | None:
         return None
     logs = np.log(took_s)
     low, high = np.percentile(logs, (_TAIL_PERCENT, 100.0 - _TAIL_PERCENT))
-    least = 2.0 * floor_s(float(np.median(took_s))) / float(np.median(took_s))
+    least = 2.0 * floor_s(centre(took_s)) / centre(took_s)
     if high - low <= least:
         return None
     width = max(_bandwidth(logs[(logs >= low) & (logs <= high)]), least, (high - low) / _GRID_COUNT)

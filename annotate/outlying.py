@@ -11,7 +11,7 @@ import numpy.typing as npt
 from annotate.cold import cold
 from annotate.durations import every_count, floor_s, readable
 from annotate.evidence import Timings, Values
-from annotate.statistics import spread
+from annotate.statistics import centre, spread
 
 # A clock that moves over half a second makes nobody an outlier, and a burst of a neighbour is far shorter.
 _LOCAL_S = 0.5
@@ -58,7 +58,7 @@ def outlying(
     if len(took_s) < 2:
         return Outlying(np.empty(0, np.intp), np.empty(0), took_s, at_ns)
     apart_s = took_s - _around(at_ns, took_s)
-    middle_s = float(np.median(took_s))
+    middle_s = centre(took_s)
     limit_s = max(spreads * spread(apart_s, floor=floor_s(middle_s)), least_ratio * middle_s)
     indices = np.flatnonzero(np.abs(apart_s) > limit_s)
     return Outlying(indices, apart_s[indices], took_s, at_ns)
@@ -89,8 +89,8 @@ def time_slices(
     excess_s = lying.excess_s[found]
     if len(excess_s) < fewest_count:
         return None
-    usual_s = float(np.median(excess_s))
-    alike = float(np.median(np.abs(excess_s - usual_s))) * 1.4826 <= alike_ratio * usual_s
+    usual_s = centre(excess_s)
+    alike = spread(excess_s) <= alike_ratio * usual_s
     # A stretch of slow ones is another state of the GPU, not a turn.
     single = float((np.diff(lying.indices[found]) == 1).mean()) < 0.5
     if not (alike and single):
@@ -129,12 +129,12 @@ def periodic(
     if not len(steps_s):
         return None
     # What follows within a few iterations belongs to the same group.
-    begins = at_ns[np.concatenate([[True], steps_s > 20.0 * float(np.median(lying.took_s))])]
+    begins = at_ns[np.concatenate([[True], steps_s > 20.0 * centre(lying.took_s)])]
     apart_s = np.diff(begins) / 1e9
     if len(begins) < fewest_count:
         return None
-    usual_s = float(np.median(apart_s))
-    if float(np.median(np.abs(apart_s - usual_s))) * 1.4826 > alike_ratio * usual_s:
+    usual_s = centre(apart_s)
+    if spread(apart_s) > alike_ratio * usual_s:
         return None
     return Pattern("periodic", f"in groups {readable(usual_s)} apart, as by a controller's cycle or a timer")
 

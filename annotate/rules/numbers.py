@@ -7,11 +7,11 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
-from annotate.durations import inside, readable, spread_s, worth_count
+from annotate.durations import inside, readable, usual_s, worth_count
 from annotate.evidence import Evidence, Fact, Values
 from annotate.intervals import Interval, batch_interval, median_interval
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.statistics import autocorrelations
+from annotate.statistics import autocorrelations, centre
 from annotate.told import text
 
 _NONE = Unobserved("no iteration was timed inside the window")
@@ -110,7 +110,7 @@ def autocorrelated(
     if len(times.took_s) < _FEWEST_COUNT:
         return Unobserved("too few iterations to compare them with those before") if len(times.took_s) else _NONE
     # One very late iteration would outweigh all others, and it resembles none.
-    middle_s, noise_s = float(np.median(times.took_s)), spread_s(times.took_s)
+    middle_s, noise_s = usual_s(times.took_s)
     worth = worth_count(np.clip(times.took_s, middle_s - 5.0 * noise_s, middle_s + 5.0 * noise_s))
     facts: dict[str, Fact] = {"iterations_count": len(times.took_s), "effective_count": worth}
     return Found(Severity.NOTE, facts) if worth < least_ratio * len(times.took_s) else Clear(facts)
@@ -148,7 +148,7 @@ def mean_vs_median_gap(
     times = inside(evidence)
     if not len(times.took_s):
         return _NONE
-    mean_s, median_s = float(times.took_s.mean()), float(np.median(times.took_s))
+    mean_s, median_s = float(times.took_s.mean()), centre(times.took_s)
     gap_ratio = mean_s / median_s - 1.0
     facts: dict[str, Fact] = {
         "mean_s": mean_s,
@@ -196,9 +196,9 @@ def too_few_samples(
     count = len(times.took_s)
     if not count:
         return _NONE
-    median_s = float(np.median(times.took_s))
+    median_s, noise_s = usual_s(times.took_s)
     fewest = 3 if median_s >= long_s else _FEWEST_COUNT
-    noise_ratio = spread_s(times.took_s) / median_s
+    noise_ratio = noise_s / median_s
     needed = max(fewest, int(np.ceil(np.square(1.96 * noise_ratio / target_ratio))))
     facts: dict[str, Fact] = {"iterations_count": count, "needed_count": needed, "noise_ratio": noise_ratio}
     if count >= needed:

@@ -13,6 +13,7 @@ from annotate.held import power_cap
 from annotate.modes import Modes, two_modes
 from annotate.outlying import outlying, pattern
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.statistics import centre
 
 _NONE = Unobserved("no iteration was timed inside the window")
 # Fewer have no neighbours to lie apart from, and no group of their own.
@@ -160,7 +161,7 @@ def _by_clock(times: Timings, modes: Modes) -> float | None:
     groups = [clock[group & np.isfinite(clock)] for group in (slow, ~slow)]
     if any(len(group) < _FEWEST_COUNT for group in groups):
         return None
-    slow_mhz, fast_mhz = (float(np.median(group)) for group in groups)
+    slow_mhz, fast_mhz = (centre(group) for group in groups)
     return float(np.log(fast_mhz / slow_mhz) / np.log1p(modes.separation_ratio)) if min(slow_mhz, fast_mhz) > 0 else None
 
 

@@ -11,6 +11,7 @@ from annotate.cold import cold_prefix_count
 from annotate.durations import inside, readable
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.statistics import centre
 
 _NONE = Unobserved("no iteration was timed inside the window")
 
@@ -55,9 +56,9 @@ def cold_start(
     if not count:
         return Clear({"cold_count": 0})
     warm_s = times.took_s[count:]
-    slow_ratio = float(times.took_s[:count].max() / np.median(warm_s))
+    slow_ratio = float(times.took_s[:count].max() / centre(warm_s))
     mean_ratio = float(times.took_s.mean() / warm_s.mean()) - 1.0
-    median_ratio = float(np.median(times.took_s) / np.median(warm_s)) - 1.0
+    median_ratio = float(centre(times.took_s) / centre(warm_s)) - 1.0
     effect_ratio = max(mean_ratio, median_ratio)
     warmed = evidence.told.get("warmup_count")
     unwarmed = isinstance(warmed, int) and not isinstance(warmed, bool) and warmed == 0
@@ -67,7 +68,7 @@ def cold_start(
         "mean_change_ratio": mean_ratio,
         "median_change_ratio": median_ratio,
         "warm_mean_s": float(warm_s.mean()),
-        "warm_median_s": float(np.median(warm_s)),
+        "warm_median_s": centre(warm_s),
         "warmup_count": count + 5,
         "weight": "nobody had warmed up" if unwarmed else f"make the mean {mean_ratio:.1%} longer",
     }
@@ -119,9 +120,11 @@ def mid_run_compile(
     times = inside(evidence)
     if len(times.took_s) < 2:
         return Unobserved("one iteration has nothing to be slow against") if len(times.took_s) else _NONE
-    median_s = float(np.median(times.took_s))
+    median_s = centre(times.took_s)
     slow = times.took_s > max(slow_ratio * median_s, least_s)
-    slow[: max(1, cold_prefix_count(times.took_s))] = False
+    slow[0] = False
+    if slow.any():
+        slow[: cold_prefix_count(times.took_s)] = False
     spikes = np.flatnonzero(slow)
     host = evidence.host
     waited_ratio = (host.run_wait_s or 0.0) / host.span_s if host.span_s else 0.0
