@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from annotate.durations import inside
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, Timings, Values
 from annotate.presence import presences
 from annotate.told import amount, text
 
@@ -15,30 +15,43 @@ from annotate.told import amount, text
 _SHORTEST_S = 1.0
 # Times handed over without beginnings are laid end to end, to the nanosecond.
 _ROUNDING_S = 5e-9
+_FIRST_COUNT = 1000
+# What is shorter than a cycle of any clock, or longer than any window, is no time.
+_LEAST_S = 1e-12
+_MOST_S = 1e7
 # The driver shows 1-2 % for a process that does nothing.
 _AT_REST_RATIO = 0.02
 
 SEVERAL = "the process used several GPUs, and which one was timed is not known"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Loop:
     """A window's timed entries, each of ``calls_count`` calls, seen as one loop.
 
     ``call_s`` is the median time of a call, ``timed_s`` all entries together, ``span_s`` from the first one's begin to the
-    last one's end, ``gap_s`` the median time between an entry's end and the next one's begin: negative where the host, which
-    stamped them, ran ahead of the GPU.  ``utilization_ratio`` is the driver's over that span, None if it is too short, or if
-    entries lie so exactly end to end that nobody can have stamped them: then nothing tells what lay between them.
+    last one's end.  ``utilization_ratio`` is the driver's over that span, None if it is too short, or if entries lie so
+    exactly end to end that nobody can have stamped them: then nothing tells what lay between them.
     """
 
-    entries_count: int
-    calls_count: int
+    timings: Timings
     call_s: float
     timed_s: float
     span_s: float
-    gap_s: float
     end_ns: int
     utilization_ratio: float | None
+
+    @property
+    def entries_count(self) -> int:
+        return len(self.timings.at_ns)
+
+    @property
+    def calls_count(self) -> int:
+        return self.timings.calls_count
+
+    def gap_s(self) -> float:
+        """The median time from an entry's end to the next one's begin: negative where the host, which stamped them, ran ahead."""
+        return float(np.median(_gaps_s(self.timings))) if self.entries_count > 1 else 0.0
 
     @property
     def entry_s(self) -> float:
@@ -62,26 +75,30 @@ class Loop:
 
 
 def loop(evidence: Evidence) -> Loop | None:
-    """None if no time was taken in the window."""
+    """None if no time was taken in the window, or one that cannot be."""
     timings = inside(evidence)
-    count = len(timings.at_ns)
-    if not count or timings.calls_count < 1:
+    if not len(timings.at_ns) or timings.calls_count < 1:
         return None
-    entries_s = timings.took_s * timings.calls_count
-    begin_ns, end_ns = int(timings.at_ns[0]), int(timings.at_ns[-1] + entries_s[-1] * 1e9)
-    span_s = max((end_ns - begin_ns) / 1e9, float(entries_s[-1]))
-    gaps_s = np.diff(timings.at_ns) / 1e9 - entries_s[:-1]
+    calls_count = timings.calls_count
+    if timings.took_s.min() < _LEAST_S or timings.took_s.max() * calls_count > _MOST_S:
+        return None
+    begin_ns, end_ns = int(timings.at_ns[0]), int(timings.at_ns[-1] + timings.took_s[-1] * calls_count * 1e9)
+    first = slice(_FIRST_COUNT)
+    gaps_s = _gaps_s(replace(timings, at_ns=timings.at_ns[first], took_s=timings.took_s[first]))
     laid_out = len(gaps_s) > 0 and bool((np.abs(gaps_s) < _ROUNDING_S).all())
     return Loop(
-        entries_count=count,
-        calls_count=timings.calls_count,
+        timings=timings,
         call_s=float(np.median(timings.took_s)),
-        timed_s=float(entries_s.sum()),
-        span_s=span_s,
-        gap_s=float(np.median(gaps_s)) if len(gaps_s) else 0.0,
+        timed_s=float(timings.took_s.sum()) * calls_count,
+        span_s=max((end_ns - begin_ns) / 1e9, float(timings.took_s[-1]) * calls_count),
         end_ns=end_ns,
         utilization_ratio=None if laid_out else _utilization_ratio(evidence, begin_ns, end_ns),
     )
+
+
+def _gaps_s(timings: Timings) -> Values:
+    gaps_s: Values = np.diff(timings.at_ns) / 1e9 - timings.took_s[:-1] * timings.calls_count
+    return gaps_s
 
 
 def elsewhere(evidence: Evidence) -> bool | None:

@@ -71,12 +71,14 @@ TOLD: Mapping[str, str] = {
     "canary_record_count": "how many earlier healthy canaries of this GPU are on record",
 }
 
+_MOST = 1e24
+
 
 def amount(told: Mapping[str, Fact], name: str) -> float | None:
     """A told amount, finite and not negative; None for what is missing or makes no sense: the teller may be wrong."""
     value = told.get(name)
-    # Neither NaN nor infinity passes, nor an integer beyond every amount there is.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e300:
+    # Neither NaN nor infinity passes, nor what is beyond every amount there is: quotients of two must stay finite.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MOST:
         return None
     return float(value)
 

@@ -194,10 +194,14 @@ def host_bound(
     busy_s = timed.call_busy_s
     if busy_s is None or timed.utilization_ratio is None:
         return Unobserved(_NO_UTILISATION)
-    facts: dict[str, Fact] = {"utilization_ratio": timed.utilization_ratio, "call_s": timed.call_s, "gap_s": timed.gap_s}
-    if timed.utilization_ratio >= fed_ratio or timed.gap_s > pause_s:
+    facts: dict[str, Fact] = {"utilization_ratio": timed.utilization_ratio, "call_s": timed.call_s}
+    if timed.utilization_ratio >= fed_ratio:
         return Clear(facts)
-    if timed.gap_s < 0 or timed.round_s > late_ratio * (timed.entry_s + timed.gap_s):
+    gap_s = timed.gap_s()
+    facts["gap_s"] = gap_s
+    if gap_s > pause_s:
+        return Clear(facts)
+    if gap_s < 0 or timed.round_s > late_ratio * (timed.entry_s + gap_s):
         # The host was ahead of the GPU at most calls, or few of them were late.
         return Clear(facts)
     if timed.utilization_ratio <= nothing_ratio:
@@ -255,11 +259,11 @@ def short_kernel(
     timed, timer = loop(evidence), text(evidence.told, "timer")
     if timed is None or timer is None:
         return Unobserved("no times were handed over")
-    if isinstance(wrong_stream.ask(evidence, claim), Found):
-        return Unobserved(_EMPTY)
     facts: dict[str, Fact] = {"call_s": timed.call_s, "calls_count": timed.calls_count}
     if timed.entry_s >= least_s:
         return Clear(facts)
+    if isinstance(wrong_stream.ask(evidence, claim), Found):
+        return Unobserved(_EMPTY)
     names = {"events": "CUDA events", "graph": "events around a graph", "host": "the host's clock"}
     facts |= {"call": readable(timed.call_s), "timer": names.get(timer, "most timers"), "batch_count": timed.batch_count}
     return Found(Severity.REJECT if timed.entries_count * timed.calls_count == 1 else Severity.FLAG, facts)
@@ -297,12 +301,12 @@ def timer_overhead(
     timed, overhead_s = loop(evidence), amount(evidence.told, "timer_overhead_s")
     if timed is None or overhead_s is None:
         return Unobserved("the timer's overhead, or the times, were not told")
-    if isinstance(wrong_stream.ask(evidence, claim), Found):
-        return Unobserved(_EMPTY)
     share_ratio = overhead_s / timed.entry_s
     facts: dict[str, Fact] = {"overhead_s": overhead_s, "share_ratio": share_ratio, "call_s": timed.call_s}
     if share_ratio <= note_ratio:
         return Clear(facts)
+    if isinstance(wrong_stream.ask(evidence, claim), Found):
+        return Unobserved(_EMPTY)
     facts |= {
         "overhead": readable(overhead_s),
         "batch_count": max(2, round(overhead_s / (note_ratio * timed.call_s) + 0.5)),

@@ -69,7 +69,9 @@ def test_nonsense_told_is_never_an_error(rule: Rule, nonsense: object) -> None:
         Timings(np.array([BEGIN_NS]), np.array([np.nan])),
         Timings(np.array([BEGIN_NS]), np.array([0.0])),
         Timings(np.array([BEGIN_NS - 5]), np.array([1e-3])),
-        Timings(np.array([BEGIN_NS, BEGIN_NS]), np.array([1e-3, 1e9])),
+        Timings(np.array([BEGIN_NS, BEGIN_NS]), np.array([1e-3, 1e300])),
+        Timings(np.array([BEGIN_NS, BEGIN_NS + 5]), np.array([5e-324, 1e-3])),
+        Timings(np.array([BEGIN_NS]), np.array([1e-3]), None, 0),
     ],
 )
 def test_times_that_are_none_are_no_hazard_of_the_timer(rule: Rule, timings: Timings) -> None:
