@@ -180,7 +180,7 @@ _ALL = (
           status="flagged", rules=frozenset({"window-too-short"})),
     Scene(name="idle", says="nobody computes", context_s=FOREVER_S, status="unproven"),
     Scene(name="mig", says="a board cut into MIG instances", phases=_STEADY_COPY,
-          board=Board(mig_profiles=("3g.71gb", "3g.71gb"))),
+          board=Board(mig_profiles=("3g.71gb", "3g.71gb")), status="flagged", rules=frozenset({"contention-shared-partition"})),
     Scene(name="attention", says="attention kernels, warmed", phases=(Phase(begin_s=0.2, kernel=ATTENTION),), rules=_CAPPED),
     Scene(name="convolution", says="3×3 convolutions, warmed", phases=(Phase(begin_s=0.2, kernel=CONVOLUTION),),
           rules=_CAPPED),

@@ -14,7 +14,7 @@ XORG = Process(
 def scenes() -> Iterator[Evidence]:
     quiet = Host(span_s=6.0, cpu_s=6.0, run_wait_s=0.0, cpu_allowed_count=16, sharing="", numa_nodes="0", wall_step_s=0.0)
     for changes in ({"mig_mode": True}, {"virtualization": "vgpu"}, {"virtualization": "host-vgpu"}, {"parent_uuid": "GPU-1"}):
-        yield evidence(device=replace(DEVICE, **changes))  # type: ignore[arg-type]  # names and values of the record's fields
+        yield evidence(device=replace(DEVICE, **changes))
     yield evidence(host=replace(quiet, sharing="HAMi,MPS"))
     yield evidence(processes=[OWN, replace(XORG, name="nvidia-cuda-mps-server", graphics=False)])
     yield evidence(told={"busy_ratio": 0.6})
