@@ -70,6 +70,7 @@ class Comparison:
     margin_ratio: float = MARGIN_RATIO
     conditions: tuple[Condition, ...] = ()
     reasons: tuple[str, ...] = ()
+    simulated: bool = False
 
     @property
     def within_noise(self) -> bool:
@@ -102,6 +103,7 @@ class Comparison:
             "margin_ratio": self.margin_ratio,
             "conditions": [{"name": c.name, "a": c.a, "b": c.b, "differs": c.differs} for c in self.conditions],
             "reasons": list(self.reasons),
+            "simulated": self.simulated,
         }
 
 
@@ -220,7 +222,8 @@ def change_text(interval: Interval | None, *, uncertain: bool) -> str:
 
 def text(comparison: Comparison) -> str:
     """The answer in a few lines; what the arms do not share comes before any time."""
-    lines = [f"{comparison.decision.value.upper():<13} {comparison.b} against {comparison.a}"]
+    simulated = "SIMULATED  " if comparison.simulated else ""
+    lines = [f"{comparison.decision.value.upper()}  {simulated}{comparison.b} against {comparison.a}"]
     differing = [condition for condition in comparison.conditions if condition.differs]
     lines += [f"  differs: {condition.name}: {condition.a} -> {condition.b}" for condition in differing]
     if comparison.ratio is not None:

@@ -20,7 +20,6 @@ class Floor:
     floor_ratio: float
     trials_count: int
     measured_wall_s: float
-    driver_version: str | None = None
 
 
 def read(state: Path) -> dict[str, tuple[Floor, ...]]:
@@ -54,7 +53,7 @@ def _floor(kind: str, fields: dict[str, Any]) -> Floor | None:
     try:
         floor = Floor(
             kind=kind, floor_ratio=float(fields["floor_ratio"]), trials_count=int(fields["trials_count"]),
-            measured_wall_s=float(fields["measured_wall_s"]), driver_version=fields.get("driver_version"),
+            measured_wall_s=float(fields["measured_wall_s"]),
         )  # fmt: skip
     except (LookupError, TypeError, ValueError):
         return None

@@ -19,7 +19,7 @@ from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
 
 COMMANDS: Mapping[str, str] = {
     name: f"gpuwatch.cli.{name}"
-    for name in ("run", "show", "audit", "explain", "doctor", "demo", "record", "daemon", "config", "db")
+    for name in ("run", "show", "audit", "compare", "explain", "doctor", "selftest", "demo", "record", "daemon", "config", "db")
 }
 
 WHAT_NEXT = """\

@@ -129,7 +129,8 @@ def compare(
     names = [first, *(name for name in arms if name != first)]
     # An arm that makes its own data has results of its own: only on given inputs must they agree.
     comparable = check and (bool(inputs) or not any(map(_is_factory, arms.values())))
-    matches = _matches(calls, names, tolerance_ratio) if comparable else {}
+    results = {name: calls[name][0]() for name in names}  # the first call also compiles, and makes a context
+    matches = _matches(results, names, tolerance_ratio) if comparable else {}
     timer = timer or blocks.here()
     runners = {name: design.calibrated(timer, Runner(name, calls[name]), block_s) for name in names}
     others = [runners[name] for name in names[1:]]
@@ -197,18 +198,16 @@ def _calls(
     return calls
 
 
-def _matches(
-    calls: Mapping[str, tuple[Callable[[], object], ...]], names: Sequence[str], tolerance_ratio: float | None
-) -> dict[str, Match]:
+def _matches(results: Mapping[str, object], names: Sequence[str], tolerance_ratio: float | None) -> dict[str, Match]:
     """How far each arm's results are from the first's; nothing where that returns none."""
-    expected = calls[names[0]][0]()
+    expected = results[names[0]]
     if expected is None:
         return {}
-    found = {}
-    for name in names[1:]:
-        result = calls[name][0]()
-        found[name] = Match(float("inf"), 0.0) if result is None else references.match(result, expected, tolerance_ratio)
-    return found
+    nothing = Match(float("inf"), 0.0)
+    return {
+        name: nothing if results[name] is None else references.match(results[name], expected, tolerance_ratio)
+        for name in names[1:]
+    }
 
 
 def _kept_floor(settings: config.Settings | None) -> float | None:

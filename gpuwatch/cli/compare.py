@@ -1,0 +1,136 @@
+"""gpuwatch compare: two stored runs, or two functions, of which one may be an earlier revision of the other."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from annotate.claims import Claim
+from annotate.errors import AnnotateError
+from annotate.policy import Policy
+from gpuwatch.cli import options, output, stores
+from gpuwatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from annotate.comparison import Comparison
+    from annotate.evidence import Evidence
+    from gpuwatch.compare import Compared
+    from gpuwatch.store import Reader, Run
+
+
+@click.command("compare", short_help="Two runs, or two functions: faster, slower, the same, or not comparable.")
+@click.argument("arms", nargs=-1, metavar="A [B]", required=True)
+@click.option("--at", "revision", metavar="REV", help="Compare a working file's function with this git revision of it.")
+@click.option("--seconds", type=click.FloatRange(0.05, 3600), default=3.0, show_default=True, help="GPU time of functions.")
+@click.option("--own-steady", is_flag=True, help="Also each function alone, at the clock its own power allows (48 s more).")
+@click.option("--no-check", is_flag=True, help="Do not compare the functions' results.")
+@options.policy_options
+@options.json_option
+@options.settings_options
+def command(
+    arms: tuple[str, ...],
+    revision: str | None,
+    seconds: float,
+    own_steady: bool,
+    no_check: bool,
+    claim: str | None,
+    accept: tuple[str, ...],
+    limits: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Say of B whether it is faster than A: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE.
+
+    \b
+    gpuwatch compare RUN RUN             two stored windows: conditions first, then their times
+    gpuwatch compare a.py:f b.py:g       two functions, interleaved on one GPU in one process
+    gpuwatch compare a.py:f --at HEAD    a function as committed (A) and as it stands (B)
+
+    A function does one call.  If it takes arguments, the first file's function `inputs()` returns them, asked three times,
+    so that each arm runs on several buffers.  A function named make_… returns a function of one call with buffers of its
+    own.  With --at, modules the file imports from its own folder are those of today.
+
+    Other hardware, software or another boot makes two runs incomparable, unless --accept names the rule.
+    """
+    from gpuwatch.compare.loading import names_function
+
+    policy = options.policy(claim, accept, limits)
+    of_functions = [names_function(arm) for arm in arms]
+    if revision is not None or any(of_functions):
+        _check_functions(arms, of_functions, revision, policy)
+        found = _functions(arms, revision, seconds=seconds, own_steady=own_steady, check=not no_check)
+        data, text = found.to_dict() | {"runs": None}, str(found)
+    else:
+        if len(arms) != 2:
+            raise UsageError(f"expected two runs, or two functions FILE.py:FUNCTION, found {len(arms)}: {' '.join(arms)}")
+        with stores.reader(options.settings()) as store:
+            runs = (stores.run(store, arms[0]), stores.run(store, arms[1]))
+            compared = _runs(store, *runs, policy)
+        data = {"design": "sequential", "timer": None, "comparisons": [compared.to_dict()], "verdict": None}
+        data, text = data | {"runs": [run.id for run in runs]}, str(compared)
+    if as_json:
+        output.emit_json(data)
+    else:
+        output.emit(output.coloured(text, sys.stdout))
+
+
+def _check_functions(arms: tuple[str, ...], of_functions: list[bool], revision: str | None, policy: Policy | None) -> None:
+    if policy is not None:
+        raise UsageError("--claim, --accept, --limit: expected two runs, found functions, which are compared as they are")
+    if not all(of_functions):
+        expected = "a function FILE.py:FUNCTION" if revision is not None or len(arms) == 1 else "two runs or two functions"
+        raise UsageError(f"expected {expected}, found {' and '.join(arms)}")
+    if revision is not None and len(arms) != 1:
+        raise UsageError(f"--at: expected one function, to be compared with itself at {revision}, found {len(arms)}")
+    if revision is None and len(arms) != 2:
+        raise UsageError(f"expected two functions, or one with --at REV, found {len(arms)}")
+
+
+def _functions(arms: tuple[str, ...], revision: str | None, *, seconds: float, own_steady: bool, check: bool) -> Compared:
+    from gpuwatch.compare import compare, load
+    from gpuwatch.compare.loading import wants_inputs
+
+    both = [load(arms[0], at=revision), load(arms[-1])]
+    wanting = [each for each in both if wants_inputs(each.call)]
+    inputs: Any = ()
+    if wanting:
+        maker = next((each.inputs for each in both if each.inputs is not None), None)
+        if maker is None:
+            file = wanting[0].name.rpartition(":")[0]
+            raise UsageError(f"{wanting[0].name} takes arguments: expected a function inputs() in {file} that returns them")
+        if len(wanting) < 2:
+            other = next(each.name for each in both if each is not wanting[0])
+            raise UsageError(f"{wanting[0].name} takes arguments and {other} none: expected both to take the same")
+        inputs = maker
+    second = both[1].name if both[1].name != both[0].name else f"{both[1].name} again"
+    calls = {both[0].name: both[0].call, second: both[1].call}
+    return compare(
+        calls, inputs=inputs, seconds=seconds, own_steady=own_steady, check=check, settings=options.settings(), say=output.say
+    )
+
+
+def _runs(store: Reader, a: Run, b: Run, policy: Policy | None) -> Comparison:
+    from annotate.two_runs import of_runs
+
+    if policy is None:
+        try:
+            policy = Policy.from_dict(b.policy)
+        except AnnotateError:  # made by a version whose rules or limits are gone
+            policy = Policy(claim=Claim.of(b.claim))
+    uuid = next((uuid for uuid in a.uuids if uuid in b.uuids), None)
+    pieces = (_evidence(store, a, uuid), _evidence(store, b, uuid))
+    return of_runs(*pieces, policy, names=_names(a, b))
+
+
+def _evidence(store: Reader, run: Run, uuid: str | None) -> Evidence:
+    if not run.uuids:
+        raise UsageError(f"run {run.id}: expected a window on a GPU, found one without: {run.why or run.status}")
+    return store.evidence(run, uuid or run.uuids[0])
+
+
+def _names(a: Run, b: Run) -> tuple[str, str]:
+    """Labels where they tell the runs apart, else with the beginning of their ids."""
+    if a.label and b.label and a.label != b.label:
+        return a.label, b.label
+    return (f"{a.label or 'run'} {a.id}", f"{b.label or 'run'} {b.id}")

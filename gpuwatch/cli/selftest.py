@@ -1,0 +1,66 @@
+"""gpuwatch selftest: by how much this GPU tells two equal arms apart."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuwatch import clock, floors, torch_context
+from gpuwatch.cli import moments, options, output
+from gpuwatch.errors import GpuwatchError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("selftest", short_help="Measure this GPU's noise floor between equal arms, and keep it.")
+@click.option("--seconds", type=click.FloatRange(0.1, 600), default=3.0, show_default=True, help="GPU time of a trial.")
+@click.option("--show", is_flag=True, help="Print what is kept; measure nothing.")
+@options.json_option
+@options.settings_options
+def command(seconds: float, show: bool, as_json: bool) -> None:
+    """Compare identical work on different buffers (GEMM 4096 bf16, copy 1 GiB), and keep by how much it seems to differ.
+
+    Comparisons on this GPU then call nothing a difference that is smaller.  It takes about a minute, and nobody else should
+    use the GPU meanwhile.  Needs torch.  Floors are kept in the state folder, by the GPU's UUID.
+    """
+    state = options.settings().state
+    kept = floors.read(state) if show else _measured(state, seconds)
+    if as_json:
+        output.emit_json({"gpus": [{"uuid": uuid, "floors": [asdict(floor) for floor in kept[uuid]]} for uuid in sorted(kept)]})
+        return
+    rows = [
+        (uuid, floor.kind, f"{floor.floor_ratio:.3%}", str(floor.trials_count), moments.text(floor.measured_wall_s))
+        for uuid in sorted(kept)
+        for floor in kept[uuid]
+    ]
+    if rows:
+        output.emit(output.table(rows, header=("GPU", "KERNEL", "FLOOR", "TRIALS", "MEASURED")))
+    else:
+        output.say("no floor is kept yet; `gpuwatch selftest` on a GPU measures one")
+
+
+def _measured(state: Path, seconds: float) -> dict[str, tuple[floors.Floor, ...]]:
+    from gpuwatch.cli.benchmarks import torch_with_gpu
+    from gpuwatch.compare import blocks, selftest
+
+    torch: Any = torch_with_gpu()
+    if torch is None:
+        raise GpuwatchError("selftest: expected torch and a GPU with 4 GiB free, found none; `gpuwatch doctor` says more")
+    torch.cuda.init()
+    torch.empty(1, device="cuda")  # memory of its own makes a context, and that the GPU known
+    uuid = str(torch_context.facts().get("cuda_uuids") or "").split(",")[0]
+    if not uuid:
+        raise GpuwatchError("selftest: expected a torch that knows the GPU's UUID (2.4 or newer), found an older one")
+    for kind in selftest.KINDS:
+        output.say(f"{kind}: {selftest.TRIALS_COUNT} trials of {seconds:g} s, identical work on different buffers")
+        trials = selftest.differences(
+            blocks.here(), selftest.work(torch, kind), trials_count=selftest.TRIALS_COUNT, seconds=seconds, warm_s=1.0
+        )
+        found = list(trials)
+        torch.cuda.empty_cache()
+        floor = floors.Floor(kind=kind, floor_ratio=max(*found, 1e-6), trials_count=len(found), measured_wall_s=clock.wall_s())
+        floors.keep(state, uuid, floor)
+    return {uuid: floors.read(state)[uuid]}

@@ -1,0 +1,52 @@
+"""What this GPU makes of two equal arms: the same work on other buffers, compared as any two arms are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gpuwatch.compare import design
+from gpuwatch.compare.blocks import BlockTimer
+from gpuwatch.compare.design import Runner
+
+KINDS = ("gemm", "copy")
+# The floor is the largest of this many differences, which lies near the 95th percentile of many.
+TRIALS_COUNT = 8
+_GEMM_SIZE = 4096
+_COPY_BYTES = 1 << 30
+
+Pair = tuple[Callable[[], object], Callable[[], object]]
+
+
+def differences(
+    timer: BlockTimer, pairs: Iterator[Pair], *, trials_count: int, seconds: float, warm_s: float
+) -> Iterator[float]:
+    """By how much each pair of equal arms is told apart: one trial each, its own buffers, its own order."""
+    for trial in range(trials_count):
+        a, b = (design.calibrated(timer, Runner(name, (call,))) for name, call in zip("ab", next(pairs), strict=True))
+        design.warmed(timer, [a, b], warm_s)
+        found = design.interleaved(timer, a, [b], seconds=seconds, limit_s=4 * seconds, seed=trial)["b"]
+        if len(found.log_ratios):
+            yield abs(float(np.expm1(np.median(found.log_ratios))))
+
+
+def work(torch: Any, kind: str) -> Iterator[Pair]:  # torch is not a dependency, so it has no type here
+    """Pairs of equal arms without end.  Each arm has buffers of its own, and those before stay until these are there."""
+    kept: Any = None
+    while True:
+        kept = [_gemm(torch) if kind == "gemm" else _copy(torch) for _ in range(2)]
+        yield kept[0], kept[1]
+
+
+def _gemm(torch: Any) -> Callable[[], object]:
+    a, b = (torch.randn(_GEMM_SIZE, _GEMM_SIZE, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+    out = torch.empty_like(a)
+    return lambda: torch.mm(a, b, out=out)
+
+
+def _copy(torch: Any) -> Callable[[], object]:
+    source = torch.empty(_COPY_BYTES, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source)

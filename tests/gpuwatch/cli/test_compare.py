@@ -1,0 +1,192 @@
+"""gpuwatch compare: stored runs of a simulated GPU, and functions of files, as they stand and as committed."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from annotate.evidence import Host, Timings
+from gpuwatch.config import Settings
+from gpuwatch.window import window
+from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.gpuwatch.cli.test_schemas import check
+from tests.gpuwatch.store.stored import a_run, opened
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE
+
+FAST, SLOW = "sum(range(2_000))", "sum(range(8_000))"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Callable[..., tuple[str, ...]]:
+    """A store of two runs in turn, the second's time and conditions as named: the options that find it."""
+
+    def stored(change: float = 0.0, *, timed: bool = True, boot_id: str = BOOT, **of_device: object) -> tuple[str, ...]:
+        with_store = opened(tmp_path / "state")
+        with_store.put_device(DEVICE)
+        other = replace(DEVICE, **of_device)  # type: ignore[arg-type]
+        with_store.put_device(other)
+        for number, (uuid, boot, took_s) in enumerate([(DEVICE.uuid, BOOT, 2e-3), (other.uuid, boot_id, 2e-3 * (1 + change))]):
+            begin_ns = BEGIN_NS + (5 + 10 * number) * 1_000_000_000
+            run = a_run(
+                id=f"{number}ca7f00d01", label=("before", "after")[number], begin_ns=begin_ns, end_ns=begin_ns + 4_000_000_000,
+                uuids=(uuid,), host=Host(boot_id=boot), told={},
+            )  # fmt: skip
+            with_store.put_run(run)
+            if timed:
+                with_store.put_timings(run.id, steady(took_s, begin_ns, seed=number))
+        with_store.close()
+        return ("--state", str(tmp_path / "state"), "--socket", str(tmp_path / "s"))
+
+    return stored
+
+
+def steady(took_s: float, begin_ns: int, *, seed: int) -> Timings:
+    took = took_s * np.exp(0.002 * np.random.default_rng(seed).standard_normal(int(4.0 / took_s)))
+    return Timings(begin_ns + np.concatenate([[0], np.cumsum(took)[:-1] * 1e9]).astype(np.int64), took)
+
+
+Stored = Callable[..., tuple[str, ...]]
+
+
+class TestRuns:
+    @pytest.mark.parametrize(("change", "decision"), [(-0.2, "faster"), (0.2, "slower"), (0.01, "inconclusive")])
+    def test_two_runs_are_told_apart_beyond_the_drift_of_running_in_turn(
+        self, gpuwatch: Gpuwatch, store: Stored, change: float, decision: str
+    ) -> None:
+        where = store(change)
+        ended = gpuwatch(*where, "compare", "0ca7", "1ca7", "--json")
+        assert ended.code == 0
+        check(ended.data, "urn:gpuwatch:cli:1#/$defs/compare")
+        found = ended.data["comparisons"][0]
+        assert (found["decision"], found["a"], found["b"]) == (decision, "before", "after")
+        assert found["ratio"]["ratio"] == pytest.approx(1 + change, abs=0.002)
+        text = gpuwatch(*where, "compare", "0ca7", "1ca7").out
+        assert text.startswith(decision.upper())
+        assert ("?" in text) == (decision == "inconclusive")
+
+    def test_another_gpu_is_incomparable_and_shown_before_the_times_unless_accepted(
+        self, gpuwatch: Gpuwatch, store: Stored
+    ) -> None:
+        where = store(-0.2, uuid="GPU-ffffffff-0000-0000-0000-000000000002")
+        text = gpuwatch(*where, "compare", "0ca7", "1ca7").out
+        assert text.startswith("INCOMPARABLE")
+        assert 0 < text.index("differs: GPU") < text.index("time as it ran")
+        accepted = gpuwatch(*where, "compare", "0ca7", "1ca7", "--accept", "hardware-mismatch", "--json")
+        assert accepted.data["comparisons"][0]["decision"] == "faster"
+
+    def test_runs_without_times_compare_conditions_and_say_what_is_missing(self, gpuwatch: Gpuwatch, store: Stored) -> None:
+        ended = gpuwatch(*store(timed=False), "compare", "0ca7", "1ca7", "--json")
+        found = ended.data["comparisons"][0]
+        assert (ended.code, found["decision"], found["ratio"]) == (0, "inconclusive", None)
+        assert any("before and after kept no times" in reason for reason in found["reasons"])
+
+    def test_windows_of_a_simulated_gpu_are_called_so(self, gpuwatch: Gpuwatch, daemon: Settings) -> None:
+        ids = []
+        for label in ("one", "two"):
+            with window(label, sync=False, settings=daemon) as watched:
+                threading.Event().wait(0.1)
+            assert watched.verdicts
+            ids.append(watched.run_id or "")
+        assert "SIMULATED" in gpuwatch(*daemon.flags(), "compare", *ids).out
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "says"),
+        [
+            (["0ca7"], 2, "two runs"),
+            (["0ca7", "1ca7", "0ca7"], 2, "found 3"),
+            (["0ca7", "ffff"], 1, "ffff"),
+            (["0ca7", "1ca7", "--accept", "nonsense"], 2, "nonsense"),
+            (["0ca7", "a.py:f"], 2, "two runs or two functions"),
+            (["0ca7", "--at", "HEAD"], 2, "FILE.py:FUNCTION"),
+        ],
+    )
+    def test_what_cannot_be_compared_is_one_line(
+        self, gpuwatch: Gpuwatch, store: Stored, arguments: list[str], code: int, says: str
+    ) -> None:
+        ended = gpuwatch(*store(), "compare", *arguments)
+        assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1)
+        assert says in ended.err
+
+
+@pytest.fixture
+def folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with two functions of which the second takes four times as long."""
+    monkeypatch.chdir(home)
+    (home / "a.py").write_text(f"def f():\n    return {FAST}\n")
+    (home / "b.py").write_text(f"def g():\n    return {SLOW}\ndef same():\n    return {FAST}\nvalue = 1\n")
+    (home / "broken.py").write_text("def f(:\n")
+    (home / "takes.py").write_text("def f(x):\n    return x\n")
+    (home / "given.py").write_text(
+        "def inputs():\n    return (range(2_000),)\n\ndef f(x):\n    return sum(x)\n\ndef g(x):\n    return sum([*x, *x]) // 2\n"
+    )
+    return home
+
+
+QUICK = ("--seconds", "0.3")
+
+
+class TestFunctions:
+    def test_a_slower_function_of_another_file_is_called_so(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+        ended = gpuwatch(*daemon.flags(), "compare", "a.py:f", "b.py:g", *QUICK, "--no-check", "--json")
+        assert ended.code == 0, ended.err
+        check(ended.data, "urn:gpuwatch:cli:1#/$defs/compare")
+        found = ended.data["comparisons"][0]
+        assert (found["decision"], ended.data["timer"], ended.data["runs"]) == ("slower", "host", None)
+        assert ended.data["verdict"]["label"] == "a.py:f and b.py:g"
+
+    def test_another_result_is_incomparable(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+        ended = gpuwatch(*daemon.flags(), "compare", "a.py:f", "b.py:g", *QUICK)
+        assert ended.out.startswith("INCOMPARABLE  b.py:g against a.py:f")
+        assert "computes something else" in ended.out
+
+    def test_functions_that_take_something_get_what_inputs_returns(
+        self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path
+    ) -> None:
+        ended = gpuwatch(*daemon.flags(), "compare", "given.py:f", "given.py:g", *QUICK, "--json")
+        assert ended.data["comparisons"][0]["error_ratio"] == 0.0
+        assert ended.data["comparisons"][0]["decision"] == "slower"
+
+    def test_the_committed_version_is_the_first_arm(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+        git(folder, "init", "-q")
+        git(folder, "add", "a.py")
+        git(folder, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", "first")
+        (folder / "a.py").write_text(f"def f():\n    return {SLOW}\n")
+        ended = gpuwatch(*daemon.flags(), "compare", "a.py:f", "--at", "HEAD", *QUICK, "--no-check", "--json")
+        found = ended.data["comparisons"][0]
+        assert (found["a"], found["b"], found["decision"]) == ("a.py:f@HEAD", "a.py:f", "slower")
+        for revision, says in (("nonsense", "revision"), ("--version", "revision")):
+            wrong = gpuwatch("compare", "a.py:f", f"--at={revision}")
+            assert (wrong.code, wrong.out) == (2, "")
+            assert says in wrong.err
+        absent = gpuwatch("compare", "b.py:g", "--at", "HEAD")
+        assert "none there" in absent.err
+
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            (["none.py:f", "a.py:f"], "none.py: expected a Python file"),
+            (["a.py", "b.py:g"], "FILE.py:FUNCTION"),
+            (["a.py:f", "b.py:gg"], "did you mean 'g'"),
+            (["a.py:f", "b.py:value"], "expected a function 'value'"),
+            (["a.py:f", "broken.py:f"], "SyntaxError"),
+            (["a.py:f", "takes.py:f"], "inputs()"),
+            (["a.py:f", "given.py:f"], "none: expected both"),
+            (["a.py:f"], "two functions"),
+            (["a.py:f", "--at", "HEAD"], "git repository"),
+            (["a.py:f", "b.py:g", "--accept", "boot-changed"], "found functions"),
+        ],
+    )
+    def test_what_cannot_be_run_is_one_line(self, gpuwatch: Gpuwatch, folder: Path, arguments: list[str], says: str) -> None:
+        ended = gpuwatch("compare", *arguments)
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+        assert says in ended.err
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", str(folder), *arguments], check=True)

@@ -1,0 +1,45 @@
+"""gpuwatch selftest: the floor between equal arms, measured on a simulated GPU, kept, shown; refused without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuwatch import floors
+from gpuwatch.compare import selftest
+from gpuwatch.compare.selftest import Pair
+from gpuwatch.floors import Floor
+from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.gpuwatch.cli.test_schemas import check
+from tests.gpuwatch.compare.simulated import COPY, GEMM, SimulatedBlocks
+
+
+def arms() -> Iterator[Pair]:
+    while True:
+        yield (lambda: None, lambda: None)
+
+
+def test_equal_arms_differ_by_little_on_a_gpu_that_throttles() -> None:
+    for kernel, most_ratio in ((GEMM, 0.002), (COPY, 0.0005)):
+        timer = SimulatedBlocks({"a": kernel, "b": kernel}, seed=4)
+        found = list(selftest.differences(timer, arms(), trials_count=8, seconds=1.0, warm_s=0.3))
+        assert len(found) == 8
+        assert 0 <= max(found) < most_ratio
+
+
+def test_without_a_gpu_it_says_so_in_one_line(gpuwatch: Gpuwatch) -> None:
+    ended = gpuwatch("selftest")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert "expected torch and a GPU" in ended.err
+
+
+def test_what_is_kept_is_shown(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    where = ("--state", str(tmp_path / "state"))
+    empty = gpuwatch("selftest", "--show", *where)
+    assert (empty.code, empty.out) == (0, "")
+    assert "no floor is kept yet" in empty.err
+    floors.keep(tmp_path / "state", "GPU-1", Floor(kind="gemm", floor_ratio=0.0012, trials_count=8, measured_wall_s=1e9))
+    assert "0.120%" in gpuwatch("selftest", "--show", *where).out
+    data = gpuwatch("selftest", "--show", *where, "--json").data
+    check(data, "urn:gpuwatch:cli:1#/$defs/selftest")
+    assert data["gpus"][0]["floors"][0]["floor_ratio"] == 0.0012

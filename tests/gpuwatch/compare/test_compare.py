@@ -1,0 +1,213 @@
+"""compare(): functions interleaved on one GPU, here a simulated one that power limits."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from annotate.comparison import Decision
+from gpuwatch import floors
+from gpuwatch.compare import Block, compare
+from gpuwatch.compare.blocks import HostBlocks
+from gpuwatch.compare.comparing import Compared
+from gpuwatch.compare.design import Runner, calibrated, quads
+from gpuwatch.config import Settings, load
+from gpuwatch.errors import UsageError
+from gpuwatch.floors import Floor
+from tests.gpuwatch.compare.simulated import COPY, GEMM, Kernel, SimulatedBlocks
+
+
+def nothing() -> None: ...
+
+
+def compared(b: Kernel, *, a: Kernel = GEMM, **settings: object) -> Compared:
+    timer = SimulatedBlocks({"a": a, "b": b}, seed=5)
+    return compare({"a": nothing, "b": nothing}, watch=False, floor_ratio=0.003, timer=timer, **settings)  # type: ignore[arg-type]
+
+
+class TestAnswers:
+    @pytest.mark.parametrize(
+        ("change", "expected"), [(-0.005, Decision.FASTER), (0.005, Decision.SLOWER), (0.0, Decision.SAME)]
+    )
+    def test_half_a_per_cent_is_told_on_a_card_that_throttles(self, change: float, expected: Decision) -> None:
+        found = compared(replace(GEMM, took_s=GEMM.took_s * (1 + change)))
+        assert found.decision is expected
+        assert found["b"].pairs_count >= 300
+        assert found["b"].ratio is not None
+        assert found["b"].ratio.centre == pytest.approx(1 + change, abs=0.001)
+
+    def test_an_arm_that_draws_less_power_is_faster_at_its_own_clock_than_at_a_shared_one(self) -> None:
+        lean = replace(GEMM, power_w=0.85 * GEMM.power_w)
+        found = compared(lean, own_steady=True, own_s=1.0, seconds=2.0)["b"]
+        assert found.decision is Decision.SAME
+        assert found.own_ratio is not None
+        assert found.own_ratio.high < 0.95
+        assert "draws less power" in str(found)
+
+    def test_several_arms_are_each_held_against_the_reference(self) -> None:
+        kernels = {"a": GEMM, "b": replace(GEMM, took_s=0.97 * GEMM.took_s), "c": COPY}
+        timer = SimulatedBlocks(kernels)
+        found = compare(
+            dict.fromkeys(kernels, nothing), reference="b", seconds=0.5, watch=False, floor_ratio=0.003, timer=timer
+        )
+        assert {each.b: each.decision for each in found.comparisons} == {"a": Decision.SLOWER, "c": Decision.SLOWER}
+        assert all(each.a == "b" for each in found.comparisons)
+        with pytest.raises(KeyError):
+            found["b"]
+
+    def test_a_gpu_that_waits_for_launches_is_said(self) -> None:
+        timer = SimulatedBlocks({"a": GEMM, "b": GEMM}, starved=True)
+        found = compare({"a": nothing, "b": nothing}, watch=False, floor_ratio=0.003, seconds=0.3, timer=timer)
+        assert "waited for launches" in str(found)
+
+    def test_it_prints_and_is_plain_data_and_html(self) -> None:
+        found = compared(replace(GEMM, took_s=1.1 * GEMM.took_s), seconds=0.5)
+        assert str(found).startswith("SLOWER")
+        assert found.to_dict()["comparisons"][0]["decision"] == "slower"
+        assert found.to_dict()["verdict"] is None
+        assert found._repr_html_().startswith("<pre>SLOWER")
+
+
+class TestResults:
+    def test_an_arm_that_computes_something_else_is_incomparable_whatever_its_time(self) -> None:
+        data = np.arange(1.0, 9.0)
+        arms: dict[str, Callable[..., object]] = {"a": lambda x: x * 2, "b": lambda x: x * 2.1}
+        timer = SimulatedBlocks({"a": GEMM, "b": replace(GEMM, took_s=0.5 * GEMM.took_s)})
+        found = compare(arms, inputs=(data,), watch=False, floor_ratio=0.003, seconds=0.3, timer=timer)
+        assert found.decision is Decision.INCOMPARABLE
+        assert "computes something else" in str(found)
+        unchecked = compare(arms, inputs=(data,), check=False, watch=False, floor_ratio=0.003, seconds=0.3, timer=timer)
+        assert unchecked.decision is Decision.FASTER
+
+    def test_equal_results_and_arms_without_any_are_comparable(self) -> None:
+        arms: dict[str, Callable[..., object]] = {"a": lambda: np.ones(3), "b": lambda: np.ones(3) * (1 + 1e-12)}
+        timer = SimulatedBlocks({"a": GEMM, "b": GEMM})
+        found = compare(arms, watch=False, floor_ratio=0.003, timer=timer)
+        assert found.decision is Decision.SAME
+        assert "not compared" in str(compared(GEMM))
+
+
+class TestBuffers:
+    def test_a_maker_of_inputs_is_asked_for_several_and_all_arms_get_the_same(self) -> None:
+        made: list[object] = []
+        seen: dict[str, set[int]] = {"a": set(), "b": set()}
+
+        def inputs() -> tuple[object]:
+            made.append(object())
+            return (made[-1],)
+
+        arms: dict[str, Callable[..., object]] = {
+            "a": lambda x: seen["a"].add(id(x)),
+            "b": lambda x: seen["b"].add(id(x)),
+        }
+        compare(arms, inputs=inputs, watch=False, floor_ratio=0.003, seconds=0.3, timer=SimulatedBlocks({"a": GEMM, "b": GEMM}))
+        assert seen == {"a": {id(each) for each in made}, "b": {id(each) for each in made}}
+        assert len(made) == 3
+
+    def test_a_factory_makes_an_arm_for_each_set_of_buffers(self) -> None:
+        runs: Counter[int] = Counter()
+
+        def make_arm() -> Callable[[], object]:
+            number = len(runs)
+            runs[number] = 0
+
+            def arm() -> None:
+                runs[number] += 1
+
+            return arm
+
+        arms: dict[str, Callable[..., object]] = {"a": make_arm, "b": nothing}
+        compare(arms, watch=False, floor_ratio=0.003, seconds=0.3, timer=SimulatedBlocks({"a": GEMM, "b": GEMM}))
+        assert len(runs) == 3
+        assert min(runs.values()) > 0
+
+
+class TestDesign:
+    def test_arms_alternate_in_quads_whose_first_letter_is_drawn(self) -> None:
+        a, b = Runner("a", (nothing,)), Runner("b", (nothing,))
+        order = "".join(block.arm for block in islice(quads(a, [b], random.Random(3)), 400))
+        found = Counter(order[i : i + 4] for i in range(0, 400, 4))
+        assert set(found) == {"abba", "baab"}
+        assert 30 <= found["abba"] <= 70
+
+    @pytest.mark.parametrize(("took_s", "calls"), [(1e-6, 3000), (200e-6, 15), (2.9e-3, 1), (0.1, 1)])
+    def test_a_block_is_as_many_calls_as_take_three_milliseconds(self, took_s: float, calls: int) -> None:
+        timer = SimulatedBlocks({"a": Kernel(took_s, 0.0, 500.0, 0.0)})
+        assert calibrated(timer, Runner("a", (nothing,))).calls_count == pytest.approx(calls, rel=0.01)
+
+    def test_the_host_is_timed_where_there_is_no_gpu(self) -> None:
+        timed = list(HostBlocks().times([Block("a", lambda: sum(range(1000)), 50)]))
+        assert 1e-6 < timed[0].took_s < 1e-2
+        found = compare(
+            {"a": lambda: sum(range(3000)), "b": lambda: sum(range(9000))},
+            seconds=0.3,
+            warm_s=0.0,
+            watch=False,
+            floor_ratio=0.01,
+        )
+        assert found.timer == "host"
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("arms", "settings", "says"),
+        [
+            ({"a": nothing}, {}, "two functions"),
+            ({"a": nothing, "b": 7}, {}, "expected a function"),
+            ({"a": nothing, "b": nothing}, {"reference": "c"}, "expected one of a, b"),
+            ({"a": nothing, "b": nothing}, {"seconds": 0.0}, "above 0"),
+            ({"a": nothing, "b": nothing}, {"block_s": float("nan")}, "above 0"),
+            ({"a": nothing, "b": nothing}, {"buffers_count": 0}, "at least 1"),
+            ({"a": nothing, "b": lambda x: x}, {}, "inputs"),
+        ],
+    )
+    def test_what_can_never_be_right_is_one_clear_error(
+        self, arms: dict[str, object], settings: dict[str, object], says: str
+    ) -> None:
+        with pytest.raises(UsageError, match=says):
+            compare(arms, watch=False, **settings)  # type: ignore[arg-type]
+
+    def test_a_factory_that_makes_no_function_is_refused(self) -> None:
+        def make_nothing() -> None: ...
+
+        with pytest.raises(UsageError, match="return a function"):
+            compare({"a": make_nothing, "b": nothing}, watch=False)
+
+    def test_what_an_arm_raises_passes(self) -> None:
+        def broken() -> None:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            compare({"a": broken, "b": nothing}, watch=False)
+
+
+class TestFloors:
+    @pytest.fixture
+    def settings(self, tmp_path: object) -> Settings:
+        return load({"source": "simulated:steady-copy", "state": f"{tmp_path}/state"}, environment={"HOME": "/"})
+
+    def test_a_floor_is_kept_by_gpu_and_kind_and_the_largest_counts_where_the_kind_is_unknown(self, settings: Settings) -> None:
+        assert floors.of(settings.state, "GPU-1") is None
+        for kind, ratio in (("gemm", 0.002), ("copy", 0.0005), ("gemm", 0.0012)):
+            floors.keep(settings.state, "GPU-1", Floor(kind=kind, floor_ratio=ratio, trials_count=8, measured_wall_s=1.0))
+        floors.keep(settings.state, "GPU-2", Floor(kind="copy", floor_ratio=0.01, trials_count=8, measured_wall_s=1.0))
+        assert floors.of(settings.state, "GPU-1") == 0.0012
+        assert floors.of(settings.state, "GPU-1", "copy") == 0.0005
+        assert floors.of(settings.state, "GPU-1", "attention") == 0.0012
+        assert {uuid: len(kept) for uuid, kept in floors.read(settings.state).items()} == {"GPU-1": 2, "GPU-2": 1}
+
+    @pytest.mark.parametrize(
+        "content", [b"", b"{", b"[]", b'{"schema":2}', b'{"schema":1,"floors":{"G":{"gemm":{"floor_ratio":"x"}}}}', b"\xff"]
+    )
+    def test_a_damaged_file_is_no_floor_and_is_replaced(self, settings: Settings, content: bytes) -> None:
+        settings.state.mkdir(parents=True)
+        (settings.state / floors.FILE).write_bytes(content)
+        assert floors.of(settings.state, "G") is None
+        floors.keep(settings.state, "G", Floor(kind="copy", floor_ratio=0.01, trials_count=8, measured_wall_s=1.0))
+        assert floors.of(settings.state, "G") == 0.01
