@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from annotate.cold import cold
 from annotate.durations import every_count, floor_s, readable
-from annotate.evidence import Timings, Values
+from annotate.evidence import Times, Timings, Values
 from annotate.statistics import centre, spread
 
 # A clock that moves over half a second makes nobody an outlier, and a burst of a neighbour is far shorter.
@@ -25,7 +25,13 @@ class Outlying:
     indices: npt.NDArray[np.intp]
     excess_s: Values
     took_s: Values  # of all iterations, cold ones left out
-    at_ns: npt.NDArray[np.int64]
+    at_ns: Times
+    calls_count: int = 1
+
+    @property
+    def delays_s(self) -> Values:
+        """By how much longer each late entry is as a whole: a time may be the mean of a batch of calls."""
+        return self.excess_s[self.excess_s > 0] * self.calls_count
 
     @property
     def share_ratio(self) -> float:
@@ -56,15 +62,15 @@ def outlying(
     warm = ~cold(timings.at_ns, timings.took_s)
     at_ns, took_s = timings.at_ns[warm], timings.took_s[warm]
     if len(took_s) < 2:
-        return Outlying(np.empty(0, np.intp), np.empty(0), took_s, at_ns)
+        return Outlying(np.empty(0, np.intp), np.empty(0), took_s, at_ns, timings.calls_count)
     apart_s = took_s - _around(at_ns, took_s)
     middle_s = centre(took_s)
     limit_s = max(spreads * spread(apart_s, floor=floor_s(middle_s)), least_ratio * middle_s)
     indices = np.flatnonzero(np.abs(apart_s) > limit_s)
-    return Outlying(indices, apart_s[indices], took_s, at_ns)
+    return Outlying(indices, apart_s[indices], took_s, at_ns, timings.calls_count)
 
 
-def _around(at_ns: npt.NDArray[np.int64], took_s: Values) -> Values:
+def _around(at_ns: Times, took_s: Values) -> Values:
     """The median of the block each iteration is in."""
     span_s = float(at_ns[-1] - at_ns[0]) / 1e9
     blocks = min(max(1, round(span_s / _LOCAL_S)), max(1, len(took_s) // _LOCAL_COUNT))
@@ -85,8 +91,9 @@ def time_slices(
     fewest_count: Annotated[int, "clean recordings hold none at all, so that two alike are no chance"] = 2,
 ) -> Pattern | None:
     """Single iterations that are longer by the same few milliseconds: another process had a turn."""
-    found = (lying.excess_s >= shortest_s) & (lying.excess_s <= longest_s)
-    excess_s = lying.excess_s[found]
+    entries_s = lying.excess_s * lying.calls_count
+    found = (entries_s >= shortest_s) & (entries_s <= longest_s)
+    excess_s = entries_s[found]
     if len(excess_s) < fewest_count:
         return None
     usual_s = centre(excess_s)
@@ -111,7 +118,7 @@ def late(
     longest_s: Annotated[float, "what a launch loses when its thread does not get a processor"] = 10e-3,
 ) -> Pattern | None:
     """Long delays of many lengths: launches that waited for a processor."""
-    excess_s = lying.excess_s[lying.excess_s > 0]
+    excess_s = lying.delays_s
     if not len(excess_s) or not (waited or float(excess_s[excess_s >= longest_s].sum()) > 0.5 * float(excess_s.sum())):
         return None
     return Pattern("host", f"up to {readable(float(excess_s.max()))} late, as launches that waited for a processor")
@@ -129,7 +136,7 @@ def periodic(
     if not len(steps_s):
         return None
     # What follows within a few iterations belongs to the same group.
-    begins = at_ns[np.concatenate([[True], steps_s > 20.0 * centre(lying.took_s)])]
+    begins = at_ns[np.concatenate([[True], steps_s > 20.0 * centre(lying.took_s) * lying.calls_count])]
     apart_s = np.diff(begins) / 1e9
     if len(begins) < fewest_count:
         return None

@@ -51,7 +51,8 @@ def noisy(
 
     Source:
         The t interval of the medians of contiguous batches of iterations.  The spread of single iterations does not
-        decide: that of a steady power-capped GEMM is 3 % while the median of 3 s is good to 0.3 %.
+        decide: that of a steady power-capped GEMM is 3 % while the median of 3 s is good to 0.3 %.  Of 240 windows of 2 to
+        6 s slid over eleven clean recordings of an H200 two were flagged, both of 2 s; of the 113 from 3 s on, none.
     """
     times = inside(evidence)
     if not len(times.took_s):
@@ -128,7 +129,7 @@ def mean_vs_median_gap(
     claim: Claim,
     *,
     note_ratio: Annotated[float, "clean windows of long kernels stay below 3 %"] = 0.03,
-    flag_ratio: Annotated[float, "a clean GEMM of 26 µs, launched ten at a time, gave 3.8 %"] = 0.05,
+    flag_ratio: Annotated[float, "a clean GEMM of 26 µs, launched ten at a time, gave 3.7 %"] = 0.05,
 ) -> Answer:
     """Finds a window in which mean and median are different numbers, so that "the time" is not one.
 
@@ -174,7 +175,7 @@ def too_few_samples(
     claim: Claim,
     *,
     target_ratio: Annotated[float, "the smallest effect users care for"] = 0.01,
-    long_s: Annotated[float, "an iteration this long averages over the controller's period by itself"] = 1.0,
+    long_s: Annotated[float, "an entry this long averages over the controller's period by itself"] = 1.0,
 ) -> Answer:
     """Finds a number that rests on too few iterations to have an error.
 
@@ -197,7 +198,7 @@ def too_few_samples(
     if not count:
         return _NONE
     median_s, noise_s = usual_s(times.took_s)
-    fewest = 3 if median_s >= long_s else _FEWEST_COUNT
+    fewest = 3 if median_s * times.calls_count >= long_s else _FEWEST_COUNT
     noise_ratio = noise_s / median_s
     needed = max(fewest, int(np.ceil(np.square(1.96 * noise_ratio / target_ratio))))
     facts: dict[str, Fact] = {"iterations_count": count, "needed_count": needed, "noise_ratio": noise_ratio}

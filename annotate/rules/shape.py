@@ -52,7 +52,8 @@ def outliers(
     Source:
         The time of each iteration.  A share above 1 % alone is only noted: harnesses that synchronise every ten launches
         make every tenth iteration of a clean GEMM 8 to 30 % longer.  What is flagged is a time lost of 2 % in no regular
-        order, or turns of another process, however few.  H200, driver 580.159.04.
+        order, or turns of another process, two or more: in 37 of 40 windows of 2 to 6 s beside that neighbour, and in none
+        of 240 clean ones.  H200, driver 580.159.04.
     """
     times = inside(evidence)
     if len(times.took_s) < _FEWEST_COUNT:
@@ -112,9 +113,10 @@ def bimodal(
 
     Source:
         A valley between two peaks, tested by counts that are first reduced to what they are worth in this order.
-        Hartigan's dip takes iterations for independent, and they are not: below a power cap it finds two modes in almost
-        every window.  The power controller alone makes a capped GEMM 16384 run at two clocks 3.3 % apart: where the true
-        clock, or the cap, explains the groups, they are only noted, and so is every tenth iteration of a harness.
+        Hartigan's dip takes iterations for independent, and they are not: with p < 0.01 it found two modes in 181 of 183
+        windows of steady capped kernels.  The power controller alone makes a capped GEMM 16384 run at two clocks 3.3 %
+        apart: where the true clock, or the cap, explains the groups, they are only noted, and so is every tenth iteration
+        of a harness.  None of 240 clean windows was flagged.  H200, driver 580.159.04.
     """
     times = inside(evidence)
     if not len(times.took_s):

@@ -47,7 +47,7 @@ def cold_start(
     Source:
         The times of the first iterations: from one above ten robust standard deviations, or 1.3 medians, to the first five
         in a row that are usual.  What counts is what they do to mean or median: a first call after a pause is slow in
-        every clean recording, and only noted.  Nobody having warmed up is a limit of its own, where the harness tells it.
+        most clean recordings, and only noted: none of 240 clean windows was flagged.  Nobody having warmed up is a limit of its own, where the harness tells it.
     """
     times = inside(evidence)
     if len(times.took_s) < 2:
@@ -63,13 +63,13 @@ def cold_start(
     warmed = evidence.told.get("warmup_count")
     unwarmed = isinstance(warmed, int) and not isinstance(warmed, bool) and warmed == 0
     facts: dict[str, Fact] = {
-        "cold_count": count,
+        "cold_count": count * times.calls_count,
         "slow_ratio": slow_ratio,
         "mean_change_ratio": mean_ratio,
         "median_change_ratio": median_ratio,
         "warm_mean_s": float(warm_s.mean()),
         "warm_median_s": centre(warm_s),
-        "warmup_count": count + 5,
+        "warmup_count": (count + 5) * times.calls_count,
         "weight": "nobody had warmed up" if unwarmed else f"make the mean {mean_ratio:.1%} longer",
     }
     if effect_ratio <= flag_ratio and slow_ratio - 1.0 < least_ratio and not unwarmed:
@@ -115,13 +115,13 @@ def mid_run_compile(
 
     Source:
         The time of each iteration.  No iteration of 21 recordings without a compiler, but those of a machine short of
-        processors, is that slow after the first: there 25 in 5 s were, which is more than a compiler's few.
+        processors, is that slow after the first: there 29 in 5 s were, which is more than a compiler's few.
     """
     times = inside(evidence)
     if len(times.took_s) < 2:
         return Unobserved("one iteration has nothing to be slow against") if len(times.took_s) else _NONE
     median_s = centre(times.took_s)
-    slow = times.took_s > max(slow_ratio * median_s, least_s)
+    slow = times.took_s > max(slow_ratio * median_s, least_s / times.calls_count)
     slow[0] = False
     if slow.any():
         slow[: cold_prefix_count(times.took_s)] = False
@@ -149,7 +149,7 @@ def mid_run_compile(
         Severity.FLAG if changed_ratio > cost_ratio or appeared else Severity.NOTE,
         facts,
         effect_ratio=changed_ratio,
-        span_ns=(begin_ns, begin_ns + int(times.took_s[worst] * 1e9)),
+        span_ns=(begin_ns, begin_ns + int(times.took_s[worst] * times.calls_count * 1e9)),
     )
 
 
