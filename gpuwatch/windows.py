@@ -57,6 +57,10 @@ class _InHand:
     told_all: asyncio.Event = field(default_factory=asyncio.Event)  # closed: nothing more is told of it
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def tree(self) -> tuple[int, ...]:
+        """Its processes, the one that opened it first: it stands for the others' processors and control group."""
+        return tuple(sorted(self.pids, key=lambda pid: (pid != self.run.pid, pid)))
+
 
 class Windows:
     """Opens, closes and judges windows.  All methods run in the daemon's event loop."""
@@ -237,7 +241,7 @@ class Windows:
             who = await self._loop_thread(self._identities.of, held.run.pid)
             held.run = replace(held.run, user=who.user, process=who.name)
             held.pids |= await self._loop_thread(_measured_tree, held.run.pid)
-            held.before = await self._loop_thread(pressure.pressure, tuple(held.pids))
+            held.before = await self._loop_thread(pressure.pressure, held.tree())
             held.about = replace(held.about, sharing=await self._loop_thread(sharing.sharing, held.run.pid))
             await self._look_for_profilers(held)
         if held.run.status == "open":
@@ -254,7 +258,7 @@ class Windows:
         """Look at the tree each second: a command under `gpuwatch run` begins after its window, and has ended before it."""
         while held.run.pid and held.run.status == "open" and len(self._in_hand) <= FOLLOWED_COUNT:
             held.pids |= await self._loop_thread(_measured_tree, held.run.pid)
-            looked = await self._loop_thread(pressure.pressure, tuple(held.pids))
+            looked = await self._loop_thread(pressure.pressure, held.tree())
             held.threads.update(looked.threads)
             held.owners.update(looked.owners)
             await asyncio.sleep(FOLLOW_S)
@@ -303,7 +307,7 @@ class Windows:
         covered = held.named if held.named is not None else tuple(held.seen) or self._hinted(held.run.told)
         _, after = await asyncio.gather(
             self._witness.edge(covered),
-            self._loop_thread(pressure.pressure, tuple(held.pids)) if held.before else _nothing(),
+            self._loop_thread(pressure.pressure, held.tree()) if held.before else _nothing(),
         )
         if held.before:
             await self._look_for_profilers(held)

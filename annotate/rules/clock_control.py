@@ -173,14 +173,17 @@ def clock_low_no_reason(
     clock_mhz = amount(evidence.told, "canary_clock_mhz")
     if not clock_mhz:
         return Unobserved("the canary's clock is no amount")
-    faulty = by_bits(evidence, _FAULTS)
+    target_mhz = _target_mhz(evidence)
+    # A clock asked for is a reason too; where it can be read it is what the canary must reach.
+    faulty = by_bits(evidence, _FAULTS if target_mhz else _FAULTS | Reason.APPLICATIONS_CLOCKS)
     if faulty is not None and faulty.ratio > 0.0:
         return Unobserved("a slow-down with a reason was at work, so the canary's clock has one")
     known = (amount(evidence.told, "canary_record_count") or 0.0) >= record_count
     facts: dict[str, Fact] = {"canary_mhz": clock_mhz}
     if known and (recorded_mhz := amount(evidence.told, "canary_record_clock_mhz")):
-        lows = {"its own record for the clock": 1.0 - clock_mhz / recorded_mhz}
-        facts["record_mhz"] = recorded_mhz
+        goal_mhz = min(recorded_mhz, target_mhz or recorded_mhz)
+        lows = {"its own record for the clock": 1.0 - clock_mhz / goal_mhz}
+        facts["record_mhz"] = goal_mhz
         copied = amount(evidence.told, "canary_copy_bytes_count")
         recorded = amount(evidence.told, "canary_record_copy_bytes_count")
         if copied and recorded:

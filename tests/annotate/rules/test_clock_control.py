@@ -165,6 +165,14 @@ class TestClockLowNoReason:
         about = evidence(told={**RECORD, "canary_clock_mhz": 1500.0}, signals={"event_reasons_mask": 0x20})
         assert isinstance(ask(clock_low_no_reason, about), Unobserved)
 
+    def test_a_clock_that_somebody_asked_for_is_a_reason_too(self) -> None:
+        asked = {**RECORD, "canary_clock_mhz": 1498.0}
+        lock: dict[str, Signal] = {"sm_clock_mhz": 1500, "sm_clock_lock_mhz": 1500}
+        assert isinstance(ask(clock_low_no_reason, evidence(told=asked, signals=lock)), Clear)
+        assert isinstance(ask(clock_low_no_reason, evidence(told=asked, signals={"event_reasons_mask": 0x2})), Unobserved)
+        slow = {**RECORD, "canary_clock_mhz": 1300.0}
+        assert isinstance(ask(clock_low_no_reason, evidence(told=slow, signals=lock)), Found)
+
     def test_beside_a_power_cap_a_low_clock_is_flagged_and_a_slow_copy_still_rejected(self) -> None:
         about = evidence(told={**RECORD, "canary_clock_mhz": 1500.0}, signals=CAPPED)
         assert found(ask(clock_low_no_reason, about)).severity is Severity.FLAG

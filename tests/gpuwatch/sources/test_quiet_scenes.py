@@ -1,0 +1,57 @@
+"""A quiet scene stays without hazards when host, harness and stamps testify of it too, and all of them say what is true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from annotate.evidence import Evidence
+from annotate.judge import judge
+from annotate.verdict import Verdict
+from gpuwatch.sources.simulated import simulate
+
+WHO_HOLDS_AND_SHARES = {
+    "locked-clock-missed", "clock-controller-present", "clock-low-no-reason", "nvml-clock-untrue", "contention-shared-partition",
+    "contention-self", "display-active", "numa-pcie-affinity", "power-reading-stale", "sampler-perturbs", "clock-source-step",
+}  # fmt: skip
+
+
+def witnessed(scene: str, seed: int) -> Evidence:
+    """The scene's evidence with everything a daemon and a harness know besides."""
+    about = simulate(scene, seed=seed)[0]
+    timings, device = about.timings, about.device
+    assert timings is not None
+    assert timings.sm_clock_mhz is not None
+    assert device is not None
+    host = replace(about.host, numa_nodes="0,1", sharing="", wall_step_s=2e-6, watcher_cpu_s=0.04 * about.window.length_s)
+    told = {
+        "busy_ratio": float(timings.took_s.sum()) / about.window.length_s,
+        "true_clock_mhz": float(timings.sm_clock_mhz.mean()),
+        "stamped_s": about.window.length_s,
+        "canary_clock_mhz": 1977.0,
+        "canary_copy_bytes_count": 4.20e12,
+        "canary_record_clock_mhz": 1979.0,
+        "canary_record_copy_bytes_count": 4.21e12,
+        "canary_record_count": 9,
+    }
+    return replace(about, host=host, told=told, device=replace(device, numa_node_count=1, simulated=False))
+
+
+def hazards(verdict: Verdict) -> dict[str, str | None]:
+    return {hazard.rule: hazard.severity for hazard in verdict.hazards if hazard.rule in WHO_HOLDS_AND_SHARES}
+
+
+@pytest.mark.parametrize("scene", ["steady-copy", "steady-gemm", "attention", "convolution", "large-gemm"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_nobody_is_accused_of_holding_or_sharing_a_quiet_gpu(scene: str, seed: int) -> None:
+    verdict = judge(witnessed(scene, seed))
+    assert hazards(verdict).keys() <= {"nvml-clock-untrue"}
+    assert set(hazards(verdict).values()) <= {"note"}
+    unsaid = {finding.rule for finding in verdict.unobserved} & WHO_HOLDS_AND_SHARES
+    assert unsaid <= {"locked-clock-missed"}  # nobody set a lock
+
+
+def test_the_drivers_clock_is_untrue_under_a_cap_and_true_without() -> None:
+    assert "nvml-clock-untrue" in hazards(judge(witnessed("steady-gemm", 0)))
+    assert "nvml-clock-untrue" not in hazards(judge(witnessed("steady-copy", 0)))
