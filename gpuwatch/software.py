@@ -44,7 +44,8 @@ def facts() -> dict[str, FactValue]:
 def cudnn_version() -> dict[str, FactValue]:
     """cuDNN's version; asking loads the library, so only where a context was made anyway."""
     torch: Any = sys.modules.get("torch")
-    return _known("cudnn_version", lambda: str(torch.backends.cudnn.version()))
+    found = _known("cudnn_version", lambda: torch.backends.cudnn.version())  # noqa: PLW0108 - it may not be there to be named
+    return {name: str(version) for name, version in found.items()}
 
 
 def _known(name: str, ask: Callable[[], Any] | None) -> dict[str, FactValue]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import threading
 
-from gpuwatch import pressure
+import gpuwatch
+from gpuwatch import clock, pressure
+from gpuwatch.config import Settings
 from gpuwatch.pressure import Pressure, difference
 
 MS = 1_000_000
@@ -63,3 +66,30 @@ def test_a_real_thread_and_a_real_process_are_seen() -> None:
     assert host.threads_born_count == 1
     assert host.processes_born_count == 1
     assert host.born_cpu_s is not None
+
+
+def spin(seconds: float) -> None:
+    end_ns = clock.now_ns() + int(seconds * 1e9)
+    while clock.now_ns() < end_ns:
+        pass
+
+
+def test_a_thread_that_computes_beside_a_window_is_found(copying: Settings) -> None:
+    with gpuwatch.window("company", settings=copying) as w:
+        threading.Event().wait(0.4)  # the daemon looks at the tree after it let the window go
+        thread = threading.Thread(target=spin, args=(0.8,))
+        thread.start()
+        threading.Event().wait(0.5)
+    finding = w.verdict.finding("background-thread")
+    thread.join()
+    assert finding.severity == "flag", finding
+    assert finding.says.startswith("1 thread began")
+
+
+def test_a_command_in_a_window_of_gpuwatch_run_is_the_work_and_no_company(copying: Settings) -> None:
+    work = "from tests.gpuwatch.test_born import spin; spin(1.2)"
+    given = [sys.executable, "-m", "gpuwatch", *copying.flags(), "run", "--json", "-", "--", sys.executable, "-c", work]
+    done = subprocess.run(given, capture_output=True, text=True, timeout=60, check=False)
+    verdict = json.loads(done.stdout)["verdicts"][0]
+    (finding,) = [each for each in verdict["findings"] if each["rule"] == "background-thread"]
+    assert finding["answered"] == "unobserved", finding
