@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from annotate.claims import Claim
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch import inputs, timers
+from gpuwatch import inputs
 from gpuwatch.bench import prepare, request, trees
 from gpuwatch.bench import reference as references
 from gpuwatch.bench.attempt import Attempt, Job, Warmup, attempt
@@ -78,36 +80,33 @@ def bench(
 
     matched = prepare.checked(fn, arguments[0], reference, rtol)
     unchanged = references.output_unchanged(fn, arguments[0]) if check_inputs else None
-    chosen = timers.timer(timer) if timer is None or isinstance(timer, str) else timer
-    first_call_s = prepare.first_call_s(fn, arguments[0], chosen, seams)
-    overhead_s = chosen.overhead_s()
-    if timer is None and chosen.name != "host" and prepare.saw_nothing(fn, arguments[0], chosen, overhead_s):
-        chosen = timers.timer("host")
-        overhead_s = chosen.overhead_s()
-    board = seams.board()
-    setting = prepare.setting(fn, arguments, chosen, cache, board, seams, given=rotate is not None)
-    size = sized(setting, chosen)
+    first_call_s = prepare.first_call_s(fn, arguments[0], seams.now_ns)
     kind = dtype or trees.dtype_name(arguments[0])
-    told: dict[str, FactValue] = {
-        "timer": chosen.name, "timer_overhead_s": overhead_s, **setting.told, **inputs.facts(*arguments[0]),
-        **_told(dtype=kind, call_flops_count=flops, call_bytes=bytes, output_unchanged=unchanged),
-        **(_told(reference_error_ratio=matched.error_ratio, reference_limit_ratio=matched.limit_ratio) if matched else {}),
-    }  # fmt: skip
-    attempts: list[Attempt] = []
-    with Progress(name, shown=progress, stream=seams.stream) as shown:
+    with (
+        prepare.chosen(timer, fn, arguments[0]) as (taking, overhead_s),
+        Progress(name, shown=progress, stream=seams.stream) as shown,
+    ):
+        board = seams.board()
+        setting = prepare.setting(fn, arguments, taking, cache, board, seams, given=rotate is not None)
+        size = sized(setting, taking)
+        told: dict[str, FactValue] = {
+            "timer": taking.name, "timer_overhead_s": overhead_s, **setting.told, **inputs.facts(*arguments[0]),
+            **_told(dtype=kind, call_flops_count=flops, call_bytes=bytes, output_unchanged=unchanged),
+            **(_told(reference_error_ratio=matched.error_ratio, reference_limit_ratio=matched.limit_ratio) if matched else {}),
+        }  # fmt: skip
         job = Job(
-            timer=chosen, plan=size.plan, entry_s=size.call_s * size.plan.calls_count, on_gpu=board is not None,
+            timer=taking, plan=size.plan, entry_s=size.call_s * size.plan.calls_count, on_gpu=board is not None,
             clock_max_mhz=board.device.sm_clock_max_mhz if board else None, least_s=min_s, most_s=max_s,
             target_ratio=target_ratio, warmup_most_s=warmup_max_s, told=told, now_ns=seams.now_ns, progress=shown,
         )  # fmt: skip
-        attempts.append(attempt(job, opening))
+        attempts = [attempt(job, opening)]
         while len(attempts) <= retries and _worth_another(attempts[-1]):
             attempts.append(attempt(job, seams.window(name, claim=claim, policy=policy, settings=settings)))
     return Measurement(
-        label=name, timer=chosen.name, cache=str(setting.told["cache"]) if "cache" in setting.told else None,
-        attempts=tuple(attempts), timer_overhead_s=overhead_s, issue_s=size.issue_s, first_call_s=first_call_s,
-        call_flops_count=flops, call_bytes=bytes, dtype=kind, device=board.device if board else None, match=matched,
-        output_unchanged=unchanged,
+        label=name, timer=taking.name, cache=str(setting.told["cache"]) if "cache" in setting.told else None,
+        attempts=tuple(attempts), timer_overhead_s=overhead_s, issue_s=size.issue_s,
+        first_call_s=None if matched or check_inputs else first_call_s, call_flops_count=flops, call_bytes=bytes, dtype=kind,
+        device=board.device if board else None, match=matched, output_unchanged=unchanged,
     )  # fmt: skip
 
 
@@ -119,5 +118,13 @@ def _worth_another(last: Attempt) -> bool:
     """Not valid, for a reason that may go away: where there is no telemetry at all it stays away."""
     return last.verdict.status is not Status.VALID and last.verdict.device_uuid is not None
 
+
+class _Callable(ModuleType):
+    """``gpuwatch.bench(f)`` works although importing this package puts the package, and no function, under that name."""
+
+    __call__ = staticmethod(bench)
+
+
+sys.modules[__name__].__class__ = _Callable
 
 __all__ = ["Attempt", "Match", "Measurement", "Seams", "Stopped", "Warmup", "bench"]

@@ -13,10 +13,9 @@ from annotate.evidence import Timings
 from annotate.intervals import Interval
 from annotate.verdict import Verdict
 from gpuwatch.bench.progress import Progress
-from gpuwatch.bench.series import joined, span_s
 from gpuwatch.bench.steady import CAPPED, QUICK, is_steady, power_limited
 from gpuwatch.bench.stopping import Stopped, Stopping
-from gpuwatch.timers import Plan, Timer
+from gpuwatch.timers import Plan, Timer, joined
 from gpuwatch.wire import FactValue
 
 # One chunk of entries: asked for without waiting, then read.  Between two the GPU idles for half a millisecond.
@@ -116,7 +115,7 @@ def attempt(job: Job, opening: AbstractContextManager[OpenWindow]) -> Attempt:
     with opening as window:
         begin_ns = job.now_ns()
         while stopped is None:
-            busy_s += span_s(chunks.take())
+            busy_s += _busy_s(chunks.take())
             spent_s = (job.now_ns() - begin_ns) / 1e9
             if stopping.asks(spent_s):
                 timings = chunks.all()
@@ -140,6 +139,13 @@ def attempt(job: Job, opening: AbstractContextManager[OpenWindow]) -> Attempt:
         timings=timings, interval=stopping.interval, warmup=warmup, took_s=spent_s, busy_ratio=busy_ratio,
         power_limited=limited, stopped=stopped, run=window.run_id, verdicts=window.verdicts,
     )  # fmt: skip
+
+
+def _busy_s(timings: Timings) -> float:
+    """From the beginning of one entry to that of the next, the flush included and pauses of the timer's own left out."""
+    entry_s = float(np.median(timings.took_s)) * timings.calls_count
+    step_s = float(np.median(np.diff(timings.at_ns))) / 1e9 if len(timings.at_ns) > 1 else entry_s
+    return len(timings.at_ns) * max(step_s, entry_s)
 
 
 def warm_up(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gpuwatch import timers
@@ -13,7 +14,7 @@ from gpuwatch.bench.call import ENTRY_S, tried_s
 from gpuwatch.bench.reference import Match, match
 from gpuwatch.bench.seams import Seams
 from gpuwatch.errors import UsageError, WrongResultError
-from gpuwatch.timers import HostTimer, Plan, Timer
+from gpuwatch.timers import Timer
 
 # Events around nothing on the GPU read a few overheads at most; then the work is the host's, or on another stream.
 _NOTHING_RATIO = 3.0
@@ -30,17 +31,40 @@ def checked(fn: Callable[..., Any], args: tuple[Any, ...], reference: Any, rtol:
     return found
 
 
-def first_call_s(fn: Callable[..., Any], args: tuple[Any, ...], timer: Timer, seams: Seams) -> float:
-    """The first call sets libraries up, so that it takes long; by the host's clock, until its work is done."""
-    begin_ns = seams.now_ns()
-    (HostTimer(timers.settle()) if timer.name != "host" else timer).take(Plan(calls=(lambda: fn(*args),)), 1)
-    return (seams.now_ns() - begin_ns) / 1e9
+def first_call_s(fn: Callable[..., Any], args: tuple[Any, ...], now_ns: Callable[[], int]) -> float:
+    """The first call sets libraries up, so that it takes long; by the host's clock, until its work is done.
+
+    Where the function itself makes the first context on a GPU, that is known only after it.
+    """
+    begin_ns = now_ns()
+    fn(*args)
+    settle = timers.settle()
+    if settle is not None:
+        settle()
+    return (now_ns() - begin_ns) / 1e9
 
 
-def saw_nothing(fn: Callable[..., Any], args: tuple[Any, ...], timer: Timer, overhead_s: float) -> bool:
-    return tried_s(caches.warm(fn, args), timer)[0] < _NOTHING_RATIO * overhead_s and (
-        tried_s(caches.warm(fn, args), timers.timer("host"))[0] > 2 * _NOTHING_RATIO * overhead_s
-    )
+@contextmanager
+def chosen(timer: request.TimerChoice, fn: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[tuple[Timer, float]]:
+    """The timer asked for, and what it reads around nothing; where none was, one that sees the work."""
+    if timer is not None and not isinstance(timer, str):
+        yield timer, timer.overhead_s()
+        return
+    with timers.opened(timer) as found:
+        overhead_s = found.overhead_s()
+        if timer is not None or found.name == "host" or not _saw_nothing(fn, args, found, overhead_s):
+            yield found, overhead_s
+            return
+    with timers.opened("host") as found:
+        yield found, found.overhead_s()
+
+
+def _saw_nothing(fn: Callable[..., Any], args: tuple[Any, ...], timer: Timer, overhead_s: float) -> bool:
+    warm = caches.warm(fn, args)
+    if tried_s(warm, timer)[0] >= _NOTHING_RATIO * overhead_s:
+        return False
+    with timers.opened("host") as host:
+        return tried_s(warm, host)[0] >= 2.0 * _NOTHING_RATIO * overhead_s
 
 
 def setting(

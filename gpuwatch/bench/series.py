@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from annotate.evidence import Timings
-
-
-def joined(pieces: Sequence[Timings]) -> Timings:
-    """One series of chunks of entries of the same number of calls."""
-    clocks = [np.full(len(piece.at_ns), np.nan) if piece.sm_clock_mhz is None else piece.sm_clock_mhz for piece in pieces]
-    clock = np.concatenate(clocks) if any(np.isfinite(one).any() for one in clocks) else None
-    at_ns = np.concatenate([piece.at_ns for piece in pieces])
-    return Timings(at_ns, np.concatenate([piece.took_s for piece in pieces]), clock, pieces[0].calls_count)
 
 
 def span_s(timings: Timings) -> float:

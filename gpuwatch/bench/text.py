@@ -48,7 +48,7 @@ def html(measured: Measurement) -> str:
 def _width(measured: Measurement) -> str:
     interval = measured.attempt.interval
     if interval is None:
-        return "(median; width not known)"
+        return "(median; width not known: too short, or still wandering)"
     return f"±{100 * interval.half_width_ratio:.2g} % (median, 95 %)"
 
 

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 from gpuwatch.errors import UsageError
 from gpuwatch.timers.host import HostTimer, settle
-from gpuwatch.timers.protocol import Call, Plan, Taken, Timer
+from gpuwatch.timers.protocol import Call, Plan, Taken, Timer, joined
 
 NAMES = ("events", "graph", "host")
 
 
-def timer(name: str | None) -> Timer:
+@contextmanager
+def opened(name: str | None) -> Iterator[Timer]:
     """The timer of this name; None: events where this process made a context on a GPU, else the host's clock.
 
-    Raises UsageError for another name, and for a GPU's timer where there is none.
+    What it holds on the GPU is given back at the end.  Raises UsageError for another name, and for a GPU's timer where
+    there is none.
     """
     if name is None:
         cuda = getattr(sys.modules.get("torch"), "cuda", None)
         name = "events" if cuda is not None and cuda.is_initialized() else "host"
-    if name == "host":
-        return HostTimer(settle())
     if name not in NAMES:
         raise UsageError(f"timer: expected one of {', '.join(NAMES)}, found {name!r}")
+    if name == "host":
+        yield HostTimer(settle())
+        return
     from gpuwatch.timers.events import EventsTimer
     from gpuwatch.timers.graph import GraphTimer
 
-    return EventsTimer() if name == "events" else GraphTimer()
+    with closing(EventsTimer()) as events:
+        yield events if name == "events" else GraphTimer(events)
 
 
-__all__ = ["NAMES", "Call", "HostTimer", "Plan", "Taken", "Timer", "settle", "timer"]
+__all__ = ["NAMES", "Call", "HostTimer", "Plan", "Taken", "Timer", "joined", "opened", "settle"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from annotate.evidence import Timings
 from gpuwatch.errors import UsageError
 from gpuwatch.timers.events import EventsTimer
-from gpuwatch.timers.protocol import Plan, Taken
+from gpuwatch.timers.protocol import Call, Plan, Taken
 
 
 class GraphTimer:
@@ -18,8 +18,9 @@ class GraphTimer:
 
     name = "graph"
 
-    def __init__(self, events: EventsTimer | None = None) -> None:
+    def __init__(self, events: EventsTimer | None = None, capture: Callable[[Plan], Call] | None = None) -> None:
         self._events = events or EventsTimer()
+        self._capture = capture or captured
         self._graphs: dict[Plan, Plan] = {}
 
     def overhead_s(self) -> float:
@@ -27,14 +28,15 @@ class GraphTimer:
 
     def take(self, plan: Plan, entries_count: int) -> Taken:
         if plan not in self._graphs:
-            self._graphs[plan] = Plan(calls=(_captured(plan).replay,), before=plan.before)
+            self._graphs[plan] = Plan(calls=(self._capture(plan),), before=plan.before)
         taken = self._events.take(self._graphs[plan], entries_count)
         times, count = taken.timings, plan.calls_count
         issue_s = None if taken.issue_s is None else taken.issue_s / count
         return Taken(Timings(times.at_ns, times.took_s / count, times.sm_clock_mhz, count), issue_s)
 
 
-def _captured(plan: Plan) -> Any:  # torch has no types
+def captured(plan: Plan) -> Call:
+    """A replay of an entry's calls.  Raises UsageError where they do what a capture does not allow."""
     import torch
 
     # Libraries set themselves up at their first call, which a capture does not allow.
@@ -55,4 +57,5 @@ def _captured(plan: Plan) -> Any:  # torch has no types
             raise
         reason = str(error).splitlines()[0]
         raise UsageError(f"timer='graph': the function cannot be captured ({reason}); use timer='events'") from error
-    return graph
+    replay: Call = graph.replay
+    return replay

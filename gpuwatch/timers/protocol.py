@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Protocol
+
+import numpy as np
 
 from annotate.evidence import Timings
 
@@ -34,6 +36,14 @@ class Taken:
 
     timings: Timings
     issue_s: float | None = None
+
+
+def joined(pieces: Sequence[Timings]) -> Timings:
+    """One series of chunks of entries of the same number of calls."""
+    clocks = [np.full(len(piece.at_ns), np.nan) if piece.sm_clock_mhz is None else piece.sm_clock_mhz for piece in pieces]
+    clock = np.concatenate(clocks) if any(np.isfinite(one).any() for one in clocks) else None
+    at_ns = np.concatenate([piece.at_ns for piece in pieces])
+    return Timings(at_ns, np.concatenate([piece.took_s for piece in pieces]), clock, pieces[0].calls_count)
 
 
 class Timer(Protocol):

@@ -75,11 +75,12 @@ def test_every_entry_makes_the_same_calls() -> None:
 
 
 def test_without_a_context_on_a_gpu_the_host_is_timed() -> None:
-    assert timers.timer(None).name == "host"
+    with timers.opened(None) as found:
+        assert found.name == "host"
     if "torch" not in sys.modules:
         assert timers.settle() is None
 
 
 def test_an_unknown_timer_is_refused() -> None:
-    with pytest.raises(UsageError, match="expected one of events, graph, host, found 'sundial'"):
-        timers.timer("sundial")
+    with pytest.raises(UsageError, match="expected one of events, graph, host, found 'sundial'"), timers.opened("sundial"):
+        pass

@@ -1,0 +1,47 @@
+"""bench() of a real function on the host, judged by a real daemon on a simulated GPU."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from annotate.verdict import Status
+from gpuwatch.bench import bench
+from gpuwatch.config import Settings
+
+
+def test_a_function_of_the_host_is_timed_and_its_window_kept(copying: Settings) -> None:
+    data = np.arange(20_000.0)
+    measured = bench(
+        np.sort,
+        args=(data,),
+        reference=np.sort,
+        flops=1e5,
+        label="sort",
+        settings=copying,
+        min_s=0.3,
+        max_s=0.6,
+        warmup_max_s=0.3,
+    )
+    assert measured.timer == "host"
+    assert measured.cache is None
+    assert measured.run is not None
+    assert 1e-6 < measured.min_s <= measured.median_s <= measured.p99_s
+    assert measured.verdict.simulated
+    assert "SIMULATED" in str(measured)
+    assert json.loads(json.dumps(measured.to_dict(), allow_nan=False))["run"] == measured.run
+    # The judge had the times: the rules that read them are not left unobserved for want of them.
+    assert measured.verdict.finding("too-few-samples").says != "no times of iterations"
+
+
+def test_without_a_daemon_there_are_figures_and_an_unproven_verdict(copying: Settings, tmp_path: Path) -> None:
+    nowhere = replace(copying, socket=tmp_path / ("x" * 200))
+    measured = bench(sum, args=([1, 2, 3],), settings=nowhere, min_s=0.1, max_s=0.2, warmup_max_s=0.1, retries=2)
+    assert measured.verdict.status is Status.UNPROVEN
+    assert measured.verdict.why
+    assert len(measured.attempts) == 1
+    assert measured.calls_count > 1
+    assert "UNPROVEN" in str(measured)

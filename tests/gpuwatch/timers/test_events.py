@@ -1,0 +1,145 @@
+"""The GPU's timers on a GPU made of two lines of time: what the host has asked for by when, and what the GPU does when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from gpuwatch.timers import Call, Plan
+from gpuwatch.timers.events import EventsTimer
+from gpuwatch.timers.graph import GraphTimer
+
+
+class Event:
+    def __init__(self, cuda: FakeCuda) -> None:
+        self._cuda = cuda
+        self.at_s = 0.0
+
+    def record(self) -> None:
+        self.at_s = self._cuda.run(0.0, "event")
+
+    def elapsed_time(self, other: Event) -> float:
+        return (other.at_s - self.at_s) * 1e3
+
+
+@dataclass
+class FakeCuda:
+    """A stream that runs one thing after the other, and none before the host has asked for it."""
+
+    launch_s: float = 5e-6
+    host_s: float = 0.0
+    gpu_s: float = 0.0
+    done: list[str] = field(default_factory=list)
+
+    def run(self, took_s: float, what: str) -> float:
+        self.host_s += self.launch_s
+        self.gpu_s = max(self.gpu_s, self.host_s) + took_s
+        self.done.append(what)
+        return self.gpu_s
+
+    def Event(self, *, enable_timing: bool) -> Event:  # noqa: N802 - torch's name
+        assert enable_timing
+        return Event(self)
+
+    def synchronize(self) -> None:
+        self.host_s = self.gpu_s = max(self.host_s, self.gpu_s)
+
+    def current_stream(self) -> FakeCuda:
+        return self
+
+    def _sleep(self, cycles: int) -> None:
+        self.run(cycles / 2e9, "hold")
+
+    def timer(self) -> EventsTimer:
+        return EventsTimer(self, now_ns=lambda: round(self.host_s * 1e9))
+
+
+def flushing(cuda: FakeCuda) -> Callable[[], None]:
+    def flush() -> None:
+        cuda.run(1e-4, "flush")
+
+    return flush
+
+
+def test_events_stand_around_the_calls_and_the_flush_outside_of_them() -> None:
+    cuda = FakeCuda()
+    plan = Plan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda))
+    taken = cuda.timer().take(plan, 3)
+    assert cuda.done == ["event", *["flush", "event", "call", "event"] * 3]
+    assert taken.timings.took_s.tolist() == pytest.approx([1e-3] * 3)
+    assert np.diff(taken.timings.at_ns).tolist() == pytest.approx([1.1e6] * 2, abs=2)
+    assert taken.timings.sm_clock_mhz is None
+
+
+def test_an_entry_of_several_calls_gives_the_mean_of_one() -> None:
+    cuda = FakeCuda(launch_s=0.0)
+    plan = Plan(calls=(lambda: cuda.run(1e-4, "call"), lambda: cuda.run(3e-4, "call")), calls_count=4)
+    taken = cuda.timer().take(plan, 2)
+    assert taken.timings.took_s.tolist() == pytest.approx([2e-4] * 2)
+    assert taken.timings.calls_count == 4
+
+
+def test_overhead_is_what_events_read_around_nothing() -> None:
+    assert FakeCuda(launch_s=0.0).timer().overhead_s() == pytest.approx(0.0, abs=1e-9)
+    assert FakeCuda().timer().overhead_s() == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("kernel_s", [1e-3, 10e-6])
+def test_from_the_second_take_on_the_gpu_is_held_until_the_host_is_ahead(kernel_s: float) -> None:
+    cuda = FakeCuda(launch_s=30e-6)
+    timer = cuda.timer()
+    plan = Plan(calls=(lambda: cuda.run(kernel_s, "call"),))
+    unheld = timer.take(plan, 100)
+    assert "hold" not in cuda.done
+    assert unheld.timings.took_s[0] >= kernel_s + 30e-6
+    held = timer.take(plan, 100)
+    assert "hold" in cuda.done
+    assert held.timings.took_s.tolist() == pytest.approx([kernel_s] * 100)
+    # A launch is all the host needs for a call; what it needs for the events is not counted.
+    assert held.issue_s == pytest.approx(30e-6)
+    assert (np.diff(held.timings.at_ns) > 0).all()
+
+
+def test_a_slow_host_is_waited_for_in_short_holds() -> None:
+    cuda = FakeCuda(launch_s=30e-6)
+    timer = cuda.timer()
+    plan = Plan(calls=(lambda: cuda.run(10e-6, "call"),))
+    timer.take(plan, 5)
+    timer.take(plan, 1000)
+    assert cuda.done.count("hold") == pytest.approx(1000 * 90e-6 / 0.01, abs=2)
+
+
+def test_a_torch_that_cannot_hold_is_not_asked_to() -> None:
+    class Bare(FakeCuda):
+        _sleep = None  # type: ignore[assignment]  # torch's private function may go
+
+    cuda = Bare()
+    timer = cuda.timer()
+    plan = Plan(calls=(lambda: cuda.run(1e-3, "call"),))
+    timer.take(plan, 2)
+    assert timer.take(plan, 2).timings.took_s.tolist() == pytest.approx([1e-3] * 2, rel=0.01)
+
+
+def test_a_graph_is_captured_once_and_its_replays_are_timed() -> None:
+    cuda = FakeCuda()
+    captures: list[Plan] = []
+
+    def capture(plan: Plan) -> Call:
+        captures.append(plan)
+        return lambda: cuda.run(plan.calls_count * 2e-6, "replay")
+
+    timer = GraphTimer(cuda.timer(), capture)
+    plan = Plan(calls=(lambda: None,), calls_count=100)
+    taken = [timer.take(plan, 5) for _ in range(2)]
+    assert captures == [plan]
+    assert cuda.done.count("replay") == 10
+    assert taken[1].timings.took_s.tolist() == pytest.approx([2e-6] * 5)
+    assert taken[1].timings.calls_count == 100
+
+
+def test_what_a_call_raises_passes() -> None:
+    with pytest.raises(ZeroDivisionError):
+        FakeCuda().timer().take(Plan(calls=(lambda: 1 / 0,)), 1)
