@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -19,6 +19,17 @@ KERNELS = (COPY, GEMM, LARGE_GEMM, CONVOLUTION, ATTENTION, FLOAT_GEMM, VECTOR_AD
 LENGTH_S = (3.2, 8.0)  # a capped clock needs three seconds to settle, so shorter windows of it are flagged by right
 _WARM_S = (3.3, 6.0)
 _BASELINE_SEED = 1_000_000
+
+# Operations and bytes of a call, where a kernel's name says them.
+_WORK: Mapping[str, tuple[float | None, float]] = {
+    GEMM.name: (2.0 * 4096**3, 3.0 * 2 * 4096**2),
+    LARGE_GEMM.name: (2.0 * 16384**3, 3.0 * 2 * 16384**2),
+    FLOAT_GEMM.name: (2.0 * 4096**3, 3.0 * 4 * 4096**2),
+    COPY.name: (None, 2.0 * 2**30),
+    VECTOR_ADD.name: (None, 5.0e8),
+    CONVOLUTION.name: (None, 5.0e8),
+    ATTENTION.name: (None, 5.0e8),
+}
 
 # Recorded windows without a hazard, and how long after each began: the first run of GEMMs came straight after a pause.
 _RECORDED = {"clean_gemm4k": 2.7, "power_cap_gemm16k": 3.0, "clean_copy1g": 0.0}
@@ -51,6 +62,11 @@ def simulated(seed: int) -> Evidence:
 
 
 def _with_told(evidence: Evidence, kernel: str) -> Evidence:
+    """As a careful harness on a whole GPU would have it: every rule has what it asks for, and nothing to find."""
+    timings = evidence.timings
+    assert evidence.device is not None
+    assert timings is not None
+    flops, moved_bytes = _WORK.get(kernel, (None, 4 << 30))
     told: dict[str, Fact] = {
         "torch_version": "2.9.1",
         "cuda_version": "13.0",
@@ -60,7 +76,7 @@ def _with_told(evidence: Evidence, kernel: str) -> Evidence:
         "cudnn_benchmark": False,
         "deterministic": False,
         "environment": "",
-        "cuda_uuids": evidence.device.uuid if evidence.device else None,
+        "cuda_uuids": evidence.device.uuid,
         "sm_count": 132,
         "l2_bytes": 60 << 20,
         "launch_blocking": False,
@@ -70,11 +86,51 @@ def _with_told(evidence: Evidence, kernel: str) -> Evidence:
         "alloc_retry_count": 0,
         "reserved_change_bytes": 0,
         "timer": "events",
+        "timer_overhead_s": 2e-6,
         "sync_s": 0.002,
+        "busy_ratio": float(timings.took_s.sum()) / evidence.window.length_s,
+        "warmup_count": 1000,
         "dtype": "float32" if "fp32" in kernel or "vector" in kernel else "bfloat16",
+        "call_flops_count": flops,
+        "call_bytes": moved_bytes,
+        "working_set_bytes": moved_bytes,
+        "input_zero_ratio": 0.0,
+        "input_unique_ratio": 0.038,
+        "input_dtype": "bfloat16",
+        "input_bytes": 256 << 20,
+        "reference_error_ratio": 1e-4,
+        "reference_limit_ratio": 1e-2,
+        "output_unchanged": False,
+        "aa_floor_ratio": 0.004,
+        "canary_clock_mhz": 1979.0,
+        "canary_copy_bytes_count": 4.2e12,
+        "canary_record_clock_mhz": 1980.0,
+        "canary_record_copy_bytes_count": 4.21e12,
+        "canary_record_count": 7,
     }
-    host = replace(evidence.host, boot_id="boot", wall_step_s=0.0, profilers="", sharing="", threads_born_count=0)
-    return replace(evidence, told=told, host=host)
+    host = replace(
+        evidence.host,
+        boot_id="boot",
+        hostname="host",
+        numa_nodes="0",
+        wall_step_s=0.0,
+        profilers="idle:libcupti.so.13",
+        sharing="",
+        threads_born_count=2,
+        processes_born_count=0,
+        born_cpu_s=0.001,
+        watcher_cpu_s=0.04 * evidence.window.length_s,
+    )
+    # It says that it is simulated, and some rules excuse it for that.
+    device = replace(
+        evidence.device,
+        simulated=False,
+        name="NVIDIA H200",
+        numa_node_count=0,
+        cuda_cores_count=16_896,
+        memory_bus_bits_count=6144,
+    )
+    return replace(evidence, told=told, host=host, device=device)
 
 
 def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:

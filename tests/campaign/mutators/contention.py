@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, Visibility
 from tests.campaign.edits import foreign, hosted, joined, told, valued
 from tests.campaign.mutator import Mutator, limit_of
 
@@ -34,6 +36,9 @@ def _holding(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 def _busier(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
     beyond = multiple * limit_of("contention-residual", "flag_ratio")
+    # From inside a container: where the list is whole and names nobody else, it is the process's own other work.
+    censuses = tuple(replace(census, visibility=Visibility.NAMESPACE) for census in evidence.trace.censuses)
+    evidence = replace(evidence, trace=replace(evidence.trace, censuses=censuses))
     return told(evidence, busy_ratio=float(np.nanmean(evidence.within("utilization_ratio").values)) - beyond)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from annotate.evidence import Evidence, Trace
-from tests.campaign.edits import dark, is_capped, stretch, told
+from tests.campaign.edits import dark, hosted, is_capped, stretch, told
 from tests.campaign.mutator import Mutator, limit_of
 
 
@@ -30,9 +30,17 @@ def _short(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evi
     return evidence.part(begin_ns, end_ns - 1_000_000)
 
 
+def _heavy(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    allowed = evidence.host.cpu_allowed_count or 1
+    return hosted(
+        evidence, watcher_cpu_s=multiple * limit_of("sampler-perturbs", "flag_ratio") * allowed * (evidence.host.span_s or 0.0)
+    )
+
+
 MUTATORS = (
     Mutator(rule="stale-daemon", inject=_unwatched, unobserved=True),
     Mutator(rule="incomplete-body", inject=_unfinished, unobserved=True),
     Mutator(rule="sampler-gap", inject=_gap, limit="0.25 s without a reading"),
+    Mutator(rule="sampler-perturbs", inject=_heavy, limit="5 % of the benchmark's processors"),
     Mutator(rule="window-too-short", inject=_short, limit="1 s (3 s under a cap), divided by it"),
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from annotate.evidence import Event, Evidence
-from tests.campaign.edits import counted, devised, stretch, valued
+from tests.campaign.edits import counted, devised, hosted, stretch, told, valued
 from tests.campaign.mutator import Mutator, limit_of
 
 
@@ -40,10 +40,26 @@ def _not_persistent(evidence: Evidence, multiple: float, rng: np.random.Generato
     return replace(evidence, trace=replace(evidence.trace, censuses=censuses))
 
 
+def _elsewhen(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    timings = evidence.timings
+    if timings is None:
+        return None
+    off_ns = int(multiple * limit_of("clock-source-step", "step_s") * 1e9) + 1_000
+    late_ns = evidence.window.end_ns - int(timings.at_ns.max()) + off_ns
+    return replace(evidence, timings=replace(timings, at_ns=timings.at_ns + late_ns))
+
+
+def _stepped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    step_s = multiple * limit_of("clock-source-step", "step_s") + 1e-6
+    return told(hosted(evidence, wall_step_s=step_s), timer="caller")
+
+
 MUTATORS = (
     Mutator(rule="setting-changed", inject=_other_limit, limit="0.5 W less power limit, inside the window"),
     Mutator(rule="hardware-error", inject=_replaying, limit="8 PCIe replays"),
     Mutator(rule="hardware-error", variant="memory", inject=_corrected),
     Mutator(rule="hardware-error", variant="Xid", inject=_message),
     Mutator(rule="persistence-off", inject=_not_persistent),
+    Mutator(rule="clock-source-step", inject=_stepped, limit="a wall clock set by 5 ms, times by the caller"),
+    Mutator(rule="clock-source-step", variant="times", inject=_elsewhen, limit="times 5 ms outside the window"),
 )

@@ -6,6 +6,7 @@ import numpy as np
 
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Reason
+from annotate.rule import Severity
 from tests.campaign.edits import counted, flagged, is_capped, stretch
 from tests.campaign.mutator import Mutator, limit_of
 
@@ -25,7 +26,14 @@ def _followed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
     return counted(evidence, "sync_boost_ns", length_s * 1e9, *stretch(evidence, length_s, rng))
 
 
+def _brief(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    """Shorter than five samples of the driver's dense record, and than ten refreshes."""
+    begin_ns, end_ns = stretch(evidence, 0.08 / multiple, rng)
+    return evidence.part(begin_ns, end_ns)
+
+
 MUTATORS = (
     Mutator(rule="power-limited", inject=_capped, limit="2 % of the time capped", claim=Claim.FIXED_CLOCK),
+    Mutator(rule="power-reading-stale", inject=_brief, limit="0.08 s, divided by it", caught=Severity.NOTE),
     Mutator(rule="sync-boost-limited", inject=_followed, limit="0.1 % of the time held to another GPU's clock"),
 )

@@ -1,0 +1,48 @@
+"""Who holds the clock."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from annotate.evidence import Column, Evidence
+from annotate.rule import Severity
+from tests.campaign.edits import clocked, is_capped, told, valued, with_columns
+from tests.campaign.mutator import Mutator, limit_of
+
+
+def _locked(evidence: Evidence, mhz: float) -> Evidence:
+    at_ns = evidence.trace.column("power_limit_w").at_ns
+    return with_columns(evidence, sm_clock_lock_mhz=Column(at_ns, np.full(len(at_ns), mhz)))
+
+
+def _off_lock(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    if is_capped(evidence):
+        return None
+    off_ratio = multiple * limit_of("locked-clock-missed", "off_ratio")
+    return clocked(_locked(evidence, 1980.0), lambda at_s: np.full(len(at_s), 1.0 - off_ratio), beta=0.9)
+
+
+def _limited(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    less_w = multiple * limit_of("clock-controller-present", "power_tolerance_w") + 1e-3
+    return valued(evidence, "power_limit_w", lambda at_ns, limit_w: limit_w - less_w)
+
+
+def _slow_state(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    low_ratio = multiple * limit_of("clock-low-no-reason", "flag_ratio")
+    return told(evidence, canary_clock_mhz=1980.0 * (1.0 - low_ratio) - 0.5)
+
+
+def _untrue(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    timings = evidence.timings
+    if is_capped(evidence) or timings is None or timings.sm_clock_mhz is None:
+        return None
+    ratio = 1.0 - multiple * limit_of("nvml-clock-untrue", "limit_ratio")
+    return valued(evidence, "sm_clock_mhz", lambda at_ns, mhz: 15.0 * np.round(mhz * ratio / 15.0))
+
+
+MUTATORS = (
+    Mutator(rule="locked-clock-missed", inject=_off_lock, limit="2 % below the clock asked for"),
+    Mutator(rule="clock-controller-present", inject=_limited, limit="0.5 W less power limit than the default"),
+    Mutator(rule="clock-low-no-reason", inject=_slow_state, limit="a canary 2 % below its record"),
+    Mutator(rule="nvml-clock-untrue", inject=_untrue, limit="a driver's clock 3 % off", caught=Severity.NOTE),
+)

@@ -1,0 +1,78 @@
+"""Windows that are compared with another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from annotate.evidence import Evidence
+from annotate.rule import Severity
+from tests.campaign.edits import clocked, devised, hosted, told
+from tests.campaign.mutator import Mutator, limit_of
+
+
+def _other_board(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    return devised(evidence, uuid="GPU-2") if evidence.baseline else None
+
+
+def _other_limit(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    if evidence.baseline is None or evidence.device is None:
+        return None
+    less_w = multiple * limit_of("hardware-mismatch", "power_tolerance_w") + 1e-3
+    return devised(evidence, power_limit_w=(evidence.device.power_limit_w or 0.0) - less_w)
+
+
+def _other_torch(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    return told(evidence, torch_version="2.8.0") if evidence.baseline else None
+
+
+def _tf32(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    return told(evidence, matmul_precision="high") if evidence.baseline else None
+
+
+def _booted(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    return hosted(evidence, boot_id="another") if evidence.baseline else None
+
+
+def _slower(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    if evidence.baseline is None:
+        return None
+    less = multiple * limit_of("clock-between-arms", "true_ratio")
+    return clocked(evidence, lambda at_s: np.full(len(at_s), 1.0 - less), beta=0.9)
+
+
+def _in_turn(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    base = evidence.baseline
+    if base is None:
+        return None
+    shift_ns = 60_000_000_000
+    earlier = replace(base.window, begin_ns=base.window.begin_ns - shift_ns, end_ns=base.window.end_ns - shift_ns)
+    columns = {name: replace(column, at_ns=column.at_ns - shift_ns) for name, column in base.trace.columns.items()}
+    timings = base.timings and replace(base.timings, at_ns=base.timings.at_ns - shift_ns)
+    return replace(
+        evidence, baseline=replace(base, window=earlier, trace=replace(base.trace, columns=columns), timings=timings)
+    )
+
+
+def _no_floor(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    return told(evidence, aa_floor_ratio=None) if evidence.baseline else None
+
+
+def _picked(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    return told(evidence, variants_count=20) if evidence.baseline else None
+
+
+MUTATORS = (
+    Mutator(rule="hardware-mismatch", inject=_other_board),
+    Mutator(
+        rule="hardware-mismatch", variant="power limit", inject=_other_limit, limit="0.5 W less power limit than the baseline's"
+    ),
+    Mutator(rule="software-mismatch", inject=_other_torch),
+    Mutator(rule="software-mismatch", variant="flags", inject=_tf32),
+    Mutator(rule="boot-changed", inject=_booted),
+    Mutator(rule="clock-between-arms", inject=_slower, limit="a true clock 1 % below the baseline's"),
+    Mutator(rule="order-bias", inject=_in_turn),
+    Mutator(rule="aa-noise-floor-missing", inject=_no_floor, caught=Severity.NOTE),
+    Mutator(rule="multiple-looks", inject=_picked),
+)

@@ -1,0 +1,72 @@
+"""What the harness does around the work."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from annotate.evidence import Evidence
+from tests.campaign.edits import hosted, told, valued
+from tests.campaign.mutator import Mutator, limit_of
+
+_L2_BYTES = 60 << 20
+
+
+def _injected(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    return hosted(evidence, profilers="library:libToolsInjection64.so,variable:NSYS_PROFILING_SESSION_ID")
+
+
+def _fits(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    set_bytes = limit_of("warm-cache-unintended", "fits_ratio") * _L2_BYTES / multiple
+    return told(evidence, working_set_bytes=set_bytes, call_bytes=set_bytes, input_bytes=set_bytes)
+
+
+def _small_flush(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    flush_bytes = limit_of("flush-insufficient", "least_ratio") * _L2_BYTES / multiple
+    return told(evidence, flush_bytes=flush_bytes, working_set_bytes=None, cache="cold")
+
+
+def _asking(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    limit = limit_of("allocator-churn", "share_ratio") / limit_of("allocator-churn", "call_s")
+    return told(evidence, alloc_count=int(multiple * limit * evidence.window.length_s) + 1)
+
+
+def _growing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    """Memory in use that is another in so many of its refreshes; nobody tells of an allocator."""
+    share = multiple * limit_of("allocator-churn", "changed_ratio")
+    begin_ns, refresh_ns = evidence.window.begin_ns, evidence.trace.refresh_of_ns("memory_used_bytes")
+    count = int(evidence.window.length_ns // refresh_ns) + 1
+    level = np.cumsum(rng.random(count) < share)
+
+    def held(at_ns: np.ndarray, used: np.ndarray) -> np.ndarray:
+        place = np.clip((at_ns - begin_ns) // refresh_ns, 0, count - 1)
+        inside = (at_ns >= begin_ns) & (at_ns < evidence.window.end_ns)
+        return np.asarray(used + np.where(inside, 2.0e8 * (level[place] % 3), 0.0))
+
+    return told(valued(evidence, "memory_used_bytes", held), alloc_count=None, alloc_retry_count=None)
+
+
+def _zeros(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    return told(evidence, input_zero_ratio=min(1.0, multiple * limit_of("data-dependent-power", "zero_ratio") + 1e-6))
+
+
+def _constants(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    return told(evidence, input_unique_ratio=limit_of("data-dependent-power", "unique_ratio") / multiple - 1e-6)
+
+
+def _company(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    cpu_s = multiple * limit_of("background-thread", "busy_ratio") * (evidence.host.span_s or 0.0) + 1e-6
+    return hosted(evidence, threads_born_count=1, born_cpu_s=cpu_s)
+
+
+MUTATORS = (
+    Mutator(rule="profiler-attached", inject=_injected),
+    Mutator(rule="warm-cache-unintended", inject=_fits, limit="0.8 of the L2 cache, divided by it"),
+    Mutator(rule="flush-insufficient", inject=_small_flush, limit="a flush of 1.5 times the L2 cache, divided by it"),
+    Mutator(
+        rule="allocator-churn", inject=_asking, limit="1 % of the window, at a millisecond for each time the driver was asked"
+    ),
+    Mutator(rule="allocator-churn", variant="untold", inject=_growing, limit="memory in use another in 20 % of its refreshes"),
+    Mutator(rule="data-dependent-power", inject=_zeros, limit="60 % zeros, at most all"),
+    Mutator(rule="data-dependent-power", variant="constants", inject=_constants, limit="1 % distinct values, divided by it"),
+    Mutator(rule="background-thread", inject=_company, limit="a new thread that runs 5 % of the time"),
+)

@@ -1,0 +1,47 @@
+"""What shares the GPU by design, or stands far from it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from annotate.evidence import Evidence
+from tests.campaign.edits import devised, foreign, hosted, joined, told, valued
+from tests.campaign.mutator import Mutator, limit_of
+
+_ALWAYS = (0, 1 << 62)
+
+
+def _mps(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    return hosted(evidence, sharing="MPS")
+
+
+def _virtual(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    return devised(evidence, virtualization="vgpu")
+
+
+def _side_stream(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    beyond = multiple * limit_of("contention-self", "limit_ratio")
+    return told(evidence, busy_ratio=float(np.nanmean(evidence.within("utilization_ratio").values)) - beyond)
+
+
+def _desktop(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    busy = round(multiple * limit_of("display-active", "active_ratio") + 0.0049, 2)
+    return joined(evidence, foreign(name="Xorg", graphics=True, memory_bytes=100_000_000, utilization_ratio=busy), *_ALWAYS)
+
+
+def _far(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    return hosted(evidence, numa_nodes="1")
+
+
+def _narrow(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    return valued(evidence, "pcie_width_count", lambda at_ns, lanes: 0.0 * lanes + 8.0)
+
+
+MUTATORS = (
+    Mutator(rule="contention-shared-partition", inject=_mps),
+    Mutator(rule="contention-shared-partition", variant="vGPU", inject=_virtual),
+    Mutator(rule="contention-self", inject=_side_stream, limit="utilisation 5 points above the busy time told"),
+    Mutator(rule="display-active", inject=_desktop, limit="a display that takes 2 % of the GPU"),
+    Mutator(rule="numa-pcie-affinity", inject=_far),
+    Mutator(rule="numa-pcie-affinity", variant="link", inject=_narrow),
+)
