@@ -21,6 +21,7 @@ _BASES = {
     Basis.HOST: "what the operating system says",
     Basis.TOLD: "what the measured process tells",
     Basis.TIMINGS: "the times of single iterations",
+    Basis.BASELINE: "what the window and its baseline have in common",
 }
 _HEAD = """\
 # The rules
