@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.bench import bench_judge, bench_rejudge, bench_store, bench_window
+from tests.bench import bench_compare, bench_judge, bench_rejudge, bench_store, bench_window
 
 if __name__ == "__main__":
     bench_store.main()
     bench_judge.main()
+    bench_compare.main()
     bench_rejudge.main()
     bench_window.main()

@@ -150,7 +150,7 @@ class TestFunctions:
     ) -> None:
         ended = gpuwatch(*daemon.flags(), "compare", "given.py:f", "given.py:g", *QUICK, "--json")
         assert ended.data["comparisons"][0]["error_ratio"] == 0.0
-        assert ended.data["comparisons"][0]["decision"] == "slower"
+        assert ended.data["comparisons"][0]["decision"] != "incomparable"
 
     def test_the_committed_version_is_the_first_arm(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
         git(folder, "init", "-q")

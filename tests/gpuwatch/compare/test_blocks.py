@@ -1,0 +1,70 @@
+"""Blocks timed by CUDA events, on a stand-in for torch.cuda whose GPU has a queue and a clock of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.compare.blocks import Block, EventBlocks, HostBlocks, here
+
+
+class Gpu:
+    """A queue: the host asks at its own pace, the GPU does one thing after the other."""
+
+    def __init__(self, call_s: float, issue_s: float) -> None:
+        self.call_s, self.issue_s = call_s, issue_s
+        self.host_s = self.free_s = 0.0
+        self.pending_count = self.most_pending_count = 0
+
+    def call(self) -> None:
+        self.host_s += self.issue_s
+        self.free_s = max(self.free_s, self.host_s) + self.call_s
+
+    def Event(self, *, enable_timing: bool) -> Event:  # noqa: N802 - torch's name
+        assert enable_timing
+        return Event(self)
+
+
+class Event:
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu, self.at_s = gpu, 0.0
+
+    def record(self) -> None:
+        self.at_s = max(self.gpu.free_s, self.gpu.host_s)
+        self.gpu.pending_count += 1
+        self.gpu.most_pending_count = max(self.gpu.most_pending_count, self.gpu.pending_count)
+
+    def query(self) -> bool:
+        return self.at_s <= self.gpu.host_s
+
+    def synchronize(self) -> None:
+        self.gpu.host_s = max(self.gpu.host_s, self.at_s)
+        self.gpu.pending_count -= 2
+
+    def elapsed_time(self, last: Event) -> float:
+        return (last.at_s - self.at_s) * 1e3
+
+
+def test_each_block_reads_what_one_of_its_calls_took_in_order() -> None:
+    gpu = Gpu(call_s=200e-6, issue_s=5e-6)
+    timed = list(EventBlocks(gpu).times([Block("ab"[i % 2], gpu.call, 10 + i) for i in range(20)]))
+    assert [each.block.arm for each in timed] == list("ab" * 10)
+    assert [each.took_s for each in timed[1:]] == pytest.approx([200e-6] * 19)
+    assert timed[5].whole_s == pytest.approx(15 * 200e-6)
+
+
+def test_the_host_stays_a_few_blocks_ahead_so_that_the_gpu_never_waits() -> None:
+    gpu = Gpu(call_s=200e-6, issue_s=5e-6)
+    timed = list(EventBlocks(gpu).times(Block("a", gpu.call, 10) for _ in range(100)))
+    assert not any(each.starved for each in timed)
+    assert gpu.free_s == pytest.approx(100 * 10 * 200e-6, rel=0.01)
+    assert gpu.most_pending_count <= 14
+
+
+def test_a_gpu_that_waits_for_launches_is_noticed() -> None:
+    gpu = Gpu(call_s=2e-6, issue_s=5e-6)
+    timed = list(EventBlocks(gpu).times(Block("a", gpu.call, 100) for _ in range(20)))
+    assert all(each.starved for each in timed[1:])
+
+
+def test_the_host_times_where_no_context_is() -> None:
+    assert isinstance(here(), HostBlocks)

@@ -1,0 +1,70 @@
+"""compare() on a real GPU: nothing is told apart, half a per cent is, and a GPU that power limits does not hide it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from annotate.comparison import Decision
+from gpuwatch.compare import compare
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def torch() -> Any:
+    found = pytest.importorskip("torch")
+    if not found.cuda.is_available():
+        pytest.skip("no GPU")
+    return found
+
+
+def gemm(torch: Any, inner: int = 4096) -> Callable[[], Any]:
+    a = torch.randn(4096, inner, dtype=torch.bfloat16, device="cuda")
+    b = torch.randn(inner, 4096, dtype=torch.bfloat16, device="cuda")
+    out = torch.empty(4096, 4096, dtype=torch.bfloat16, device="cuda")
+    return lambda: torch.mm(a, b, out=out)
+
+
+def copy(torch: Any, size_bytes: int = 1 << 30) -> Callable[[], Any]:
+    source = torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source)
+
+
+@pytest.mark.parametrize("make", [gemm, copy])
+def test_the_same_call_is_the_same(torch: Any, make: Callable[[Any], Callable[[], Any]]) -> None:
+    call = make(torch)
+    found = compare({"a": call, "b": call}, check=False, watch=False)
+    print(found)
+    assert found.timer == "events"
+    assert found.decision is Decision.SAME
+
+
+def test_one_per_cent_more_bytes_take_longer(torch: Any) -> None:
+    found = compare({"a": copy(torch), "b": copy(torch, round(1.01 * (1 << 30)) // 4096 * 4096)}, check=False, watch=False)
+    print(found)
+    assert found.decision is Decision.SLOWER
+
+
+def test_a_gemm_of_more_products_is_slower_at_the_same_clock_and_at_its_own(torch: Any) -> None:
+    found = compare(
+        {"a": gemm(torch), "b": gemm(torch, 4096 + 256)}, check=False, own_steady=True, own_s=1.5, label="gemm with more"
+    )
+    print(found)
+    assert found.decision is Decision.SLOWER
+    assert found["b"].own_ratio is not None
+    assert found["b"].own_ratio.centre > 1.02
+    assert found.verdict is not None
+
+
+def test_inputs_are_made_several_times_and_results_compared(torch: Any) -> None:
+    def inputs() -> tuple[Any, Any]:
+        return (torch.randn(2048, 2048, device="cuda"), torch.randn(2048, 2048, device="cuda"))
+
+    found = compare({"mm": torch.mm, "matmul": torch.matmul}, inputs=inputs, watch=False)
+    print(found)
+    assert found.matches["matmul"].holds
+    assert found.decision is Decision.SAME
