@@ -18,8 +18,8 @@ from gpuwatch.bench.stopping import Stopped, Stopping
 from gpuwatch.timers import Plan, Timer, joined
 from gpuwatch.wire import FactValue
 
-# One chunk of entries: asked for without waiting, then read.  Between two the GPU idles for half a millisecond.
-CHUNK_S = 0.1
+# One chunk of entries: asked for without waiting, then read.  Between two the GPU idles for some milliseconds.
+CHUNK_S = 0.2
 _ENTRIES_MOST_COUNT = 2000
 
 

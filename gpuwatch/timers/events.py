@@ -22,6 +22,7 @@ _ENTRIES_MOST_COUNT = _STAMPS_COUNT // 2
 _HOLD_ENTRIES_COUNT = 3
 _HELD_MOST_S = 0.01  # entries in this much of the host's time share a hold: a longer one would show in the power drawn
 _SPIN_HZ = 2e9
+_SMS_COUNT = 9
 _HOST_BOUND_RATIO = 0.8
 # The queue holds about a thousand launches, and who finds it full waits: then it is not the host's time that is measured.
 _QUEUE_COUNT = 800
@@ -102,9 +103,12 @@ class EventsTimer:
             if number < asked_count:
                 calls_ns += calls_end_ns - calls_begin_ns
                 all_ns = now_ns() - begin_ns
+        starts_s, took_s = np.empty(entries_count), np.empty(entries_count)
+        for number, (first, last) in enumerate(zip(events[::2], events[1::2], strict=True)):
+            # One by one, while the GPU works on the rest: read when all are done, it would idle for 3 us an entry.
+            last.synchronize()
+            starts_s[number], took_s[number] = anchor.elapsed_time(first) / 1e3, first.elapsed_time(last) / 1e3
         cuda.current_stream().synchronize()
-        starts_s = np.array([anchor.elapsed_time(first) for first in events[::2]]) / 1e3
-        took_s = np.array([first.elapsed_time(last) for first, last in zip(events[::2], events[1::2], strict=True)]) / 1e3
         self._learn(plan, calls_ns / asked_count / 1e9, all_ns / asked_count / 1e9, starts_s)
         clocks = None if stamps is None else _clocks(stamps.read(), entries_count)
         return Timings(anchor_ns + (starts_s * 1e9).astype(np.int64), took_s / len(calls), clocks, len(calls))
@@ -143,14 +147,23 @@ class EventsTimer:
         host_s = self._host_s(plan)
         if sleep is None or host_s is None:
             return
-        ahead_count = entries_count + 1 if self._host_bound(plan) else _HOLD_ENTRIES_COUNT
-        sleep(int(min(2.0 * _HELD_MOST_S, ahead_count * host_s) * _SPIN_HZ))
+        if self._host_bound(plan):
+            hold_s = (entries_count + 1) * host_s
+            # Part of an entry spent under the hold would be missing from its time: all of them, or none.
+            if hold_s > 2.0 * _HELD_MOST_S:
+                return
+        else:
+            hold_s = min(2.0 * _HELD_MOST_S, _HOLD_ENTRIES_COUNT * host_s)
+        sleep(int(hold_s * _SPIN_HZ))
 
 
 def _clocks(stamped: Stamped, entries_count: int) -> np.ndarray[Any, np.dtype[np.float64]] | None:
     if len(stamped.at_ns) < 2 * entries_count:
         return None
     numbers = 2 * np.arange(entries_count, dtype=np.int64)
+    # One clock drives all SMs: a few of them say it, and a median over all takes as long as a tenth of the chunk.
+    step = -(-stamped.at_ns.shape[1] // _SMS_COUNT)
+    stamped = Stamped(stamped.at_ns[:, ::step], stamped.cycles[:, ::step])
     clocks = stamped.clocks_mhz(numbers, numbers + 1)
     return clocks if np.isfinite(clocks).any() else None
 

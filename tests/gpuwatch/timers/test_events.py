@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from gpuwatch.bench.cache import warm
+from gpuwatch.bench.prepare import saw_nothing
 from gpuwatch.timers import Call, Plan
 from gpuwatch.timers.events import EventsTimer
 from gpuwatch.timers.graph import GraphTimer
@@ -20,6 +22,9 @@ class Event:
 
     def record(self) -> None:
         self.at_s = self._cuda.run(0.0, "event")
+
+    def synchronize(self) -> None:
+        """All times are known as soon as they are asked for."""
 
     def elapsed_time(self, other: Event) -> float:
         return (other.at_s - self.at_s) * 1e3
@@ -143,3 +148,27 @@ def test_a_graph_is_captured_once_and_its_replays_are_timed() -> None:
 def test_what_a_call_raises_passes() -> None:
     with pytest.raises(ZeroDivisionError):
         FakeCuda().timer().take(Plan(calls=(lambda: 1 / 0,)), 1)
+
+
+def test_a_host_too_slow_to_be_held_ahead_of_is_timed_as_slow_as_it_is() -> None:
+    cuda = FakeCuda(launch_s=50e-3)
+    timer = cuda.timer()
+    plan = Plan(calls=(lambda: cuda.run(1e-3, "call"),))
+    timer.take(plan, 2)
+    assert timer.take(plan, 2).timings.took_s.tolist() == pytest.approx([51e-3 + 49e-3] * 2, rel=0.02)
+    assert "hold" not in cuda.done
+
+
+def host_work(cuda: FakeCuda, seconds: float) -> Callable[[], None]:
+    def work() -> None:
+        cuda.host_s += seconds
+
+    return work
+
+
+def test_work_of_the_host_is_nothing_to_events_and_a_short_kernel_is_something() -> None:
+    cuda = FakeCuda()
+    timer = cuda.timer()
+    assert saw_nothing(warm(host_work(cuda, 300e-6), ()), timer, timer.overhead_s())
+    assert not saw_nothing(warm(lambda: cuda.run(2e-6, "call"), ()), timer, timer.overhead_s())
+    assert not saw_nothing(warm(lambda: cuda.run(1e-3, "call"), ()), timer, timer.overhead_s())
