@@ -10,7 +10,7 @@ from annotate.evidence import Host
 from gpuwatch import clock
 from gpuwatch.host import PROC, contents, names
 
-# Of the processor time of a tree: who uses less only started the others.
+# Of the processor time of a tree: a root that used less only started the others.
 _LAUNCHER_RATIO = 0.1
 _TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
@@ -128,16 +128,20 @@ def _numa_nodes(allowed: frozenset[int], sys: Path) -> str | None:
     return ",".join(map(str, near)) or None
 
 
-def difference(before: Pressure, after: Pressure, about: Host | None = None) -> Host:
-    """What happened between two snapshots; a thread that ended between them is not counted, one that began is in full."""
+def difference(before: Pressure, after: Pressure, about: Host | None = None, *, root: int | None = None) -> Host:
+    """What happened between two snapshots; a thread that ended between them is not counted, one that began is in full.
+
+    ``root`` is the process at the root of the tree, where it is known.
+    """
     span_s = (after.at_ns - before.at_ns) / 1e9
-    ran_ns = waited_ns = 0
+    ran_ns: dict[int, int] = {}
+    waited_ns = 0
     for thread, (ran, waited) in after.threads.items():
         ran_before, waited_before = before.threads.get(thread, (0, 0))
-        ran_ns += max(0, ran - ran_before)
+        ran_ns[thread] = max(0, ran - ran_before)
         waited_ns += max(0, waited - waited_before)
     seen = bool(after.threads)
-    born = _born(before, after, ran_ns) if before.owners else _Born()
+    born = _born(before, after, ran_ns, root) if before.owners else _Born()
     spent = {state: ticks - before.ticks[state] for state, ticks in after.ticks.items() if state in before.ticks}
     total = sum(spent.values())
     idle = spent.get("idle", 0) + spent.get("iowait", 0)
@@ -145,7 +149,7 @@ def difference(before: Pressure, after: Pressure, about: Host | None = None) -> 
         about or Host(),
         cpu_allowed_count=after.cpu_allowed_count,
         span_s=span_s,
-        cpu_s=ran_ns / 1e9 if seen else None,
+        cpu_s=sum(ran_ns.values()) / 1e9 if seen else None,
         run_wait_s=waited_ns / 1e9 if seen else None,
         threads_count=len(after.threads) if seen else None,
         threads_born_count=born.threads_count,
@@ -170,20 +174,21 @@ class _Born:
     cpu_s: float | None = None
 
 
-def _born(before: Pressure, after: Pressure, ran_ns: int) -> _Born:
+def _born(before: Pressure, after: Pressure, ran_ns: Mapping[int, int], root: int | None) -> _Born:
     """The threads of a process that was born are counted with it, not among the threads.
 
-    A process that starts the work and waits for it, as ``gpuwatch run`` does, hardly runs: then what was born is no company.
+    A root that starts the work and waits for it, as ``gpuwatch run`` does, hardly runs: then nothing of the work was there
+    before the window, and what the work starts for itself is no company.
     """
+    of_root_ns = sum(ran for thread, ran in ran_ns.items() if after.owners.get(thread) == root)
+    if root is not None and of_root_ns < _LAUNCHER_RATIO * sum(ran_ns.values()):
+        return _Born()
     known = set(before.owners.values())
     new = {thread: owner for thread, owner in after.owners.items() if thread not in before.threads}
-    of_new_ns = sum(after.threads[thread][0] for thread, owner in new.items() if owner not in known and thread in after.threads)
-    if of_new_ns > (1 - _LAUNCHER_RATIO) * ran_ns:
-        return _Born()
     return _Born(
         threads_count=sum(owner in known for owner in new.values()),
         processes_count=len({owner for owner in new.values() if owner not in known}),
-        cpu_s=sum(after.threads[thread][0] for thread in new if thread in after.threads) / 1e9,
+        cpu_s=sum(ran_ns.get(thread, 0) for thread in new) / 1e9,
     )
 
 

@@ -320,7 +320,7 @@ class Windows:
         uuids, why = self._covered(held, held.run.told)
         held.run = replace(
             held.run, status="judging", uuids=uuids, why=held.run.why or why, pids=frozenset(held.pids),
-            host=pressure.difference(held.before, after, held.about) if held.before and after else held.about,
+            host=pressure.difference(held.before, after, held.about, root=held.run.pid) if held.before and after else held.about,
         )  # fmt: skip
         self._store.put_run(held.run)
         if (timings := iterations.timings(held.times)) is not None:

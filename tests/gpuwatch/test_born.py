@@ -38,9 +38,16 @@ def test_nothing_born_is_zero_and_not_unknown() -> None:
     assert (host.threads_born_count, host.processes_born_count, host.born_cpu_s) == (0, 0, 0.0)
 
 
-def test_who_only_starts_the_work_and_waits_has_no_company() -> None:
-    host = difference(look(0, t1_1=(0, 0)), look(10**9, t1_1=(20 * MS, 0), t7_7=(900 * MS, 0)))
-    assert (host.threads_born_count, host.processes_born_count, host.born_cpu_s) == (None, None, None)
+def test_a_root_that_only_starts_the_work_and_waits_has_no_company_whenever_the_work_began() -> None:
+    after = look(10**9, t1_1=(20 * MS, 0), t7_7=(800 * MS, 0), t8_7=(100 * MS, 0))
+    for before in (look(0, t1_1=(0, 0)), look(0, t1_1=(0, 0), t7_7=(0, 0))):
+        host = difference(before, after, root=1)
+        assert (host.threads_born_count, host.processes_born_count, host.born_cpu_s) == (None, None, None)
+
+
+def test_a_thread_of_the_root_itself_is_company_though_the_main_thread_waits() -> None:
+    host = difference(look(0, t1_1=(0, 0)), look(10**9, t1_1=(1 * MS, 0), t2_1=(900 * MS, 0)), root=1)
+    assert (host.threads_born_count, host.born_cpu_s) == (1, 0.9)
 
 
 def test_where_the_first_look_saw_nobody_nothing_is_known() -> None:
