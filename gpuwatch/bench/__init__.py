@@ -99,6 +99,7 @@ def bench(
             clock_max_mhz=board.device.sm_clock_max_mhz if board else None, least_s=min_s, most_s=max_s,
             target_ratio=target_ratio, warmup_most_s=warmup_max_s, told=told, now_ns=seams.now_ns, progress=shown,
         )  # fmt: skip
+        seams.ready(settings)
         attempts = [attempt(job, opening)]
         while len(attempts) <= retries and _worth_another(attempts[-1]):
             attempts.append(attempt(job, seams.window(name, claim=claim, policy=policy, settings=settings)))

@@ -107,10 +107,11 @@ class _Chunks:
 
 
 def attempt(job: Job, opening: AbstractContextManager[OpenWindow]) -> Attempt:
-    clock_max_mhz, warmup = warm_up(job)
-    chunks, busy_s, spent_s, limited = _Chunks(job), 0.0, 0.0, None
+    # All that takes time is made before the warm-up: between it and the first timed entry the GPU must not rest.
     least_s = job.least_s if job.least_s is not None else QUICK.measure_s
     stopping = Stopping(least_s=least_s, most_s=job.most_s, target_ratio=job.target_ratio)
+    chunks, busy_s, spent_s, limited = _Chunks(job), 0.0, 0.0, None
+    clock_max_mhz, warmup = warm_up(job)
     stopped: Stopped | None = None
     with opening as window:
         begin_ns = job.now_ns()

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TextIO
 
-from gpuwatch import clock
+from gpuwatch import clock, config
 from gpuwatch.bench import board, cache
 from gpuwatch.bench.attempt import OpenWindow
+from gpuwatch.client import connect
+from gpuwatch.config import Settings
+from gpuwatch.errors import GpuwatchError
 from gpuwatch.window import window
+
+
+def ready(settings: Settings | None) -> None:
+    """Start the daemon if there is none, so that opening the window takes the milliseconds a warm GPU stays warm for."""
+    # What is wrong with it, the window will say.
+    with contextlib.suppress(GpuwatchError, OSError):
+        connect(settings or config.load()).close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +30,7 @@ class Seams:
 
     now_ns: Callable[[], int] = clock.now_ns
     window: Callable[..., AbstractContextManager[OpenWindow]] = window
+    ready: Callable[[Settings | None], None] = ready
     board: Callable[[], board.Board | None] = board.here
     flush: Callable[[int | None], tuple[Callable[[], None], int]] = cache.flush_of
     stream: TextIO | None = None

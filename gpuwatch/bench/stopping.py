@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
+import numpy as np
+
 from annotate.evidence import Timings
 from annotate.intervals import Interval, batch_interval
 
@@ -33,6 +35,8 @@ class Stopping:
         self._next_s = min(least_s, most_s)
         self.least_s = self._next_s
         self.interval: Interval | None = None
+        # The first interval of a process loads scipy, for a tenth of a second in which the GPU would cool.
+        batch_interval(np.arange(400) * 10_000_000, np.ones(400))
 
     def need(self, least_s: float) -> None:
         """Require more time: the cap was seen only now."""

@@ -104,6 +104,7 @@ class World:
     def seams(self) -> Seams:
         return Seams(
             now_ns=lambda: self.timer.now_ns,
+            ready=lambda _: None,
             window=self._window,
             board=lambda: self.board,
             flush=self._flush,
