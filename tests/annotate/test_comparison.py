@@ -17,6 +17,7 @@ from annotate.policy import Policy
 from annotate.two_runs import of_runs
 from tests.annotate.builders import BEGIN_NS, DEVICE, evidence
 from tests.annotate.occurrences.comparison import times
+from tests.gpuwatch.compare.recorded import SCENARIOS, dealt, halves
 from tests.gpuwatch.compare.simulated import COPY, GEMM, Kernel, trials
 
 
@@ -126,6 +127,28 @@ class TestOnASimulatedCappedGpu:
         floor_ratio = float(np.percentile(np.abs(np.median(rows[:50], axis=1)), 95))
         found = [decide("a", "b", row, floor_ratio=floor_ratio) for row in rows[50:]]
         assert sum(not each.within_noise for each in found) <= 5
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+class TestOnRecordedKernels:
+    """Iterations of an H200 under its power cap, from idle too, dealt out to two arms."""
+
+    def test_half_a_per_cent_is_found_and_nothing_is_not(self, scenario: str) -> None:
+        for change, expected in ((-0.005, Decision.FASTER), (0.005, Decision.SLOWER), (0.0, Decision.SAME)):
+            found = [decide("a", "b", row).decision for row in dealt(scenario, change, 20)]
+            assert found.count(expected) >= 19
+
+
+@pytest.mark.parametrize("kernel", ["gemm4k_bf16", "gemm16k_bf16", "conv3x3"])
+def test_halves_of_a_recording_agree_at_one_clock_where_their_medians_do_not(kernel: str) -> None:
+    first, second = halves(kernel)
+    found = of_runs(evidence(timings=first), evidence(timings=second))
+    assert found.design.startswith("sequential, corrected to")
+    assert found.decision in (Decision.SAME, Decision.INCONCLUSIVE)
+    raw = abs(float(np.median(second.took_s) / np.median(first.took_s)) - 1.0)
+    assert found.ratio is not None
+    assert raw > 0.004
+    assert abs(found.ratio.centre - 1.0) < 0.0015
 
 
 class TestRecordedRuns:
