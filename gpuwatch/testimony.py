@@ -105,6 +105,7 @@ class Testimony:
 
     def iteration(self, count: int) -> Iteration:
         """Around one iteration of about so many."""
+        torch_context.notice_profiler()
         if self._marks is None:
             from gpuwatch.marks import HostMarks, here
 

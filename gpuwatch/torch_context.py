@@ -104,6 +104,11 @@ def _profiled() -> bool:
     return lasting or sys.getprofile() is not None or sys.gettrace() is not None
 
 
+def notice_profiler() -> None:
+    """A look between the edges, where a profiler may be that came after one and leaves before the other."""
+    _profiled()
+
+
 _seen_profiled: set[int] = set()  # this process, not the one it was forked from
 
 

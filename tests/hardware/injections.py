@@ -79,7 +79,7 @@ def _side_stream(call: Callable[[], object]) -> Body:
     def body(window: gpuwatch.Window) -> None:
         side = torch.cuda.Stream()
         times = []
-        for _ in range(40):
+        for _ in range(300):
             first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             first.record()
             with torch.cuda.stream(side):
@@ -142,12 +142,12 @@ def _compiled_in_between(call: Callable[[], object]) -> Body:
 
     def body(window: gpuwatch.Window) -> None:
         x = torch.randn(1 << 20, device="cuda")
-        code = f"template <typename T> T late(T x) {{ return x * x + T({time.monotonic_ns() % 1000}); }}"
+        code = f"template <typename T> T lazy(T x) {{ return x * x + T({time.monotonic_ns() % 1000}); }}"
         for number in range(4000):
             with window.iteration():
                 call()
                 if number in (700, 1500):
-                    torch.cuda.jiterator._create_jit_fn(code.replace("late", f"late{number}"))(x)
+                    torch.cuda.jiterator._create_jit_fn(code.replace("lazy", f"lazy{number}"))(x)
             if number % 50 == 0:
                 torch.cuda.current_stream().synchronize()
 

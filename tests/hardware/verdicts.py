@@ -31,7 +31,8 @@ WINDOW_S = 3.2
 
 
 def settings(out: Path) -> Settings:
-    return config.load({"state": str(out / "state"), "socket": "/tmp/gpuwatch-verdicts/s.sock"})
+    # A socket's path is short, and a folder's own: another daemon keeps another folder's store.
+    return config.load({"state": str(out / "state"), "socket": f"/tmp/gpuwatch-{out.resolve().name}/s.sock"})
 
 
 class Worker:

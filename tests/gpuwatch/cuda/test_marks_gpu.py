@@ -65,7 +65,7 @@ def test_iterations_of_a_gemm_carry_time_and_true_clock(settings: Settings, gemm
         assert np.isfinite(timings.sm_clock_mhz).all()
         assert 1200 < np.median(timings.sm_clock_mhz) < 1700
         r = np.corrcoef(np.log(timings.took_s[2000:]), np.log(timings.sm_clock_mhz[2000:]))[0, 1]
-        assert r < -0.5
+        assert r < -0.3  # of single iterations: the narrower the clock's range, the looser
         assert of.window.begin_ns <= timings.at_ns[0]
         assert timings.at_ns[-1] <= of.window.end_ns
         print(
