@@ -1,0 +1,238 @@
+"""Rows of the campaigns on real GPUs, merged over runs, and the tables of them in docs/VALIDATION.md.
+
+python -m tests.hardware.merged FOLDER …     appends a run's rows to the committed data
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from annotate.intervals import clopper_pearson
+
+Row: TypeAlias = dict[str, Any]
+TRACES = Path(__file__).parents[1] / "traces"
+VERDICTS = TRACES / "h200-verdicts.jsonl"
+FIGURES = TRACES / "h200-figures.jsonl"
+
+
+def rows(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def append(folder: Path) -> None:
+    """A run's rows, each once."""
+    verdicts = [
+        row for path in sorted(folder.glob("verdicts-*.jsonl")) for row in map(json.loads, path.read_text().splitlines())
+    ]
+    figures = [row for path in sorted(folder.glob("figures-*.json")) for row in json.loads(path.read_text())]
+    for path, new in ((VERDICTS, verdicts), (FIGURES, figures)):
+        known = {json.dumps(row) for row in rows(path)}
+        fresh = [line for line in map(json.dumps, new) if line not in known]
+        if fresh:
+            with path.open("a") as file:
+                file.write("\n".join(fresh) + "\n")
+
+
+def due(row: Row) -> bool:
+    """Whether the verdict was right: a status it may have, and for a hazard one of the rules that are to find it."""
+    if row["status"] not in row["status_due"].split("|"):
+        return False
+    found = {rule for rule, _ in row["hazards"]}
+    return row["kind"] == "clean" or row["status"] == "unproven" or bool(found & set(row["rules"]))
+
+
+def caught(row: Row) -> bool:
+    """Whether an injected hazard at least kept the verdict from being valid."""
+    return bool(row["status"] != "valid")
+
+
+def page() -> Iterator[str]:
+    """The sections of docs/VALIDATION.md, as lines."""
+    verdicts, figures = rows(VERDICTS), rows(FIGURES)
+    if verdicts:
+        yield from _verdicts(verdicts)
+    tables: dict[str, list[Row]] = defaultdict(list)
+    for row in figures:
+        tables[row["table"]].append(row)
+    for name, section in (
+        ("corrections", _corrections), ("comparisons", _comparisons), ("methods", _methods), ("experiments", _experiments),
+    ):  # fmt: skip
+        if tables[name]:
+            yield from section(tables[name])
+
+
+def _bounds(hits: int, trials: int) -> str:
+    low, high = clopper_pearson(hits, trials)
+    return f"{hits} of {trials} ({low:.1%} to {high:.1%})"
+
+
+def _grouped(of: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:
+    out: dict[Any, list[Row]] = defaultdict(list)
+    for row in of:
+        out[key(row)].append(row)
+    return dict(out)
+
+
+def _verdicts(verdicts: list[Row]) -> Iterator[str]:
+    clean = [row for row in verdicts if row["kind"] == "clean"]
+    injected = [row for row in verdicts if row["kind"] == "injected"]
+    dates = sorted({row["date"] for row in verdicts})
+    yield from (
+        "## How often the verdict is right on real GPUs",
+        "",
+        f"{len(clean)} clean and {len(injected)} injected windows on NVIDIA H200 ({', '.join(dates)}; `tests/hardware/verdicts.py`,",
+        "rows in `tests/traces/h200-verdicts.jsonl`, each the verdict the daemon gave then).  Bounds are 95 % Clopper-Pearson.",
+        "Limits were set with the recorded kernels at hand; the others were in no recording.",
+        "",
+        "| windows | wrong |",
+        "|---|---|",
+        f"| clean, not `valid` | {_bounds(sum(row['status'] != 'valid' for row in clean), len(clean))} |",
+    )
+    for recorded, of in sorted(_grouped(clean, lambda row: row["recorded"]).items()):
+        name = "kernels in recordings" if recorded else "kernels in no recording"
+        yield f"| … of {name} | {_bounds(sum(row['status'] != 'valid' for row in of), len(of))} |"
+    yield f"| injected, yet `valid` | {_bounds(sum(not caught(row) for row in injected), len(injected))} |"
+    yield f"| injected, the hazard not named | {_bounds(sum(not due(row) for row in injected), len(injected))} |"
+    yield from ("", "| hazard | windows | named | verdicts | rules that spoke (flag or reject) |", "|---|---|---|---|---|")
+    for name, of in sorted(_grouped(injected, lambda row: row["name"]).items()):
+        spoke = _counted(rule for row in of for rule, severity in row["hazards"] if severity != "note")
+        yield f"| {name} | {len(of)} | {sum(map(due, of))} | {_counted(row['status'] for row in of)} | {spoke} |"
+    yield from ("", "| clean kernel | recorded | windows | valid | what spoke falsely |", "|---|---|---|---|---|")
+    for name, of in sorted(_grouped(clean, lambda row: row["name"]).items()):
+        spoke = _counted(rule for row in of for rule, severity in row["hazards"] if severity != "note")
+        valid = sum(row["status"] == "valid" for row in of)
+        yield f"| {name} | {'yes' if of[0]['recorded'] else 'no'} | {len(of)} | {valid} | {spoke} |"
+    alarms = _grouped(
+        ({"rule": rule} for row in clean for rule, severity in row["hazards"] if severity != "note"), lambda row: row["rule"]
+    )
+    yield from ("", "| rule | false alarms in clean windows |", "|---|---|")
+    for rule, of in sorted(alarms.items()):
+        yield f"| {rule} | {_bounds(len(of), len(clean))} |"
+    yield f"| every other rule | {_bounds(0, len(clean))} |"
+    yield ""
+
+
+def _counted(words: Iterable[str]) -> str:
+    counts: dict[str, int] = defaultdict(int)
+    for word in words:
+        counts[word] += 1
+    return ", ".join(f"{word} {count}" for word, count in sorted(counts.items(), key=lambda pair: -pair[1])) or "–"
+
+
+def _percent(ratio: float | None, digits: int = 2) -> str:
+    return "–" if ratio is None else f"{ratio:.{digits}%}"
+
+
+def _corrections(of: list[Row]) -> Iterator[str]:
+    yield from (
+        "## The clock's correction",
+        "",
+        "Back to back on the capped, unlocked card after 3 s of warm-up, nothing induced; β is fitted on the first half of a run and",
+        "applied to its second.  Scatter: standard deviation of estimates of that length over their mean.  NVBench's rule discards",
+        "iterations below 75 % of the maximum clock.",
+        "",
+        "| kernel | recorded | ms | true MHz 5–95 % | β | r | CV raw | corrected | 100 ms raw | corrected | 300 ms raw | corrected | gain | NVBench's rule discards |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    )
+    for row in of:
+        fit = row["fit"]
+        refused = "refused" in fit
+        short, longer = row["scatters"]
+        gain = "–" if refused or not short["corrected_ratio"] else f"{short['raw_ratio'] / short['corrected_ratio']:.0f}×"
+        yield (
+            f"| {row['kernel']} | {'yes' if row['recorded'] else 'no'} | {row['time_s'] * 1e3:.4g} | "
+            f"{row['clock_low_mhz']:.0f}–{row['clock_high_mhz']:.0f} | {'–' if refused else format(fit['beta'], '.2f')} | "
+            f"{'–' if refused else format(fit['r'], '.2f')} | {_percent(row['cv_raw_ratio'])} | {_percent(row['cv_corrected_ratio'])} | "
+            f"{_percent(short['raw_ratio'])} | {_percent(short['corrected_ratio'])} | {_percent(longer['raw_ratio'])} | "
+            f"{_percent(longer['corrected_ratio'])} | {gain} | {_percent(row['nvbench_discards_ratio'], 0)} |"
+        )
+    refusals = {row["kernel"]: row["fit"]["refused"] for row in of if "refused" in row["fit"]}
+    if refusals:
+        yield from ("", "Refused, and why: " + " ".join(f"*{kernel}*: {reason}" for kernel, reason in refusals.items()))
+    yield ""
+
+
+def _comparisons(of: list[Row]) -> Iterator[str]:
+    yield from (
+        "## Comparisons",
+        "",
+        "Two equal arms (A/A), and two that differ by 0.5 % by construction (a GEMM 201 tiles deep against 200; a copy of 0.5 % more",
+        "bytes).  gpuwatch decides; for the others the difference of two estimates one after the other is counted as called when it",
+        "exceeds what their own A/A trials stay below in 95 % of cases.",
+        "",
+        "| work | arms | trials | gpuwatch calls a difference | do_bench | torch Timer 0.2 s | our seconds |",
+        "|---|---|---|---|---|---|---|",
+    )
+    for kind, both in sorted(_grouped(of, lambda row: row["kind"]).items()):
+        limits = {
+            name: float(np.quantile([abs(row[name]) for row in both if not row["differ"]], 0.95))
+            for name in ("do_bench mean", "torch Timer 0.2 s")
+        }
+        for differ, trials in sorted(_grouped(both, lambda row: row["differ"]).items()):
+            called = sum(row["decision"] in ("FASTER", "SLOWER") for row in trials)
+            peers = [
+                f"{sum(abs(row[name]) > limit for row in trials)} (A/A p95 {limit:.2%}; sd {np.std([row[name] for row in trials]):.2%})"
+                for name, limit in limits.items()
+            ]
+            error = np.std([row["change_ratio"] for row in trials])
+            took = np.median([row["took_s"] for row in trials])
+            yield (
+                f"| {kind} | {'0.5 % apart' if differ else 'equal'} | {len(trials)} | {_bounds(called, len(trials))}, sd {error:.3%} | "
+                f"{peers[0]} | {peers[1]} | {took:.1f} |"
+            )
+    yield ""
+
+
+def _methods(of: list[Row]) -> Iterator[str]:
+    yield from (
+        "## Timing methods on the same call",
+        "",
+        "Each estimate taken after a pause of 0.2 s, as a script would; scatter is the standard deviation of the estimates over their",
+        "mean, and the mean is compared with `gpuwatch.bench`'s.",
+        "",
+        "| kernel | method | estimates | mean ms | against bench | scatter |",
+        "|---|---|---|---|---|---|",
+    )
+    for kernel, rows_ in _grouped(of, lambda row: row["kernel"]).items():
+        base = next((row["mean_s"] for row in rows_ if row["method"] == "gpuwatch.bench median"), None)
+        for row in rows_:
+            against = "–" if not base else f"{row['mean_s'] / base - 1.0:+.1%}"
+            yield (
+                f"| {kernel} | {row['method']} | {row['count']} | {row['mean_s'] * 1e3:.4f} | {against} | {_percent(row['scatter_ratio'])} |"
+            )
+    yield ""
+
+
+def _experiments(of: list[Row]) -> Iterator[str]:
+    yield from (
+        "## Caches, timers, data",
+        "",
+        "`gpuwatch.bench` with each timer and either cache, and what its verdict says.",
+        "",
+        "| call | timer | cache | median µs | calls an entry | host's part µs | true MHz | verdict | hazards |",
+        "|---|---|---|---|---|---|---|---|---|",
+    )
+    for row in of:
+        if "refused" in row:
+            yield f"| {row['call']} | {row['timer']} | {row['cache']} | refused: {row['refused']} | | | | | |"
+            continue
+        hazards = ", ".join(f"{rule} ({severity})" for rule, severity in row["hazards"]) or "–"
+        issue = row.get("issue_s")
+        clock = row.get("clock_mhz")
+        yield (
+            f"| {row['call']} | {row['timer']} | {row['cache'] or '–'} | {row['median_s'] * 1e6:.2f} | {row.get('calls_count', '–')} | "
+            f"{'–' if issue is None else format(issue * 1e6, '.1f')} | {'–' if clock is None else format(clock, '.0f')} | {row['status']} | {hazards} |"
+        )
+    yield ""
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        append(Path(argument))
