@@ -49,7 +49,15 @@ class Move:
         return self.after / self.before - 1.0
 
 
-def sudden(column: Column, *, block_ns: int, least_ratio: float, side_count: int = 3, deviations: float = 5.0) -> Move | None:
+def sudden(
+    column: Column,
+    *,
+    block_ns: int,
+    least_ratio: float,
+    side_count: int = 3,
+    deviations: float = 5.0,
+    explained_ratio: float = _EXPLAINED_RATIO,
+) -> Move | None:
     """The one step that explains how a series went, or None if it did not step, or stepped more than once.
 
     It must be of ``least_ratio``, beyond so many robust standard ``deviations`` of what the two levels leave, and leave
@@ -62,7 +70,7 @@ def sudden(column: Column, *, block_ns: int, least_ratio: float, side_count: int
     if not len(blocks) or not (blocks.values > 0).all():
         return None
     at: Step | None = step(blocks.values, side=side_count, floor=0.001 * centre(blocks.values))
-    if at is None or at.explained_ratio < _EXPLAINED_RATIO or at.significance < deviations:
+    if at is None or at.explained_ratio < explained_ratio or at.significance < deviations:
         return None
     move = Move(int(blocks.at_ns[at.index]) - max(block_ns, span_ns // _MOST_BLOCKS) // 2, at.before, at.after)
     return move if abs(move.ratio) >= least_ratio else None

@@ -23,6 +23,8 @@ _TAIL_NS = 1_000_000_000
 _CYCLE_NS = 1_000_000_000
 # A counter that ran this soon after the beginning ran before it: its steps are read by sweeps some 10 ms apart.
 _HELD_NS = 20_000_000
+# Where a window holds three swings, their means over three refreshes stay within a step and a third of what counts.
+_SWUNG_NS, _SWUNG_RATIO = 3_000_000_000, 4 / 3
 # Clocks this close are one, as far as steps of 15 MHz tell.
 _SETTLED_RATIO = 0.01
 
@@ -155,6 +157,16 @@ def _unsettled(evidence: Evidence, clock: Column, pause_end_ns: int, *, settle_s
 def _by_clock(evidence: Evidence, clock: Column, step_ratio: float) -> Turn | None:
     refresh_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
     move = sudden(clock, block_ns=refresh_ns, least_ratio=_least_ratio(evidence, step_ratio))
+    if move is None and evidence.window.length_ns >= _SWUNG_NS:
+        # A restless load swings the capped clock so widely that a step shows in means over part of the swing only.
+        move = sudden(
+            clock,
+            block_ns=3 * refresh_ns,
+            least_ratio=_SWUNG_RATIO * step_ratio,
+            side_count=2,
+            deviations=3.0,
+            explained_ratio=0.6,
+        )
     return Turn(f"the SM clock {'rose' if move.ratio > 0 else 'fell'}", move.at_ns) if move else None
 
 

@@ -143,5 +143,15 @@ def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:
             late_s = _RECORDED.get(str(piece.window.label), 0.0)
             begin_ns, end_ns = piece.window.begin_ns + round(late_s * 1e9), piece.window.end_ns
             while begin_ns + length_s * 1e9 <= end_ns:
-                yield str(piece.window.label), piece.part(begin_ns, begin_ns + round(length_s * 1e9))
+                yield str(piece.window.label), _part(piece, begin_ns, begin_ns + round(length_s * 1e9))
                 begin_ns += round(step_s * 1e9)
+
+
+def _part(piece: Evidence, begin_ns: int, end_ns: int) -> Evidence:
+    """A window that was opened and closed there would have held no times of the rest."""
+    part, timings = piece.part(begin_ns, end_ns), piece.timings
+    if timings is None:
+        return part
+    kept = (timings.at_ns >= begin_ns) & (timings.at_ns < end_ns)
+    clock = None if timings.sm_clock_mhz is None else timings.sm_clock_mhz[kept]
+    return replace(part, timings=replace(timings, at_ns=timings.at_ns[kept], took_s=timings.took_s[kept], sm_clock_mhz=clock))

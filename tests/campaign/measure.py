@@ -19,6 +19,8 @@ from tests.campaign.mutators import MUTATORS
 
 # Keys are path-like: "clean/rule/NAME/alarms", "injected/MUTATOR/2/caught".
 Counts = Counter[str]
+# The multiple at which another rule may catch what its own missed: elsewhere that is not asked, for its time.
+_TWICE = 2.0
 
 
 def of_seed(seed: int, rule: str | None = None) -> Counts:
@@ -75,7 +77,7 @@ def of_mutator(mutator: Mutator, about: Evidence, rng: np.random.Generator) -> C
         if is_caught(mutator, answer):
             counts[f"{name}/caught"] += 1
             counts[f"{name}/not valid"] += 1
-        elif judge(hazardous, Policy(claim=mutator.claim)).status is not Status.VALID:
+        elif multiple == _TWICE and judge(hazardous, Policy(claim=mutator.claim)).status is not Status.VALID:
             counts[f"{name}/not valid"] += 1
     return counts
 

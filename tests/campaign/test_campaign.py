@@ -14,8 +14,8 @@ from tests.campaign import clean, measure, render, results
 from tests.campaign.mutator import Mutator
 from tests.campaign.mutators import MUTATORS, NOT_MEASURED
 
-# One capped product, one copy: between them every mutator finds a window to work on.
-SEEDS = (1, 3)
+# A copy, and a capped product of a fifth of a millisecond: between them every mutator finds a window to work on.
+SEEDS = (3, 5)
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,20 @@ from dataclasses import replace
 import numpy as np
 
 from annotate.evidence import Evidence
-from tests.campaign.edits import clocked, valued
+from tests.campaign.edits import clocked, is_capped, valued
 from tests.campaign.mutator import Mutator, limit_of
 
 
-def _step(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    step_ratio = multiple * limit_of("regime-change", "step_ratio")
+def _step(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    return None if is_capped(evidence) else _stepping(evidence, multiple * limit_of("regime-change", "step_ratio"), rng)
+
+
+def _step_capped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    """The power controller swings the clock by the limit itself, so a step must be larger than both its sides' swing."""
+    return _stepping(evidence, multiple * 2.0 * limit_of("regime-change", "step_ratio"), rng) if is_capped(evidence) else None
+
+
+def _stepping(evidence: Evidence, step_ratio: float, rng: np.random.Generator) -> Evidence:
     at_s = rng.uniform(0.2, 0.8) * evidence.window.length_s
     return clocked(evidence, lambda s: np.where(s < at_s, 1.0, 1.0 - step_ratio), beta=0.9)
 
@@ -54,7 +62,8 @@ def _pausing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 
 MUTATORS = (
-    Mutator(rule="regime-change", variant="clock", inject=_step, limit="a step of 3 %"),
+    Mutator(rule="regime-change", variant="clock", inject=_step, limit="a step of 3 %, no cap"),
+    Mutator(rule="regime-change", variant="clock under the cap", inject=_step_capped, limit="a step of 6 %"),
     Mutator(rule="regime-change", variant="power cap", inject=_late_cap),
     Mutator(rule="bursty-duty-cycle", inject=_pausing, limit="20 % of the time idle"),
 )

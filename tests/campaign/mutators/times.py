@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.evidence import Evidence, Timings, Values
 from annotate.rule import Severity
-from tests.campaign.edits import timed
+from tests.campaign.edits import is_capped, timed
 from tests.campaign.mutator import Mutator, limit_of
 
 
@@ -112,12 +112,20 @@ def _too_few(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 
 def _two_speeds(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """A second speed, in turns of random length, that lies so far off: half of the iterations."""
-    apart = multiple * limit_of("bimodal", "separation_ratio")
+    return None if is_capped(evidence) else _turning(evidence, multiple * limit_of("bimodal", "separation_ratio"), rng)
+
+
+def _two_speeds_capped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    """The power controller's swing alone moves the times so far: two speeds nearer to each other are one wide group."""
+    return _turning(evidence, multiple * limit_of("bimodal", "swing_ratio"), rng) if is_capped(evidence) else None
+
+
+def _turning(evidence: Evidence, apart: float, rng: np.random.Generator) -> Evidence | None:
+    """A second speed, in turns of five iterations on average, that lies so far off: half of them."""
 
     def change(timings: Timings, at_s: Values) -> Values:
         count = len(timings.took_s)
-        turns = np.cumsum(rng.random(count) < 0.05) % 2
+        turns = np.cumsum(rng.random(count) < 0.2) % 2
         return np.asarray(timings.took_s * (1.0 + (apart + 0.001) * turns))
 
     return timed(evidence, change)
@@ -139,5 +147,6 @@ MUTATORS = (
     Mutator(rule="too-few-samples", inject=_too_few, limit="six iterations, divided by it"),
     Mutator(rule="outliers", inject=_apart, limit="late iterations that cost 2 % of the time"),
     Mutator(rule="outliers", variant="time slices", inject=_sliced),
-    Mutator(rule="bimodal", inject=_two_speeds, limit="two speeds 2 % apart"),
+    Mutator(rule="bimodal", inject=_two_speeds, limit="two speeds 2 % apart, no cap"),
+    Mutator(rule="bimodal", variant="under the cap", inject=_two_speeds_capped, limit="two speeds 7 % apart"),
 )
