@@ -10,6 +10,7 @@ import pytest
 
 from gpuwatch.bench.cache import warm
 from gpuwatch.bench.prepare import saw_nothing
+from gpuwatch.cuda.stamp import Stamped
 from gpuwatch.timers import Call, Plan
 from gpuwatch.timers.events import EventsTimer
 from gpuwatch.timers.graph import GraphTimer
@@ -172,3 +173,46 @@ def test_work_of_the_host_is_nothing_to_events_and_a_short_kernel_is_something()
     assert saw_nothing(warm(host_work(cuda, 300e-6), ()), timer, timer.overhead_s())
     assert not saw_nothing(warm(lambda: cuda.run(2e-6, "call"), ()), timer, timer.overhead_s())
     assert not saw_nothing(warm(lambda: cuda.run(1e-3, "call"), ()), timer, timer.overhead_s())
+
+
+@dataclass
+class FakeStamps:
+    """A clock that ran at 1500 MHz all the time, stamped into the same stream."""
+
+    cuda: FakeCuda
+    count: int = 8192
+    at_s: list[float] = field(default_factory=list)
+    closed: bool = False
+
+    def put(self) -> int:
+        self.at_s.append(self.cuda.run(3e-6, "stamp"))
+        return len(self.at_s) - 1
+
+    def clear(self) -> None:
+        self.at_s.clear()
+
+    def read(self) -> Stamped:
+        at_ns = np.tile((np.array(self.at_s) * 1e9).astype(np.int64)[:, np.newaxis] + 1, (1, 132))
+        return Stamped(at_ns, (at_ns * 1.5).astype(np.int64))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_stamp_stands_outside_the_events_of_each_entry_and_gives_its_clock() -> None:
+    cuda = FakeCuda()
+    stamps = FakeStamps(cuda)
+    timer = EventsTimer(cuda, stamps, lambda: round(cuda.host_s * 1e9))  # type: ignore[arg-type]  # what it uses of stamps
+    taken = timer.take(Plan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda)), 3)
+    assert cuda.done == ["event", *["flush", "stamp", "event", "call", "event", "stamp"] * 3]
+    assert taken.timings.sm_clock_mhz is not None
+    assert taken.timings.sm_clock_mhz.tolist() == pytest.approx([1500.0] * 3, rel=1e-4)
+    assert taken.timings.took_s.tolist() == pytest.approx([1e-3] * 3)
+    timer.close()
+    assert stamps.closed
+
+
+def test_without_room_for_stamps_there_are_times_without_clocks() -> None:
+    cuda = FakeCuda()
+    timer = EventsTimer(cuda, FakeStamps(cuda, count=4))  # type: ignore[arg-type]  # what it uses of stamps
+    assert timer.take(Plan(calls=(lambda: cuda.run(1e-3, "call"),)), 3).timings.sm_clock_mhz is None
