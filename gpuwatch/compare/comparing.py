@@ -15,6 +15,7 @@ from annotate.intervals import Interval
 from annotate.verdict import Verdict
 from gpuwatch import config, floors, torch_context
 from gpuwatch.bench import reference as references
+from gpuwatch.bench import trees
 from gpuwatch.bench.reference import Match
 from gpuwatch.compare import blocks, design
 from gpuwatch.compare.design import Pairs, Runner
@@ -125,12 +126,12 @@ def compare(
     Raises UsageError for fewer than two arms and settings that can never be right; what an arm raises passes.
     """
     first = _checked(arms, reference, seconds, block_s, buffers_count)
-    calls = _calls(arms, inputs, buffers_count)
+    given = [tuple(inputs()) for _ in range(buffers_count)] if callable(inputs) else [tuple(inputs)]
+    calls = _calls(arms, given, buffers_count)
     names = [first, *(name for name in arms if name != first)]
     # An arm that makes its own data has results of its own: only on given inputs must they agree.
-    comparable = check and (bool(inputs) or not any(map(_is_factory, arms.values())))
-    results = {name: calls[name][0]() for name in names}  # the first call also compiles, and makes a context
-    matches = _matches(results, names, tolerance_ratio) if comparable else {}
+    comparable = check and (any(given) or not any(map(_is_factory, arms.values())))
+    matches = _first_results(calls, names, tolerance_ratio, comparable=comparable)
     timer = timer or blocks.here()
     runners = {name: design.calibrated(timer, Runner(name, calls[name]), block_s) for name in names}
     others = [runners[name] for name in names[1:]]
@@ -140,16 +141,18 @@ def compare(
     design.warmed(timer, list(runners.values()), warm_s)
     own = {}
     with _watched(label or " and ".join(names), settings if watch else None) as watched:
+        if watched is not None:
+            watched.inputs(*given[0])
         limit_s = max(_LONGEST_S, 2 * seconds * len(others))
         pairs = design.interleaved(timer, runners[first], others, seconds=seconds, limit_s=limit_s, seed=seed)
         if watched is not None:
             _tell(watched, timer.name, len(others), measured)
-    for runner in others if own_steady else ():
-        if say is not None:
-            say(f"each alone: {first} and {runner.name}, {rounds_count} rounds of {4 * own_s:g} s")
-        own[runner.name] = design.own_steady(
-            timer, runners[first], runner, warm_s=own_s, seconds=own_s, rounds_count=rounds_count
-        )
+        for runner in others if own_steady else ():
+            if say is not None:
+                say(f"each alone: {first} and {runner.name}, {rounds_count} rounds of {4 * own_s:g} s")
+            own[runner.name] = design.own_steady(
+                timer, runners[first], runner, warm_s=own_s, seconds=own_s, rounds_count=rounds_count
+            )
     found = [
         decide(first, name, each.log_ratios, floor_ratio=floor, a_s=each.a_s, b_s=each.b_s) for name, each in pairs.items()
     ]
@@ -179,10 +182,9 @@ def _is_factory(arm: Arm) -> bool:
 
 
 def _calls(
-    arms: Mapping[str, Arm], inputs: Sequence[Any] | Callable[[], Sequence[Any]], buffers_count: int
+    arms: Mapping[str, Arm], given: Sequence[tuple[Any, ...]], buffers_count: int
 ) -> dict[str, tuple[Callable[[], object], ...]]:
     """Each arm as calls that need nothing, one for each set of buffers; all arms get the same sets."""
-    given = [tuple(inputs()) for _ in range(buffers_count)] if callable(inputs) else [tuple(inputs)]
     calls: dict[str, tuple[Callable[[], object], ...]] = {}
     for name, arm in arms.items():
         if _is_factory(arm):
@@ -198,16 +200,27 @@ def _calls(
     return calls
 
 
-def _matches(results: Mapping[str, object], names: Sequence[str], tolerance_ratio: float | None) -> dict[str, Match]:
-    """How far each arm's results are from the first's; nothing where that returns none."""
-    expected = results[names[0]]
-    if expected is None:
-        return {}
-    nothing = Match(float("inf"), 0.0)
-    return {
-        name: nothing if results[name] is None else references.match(results[name], expected, tolerance_ratio)
-        for name in names[1:]
-    }
+def _first_results(
+    calls: Mapping[str, tuple[Callable[[], object], ...]],
+    names: Sequence[str],
+    tolerance_ratio: float | None,
+    *,
+    comparable: bool,
+) -> dict[str, Match]:
+    """Call each arm once, which also compiles it and makes a context; how far the results are from the first's.
+
+    Nothing where that returns none.  The first's is copied: all may write to one buffer.
+    """
+    expected = calls[names[0]][0]()
+    comparable = comparable and expected is not None
+    expected = trees.mapped(expected, trees.copied) if comparable else None
+    found = {}
+    for name in names[1:]:
+        result = calls[name][0]()
+        if comparable:
+            nothing = Match(float("inf"), 0.0)
+            found[name] = nothing if result is None else references.match(result, expected, tolerance_ratio)
+    return found
 
 
 def _kept_floor(settings: config.Settings | None) -> float | None:

@@ -85,6 +85,20 @@ class TestResults:
         unchecked = compare(arms, inputs=(data,), check=False, watch=False, floor_ratio=0.003, seconds=0.3, timer=timer)
         assert unchecked.decision is Decision.FASTER
 
+    def test_arms_that_write_to_one_buffer_are_still_told_apart_by_their_results(self) -> None:
+        out = np.empty(8)
+
+        def filled(value: float) -> Callable[[], object]:
+            def call() -> object:
+                out.fill(value)
+                return out
+
+            return call
+
+        timer = SimulatedBlocks({"a": GEMM, "b": GEMM})
+        found = compare({"a": filled(1.0), "b": filled(2.0)}, watch=False, floor_ratio=0.003, seconds=0.3, timer=timer)
+        assert found.decision is Decision.INCOMPARABLE
+
     def test_equal_results_and_arms_without_any_are_comparable(self) -> None:
         arms: dict[str, Callable[..., object]] = {"a": lambda: np.ones(3), "b": lambda: np.ones(3) * (1 + 1e-12)}
         timer = SimulatedBlocks({"a": GEMM, "b": GEMM})
