@@ -172,5 +172,5 @@ def warm_up(
 
 
 def _show(job: Job, doing: str, share_ratio: float, interval: Interval | None) -> None:
-    width = f"±{100 * interval.half_width_ratio:.2g} % of {100 * job.target_ratio:.2g} %" if interval else ""
+    width = f"±{100 * interval.half_width_ratio:.2g} %, wanted ±{100 * job.target_ratio:.2g} %" if interval else ""
     job.progress.show(doing, share_ratio, width)

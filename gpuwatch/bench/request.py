@@ -49,7 +49,7 @@ def check_amount(name: str, value: object, *, zero: bool = False) -> None:
 def label_of(fn: Callable[..., Any], label: str | None) -> str:
     if label is not None and not isinstance(label, str):
         raise UsageError(f"label: expected text, found {label!r}")
-    return label or str(getattr(fn, "__qualname__", None) or type(fn).__name__)
+    return label or str(getattr(fn, "__name__", None) or type(fn).__name__)
 
 
 Cache = Literal["cold", "warm"]

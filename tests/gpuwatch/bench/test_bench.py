@@ -69,11 +69,12 @@ class TestDuration:
     def test_the_time_limit_ends_what_never_gets_narrow(self) -> None:
         measured, _ = run(constant(1e-3, noise_ratio=0.5), target_ratio=1e-5, max_s=4.0)
         assert measured.attempt.stopped is Stopped.LIMIT
-        assert measured.attempt.took_s == pytest.approx(4.0, abs=0.2)
+        assert measured.attempt.took_s == pytest.approx(4.0, abs=0.3)
 
     def test_a_call_longer_than_the_limit_is_measured_once(self) -> None:
-        measured, _ = run(constant(20.0), max_s=10.0)
+        measured, world = run(constant(20.0), max_s=10.0)
         assert measured.count == 1
+        assert sum(world.timer.takes) <= 5
         assert measured.ci_s is None
         assert "width not known" in str(measured)
 
