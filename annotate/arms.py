@@ -181,8 +181,7 @@ def capped_throughout(evidence: Evidence) -> bool:
 def _took_s(evidence: Evidence) -> Values:
     if evidence.timings is None:
         return np.empty(0)
-    took_s = evidence.timings.took_s
-    return np.asarray(took_s[np.isfinite(took_s) & (took_s > 0)])
+    return np.asarray(evidence.timings.took_s[evidence.timings.timed])
 
 
 def _true_mhz(evidence: Evidence) -> float | None:

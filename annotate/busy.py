@@ -38,7 +38,7 @@ def beyond_timed_ratio(evidence: Evidence) -> float | None:
     timings = evidence.timings
     if timings is None:
         return None
-    known = np.isfinite(timings.took_s)
+    known = timings.timed
     at_ns, took_s = timings.at_ns[known], timings.took_s[known]
     if len(at_ns) < 2 or float(np.median(took_s)) < _LAUNCH_BOUND_S:
         return None

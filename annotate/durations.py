@@ -21,7 +21,7 @@ def inside(evidence: Evidence) -> Timings:
     if timings is None:
         return Timings(np.empty(0, np.int64), np.empty(0, np.float64))
     at_ns, took_s, clock = timings.at_ns, timings.took_s, timings.sm_clock_mhz
-    kept = np.isfinite(took_s) & (took_s > 0) & (at_ns >= evidence.window.begin_ns) & (at_ns < evidence.window.end_ns)
+    kept = timings.timed & (at_ns >= evidence.window.begin_ns) & (at_ns < evidence.window.end_ns)
     if not kept.all():
         at_ns, took_s, clock = at_ns[kept], took_s[kept], None if clock is None else clock[kept]
     if (np.diff(at_ns) < 0).any():

@@ -71,5 +71,5 @@ def is_light(evidence: Evidence, busy: float, power_ratio: float) -> bool:
 
 def iterations(timings: Timings, begin_ns: int, end_ns: int) -> Column:
     """The times of the iterations that began in an interval; what is no duration is left out."""
-    kept = (timings.at_ns >= begin_ns) & (timings.at_ns < end_ns) & np.isfinite(timings.took_s) & (timings.took_s > 0)
+    kept = (timings.at_ns >= begin_ns) & (timings.at_ns < end_ns) & timings.timed
     return Column(timings.at_ns[kept], timings.took_s[kept])

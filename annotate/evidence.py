@@ -447,6 +447,11 @@ class Timings:
     sm_clock_mhz: Values | None = None
     calls_count: int = 1
 
+    @property
+    def timed(self) -> npt.NDArray[np.bool_]:
+        """Which entries hold a duration: nothing takes less than a nanosecond, or a million seconds, or no number."""
+        return np.asarray((self.took_s > 1e-9) & (self.took_s < 1e6))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:

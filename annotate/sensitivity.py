@@ -101,7 +101,7 @@ class Sensitivity:
 def warm_and_stamped(timings: Timings) -> tuple[Timings | None, int]:
     """The warm iterations that carry a clock, None without any, and how many were cold."""
     took_s, clock_mhz = timings.took_s, timings.sm_clock_mhz
-    timed = np.isfinite(took_s) & (took_s > 0.0)
+    timed = timings.timed
     cold_ones = np.zeros(len(took_s), np.bool_)
     cold_ones[timed] = cold(timings.at_ns[timed], took_s[timed])
     cold_count = int(cold_ones.sum())

@@ -46,14 +46,7 @@ def _of_iterations(evidence: Evidence) -> Measured | None:
     if timings is None or timings.sm_clock_mhz is None or len(timings.at_ns) != len(timings.sm_clock_mhz):
         return None
     clock_mhz, took_s = timings.sm_clock_mhz, timings.took_s * timings.calls_count
-    known = (
-        np.isfinite(clock_mhz)
-        & np.isfinite(took_s)
-        & (clock_mhz > 0)
-        & (clock_mhz < _MOST_MHZ)
-        & (took_s > 0)
-        & (took_s < _MOST_S)
-    )
+    known = np.isfinite(clock_mhz) & timings.timed & (clock_mhz > 0) & (clock_mhz < _MOST_MHZ) & (took_s < _MOST_S)
     if not known.any():
         return None
     at_ns, took_s, clock_mhz = timings.at_ns[known], took_s[known], clock_mhz[known]

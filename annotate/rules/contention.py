@@ -201,7 +201,7 @@ def _stretched_ratio(evidence: Evidence) -> float | None:
     """By how much the time the benchmark calls busy exceeds what the GPU was: launches that came late, mid-iteration."""
     told, timed = beyond_told_ratio(evidence), beyond_timed_ratio(evidence)
     if timed is not None and evidence.timings is not None:
-        took_s = evidence.timings.took_s[np.isfinite(evidence.timings.took_s)]
+        took_s = evidence.timings.took_s[evidence.timings.timed]
         if took_s.mean() < _LATE_MEAN_RATIO * np.median(took_s):
             timed = None
     known = [-beyond for beyond in (told, timed) if beyond is not None]
