@@ -90,15 +90,18 @@ class _Chunks:
         self._job = job
         self._entry_s = job.entry_s
         self.pieces: list[Timings] = []
+        self.busy_s: float | None = None
 
     def take(self) -> Timings:
         job = self._job
         count = int(np.clip(CHUNK_S / max(self._entry_s, 1e-9), 1, _ENTRIES_MOST_COUNT))
         begin_ns = job.now_ns()
-        timings = job.timer.take(job.plan, count).timings
+        taken = job.timer.take(job.plan, count)
         self._entry_s = (job.now_ns() - begin_ns) / 1e9 / count
-        self.pieces.append(timings)
-        return timings
+        if taken.busy_s is not None:
+            self.busy_s = (self.busy_s or 0.0) + taken.busy_s
+        self.pieces.append(taken.timings)
+        return taken.timings
 
     def all(self) -> Timings:
         # Joined once and kept so: joining a list again and again would take the square of its length.
@@ -110,13 +113,13 @@ def attempt(job: Job, opening: AbstractContextManager[OpenWindow]) -> Attempt:
     # All that takes time is made before the warm-up: between it and the first timed entry the GPU must not rest.
     least_s = job.least_s if job.least_s is not None else QUICK.measure_s
     stopping = Stopping(least_s=least_s, most_s=job.most_s, target_ratio=job.target_ratio)
-    chunks, busy_s, spent_s, limited = _Chunks(job), 0.0, 0.0, None
+    chunks, spent_s, limited = _Chunks(job), 0.0, None
     clock_max_mhz, warmup = warm_up(job)
     stopped: Stopped | None = None
     with opening as window:
         begin_ns = job.now_ns()
         while stopped is None:
-            busy_s += _busy_s(chunks.take())
+            chunks.take()
             spent_s = (job.now_ns() - begin_ns) / 1e9
             if stopping.asks(spent_s):
                 timings = chunks.all()
@@ -127,7 +130,7 @@ def attempt(job: Job, opening: AbstractContextManager[OpenWindow]) -> Attempt:
                 if stopping.asks(spent_s):
                     stopped = stopping.look(timings, spent_s)
             _show(job, "measuring", spent_s / max(stopping.least_s, 1e-9), stopping.interval)
-        busy_ratio = min(1.0, busy_s / spent_s) if job.timer.name != "host" and spent_s else None
+        busy_ratio = min(1.0, chunks.busy_s / spent_s) if chunks.busy_s is not None and spent_s else None
         facts: dict[str, FactValue] = {
             "warmup_count": warmup.count, "warmup_s": warmup.took_s, "warmup_steady": warmup.steady, **job.told,
         }  # fmt: skip
@@ -140,13 +143,6 @@ def attempt(job: Job, opening: AbstractContextManager[OpenWindow]) -> Attempt:
         timings=timings, interval=stopping.interval, warmup=warmup, took_s=spent_s, busy_ratio=busy_ratio,
         power_limited=limited, stopped=stopped, run=window.run_id, verdicts=window.verdicts,
     )  # fmt: skip
-
-
-def _busy_s(timings: Timings) -> float:
-    """From the beginning of one entry to that of the next, the flush included and pauses of the timer's own left out."""
-    entry_s = float(np.median(timings.took_s)) * timings.calls_count
-    step_s = float(np.median(np.diff(timings.at_ns))) / 1e9 if len(timings.at_ns) > 1 else entry_s
-    return len(timings.at_ns) * max(step_s, entry_s)
 
 
 def warm_up(

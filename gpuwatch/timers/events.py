@@ -65,14 +65,16 @@ class EventsTimer:
 
     def take(self, plan: Plan, entries_count: int) -> Taken:
         pieces: list[Timings] = []
-        left = entries_count
+        left, busy_s = entries_count, 0.0
         while left:
             size = min(left, self._size_count(plan))
-            pieces.append(self._take(plan, size))
-            left -= size
-        return Taken(joined(pieces), self._costs[id(plan.calls[0])].call_s)
+            piece, piece_s = self._take(plan, size)
+            pieces.append(piece)
+            left, busy_s = left - size, busy_s + piece_s
+        return Taken(joined(pieces), self._costs[id(plan.calls[0])].call_s, busy_s)
 
-    def _take(self, plan: Plan, entries_count: int) -> Timings:
+    def _take(self, plan: Plan, entries_count: int) -> tuple[Timings, float]:
+        """Entries under one hold, and how long they and it kept the GPU at work."""
         cuda, stamps, calls, before, now_ns = self._cuda, self._stamps, plan.entry(), plan.before, self._now_ns
         anchor, *events = self._events(2 * entries_count + 1)
         if stamps is not None and 2 * entries_count > stamps.count:
@@ -111,7 +113,8 @@ class EventsTimer:
         cuda.current_stream().synchronize()
         self._learn(plan, calls_ns / asked_count / 1e9, all_ns / asked_count / 1e9, starts_s)
         clocks = None if stamps is None else _clocks(stamps.read(), entries_count)
-        return Timings(anchor_ns + (starts_s * 1e9).astype(np.int64), took_s / len(calls), clocks, len(calls))
+        times = Timings(anchor_ns + (starts_s * 1e9).astype(np.int64), took_s / len(calls), clocks, len(calls))
+        return times, anchor.elapsed_time(events[-1]) / 1e3
 
     def _learn(self, plan: Plan, calls_s: float, all_s: float, starts_s: Values) -> None:
         call = plan.calls[0]

@@ -32,10 +32,15 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The times of some entries, and how long the host took to ask for one call; None where host and call are one."""
+    """The times of some entries, and what else is known of how they were taken.
+
+    ``issue_s`` is how long the host took to ask for one call, ``busy_s`` for how long the GPU was kept at work in all, by
+    flushes and holds too; None where host and call are one.
+    """
 
     timings: Timings
     issue_s: float | None = None
+    busy_s: float | None = None
 
 
 def joined(pieces: Sequence[Timings]) -> Timings:

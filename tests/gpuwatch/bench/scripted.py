@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from annotate.evidence import Device, Timings, Values
+from annotate.told import TOLD
 from annotate.verdict import Status, Verdict
 from gpuwatch.bench import Seams
 from gpuwatch.bench.board import Board
@@ -67,7 +68,8 @@ class ScriptedTimer:
         steps_ns = ((took_s * calls + self.gap_s) * 1e9).astype(np.int64)
         at_ns = start_ns + np.concatenate([[0], np.cumsum(steps_ns)[:-1]])
         self.now_ns = int(start_ns + steps_ns.sum())
-        return Taken(Timings(at_ns, took_s, mhz, calls), self.issue_s)
+        busy_s = float(took_s.sum()) * calls if self.name != "host" else None
+        return Taken(Timings(at_ns, took_s, mhz, calls), self.issue_s, busy_s)
 
 
 def verdict(status: Status = Status.VALID, uuid: str | None = "GPU-1") -> Verdict:
@@ -82,6 +84,7 @@ class FakeWindow:
     recorded: list[Timings] = field(default_factory=list)
 
     def tell(self, **facts: FactValue) -> None:
+        assert facts.keys() <= TOLD.keys()
         self.told |= facts
 
     def record(self, times: Timings) -> None:

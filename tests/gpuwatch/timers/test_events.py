@@ -39,6 +39,7 @@ class FakeCuda:
     host_s: float = 0.0
     gpu_s: float = 0.0
     done: list[str] = field(default_factory=list)
+    holds_s: list[float] = field(default_factory=list)
 
     def run(self, took_s: float, what: str) -> float:
         self.host_s += self.launch_s
@@ -57,6 +58,7 @@ class FakeCuda:
         return self
 
     def _sleep(self, cycles: int) -> None:
+        self.holds_s.append(cycles / 2e9)
         self.run(cycles / 2e9, "hold")
 
     def timer(self) -> EventsTimer:
@@ -106,6 +108,9 @@ def test_from_the_second_take_on_the_gpu_is_held_until_the_host_is_ahead(kernel_
     assert held.timings.took_s.tolist() == pytest.approx([kernel_s] * 100)
     # A launch is all the host needs for a call; what it needs for the events is not counted.
     assert held.issue_s == pytest.approx(30e-6)
+    # The driver sees the GPU at work under a hold too, so what is told of it says so.
+    assert held.busy_s is not None
+    assert held.busy_s >= 100 * kernel_s + sum(cuda.holds_s)
     assert (np.diff(held.timings.at_ns) > 0).all()
 
 
