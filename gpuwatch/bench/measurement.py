@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from annotate import roofline
-from annotate.durations import worth_count
+from annotate.durations import spread_s, worth_count
 from annotate.evidence import Device, Timings, Values
 from annotate.sensitivity import Corrected, Refused, Sensitivity, sensitivity
 from annotate.verdict import Status, Verdict
@@ -124,8 +124,9 @@ class Measurement:
 
     @property
     def effective_count(self) -> float:
-        """How many independent entries carry as much information about the mean."""
-        return worth_count(self._took_s)
+        """How many independent entries carry as much information, very late ones taken as late: as ``autocorrelated`` counts."""
+        reach_s = 5.0 * spread_s(self._took_s)
+        return worth_count(np.clip(self._took_s, self.median_s - reach_s, self.median_s + reach_s))
 
     @property
     def ci_s(self) -> tuple[float, float] | None:
