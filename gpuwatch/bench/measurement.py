@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from annotate import roofline
-from annotate.durations import spread_s, worth_count
+from annotate.durations import usual_s, worth_count
 from annotate.evidence import Device, Timings, Values
 from annotate.sensitivity import Corrected, Refused, Sensitivity, sensitivity
 from annotate.verdict import Status, Verdict
@@ -125,8 +125,8 @@ class Measurement:
     @property
     def effective_count(self) -> float:
         """How many independent entries carry as much information, very late ones taken as late: as ``autocorrelated`` counts."""
-        reach_s = 5.0 * spread_s(self._took_s)
-        return worth_count(np.clip(self._took_s, self.median_s - reach_s, self.median_s + reach_s))
+        middle_s, noise_s = usual_s(self._took_s)
+        return worth_count(np.clip(self._took_s, middle_s - 5.0 * noise_s, middle_s + 5.0 * noise_s))
 
     @property
     def ci_s(self) -> tuple[float, float] | None:
