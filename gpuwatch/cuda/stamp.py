@@ -1,10 +1,9 @@
-"""The true clock: one thread an SM writes %clock64 and %globaltimer.  The only module that knows CUDA's driver API."""
+"""The true clock: one thread an SM writes %clock64 and %globaltimer."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,31 +12,8 @@ import numpy.typing as npt
 
 from annotate.evidence import Times, Values
 from gpuwatch import clock
+from gpuwatch.cuda.driver import checked, here, kernel, raw_stream, sms_count
 
-# smid may in principle exceed the number of SMs (a partition), so a thread that would write beyond its row writes nothing.
-_PTX = b"""
-.version 6.0
-.target sm_60
-.address_size 64
-.visible .entry gpuwatch_stamp(.param .u64 row, .param .u32 sms)
-{
-    .reg .b64 %a<6>;
-    .reg .b32 %s<3>;
-    .reg .pred %p;
-    ld.param.u64 %a1, [row];
-    ld.param.u32 %s1, [sms];
-    mov.u32 %s2, %smid;
-    setp.ge.u32 %p, %s2, %s1;
-    @%p bra done;
-    mul.wide.u32 %a2, %s2, 16;
-    add.u64 %a3, %a1, %a2;
-    mov.u64 %a4, %globaltimer;
-    mov.u64 %a5, %clock64;
-    st.global.v2.u64 [%a3], {%a4, %a5};
-done:
-    ret;
-}
-\0"""
 _ROW_BYTES = 16  # an SM's: its two registers
 MOST_BYTES = 64 << 20  # of device memory for one window's stamps
 _CALIBRATIONS_COUNT = 3
@@ -108,12 +84,12 @@ class Stamps:
         self._index = index
         self.count = count
         self.used = 0
-        self._base = int(_checked(driver.cuMemAlloc(self._size_bytes)))
+        self._base = int(checked(driver.cuMemAlloc(self._size_bytes)))
         self._row = ctypes.c_uint64(self._base)
         self._sms = ctypes.c_uint32(sms_count)
         self._arguments = (ctypes.c_void_p * 2)(ctypes.addressof(self._row), ctypes.addressof(self._sms))
-        self._raw_stream = _raw_stream()
-        _checked(driver.cuMemsetD8(self._base, 0, self._size_bytes))
+        self._raw_stream = raw_stream()
+        checked(driver.cuMemsetD8(self._base, 0, self._size_bytes))
         self._offsets: list[tuple[int, int]] = []  # (on the GPU's timer, host minus GPU)
 
     @staticmethod
@@ -122,24 +98,12 @@ class Stamps:
 
         At most ``MOST_BYTES`` of device memory: ``count`` of the result may be smaller than asked for.
         """
-        torch = sys.modules.get("torch")
-        cuda = getattr(torch, "cuda", None)
-        if cuda is None or not cuda.is_initialized() or cuda.is_current_stream_capturing():
+        driver = here()
+        if driver is None:
             return None
-        try:
-            from cuda.bindings import driver
-        except ImportError:
-            return None
-        context = _checked(driver.cuCtxGetCurrent())
-        if not int(context):
-            return None
-        index = cuda.current_device()
-        device = _checked(driver.cuCtxGetDevice())
-        sms = int(
-            _checked(driver.cuDeviceGetAttribute(driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device))
-        )
+        sms = sms_count(driver)
         kept = min(count, MOST_BYTES // (sms * _ROW_BYTES))
-        stamps = Stamps(driver, _kernel(driver, int(context)), sms, kept, index)
+        stamps = Stamps(driver, kernel(driver, "gpuwatch_stamp"), sms, kept, sys.modules["torch"].cuda.current_device())
         stamps.calibrate()
         return stamps
 
@@ -160,7 +124,7 @@ class Stamps:
     def _launch(self, number: int) -> None:
         self._row.value = self._base + number * self._sms_count * _ROW_BYTES
         # A block of one thread an SM: the scheduler gives each SM its first block before any its second.
-        _checked(
+        checked(
             self._driver.cuLaunchKernel(
                 self._kernel, self._sms_count, 1, 1, 1, 1, 1, 0, self._raw_stream(self._index),
                 ctypes.addressof(self._arguments), 0,
@@ -175,7 +139,7 @@ class Stamps:
             stream = self._raw_stream(self._index)
             before_ns = clock.now_ns()
             self._launch(self.count)
-            _checked(synchronize(stream))
+            checked(synchronize(stream))
             took_ns = clock.now_ns() - before_ns
             timer_ns = int(self._copied(self.count, 1)[:, :, 0].max())
             if timer_ns and (best is None or took_ns < best[0]):
@@ -186,7 +150,7 @@ class Stamps:
     def clear(self) -> None:
         """Forget the stamps put so far; their room is used again.  Not while work that stamps is under way."""
         if self.used:
-            _checked(self._driver.cuMemsetD8(self._base, 0, self.used * self._sms_count * _ROW_BYTES))
+            checked(self._driver.cuMemsetD8(self._base, 0, self.used * self._sms_count * _ROW_BYTES))
         self.used = 0
         self._offsets.clear()
         self.calibrate()
@@ -211,7 +175,7 @@ class Stamps:
         out = np.empty((count, self._sms_count, 2), np.int64)
         if count:
             source = self._base + first * self._sms_count * _ROW_BYTES
-            _checked(self._driver.cuMemcpyDtoH(out.ctypes.data, source, out.nbytes))
+            checked(self._driver.cuMemcpyDtoH(out.ctypes.data, source, out.nbytes))
         return out
 
     def close(self) -> None:
@@ -219,30 +183,6 @@ class Stamps:
         if self._base:
             self._driver.cuMemFree(self._base)
             self._base = 0
-
-
-_kernels: dict[int, Any] = {}  # by context: cuda has no types
-
-
-def _kernel(driver: Any, context: int) -> Any:
-    if context not in _kernels:
-        module = _checked(driver.cuModuleLoadData(_PTX))
-        _kernels[context] = _checked(driver.cuModuleGetFunction(module, b"gpuwatch_stamp"))
-    return _kernels[context]
-
-
-def _raw_stream() -> Callable[[int], int]:
-    """torch's current stream of a device as the driver's handle: as its own compiler asks for it, which takes 0.1 us."""
-    quick: Callable[[int], int] | None = getattr(sys.modules.get("torch._C"), "_cuda_getCurrentRawStream", None)
-    return quick or (lambda index: int(sys.modules["torch"].cuda.current_stream(index).cuda_stream))
-
-
-def _checked(answer: tuple[Any, ...]) -> Any:
-    """What a call of the driver returned.  Raises RuntimeError with CUDA's name of the error."""
-    status, *values = answer
-    if int(status):
-        raise RuntimeError(f"CUDA: {getattr(status, 'name', status)}")
-    return values[0] if values else None
 
 
 __all__ = ["MOST_BYTES", "Stamped", "Stamps"]

@@ -1,0 +1,62 @@
+"""A canary: a fixed amount of light work, whose clock and copy rate say whether the GPU itself is slow, whatever is measured."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import dataclass
+
+from gpuwatch.cuda.driver import checked, here, kernel, raw_stream, sms_count
+from gpuwatch.cuda.stamp import Stamps
+
+_SPIN_CYCLES = 4_000_000  # 2 ms at 2 GHz, and too light for any power limit
+_COPY_BYTES = 128 << 20  # beyond the L2 cache of every board
+_COPIES_COUNT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """The true clock under light work, and the bytes read and written a second by a copy."""
+
+    clock_mhz: float | None
+    copy_bytes_count: float | None
+
+
+def look() -> Canary | None:
+    """About 5 ms of the GPU, after which it is idle; None where there is no context.  It takes and gives back 256 MiB.
+
+    Raises RuntimeError for what the driver refuses, as where memory is short.
+    """
+    driver = here()
+    stamps = Stamps.here(2) if driver is not None else None
+    if driver is None or stamps is None:
+        return None
+    cuda = sys.modules["torch"].cuda
+    stream = raw_stream()(cuda.current_device())
+    cycles = ctypes.c_uint64(_SPIN_CYCLES)
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(cycles))
+    spin, sms = kernel(driver, "gpuwatch_spin"), sms_count(driver)
+
+    def turn() -> None:
+        checked(driver.cuLaunchKernel(spin, sms, 1, 1, 1, 1, 1, 0, stream, ctypes.addressof(arguments), 0))
+
+    turn()  # out of an idle state first
+    stamps.put()
+    turn()
+    stamps.put()
+    cuda.current_stream().synchronize()
+    clock_mhz = stamps.read().mean_mhz(0, 1)
+    stamps.close()
+    source = int(checked(driver.cuMemAlloc(2 * _COPY_BYTES)))
+    try:
+        first, last = (cuda.Event(enable_timing=True) for _ in range(2))
+        for number in range(_COPIES_COUNT + 1):
+            if number == 1:
+                first.record()
+            checked(driver.cuMemcpyDtoDAsync(source + _COPY_BYTES, source, _COPY_BYTES, stream))
+        last.record()
+        last.synchronize()
+        took_s = first.elapsed_time(last) / 1e3
+    finally:
+        checked(driver.cuMemFree(source))
+    return Canary(clock_mhz, 2 * _COPY_BYTES * _COPIES_COUNT / took_s if took_s > 0 else None)

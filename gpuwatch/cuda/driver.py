@@ -1,0 +1,87 @@
+"""CUDA's driver API on the current context: the only module that loads kernels.  No compiler is needed: they are PTX."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+# smid may in principle exceed the number of SMs (a partition), so a thread that would write beyond its row writes nothing.
+_PTX = b"""
+.version 6.0
+.target sm_60
+.address_size 64
+.visible .entry gpuwatch_stamp(.param .u64 row, .param .u32 sms)
+{
+    .reg .b64 %a<6>;
+    .reg .b32 %s<3>;
+    .reg .pred %p;
+    ld.param.u64 %a1, [row];
+    ld.param.u32 %s1, [sms];
+    mov.u32 %s2, %smid;
+    setp.ge.u32 %p, %s2, %s1;
+    @%p bra done;
+    mul.wide.u32 %a2, %s2, 16;
+    add.u64 %a3, %a1, %a2;
+    mov.u64 %a4, %globaltimer;
+    mov.u64 %a5, %clock64;
+    st.global.v2.u64 [%a3], {%a4, %a5};
+done:
+    ret;
+}
+.visible .entry gpuwatch_spin(.param .u64 cycles)
+{
+    .reg .b64 %a<5>;
+    .reg .pred %p;
+    ld.param.u64 %a1, [cycles];
+    mov.u64 %a2, %clock64;
+again:
+    mov.u64 %a3, %clock64;
+    sub.u64 %a4, %a3, %a2;
+    setp.lt.u64 %p, %a4, %a1;
+    @%p bra again;
+    ret;
+}
+\0"""
+_modules: dict[int, Any] = {}  # by context: cuda has no types
+
+
+def here() -> Any | None:
+    """The driver's functions, if this thread has a CUDA context made by torch, cuda-bindings is installed, and no graph is
+    being captured; else None.  It makes no context."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is None or not cuda.is_initialized() or cuda.is_current_stream_capturing():
+        return None
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        return None
+    return driver if int(checked(driver.cuCtxGetCurrent())) else None
+
+
+def kernel(driver: Any, name: str) -> Any:
+    """One of our kernels, loaded once a context; the first one takes some tens of milliseconds."""
+    context = int(checked(driver.cuCtxGetCurrent()))
+    if context not in _modules:
+        _modules[context] = checked(driver.cuModuleLoadData(_PTX))
+    return checked(driver.cuModuleGetFunction(_modules[context], name.encode()))
+
+
+def sms_count(driver: Any) -> int:
+    """How many SMs the current context's GPU has."""
+    attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+    return int(checked(driver.cuDeviceGetAttribute(attribute, checked(driver.cuCtxGetDevice()))))
+
+
+def raw_stream() -> Callable[[int], int]:
+    """torch's current stream of a device as the driver's handle: as its own compiler asks for it, which takes 0.1 us."""
+    quick: Callable[[int], int] | None = getattr(sys.modules.get("torch._C"), "_cuda_getCurrentRawStream", None)
+    return quick or (lambda index: int(sys.modules["torch"].cuda.current_stream(index).cuda_stream))
+
+
+def checked(answer: tuple[Any, ...]) -> Any:
+    """What a call of the driver returned.  Raises RuntimeError with CUDA's name of the error."""
+    status, *values = answer
+    if int(status):
+        raise RuntimeError(f"CUDA: {getattr(status, 'name', status)}")
+    return values[0] if values else None
