@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import statistics
 import time
+from dataclasses import replace
 
 from annotate.judge import judge
 from gpuwatch.capsule import pack, unpack
 from tests.annotate.builders import capped_ns, evidence
+from tests.campaign import clean
 
 
 def main() -> None:
     judge(evidence())  # imports scipy
     print("judging, warm            unpack ms   judge ms   capsule kB")
-    for length_s, period_s in ((1.0, 0.01), (6.0, 0.01), (60.0, 0.01), (600.0, 0.05)):
-        packed = pack([evidence(length_s=length_s, period_s=period_s, signals={"power_cap_ns": capped_ns()})])
+    cases = {
+        f"{length_s:6.0f} s at {1 / period_s:3.0f} Hz": evidence(
+            length_s=length_s, period_s=period_s, signals={"power_cap_ns": capped_ns()}
+        )
+        for length_s, period_s in ((1.0, 0.01), (6.0, 0.01), (60.0, 0.01), (600.0, 0.05))
+    }
+    # As the campaign's windows are: everything told, thousands of iterations timed, a baseline.
+    for seed in (3, 5):
+        about = clean.simulated(seed)
+        assert about.timings is not None
+        cases[f"{about.window.length_s:6.1f} s, {len(about.timings.at_ns)} timed"] = about
+    for name, about in cases.items():
+        packed = pack([replace(about, baseline=None)])
         unpacking, judging = [], []
         for _ in range(5):
             t0 = time.perf_counter()
-            (each,) = unpack(packed)
+            (unpacked,) = unpack(packed)
+            each = replace(unpacked, baseline=about.baseline)
             t1 = time.perf_counter()
             judge(each)
             unpacking.append(t1 - t0)
             judging.append(time.perf_counter() - t1)
         print(
-            f"{length_s:6.0f} s at {1 / period_s:3.0f} Hz       {statistics.median(unpacking) * 1e3:8.1f} "
+            f"{name:22} {statistics.median(unpacking) * 1e3:8.1f} "
             f"{statistics.median(judging) * 1e3:10.1f} {len(packed) / 1e3:12.1f}"
         )
 

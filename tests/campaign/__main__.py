@@ -15,6 +15,8 @@ from pathlib import Path
 from tests.campaign import measure, render, results
 
 _CHUNK = 4
+# What a run that is ended early loses at most.
+_SAVED_S = 120.0
 
 
 def main() -> None:
@@ -31,10 +33,13 @@ def main() -> None:
     if not options.fresh and options.rule is None and options.out.exists():
         kept = results.load(options.out)
         before = kept if kept.judge == before.judge else before
-    todo = [seed for seed in range(first, last) if seed not in before.seeds]
-    found = run(before, todo, seconds=options.seconds, workers=options.workers, rule=options.rule)
-    if options.rule is None:
-        results.save(found, options.out)
+    deadline_s = time.monotonic() + options.seconds
+    found = before
+    while (todo := [seed for seed in range(first, last) if seed not in found.seeds]) and time.monotonic() < deadline_s:
+        seconds = min(_SAVED_S, deadline_s - time.monotonic())
+        found = run(found, todo, seconds=seconds, workers=options.workers, rule=options.rule)
+        if options.rule is None:
+            results.save(found, options.out)
     print("\n".join(render.tables(found)))
 
 
@@ -45,7 +50,7 @@ def run(before: results.Results, todo: list[int], *, seconds: float, workers: in
     seeds: list[int] = []
     counts: Counter[str] = Counter()
     with ProcessPoolExecutor(workers) as pool:
-        recorded = pool.submit(measure.of_recorded) if rule is None else None
+        recorded = pool.submit(measure.of_recorded) if rule is None and not before.recorded else None
         running: dict[Future[measure.Counts], list[int]] = {}
         while chunks or running:
             while chunks and len(running) < 2 * workers and time.monotonic() < deadline_s:
