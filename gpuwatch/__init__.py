@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from annotate import __version__
 from annotate.claims import Claim
 from annotate.policy import Policy
@@ -9,10 +11,34 @@ from annotate.verdict import Finding, Status, Verdict
 from gpuwatch.errors import GpuwatchError, RejectedError, UsageError
 from gpuwatch.window import Window, window
 
+if TYPE_CHECKING:
+    from gpuwatch.comparing import Compared, compare
+    from gpuwatch.measuring import Measurement, bench
+
+# What needs numpy and more is imported when it is asked for: a window alone is there in 50 ms.
+_LATER = {"bench": "measuring", "Measurement": "measuring", "compare": "comparing", "Compared": "comparing"}
+
+
+def __getattr__(name: str) -> Any:  # of whatever type is asked for
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"gpuwatch.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
 __all__ = [
     "Claim",
+    "Compared",
     "Finding",
     "GpuwatchError",
+    "Measurement",
     "Policy",
     "RejectedError",
     "Status",
@@ -20,5 +46,7 @@ __all__ = [
     "Verdict",
     "Window",
     "__version__",
+    "bench",
+    "compare",
     "window",
 ]

@@ -16,7 +16,7 @@ from gpuwatch.errors import UsageError
 if TYPE_CHECKING:
     from annotate.comparison import Comparison
     from annotate.evidence import Evidence
-    from gpuwatch.compare import Compared
+    from gpuwatch.comparing import Compared
     from gpuwatch.store import Reader, Run
 
 
@@ -53,7 +53,7 @@ def command(
 
     Other hardware, software or another boot makes two runs incomparable, unless --accept names the rule.
     """
-    from gpuwatch.compare.loading import names_function
+    from gpuwatch.comparing.loading import names_function
 
     policy = options.policy(claim, accept, limits)
     of_functions = [names_function(arm) for arm in arms]
@@ -88,8 +88,8 @@ def _check_functions(arms: tuple[str, ...], of_functions: list[bool], revision: 
 
 
 def _functions(arms: tuple[str, ...], revision: str | None, *, seconds: float, own_steady: bool, check: bool) -> Compared:
-    from gpuwatch.compare import compare, load
-    from gpuwatch.compare.loading import wants_inputs
+    from gpuwatch.comparing import compare, load
+    from gpuwatch.comparing.loading import wants_inputs
 
     both = [load(arms[0], at=revision), load(arms[-1])]
     wanting = [each for each in both if wants_inputs(each.call)]

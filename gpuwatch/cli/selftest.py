@@ -44,7 +44,7 @@ def command(seconds: float, show: bool, as_json: bool) -> None:
 
 def _measured(state: Path, seconds: float) -> dict[str, tuple[floors.Floor, ...]]:
     from gpuwatch.cli.benchmarks import torch_with_gpu
-    from gpuwatch.compare import blocks, selftest
+    from gpuwatch.comparing import blocks, selftest
 
     torch: Any = torch_with_gpu()
     if torch is None:

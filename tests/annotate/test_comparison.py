@@ -17,8 +17,8 @@ from annotate.policy import Policy
 from annotate.two_runs import of_runs
 from tests.annotate.builders import BEGIN_NS, DEVICE, evidence
 from tests.annotate.occurrences.comparison import times
-from tests.gpuwatch.compare.recorded import SCENARIOS, dealt, halves
-from tests.gpuwatch.compare.simulated import COPY, GEMM, Kernel, trials
+from tests.gpuwatch.comparing.recorded import SCENARIOS, dealt, halves
+from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, trials
 
 
 def pairs(change: float, *, sd: float = 0.004, count: int = 500, seed: int = 0) -> Values:

@@ -9,8 +9,8 @@ import numpy as np
 from annotate.comparison import FLOOR_RATIO, Decision, decide
 from annotate.evidence import Values
 from annotate.intervals import clopper_pearson
-from tests.gpuwatch.compare.recorded import SCENARIOS, dealt
-from tests.gpuwatch.compare.simulated import COPY, GEMM, Kernel, trials
+from tests.gpuwatch.comparing.recorded import SCENARIOS, dealt
+from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, trials
 
 TRIALS_COUNT = 400
 # Identical GEMMs on different buffers of an H200 differed by 0.26 %: one standard deviation of where buffers lie.

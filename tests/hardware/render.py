@@ -22,6 +22,7 @@ from annotate.judge import judge
 from annotate.verdict import Verdict
 from gpuwatch.capsule import pack, unpack
 from gpuwatch.sources.recordings import load
+from tests.campaign import render as campaign
 
 ROOT = Path(__file__).parents[2]
 TRACES = ROOT / "tests" / "traces"
@@ -178,6 +179,8 @@ def page() -> str:
         "",
         "## What it costs\n",
         *_costs(data["figures"]),
+        "",
+        *campaign.section(),
     ]
     return "\n".join(out).rstrip() + "\n"
 

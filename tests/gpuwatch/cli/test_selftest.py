@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpuwatch import floors
-from gpuwatch.compare import selftest
-from gpuwatch.compare.selftest import Pair
+from gpuwatch.comparing import selftest
+from gpuwatch.comparing.selftest import Pair
 from gpuwatch.floors import Floor
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.cli.test_schemas import check
-from tests.gpuwatch.compare.simulated import COPY, GEMM, SimulatedBlocks
+from tests.gpuwatch.comparing.simulated import COPY, GEMM, SimulatedBlocks
 
 
 def arms() -> Iterator[Pair]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from gpuwatch.bench.cache import warm
-from gpuwatch.bench.prepare import saw_nothing
 from gpuwatch.cuda.stamp import Stamped
+from gpuwatch.measuring.cache import warm
+from gpuwatch.measuring.prepare import saw_nothing
 from gpuwatch.timers import Call, Plan
 from gpuwatch.timers.events import EventsTimer
 from gpuwatch.timers.graph import GraphTimer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.compare.blocks import Block, EventBlocks, HostBlocks, here
+from gpuwatch.comparing.blocks import Block, EventBlocks, HostBlocks, here
 
 
 class Gpu:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from annotate.verdict import Status
-from gpuwatch.bench import bench
 from gpuwatch.config import Settings
+from gpuwatch.measuring import bench
 
 
 def test_a_function_of_the_host_is_timed_and_its_window_kept(copying: Settings) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from annotate import card, report
 from annotate.sensitivity import Refused
 from annotate.verdict import Status
-from gpuwatch.bench.call import ENTRY_S
+from gpuwatch.measuring.call import ENTRY_S
 
 if TYPE_CHECKING:
-    from gpuwatch.bench.measurement import Measurement
+    from gpuwatch.measuring.measurement import Measurement
 
 _OVERHEAD_RATIO = 0.02  # of an entry: from here on it is worth a word
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuwatch.compare.blocks import Block, BlockTimer, Timed
-from gpuwatch.compare.comparing import Compared, compare
-from gpuwatch.compare.loading import Loaded, load
+from gpuwatch.comparing.blocks import Block, BlockTimer, Timed
+from gpuwatch.comparing.compare import Compared, compare
+from gpuwatch.comparing.loading import Loaded, load
 
 __all__ = ["Block", "BlockTimer", "Compared", "Loaded", "Timed", "compare", "load"]

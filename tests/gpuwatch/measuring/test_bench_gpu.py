@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.bench import Measurement, bench
 from gpuwatch.errors import UsageError
+from gpuwatch.measuring import Measurement, bench
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 

@@ -12,9 +12,9 @@ from annotate.durations import usual_s, worth_count
 from annotate.evidence import Device, Timings, Values
 from annotate.sensitivity import Corrected, Refused, Sensitivity, sensitivity
 from annotate.verdict import Status, Verdict
-from gpuwatch.bench.attempt import Attempt, Warmup
-from gpuwatch.bench.reference import Match
-from gpuwatch.bench.series import mean_clock_mhz
+from gpuwatch.measuring.attempt import Attempt, Warmup
+from gpuwatch.measuring.reference import Match
+from gpuwatch.measuring.series import mean_clock_mhz
 
 SCHEMA = 1
 _TRIM_RATIO = 0.1  # of each end
@@ -189,16 +189,16 @@ class Measurement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        from gpuwatch.bench.plain import plain
+        from gpuwatch.measuring.plain import plain
 
         return plain(self)
 
     def __str__(self) -> str:
-        from gpuwatch.bench.text import text
+        from gpuwatch.measuring.text import text
 
         return text(self)
 
     def _repr_html_(self) -> str:
-        from gpuwatch.bench.text import html
+        from gpuwatch.measuring.text import html
 
         return html(self)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from annotate.evidence import Values
-from gpuwatch.compare.blocks import Block, Timed
+from gpuwatch.comparing.blocks import Block, Timed
 
 _MAX_MHZ = 1980.0
 _LIMIT_W = 700.0

@@ -12,9 +12,9 @@ import numpy as np
 from annotate.evidence import Timings
 from annotate.intervals import Interval
 from annotate.verdict import Verdict
-from gpuwatch.bench.progress import Progress
-from gpuwatch.bench.steady import CAPPED, QUICK, is_steady, power_limited
-from gpuwatch.bench.stopping import Stopped, Stopping
+from gpuwatch.measuring.progress import Progress
+from gpuwatch.measuring.steady import CAPPED, QUICK, is_steady, power_limited
+from gpuwatch.measuring.stopping import Stopped, Stopping
 from gpuwatch.timers import Plan, Timer, joined
 from gpuwatch.wire import FactValue
 

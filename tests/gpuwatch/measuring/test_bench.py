@@ -10,10 +10,10 @@ import pytest
 from annotate.evidence import Values
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch.bench import Measurement, Stopped, bench
-from gpuwatch.bench.board import Board
 from gpuwatch.errors import GpuwatchError, RejectedError, UsageError, WrongResultError
-from tests.gpuwatch.bench.scripted import H200, L2_BYTES, Model, ScriptedTimer, World, constant, nothing
+from gpuwatch.measuring import Measurement, Stopped, bench
+from gpuwatch.measuring.board import Board
+from tests.gpuwatch.measuring.scripted import H200, L2_BYTES, Model, ScriptedTimer, World, constant, nothing
 
 
 def run(model: Model, world: World | None = None, **options: object) -> tuple[Measurement, World]:
@@ -352,7 +352,7 @@ class TestShown:
 
 
 def test_the_package_can_be_called_as_the_function_it_is_named_after() -> None:
-    import gpuwatch.bench
+    import gpuwatch.measuring
 
     world = World(ScriptedTimer(constant(1e-3)))
     assert gpuwatch.bench(nothing, timer=world.timer, seams=world.seams(), min_s=0.1).count > 10  # type: ignore[operator]
@@ -410,7 +410,7 @@ def test_a_gpus_timer_without_torch_says_so(timer: str) -> None:
 
 def test_a_board_that_hides_its_cache_cannot_be_flushed() -> None:
     world = World(ScriptedTimer(constant(1e-3)), board=Board(H200, None))
-    from gpuwatch.bench.cache import flush_of
+    from gpuwatch.measuring.cache import flush_of
 
     with pytest.raises(UsageError, match="does not say how large the L2 cache is"):
         flush_of(world.board.l2_bytes if world.board else None)

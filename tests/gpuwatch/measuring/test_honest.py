@@ -7,9 +7,9 @@ import pytest
 from scipy.signal import lfilter
 
 from annotate.evidence import Timings, Values
-from gpuwatch.bench import Measurement, bench
-from gpuwatch.bench.steady import CAPPED, QUICK, is_steady, power_limited
-from tests.gpuwatch.bench.scripted import Model, ScriptedTimer, World, nothing
+from gpuwatch.measuring import Measurement, bench
+from gpuwatch.measuring.steady import CAPPED, QUICK, is_steady, power_limited
+from tests.gpuwatch.measuring.scripted import Model, ScriptedTimer, World, nothing
 
 CALL_S = 1e-3
 

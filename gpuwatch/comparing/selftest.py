@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuwatch.compare import design
-from gpuwatch.compare.blocks import BlockTimer
-from gpuwatch.compare.design import Runner
+from gpuwatch.comparing import design
+from gpuwatch.comparing.blocks import BlockTimer
+from gpuwatch.comparing.design import Runner
 
 KINDS = ("gemm", "copy")
 # The floor is the largest of this many differences, which lies near the 95th percentile of many.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from annotate.comparison import Decision
-from gpuwatch.compare import compare
+from gpuwatch.comparing import compare
 
 pytestmark = pytest.mark.gpu
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from annotate.sensitivity import Refused
 
 if TYPE_CHECKING:
-    from gpuwatch.bench.attempt import Attempt
-    from gpuwatch.bench.measurement import Measurement
+    from gpuwatch.measuring.attempt import Attempt
+    from gpuwatch.measuring.measurement import Measurement
 
 FIGURES = (
     "mean_s", "median_s", "trimmed_mean_s", "min_s", "p95_s", "p99_s", "sd_s", "cv_ratio", "iqr_s", "count", "calls_count",
@@ -22,7 +22,7 @@ _FACTS = (
 
 
 def plain(measured: Measurement) -> dict[str, Any]:
-    from gpuwatch.bench.measurement import SCHEMA
+    from gpuwatch.measuring.measurement import SCHEMA
 
     device, match = measured.device, measured.match
     return {

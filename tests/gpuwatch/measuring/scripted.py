@@ -13,8 +13,8 @@ import numpy as np
 from annotate.evidence import Device, Timings, Values
 from annotate.told import TOLD
 from annotate.verdict import Status, Verdict
-from gpuwatch.bench import Seams
-from gpuwatch.bench.board import Board
+from gpuwatch.measuring import Seams
+from gpuwatch.measuring.board import Board
 from gpuwatch.timers import Plan, Taken
 from gpuwatch.wire import FactValue
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.evidence import Values
-from gpuwatch.bench import trees
-from gpuwatch.bench.reference import match, unchanged
 from gpuwatch.errors import UsageError
+from gpuwatch.measuring import trees
+from gpuwatch.measuring.reference import match, unchanged
 
 finite = arrays.arrays(np.float64, st.integers(1, 20), elements=st.floats(-1e6, 1e6))
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from gpuwatch.bench import trees
 from gpuwatch.errors import UsageError
+from gpuwatch.measuring import trees
 from gpuwatch.timers import Call
 
 # Written between two calls.  Once its size leaves lines behind: the cache is hashed, and not replaced in order.

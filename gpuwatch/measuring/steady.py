@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 
 from annotate.evidence import Timings, Values
-from gpuwatch.bench.series import span_s
+from gpuwatch.measuring.series import span_s
 
 _BLOCKS_COUNT = 5  # of a stretch, for its noise
 

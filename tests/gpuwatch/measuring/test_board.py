@@ -8,9 +8,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from gpuwatch import timers
-from gpuwatch.bench import board
-from gpuwatch.bench.cache import copies, flush_of
 from gpuwatch.errors import UsageError
+from gpuwatch.measuring import board
+from gpuwatch.measuring.cache import copies, flush_of
 
 
 class Tensor:

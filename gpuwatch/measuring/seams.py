@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from gpuwatch import clock, config
-from gpuwatch.bench import board, cache
-from gpuwatch.bench.attempt import OpenWindow
 from gpuwatch.client import connect
 from gpuwatch.config import Settings
 from gpuwatch.errors import GpuwatchError
+from gpuwatch.measuring import board, cache
+from gpuwatch.measuring.attempt import OpenWindow
 from gpuwatch.window import window
 
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 from annotate.claims import Claim
 from annotate.policy import Policy
 from annotate.verdict import Status
 from gpuwatch import inputs
-from gpuwatch.bench import prepare, request, trees
-from gpuwatch.bench import reference as references
-from gpuwatch.bench.attempt import Attempt, Job, Warmup, attempt
-from gpuwatch.bench.call import sized
-from gpuwatch.bench.measurement import Measurement
-from gpuwatch.bench.progress import Progress
-from gpuwatch.bench.reference import Match
-from gpuwatch.bench.seams import Seams
-from gpuwatch.bench.stopping import Stopped
 from gpuwatch.config import Settings
 from gpuwatch.errors import UsageError
+from gpuwatch.measuring import prepare, request, trees
+from gpuwatch.measuring import reference as references
+from gpuwatch.measuring.attempt import Attempt, Job, attempt
+from gpuwatch.measuring.call import sized
+from gpuwatch.measuring.measurement import Measurement
+from gpuwatch.measuring.progress import Progress
+from gpuwatch.measuring.seams import Seams
 from gpuwatch.wire import FactValue
 
 
@@ -118,14 +114,3 @@ def _told(**facts: FactValue) -> Mapping[str, FactValue]:
 def _worth_another(last: Attempt) -> bool:
     """Not valid, for a reason that may go away: where there is no telemetry at all it stays away."""
     return last.verdict.status is not Status.VALID and last.verdict.device_uuid is not None
-
-
-class _Callable(ModuleType):
-    """``gpuwatch.bench(f)`` works although importing this package puts the package, and no function, under that name."""
-
-    __call__ = staticmethod(bench)
-
-
-sys.modules[__name__].__class__ = _Callable
-
-__all__ = ["Attempt", "Match", "Measurement", "Seams", "Stopped", "Warmup", "bench"]

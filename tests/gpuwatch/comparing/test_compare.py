@@ -13,14 +13,14 @@ import pytest
 
 from annotate.comparison import Decision
 from gpuwatch import floors
-from gpuwatch.compare import Block, compare
-from gpuwatch.compare.blocks import HostBlocks
-from gpuwatch.compare.comparing import Compared
-from gpuwatch.compare.design import Runner, calibrated, quads
+from gpuwatch.comparing import Block, compare
+from gpuwatch.comparing.blocks import HostBlocks
+from gpuwatch.comparing.compare import Compared
+from gpuwatch.comparing.design import Runner, calibrated, quads
 from gpuwatch.config import Settings, load
 from gpuwatch.errors import UsageError
 from gpuwatch.floors import Floor
-from tests.gpuwatch.compare.simulated import COPY, GEMM, Kernel, SimulatedBlocks
+from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, SimulatedBlocks
 
 
 def nothing() -> None: ...

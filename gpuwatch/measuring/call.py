@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuwatch.bench.cache import Setting
+from gpuwatch.measuring.cache import Setting
 from gpuwatch.timers import Plan, Timer
 
 # Events are good to half a microsecond: half a per cent of this.

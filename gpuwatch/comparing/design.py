@@ -12,7 +12,7 @@ import numpy as np
 from annotate.comparison import LEAST_PAIRS_COUNT
 from annotate.evidence import Values
 from annotate.intervals import Interval
-from gpuwatch.compare.blocks import Block, BlockTimer, Timed
+from gpuwatch.comparing.blocks import Block, BlockTimer, Timed
 
 # Longer blocks meet another clock; in shorter ones the edge of a block is no longer nothing.
 BLOCK_S = 0.003

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuwatch.bench import trees
 from gpuwatch.errors import UsageError
+from gpuwatch.measuring import trees
 
 # What a reduction of a few thousand products may lose in a data type; torch's own defaults are for single operations.
 _LIMITS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2}

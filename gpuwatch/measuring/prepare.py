@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from gpuwatch import timers
-from gpuwatch.bench import cache as caches
-from gpuwatch.bench import request, trees
-from gpuwatch.bench.board import Board
-from gpuwatch.bench.call import ENTRY_S, tried_s
-from gpuwatch.bench.reference import Match, match
-from gpuwatch.bench.seams import Seams
 from gpuwatch.errors import UsageError, WrongResultError
+from gpuwatch.measuring import cache as caches
+from gpuwatch.measuring import request, trees
+from gpuwatch.measuring.board import Board
+from gpuwatch.measuring.call import ENTRY_S, tried_s
+from gpuwatch.measuring.reference import Match, match
+from gpuwatch.measuring.seams import Seams
 from gpuwatch.timers import Plan, Timer
 
 # Between two events of a held stream the shortest kernel takes 1.5 us more than nothing does; events tick by half of one.

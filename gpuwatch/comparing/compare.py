@@ -14,17 +14,17 @@ from annotate.comparison import FLOOR_RATIO, Comparison, Decision, corrected, de
 from annotate.intervals import Interval
 from annotate.verdict import Verdict
 from gpuwatch import config, floors, torch_context
-from gpuwatch.bench import reference as references
-from gpuwatch.bench import trees
-from gpuwatch.bench.reference import Match
-from gpuwatch.compare import blocks, design
-from gpuwatch.compare.design import Pairs, Runner
-from gpuwatch.compare.loading import wants_inputs
+from gpuwatch.comparing import blocks, design
+from gpuwatch.comparing.design import Pairs, Runner
+from gpuwatch.comparing.loading import wants_inputs
 from gpuwatch.errors import UsageError
+from gpuwatch.measuring import reference as references
+from gpuwatch.measuring import trees
+from gpuwatch.measuring.reference import Match
 from gpuwatch.window import Window, window
 
 if TYPE_CHECKING:
-    from gpuwatch.compare.blocks import BlockTimer
+    from gpuwatch.comparing.blocks import BlockTimer
 
 Arm = Callable[..., object]
 _FACTORY = "make_"
