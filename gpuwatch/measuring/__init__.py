@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuwatch.measuring.attempt import Attempt, Warmup
-from gpuwatch.measuring.bench import bench
+from gpuwatch.measuring.benchmark import bench
 from gpuwatch.measuring.measurement import Measurement
 from gpuwatch.measuring.reference import Match
 from gpuwatch.measuring.seams import Seams

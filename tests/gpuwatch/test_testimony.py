@@ -150,7 +150,7 @@ def test_an_ended_window_waits_for_its_times_and_its_interval_stays(copying: Set
         client.close_window(run, begin_ns, clock.now_ns())
         judged = client.verdicts(run)
         assert judged.verdicts[0]["end_ns"] == end_ns
-        with pytest.raises(DaemonError, match="closed|in hand"):
+        with pytest.raises(DaemonError, match=r"closed|in hand"):
             client.times(run, Timings(np.array([begin_ns]), np.array([0.05])))
 
 

@@ -15,7 +15,7 @@ from annotate.comparison import Decision
 from gpuwatch import floors
 from gpuwatch.comparing import Block, compare
 from gpuwatch.comparing.blocks import HostBlocks
-from gpuwatch.comparing.compare import Compared
+from gpuwatch.comparing.compared import Compared
 from gpuwatch.comparing.design import Runner, calibrated, quads
 from gpuwatch.config import Settings, load
 from gpuwatch.errors import UsageError

@@ -355,7 +355,7 @@ def test_the_package_can_be_called_as_the_function_it_is_named_after() -> None:
     import gpuwatch.measuring
 
     world = World(ScriptedTimer(constant(1e-3)))
-    assert gpuwatch.bench(nothing, timer=world.timer, seams=world.seams(), min_s=0.1).count > 10  # type: ignore[operator]
+    assert gpuwatch.bench(nothing, timer=world.timer, seams=world.seams(), min_s=0.1).count > 10
 
 
 def test_the_first_call_is_timed_apart_and_only_where_it_was_the_first() -> None:
