@@ -85,8 +85,9 @@ def bench(
         board = seams.board()
         setting = prepare.setting(fn, arguments, taking, cache, board, seams, given=rotate is not None)
         size = sized(setting, taking)
+        sung = seams.canary(board.device.uuid, settings) if board else None
         told: dict[str, FactValue] = {
-            "timer": taking.name, "timer_overhead_s": overhead_s, **setting.told, **inputs.facts(*arguments[0]),
+            **(sung.told if sung else {}), "timer": taking.name, "timer_overhead_s": overhead_s, **setting.told, **inputs.facts(*arguments[0]),
             **_told(dtype=kind, call_flops_count=flops, call_bytes=bytes, output_unchanged=unchanged),
             **(_told(reference_error_ratio=matched.error_ratio, reference_limit_ratio=matched.limit_ratio) if matched else {}),
         }  # fmt: skip
@@ -99,6 +100,8 @@ def bench(
         attempts = [attempt(job, opening)]
         while len(attempts) <= retries and _worth_another(attempts[-1]):
             attempts.append(attempt(job, seams.window(name, claim=claim, policy=policy, settings=settings)))
+        if sung and attempts[-1].verdict.status is Status.VALID:
+            sung.keep()
     return Measurement(
         label=name, timer=taking.name, cache=str(setting.told["cache"]) if "cache" in setting.told else None,
         attempts=tuple(attempts), timer_overhead_s=overhead_s, issue_s=size.issue_s,

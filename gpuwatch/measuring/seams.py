@@ -12,7 +12,7 @@ from gpuwatch import clock, config
 from gpuwatch.client import connect
 from gpuwatch.config import Settings
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.measuring import board, cache
+from gpuwatch.measuring import board, cache, canaries
 from gpuwatch.measuring.attempt import OpenWindow
 from gpuwatch.window import window
 
@@ -32,5 +32,6 @@ class Seams:
     window: Callable[..., AbstractContextManager[OpenWindow]] = window
     ready: Callable[[Settings | None], None] = ready
     board: Callable[[], board.Board | None] = board.here
+    canary: Callable[[str, Settings | None], canaries.Sung | None] = canaries.sing
     flush: Callable[[int | None], tuple[Callable[[], None], int]] = cache.flush_of
     stream: TextIO | None = None

@@ -202,7 +202,8 @@ def experiments(number: int, of: int) -> Iterator[Row]:
         "add of 1024": (torch.add, (tiny, tiny)),
         "GEMM 4096": (torch.mm, (matrix, matrix.t().contiguous())),
     }
-    work = [
+    # Of Any: which choices bench() takes is its own to check.
+    work: list[tuple[str, Any, Any]] = [
         (name, timer, cache)
         for name in calls
         for timer, cache in (("events", "warm"), ("events", "cold"), ("graph", "warm"), ("graph", "cold"), ("host", None))

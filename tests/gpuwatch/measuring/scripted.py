@@ -15,6 +15,7 @@ from annotate.told import TOLD
 from annotate.verdict import Status, Verdict
 from gpuwatch.measuring import Seams
 from gpuwatch.measuring.board import Board
+from gpuwatch.measuring.canaries import Sung
 from gpuwatch.timers import Plan, Taken
 from gpuwatch.wire import FactValue
 
@@ -103,6 +104,7 @@ class World:
     asked: list[dict[str, Any]] = field(default_factory=list)
     flushes: int = 0
     shown: StringIO = field(default_factory=StringIO)
+    sung: Sung | None = None
 
     def seams(self) -> Seams:
         return Seams(
@@ -111,6 +113,7 @@ class World:
             window=self._window,
             board=lambda: self.board,
             flush=self._flush,
+            canary=lambda *_: self.sung,
             stream=self.shown,
         )
 
