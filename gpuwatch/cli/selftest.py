@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 @options.json_option
 @options.settings_options
 def command(seconds: float, show: bool, as_json: bool) -> None:
-    """Compare identical work on different buffers (GEMM 4096 bf16, copy 1 GiB), and keep by how much it seems to differ.
+    """Compare identical work (GEMM 4096 bf16, copy 1 GiB) on the same and on different buffers, and keep by how much it
+    seems to differ.
 
-    Comparisons on this GPU then call nothing a difference that is smaller.  It takes about a minute, and nobody else should
+    Comparisons on this GPU then call nothing a difference that is smaller.  It takes about two minutes, and nobody else should
     use the GPU meanwhile.  Needs torch.  Floors are kept in the state folder, by the GPU's UUID.
     """
     state = options.settings().state
@@ -32,12 +34,19 @@ def command(seconds: float, show: bool, as_json: bool) -> None:
         output.emit_json({"gpus": [{"uuid": uuid, "floors": [asdict(floor) for floor in kept[uuid]]} for uuid in sorted(kept)]})
         return
     rows = [
-        (uuid, floor.kind, f"{floor.floor_ratio:.3%}", str(floor.trials_count), moments.text(floor.measured_wall_s))
+        (
+            uuid,
+            floor.kind,
+            "shared" if floor.shared else "own",
+            f"{floor.floor_ratio:.3%}",
+            str(floor.trials_count),
+            moments.text(floor.measured_wall_s),
+        )
         for uuid in sorted(kept)
         for floor in kept[uuid]
     ]
     if rows:
-        output.emit(output.table(rows, header=("GPU", "KERNEL", "FLOOR", "TRIALS", "MEASURED")))
+        output.emit(output.table(rows, header=("GPU", "KERNEL", "BUFFERS", "FLOOR", "TRIALS", "MEASURED")))
     else:
         output.say("no floor is kept yet; `gpuwatch selftest` on a GPU measures one")
 
@@ -54,13 +63,17 @@ def _measured(state: Path, seconds: float) -> dict[str, tuple[floors.Floor, ...]
     uuid = str(torch_context.facts().get("cuda_uuids") or "").split(",")[0]
     if not uuid:
         raise GpuwatchError("selftest: expected a torch that knows the GPU's UUID (2.4 or newer), found an older one")
-    for kind in selftest.KINDS:
-        output.say(f"{kind}: {selftest.TRIALS_COUNT} trials of {seconds:g} s, identical work on different buffers")
+    for kind, shared in product(selftest.KINDS, (False, True)):
+        buffers = "the same buffers" if shared else "different buffers"
+        output.say(f"{kind}: {selftest.TRIALS_COUNT} trials of {seconds:g} s, identical work on {buffers}")
         trials = selftest.differences(
-            blocks.here(), selftest.work(torch, kind), trials_count=selftest.TRIALS_COUNT, seconds=seconds, warm_s=1.0
-        )
+            blocks.here(), selftest.work(torch, kind, shared=shared), trials_count=selftest.TRIALS_COUNT, seconds=seconds,
+            warm_s=1.0,
+        )  # fmt: skip
         found = list(trials)
         torch.cuda.empty_cache()
-        floor = floors.Floor(kind=kind, floor_ratio=max(*found, 1e-6), trials_count=len(found), measured_wall_s=clock.wall_s())
+        floor = floors.Floor(
+            kind=kind, shared=shared, floor_ratio=max(*found, 1e-6), trials_count=len(found), measured_wall_s=clock.wall_s()
+        )
         floors.keep(state, uuid, floor)
     return {uuid: floors.read(state)[uuid]}

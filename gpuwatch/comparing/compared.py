@@ -136,7 +136,11 @@ def compare(
     runners = {name: design.calibrated(timer, Runner(name, calls[name]), block_s) for name in names}
     others = [runners[name] for name in names[1:]]
     settings = settings or (config.load() if watch or floor_ratio is None else None)
-    measured = floor_ratio if floor_ratio is not None else _kept_floor(settings)
+    measured = (
+        floor_ratio
+        if floor_ratio is not None
+        else _kept_floor(settings, shared=any(given) and not any(map(_is_factory, arms.values())))
+    )
     floor = FLOOR_RATIO if measured is None else measured
     design.warmed(timer, list(runners.values()), warm_s)
     own = {}
@@ -223,12 +227,12 @@ def _first_results(
     return found
 
 
-def _kept_floor(settings: config.Settings | None) -> float | None:
+def _kept_floor(settings: config.Settings | None, *, shared: bool) -> float | None:
     """This GPU's floor on record, where this process works on one."""
     if settings is None:
         return None
     uuids = str(torch_context.facts().get("cuda_uuids") or "").split(",")
-    return floors.of(settings.state, uuids[0]) if uuids[0] else None
+    return floors.of(settings.state, uuids[0], shared=shared) if uuids[0] else None
 
 
 @contextlib.contextmanager

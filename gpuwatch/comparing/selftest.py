@@ -32,9 +32,12 @@ def differences(
             yield abs(float(np.expm1(np.median(found.log_ratios))))
 
 
-def work(torch: Any, kind: str) -> Iterator[Pair]:  # torch is not a dependency, so it has no type here
-    """Pairs of equal arms without end.  Each arm has buffers of its own, and those before stay until these are there."""
+def work(torch: Any, kind: str, *, shared: bool = False) -> Iterator[Pair]:  # torch is not a dependency, so it has no type here
+    """Pairs of equal arms without end, on the same buffers or each on its own; those before stay until these are there."""
     kept: Any = None
+    while shared:
+        kept = _gemm(torch) if kind == "gemm" else _copy(torch)
+        yield kept, kept
     while True:
         kept = [_gemm(torch) if kind == "gemm" else _copy(torch) for _ in range(2)]
         yield kept[0], kept[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from annotate.evidence import Timings
 from gpuwatch.errors import UsageError
@@ -55,7 +56,16 @@ def captured(plan: Plan) -> Call:
     except RuntimeError as error:
         if "captur" not in str(error).lower():
             raise
+        _recovered(torch)
         reason = str(error).splitlines()[0]
         raise UsageError(f"timer='graph': the function cannot be captured ({reason}); use timer='events'") from error
     replay: Call = graph.replay
     return replay
+
+
+def _recovered(torch: Any) -> None:  # torch is not a dependency, so it has no type here
+    """A refused capture leaves torch's random generator believing that one is under way; one that succeeds ends that."""
+    nothing = torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        nothing.add_(0)

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -72,33 +73,35 @@ def corrections(number: int, of: int) -> Iterator[Row]:
         torch.cuda.empty_cache()
 
 
-def _arms(kind: str, *, differ: bool) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """Two factories of calls, equal or 0.5 % apart by construction: one tile in 200 more, or so many bytes more."""
+def _arms(kind: str, *, differ: bool) -> tuple[Callable[..., Any], Callable[..., Any], Callable[[], tuple[Any, ...]]]:
+    """Two functions and what makes their inputs; equal, or 0.5 % apart by construction: a tile in 200, or as many bytes."""
     import torch
 
-    def make_gemm(depth: int) -> Callable[[], Any]:
-        def make() -> Callable[[], object]:
-            a = torch.randn(4096, depth, device="cuda", dtype=torch.bfloat16)
-            b = torch.randn(depth, 4096, device="cuda", dtype=torch.bfloat16)
-            out = torch.empty(4096, 4096, device="cuda", dtype=torch.bfloat16)
-            return lambda: torch.mm(a, b, out=out)
-
-        make.__name__ = "make_gemm"
-        return make
-
-    def make_copy(count: int) -> Callable[[], Any]:
-        def make() -> Callable[[], object]:
-            source = torch.randn(count, device="cuda")
-            target = torch.empty_like(source)
-            return lambda: target.copy_(source)
-
-        make.__name__ = "make_copy"
-        return make
-
     if kind == "gemm":
-        return make_gemm(12800), make_gemm(12864 if differ else 12800)
+        deep = 12864 if differ else 12800
+
+        def matrices() -> tuple[Any, ...]:
+            a = torch.randn(4096, 12864, device="cuda", dtype=torch.bfloat16)
+            b = torch.randn(12864, 4096, device="cuda", dtype=torch.bfloat16)
+            return a, b, torch.empty(4096, 4096, device="cuda", dtype=torch.bfloat16)
+
+        return (
+            lambda a, b, out: torch.mm(a[:, :12800], b[:12800], out=out),
+            lambda a, b, out: torch.mm(a[:, :deep], b[:deep], out=out),
+            matrices,
+        )
     whole = 1 << 27
-    return make_copy(whole), make_copy(whole + whole // 200 // 1024 * 1024 if differ else whole)
+    more = whole + whole // 200 // 1024 * 1024 if differ else whole
+
+    def vectors() -> tuple[Any, ...]:
+        source = torch.randn(whole + whole // 100, device="cuda")
+        return source, torch.empty_like(source)
+
+    return (
+        lambda source, target: target[:whole].copy_(source[:whole]),
+        lambda source, target: target[:more].copy_(source[:more]),
+        vectors,
+    )
 
 
 def _peers(call: Callable[[], object]) -> dict[str, Callable[[], float]]:
@@ -123,13 +126,16 @@ def comparisons(number: int, of: int) -> Iterator[Row]:
     trials = [(kind, differ) for kind in ("gemm", "copy") for differ in (False, True) for _ in range(TRIALS_COUNT)]
     rng.shuffle(trials)
     for kind, differ in trials:
-        make_a, make_b = _arms(kind, differ=differ)
-        a, b = make_a(), make_b()
+        fn_a, fn_b, inputs = _arms(kind, differ=differ)
+        given = inputs()
+        a, b = partial(fn_a, *given), partial(fn_b, *given)
         row: Row = {"table": "comparisons", "kind": kind, "differ": differ}
         for name in ("do_bench mean", "torch Timer 0.2 s"):
             row[name] = _peers(b)[name]() / _peers(a)[name]() - 1.0
         begin = time.perf_counter()
-        found = gpuwatch.compare({"a": make_a, "b": make_b}, floor_ratio=0.001, watch=False, seed=rng.randrange(1 << 30))
+        found = gpuwatch.compare(
+            {"a": fn_a, "b": fn_b}, inputs=inputs, floor_ratio=0.001, check=False, watch=False, seed=rng.randrange(1 << 30)
+        )
         row["took_s"] = time.perf_counter() - begin
         comparison = found.comparisons[0]
         assert comparison.ratio is not None
@@ -138,7 +144,7 @@ def comparisons(number: int, of: int) -> Iterator[Row]:
             "low": comparison.ratio.low - 1.0, "high": comparison.ratio.high - 1.0,
         }  # fmt: skip
         yield row
-        del a, b, make_a, make_b, found
+        del a, b, given, found
         torch.cuda.empty_cache()
 
 

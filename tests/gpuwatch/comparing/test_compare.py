@@ -214,7 +214,12 @@ class TestFloors:
         assert floors.of(settings.state, "GPU-1") == 0.0012
         assert floors.of(settings.state, "GPU-1", "copy") == 0.0005
         assert floors.of(settings.state, "GPU-1", "attention") == 0.0012
-        assert {uuid: len(kept) for uuid, kept in floors.read(settings.state).items()} == {"GPU-1": 2, "GPU-2": 1}
+        assert floors.of(settings.state, "GPU-1", shared=True) is None
+        same = Floor(kind="copy", shared=True, floor_ratio=0.0001, trials_count=8, measured_wall_s=1.0)
+        floors.keep(settings.state, "GPU-1", same)
+        assert floors.of(settings.state, "GPU-1", shared=True) == 0.0001
+        assert floors.of(settings.state, "GPU-1", "copy") == 0.0005
+        assert {uuid: len(kept) for uuid, kept in floors.read(settings.state).items()} == {"GPU-1": 3, "GPU-2": 1}
 
     @pytest.mark.parametrize(
         "content", [b"", b"{", b"[]", b'{"schema":2}', b'{"schema":1,"floors":{"G":{"gemm":{"floor_ratio":"x"}}}}', b"\xff"]
