@@ -40,9 +40,11 @@ class Stamped:
         seen = (self.at_ns[first] > 0) & (self.at_ns[second] > self.at_ns[first])
         passed_ns = np.where(seen, self.at_ns[second] - self.at_ns[first], 1)
         mhz = np.where(seen, (self.cycles[second] - self.cycles[first]) * 1e3 / passed_ns, np.nan)
-        known = seen.any(axis=1)
+        whole, known = seen.all(axis=1), seen.any(axis=1)
         out = np.full(len(mhz), np.nan)
-        out[known] = np.nanmedian(mhz[known], axis=1)
+        out[whole] = np.median(mhz[whole], axis=1)  # a tenth of what the other costs, and the rule
+        if (partly := known & ~whole).any():
+            out[partly] = np.nanmedian(mhz[partly], axis=1)
         return out
 
     def mean_mhz(self, first: int, second: int) -> float | None:
