@@ -18,21 +18,23 @@ from annotate.intervals import clopper_pearson
 
 Row: TypeAlias = dict[str, Any]
 TRACES = Path(__file__).parents[1] / "traces"
-VERDICTS = TRACES / "h200-verdicts.jsonl"
-FIGURES = TRACES / "h200-figures.jsonl"
+VERDICTS = "h200-verdicts.jsonl"
+FIGURES = "h200-figures.jsonl"
 
 
 def rows(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def append(folder: Path) -> None:
+def append(folder: Path, data: Path = TRACES) -> None:
     """A run's rows, each once."""
     verdicts = [
         row for path in sorted(folder.glob("verdicts-*.jsonl")) for row in map(json.loads, path.read_text().splitlines())
     ]
     figures = [row for path in sorted(folder.glob("figures-*.json")) for row in json.loads(path.read_text())]
-    for path, new in ((VERDICTS, verdicts), (FIGURES, figures)):
+    figures += [json.loads(path.read_text()) for path in sorted(folder.glob("stamps.json"))]
+    for name, new in ((VERDICTS, verdicts), (FIGURES, figures)):
+        path = data / name
         known = {json.dumps(row) for row in rows(path)}
         fresh = [line for line in map(json.dumps, new) if line not in known]
         if fresh:
@@ -53,16 +55,16 @@ def caught(row: Row) -> bool:
     return bool(row["status"] != "valid")
 
 
-def page() -> Iterator[str]:
+def page(data: Path = TRACES) -> Iterator[str]:
     """The sections of docs/VALIDATION.md, as lines."""
-    verdicts, figures = rows(VERDICTS), rows(FIGURES)
+    verdicts, figures = rows(data / VERDICTS), rows(data / FIGURES)
     if verdicts:
         yield from _verdicts(verdicts)
     tables: dict[str, list[Row]] = defaultdict(list)
     for row in figures:
         tables[row["table"]].append(row)
     for name, section in (
-        ("corrections", _corrections), ("comparisons", _comparisons), ("methods", _methods), ("experiments", _experiments),
+        ("stamps", _stamps), ("corrections", _corrections), ("comparisons", _comparisons), ("methods", _methods), ("experiments", _experiments),
     ):  # fmt: skip
         if tables[name]:
             yield from section(tables[name])
@@ -128,6 +130,25 @@ def _counted(words: Iterable[str]) -> str:
 
 def _percent(ratio: float | None, digits: int = 2) -> str:
     return "–" if ratio is None else f"{ratio:.{digits}%}"
+
+
+def _stamps(of: list[Row]) -> Iterator[str]:
+    yield from (
+        "## What a stamp of the true clock costs",
+        "",
+        "`tests/hardware/stamps.py`.  The GPU's part is what a stamp after each call adds to a full queue, median of five rounds.",
+        "",
+        "| date | host a stamp | GPU behind a copy / GEMM 1024 | SMs seen | timer's step | first use in a process, later ones | SMs' clocks apart |",
+        "|---|---|---|---|---|---|---|",
+    )
+    for row in of:
+        behind = [float(np.median(row[f"stamp_behind_{name}_us"][1])) for name in ("copy", "gemm1k")]
+        seen, there = row["sms_seen_min_of"]
+        yield (
+            f"| {row['date']} | {row['put_us']:.1f} µs | {behind[0]:.1f} / {behind[1]:.1f} µs | {seen} of {there} | "
+            f"{row['timer_step_ns']} ns | {row['first_here_ms']:.0f}, {row['second_here_ms']:.2f} ms | {row['spread_of_sms_ratio']:.1%} |"
+        )
+    yield ""
 
 
 def _corrections(of: list[Row]) -> Iterator[str]:

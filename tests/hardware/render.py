@@ -23,6 +23,7 @@ from annotate.verdict import Verdict
 from gpuwatch.capsule import pack, unpack
 from gpuwatch.sources.recordings import load
 from tests.campaign import render as campaign
+from tests.hardware import merged
 
 ROOT = Path(__file__).parents[2]
 TRACES = ROOT / "tests" / "traces"
@@ -180,6 +181,7 @@ def page() -> str:
         "## What it costs\n",
         *_costs(data["figures"]),
         "",
+        *merged.page(),
         *campaign.section(),
     ]
     return "\n".join(out).rstrip() + "\n"

@@ -59,7 +59,9 @@ def behind_work_us(stamps: Stamps, call: Callable[[], object], count: int, *, st
 
 def main(out: Path) -> None:
     torch.zeros(1, device="cuda")
-    figures: dict[str, object] = {}
+    figures: dict[str, object] = {
+        "table": "stamps", "date": time.strftime("%Y-%m-%d"), "card": torch.cuda.get_device_name(), "torch": torch.__version__,
+    }  # fmt: skip
     for name in ("first_here_ms", "second_here_ms"):
         begin = time.perf_counter()
         stamps = Stamps.here(30_000)
@@ -119,7 +121,6 @@ def main(out: Path) -> None:
     figures["correlation_log_stamps"] = float(np.corrcoef(np.log(mhz), np.log(by_stamps))[0, 1])
     figures["end_before_host_us"] = float((host[0] - each.last_ns(ends[-1:])[0]) / 1e3)
     figures["spread_of_sms_ratio"] = each.spread_ratio(int(begins[0]), int(ends[-1]))
-    figures["offsets"] = stamps._offsets
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call()
