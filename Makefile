@@ -22,7 +22,15 @@ $(STAMP): requirements-dev.txt pyproject.toml
 demo: $(STAMP)  ## install if needed, then three benchmarks and their verdicts: on the real GPU, else on a simulated one
 	@$(BIN)/gpuwatch demo
 
-test: check  ## everything CI runs: format, lint, types, walls, generated pages, tests
+# As root on Debian what is missing is installed; elsewhere tests that need it say so and are skipped.
+.PHONY: system
+system:
+	@missing=$$(for p in $$(grep -v '^#' tests/system-packages.txt); do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  (apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing) >/dev/null; fi
+
+test: system check  ## everything CI runs: format, lint, types, walls, generated pages, tests
 
 check: $(STAMP) lint types imports pages-fresh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
