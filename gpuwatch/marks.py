@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.evidence import Timings
 from gpuwatch import clock, torch_context
-from gpuwatch.wire import TIMES_COUNT
+from gpuwatch.wire import TIMES_COUNT, FactValue
 
 
 class Marks(Protocol):
@@ -28,11 +28,17 @@ class Marks(Protocol):
     def timings(self) -> Timings | None:
         """What was marked so far, None for nothing.  It waits until the GPU has done it."""
 
+    def told(self) -> dict[str, FactValue]:
+        """What else the marks tell, once their times were asked for."""
+
 
 class HostMarks:
     """The host's clock: what a process without a GPU of its own has."""
 
     timer = "host"
+
+    def told(self) -> dict[str, FactValue]:
+        return {"timer": self.timer}
 
     def __init__(self) -> None:
         self._edges_ns: list[tuple[int, int]] = []

@@ -126,11 +126,12 @@ class Testimony:
 
     def hand_over_times(self, client: Client, run: str) -> None:
         """Send the times, recorded ones rather than marked ones."""
-        pieces, timer = self._recorded, "caller"
+        told: dict[str, FactValue] = {"timer": "caller"}
+        pieces = self._recorded
         with spared("reading the times of iterations"):
             if not pieces and self._marks is not None:
                 marked = self._marks.timings()
-                pieces, timer = [marked] if marked else [], self._marks.timer
+                pieces, told = [marked] if marked else [], self._marks.told()
         try:
             for piece in pieces:
                 client.times(run, piece)
@@ -141,7 +142,7 @@ class Testimony:
             _log.warning("gpuwatch: times of iterations: %s", error)
             return
         if pieces:
-            self._told = {"timer": timer, **self._told}
+            self._told = told | self._told
 
     def all(self) -> dict[str, FactValue]:
         """Everything there is to tell at the end."""

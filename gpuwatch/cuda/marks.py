@@ -9,7 +9,7 @@ import numpy as np
 from annotate.evidence import Timings
 from gpuwatch import clock
 from gpuwatch.cuda.stamp import Stamps
-from gpuwatch.wire import TIMES_COUNT
+from gpuwatch.wire import TIMES_COUNT, FactValue
 
 
 class CudaMarks:
@@ -31,6 +31,10 @@ class CudaMarks:
         self._anchor_ns = clock.now_ns()
         self._pairs: list[tuple[Any, Any, int, int]] = []
         self._first: tuple[Any, int] | None = None
+        self._spread_s: float | None = None
+
+    def told(self) -> dict[str, FactValue]:
+        return {"timer": self.timer} | ({} if self._spread_s is None else {"stamp_spread_s": self._spread_s})
 
     def _event(self) -> Any:
         return self._cuda.Event(enable_timing=True)
@@ -76,6 +80,9 @@ class CudaMarks:
         if self._stamps is None or not self._stamps.used:
             return None
         stamped = self._stamps.read()
+        every = np.arange(self._stamps.used)
+        # Whoever else keeps SMs busy keeps a stamp's threads waiting, each SM for another time.
+        self._spread_s = float(np.median(stamped.last_ns(every) - stamped.first_ns(every)) / 1e9)
         begins, ends = np.array([pair[2:] for pair in self._pairs], np.int64).T
         known = (begins >= 0) & (ends >= 0)
         clocks_mhz = np.full(len(begins), np.nan)
