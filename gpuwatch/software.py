@@ -17,11 +17,15 @@ _SPEED = re.compile(
     r"(CUDA|CUBLAS|CUBLASLT|CUDNN|CUTLASS|NCCL|TORCH|TORCHINDUCTOR|TORCHDYNAMO|PYTORCH|TRITON|XLA|JAX|TF|OMP|MKL|KMP|GOMP|OPENBLAS"
     r"|MALLOC|VLLM|NVTE|NVFUSER|FLASH_ATTENTION)_\w+|NVIDIA_TF32_OVERRIDE|LD_PRELOAD|PYTHONOPTIMIZE|PYTHON_GIL|PYTHON_JIT"
 )
-# Where something lies, and which GPU is meant (its UUID is known), do not change speed; the rest may be a secret.
+# Where something lies, and which GPU is meant (its UUID is known), do not change speed; the rest may be a secret.  Terraform's
+# variables begin as TensorFlow's do, and any of them may be one.
 _NOT_SPEED = re.compile(
-    r"_(PATH|DIR|DIRS|ROOT|HOME|FILE|CACHE|VERSION|PREFIX|URL|ADDR|HOST|PORT|ID|IDS|RANK|VISIBLE_DEVICES|DEVICE_ORDER)$"
-    r"|TOKEN|KEY|SECRET|PASSW|CREDENTIAL|AUTH|_USER"
+    r"_(PATH|DIR|DIRS|ROOT|HOME|FILE|CACHE|VERSION|PREFIX|URL|URI|ADDR|ADDRESS|HOST|HOSTS|HOSTNAME|IP|PORT|ENDPOINT|PROXY|SERVER"
+    r"|ID|IDS|RANK|VISIBLE_DEVICES|DEVICE_ORDER|CONFIG)$"
+    r"|TOKEN|KEY|SECRET|PASS|PWD|CREDENTIAL|AUTH|COOKIE|WEBHOOK|DSN|_PAT$|_PAT_|_USER|^TF_(VAR|CLI|WORKSPACE)",
+    re.IGNORECASE,
 )
+_ADDRESS = re.compile(r"\w://|@")  # a value that names a machine may name who logs on to it, and how
 _VALUE_LENGTH = 120
 _ENVIRONMENT_LENGTH = 4000
 
@@ -73,6 +77,7 @@ def environment(environ: Mapping[str, str] | None = None) -> str:
     entries = [
         f"{name}={value[:_VALUE_LENGTH].replace(';', ',')}"
         for name, value in sorted(environ.items())
-        if _SPEED.fullmatch(name) and not _NOT_SPEED.search(name)
+        if _SPEED.fullmatch(name) and not _NOT_SPEED.search(name) and not _ADDRESS.search(value)
     ]
-    return ";".join(entries)[:_ENVIRONMENT_LENGTH]
+    # A variable may hold any bytes: what is no text could not be told, and the window would be lost over it.
+    return ";".join(entries).encode("utf-8", "backslashreplace").decode()[:_ENVIRONMENT_LENGTH]

@@ -23,6 +23,7 @@ from gpuwatch import clock, config, torch_context
 from gpuwatch.client import Client, connect, say
 from gpuwatch.errors import DaemonError, GpuwatchError, RejectedError, UsageError
 from gpuwatch.testimony import ROOM_COUNT, Iteration, Testimony
+from gpuwatch.wire import LABEL_LENGTH
 
 if TYPE_CHECKING:
     from annotate.evidence import Timings
@@ -109,7 +110,8 @@ class Window:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         told: dict[str, FactValue] = {}
-        if self._sync and kind is None:
+        is_forked = os.getpid() != self._pid
+        if self._sync and kind is None and not is_forked:
             self._testimony.stamp()
             with self._telemetry("synchronising"):
                 told["sync_s"] = torch_context.synchronize()
@@ -117,8 +119,8 @@ class Window:
         if self._token is not None:
             with contextlib.suppress(ValueError):  # left in another context than it was entered: an async generator
                 _enclosing.reset(self._token)
-        if os.getpid() != self._pid:
-            # A forked child leaves its copy of the block: the window is its parent's, and so is the socket.
+        if is_forked:
+            # A forked child leaves its copy of the block: the window is its parent's, and so are the socket and the GPU.
             self._client = None
             self._absence = "this is a forked child: the window belongs to the process that opened it"
             return
@@ -128,14 +130,22 @@ class Window:
             with self._telemetry("closing the window"):
                 run, begin_ns = self.run_id or "", self.begin_ns or 0
                 if self._testimony.has_times:
-                    with contextlib.suppress(DaemonError):  # an older daemon settles the interval when it is closed
-                        self._client.end_window(run, begin_ns, self.end_ns)
+                    self._end(self._client, run, begin_ns, self.end_ns)
                     self._testimony.hand_over_times(self._client, run)
                 self._client.close_window(run, begin_ns, self.end_ns, told | self._testimony.all())
                 self._client.close()
                 self._client = None
         if self._on_reject == "raise" and kind is None:
             self.raise_for_verdict()
+
+    @staticmethod
+    def _end(client: Client, run: str, begin_ns: int, end_ns: int) -> None:
+        try:
+            client.end_window(run, begin_ns, end_ns)
+        except DaemonError as error:
+            # An older daemon settles the interval when it is closed; one that is silent would be waited for again and again.
+            if error.code != "unknown-message":
+                raise
 
     # What the measured code may say, between the edges
 
@@ -209,7 +219,7 @@ class Window:
             raise UsageError("a generator's call only makes it: put `with gpuwatch.window():` around the loop that runs it")
 
         def fresh() -> Window:
-            label = self.label or function.__qualname__
+            label = self.label or function.__qualname__[:LABEL_LENGTH]
             again = Window(
                 label, self.policy, gpus=self._gpus, sync=self._sync, on_reject=self._on_reject, settings=self._settings
             )
@@ -289,7 +299,9 @@ class Window:
 
     def __repr__(self) -> str:
         state = "open" if self.end_ns is None else "closed"
-        return f"<gpuwatch.window {self.label or self.run_id or ''} {state if self.begin_ns else 'not entered'}>"
+        from annotate.report import plain  # a label steers no terminal
+
+        return f"<gpuwatch.window {plain(self.label or self.run_id or '')} {state if self.begin_ns else 'not entered'}>"
 
     def _repr_html_(self) -> str:
         from annotate import card
@@ -319,12 +331,24 @@ def window(
         raise UsageError("window() takes a label; as a decorator write @gpuwatch.window()")
     if label is not None and not isinstance(label, str):
         raise UsageError(f"label: expected text, found {label!r}")
+    if label is not None and len(label) > LABEL_LENGTH:
+        raise UsageError(f"label: expected at most {LABEL_LENGTH} characters, found {len(label)}")
+    if label is not None:  # a program's name may be no text: such bytes cannot be sent, nor stored
+        label = label.encode("utf-8", "backslashreplace").decode()
     if on_reject not in ("report", "raise"):
         raise UsageError(f"on_reject: expected 'report' or 'raise', found {on_reject!r}")
+    if gpus is not None and not isinstance(gpus, str | list | tuple):
+        raise UsageError(
+            f"gpus: expected a list of UUIDs, found {gpus!r}; an index names different GPUs in CUDA and in the driver"
+        )
     names = [gpus] if isinstance(gpus, str) else None if gpus is None else list(gpus)
     for name in names or ():
         if not isinstance(name, str):
             raise UsageError(f"gpus: expected UUIDs, found {name!r}; an index names different GPUs in CUDA and in the driver")
+    if policy is not None and not isinstance(policy, Policy):
+        raise UsageError(f"policy: expected a gpuwatch.Policy, found {policy!r}")
+    if settings is not None and not isinstance(settings, config.Settings):
+        raise UsageError(f"settings: expected gpuwatch.config.Settings, found {settings!r}")
     try:
         if policy is None:
             policy = Policy(claim=Claim.of(claim))

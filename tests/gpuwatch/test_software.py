@@ -28,6 +28,26 @@ def test_places_secrets_and_the_choice_of_a_gpu_are_left_out() -> None:
     assert environment(dict.fromkeys(hidden, "x")) == ""
 
 
+def test_secrets_are_left_out_however_they_are_named() -> None:
+    hidden = (
+        "TF_VAR_db_master",
+        "TF_CLI_ARGS",
+        "TF_CONFIG",
+        "torch_password",
+        "JAX_COORDINATOR_ADDRESS",
+        "VLLM_HOST_IP",
+        "NCCL_PASSPHRASE",
+    )
+    assert environment(dict.fromkeys(hidden, "x")) == ""
+    assert environment({"TORCHINDUCTOR_REMOTE": "redis://me:word@there:6379", "OMP_PLACES": "cores"}) == "OMP_PLACES=cores"
+
+
+def test_a_value_that_is_no_text_can_be_told() -> None:
+    found = environment({"LD_PRELOAD": b"/tmp/\xff.so".decode("utf-8", "surrogateescape")})
+    assert found == "LD_PRELOAD=/tmp/\\udcff.so"
+    assert found.encode("utf-8"), "it can be sent and stored"
+
+
 def test_a_value_cannot_pass_for_another_variable() -> None:
     assert environment({"OMP_PLACES": "a;OMP_X=1"}) == "OMP_PLACES=a,OMP_X=1"
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import gpuwatch
+from annotate import report
 from annotate.verdict import Answered
 from gpuwatch.client import connect
 from gpuwatch.config import Settings, load
@@ -320,6 +323,40 @@ def test_a_generator_is_refused_as_a_benchmark() -> None:
         @gpuwatch.window()
         def numbers() -> Iterator[int]:
             yield 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"gpus": 0}, "gpus: expected a list of UUIDs, found 0"),
+        ({"gpus": [0]}, "gpus: expected UUIDs, found 0"),
+        ({"policy": "strict"}, "policy: expected a gpuwatch.Policy, found 'strict'"),
+        ({"policy": "strict", "claim": "burst"}, "policy: expected"),
+        ({"claim": None}, "unknown claim 'None'"),
+        ({"settings": {}}, "settings: expected gpuwatch.config.Settings"),
+        ({"label": "x" * 257}, "label: expected at most 256 characters, found 257"),
+        ({"label": 5}, "label: expected text, found 5"),
+        ({"on_reject": None}, "on_reject: expected 'report' or 'raise'"),
+    ],
+)
+def test_what_can_never_be_right_is_said_when_the_window_is_made(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(gpuwatch.UsageError, match=re.escape(says)) as caught:
+        gpuwatch.window(**wrong)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_label_that_is_no_text_loses_no_window_and_steers_no_terminal(copying: Settings) -> None:
+    with gpuwatch.window("a\udcff\x1b[31m", settings=copying) as w:
+        pass
+    assert w.run_id is not None
+    assert w.verdict.label == "a\\udcff\x1b[31m"
+    assert "\x1b" not in repr(w) + str(w.verdict)
+
+
+def test_what_is_told_steers_no_terminal(copying: Settings) -> None:
+    with gpuwatch.window(settings=copying) as w:
+        w.tell(timer="\x1b[31m", tampered="\x1b[2Jtime.time", environment="A=\x1b[0m", profiler_used=True)
+    assert "\x1b" not in str(w.verdict) + report.text(w.verdict, verbose=True) + report.markdown(w.verdict)
 
 
 def test_a_decorator_without_its_brackets_says_so() -> None:
