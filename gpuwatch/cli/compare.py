@@ -10,6 +10,7 @@ import click
 from annotate.claims import Claim
 from annotate.errors import AnnotateError
 from annotate.policy import Policy
+from annotate.report import plain
 from gpuwatch.cli import options, output, stores
 from gpuwatch.errors import UsageError
 
@@ -72,7 +73,9 @@ def command(
     if as_json:
         output.emit_json(data)
     else:
-        output.emit(output.coloured(text, sys.stdout))
+        # Labels, and what differs between two runs, are what any program told: none of it steers this terminal.
+        harmless = "\n".join(plain(line) for line in text.split("\n"))
+        output.emit(output.coloured(harmless, sys.stdout))
 
 
 def _check_functions(arms: tuple[str, ...], of_functions: list[bool], revision: str | None, policy: Policy | None) -> None:

@@ -28,7 +28,7 @@ class Sung:
 
     def keep(self) -> None:
         """Put it on record; a state folder that cannot be written is no reason to lose a measurement."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             canary.keep(self.state, self.uuid, clock_mhz=self.clock_mhz, copy_bytes_count=self.copy_bytes_count)
 
 

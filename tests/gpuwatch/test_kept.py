@@ -1,0 +1,68 @@
+"""What is kept between runs in the state folder: read whatever somebody put there, written over nobody's file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch import canary, floors, kept
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    kept.write(tmp_path / "new" / "a.json", {"a": [1, 2.5, -3, 1e300, None, "x"]})
+    assert kept.read(tmp_path / "new" / "a.json") == {"schema": 1, "a": [1, 2.5, -3, 1e300, None, "x"]}
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", "7", '{"schema":2}', "[" * 100_000, '{"schema":1,"a":NaN}', '{"schema":1,"a":1e999}',
+        '{"schema":1,"a":-Infinity}', '{"schema":1,"a":' + "9" * 400 + "}", "\udcff", " " * (kept.MOST_BYTES + 1),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_holds_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert kept.read(tmp_path / "a.json") == {}
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_read_without_harm(data: bytes) -> None:
+    path = Path(tempfile.gettempdir()) / f"gpuwatch-kept-{os.getpid()}"
+    path.write_bytes(b'{"schema":1,"a":' + data)
+    try:
+        assert isinstance(kept.read(path), dict)
+    finally:
+        path.unlink()
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    assert kept.read(tmp_path / "pipe") == kept.read(tmp_path / "zero") == kept.read(tmp_path) == {}
+
+
+def test_writing_follows_no_link(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    for name in ("a.json", f"a.json.{os.getpid()}"):
+        (tmp_path / name).symlink_to(precious)
+    kept.write(tmp_path / "a.json", {"a": 1})
+    assert precious.read_text() == "mine"
+    assert kept.read(tmp_path / "a.json")["a"] == 1
+
+
+def test_nonsense_on_record_is_no_reason_to_lose_a_benchmark(tmp_path: Path) -> None:
+    records = '[{"clock_mhz":1e999},{"clock_mhz":' + "9" * 400 + '},{"clock_mhz":"x"},{"clock_mhz":true},7]'
+    for text in (records, records.replace("1e999", "-5").replace("9" * 400, "null")):
+        (tmp_path / canary.FILE).write_text('{"schema":1,"canaries":{"GPU-1":' + text + "}}")
+        assert "canary_record_clock_mhz" not in canary.told(tmp_path, "GPU-1", clock_mhz=1900.0)
+        canary.keep(tmp_path, "GPU-1", clock_mhz=1900.0, copy_bytes_count=None)
+    floor = '{"kind":"gemm","floor_ratio":1e999,"trials_count":1e999,"measured_wall_s":0}'
+    (tmp_path / floors.FILE).write_text('{"schema":1,"floors":{"GPU-1":{"gemm":' + floor + "}}}")
+    assert floors.of(tmp_path, "GPU-1") is None
