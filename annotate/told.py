@@ -42,6 +42,7 @@ TOLD: Mapping[str, str] = {
     "true_clock_mhz": "the true mean SM clock between the window's first and last stamp, idle time included",
     "stamped_s": "how long the window's first and last stamp lie apart",
     "stamp_spread_s": "how far apart the SMs wrote the stamps around an iteration, in the median",
+    "stamp_seen_ratio": "the share of SMs that wrote a stamp, on average: all of them where nothing else kept any busy",
     "cache": "cold or warm: the L2 cache the harness gives each call",
     "flush_bytes": "how much the harness writes between calls to empty the L2 cache",
     "flush_timed": "whether the flush lies inside the timed span",

@@ -56,15 +56,20 @@ def here() -> Any | None:
         from cuda.bindings import driver
     except ImportError:
         return None
-    return driver if int(checked(driver.cuCtxGetCurrent())) else None
+    return driver if context(driver) else None
+
+
+def context(driver: Any) -> int:
+    """The current context, as a number."""
+    return int(checked(driver.cuCtxGetCurrent()))
 
 
 def kernel(driver: Any, name: str) -> Any:
     """One of our kernels, loaded once a context; the first one takes some tens of milliseconds."""
-    context = int(checked(driver.cuCtxGetCurrent()))
-    if context not in _modules:
-        _modules[context] = checked(driver.cuModuleLoadData(_PTX))
-    return checked(driver.cuModuleGetFunction(_modules[context], name.encode()))
+    current = context(driver)
+    if current not in _modules:
+        _modules[current] = checked(driver.cuModuleLoadData(_PTX))
+    return checked(driver.cuModuleGetFunction(_modules[current], name.encode()))
 
 
 def sms_count(driver: Any) -> int:

@@ -32,9 +32,12 @@ class CudaMarks:
         self._pairs: list[tuple[Any, Any, int, int]] = []
         self._first: tuple[Any, int] | None = None
         self._spread_s: float | None = None
+        self._seen_ratio: float | None = None
 
     def told(self) -> dict[str, FactValue]:
-        return {"timer": self.timer} | ({} if self._spread_s is None else {"stamp_spread_s": self._spread_s})
+        if self._spread_s is None:
+            return {"timer": self.timer}
+        return {"timer": self.timer, "stamp_spread_s": self._spread_s, "stamp_seen_ratio": self._seen_ratio}
 
     def _event(self) -> Any:
         return self._cuda.Event(enable_timing=True)
@@ -81,7 +84,8 @@ class CudaMarks:
             return None
         stamped = self._stamps.read()
         every = np.arange(self._stamps.used)
-        # Whoever else keeps SMs busy keeps a stamp's threads waiting, each SM for another time.
+        # Whoever else keeps SMs busy keeps a stamp's threads waiting, and drives them onto SMs that are free.
+        self._seen_ratio = float((stamped.at_ns > 0).mean())
         self._spread_s = float(np.median(stamped.last_ns(every) - stamped.first_ns(every)) / 1e9)
         begins, ends = np.array([pair[2:] for pair in self._pairs], np.int64).T
         known = (begins >= 0) & (ends >= 0)
