@@ -71,8 +71,8 @@ class TestRuns:
         assert ("?" in text) == (decision == "inconclusive")
 
     def test_what_runs_tell_of_themselves_steers_no_terminal(self, gpuwatch: Gpuwatch, store: Stored) -> None:
-        text = gpuwatch(*store(-0.2, driver_version="580\x1b[31m\x07"), "compare", "0ca7", "1ca7").out
-        assert "580\\x1b[31m\\x07" in text
+        text = gpuwatch(*store(-0.2, uuid="GPU-f\x1b[31m\x07"), "compare", "0ca7", "1ca7").out
+        assert "GPU-f\\x1b[31m\\x07" in text
         assert "\x1b" not in text
 
     def test_another_gpu_is_incomparable_and_shown_before_the_times_unless_accepted(
