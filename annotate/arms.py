@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from annotate import sm_clock
-from annotate.evidence import Device, Evidence, Values
+from annotate.durations import inside
+from annotate.evidence import Device, Evidence, Fact
 from annotate.intervals import batch_interval
 from annotate.sensitivity import Sensitivity, sensitivity
+from annotate.true_clock import measured
 
 # What makes another kind of machine of a GPU, and what only another board or another setting.
 MODEL: Mapping[str, str] = {
@@ -50,6 +52,8 @@ _TOLD: Mapping[str, str] = {
     "input_bytes": "size of inputs",
 }
 _CAPPED_RATIO = 0.95
+# No version, count or size is as large.
+_MOST = 1e18
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ def software(a: Evidence, b: Evidence) -> tuple[int, list[Difference]]:
             patch = drivers[0].rpartition(".")[0] == drivers[1].rpartition(".")[0]
             out.append(Difference("driver", drivers[0], drivers[1], patch=patch))
     for name, title in _TOLD.items():
-        before, after = a.told.get(name), b.told.get(name)
+        before, after = _sensible(a.told.get(name)), _sensible(b.told.get(name))
         if before is None or after is None:
             continue
         known += 1
@@ -152,15 +156,14 @@ def beta(a: Evidence, b: Evidence) -> float:
 
 def change_ratio(a: Evidence, b: Evidence) -> float | None:
     """By how much the medians of the two windows' times differ; None where one has none."""
-    before, after = _took_s(a), _took_s(b)
+    before, after = inside(a).took_s, inside(b).took_s
     return float(np.median(after) / np.median(before) - 1.0) if len(before) and len(after) else None
 
 
 def noise_ratio(evidence: Evidence) -> float | None:
     """The standard error of the window's own centre, relative to it; None where its times do not tell."""
-    if evidence.timings is None:
-        return None
-    interval = batch_interval(evidence.timings.at_ns, evidence.timings.took_s)
+    times = inside(evidence)
+    interval = batch_interval(times.at_ns, times.took_s)
     return None if interval is None or interval.centre <= 0 else (interval.high - interval.low) / 3.92 / interval.centre
 
 
@@ -178,19 +181,9 @@ def capped_throughout(evidence: Evidence) -> bool:
     return capped is not None and capped.span_ns > 0 and capped.ratio + capped.error_ratio >= _CAPPED_RATIO
 
 
-def _took_s(evidence: Evidence) -> Values:
-    if evidence.timings is None:
-        return np.empty(0)
-    return np.asarray(evidence.timings.took_s[evidence.timings.timed])
-
-
 def _true_mhz(evidence: Evidence) -> float | None:
-    clock = evidence.timings.sm_clock_mhz if evidence.timings else None
-    if clock is None or evidence.timings is None:
-        return None
-    good = np.isfinite(clock) & (clock > 0) & np.isfinite(evidence.timings.took_s)
-    weights = evidence.timings.took_s[good]
-    return float(np.average(clock[good], weights=weights)) if good.any() and weights.sum() > 0 else None
+    true = measured(evidence)
+    return true.clock_mhz if true is not None and true.iterations else None
 
 
 def _partition(device: Device) -> str:
@@ -214,6 +207,11 @@ def _value(name: str, value: Any) -> str:  # whatever a record or a told fact ho
     if name.endswith("_mhz"):
         return f"{value} MHz"
     return _short(str(value).removeprefix("NVIDIA "))
+
+
+def _sensible(value: Fact) -> Fact:
+    """A told setting; None for a number that none can be."""
+    return value if isinstance(value, str | bool | None) or abs(value) < _MOST else None
 
 
 def _short(text: str) -> str:

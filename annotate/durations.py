@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from annotate.evidence import Evidence, Timings, Values
+from annotate.evidence import Evidence, Timings, Values, Window
 from annotate.statistics import centre, effective_count, spread
 
 # CUDA's events tick at up to half a microsecond: no spread is smaller than half a tick.
@@ -13,6 +13,32 @@ _TICK_S = 0.25e-6
 _LEAST_RATIO = 1e-3
 # An autocorrelation function of more values costs more than it tells: they are taken in blocks.
 _BLOCKS_COUNT = 4096
+# An entry takes less than a million seconds, a clock of an SM lies between these, and a batch has no more calls.
+_MOST_S = 1e6
+_LEAST_MHZ, _MOST_MHZ = 1.0, 10_000.0
+_MOST_CALLS_COUNT = 10**9
+# Further from the window is as wrong as this far, and differences of instants stay within 64 bits.
+_FAR_NS = 10**18
+
+
+def usable(timings: Timings | None, window: Window) -> Timings | None:
+    """Times as rules may take them: in order, NaN for what is no duration or no clock, and none where they make no sense.
+
+    They come from a program that may be wrong, so no rule should meet what would overflow its arithmetic.
+    """
+    if timings is None or not 1 <= timings.calls_count <= _MOST_CALLS_COUNT:
+        return None
+    clock = timings.sm_clock_mhz
+    if len(timings.at_ns) != len(timings.took_s) or (clock is not None and len(clock) != len(timings.at_ns)):
+        return None
+    at_ns = np.clip(timings.at_ns, window.begin_ns - _FAR_NS, window.end_ns + _FAR_NS)
+    took_s = np.where(timings.timed & (timings.took_s < _MOST_S / timings.calls_count), timings.took_s, np.nan)
+    if clock is not None:
+        clock = np.where((clock >= _LEAST_MHZ) & (clock <= _MOST_MHZ), clock, np.nan)
+    if (np.diff(at_ns) < 0).any():
+        order = np.argsort(at_ns, kind="stable")
+        at_ns, took_s, clock = at_ns[order], took_s[order], None if clock is None else clock[order]
+    return Timings(at_ns, took_s, clock, timings.calls_count)
 
 
 def inside(evidence: Evidence) -> Timings:
@@ -67,6 +93,6 @@ def every_count(indices: npt.NDArray[np.intp], *, share_ratio: float = 0.5) -> i
 def readable(seconds: float) -> str:
     """A duration as people write it: three digits and the unit that fits."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if abs(seconds) >= scale:
+        if abs(seconds) >= 0.9995 * scale:  # what rounds to a whole one is one
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from annotate.claims import REQUIRED, Claim
+from annotate.durations import usable
 from annotate.evidence import Evidence, Fact
 from annotate.policy import Policy
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
@@ -18,6 +19,7 @@ from annotate.verdict import Answered, Finding, Status, Verdict
 def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[Rule] = RULES) -> Verdict:
     """The verdict on one window on one GPU; the same evidence and policy give the same verdict anywhere."""
     policy = policy or Policy()
+    evidence = _usable(evidence)
     required = {name for group in REQUIRED[policy.claim] for name in group}
     witnessed, told = _answers(rules, evidence, policy)
     missing = _missing(witnessed, policy.claim)
@@ -38,6 +40,12 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
         policy=policy.to_dict(),
         why=(evidence.absence or "; ".join(f"{name}: {reason}" for name, reason in missing.items())) if missing else "",
     )
+
+
+def _usable(evidence: Evidence) -> Evidence:
+    """The evidence, and what it is compared with, without times that are none."""
+    baseline = _usable(evidence.baseline) if evidence.baseline else None
+    return replace(evidence, timings=usable(evidence.timings, evidence.window), baseline=baseline)
 
 
 def _answers(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> tuple[dict[str, Answer], dict[str, Answer]]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from annotate.durations import inside
 from annotate.evidence import Evidence, Times, Values
 from annotate.told import amount
 
-# No SM ever ran at these, no iteration for so long: a stamp that says so was misread.
-_MOST_MHZ = 10_000.0
-_MOST_S = 1e6
+# No SM ever ran outside these: a stamp that says so was misread.
+_LEAST_MHZ, _MOST_MHZ = 1.0, 10_000.0
 # Instants at which a clock known only as the mean between two stamps is set beside another.
 _GRID_NS = 10_000_000
 
@@ -42,22 +42,22 @@ def measured(evidence: Evidence) -> Measured | None:
 
 
 def _of_iterations(evidence: Evidence) -> Measured | None:
-    timings = evidence.timings
-    if timings is None or timings.sm_clock_mhz is None or len(timings.at_ns) != len(timings.sm_clock_mhz):
+    timings = inside(evidence)
+    if timings.sm_clock_mhz is None:
         return None
-    clock_mhz, took_s = timings.sm_clock_mhz, timings.took_s * timings.calls_count
-    known = np.isfinite(clock_mhz) & timings.timed & (clock_mhz > 0) & (clock_mhz < _MOST_MHZ) & (took_s < _MOST_S)
+    clock_mhz = timings.sm_clock_mhz
+    known = (clock_mhz >= _LEAST_MHZ) & (clock_mhz <= _MOST_MHZ)
     if not known.any():
         return None
-    at_ns, took_s, clock_mhz = timings.at_ns[known], took_s[known], clock_mhz[known]
+    at_ns, took_s, clock_mhz = timings.at_ns[known], timings.took_s[known] * timings.calls_count, clock_mhz[known]
     middle_ns = at_ns + (took_s * 5e8).astype(np.int64)
-    span_s = float((at_ns.max() - at_ns.min()) / 1e9 + took_s[-1])
+    span_s = float(at_ns[-1] - at_ns[0]) / 1e9 + float(took_s[-1])
     return Measured(float(np.average(clock_mhz, weights=took_s)), middle_ns, took_s, span_s, iterations=True)
 
 
 def _of_window(evidence: Evidence) -> Measured | None:
     told_mhz, told_s = amount(evidence.told, "true_clock_mhz"), amount(evidence.told, "stamped_s")
-    if not told_mhz or not told_s or told_mhz > _MOST_MHZ:
+    if not told_mhz or not told_s or not _LEAST_MHZ <= told_mhz <= _MOST_MHZ:
         return None
     window = evidence.window
     # Where in the window the stamps lie was not told: in its middle, and never beyond it.

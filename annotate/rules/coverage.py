@@ -14,6 +14,8 @@ from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserve
 _SILENT_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
 # An edge row is read when the window's end is marked, a call or two before or after it.
 _EDGE_SLACK_NS = 50_000_000
+# An exception of more letters is no sentence.
+_WORDS_COUNT = 120
 
 
 @rule(
@@ -181,10 +183,10 @@ def incomplete_body(evidence: Evidence, claim: Claim) -> Answer:
         process that went away.
     """
     if abandoned := evidence.told.get("abandoned"):
-        return Unobserved(f"the window was cut short: {abandoned}")
+        return Unobserved(f"the window was cut short: {_worded(abandoned)}")
     exception = evidence.told.get("exception")
     if exception:
-        return Unobserved(f"the measured work ended with {exception}")
+        return Unobserved(f"the measured work ended with {_worded(exception)}")
     return Clear()
 
 
@@ -239,6 +241,12 @@ def sampler_perturbs(
     if busy_ratio > flag_ratio * host.cpu_allowed_count:
         return Found(Severity.FLAG, facts)
     return Found(Severity.NOTE, facts) if busy_ratio > note_ratio else Clear(facts)
+
+
+def _worded(told: Fact) -> str:
+    """A told reason as part of a sentence: it may be as long as a traceback, or no text."""
+    words = " ".join(told.split()) if isinstance(told, str) else ""
+    return (words if len(words) <= _WORDS_COUNT else words[: _WORDS_COUNT - 1] + "…") or "something it did not name"
 
 
 def _lost(evidence: Evidence) -> str:

@@ -311,7 +311,7 @@ def timer_overhead(
         "overhead": readable(overhead_s),
         "batch_count": max(2, round(overhead_s / (note_ratio * timed.call_s) + 0.5)),
     }
-    effect_ratio = share_ratio / (1 - share_ratio) if share_ratio < 1 else None
+    effect_ratio = share_ratio / (1 - share_ratio) if share_ratio < 0.99 else None
     return Found(Severity.FLAG if share_ratio > flag_ratio else Severity.NOTE, facts, effect_ratio=effect_ratio)
 
 

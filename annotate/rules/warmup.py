@@ -132,7 +132,7 @@ def mid_run_compile(
         return Clear({"spikes_count": len(spikes), "waited_ratio": waited_ratio})
     worst = int(spikes[np.argmax(times.took_s[spikes])])
     spent_s = float(times.took_s[spikes].sum()) - median_s * len(spikes)
-    changed_ratio = spent_s / (float(times.took_s.sum()) - spent_s)
+    changed_ratio = spent_s / (float(np.delete(times.took_s, spikes).sum()) + median_s * len(spikes))
     born = {"processes": host.processes_born_count, "threads": host.threads_born_count}
     appeared = [f"{count} {what}" for what, count in born.items() if count]
     facts: dict[str, Fact] = {

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from annotate.evidence import Event, Evidence, Fact, Gap, Host, Lane, Ownership, Process, Timings, Visibility
+from annotate.told import TOLD
 from tests.annotate.builders import BEGIN_NS, DEVICE, OWN, UUID, Signal, capped_ns, evidence
 
 SIGNALS: dict[str, list[Signal]] = {
@@ -45,20 +46,68 @@ hosts = st.builds(
     steal_ratio=shares,
     cpu_pressure_ratio=shares,
 )
-facts: st.SearchStrategy[Fact] = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.floats(0, 1)
-tolds = st.dictionaries(
-    st.sampled_from(["busy_ratio", "visible", "profiler", "simulated", "status", "sustained"]) | st.text(max_size=4),
-    facts,
-    max_size=4,
+WORDS = (
+    "events",
+    "graph",
+    "host",
+    "caller",
+    "cold",
+    "warm",
+    "bfloat16",
+    "torch.float32",
+    "sequential",
+    UUID,
+    "GPU-2,GPU-3",
+    "A=1",
 )
+AMOUNTS = (
+    0,
+    1,
+    20,
+    1e-308,
+    1e-6,
+    1e-3,
+    0.97,
+    5.0,
+    1500.0,
+    6e7,
+    1e12,
+    1e15,
+    1e308,
+    10**400,
+    -(10**400),
+    float("nan"),
+    float("inf"),
+)
+facts: st.SearchStrategy[Fact] = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.floats(0, 1)
+    | st.sampled_from(WORDS) | st.sampled_from(AMOUNTS)
+)  # fmt: skip
+tolds = st.dictionaries(
+    st.sampled_from(["visible", "profiler", "simulated", "status", "sustained", *TOLD]) | st.text(max_size=4), facts, max_size=9
+)
+
+
+ODD_S = (float("nan"), float("inf"), -1.0, 0.0, 1e-308, 2e-9, 1e-3, 1e5, 999_999.0, 1e308)
 
 
 @st.composite
 def timings(draw: st.DrawFn) -> Timings:
-    count = draw(st.integers(0, 40))
-    at_s = sorted(draw(st.lists(st.floats(0, 4), min_size=count, max_size=count)))
-    took_s = draw(st.lists(st.floats(0, 1) | st.just(float("nan")), min_size=count, max_size=count))
-    return Timings(BEGIN_NS + np.array([int(t * 1e9) for t in at_s], np.int64), np.array(took_s, np.float64))
+    """Times as good and as odd as a program may hand them over: a loop, or anything at all."""
+    count = draw(st.sampled_from([0, 1, 2, 3, 5, 6, 7, 8, 12, 13, 40, 100, 1000]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    match draw(st.sampled_from(["loop", "scattered", "odd", "at once"])):
+        case "loop":
+            at_ns, took_s = BEGIN_NS + np.arange(count) * 4_000_000, rng.lognormal(-6.9, rng.choice([0.0, 0.01, 1.0]), count)
+        case "scattered":
+            at_ns, took_s = BEGIN_NS + rng.integers(-(10**9), 5 * 10**9, count), rng.lognormal(-6.9, 0.1, count)
+        case "odd":
+            at_ns, took_s = rng.choice([-(2**63), 2**63 - 1, 0, BEGIN_NS], count), rng.choice(ODD_S, count)
+        case _:
+            at_ns, took_s = np.full(count, BEGIN_NS), np.full(count, rng.choice(ODD_S))
+    clock = rng.choice([1500.0, 1505.0, np.nan, np.inf, -1.0, 0.0, 1e-308, 1e308], count) if draw(st.booleans()) else None
+    calls_count = draw(st.sampled_from([1, 1, 10, 0, -1, 10**9, 10**30, 10**400]))
+    return Timings(at_ns.astype(np.int64), took_s.astype(np.float64), clock, calls_count)
 
 
 spans = st.tuples(st.floats(-1, 5), st.floats(0, 4))

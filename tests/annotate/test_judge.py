@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -29,12 +30,14 @@ policies = st.builds(
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@given(evidences(), policies, tolds, st.none() | timings())
-@thorough
+@given(evidences(), policies, tolds, st.none() | timings(), st.none() | evidences())
+@settings(parent=thorough, max_examples=150)
+@pytest.mark.filterwarnings("error")
 def test_every_rule_has_one_finding_always_and_the_verdict_survives_json(
-    about: Evidence, policy: Policy, told: Mapping[str, Fact], times: Timings | None
+    about: Evidence, policy: Policy, told: Mapping[str, Fact], times: Timings | None, baseline: Evidence | None
 ) -> None:
-    verdict = judge(replace(about, told=told, timings=times), policy)
+    other = replace(baseline, told=told, timings=times) if baseline else None
+    verdict = judge(replace(about, told=told, timings=times, baseline=other), policy)
     assert [finding.rule for finding in verdict.findings] == NAMES
     assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict(), allow_nan=False))) == verdict
     for finding in verdict.findings:
@@ -55,6 +58,32 @@ def test_what_is_told_may_worsen_a_status_and_never_improves_it(
 ) -> None:
     untold = judge(about, policy).status
     assert judge(replace(about, told=told, timings=times), policy).status.badness >= untold.badness
+
+
+@given(evidences(), tolds, st.none() | timings(), evidences())
+@thorough
+def test_what_is_told_with_a_baseline_to_compare_with_improves_no_status_either(
+    about: Evidence, told: Mapping[str, Fact], times: Timings | None, baseline: Evidence
+) -> None:
+    compared = replace(about, baseline=baseline)
+    assert judge(replace(compared, told=told, timings=times)).status.badness >= judge(compared).status.badness
+
+
+def test_times_that_make_no_sense_cost_no_rule_its_answer_and_no_time() -> None:
+    rng = np.random.default_rng(0)
+    count = 200_000
+    at_ns = BEGIN_NS + rng.integers(-(10**9), 5 * 10**9, count)
+    jumbled = Timings(at_ns, rng.lognormal(-10.0, 1.0, count), rng.normal(1500.0, 20.0, count))
+    ordered = np.argsort(at_ns, kind="stable")
+    assert jumbled.sm_clock_mhz is not None
+    sorted_ = Timings(at_ns[ordered], jumbled.took_s[ordered], jumbled.sm_clock_mhz[ordered])
+    begun_s = perf_counter()
+    verdict = judge(evidence(length_s=4.0, timings=jumbled))
+    assert perf_counter() - begun_s < 5.0
+    assert verdict == judge(evidence(length_s=4.0, timings=sorted_))
+    untimed = judge(evidence(length_s=4.0))
+    for nonsense in (replace(jumbled, calls_count=0), replace(jumbled, sm_clock_mhz=jumbled.sm_clock_mhz[1:])):
+        assert judge(evidence(length_s=4.0, timings=nonsense)) == untimed
 
 
 HELPLESS = Unobserved("nobody knows")

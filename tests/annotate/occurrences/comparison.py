@@ -27,7 +27,8 @@ def compared(about: Evidence, base: Evidence, *, after_s: float = 60.0) -> Evide
     earlier = replace(base.window, begin_ns=base.window.begin_ns - shift_ns, end_ns=base.window.end_ns - shift_ns)
     columns = {name: replace(column, at_ns=column.at_ns - shift_ns) for name, column in base.trace.columns.items()}
     trace = replace(base.trace, columns=columns)
-    return replace(about, baseline=replace(base, window=earlier, trace=trace))
+    timings = replace(base.timings, at_ns=base.timings.at_ns - shift_ns) if base.timings else None
+    return replace(about, baseline=replace(base, window=earlier, trace=trace, timings=timings))
 
 
 def times(

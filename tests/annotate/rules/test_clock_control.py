@@ -257,7 +257,7 @@ class TestNvmlClockUntrue:
         about = replace(evidence(), told=told)  # type: ignore[arg-type]  # what a client may send
         assert not isinstance(ask(nvml_clock_untrue, about), Found)
 
-    @pytest.mark.parametrize("clocks", [[], [float("nan")] * 3, [-1.0, 0.0, 1e12], [1330.0]])
+    @pytest.mark.parametrize("clocks", [[float("nan")] * 3, [-1.0, 0.0, 1e12]])
     def test_stamps_that_were_misread_are_left_out(self, clocks: list[float]) -> None:
         at_ns = BEGIN_NS + np.arange(3, dtype=np.int64) * 10_000_000
         about = evidence(timings=Timings(at_ns, np.full(3, 0.01), np.array(clocks)))
