@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,9 @@ import numpy.typing as npt
 from annotate.evidence import Timings
 from gpuwatch import wire
 from gpuwatch.errors import UsageError
+
+LONGEST_S = 1e9  # thirty years: a longer one is not in seconds
+CALLS_COUNT = 1 << 40  # in one time
 
 
 def recorded(times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begin_ns: int, now_ns: int) -> Timings:
@@ -20,12 +25,12 @@ def recorded(times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begi
     if isinstance(times, Timings):
         return times
     try:
-        took_s = np.array(list(times), np.float64)
-        begins_ns = None if at_ns is None else np.array(list(at_ns), np.int64)
-    except (TypeError, ValueError, OverflowError) as error:
+        took_s = np.array([_number(one) for one in times], np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # torch raises the last of them
         raise UsageError(f"record: expected durations in seconds; {error}") from error
-    if took_s.ndim != 1 or not len(took_s) or not (np.isfinite(took_s) & (took_s >= 0)).all():
+    if not len(took_s) or not _are_durations(took_s):
         raise UsageError("record: expected at least one duration in seconds, none negative or NaN")
+    begins_ns = None if at_ns is None else _whole(at_ns)
     if begins_ns is None:
         ended_ns = np.cumsum(took_s * 1e9)
         # Times that sum up to more than there was (of several streams, or not seconds) are spread over what there was.
@@ -34,6 +39,21 @@ def recorded(times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begi
     if begins_ns.shape != took_s.shape:
         raise UsageError(f"record: expected as many beginnings as times, found {len(begins_ns)} and {len(took_s)}")
     return Timings(begins_ns, took_s)
+
+
+def _number(one: Any) -> float:  # of torch's or numpy's, or Python's own
+    """Raises TypeError for a row of several, though numpy takes one of one for a number."""
+    if getattr(one, "shape", ()):
+        raise TypeError(f"found a row of shape {tuple(one.shape)}")
+    return float(one)
+
+
+def _whole(at_ns: Iterable[int]) -> npt.NDArray[np.int64]:
+    """Beginnings as an array.  Raises UsageError: seconds, which have a fraction, would be cut to none without a word."""
+    try:
+        return np.array([operator.index(one) for one in at_ns], np.int64)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise UsageError(f"record: at_ns: expected whole nanoseconds, as time.monotonic_ns() gives; {error}") from error
 
 
 def messages(run: str, timings: Timings) -> Iterator[wire.Times]:
@@ -79,19 +99,26 @@ def timings(pieces: Sequence[wire.Times]) -> Timings | None:
     )
 
 
-def check(piece: wire.Times, before: Sequence[wire.Times]) -> None:
-    """Raises UsageError for arrays that do not fit each other, the window's earlier ones, or what a window may have."""
+def check(piece: wire.Times, first: wire.Times | None, before_count: int) -> int:
+    """How many times a message holds, after so many of its window's, of which one is the first message.
+
+    Raises UsageError for arrays that do not fit each other, the window's earlier ones, or what a window may have.
+    """
     count = len(piece.at_ns) // 8
     if count < 1 or len(piece.at_ns) != 8 * count or len(piece.took_s) != 8 * count:
         raise UsageError(f"times: expected as many times as beginnings, found {len(piece.took_s)} and {len(piece.at_ns)} bytes")
     if piece.sm_clock_mhz and len(piece.sm_clock_mhz) != 4 * count:
         raise UsageError(f"times: expected {4 * count} bytes of clocks, found {len(piece.sm_clock_mhz)}")
-    if piece.calls_count < 1 or (before and before[0].calls_count != piece.calls_count):
-        expected = before[0].calls_count if before else "at least 1"
+    if not 1 <= piece.calls_count <= CALLS_COUNT or (first is not None and first.calls_count != piece.calls_count):
+        expected = first.calls_count if first is not None else f"from 1 to {CALLS_COUNT}"
         raise UsageError(f"times: expected calls_count {expected}, found {piece.calls_count}")
-    total = count + sum(len(other.at_ns) // 8 for other in before)
-    if total > wire.TIMES_COUNT:
-        raise UsageError(f"times: expected at most {wire.TIMES_COUNT} of a window, found {total}")
-    took_s = np.frombuffer(piece.took_s, "<f8")
-    if not (np.isfinite(took_s) & (took_s >= 0)).all():
+    if before_count + count > wire.TIMES_COUNT:
+        raise UsageError(f"times: expected at most {wire.TIMES_COUNT} of a window, found {before_count + count}")
+    if not _are_durations(np.frombuffer(piece.took_s, "<f8")):
         raise UsageError("times: expected durations in seconds, found one that is negative or not a number")
+    return count
+
+
+def _are_durations(took_s: npt.NDArray[np.float64]) -> bool:
+    """NaN is none either, nor is what no machine has run for."""
+    return bool(((took_s >= 0) & (took_s < LONGEST_S)).all())

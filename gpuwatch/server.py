@@ -23,6 +23,7 @@ _log = logging.getLogger("gpuwatch.server")
 
 GREETING_S = 10.0  # a connection that says nothing for so long after connecting is closed
 CONNECTIONS_COUNT = 4096
+WINDOWS_COUNT = 256  # open ones of a connection; gpuwatch.window() takes a connection for each
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,8 @@ class Server:
     async def _answer(self, peer: _Peer, request: wire.Request) -> wire.Reply:
         match request:
             case wire.Open():
+                if len(peer.runs) >= WINDOWS_COUNT:
+                    raise UsageError(f"expected at most {WINDOWS_COUNT} open windows of a connection; close some")
                 _check_size(request.told)
                 _check_text("label", request.label, wire.LABEL_LENGTH)
                 _check_text("parent", request.parent, wire.PARENT_LENGTH)

@@ -34,6 +34,7 @@ EDGE_SLACK_NS = 100_000_000
 TELL_S = 20.0  # how long an ended window may take to hand over its times
 FOLLOW_S = 1.0
 FOLLOWED_COUNT = 32  # with more windows at once, looking at every tree would itself be the pressure
+TIMES_COUNT = 10_000_000  # of all windows in hand, a quarter of a gigabyte; with more, new ones are judged without
 KEPT_COUNT = 1000  # judged runs answered from memory; older ones are asked of the store
 
 
@@ -53,6 +54,7 @@ class _InHand:
     threads: dict[int, tuple[int, int]] = field(default_factory=dict)  # what each ran and waited when last seen
     owners: dict[int, int] = field(default_factory=dict)  # the process of each
     times: list[Times] = field(default_factory=list)
+    times_count: int = 0
     hidden: bool = False  # a census was taken that could not have shown it
     told_all: asyncio.Event = field(default_factory=asyncio.Event)  # closed: nothing more is told of it
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -122,8 +124,11 @@ class Windows:
         held = self._own(piece.run, uid)
         if held.told_all.is_set():
             raise UsageError(f"window {piece.run} is closed; it is {held.run.status}")
-        iterations.check(piece, held.times)
+        count = iterations.check(piece, held.times[0] if held.times else None, held.times_count)
+        if sum(each.times_count for each in self._in_hand.values()) + count > TIMES_COUNT:
+            raise UsageError(f"times: expected at most {TIMES_COUNT} of all windows at once; the daemon has its hands full")
         held.times.append(piece)
+        held.times_count += count
 
     async def end(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int) -> None:
         """Settle a window's interval; it is judged when it is closed.  Raises UsageError."""
@@ -199,6 +204,8 @@ class Windows:
             if held.run.status == "open":
                 await self._end(held, held.run.begin_ns, clock.now_ns())
                 self._tell_all(held, {"abandoned": "the daemon was stopped meanwhile"})
+            elif not held.told_all.is_set():  # its body had ended: it is judged without what it had still to tell
+                self._tell_all(held, {})
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5.0)
 
@@ -326,6 +333,7 @@ class Windows:
         if (timings := iterations.timings(held.times)) is not None:
             self._store.put_timings(held.run.id, timings)
             held.times.clear()
+            held.times_count = 0
         await self._judge_later(held)
 
     def _covered(self, held: _InHand, told: Mapping[str, FactValue]) -> tuple[tuple[str, ...], str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +14,13 @@ from hypothesis import strategies as st
 
 import gpuwatch
 from annotate.evidence import Evidence, Timings
+from annotate.verdict import Status
 from gpuwatch import clock, iterations, wire
 from gpuwatch.client import Client, connect
 from gpuwatch.config import Settings, load
 from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader
+from tests.gpuwatch.live import running
 from tests.gpuwatch.test_window import pause
 
 
@@ -86,7 +90,7 @@ def test_hundreds_of_thousands_of_times_arrive_and_the_window_ends_when_its_body
     assert timings.sm_clock_mhz == pytest.approx(1500.0)
 
 
-@pytest.mark.parametrize("times", [[], [-1.0], [float("nan")], ["fast"], None, [[1.0]], 3.0])
+@pytest.mark.parametrize("times", [[], [-1.0], [float("nan")], ["fast"], None, [[1.0]], 3.0, np.ones((2, 1)), [1e305]])
 def test_what_is_no_time_is_refused_by_name_and_the_window_goes_on(copying: Settings, times: Sequence[float]) -> None:
     with gpuwatch.window(settings=copying) as w:
         with pytest.raises(gpuwatch.UsageError, match="record: expected"):
@@ -98,6 +102,12 @@ def test_what_is_no_time_is_refused_by_name_and_the_window_goes_on(copying: Sett
 def test_beginnings_must_be_as_many_as_times(copying: Settings) -> None:
     with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="found 1 and 2"):
         w.record([0.1, 0.2], at_ns=[clock.now_ns()])
+
+
+@pytest.mark.parametrize("at_ns", [[1.5], [time.monotonic()], ["x"], [10**30], 5])
+def test_beginnings_in_seconds_are_refused_not_cut_to_whole_ones(copying: Settings, at_ns: Sequence[int]) -> None:
+    with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="at_ns: expected whole nanoseconds"):
+        w.record([0.1], at_ns=at_ns)
 
 
 def test_a_fact_the_judge_does_not_know_is_refused(copying: Settings) -> None:
@@ -165,6 +175,20 @@ def test_whoever_leaves_after_its_end_loses_only_what_it_had_to_tell(copying: Se
     assert judged.verdicts
 
 
+def test_a_daemon_that_stops_judges_what_had_ended_without_what_was_still_to_tell(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        with connect(live.settings) as client:
+            run, begin_ns = opened(client)
+            pause(0.3)
+            client.end_window(run, begin_ns, clock.now_ns())
+            live.process.terminate()
+            live.process.wait(20)
+        with Reader(live.settings.state) as reader:
+            stored = reader.run(run)
+    assert stored.status in list(Status)
+    assert "abandoned" not in stored.told
+
+
 TIMES = st.lists(st.tuples(st.integers(0, 2**60), st.floats(0, 1e6), st.floats(0, 3000, width=32)), min_size=1, max_size=50)
 
 
@@ -176,7 +200,7 @@ def test_times_arrive_as_they_were_sent(rows: list[tuple[int, float, float]], cl
     for message in iterations.messages("run", sent):
         request = wire.decode_request(wire.encode(message))
         assert isinstance(request, wire.Times)
-        iterations.check(request, pieces)
+        assert iterations.check(request, pieces[0] if pieces else None, len(pieces)) == len(rows)
         pieces.append(request)
     got = iterations.timings(pieces)
     assert got is not None
@@ -198,9 +222,18 @@ def test_times_arrive_as_they_were_sent(rows: list[tuple[int, float, float]], cl
         wire.Times("r", bytes(8), np.array([np.nan]).tobytes()),
         wire.Times("r", bytes(8), np.array([-1.0]).tobytes()),
         wire.Times("r", bytes(8 * 200_001), bytes(8 * 200_001)),
+        wire.Times("r", bytes(8), np.array([1e300]).tobytes()),
+        wire.Times("r", bytes(8), bytes(8), b"", 1 << 63),
     ],
-    ids=["none", "uneven", "torn", "clocks", "calls", "nan", "negative", "many"],
+    ids=["none", "uneven", "torn", "clocks", "calls", "nan", "negative", "many", "long", "calls beyond the store's"],
 )
 def test_times_that_cannot_be_are_refused(piece: wire.Times) -> None:
     with pytest.raises(gpuwatch.UsageError, match="times: expected"):
-        iterations.check(piece, [])
+        iterations.check(piece, None, 0)
+
+
+def test_a_window_has_only_so_many_times_in_however_many_messages() -> None:
+    one = wire.Times("r", bytes(8), bytes(8))
+    assert iterations.check(one, one, wire.TIMES_COUNT - 1) == 1
+    with pytest.raises(gpuwatch.UsageError, match="at most 200000"):
+        iterations.check(one, one, wire.TIMES_COUNT)
