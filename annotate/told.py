@@ -65,7 +65,7 @@ TOLD: Mapping[str, str] = {
     "variants_count": "how many variants were tried of which this is one",
     "aa_floor_ratio": "by how much this GPU tells two equal arms apart (95th percentile)",
     "design": "interleaved or sequential: in which order the arms ran",
-    # The canary: a fixed amount of work that bench() and selftest run before and after.
+    # The canary: a fixed amount of work that bench() runs before its warm-up.
     "canary_clock_mhz": "the true clock of the canary",
     "canary_copy_bytes_count": "the bytes a second of the canary's copy",
     "canary_record_clock_mhz": "the median canary clock of this GPU's earlier healthy runs",

@@ -166,7 +166,7 @@ def clock_low_no_reason(
         cooling, before blaming the kernel.
 
     Source:
-        The canary of ``bench()`` and ``selftest``: the true clock of a spin and the rate of a copy, against their medians
+        The canary of ``bench()``: the true clock of a spin and the rate of a copy, against their medians
         over this GPU's healthy runs.  The clock is not weighed while thermal or hardware slow-downs were at work, which
         have rules of their own, and not rejected where the power cap was.
     """

@@ -98,6 +98,16 @@ class TestContentionSelf:
         assert answer.severity is Severity.FLAG
         assert answer.facts["beyond_ratio"] == pytest.approx(0.37)
 
+    @pytest.mark.parametrize("told", [{"stamp_seen_ratio": 0.8}, {"stamp_spread_s": 0.4e-6}])
+    @pytest.mark.parametrize("visibility", [Visibility.HOST, Visibility.NAMESPACE])
+    def test_stamps_that_find_sms_busy_tell_of_other_streams(self, told: dict[str, float], visibility: Visibility) -> None:
+        answer = found(ask(contention_self, evidence(told=told, visibility=visibility)))
+        assert answer.severity is Severity.FLAG
+
+    def test_stamps_behind_a_kernel_alone_are_clear(self) -> None:
+        quiet = {"stamp_seen_ratio": 1.0, "stamp_spread_s": 0.096e-6}  # an H200's
+        assert isinstance(ask(contention_self, evidence(told=quiet)), Clear)
+
     @pytest.mark.parametrize("visibility", [Visibility.NAMESPACE, Visibility.UNKNOWN])
     def test_where_others_may_be_hidden_it_is_left_to_the_rule_about_them(self, visibility: Visibility) -> None:
         about = evidence(told={"busy_ratio": 0.6}, visibility=visibility)

@@ -24,6 +24,10 @@ def _side_stream(evidence: Evidence, multiple: float, rng: np.random.Generator) 
     return told(evidence, busy_ratio=float(np.nanmean(evidence.within("utilization_ratio").values)) - beyond)
 
 
+def _streams(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    return told(evidence, stamp_seen_ratio=1.0 - multiple * (1.0 - limit_of("contention-self", "seen_ratio")))
+
+
 def _desktop(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
     busy = round(multiple * limit_of("display-active", "active_ratio") + 0.0049, 2)
     return joined(evidence, foreign(name="Xorg", graphics=True, memory_bytes=100_000_000, utilization_ratio=busy), *_ALWAYS)
@@ -41,6 +45,7 @@ MUTATORS = (
     Mutator(rule="contention-shared-partition", inject=_mps),
     Mutator(rule="contention-shared-partition", variant="vGPU", inject=_virtual),
     Mutator(rule="contention-self", inject=_side_stream, limit="utilisation 5 points above the busy time told"),
+    Mutator(rule="contention-self", variant="stamps", inject=_streams, limit="one SM in a hundred not free for a stamp"),
     Mutator(rule="display-active", inject=_desktop, limit="a display that takes 2 % of the GPU"),
     Mutator(rule="numa-pcie-affinity", inject=_far),
     Mutator(rule="numa-pcie-affinity", variant="link", inject=_narrow),
