@@ -64,6 +64,12 @@ pages-fresh: $(STAMP)
 gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw becomes data and pages
 	$(BIN)/python -m pytest -m gpu -s
 	$(BIN)/python -m tests.hardware.campaign build/h200
+	$(BIN)/python -m tests.hardware.stamps build/h200
+	$(BIN)/python -m tests.hardware.verdicts build/h200/clean clean 75
+	$(BIN)/python -m tests.hardware.verdicts build/h200/injected injected 1
+	$(BIN)/python -m tests.hardware.verdicts build/h200/hogs hogs 2
+	$(BIN)/python -m tests.hardware.figures build/h200
+	$(BIN)/python -m tests.hardware.merged build/h200 build/h200/clean build/h200/injected build/h200/hogs
 	$(BIN)/python -m tests.hardware.render build/h200
 
 bench: $(STAMP)  ## what watching, judging and storing cost, and how often the judge is right over some windows, as tables

@@ -152,8 +152,10 @@ def clock_between_arms(
         Interleave (``gpuwatch.compare``), or compare both times at one clock.
 
     Source:
-        The true clock of stamped iterations, else NVML's gauge while the GPU worked.  Rejected where the clock explains at
-        least half of the difference of the medians.
+        The true clock of stamped iterations, else NVML's gauge while the GPU worked.  It is found beyond 1 % and beyond the
+        95 % interval of the two means, which blocks of 0.1 s and their autocorrelation give: a clock that swings slowly has
+        a mean that chance moves by more than 1 %.  Rejected where the clock explains at least half of the difference of the
+        medians.
     """
     base = evidence.baseline
     if base is None:
@@ -161,8 +163,13 @@ def clock_between_arms(
     clocks = arms.clocks_mhz(base, evidence)
     if clocks is None:
         return Unobserved("the clock of the window or its baseline was not observed")
-    facts: dict[str, Fact] = {"baseline_mhz": clocks.a_mhz, "clock_mhz": clocks.b_mhz, "true": clocks.true}
-    if abs(clocks.b_mhz / clocks.a_mhz - 1.0) <= (true_ratio if clocks.true else gauge_ratio):
+    facts: dict[str, Fact] = {
+        "baseline_mhz": clocks.a_mhz,
+        "clock_mhz": clocks.b_mhz,
+        "true": clocks.true,
+        "error_ratio": clocks.error_ratio,
+    }
+    if clocks.apart_ratio <= max(true_ratio if clocks.true else gauge_ratio, clocks.error_ratio):
         return Clear(facts)
     effect = (clocks.a_mhz / clocks.b_mhz) ** arms.beta(base, evidence) - 1.0
     facts["effect_ratio"] = effect
@@ -239,7 +246,7 @@ def aa_noise_floor_missing(
         Whether the floor told was measured with this kind of kernel.
 
     Remedy:
-        ``gpuwatch selftest`` takes about a minute and keeps the floor for this GPU.
+        ``gpuwatch selftest`` takes about two minutes and keeps the floor for this GPU.
 
     Source:
         The told ``aa_floor_ratio``, which ``gpuwatch.compare`` takes from the self-test on record.
