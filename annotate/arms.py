@@ -10,9 +10,10 @@ import numpy as np
 
 from annotate import sm_clock
 from annotate.durations import inside
-from annotate.evidence import Device, Evidence, Fact
+from annotate.evidence import Column, Device, Evidence, Fact
 from annotate.intervals import batch_interval
 from annotate.sensitivity import Sensitivity, sensitivity
+from annotate.statistics import block_means, effective_count
 from annotate.true_clock import measured
 
 # What makes another kind of machine of a GPU, and what only another board or another setting.
@@ -52,6 +53,9 @@ _TOLD: Mapping[str, str] = {
     "input_bytes": "size of inputs",
 }
 _CAPPED_RATIO = 0.95
+# A mean clock is judged by blocks of one refresh of the power controller; fewer say nothing of how it wanders.
+_BLOCK_NS = 100_000_000
+_BLOCKS_COUNT = 8
 # No version, count or size is as large.
 _MOST = 1e18
 
@@ -71,11 +75,20 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The clock of each arm; ``true`` where both come from stamps."""
+    """The clock of each arm; ``true`` where both come from stamps.
+
+    ``error_ratio`` is how far the two may lie apart by chance: half of the 95 % interval of their ratio, where it is known.
+    """
 
     a_mhz: float
     b_mhz: float
     true: bool
+    error_ratio: float = 0.0
+
+    @property
+    def apart_ratio(self) -> float:
+        """By how much the clocks differ."""
+        return abs(self.b_mhz / self.a_mhz - 1.0)
 
 
 def differences(a: Device, b: Device, names: Mapping[str, str], *, tolerance: float) -> list[Difference]:
@@ -140,7 +153,8 @@ def clocks_mhz(a: Evidence, b: Evidence) -> Clocks | None:
     """The mean true clock of both, else the median of the driver's gauge while they worked; None of one of them."""
     true = [_true_mhz(each) for each in (a, b)]
     if true[0] is not None and true[1] is not None:
-        return Clocks(true[0], true[1], true=True)
+        errors = [_clock_error_ratio(each) for each in (a, b)]
+        return Clocks(true[0], true[1], true=True, error_ratio=float(np.hypot(*errors)))
     gauge = [sm_clock.median_mhz(sm_clock.working(each)) for each in (a, b)]
     if gauge[0] and gauge[1]:
         return Clocks(gauge[0], gauge[1], true=False)
@@ -184,6 +198,22 @@ def capped_throughout(evidence: Evidence) -> bool:
 def _true_mhz(evidence: Evidence) -> float | None:
     true = measured(evidence)
     return true.clock_mhz if true is not None and true.iterations else None
+
+
+def _clock_error_ratio(evidence: Evidence) -> float:
+    """Half the width of the 95 % interval of a window's mean true clock, as a share of it: from blocks that swing together."""
+    from scipy.special import stdtrit
+
+    times = inside(evidence)
+    clock = times.sm_clock_mhz
+    if clock is None:
+        return 0.0
+    known = np.isfinite(clock)
+    blocks = block_means(Column(times.at_ns[known], clock[known]), _BLOCK_NS).values
+    if len(blocks) < _BLOCKS_COUNT:
+        return 0.0
+    worth = max(3.0, effective_count(blocks))
+    return float(stdtrit(worth - 1.0, 0.975) * blocks.std(ddof=1) / np.sqrt(worth) / blocks.mean())
 
 
 def _partition(device: Device) -> str:

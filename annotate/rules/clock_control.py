@@ -128,7 +128,7 @@ def clock_controller_present(
         settings.append(f"a clock that somebody asked for held the GPU back for {asked.ratio:.0%} of the window")
     if settings:
         facts["setting"] = ", and ".join(settings)
-        meant = (claim is Claim.FIXED_CLOCK and not limited) or _same_settings(evidence)
+        meant = (claim is Claim.FIXED_CLOCK and not limited) or _same_settings(evidence, held_ratio)
         return Found(Severity.NOTE if meant else Severity.FLAG, facts)
     if limit_w is None or default_w is None:
         return Unobserved(evidence.absence or "the enforced power limit and its default were not both observed")
@@ -291,11 +291,17 @@ def _ran(clock_mhz: float | None, capped: Held | None) -> str:
     return ", ".join(part for part in (at, under) if part)
 
 
-def _same_settings(evidence: Evidence) -> bool:
+def _same_settings(evidence: Evidence, held_ratio: float) -> bool:
+    """Whether the baseline was measured under the same power limit and clock, both read in both windows or in neither."""
     baseline = evidence.baseline
-    return baseline is not None and all(
-        _standing(evidence, name) == _standing(baseline, name) for name in ("power_limit_w", "sm_clock_lock_mhz")
-    )
+    if baseline is None or _limit_w(evidence) is None or _limit_w(evidence) != _limit_w(baseline):
+        return False
+    name = "sm_clock_lock_mhz"
+    # A setting that moved within both windows is none that they share.
+    moved = any(each.observes(name) and _standing(each, name) is None for each in (evidence, baseline))
+    asked = (by_bits(each, Reason.APPLICATIONS_CLOCKS) for each in (evidence, baseline))
+    now, then = (each is not None and each.ratio > held_ratio for each in asked)
+    return not moved and _standing(evidence, name) == _standing(baseline, name) and now == then
 
 
 def _slower_ratio(low_ratio: float) -> float | None:

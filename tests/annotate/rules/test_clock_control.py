@@ -127,6 +127,17 @@ class TestClockControllerPresent:
         assert found(ask(clock_controller_present, replace(about, baseline=about))).severity is Severity.NOTE
         assert found(ask(clock_controller_present, replace(about, baseline=evidence()))).severity is Severity.FLAG
 
+    def test_a_clock_held_by_somebody_who_leaves_no_lock_on_record_is_no_policy_of_a_baseline_without_it(self) -> None:
+        about = evidence(signals={"event_reasons_mask": 0x2})
+        assert found(ask(clock_controller_present, replace(about, baseline=about))).severity is Severity.NOTE
+        assert found(ask(clock_controller_present, replace(about, baseline=evidence()))).severity is Severity.FLAG
+
+    def test_limits_that_nobody_read_are_not_the_same_limit(self) -> None:
+        unread = evidence(
+            signals={"power_limit_w": None, "event_reasons_mask": 0x2}, device=replace(DEVICE, power_limit_w=None)
+        )
+        assert found(ask(clock_controller_present, replace(unread, baseline=unread))).severity is Severity.FLAG
+
     def test_a_virtual_gpu_that_tells_no_limit_is_unobserved(self) -> None:
         about = evidence(
             signals={"power_limit_w": None}, device=replace(DEVICE, power_limit_w=None, power_limit_default_w=None)

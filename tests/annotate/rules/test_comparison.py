@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from annotate.claims import Claim
@@ -131,6 +132,16 @@ class TestClockBetweenArms:
         slow = evidence(timings=times(2e-3 * (1 + change), clock_mhz=1400 / (1 + change)))
         about = compared(slow, evidence(timings=times(2e-3, clock_mhz=1400.0)))
         assert severity(ask(clock_between_arms, about)) is expected
+
+    def test_a_clock_that_swings_slowly_has_a_mean_that_chance_moves(self) -> None:
+        steady, restless = (times(2e-3, clock_mhz=mhz) for mhz in (1400.0, 1376.0))
+        assert restless.sm_clock_mhz is not None
+        swing = 0.04 * np.sin(np.linspace(0.0, 5.0, len(restless.at_ns)))
+        restless = replace(restless, sm_clock_mhz=1376.0 * (1.0 + swing - swing.mean()))
+        assert severity(ask(clock_between_arms, compared(evidence(timings=restless), evidence(timings=steady)))) is None
+        calm = times(2e-3 * 1.017, clock_mhz=1376.0)
+        found = ask(clock_between_arms, compared(evidence(timings=calm), evidence(timings=steady)))
+        assert severity(found) is Severity.REJECT
 
     def test_a_difference_far_beyond_what_the_clock_explains_is_flagged(self) -> None:
         about = compared(evidence(timings=times(4e-3, clock_mhz=1370.0)), evidence(timings=times(2e-3, clock_mhz=1400.0)))
