@@ -1,0 +1,222 @@
+"""READ FIRST: the closed table of metrics.  The page shows these names and no other; a name once here never changes meaning.
+
+Base units (hertz, watts, joules, celsius, bytes, seconds, ratios from 0 to 1); of a GPU's series only ``uuid`` and ``gpu``
+say which GPU, all else is joined from ``gpuwatch_device_info``.  What was not observed has no series: absent beats wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """The types of the exposition format that are used."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+    INFO = "info"
+
+
+GPU = ("uuid", "gpu")
+RATIO_BUCKETS = (0.1, 0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99, 1.0)
+POWER_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0, 1.05, 1.1)
+LATENESS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+LENGTH_BUCKETS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3600.0)
+JUDGING_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+SCRAPE_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+
+# What each clock event reason means for a benchmark: benign is asked for or idle, limiting is the board at its own limits,
+# hardware is a board protecting itself.
+REASON_CLASSES: Mapping[str, str] = {
+    "gpu_idle": "benign",
+    "applications_clocks_setting": "benign",
+    "sw_power_cap": "limiting",
+    "hw_slowdown": "hardware",
+    "sync_boost": "limiting",
+    "sw_thermal_slowdown": "limiting",
+    "hw_thermal_slowdown": "hardware",
+    "hw_power_brake_slowdown": "hardware",
+    "display_clock_setting": "benign",
+}
+LANES = ("fast", "slow", "processes", "power")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One family: its name as queries write it, and where its values come from."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    of: str = ""  # the reading it comes from
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of labels with a closed set of values
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def unit(self) -> str:
+        """The base unit, as the name says it; ``1`` for counts and ratios."""
+        words = self.name.removesuffix("_total").split("_")
+        return words[-1] if words[-1] in _UNITS else "1"
+
+
+_UNITS = frozenset({"hertz", "watts", "joules", "celsius", "bytes", "seconds"})
+_DOMAINS = {"domain": ("sm", "memory")}
+_NOW_MAX = {"kind": ("current", "max")}
+
+
+def _gauge(name: str, text: str, labels: tuple[str, ...] = (), of: str = "", **values: tuple[str, ...]) -> Metric:
+    return Metric(f"gpuwatch_{name}", Kind.GAUGE, text, labels, of, values)
+
+
+def _counter(name: str, text: str, labels: tuple[str, ...] = (), of: str = "", **values: tuple[str, ...]) -> Metric:
+    return Metric(f"gpuwatch_{name}", Kind.COUNTER, text, labels, of, values)
+
+
+def _histogram(
+    name: str, text: str, buckets: tuple[float, ...], labels: tuple[str, ...] = (), of: str = "", **values: tuple[str, ...]
+) -> Metric:
+    return Metric(f"gpuwatch_{name}", Kind.HISTOGRAM, text, labels, of, values, buckets)
+
+
+_TABLE = (
+    # The page and its source
+    _gauge("up", "1 while the source answers for at least one GPU; 0 without a driver. The page is served either way.",
+           of="the witness"),
+    _gauge("simulated", "1 if the readings are a simulation's or a recording's, not a real GPU's.", of="the source"),
+    Metric("gpuwatch_source_info", Kind.INFO, "What kind of source is watched.", ("source",), "the source",
+           {"source": ("nvml", "simulated", "replay")}),
+    Metric("gpuwatch_build_info", Kind.INFO, "What serves this page.", ("version", "python"), "the package"),
+    _gauge("gpus", "GPUs the source named when it was opened, by whether they answer now.", ("state",), "the witness",
+           state=("answering", "lost")),
+    # Who a GPU is
+    Metric("gpuwatch_device_info", Kind.INFO,
+           "Who a GPU is; join on uuid. Stays while the GPU is lost. gpu is its position in the driver's order.",
+           (*GPU, "name", "pci_bus_id", "driver_version", "vbios_version", "architecture", "compute_capability",
+            "virtualization"), "Device"),
+    _gauge("gpu_up", "1 while the GPU answers. At 0 its readings have no series; what the daemon counted itself stays.", GPU,
+           "the sampler"),
+    _gauge("gpu_field_supported", "1 if GPU and driver answer this question; explains a series that is absent.",
+           (*GPU, "field"), "the lane plan measured at start"),
+    # Clocks
+    _gauge("gpu_clock_hertz", "Clock the driver programmed. Under a power cap the true SM clock is 8-12 % lower.",
+           (*GPU, "domain"), "sm_clock_mhz, mem_clock_mhz", **_DOMAINS),
+    _gauge("gpu_clock_limit_hertz", "The highest clock of the board, and the one a lock or application clock asks for.",
+           (*GPU, "domain", "kind"), "Device.sm_clock_max_mhz, Device.mem_clock_max_mhz, sm_clock_lock_mhz",
+           domain=("sm", "memory"), kind=("max", "locked")),
+    _histogram("gpu_clock_ratio", "Clock over the board's highest in every sample of the fast lane, so that dips between "
+               "scrapes survive. load is idle where the driver gave idleness as the reason of the clock.", RATIO_BUCKETS,
+               (*GPU, "domain", "load"), "sm_clock_mhz, mem_clock_mhz, event_reasons_mask",
+               domain=("sm", "memory"), load=("busy", "idle", "unknown")),
+    _gauge("gpu_clock_event_active", "1 while the driver gives this reason for the clock; reasons the GPU does not support "
+           "have no series.", (*GPU, "reason"), "event_reasons_mask", reason=(*REASON_CLASSES, "unknown_bit_N")),
+    _counter("gpu_clock_event_seconds_total", "Time under this reason: by the driver's own counter where there is one, else "
+             "summed over samples. Reasons overlap: never sum them.", (*GPU, "reason", "source"),
+             "power_cap_ns, sync_boost_ns, sw_thermal_ns, hw_thermal_ns, power_brake_ns; else event_reasons_mask",
+             reason=(*REASON_CLASSES, "unknown_bit_N"), source=("driver", "sampled")),
+    Metric("gpuwatch_clock_event_reason_info", Kind.INFO, "What kind a reason is: benign (idle, or asked for), limiting (the "
+           "board at its limits) or hardware (the board protects itself).", ("reason", "class"), "a fixed table",
+           {"reason": tuple(REASON_CLASSES), "class": ("benign", "limiting", "hardware")}),
+    # Power, energy, heat
+    _gauge("gpu_power_watts", "Board power: instant is a mean of about 25 ms, average of the trailing second.",
+           (*GPU, "kind"), "power_w, power_average_w", kind=("instant", "average")),
+    _gauge("gpu_power_peak_watts", "Highest sample of the driver's dense power record (20 ms apart) over the last minute; "
+           "over a minute and not since the last scrape, so that two scrapers see the same.", GPU, "PowerRecord"),
+    _gauge("gpu_power_limit_watts", "Power limits: enforced is what holds now.", (*GPU, "kind"),
+           "power_limit_w, Device.power_limit_*", kind=("enforced", "default", "min", "max")),
+    _histogram("gpu_power_limit_ratio", "Board power over the enforced limit in every sample of the fast lane.", POWER_BUCKETS,
+               GPU, "power_w, power_limit_w"),
+    _counter("gpu_energy_joules_total", "Energy since the driver was loaded; goes on from there if it is loaded again.", GPU,
+             "energy_j"),
+    _gauge("gpu_temperature_celsius", "Temperature of the GPU and of its memory.", (*GPU, "sensor"),
+           "temperature_c, memory_temperature_c", sensor=("core", "memory")),
+    _gauge("gpu_temperature_limit_celsius", "Temperature at which the board slows down, and shuts down.", (*GPU, "kind"),
+           "Device.temperature_slowdown_c, Device.temperature_shutdown_c", kind=("slowdown", "shutdown")),
+    _gauge("gpu_temperature_margin_celsius", "Degrees left before slow-down, as the driver says.", GPU, "temperature_margin_c"),
+    # Use
+    _gauge("gpu_utilization_ratio", "Share of the driver's last 200 ms in which a kernel was resident, or memory was accessed; "
+           "says nothing of how full the GPU was.", (*GPU, "unit"), "utilization_ratio, mem_utilization_ratio",
+           unit=("gpu", "memory")),
+    _gauge("gpu_activity_ratio", "Hardware counters (GPM): share of SMs with a warp, of warps resident, of time the tensor "
+           "pipe was busy, of memory bandwidth.", (*GPU, "unit"),
+           "sm_activity_ratio, sm_occupancy_ratio, tensor_activity_ratio, dram_activity_ratio",
+           unit=("sm", "occupancy", "tensor", "dram")),
+    _gauge("gpu_memory_used_bytes", "Device memory in use, the driver's reserve included.", GPU, "memory_used_bytes"),
+    _gauge("gpu_memory_reserved_bytes", "Device memory that driver and firmware use with nobody on the GPU.", GPU,
+           "Device.memory_reserved_bytes"),
+    _gauge("gpu_memory_size_bytes", "Device memory in all.", GPU, "Device.memory_total_bytes"),
+    _gauge("gpu_processes", "Processes on the GPU; 0 is a list that was read and empty.", (*GPU, "kind"), "Census",
+           kind=("compute", "graphics")),
+    _gauge("gpu_processes_complete", "1 if the process list is the whole machine's; 0 if processes of other containers are "
+           "hidden from the daemon. Absent where that is not known.", GPU, "Census.visibility"),
+    _gauge("process_gpu_memory_bytes", "Device memory of a process. Off unless exporter.processes = N, then only the N "
+           "largest a GPU.", (*GPU, "pid", "process"), "Census"),
+    # Faults and modes
+    _counter("gpu_ecc_errors_total", "Memory errors, volatile counts of the driver.", (*GPU, "kind"),
+             "ecc_corrected_count, ecc_uncorrected_count", kind=("corrected", "uncorrected")),
+    _counter("gpu_remapped_rows_total", "Memory rows remapped after errors, over the board's life.", GPU,
+             "remapped_rows_count"),
+    _gauge("gpu_row_remap_pending", "1 while a row remap waits for a reset of the GPU.", GPU, "remap_pending_count"),
+    _gauge("gpu_row_remap_failed", "1 after a row remap failed.", GPU, "remap_failed_count"),
+    _counter("gpu_xid_errors_total", "Xids the driver reported since the daemon started, by number.", (*GPU, "xid"), "Event"),
+    _gauge("gpu_xid_last_timestamp_seconds", "Wall time of the last Xid of this number.", (*GPU, "xid"), "Event"),
+    _gauge("gpu_pcie_link_generation", "PCIe generation of the link now, and the highest of the board in its slot.",
+           (*GPU, "kind"), "pcie_generation_count, Device.pcie_generation_max_count", **_NOW_MAX),
+    _gauge("gpu_pcie_link_width", "PCIe lanes of the link now, and the most of the board in its slot.", (*GPU, "kind"),
+           "pcie_width_count, Device.pcie_width_max_count", **_NOW_MAX),
+    _counter("gpu_pcie_replays_total", "PCIe packets sent again.", GPU, "pcie_replay_count"),
+    _gauge("gpu_persistence_mode", "1 if persistence mode is on.", GPU, "persistence_mode"),
+    _gauge("gpu_ecc_mode", "1 if ECC is on.", GPU, "ecc_mode"),
+    _gauge("gpu_mig_mode", "1 if the board is split into MIG instances.", GPU, "mig_mode"),
+    _gauge("gpu_compute_mode", "1 for the compute mode that holds, 0 for the others.", (*GPU, "mode"), "compute_mode",
+           mode=("default", "exclusive_thread", "prohibited", "exclusive_process")),
+    # What watching costs, and how well it goes
+    _gauge("reading_age_seconds", "Age of the last answer at the time of the scrape. Grows while a GPU or lane is lost.",
+           (*GPU, "lane"), "the last sweep", lane=LANES),
+    _gauge("sampling_period_seconds", "How often the lane is asked now: quicker while a window is open.", (*GPU, "lane"),
+           "the lane plan", lane=("fast", "slow")),
+    _counter("samples_total", "Answers of this lane.", (*GPU, "lane"), "sweeps", lane=LANES),
+    _counter("samples_missed_total", "Deadlines that passed without being asked.", (*GPU, "lane"), "Sweep.missed_count",
+             lane=LANES),
+    _counter("losses_total", "Times the GPU or its driver stopped answering in this lane.", (*GPU, "lane"), "Lost", lane=LANES),
+    _counter("sampling_call_seconds_total", "Time spent inside the driver's calls: the observer's effect, by rate().",
+             (*GPU, "lane"), "took_ns", lane=LANES),
+    _histogram("sample_lateness_seconds", "How late samples of the fast lane began.", LATENESS_BUCKETS, GPU, "Sweep.late_ns"),
+    _counter("daemon_cpu_seconds_total", "Processor time of the daemon, all threads; the judge's worker apart.",
+             of="the operating system"),
+    _gauge("daemon_resident_memory_bytes", "Memory of the daemon, the judge's worker apart.", of="the operating system"),
+    _gauge("daemon_start_timestamp_seconds", "Wall time at which the daemon started.", of="the daemon"),
+    _gauge("clients", "Connections to the daemon's socket.", of="the socket"),
+    # Windows and verdicts
+    _gauge("windows_in_hand", "Windows open, closing or being judged now.", of="the windows"),
+    _counter("windows_total", "Windows judged since the daemon started, by the status of the worst verdict.", ("status",),
+             "the windows", status=("valid", "unproven", "flagged", "rejected")),
+    _counter("findings_total", "Hazards found in judged windows, by rule and severity, accepted ones included; once a window "
+             "and GPU. A rule has a series from its first finding on.", ("rule", "severity"), "the verdicts",
+             severity=("note", "flag", "reject")),
+    _histogram("window_duration_seconds", "Lengths of judged windows.", LENGTH_BUCKETS, ("status",), "the windows",
+               status=("valid", "unproven", "flagged", "rejected")),
+    _histogram("judging_seconds", "Time a window's judging took, waiting for the worker included.", JUDGING_BUCKETS,
+               of="the windows"),
+    # The store
+    _gauge("store_bytes", "Size of the store: raw readings, and the ledger of windows and verdicts.", ("part",), "the store",
+           part=("readings", "ledger")),
+    _gauge("store_budget_bytes", "Size at which the oldest readings are dropped.", of="the store"),
+    _counter("store_rows_total", "Rows written since the daemon started.", of="the store"),
+    _counter("store_rows_dropped_total", "Rows that could not be written.", of="the store"),
+    _counter("store_segments_dropped_total", "Segments of old readings dropped for the budget or their age.",
+             of="the store"),
+    _counter("store_segments_set_aside_total", "Damaged files that were set aside.", of="the store"),
+    _gauge("store_queued_rows", "Rows waiting to be written.", of="the store"),
+    _gauge("store_disk_full", "1 while nothing can be written because the disk is full.", of="the store"),
+    # The page itself
+    _histogram("scrape_seconds", "Time making this page took, until the scrape before this one.", SCRAPE_BUCKETS,
+               of="the exporter"),
+    _counter("scrapes_refused_total", "Requests answered with an error, by its reason.", ("reason",), "the exporter",
+             reason=("busy", "unauthorized", "not_found", "method")),
+)  # fmt: skip
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _TABLE}

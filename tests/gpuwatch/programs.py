@@ -1,0 +1,21 @@
+"""Programs of the system that tests run: promtool, prometheus, victoria-metrics, systemd-analyze, curl."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+PACKAGES = "tests/system-packages.txt"
+
+
+def program(name: str) -> str:
+    """The path of a program.  Without it the test fails on CI, where `make system` installs it, and is skipped elsewhere."""
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
+    if found:
+        return found
+    why = f"needs the program {name}; its Debian package stands in {PACKAGES}: sudo make system"
+    if os.environ.get("CI", "").lower() in ("1", "true"):
+        pytest.fail(why, pytrace=False)
+    pytest.skip(why)
