@@ -1,0 +1,167 @@
+"""A stored run as rows of the contract, in plain values: what Parquet and NDJSON both hold."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from annotate.evidence import Device, Host
+from gpuwatch.fleet.contract import COLUMNS
+from gpuwatch.store import Run
+
+Row: TypeAlias = dict[str, Any]  # by the contract's names; the types are the contract's
+
+_OF_GPU = tuple(column.name.removeprefix("gpu_") for column in COLUMNS if column.name.startswith("gpu_"))
+_OF_HOST = tuple(column.name.removeprefix("host_") for column in COLUMNS if column.name.startswith("host_"))
+_WORST_FIRST = ("reject", "flag", "note")
+
+
+def hostname(boot_id: str, told: str | None, given: str | None) -> str:
+    """What a run's machine is called: the same at every export, since it is where a run is looked for.
+
+    A run whose daemon died before it had looked is filed under its boot.
+    """
+    return given or told or f"boot-{boot_id[:8]}"
+
+
+def partition(begun_wall_s: float, host: str) -> str:
+    """The folder of a run, as Hive writes them; what a path cannot hold is percent-encoded, which readers undo."""
+    return f"date={_moment(begun_wall_s):%Y-%m-%d}/host={quote(host, safe='')}"
+
+
+def rows(run: Run, devices: Mapping[str, Device | None], host: str) -> list[Row]:
+    """One row a GPU, worst first; one without a GPU where the window covered none."""
+    verdicts = {(verdict.get("device") or {}).get("uuid"): verdict for verdict in run.verdicts}
+    uuids: Sequence[str | None] = (*verdicts, *(uuid for uuid in run.uuids if uuid not in verdicts)) or (None,)
+    of_run = _of_run(run, host)
+    return [{**of_run, **_of_gpu(uuid, devices.get(uuid or "")), **_of_verdict(run, verdicts.get(uuid))} for uuid in uuids]
+
+
+def _of_run(run: Run, host: str) -> Row:
+    told_numbers, told_words = _facts(run.told)
+    limits = (run.policy.get("limits") or {}).items()
+    return {
+        "boot_id": run.boot_id,
+        "run": run.id,
+        "hostname": _text(host),
+        "begun_utc": _moment(run.begun_wall_s),
+        "begin_ns": run.begin_ns,
+        "end_ns": run.end_ns,
+        "length_s": None if run.end_ns is None else (run.end_ns - run.begin_ns) / 1e9,
+        "label": _text(run.label),
+        "claim": run.claim,
+        "window_status": run.status,
+        "gpus_count": len(run.uuids),
+        "simulated": run.simulated,
+        "source": _text(run.source),
+        "pid": run.pid,
+        "uid": run.uid,
+        "user": _text(run.user),
+        "process": _text(run.process),
+        "parent": run.parent,
+        "accepted": sorted(run.policy.get("accept") or ()),
+        "limits": [
+            {"rule": rule, "limit": limit, "value": float(value)} for rule, of in limits for limit, value in dict(of).items()
+        ],
+        "told_numbers": told_numbers,
+        "told_words": told_words,
+        **{f"host_{name}": _text(getattr(run.host or Host(), name)) for name in _OF_HOST},
+    }
+
+
+def _of_gpu(uuid: str | None, device: Device | None) -> Row:
+    of_device = {f"gpu_{name}": getattr(device, name) if device else None for name in _OF_GPU}
+    return {**of_device, "gpu_uuid": uuid}
+
+
+def _of_verdict(run: Run, verdict: Mapping[str, Any] | None) -> Row:
+    if verdict is None:
+        return {
+            "status": run.status, "why": run.why or None, "judge_version": None,
+            "found": None, "clear": None, "hazards": None, "unobserved": None,
+        }  # fmt: skip
+    findings: list[Mapping[str, Any]] = list(verdict.get("findings") or ())
+    hazards = sorted((each for each in findings if each.get("answered") == "found"), key=_rank)
+    return {
+        "status": verdict.get("status") or run.status,
+        "why": verdict.get("why") or None,
+        "judge_version": verdict.get("judge_version"),
+        "found": [each["rule"] for each in hazards if _severity(each) != "note" and not each.get("accepted")],
+        "clear": [each["rule"] for each in findings if each.get("answered") == "clear"],
+        "hazards": [_hazard(each) for each in hazards],
+        "unobserved": [
+            {"rule": each["rule"], "why": _text(each.get("says")) or None, "required": bool(each.get("required"))}
+            for each in findings
+            if each.get("answered") == "unobserved"
+        ],
+    }
+
+
+def _hazard(finding: Mapping[str, Any]) -> Row:
+    begin_ns, end_ns = finding.get("span_ns") or (None, None)
+    numbers, words = _facts(finding.get("facts") or {})
+    return {
+        "rule": finding["rule"],
+        "severity": _severity(finding),
+        "says": _text(finding.get("says")) or None,
+        "remedy": _text(finding.get("remedy")) or None,
+        "basis": finding.get("basis"),
+        "accepted": bool(finding.get("accepted")),
+        "effect_ratio": finding.get("effect_ratio"),
+        "begin_ns": begin_ns,
+        "end_ns": end_ns,
+        "numbers": numbers,
+        "words": words,
+    }
+
+
+def _rank(finding: Mapping[str, Any]) -> tuple[bool, int]:
+    return bool(finding.get("accepted")), _WORST_FIRST.index(_severity(finding))
+
+
+def _severity(finding: Mapping[str, Any]) -> str:
+    severity = finding.get("severity")
+    return severity if severity in _WORST_FIRST else "note"
+
+
+def _facts(facts: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
+    """Facts that are numbers, and the others as text; what was not observed, or is no number, is in neither."""
+    numbers: dict[str, float] = {}
+    words: dict[str, str] = {}
+    for name, value in facts.items():
+        if isinstance(value, bool):
+            words[str(_text(name))] = "true" if value else "false"
+        elif isinstance(value, int | float):
+            if -1e308 < value < 1e308 and math.isfinite(value):
+                numbers[str(_text(name))] = float(value)
+        elif value is not None:
+            words[str(_text(name))] = str(_text(str(value)))
+    return numbers, words
+
+
+def _text(value: Any) -> Any:  # whatever a column holds: texts come back as UTF-8 can write them
+    """What a program told may hold half a surrogate pair, which no file can."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _moment(wall_s: float) -> dt.datetime:
+    return dt.datetime.fromtimestamp(wall_s, tz=dt.UTC)
+
+
+def plain(row: Row) -> Row:
+    """A row as JSON holds it: times as text, the contract's order, and its number first."""
+    from gpuwatch.fleet.contract import SCHEMA
+
+    ordered = {column.name: row[column.name] for column in COLUMNS}
+    return {"schema": SCHEMA, **ordered, "begun_utc": row["begun_utc"].isoformat()}
+
+
+def by_partition(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Run ids by the partition they belong to, both in the order given."""
+    out: dict[str, list[str]] = {}
+    for run_id, where in found:
+        out.setdefault(where, []).append(run_id)
+    return out
