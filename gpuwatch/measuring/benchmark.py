@@ -30,7 +30,7 @@ def bench(
     cache: request.Cache | None = None,
     flops: float | None = None,
     bytes: float | None = None,  # noqa: A002 - what users call it
-    dtype: str | None = None,
+    dtype: Any = None,
     reference: Any = None,
     rtol: float | None = None,
     check_inputs: bool = False,
@@ -64,10 +64,10 @@ def bench(
     seams = seams or Seams()
     request.check_call(fn, args, rotate)
     request.check_choices(timer, cache, retries)
-    for name, value in (("flops", flops), ("bytes", bytes), ("min_s", min_s), ("max_s", max_s), ("target_ratio", target_ratio)):
-        request.check_amount(name, value)
-    request.check_amount("rtol", rtol, zero=True)
-    request.check_amount("warmup_max_s", warmup_max_s, zero=True)
+    call_flops_count, call_bytes = request.amount_or_none("flops", flops), request.amount_or_none("bytes", bytes)
+    min_s, max_s = request.amount_or_none("min_s", min_s), request.amount("max_s", max_s)
+    target_ratio, rtol = request.amount("target_ratio", target_ratio), request.amount_or_none("rtol", rtol, zero=True)
+    warmup_max_s, kind = request.amount("warmup_max_s", warmup_max_s, zero=True), request.dtype_named(dtype)
     if min_s is not None and min_s > max_s:
         raise UsageError(f"min_s: expected at most max_s ({max_s:g}), found {min_s:g}")
     name = request.label_of(fn, label)
@@ -77,7 +77,7 @@ def bench(
     matched = prepare.checked(fn, arguments[0], reference, rtol)
     unchanged = references.output_unchanged(fn, arguments[0]) if check_inputs else None
     first_call_s = prepare.first_call_s(fn, arguments[0], seams.now_ns)
-    kind = dtype or trees.dtype_name(arguments[0])
+    kind = kind or trees.dtype_name(arguments[0])
     with (
         prepare.chosen(timer, fn, arguments[0]) as (taking, overhead_s),
         Progress(name, shown=progress, stream=seams.stream) as shown,
@@ -88,7 +88,7 @@ def bench(
         sung = seams.canary(board.device.uuid, settings) if board else None
         told: dict[str, FactValue] = {
             **(sung.told if sung else {}), "timer": taking.name, "timer_overhead_s": overhead_s, **setting.told, **inputs.facts(*arguments[0]),
-            **_told(dtype=kind, call_flops_count=flops, call_bytes=bytes, output_unchanged=unchanged),
+            **_told(dtype=kind, call_flops_count=call_flops_count, call_bytes=call_bytes, output_unchanged=unchanged),
             **(_told(reference_error_ratio=matched.error_ratio, reference_limit_ratio=matched.limit_ratio) if matched else {}),
         }  # fmt: skip
         job = Job(
@@ -105,7 +105,7 @@ def bench(
     return Measurement(
         label=name, timer=taking.name, cache=str(setting.told["cache"]) if "cache" in setting.told else None,
         attempts=tuple(attempts), timer_overhead_s=overhead_s, issue_s=size.issue_s,
-        first_call_s=None if matched or check_inputs else first_call_s, call_flops_count=flops, call_bytes=bytes, dtype=kind,
+        first_call_s=None if matched or check_inputs else first_call_s, call_flops_count=call_flops_count, call_bytes=call_bytes, dtype=kind,
         device=board.device if board else None, match=matched, output_unchanged=unchanged,
     )  # fmt: skip
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from annotate.sensitivity import Refused
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def _attempt(one: Attempt) -> dict[str, Any]:
     return {
         "run": one.run,
         "status": one.verdict.status.value,
-        "median_s": float(sorted(took_s)[len(took_s) // 2]),
+        "median_s": float(np.median(took_s)),
         "ci_s": None if one.interval is None else [one.interval.low, one.interval.high],
         "took_s": one.took_s,
         "stopped": one.stopped.value,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from types import TracebackType
 from typing import TextIO
+
+from annotate.report import plain
 
 _WIDTH = 24
 
@@ -13,10 +16,15 @@ class Progress:
     """A context manager; the line is gone when it ends."""
 
     def __init__(self, label: str, *, shown: bool | None, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
-        self._label = label
-        self._shown = self._stream.isatty() if shown is None else shown
+        self._stream: TextIO | None = stream or sys.stderr  # of which a process may have none
+        self._label = plain(label)
+        self._shown = self._is_looked_at() if shown is None else bool(shown)
         self._long = 0
+
+    def _is_looked_at(self) -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            return self._stream is not None and self._stream.isatty()
+        return False
 
     def __enter__(self) -> Progress:
         return self
@@ -35,5 +43,9 @@ class Progress:
         self._long = max(self._long, len(line))
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        try:
+            if self._stream is not None:
+                self._stream.write(text)
+                self._stream.flush()
+        except (OSError, ValueError):  # closed, full, or without these letters: no reason to lose a benchmark
+            self._shown, self._long = False, 0

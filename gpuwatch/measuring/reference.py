@@ -12,7 +12,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.measuring import trees
 
 # What a reduction of a few thousand products may lose in a data type; torch's own defaults are for single operations.
-_LIMITS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2}
+_LIMITS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2, "complex128": 1e-9, "complex64": 1e-4}
 _FP8_LIMIT = 0.125
 _SLICE_COUNT = 1 << 24  # values compared at once: a double of each is 128 MiB
 
@@ -51,21 +51,34 @@ def unchanged(one: object, other: object) -> bool:
 
 
 def _leaf(result: Any, reference: Any, rtol: float | None) -> Match:
-    kind = str(getattr(result, "dtype", "float64")).removeprefix("torch.")
+    kind = str(getattr(result, "dtype", "complex128" if isinstance(result, complex) else "float64")).removeprefix("torch.")
     limit = rtol if rtol is not None else _FP8_LIMIT if kind.startswith("float8") else _LIMITS.get(kind, 0.0)
     try:
         if trees.is_torch(result) and trees.is_torch(reference):
             return Match(_torch_error(result, reference), limit)
         return Match(_error(_numpy(result), _numpy(reference)), limit)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, NotImplementedError) as error:
         found = f"{type(result).__name__} and {type(reference).__name__}"
-        raise UsageError(f"reference: expected tensors, arrays or numbers, found {found} ({error})") from error
+        why = str(error).partition("\n")[0]
+        raise UsageError(f"reference: expected tensors, arrays or numbers, found {found} ({why})") from error
 
 
-def _numpy(leaf: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _numpy(leaf: Any) -> np.ndarray[Any, Any]:
     if trees.is_torch(leaf):
-        leaf = leaf.detach().double().cpu().numpy()
-    return np.asarray(leaf, np.float64)
+        _check_laid_out(leaf)
+        leaf = _wide(leaf.detach()).resolve_conj().cpu().numpy()
+    # A complex number made real would lose half of itself, and with it whatever is wrong there.
+    return np.asarray(leaf, np.complex128 if np.iscomplexobj(leaf) else np.float64)
+
+
+def _wide(tensor: Any) -> Any:  # torch is no dependency, so a tensor has no type here
+    return tensor.cdouble() if "complex" in str(tensor.dtype) else tensor.double()
+
+
+def _check_laid_out(tensor: Any) -> None:  # the same
+    """Raises ValueError for a tensor whose values are not laid out one by one, or not there."""
+    if "strided" not in str(getattr(tensor, "layout", "strided")) or getattr(tensor, "is_meta", False):
+        raise ValueError("a sparse one, or one on the meta device, has no values to compare")
 
 
 def _error(result: np.ndarray[Any, Any], reference: np.ndarray[Any, Any]) -> float:
@@ -87,12 +100,14 @@ def _torch_error(result: Any, reference: Any) -> float:
         return float("inf")
     if not result.numel():
         return 0.0
+    _check_laid_out(result)
+    _check_laid_out(reference)
     mine, theirs = result.detach().reshape(-1), reference.detach().to(result.device).reshape(-1)
     pieces = [slice(first, first + _SLICE_COUNT) for first in range(0, len(mine), _SLICE_COUNT)]
-    mean = sum(float(theirs[piece].double().abs().nan_to_num(0.0, 0.0, 0.0).sum()) for piece in pieces) / len(theirs)
+    mean = sum(float(_wide(theirs[piece]).abs().nan_to_num(0.0, 0.0, 0.0).sum()) for piece in pieces) / len(theirs)
     worst = 0.0
     for piece in pieces:
-        a, b = mine[piece].double(), theirs[piece].double()
+        a, b = _wide(mine[piece]), _wide(theirs[piece])
         ratios = (a - b).abs() / (b.abs() + mean)
         same = (a == b) | (a.isnan() & b.isnan())
         worst = max(worst, float(ratios.masked_fill(same, 0.0).nan_to_num(float("inf"), float("inf")).max()))
@@ -111,13 +126,28 @@ def output_unchanged(fn: Callable[..., object], args: tuple[Any, ...]) -> bool:
     before = trees.mapped(fn(*args), trees.copied)
     if all(leaf is None for leaf in trees.leaves(before)):
         raise UsageError("check_inputs: the function returned nothing to compare; let it return its result")
+    changed: list[tuple[Any, Any]] = []
     try:
-        for array in inputs:
-            _put(array, -0.5 * trees.copied(array) + 0.25)
+        for array, value in zip(inputs, kept, strict=True):
+            _change(array)
+            changed.append((array, value))
         return unchanged(trees.mapped(fn(*args), trees.copied), before)
     finally:
-        for array, value in zip(inputs, kept, strict=True):
+        for array, value in changed:
             _put(array, value)
+
+
+def _change(array: Any) -> None:
+    """Raises UsageError for what cannot be written to, as a constant spread over a shape."""
+    try:
+        # Eight-bit floats know no arithmetic.
+        values = array.detach().float() if trees.is_torch(array) and array.element_size() < 4 else trees.copied(array)
+        _put(array, -0.5 * values + 0.25)
+    except (RuntimeError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        raise UsageError(
+            f"check_inputs: expected args that can be changed in place for a moment, found one that cannot ({why})"
+        ) from error
 
 
 def _put(array: Any, values: Any) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, Literal
 
 from gpuwatch import timers
 from gpuwatch.errors import UsageError
 from gpuwatch.timers import Timer
+from gpuwatch.wire import LABEL_LENGTH
+
+_DTYPE = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def check_call(fn: object, args: object, rotate: object) -> None:
@@ -35,21 +40,41 @@ def check_choices(timer: object, cache: object, retries: object) -> None:
         raise UsageError(f"retries: expected how many, 0 or more, found {retries!r}")
 
 
-def check_amount(name: str, value: object, *, zero: bool = False) -> None:
-    """A finite number above zero (or zero, where that means something)."""
-    if value is None:
-        return
+def amount(name: str, value: object, *, zero: bool = False) -> float:
+    """A finite number above zero (or zero, where that means something), of whatever library.  Raises UsageError."""
     wanted = "a number of at least 0" if zero else "a number above 0"
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise UsageError(f"{name}: expected {wanted}, found {value!r}")
-    if value < 0 or (value == 0 and not zero):
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
         raise UsageError(f"{name}: expected {wanted}, found {value!r}")
+    return number
+
+
+def amount_or_none(name: str, value: object, *, zero: bool = False) -> float | None:
+    """The same where None means that it is not said."""
+    return None if value is None else amount(name, value, zero=zero)
+
+
+def dtype_named(dtype: object) -> str | None:
+    """The name of a data type, given as text or as torch or numpy have it.  Raises UsageError."""
+    if dtype is None:
+        return None
+    # torch.float16, np.dtype("float16"), and np.float16, which is a class.
+    text = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    name = str(text).removeprefix("torch.")
+    if isinstance(dtype, int | float) or not _DTYPE.fullmatch(name):
+        raise UsageError(f"dtype: expected a data type as 'bfloat16', found {dtype!r}")
+    return name
 
 
 def label_of(fn: Callable[..., Any], label: str | None) -> str:
     if label is not None and not isinstance(label, str):
         raise UsageError(f"label: expected text, found {label!r}")
-    return label or str(getattr(fn, "__name__", None) or type(fn).__name__)
+    return label or str(getattr(fn, "__name__", None) or type(fn).__name__)[:LABEL_LENGTH]
 
 
 Cache = Literal["cold", "warm"]

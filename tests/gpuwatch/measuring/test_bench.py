@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
+from io import StringIO
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from annotate.verdict import Status
 from gpuwatch.errors import GpuwatchError, RejectedError, UsageError, WrongResultError
 from gpuwatch.measuring import Measurement, Stopped, bench
 from gpuwatch.measuring.board import Board
+from gpuwatch.measuring.progress import Progress
 from tests.gpuwatch.measuring.scripted import H200, L2_BYTES, Model, ScriptedTimer, World, constant, nothing
 
 
@@ -384,6 +387,20 @@ def test_the_first_call_is_timed_apart_and_only_where_it_was_the_first() -> None
         ({"target_ratio": "narrow"}, "target_ratio: expected a number"),
         ({"warmup_max_s": -1}, "warmup_max_s: expected a number of at least 0"),
         ({"rtol": -1e-3}, "rtol: expected a number of at least 0"),
+        ({"rtol": "1"}, "rtol: expected a number of at least 0, found '1'"),
+        ({"max_s": None}, "max_s: expected a number above 0, found None"),
+        ({"warmup_max_s": None}, "warmup_max_s: expected a number of at least 0, found None"),
+        ({"target_ratio": None}, "target_ratio: expected a number above 0, found None"),
+        ({"flops": 10**400}, "flops: expected a number above 0"),
+        ({"flops": 1j}, "flops: expected a number above 0, found 1j"),
+        ({"dtype": 5}, "dtype: expected a data type as 'bfloat16', found 5"),
+        ({"dtype": "a b"}, "dtype: expected a data type"),
+        ({"args": "abc"}, "args: expected a tuple of arguments, found str"),
+        ({"rotate": [1, 2]}, "rotate: expected a list of tuples"),
+        ({"policy": "strict"}, "policy: expected a gpuwatch.Policy"),
+        ({"settings": {}}, "settings: expected gpuwatch.config.Settings"),
+        ({"label": "x" * 300}, "label: expected at most 256 characters"),
+        ({"check_inputs": True, "args": (np.broadcast_to(np.ones(1), (5,)),), "fn": np.sum}, "can be changed in place"),
         ({"retries": -1}, "retries: expected how many"),
         ({"label": 3}, "label: expected text"),
         ({"claim": "fast"}, "claim"),
@@ -397,6 +414,49 @@ def test_bad_input_is_one_clear_line(options: dict[str, object], complaint: str)
     with pytest.raises(UsageError, match=complaint) as caught:
         bench(fn, **options)  # type: ignore[arg-type]  # that is the point
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [np.float64(5), np.float32(5), np.int64(5), 5, Fraction(5)])
+def test_a_number_is_one_whatever_library_it_is_of(number: float) -> None:
+    measured, world = run(constant(1e-3), flops=number, bytes=number, min_s=0.1)
+    assert world.windows[0].told["call_flops_count"] == measured.call_bytes == 5.0
+    assert type(world.windows[0].told["call_bytes"]) is float
+
+
+@pytest.mark.parametrize("dtype", ["float16", "torch.float16", np.float16, np.dtype("float16")])
+def test_a_data_type_is_named_as_its_library_has_it(dtype: object) -> None:
+    measured, world = run(constant(1e-3), dtype=dtype, min_s=0.1)
+    assert world.windows[0].told["dtype"] == measured.dtype == "float16"
+
+
+class _Unwilling(StringIO):
+    """A terminal that goes away after a while."""
+
+    def write(self, text: str) -> int:
+        if self.tell() > 100:
+            raise BrokenPipeError
+        return super().write(text)
+
+
+def test_progress_that_cannot_be_shown_is_no_reason_to_lose_a_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(ScriptedTimer(constant(1e-3)), shown=_Unwilling())
+    assert bench(nothing, timer=world.timer, seams=world.seams(), min_s=0.1, progress=True, label="\x1b[2Jx").count > 10
+    assert "\x1b" not in world.shown.getvalue()
+    closed = World(ScriptedTimer(constant(1e-3)))
+    closed.shown.close()
+    assert bench(nothing, timer=closed.timer, seams=closed.seams(), min_s=0.1).count > 10
+    monkeypatch.setattr("sys.stderr", None)
+    with Progress("x", shown=True) as shown:
+        shown.show("measuring", 0.5)
+
+
+def test_a_function_of_a_long_name_is_measured_under_its_beginning() -> None:
+    def named() -> None:
+        pass
+
+    named.__name__ = "x" * 300
+    world = World(ScriptedTimer(constant(1e-3)))
+    assert bench(named, timer=world.timer, seams=world.seams(), min_s=0.1).label == "x" * 256
 
 
 @pytest.mark.parametrize("timer", ["events", "graph"])

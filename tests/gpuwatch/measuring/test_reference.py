@@ -53,6 +53,17 @@ def test_a_nan_is_right_only_where_the_reference_has_one() -> None:
     assert match(np.array([np.inf, 1.0]), np.array([np.inf, 1.0])).holds
 
 
+def test_a_wrong_imaginary_part_is_wrong() -> None:
+    right = np.array([1 + 1j, 2 - 2j])
+    assert match(right, right).holds
+    assert not match(right, right.conj()).holds
+    assert not match(right, right.real).holds
+    assert not match(1 + 1j, 1.0).holds
+    assert match(right.astype(np.complex64) * (1 + 1e-6), right).holds
+    assert match(np.array([np.nan + 1j]), np.array([np.nan + 1j])).holds
+    assert match(np.array([np.nan + 1j]), right[:1]).error_ratio == float("inf")
+
+
 def test_zeros_must_be_zeros() -> None:
     assert match(np.zeros(3), np.zeros(3)).holds
     assert not match(np.full(3, 1e-30), np.zeros(3), 0.1).holds
