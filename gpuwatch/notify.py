@@ -28,7 +28,6 @@ class Manager:
     def __init__(self, address: str | None = None, *, watchdog_s: float | None = None) -> None:
         self._address = address
         self.watchdog_s = watchdog_s  # it ends us when we are silent for so long; None: it does not watch
-        self._status = ""
 
     @property
     def listens(self) -> bool:

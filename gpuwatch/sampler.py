@@ -180,6 +180,11 @@ class Sampler:
             if thread.ident is not None and not thread.is_alive() and not self._stop.is_set() and turns[0].hung is None:
                 self._hung(turns[0], now_ns, "its sampling thread ended")
 
+    @property
+    def rate_hz(self) -> float:
+        """How often a second the fast lane was read over the last ten."""
+        return self._fast[0].pace.rate_hz(self._clock.now_ns())
+
     def statistics(self) -> SamplerStatistics:
         now_ns = self._clock.now_ns()
         shares = [share for cost in (self._fast_cost, self._slow_cost) if (share := cost.ratio()) is not None]

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -79,6 +80,31 @@ class Witness:
     def census(self, uuid: str) -> Census | None:
         sweep = self._latest.get((uuid, Lane.PROCESSES))
         return sweep.observed if sweep and isinstance(sweep.observed, Census) else None
+
+    def silent(self, within_s: float) -> tuple[str, ...]:
+        """GPUs that are not declared lost, and of which the fast lane has told nothing for so long: their sampler hangs."""
+        oldest_ns = self._clock.now_ns() - int(max(within_s * 1e9, 2 * self._settings.idle_period_ns))
+        last = {uuid: self._latest.get((uuid, Lane.FAST)) for uuid, sampler in self._samplers.items() if sampler.lost is None}
+        return tuple(uuid for uuid, sweep in last.items() if sweep is not None and sweep.observed.at_ns < oldest_ns)
+
+    def summary(self) -> str:
+        """One line for people: what is watched, how often it is really read, what is lost."""
+        if self.absence is not None:
+            return f"no GPU to watch: {self.absence}"
+        if not self._looked.is_set():
+            return "the driver has not answered yet"
+        samplers = self._samplers
+        lost = {uuid: sampler.lost for uuid, sampler in samplers.items() if sampler.lost is not None}
+        live = [uuid for uuid in samplers if uuid not in lost]
+        names = Counter(self._devices[uuid].name for uuid in live if uuid in self._devices)
+        rates_hz = [samplers[uuid].rate_hz for uuid in live]
+        parts = [", ".join(f"{count} × {name}" for name, count in names.items()) or "no GPU answers"]
+        if rates_hz:
+            parts[0] += f" at {min(rates_hz):.1f} Hz" if len(rates_hz) == 1 else f" at {min(rates_hz):.1f} Hz or more"
+        parts += [f"{uuid} lost: {why}" for uuid, why in lost.items()]
+        unmeasured = [uuid for uuid in self._devices if uuid not in samplers]
+        parts += [f"not yet measured: {', '.join(unmeasured)}"] if unmeasured else []
+        return "; ".join(parts)
 
     def take(self, sweep: Sweep) -> None:
         """As a sink of its own samplers: keep the last of each lane, learn the refresh periods."""
