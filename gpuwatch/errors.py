@@ -7,6 +7,7 @@ GpuwatchError
 │   └── DeviceLostError   one GPU: the others go on
 ├── StoreError            the database refuses
 ├── CapsuleError          packed evidence is damaged, or not ours
+├── ExportError           windows cannot be handed on; what was stays
 ├── DaemonError           the daemon cannot be reached, refused, or went away
 ├── WrongResultError      what was to be timed does not compute what its reference does
 └── RejectedError         a verdict the caller insisted on was not given
@@ -51,6 +52,10 @@ class StoreError(GpuwatchError):
 
 class CapsuleError(GpuwatchError):
     """Packed evidence that cannot be read: torn, not ours, or of a newer schema."""
+
+
+class ExportError(GpuwatchError):
+    """Windows cannot be written where they should go; what went there before is whole."""
 
 
 class DaemonError(GpuwatchError):

@@ -19,8 +19,10 @@ from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
 
 COMMANDS: Mapping[str, str] = {
     name: f"gpuwatch.cli.{name}"
-    for name in ("run", "show", "audit", "compare", "explain", "doctor", "selftest", "demo", "record", "daemon", "config", "db")
-}
+    for name in (
+        "run", "show", "audit", "compare", "explain", "doctor", "selftest", "demo", "record", "export", "daemon", "config", "db",
+    )
+}  # fmt: skip
 
 WHAT_NEXT = """\
 Was this GPU benchmark valid, and how do you know?

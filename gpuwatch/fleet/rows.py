@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from annotate.evidence import Device, Host
-from gpuwatch.fleet.contract import COLUMNS
+from gpuwatch.fleet.contract import COLUMNS, SCHEMA
 from gpuwatch.store import Run
 
 Row: TypeAlias = dict[str, Any]  # by the contract's names; the types are the contract's
 
-_OF_GPU = tuple(column.name.removeprefix("gpu_") for column in COLUMNS if column.name.startswith("gpu_"))
-_OF_HOST = tuple(column.name.removeprefix("host_") for column in COLUMNS if column.name.startswith("host_"))
+_NAMES = [column.name for column in COLUMNS]
+_OF_GPU = tuple(name.removeprefix("gpu_") for name in _NAMES if name.startswith("gpu_") and name != "gpu_uuid")
+_OF_HOST = tuple(name.removeprefix("host_") for name in _NAMES if name.startswith("host_"))
 _WORST_FIRST = ("reject", "flag", "note")
 
 
@@ -153,15 +154,4 @@ def _moment(wall_s: float) -> dt.datetime:
 
 def plain(row: Row) -> Row:
     """A row as JSON holds it: times as text, the contract's order, and its number first."""
-    from gpuwatch.fleet.contract import SCHEMA
-
-    ordered = {column.name: row[column.name] for column in COLUMNS}
-    return {"schema": SCHEMA, **ordered, "begun_utc": row["begun_utc"].isoformat()}
-
-
-def by_partition(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Run ids by the partition they belong to, both in the order given."""
-    out: dict[str, list[str]] = {}
-    for run_id, where in found:
-        out.setdefault(where, []).append(run_id)
-    return out
+    return {"schema": SCHEMA, **{name: row[name] for name in _NAMES}, "begun_utc": row["begun_utc"].isoformat()}

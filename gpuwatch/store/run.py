@@ -50,6 +50,16 @@ class Run:
     verdicts: tuple[Mapping[str, Any], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that is over, by what says where it belongs; ``hostname`` is None where its daemon died before it had looked."""
+
+    id: str
+    boot_id: str
+    begun_wall_s: float
+    hostname: str | None
+
+
 PLAIN = (
     "id", "label", "claim", "boot_id", "begin_ns", "end_ns", "begun_wall_s", "pid", "uid", "user", "process", "status",
     "why", "parent", "source",

@@ -1,0 +1,50 @@
+"""gpuwatch export: windows and their verdicts for a fleet's warehouse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from gpuwatch import clock
+from gpuwatch.cli import moments, options, output, stores
+from gpuwatch.errors import UsageError
+
+
+@click.command("export", short_help="Windows for a fleet's warehouse, as Parquet.")
+@click.option("--parquet", "folder", metavar="DIR", help="Add what is not there yet, by day and host. Needs the extra `fleet`.")
+@click.option("--ndjson", is_flag=True, help="All rows to standard output instead, one JSON object a line.")
+@click.option("--since", metavar="TIME", help='Only windows since then: "7d" (ago), "14:02", "2026-11-20".')
+@click.option("--host", metavar="NAME", help="The machine's name in the rows; by default as each window saw it.")
+@options.json_option
+@options.settings_options
+def command(folder: str | None, ndjson: bool, since: str | None, host: str | None, as_json: bool) -> None:
+    """Hand windows on, one row a window and GPU.
+
+    Run it as often as you like: what DIR holds is not written again, and what was interrupted is made up for.  Windows
+    still open, or not judged yet, go with the next export.
+    """
+    if (folder is None) == (not ndjson):
+        raise UsageError("expected --parquet DIR or --ndjson, found " + ("neither" if folder is None else "both"))
+    if ndjson and as_json:
+        raise UsageError("--json: expected it with --parquet; --ndjson writes JSON already")
+    if host is not None and not host.strip():
+        raise UsageError("--host: expected a name, found an empty one")
+    since_s = moments.wall_s(since, "--since", now_s=clock.wall_s()) if since is not None else None
+    with stores.reader(options.settings()) as store:
+        from gpuwatch.fleet import export, rows
+
+        if folder is None:
+            for row in export.all_rows(store, since_wall_s=since_s, host=host):
+                output.emit(json.dumps(rows.plain(row), ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+            return
+        done = export.to_parquet(store, Path(folder), since_wall_s=since_s, host=host)
+    if as_json:
+        counts = {name: getattr(done, name) for name in ("windows_count", "rows_count", "there_count")}
+        output.emit_json({"folder": folder, **counts, "parts": [str(part) for part in done.parts]})
+    else:
+        output.say(
+            f"{folder}: {done.windows_count} windows added as {done.rows_count} rows in {len(done.parts)} parts;"
+            f" {done.there_count} were there"
+        )
