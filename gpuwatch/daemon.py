@@ -7,12 +7,14 @@ import contextlib
 import fcntl
 import gc
 import logging
+import math
 import os
 import resource
 import signal
+import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +22,7 @@ from typing import Any
 
 from annotate import __version__
 from annotate.evidence import Census
-from gpuwatch import clock, config, host
+from gpuwatch import clock, config, host, notify
 from gpuwatch.config import Settings
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.judging import Judge
@@ -34,15 +36,28 @@ _log = logging.getLogger("gpuwatch.daemon")
 
 FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost rather than waited for
 IDLE_CHECK_S = 1.0
+REPORT_S = 10.0  # how often the service manager is told at least
+STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # what a system's daemon keeps, the group of its files may read
 
 
 class Daemon:
     """One daemon: built from settings, run until it is told to stop or has had no client for a while."""
 
-    def __init__(self, settings: Settings, ready: Callable[[], None], *, on_demand: bool) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        ready: Callable[[], None],
+        *,
+        on_demand: bool,
+        shared: bool = False,
+        manager: notify.Manager | None = None,
+        listener: socket.socket | None = None,
+    ) -> None:
         self.settings = settings
         self._ready = ready
         self._on_demand = on_demand
+        self._manager = manager or notify.Manager()
+        self._listener = listener
         self._boot_id = host.facts().boot_id or "unknown"
         self._begun_ns = clock.now_ns()
         self._loop = asyncio.get_running_loop()
@@ -53,13 +68,14 @@ class Daemon:
         self._store = Store(
             settings.state, source=settings.source, boot_id=self._boot_id, budget_bytes=settings.store_budget_bytes,
             max_age_s=settings.store_max_age_s, segment_bytes=settings.segment_bytes,
+            mode=SHARED_STORE_MODE if shared else STORE_MODE,
         )  # fmt: skip
         self._judge = Judge(settings.state, log=settings.log if on_demand else None)
         self._witness = Witness(settings, self._store, sinks=(self._store, self), threads=self._driver_threads)
         self._windows = Windows(
             self._witness, self._store, self._judge, state=settings.state, threads=self._threads, boot_id=self._boot_id
         )
-        self._server = Server(self._windows, self._greeting, self.status, shared=settings.socket == config.SYSTEM_SOCKET)
+        self._server = Server(self._windows, self._greeting, self.status, shared=shared)
 
     def take(self, sweep: Sweep) -> None:
         """As a sink: the windows look through every new list of processes, in the event loop's thread."""
@@ -72,17 +88,26 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
+        reports: asyncio.Task[None] | None = None
         try:
             self._witness.start()
             await asyncio.gather(self._witness.first_sweep(FIRST_SWEEP_S), self._judge.warm())
             # What start made is never garbage: without it in the way, a collection pauses the sampler for microseconds.
             gc.collect()
             gc.freeze()
-            await self._server.listen(self.settings.socket)
+            if self._listener is not None:
+                await self._server.serve(self._listener)
+            else:
+                await self._server.listen(self.settings.socket)
             self._ready()
+            self._manager.ready(self._witness.summary())
+            reports = asyncio.create_task(self._report())
             _log.info("ready: %s, %d GPUs, %s", self._witness.source_name, len(self._witness.uuids), self.settings.socket)
             await self._until_done()
         finally:
+            self._manager.stopping()
+            if reports is not None:
+                reports.cancel()
             await self._windows.finish()
             await self._server.close()
             self._judge.stop()
@@ -103,8 +128,31 @@ class Daemon:
                 _log.info("no client for %g s", self.settings.idle_exit_s)
                 return
 
+    async def _report(self) -> None:
+        """Tell the service manager how it goes, and that we live: only while every GPU that is not lost is being read.
+
+        The event loop itself feeds the watchdog, so that one that hangs starves it as well.
+        """
+        if not self._manager.listens:
+            return
+        within_s = min(REPORT_S, (self._manager.watchdog_s or math.inf) / 2)
+        while True:
+            await asyncio.sleep(within_s)
+            silent = self._witness.silent(within_s)
+            if silent:
+                _log.error("no reading for %g s of %s", within_s, ", ".join(silent))
+            status = f"no reading of {', '.join(silent)}; " if silent else ""
+            self._manager.status(f"{status}{self._witness.summary()}; {self._windows.busy_count} windows", alive=not silent)
+
     def reload(self) -> None:
         """SIGHUP: read the configuration again; what cannot change while running is named and kept."""
+        self._manager.reloading()
+        try:
+            self._reread()
+        finally:
+            self._manager.ready(self._witness.summary())
+
+    def _reread(self) -> None:
         try:
             fresh = self.settings.reread()
         except GpuwatchError as error:
@@ -140,8 +188,13 @@ class Daemon:
         return Greeting(self._witness.source_name, self._witness.simulated, self.settings.state, self._boot_id)
 
 
-def main(settings: Settings, *, on_demand: bool = False) -> None:
-    """Run a daemon in the foreground of this process.  Raises UsageError where one already serves the socket."""
+def main(settings: Settings, *, on_demand: bool = False, shared: bool = False) -> None:
+    """Run a daemon in the foreground of this process; ``shared``: for every user of the machine, each their own windows.
+
+    Raises UsageError where one already serves the socket.
+    """
+    manager, sockets = notify.taken(os.environ)
+    listener = _only_listener(sockets, settings.socket)
     ready = _leave_parent() if on_demand else _nothing
     _raise_limits()
     config.ensure_socket_folder(settings.socket)
@@ -151,22 +204,40 @@ def main(settings: Settings, *, on_demand: bool = False) -> None:
                 ready()  # another window was quicker: both use its daemon
                 return
             raise UsageError(f"{settings.socket}: a daemon already serves it; stop it or choose another --socket and --state")
-        _log_to(settings, on_demand=on_demand)
+        _log_to(settings, on_demand=on_demand, shared=shared)
         # A thread that samples waits for the interpreter lock; the default of 5 ms would be half its period.
         sys.setswitchinterval(0.0005)
-        asyncio.run(_run(settings, ready, on_demand=on_demand))
+        asyncio.run(
+            _run(lambda: Daemon(settings, ready, on_demand=on_demand, shared=shared, manager=manager, listener=listener))
+        )
         logging.shutdown()
         # A thread inside a hung driver call can be neither joined nor ended; everything of ours is closed by now.
         if any(thread.name.startswith("gpuwatch-edge") for thread in threading.enumerate()):
             os._exit(0)
 
 
-async def _run(settings: Settings, ready: Callable[[], None], *, on_demand: bool) -> None:
+async def _run(make: Callable[[], Daemon]) -> None:
     try:
-        await Daemon(settings, ready, on_demand=on_demand).run()
+        await make().run()
     except GpuwatchError as error:
         _log.error("%s", error)  # on demand, the log is all that the starting window can quote
         raise
+
+
+def _only_listener(sockets: Sequence[socket.socket], path: Path) -> socket.socket | None:
+    """The socket a service manager opened for us.  Raises UsageError for any other: who connects there would wait for ever."""
+    for one in sockets:
+        name = one.getsockname() if one.family == socket.AF_UNIX else None
+        if one.type != socket.SOCK_STREAM or not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            raise UsageError(f"LISTEN_FDS: expected a listening stream socket at {path}, found {name or one.getsockname()}")
+        if not isinstance(name, str) or not name or Path(name).resolve() != path.resolve():
+            raise UsageError(
+                f"LISTEN_FDS: expected a socket at {path}, found one at {name or one.getsockname()};"
+                " make ListenStream= and --socket the same"
+            )
+    if len(sockets) > 1:
+        raise UsageError(f"LISTEN_FDS: expected one socket, found {len(sockets)}")
+    return sockets[0] if sockets else None
 
 
 def _nothing() -> None:
@@ -229,8 +300,8 @@ def _only_one(socket_path: Path) -> Iterator[bool]:
         os.close(lock)
 
 
-def _log_to(settings: Settings, *, on_demand: bool) -> None:
-    settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+def _log_to(settings: Settings, *, on_demand: bool, shared: bool) -> None:
+    settings.state.mkdir(parents=True, exist_ok=True, mode=0o750 if shared else 0o700)
     handler: logging.Handler = logging.FileHandler(settings.log, mode="w") if on_demand else logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger("gpuwatch")

@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import stat
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +55,7 @@ class Server:
         self._status = status
         self._shared = shared  # a system daemon serves every local user, each their own windows
         self._server: asyncio.Server | None = None
-        self._path: Path | None = None
+        self._path: Path | None = None  # of a socket that is ours to remove
         self._connections: set[asyncio.Task[None]] = set()
 
     @property
@@ -62,7 +63,21 @@ class Server:
         return len(self._connections)
 
     async def listen(self, path: Path) -> None:
-        """Bind the socket; one left by a dead daemon is replaced (the caller holds the lock that proves it dead)."""
+        """Bind the socket and serve; one left by a dead daemon is replaced (the caller holds the lock that proves it dead)."""
+        listener = self._bound(path)
+        self._path = path
+        await self.serve(listener)
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Serve a socket that is bound already, by us or by a service manager: who connected meanwhile has waited."""
+        # Python 3.13 removes the path of every listener it closes, and 3.12 does not know the option.
+        kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+        listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        self._server = await asyncio.start_unix_server(
+            self._connected, sock=listener, limit=wire.LINE_BYTES, backlog=1024, **kept
+        )
+
+    def _bound(self, path: Path) -> socket.socket:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISSOCK(path.lstat().st_mode):
                 raise UsageError(f"{path}: expected a socket or nothing, found another kind of file; choose another --socket")
@@ -76,8 +91,7 @@ class Server:
             raise UsageError(f"{path}: cannot listen: {error.strerror or error}; choose another --socket") from error
         finally:
             os.umask(before)
-        self._path = path
-        self._server = await asyncio.start_unix_server(self._connected, sock=listener, limit=wire.LINE_BYTES, backlog=1024)
+        return listener
 
     async def close(self) -> None:
         if self._server is not None:

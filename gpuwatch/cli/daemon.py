@@ -1,22 +1,39 @@
-"""gpuwatch daemon: the witness, in the foreground."""
+"""gpuwatch daemon: the witness, in the foreground; and as a service of systemd, installed and removed."""
 
 from __future__ import annotations
 
 import click
 
 from gpuwatch.cli import options
+from gpuwatch.config import SYSTEM_SOCKET, SYSTEM_STATE, Settings
 
 
-@click.command("daemon", short_help="Watch the GPUs, in the foreground.")
+@click.group("daemon", short_help="Watch the GPUs, in the foreground.", invoke_without_command=True)
 @click.option(
     "--on-demand", is_flag=True, help="Leave after a minute without a client; messages go to daemon.log in the state folder."
 )
+@click.option(
+    "--system", is_flag=True, help=f"Serve every user of this machine, by default at {SYSTEM_SOCKET} from {SYSTEM_STATE}."
+)
 @options.settings_options
-def command(on_demand: bool) -> None:
+@click.pass_context
+def command(context: click.Context, on_demand: bool, system: bool) -> None:
     """Watch every GPU, keep what they say, and judge the windows of this user's programs.
 
     SIGTERM ends it cleanly, SIGHUP reads the configuration again.  It never changes a GPU's settings.
     """
+    if context.invoked_subcommand is not None:
+        return
+    if on_demand and system:
+        raise click.UsageError("--system stays; --on-demand leaves: choose one")
     from gpuwatch import daemon
 
-    daemon.main(options.settings(), on_demand=on_demand)
+    settings = _of_the_system() if system else options.settings()
+    daemon.main(settings, on_demand=on_demand, shared=system or settings.socket == SYSTEM_SOCKET)
+
+
+def _of_the_system() -> Settings:
+    """The settings in force, with the system's places where none was named."""
+    settings = options.settings()
+    places = {"state": str(SYSTEM_STATE), "socket": str(SYSTEM_SOCKET)}
+    return options.settings({name: place for name, place in places.items() if settings.origin(name) == "default"})

@@ -67,7 +67,7 @@ class Store:
         commit_s: float = 0.5,
         clock: Clock | None = None,
         wall_offset_ns: Callable[[], int] = clocks.wall_offset_ns,
-        mode: int = 0o600,  # of files; the system's daemon lets others read: 0o644
+        mode: int = 0o600,  # of files; the system's daemon lets its group read: 0o640
     ) -> None:
         self._state = state
         self._budget_bytes = budget_bytes
@@ -86,7 +86,7 @@ class Store:
         self._kept_ns = self._offset_ns = 0
         self._sizes = (0, 0)
         try:
-            state.mkdir(parents=True, exist_ok=True, mode=0o755 if mode & 0o044 else 0o700)
+            state.mkdir(parents=True, exist_ok=True, mode=0o700 | (mode & 0o044) * 5 // 4)  # who may read may look in
             self._lock = files.lock(state, mode=mode)
         except OSError as error:
             raise StoreError(f"{state}: expected a folder that can be written, found: {error.strerror}") from error
