@@ -43,6 +43,13 @@ class Settings:
     store_max_age_s: float
     segment_bytes: int
     idle_exit_s: float
+    listen: str  # HOST:PORT, empty for nowhere
+    listen_insecure: bool
+    exporter_certificate: str  # paths, empty for none
+    exporter_key: str
+    exporter_client_ca: str
+    exporter_users: str
+    exporter_processes_count: int
     origins: Mapping[str, str] = field(compare=False)  # by field
     given: Mapping[str, str] = field(compare=False)  # the flags, to read the files again
 

@@ -11,6 +11,7 @@ from gpuwatch import places, quantities
 from gpuwatch.quantities import QuantityError
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+LOOPBACK, LISTEN_PORT = "127.0.0.1", 9836
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,51 @@ def _bytes(found: object) -> int:
     return size
 
 
+def _listen(found: object) -> str:
+    """``HOST:PORT`` with both said, or the empty text for not at all."""
+    expected = 'HOST:PORT, HOST, PORT (on loopback) or "off"'
+    text = _text(expected, found)
+    if text in ("off", ""):
+        return ""
+    host, colon, port = text.rpartition(":")
+    if text.isdigit():
+        host, port = LOOPBACK, text
+    elif not colon or text.endswith("]"):
+        host, port = text, str(LISTEN_PORT)
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    # An address of IPv6 holds colons and so is written in brackets; an empty host would mean every address by accident.
+    if not bare or (":" in host and bare == host) or any(letter.isspace() for letter in host):
+        raise QuantityError(f"expected {expected}, found {text!r}")
+    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise QuantityError(f"expected a port of 0 to 65535, found {port!r}")
+    return f"{host}:{int(port)}"
+
+
+def _file(found: object) -> str:
+    """A path, or the empty text for none."""
+    return "" if found in ("", "none") else str(_path(found))
+
+
+def _switch(found: object) -> bool:
+    if isinstance(found, bool):
+        return found
+    words = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
+    if not isinstance(found, str) or found.lower() not in words:
+        raise QuantityError(f"expected yes or no, found {found!r}")
+    return words[found.lower()]
+
+
+def _switch_text(on: bool) -> str:  # noqa: FBT001 - the state is the whole call
+    return "yes" if on else "no"
+
+
+def _few(found: object) -> int:
+    text = str(found) if isinstance(found, int) and not isinstance(found, bool) else found
+    if not isinstance(text, str) or not text.isascii() or not text.isdigit() or int(text) > 100:
+        raise QuantityError(f"expected a whole number of 0 to 100, found {found!r}")
+    return int(text)
+
+
 def _log_level(found: object) -> str:
     if found not in LOG_LEVELS:
         raise QuantityError(f"expected one of {', '.join(LOG_LEVELS)}, found {found!r}")
@@ -109,6 +155,10 @@ KEYS: tuple[Key, ...] = (
     Key("state", "state", None, _path, str, "the folder of the store and the daemon's log"),
     Key("socket", "socket", None, _socket, str, "where the daemon listens for windows"),
     Key("log_level", "log_level", "info", _log_level, str, "the least severe message the daemon logs"),
+    Key("listen", "listen", "", _listen, lambda address: address or "off",
+        "where the daemon serves metrics over HTTP; one that was started on demand never does"),
+    Key("listen_insecure", "listen_insecure", False, _switch, _switch_text,  # noqa: FBT003 - a default like the others
+        "serve metrics beyond this machine without encryption or without asking who reads"),
     Key("sampling.idle_period", "idle_period_ns", 50_000_000, _period, quantities.duration_text,
         "how often the fast lane is read while no window is open"),
     Key("sampling.active_period", "active_period_ns", 10_000_000, _period, quantities.duration_text,
@@ -122,6 +172,15 @@ KEYS: tuple[Key, ...] = (
     Key("store.segment", "segment_bytes", 64 << 20, _bytes, quantities.size_text, "the size at which a new segment is begun"),
     Key("daemon.idle_exit", "idle_exit_s", 60.0, _seconds, _seconds_text,
         "how long a daemon that was started on demand stays after its last client"),
+    Key("exporter.certificate", "exporter_certificate", "", _file, lambda path: path or "none",
+        "the certificate (PEM, with its chain) of the metrics page; with it the page is served over TLS"),
+    Key("exporter.key", "exporter_key", "", _file, lambda path: path or "none", "the certificate's private key"),
+    Key("exporter.client_ca", "exporter_client_ca", "", _file, lambda path: path or "none",
+        "only clients with a certificate of these authorities (PEM) may read the page"),
+    Key("exporter.users", "exporter_users", "", _file, lambda path: path or "none",
+        "only these may read the page: a file of lines NAME:SHA256 for basic auth"),
+    Key("exporter.processes", "exporter_processes_count", 0, _few, str,
+        "of how many processes a GPU, the largest, the memory is shown"),
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}

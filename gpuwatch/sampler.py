@@ -112,6 +112,10 @@ class Sampler:
         """Whether the source as a whole said it is not there: open it again, then make new samplers."""
         return any(turn.gone for turn in (*self._fast, *self._slow))
 
+    def period_ns(self, lane: Lane) -> int:
+        """How often the fast or the slow lane is asked now."""
+        return self._period_of(lane)()
+
     def start(self) -> None:
         for thread in (*self._threads, self._watching):
             thread.start()

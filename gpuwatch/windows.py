@@ -55,6 +55,7 @@ class _InHand:
     owners: dict[int, int] = field(default_factory=dict)  # the process of each
     times: list[Times] = field(default_factory=list)
     times_count: int = 0
+    judging_s: float | None = None
     hidden: bool = False  # a census was taken that could not have shown it
     told_all: asyncio.Event = field(default_factory=asyncio.Event)  # closed: nothing more is told of it
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -67,13 +68,17 @@ class _InHand:
 class Windows:
     """Opens, closes and judges windows.  All methods run in the daemon's event loop."""
 
-    def __init__(self, witness: Witness, store: Store, judge: Judge, *, state: Path, threads: Executor, boot_id: str) -> None:
+    def __init__(
+        self, witness: Witness, store: Store, judge: Judge, *, state: Path, threads: Executor, boot_id: str,
+        judged: Callable[[Run, float | None], None] | None = None,
+    ) -> None:  # fmt: skip
         self._witness = witness
         self._store = store
         self._judge = judge
         self._state = state
         self._threads = threads
         self._boot_id = boot_id
+        self._tell_judged = judged  # given every window's end, and how long its judging took
         self._identities = host.Identities()
         self._machine = host.facts()
         self._in_hand: dict[str, _InHand] = {}
@@ -304,6 +309,8 @@ class Windows:
             while len(self._judged) > KEPT_COUNT:
                 del self._judged[next(iter(self._judged))]
             del self._in_hand[held.run.id]
+            if self._tell_judged is not None:
+                self._tell_judged(held.run, held.judging_s)
             held.done.set()
 
     def _sample_less(self, held: _InHand) -> None:
@@ -358,7 +365,9 @@ class Windows:
         await asyncio.sleep(TAIL_S)
         self._sample_less(held)
         await self._loop_thread(self._store.flush, 2.0)
+        asked_ns = clock.now_ns()
         judgement = await self._judge.judge(held.run.id)
+        held.judging_s = (clock.now_ns() - asked_ns) / 1e9
         verdicts = tuple(judgement.verdicts)
         status = verdicts[0]["status"] if verdicts else Status.UNPROVEN.value
         why = judgement.why or (verdicts[0]["why"] if verdicts else "") or held.run.why

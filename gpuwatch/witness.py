@@ -9,9 +9,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Any
 
-from annotate.evidence import Census, Device, Lane, Reading
+from annotate.evidence import SIGNALS, Census, Device, Lane, Reading
 from gpuwatch import lanes
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import Settings
@@ -25,6 +26,17 @@ _log = logging.getLogger("gpuwatch.witness")
 
 REOPEN_S = 10.0  # how often an absent driver is looked for: no driver is a state, not a failure to start
 EDGE_S = 0.25  # a GPU that takes longer for its edge readings is not waited for: the benchmark is
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One GPU of the source: its place there, whether it answers, and what is asked of it."""
+
+    device: Device
+    position: int
+    lost: str | None
+    period_ns: Mapping[Lane, int]
+    supported: Mapping[str, bool]  # by signal; empty where the GPU could not be measured
 
 
 class Witness:
@@ -68,6 +80,29 @@ class Witness:
     @property
     def uuids(self) -> tuple[str, ...]:
         return tuple(self._samplers)
+
+    @property
+    def looked(self) -> bool:
+        """Whether the source was opened, or found absent: before, nothing is known."""
+        return self._looked.is_set()
+
+    def device(self, uuid: str) -> Device | None:
+        return self._devices.get(uuid)
+
+    def watched(self) -> tuple[Watched, ...]:
+        """Every GPU the source named, lost ones too, in its order."""
+        return tuple(self._watched(position, device) for position, device in enumerate(self._devices.values()))
+
+    def _watched(self, position: int, device: Device) -> Watched:
+        sampler = self._samplers.get(device.uuid)
+        if sampler is None:
+            return Watched(device, position, "it has not answered since the daemon started", {}, {})
+        plan = sampler.plan
+        return Watched(
+            device, position, sampler.lost,
+            {lane: sampler.period_ns(lane) for lane in (Lane.FAST, Lane.SLOW)},
+            {name: name not in plan.unanswered for name in SIGNALS} if plan.row_cost_ns else {},
+        )  # fmt: skip
 
     def devices(self) -> tuple[Device, ...]:
         """As a feed: the GPUs with identity and limits as they were when last (re)opened."""
@@ -299,4 +334,4 @@ class Witness:
                     self._store.put_refresh(uuid, learnt)
 
 
-__all__ = ["Witness"]
+__all__ = ["Watched", "Witness"]

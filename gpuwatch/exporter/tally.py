@@ -1,0 +1,135 @@
+"""What the exporter counts of every sample, so that what happens between two scrapes is not lost.
+
+A sink of the samplers: one lock, a few additions and three bisections a sample, and no list that grows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading, Reason
+from gpuwatch import clock
+from gpuwatch.exporter.buckets import Buckets
+from gpuwatch.exporter.metrics import LATENESS_BUCKETS, POWER_BUCKETS, RATIO_BUCKETS
+from gpuwatch.protocols import Lost, Sweep
+
+LOADS = ("busy", "idle", "unknown")
+PEAK_NS = 60_000_000_000  # the dense record's maximum is of this last stretch, for as many scrapers as there are
+STANDS_NS = 1_500_000_000  # a mask stands until the next sample, but not across a hole: a reading goes stale after this
+XIDS_COUNT = 64  # numbers kept apart for one GPU; a label must stay bounded whatever a driver invents
+
+
+class LaneTally:
+    """One lane of one GPU: how often asked, missed and lost, the time inside its calls, and its last answer."""
+
+    __slots__ = ("at_ns", "call_ns", "count", "lost_count", "missed_count")
+
+    def __init__(self) -> None:
+        self.count = self.missed_count = self.lost_count = self.call_ns = 0
+        self.at_ns: int | None = None
+
+
+class GpuTally:
+    """The counts of one GPU.  ``lock`` is held by whoever writes or reads them."""
+
+    __slots__ = (
+        "census", "device", "fast", "held_ns", "lanes", "lateness", "limit_w", "lock", "mask", "mask_at_ns", "mem", "peaks_w",
+        "power", "slow", "sm", "xids",
+    )  # fmt: skip
+
+    def __init__(self, device: Device) -> None:
+        self.lock = threading.Lock()
+        self.device = device
+        self.lanes = {lane: LaneTally() for lane in Lane}
+        self.fast: Reading | None = None
+        self.slow: Reading | None = None
+        self.census: Census | None = None
+        self.sm = tuple(Buckets(RATIO_BUCKETS) for _ in LOADS)
+        self.mem = tuple(Buckets(RATIO_BUCKETS) for _ in LOADS)
+        self.power = Buckets(POWER_BUCKETS)
+        self.lateness = Buckets(LATENESS_BUCKETS)
+        self.limit_w = device.power_limit_w
+        self.mask: int | None = None
+        self.mask_at_ns = 0
+        self.held_ns: dict[int, int] = {}  # by the whole mask: an addition a sample, and the bits come apart at the scrape
+        self.peaks_w: deque[tuple[int, float]] = deque(maxlen=256)
+        self.xids: dict[str, tuple[int, float]] = {}  # how many, and the wall time of the last
+
+    def take(self, sweep: Sweep) -> None:
+        observed, lane = sweep.observed, self.lanes[sweep.lane]
+        with self.lock:
+            lane.missed_count += sweep.missed_count
+            if isinstance(observed, Event):
+                if observed.kind == "xid" and observed.value is not None:
+                    self._xid(str(observed.value))
+                return
+            if isinstance(observed, Lost):
+                lane.lost_count += 1
+                self.mask = None
+                return
+            lane.count += 1
+            lane.call_ns += observed.took_ns
+            lane.at_ns = observed.at_ns
+            if isinstance(observed, Reading):
+                if sweep.lane is Lane.FAST:
+                    self._fast(observed, sweep.late_ns)
+                elif sweep.lane is Lane.SLOW:
+                    self.slow = observed
+                    self.limit_w = observed.power_limit_w or self.limit_w
+            elif isinstance(observed, Census):
+                self.census = observed
+            elif isinstance(observed, PowerRecord) and observed.sample_w:
+                self.peaks_w.append((observed.at_ns, max(observed.sample_w)))
+
+    def peak_w(self, now_ns: int) -> float | None:
+        """The highest dense sample of the last minute."""
+        return max((watts for at_ns, watts in self.peaks_w if at_ns >= now_ns - PEAK_NS), default=None)
+
+    def _fast(self, reading: Reading, late_ns: int) -> None:
+        self.fast = reading
+        mask = reading.event_reasons_mask
+        load = 2 if mask is None else 1 if mask & Reason.GPU_IDLE.value else 0
+        device = self.device
+        if reading.sm_clock_mhz is not None and device.sm_clock_max_mhz:
+            self.sm[load].note(reading.sm_clock_mhz / device.sm_clock_max_mhz)
+        if reading.mem_clock_mhz is not None and device.mem_clock_max_mhz:
+            self.mem[load].note(reading.mem_clock_mhz / device.mem_clock_max_mhz)
+        if reading.power_w is not None and self.limit_w:
+            self.power.note(reading.power_w / self.limit_w)
+        if late_ns:  # the edges of windows are read when they come: no deadline, no lateness
+            self.lateness.note(late_ns / 1e9)
+        before, self.mask = self.mask, mask
+        stood_ns, self.mask_at_ns = reading.at_ns - self.mask_at_ns, reading.at_ns
+        if before is not None and 0 < stood_ns <= STANDS_NS:
+            self.held_ns[before] = self.held_ns.get(before, 0) + stood_ns
+
+    def _xid(self, number: str) -> None:
+        if number not in self.xids and len(self.xids) >= XIDS_COUNT:
+            number = "other"
+        self.xids[number] = (self.xids.get(number, (0, 0.0))[0] + 1, clock.wall_s())
+
+
+class Tallies:
+    """As a sink: the tally of every GPU that ``device`` knows."""
+
+    def __init__(self, device: Callable[[str], Device | None]) -> None:
+        self._device = device
+        self._gpus: dict[str, GpuTally] = {}
+        self._adding = threading.Lock()
+
+    def take(self, sweep: Sweep) -> None:
+        tally = self._gpus.get(sweep.uuid) or self._new(sweep.uuid)
+        if tally is not None:
+            tally.take(sweep)
+
+    def of(self, uuid: str) -> GpuTally | None:
+        return self._gpus.get(uuid)
+
+    def _new(self, uuid: str) -> GpuTally | None:
+        device = self._device(uuid)
+        if device is None:  # an event of a MIG instance, or of a GPU that is not watched
+            return None
+        with self._adding:
+            return self._gpus.setdefault(uuid, GpuTally(device))
