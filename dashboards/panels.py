@@ -112,10 +112,13 @@ def number(
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A column of a table: the query it comes from, its heading and unit, and how its values look."""
+    """A column of a table: the query it comes from, its heading and unit, and how its values look.
+
+    One without a heading is there for its labels: its value is not shown.
+    """
 
     query: Query
-    heading: str
+    heading: str = ""
     unit: str = "none"
     looks: Mapping[int, Look] | None = None
     steps: tuple[tuple[float | None, str], ...] = ()
@@ -130,18 +133,17 @@ def grid(
     for cell in cells:
         panel = panel.with_target(_now(cell.query).format(PromQueryFormat.TABLE))
     one = len(cells) == 1
-    headings = {("Value" if one else f"Value #{cell.query.ref}"): cell.heading for cell in cells} | dict(labels)
-    order = [*labels, *(("Value" if one else f"Value #{cell.query.ref}") for cell in cells)]
+    values = {("Value" if one else f"Value #{cell.query.ref}"): cell.heading for cell in cells}
     organize = {
-        "excludeByName": {"Time": True},
-        "indexByName": {name: index for index, name in enumerate(order)},
-        "renameByName": headings,
+        "excludeByName": {"Time": True} | {name: True for name, heading in values.items() if not heading},
+        "indexByName": {name: index for index, name in enumerate((*labels, *values))},
+        "renameByName": {name: heading for name, heading in values.items() if heading} | dict(labels),
     }
     panel = panel.transformations([
         model.DataTransformerConfig(id_val="merge", options={}),
         model.DataTransformerConfig(id_val="organize", options=organize),
     ])  # fmt: skip
-    for cell in cells:
+    for cell in (cell for cell in cells if cell.heading):
         changes: dict[str, object] = {"unit": cell.unit}
         if cell.looks:
             changes |= {"mappings": _mappings(cell.looks), "custom.cellOptions": {"type": "color-background"}}

@@ -1,0 +1,94 @@
+"""The PromQL that several panels share: which series are meant, what state a GPU is in, how much a counter grew.
+
+Nothing here says ``or vector(0)``: a figure that nothing was scraped for must be absent, never a reassuring zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dashboards.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, YELLOW, Look
+
+STALE_S = 5  # the fast lane is asked every 50 ms, so its last answer is a hundred periods old
+SILENT = "1h"  # how long a GPU that is no longer scraped stays on the fleet's table
+
+HOSTS = 'job=~"$job",instance=~"$instance"'
+ONE_GPU = f'{HOSTS},uuid="$uuid"'
+RATE = "$__rate_interval"
+GPU = "instance, uuid, gpu"
+CLASSES = "gpuwatch_clock_event_reason_info"
+
+# What a GPU's state is called, worst causes first where several hold; SILENT_ is what remains when nothing is scraped.
+STATES: Mapping[int, Look] = {
+    0: Look("not scraped", PURPLE),
+    1: Look("lost", RED),
+    2: Look("stale", RED),
+    3: Look("idle", BLUE),
+    4: Look("busy", GREEN),
+    5: Look("busy, power-capped", YELLOW),
+    6: Look("limited", ORANGE),
+    7: Look("limited by hardware", RED),
+    8: Look("answers, use not observed", GREY),
+}
+SCRAPED: Mapping[int, Look] = {0: Look("not scraped", PURPLE), 1: Look("yes", GREEN)}
+DRIVER: Mapping[int, Look] = {0: Look("none", RED), 1: Look("answers", GREEN)}
+MODE: Mapping[int, Look] = {0: Look("off", ORANGE), 1: Look("on", GREEN)}
+KIND_OF_SOURCE: Mapping[int, Look] = {0: Look("real GPUs", GREEN), 1: Look("SIMULATED", ORANGE)}
+
+
+def of(metric: str, *matchers: str, among: str = HOSTS, **labels: str) -> str:
+    """A metric of the chosen hosts, or GPU: with these labels, and other matchers as PromQL writes them."""
+    equal = (f'{name}="{value}"' for name, value in labels.items())
+    return f"{metric}{{{','.join((among, *matchers, *equal))}}}"
+
+
+def state(among: str = HOSTS) -> str:
+    """The state of every GPU as one of ``STATES``; the first line of the list that holds is the answer."""
+    active = of("gpuwatch_gpu_clock_event_active", among=among)
+    age = of("gpuwatch_reading_age_seconds", among=among, lane="fast")
+    busy = of("gpuwatch_gpu_utilization_ratio", among=among, unit="gpu")
+    answers = of("gpuwatch_gpu_up", among=among)
+
+    def limited(which: str) -> str:
+        return f"{active} * on (job, instance, reason) group_left () {CLASSES}{{{which}}} == 1"
+
+    cases = (
+        (1, f"{answers} == 0"),
+        (2, f"{age} > {STALE_S}"),
+        (7, limited('class="hardware"')),
+        (6, limited('class="limiting",reason!="sw_power_cap"')),
+        (5, limited('reason="sw_power_cap"')),
+        (4, f"{busy} > 0"),
+        (3, f"{busy} == 0"),
+        (8, answers),
+        (0, f"last_over_time({answers}[{SILENT}])"),
+    )
+    return "\nor ".join(each(f"0 * ({expression}) + {value}") for value, expression in cases)
+
+
+def each(expression: str, by: str = GPU) -> str:
+    """One series for each GPU (or host): what tables join on."""
+    return f"max by ({by}) ({expression})"
+
+
+def grown(counter: str, span: str) -> str:
+    """How much a counter grew in a span, one that was born in it included: increase() alone takes its first value for old."""
+    return f"(({counter} unless {counter} offset {span}) or increase({counter}[{span}]))"
+
+
+def limited_ratio(among: str = HOSTS, span: str = RATE) -> str:
+    """Share of time under each reason that is not benign.  Reasons overlap: they are never summed."""
+    seconds = of("gpuwatch_gpu_clock_event_seconds_total", among=among)
+    return f'rate({seconds}[{span}]) * on (job, instance, reason) group_left (class) {CLASSES}{{class!="benign"}}'
+
+
+def mean_ratio(histogram: str, *, among: str = HOSTS, by: str = GPU, span: str = RATE, **labels: str) -> str:
+    """Mean of a histogram's samples over a span; absent where there were none."""
+    total, count = (of(f"{histogram}_{part}", among=among, **labels) for part in ("sum", "count"))
+    return f"sum by ({by}) (rate({total}[{span}])) / (sum by ({by}) (rate({count}[{span}])) > 0)"
+
+
+def quantile(share: float, histogram: str, *, among: str = HOSTS, by: str = "", span: str = RATE, **labels: str) -> str:
+    """The bucketed quantile of a histogram's samples over a span; absent where there were none."""
+    buckets = of(f"{histogram}_bucket", among=among, **labels)
+    return f"histogram_quantile({share:g}, sum by (le{', ' if by else ''}{by}) (rate({buckets}[{span}]))) >= 0"
