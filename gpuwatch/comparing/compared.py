@@ -20,13 +20,16 @@ from gpuwatch.comparing.loading import wants_inputs
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring import reference as references
 from gpuwatch.measuring import trees
+from gpuwatch.measuring.plain import finite
 from gpuwatch.measuring.reference import Match
 from gpuwatch.window import Window, window
+from gpuwatch.wire import LABEL_LENGTH
 
 if TYPE_CHECKING:
     from gpuwatch.comparing.blocks import BlockTimer
 
 Arm = Callable[..., object]
+SCHEMA = 1
 _FACTORY = "make_"
 # Each arm has a clock of its own where power limits it; below this the two answers say the same.
 _GAP_RATIO = 0.005
@@ -76,17 +79,23 @@ class Compared:
         return any(finding.rule == "power-limited" for finding in verdict.hazards)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Plain data for JSON; the schema is ``docs/schemas/comparison.json``."""
         verdict = self.verdict
         return {
+            "schema": SCHEMA,
             "design": "interleaved",
             "timer": self.timer,
             "comparisons": [
-                comparison.to_dict() | {"error_ratio": match.error_ratio if (match := self.matches.get(comparison.b)) else None}
+                {name: finite(value) for name, value in comparison.to_dict().items()}
+                | {"error_ratio": self._error_ratio(comparison)}
                 for comparison in self.comparisons
             ],
             "verdict": None if verdict is None else verdict.to_dict(),
         }
+
+    def _error_ratio(self, comparison: Comparison) -> float | None:
+        match = self.matches.get(comparison.b)
+        return None if match is None else finite(match.error_ratio)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -144,7 +153,7 @@ def compare(
     floor = FLOOR_RATIO if measured is None else measured
     design.warmed(timer, list(runners.values()), warm_s)
     own = {}
-    with _watched(label or " and ".join(names), settings if watch else None) as watched:
+    with _watched((label or " and ".join(names))[:LABEL_LENGTH], settings if watch else None) as watched:
         if watched is not None:
             watched.inputs(*given[0])
         limit_s = max(_LONGEST_S, 2 * seconds * len(others))

@@ -188,7 +188,7 @@ class Measurement:
             raise RejectedError(self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Plain data for JSON; the schema is ``docs/schemas/measurement.json``."""
         from gpuwatch.measuring.plain import plain
 
         return plain(self)

@@ -29,12 +29,12 @@ def plain(measured: Measurement) -> dict[str, Any]:
     device, match = measured.device, measured.match
     return {
         "schema": SCHEMA,
-        **{name: _json(getattr(measured, name)) for name in _FACTS},
-        **{name: _json(getattr(measured, name)) for name in FIGURES},
+        **{name: finite(getattr(measured, name)) for name in _FACTS},
+        **{name: finite(getattr(measured, name)) for name in FIGURES},
         "ci_s": None if measured.ci_s is None else list(measured.ci_s),
         "clock_sensitivity": _sensitivity(measured),
         "device": None if device is None else {"uuid": device.uuid, "name": device.name},
-        "reference": None if match is None else {"error_ratio": _json(match.error_ratio), "limit_ratio": match.limit_ratio},
+        "reference": None if match is None else {"error_ratio": finite(match.error_ratio), "limit_ratio": match.limit_ratio},
         "run": measured.run,
         "status": measured.verdict.status.value,
         "why": measured.verdict.why,
@@ -76,6 +76,6 @@ def _sensitivity(measured: Measurement) -> dict[str, Any]:
     }
 
 
-def _json(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has no infinity: what is not finite is not known."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

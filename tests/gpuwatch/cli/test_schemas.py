@@ -17,7 +17,7 @@ from gpuwatch.window import window
 from tests.gpuwatch.cli.conftest import Gpuwatch
 
 DOCS = Path(__file__).parents[3] / "docs" / "schemas"
-FILES = (Path(annotate.__file__).parent / "verdict.schema.json", DOCS / "window.json", DOCS / "cli.json")
+FILES = (Path(annotate.__file__).parent / "verdict.schema.json", *sorted(DOCS.glob("*.json")))
 SCHEMAS = [json.loads(file.read_text()) for file in FILES]
 REGISTRY: Registry[Any] = Registry().with_resources([(schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from gpuwatch.comparing.design import Runner, calibrated, quads
 from gpuwatch.config import Settings, load
 from gpuwatch.errors import UsageError
 from gpuwatch.floors import Floor
+from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, SimulatedBlocks
 
 
@@ -71,6 +73,7 @@ class TestAnswers:
         assert str(found).startswith("SLOWER")
         assert found.to_dict()["comparisons"][0]["decision"] == "slower"
         assert found.to_dict()["verdict"] is None
+        check(found.to_dict(), "urn:gpuwatch:comparison:1")
         assert found._repr_html_().startswith("<pre>SLOWER")
 
 
@@ -230,3 +233,19 @@ class TestFloors:
         assert floors.of(settings.state, "G") is None
         floors.keep(settings.state, "G", Floor(kind="copy", floor_ratio=0.01, trials_count=8, measured_wall_s=1.0))
         assert floors.of(settings.state, "G") == 0.01
+
+
+def test_a_result_that_is_not_there_is_data_that_json_can_hold() -> None:
+    found = compare({"a": lambda: 1.0, "b": nothing}, seconds=0.05, warm_s=0.0, watch=False, timer=HostBlocks())
+    assert found.decision is Decision.INCOMPARABLE
+    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    check(data, "urn:gpuwatch:comparison:1")
+    assert data["comparisons"][0]["error_ratio"] is None
+
+
+def test_many_arms_of_long_names_have_a_window(copying: Settings) -> None:
+    arms = {"x" * 150: lambda: 1.0, "y" * 150: lambda: 1.0}
+    found = compare(arms, seconds=0.05, warm_s=0.0, timer=HostBlocks(), settings=copying)
+    assert found.window is not None
+    assert found.window.run_id is not None
+    check(found.to_dict(), "urn:gpuwatch:comparison:1")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from annotate.evidence import Device, Timings, Values
+from annotate.policy import Policy
 from annotate.told import TOLD
 from annotate.verdict import Status, Verdict
 from gpuwatch.measuring import Seams
@@ -74,7 +75,9 @@ class ScriptedTimer:
 
 
 def verdict(status: Status = Status.VALID, uuid: str | None = "GPU-1") -> Verdict:
-    return Verdict(status=status, findings=(), claim="sustained", device_uuid=uuid, device_name="NVIDIA H200")
+    return Verdict(
+        status=status, findings=(), claim="sustained", device_uuid=uuid, device_name="NVIDIA H200", policy=Policy().to_dict()
+    )
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from io import StringIO
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from gpuwatch.errors import GpuwatchError, RejectedError, UsageError, WrongResul
 from gpuwatch.measuring import Measurement, Stopped, bench
 from gpuwatch.measuring.board import Board
 from gpuwatch.measuring.progress import Progress
+from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.measuring.scripted import H200, L2_BYTES, Model, ScriptedTimer, World, constant, nothing
 
 
@@ -313,11 +315,22 @@ class TestShown:
     def test_as_data_it_goes_through_json_and_back(self) -> None:
         measured, _ = run(constant(1e-3), flops=1e9, label="a")
         data = measured.to_dict()
+        check(data, "urn:gpuwatch:measurement:1")
         assert json.loads(json.dumps(data, allow_nan=False)) == data
         assert data["schema"] == 1
         assert data["status"] == "valid"
         assert data["median_s"] == measured.median_s
         assert data["attempts"][0]["warmup"]["steady"] is True
+
+    def test_every_kind_of_measurement_follows_its_schema(self) -> None:
+        bare = World(ScriptedTimer(constant(1e-3, mhz=None)), statuses=(Status.REJECTED, Status.UNPROVEN), board=None)
+        told: dict[str, Any] = {"flops": 1e9, "bytes": 1e6, "dtype": "bfloat16"}
+        for measured, _ in (
+            run(capped, **told, retries=1),
+            run(constant(1e-3), bare, retries=2, cache="warm", min_s=0.1, **told),
+            run(constant(5.0), max_s=1.0),
+        ):
+            check(json.loads(json.dumps(measured.to_dict(), allow_nan=False)), "urn:gpuwatch:measurement:1")
 
     def test_html_escapes_what_comes_from_outside(self) -> None:
         measured, _ = run(constant(1e-3), label="<script>alert(1)</script>")
