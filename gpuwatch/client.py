@@ -74,7 +74,7 @@ class Client:
                     state=str(settings.state) if settings.origin("state") != "default" else None,
                 ),
                 wire.Welcome,
-                patience_s=GREETING_S,
+                patience_s=START_S if _is_starting(connection) else GREETING_S,
             )
         except BaseException:
             connection.close()
@@ -162,6 +162,19 @@ def peer_uid(connection: socket.socket) -> tuple[int, int]:
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _ = struct.unpack("3i", credentials)
     return pid, uid
+
+
+def _is_starting(connection: socket.socket) -> bool:
+    """Whether a service manager holds the socket for a daemon that starts right now: who listened last is it, or is dead."""
+    pid, _ = peer_uid(connection)
+    if not pid:  # not visible from here
+        return False
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == "systemd\n"
+    except FileNotFoundError:
+        return Path("/proc/self").exists()
+    except OSError:
+        return False
 
 
 def connect(settings: Settings, *, start: bool = True) -> Client:
