@@ -1,0 +1,233 @@
+"""`gpuwatch export`: what a store holds goes out once, whole, however often and however rudely it is run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from gpuwatch.config import Settings
+from gpuwatch.errors import ExportError
+from gpuwatch.fleet import export, parquet
+from gpuwatch.fleet.contract import COLUMNS
+from gpuwatch.fleet.rows import rows
+from gpuwatch.store import Reader
+from gpuwatch.window import window
+from tests.gpuwatch.cli.conftest import Gpuwatch, gpuwatch, home  # noqa: F401 - fixtures
+from tests.gpuwatch.cli.test_schemas import check
+from tests.gpuwatch.fleet.warehouse import judged
+from tests.gpuwatch.store.stored import a_run, opened, verdict
+from tests.gpuwatch.store.streams import BOOT, DEVICE, UUID
+
+WALL_S = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
+SCENES = ("steady-copy", "from-idle", "neighbour")
+
+
+def filled(folder: Path, count: int = 6, *, first: int = 0) -> Path:
+    """A store of so many judged windows, some hours apart, and one that is still open."""
+    store = opened(folder)
+    store.put_device(DEVICE)
+    for i in range(first, first + count):
+        run = a_run(
+            id=f"{i:010d}", begun_wall_s=WALL_S + i * 20_000, label=f"w{i}", verdicts=(verdict("flagged"),), status="flagged",
+        )  # fmt: skip
+        store.put_run(run, {})
+    store.put_run(a_run(id="ffffffffff", begun_wall_s=WALL_S, status="open"), {})
+    assert store.flush(10.0)
+    store.close()
+    return folder
+
+
+def exported(store: Path, folder: Path, **options: Any) -> export.Exported:
+    with Reader(store) as reader:
+        return export.to_parquet(reader, folder, **options)
+
+
+def held(folder: Path) -> list[tuple[Any, ...]]:
+    """Every row's run, as anybody's DuckDB reads them."""
+    pattern = f"{folder}/windows/schema=1/*/*/*.parquet"
+    return duckdb.sql(f"SELECT run, date, host FROM read_parquet('{pattern}', hive_partitioning=true) ORDER BY run").fetchall()
+
+
+def test_windows_of_several_verdicts_come_back_as_they_were_judged(tmp_path: Path) -> None:
+    store = opened(tmp_path / "state")
+    runs = {run.id: run for i, scene in enumerate(SCENES) for run in [judged(scene, id=f"{i:010d}", begun_wall_s=WALL_S + i)]}
+    for run in runs.values():
+        store.put_run(run, {})
+    assert store.flush(10.0)
+    store.close()
+    assert exported(tmp_path / "state", tmp_path / "out").windows_count == 3
+    (part,) = (tmp_path / "out").rglob("*.parquet")
+    back = pq.ParquetFile(part).read()  # the file alone, without what its path says
+    assert back.schema.equals(parquet.arrow_schema())
+    for row in back.to_pylist(maps_as_pydicts="strict"):
+        (sent,) = rows(runs[row["run"]], {}, row["hostname"])
+        assert row == sent
+    assert len(set(back.column("status").to_pylist())) > 1
+    assert any(hazard["numbers"] for hazards in back.column("hazards").to_pylist() for hazard in hazards)
+
+
+def test_the_file_says_units_meanings_and_what_may_be_missing(tmp_path: Path) -> None:
+    exported(filled(tmp_path / "state", 1), tmp_path / "out")
+    (part,) = (tmp_path / "out").rglob("*.parquet")
+    found = pq.read_schema(part)
+    assert [field.name for field in found] == [column.name for column in COLUMNS]
+    assert found.field("gpu_power_limit_w").metadata[b"unit"] == b"watts"
+    for column in COLUMNS:
+        assert found.field(column.name).nullable == (not column.always)
+        assert found.field(column.name).metadata[b"meaning"].decode() == column.meaning
+    assert found.metadata[b"gpuwatch.schema"] == b"1"
+    only = pq.ParquetFile(part).read().to_pylist()[0]
+    assert (only["gpu_name"], only["gpu_uuid"], only["boot_id"]) == (DEVICE.name, UUID, BOOT)
+
+
+def test_a_second_export_adds_nothing_and_a_later_one_only_what_is_new(tmp_path: Path) -> None:
+    store, out = filled(tmp_path / "state"), tmp_path / "out"
+    first = exported(store, out)
+    assert (first.windows_count, first.there_count) == (6, 0)
+    assert {str(day) for _, day, _ in held(out)} == {"2026-09-21", "2026-09-22"}
+    before = {path: path.read_bytes() for path in out.rglob("*.parquet")}
+    assert exported(store, out) == export.Exported(there_count=6)
+    filled(store, 2, first=6)
+    later = exported(store, out)
+    assert (later.windows_count, later.there_count) == (2, 6)
+    assert {path: path.read_bytes() for path in before} == before  # written once, never again
+    assert [row[0] for row in held(out)] == [f"{i:010d}" for i in range(8)]
+
+
+def test_a_window_that_was_open_goes_out_once_it_is_over(tmp_path: Path) -> None:
+    store, out = filled(tmp_path / "state", 1), tmp_path / "out"
+    exported(store, out)
+    later = opened(store)  # as a daemon does that starts again: what was left open has ended, unproven
+    assert later.flush(10.0)
+    later.close()
+    assert exported(store, out).windows_count == 1
+    assert [row[0] for row in held(out)] == ["0000000000", "ffffffffff"]
+
+
+def test_since_and_host_choose_and_name(tmp_path: Path) -> None:
+    store, out = filled(tmp_path / "state"), tmp_path / "out"
+    assert exported(store, out, since_wall_s=WALL_S + 50_000, host="rack 3/node").windows_count == 3
+    assert {row[2] for row in held(out)} == {"rack 3/node"}
+    assert exported(store, out, host="rack 3/node").windows_count == 3
+
+
+def test_a_part_that_cannot_be_read_stops_the_export_rather_than_doubling_it(tmp_path: Path) -> None:
+    store, out = filled(tmp_path / "state", 1), tmp_path / "out"
+    exported(store, out)
+    (part,) = out.rglob("*.parquet")
+    part.write_bytes(part.read_bytes()[:200])
+    with pytest.raises(ExportError, match="move it away and export again"):
+        exported(store, out)
+    part.unlink()
+    assert exported(store, out).windows_count == 1
+
+
+def test_what_an_interrupted_export_left_is_no_part_and_is_cleared_away(tmp_path: Path) -> None:
+    store, out = filled(tmp_path / "state", 1), tmp_path / "out"
+    exported(store, out)
+    (part,) = out.rglob("*.parquet")
+    part.rename(torn := part.with_name(f".{part.name}.tmp"))
+    assert exported(store, out).windows_count == 1
+    assert not torn.exists()
+    assert len(held(out)) == 1
+
+
+def test_an_error_on_the_way_leaves_nothing_and_the_next_export_makes_up_for_it(tmp_path: Path) -> None:
+    def breaking() -> Any:
+        yield rows(a_run(), {}, "n")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(ExportError, match="No space left on device; what was exported before stays"):
+        parquet.write_part(tmp_path / "date=x", ["0ca7f00d01"], breaking())
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_an_export_that_is_killed_at_any_time_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    store, out = filled(tmp_path / "state", 60), tmp_path / "out"
+    command = [sys.executable, "-m", "gpuwatch", "--state", str(store), "export", "--parquet", str(out)]
+    for i in range(3):
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            for _ in range(600):  # until it is in the midst of its fifteen parts
+                if len(list(out.rglob("*.parquet"))) > 4 * i or process.poll() is not None:
+                    break
+                threading.Event().wait(0.005)
+            process.kill()
+        for part in out.rglob("*.parquet"):
+            assert pq.ParquetFile(part).read(columns=["run"]).num_rows > 0
+    exported(store, out)
+    assert [row[0] for row in held(out)] == [f"{i:010d}" for i in range(60)]
+
+
+def test_two_exports_of_a_store_at_once_do_not_double_a_window(tmp_path: Path) -> None:
+    store = filled(tmp_path / "state", 1)
+    with Reader(store) as reader, export._alone(store), pytest.raises(ExportError, match="another export of this store"):
+        export.to_parquet(reader, tmp_path / "out")
+
+
+def test_the_command_says_what_it_did_and_follows_its_schema(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
+    call = ("--state", str(filled(tmp_path / "state", 2)), "export", "--parquet", str(tmp_path / "out"))
+    ended = gpuwatch(*call, "--json")
+    check(ended.data, "urn:gpuwatch:cli:1#/$defs/export")
+    assert (ended.code, ended.data["windows_count"], len(ended.data["parts"])) == (0, 2, 1)
+    assert "0 windows added as 0 rows in 0 parts; 2 were there" in gpuwatch(*call).err
+
+
+def without_pyarrow(*arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "import sys; sys.modules['pyarrow'] = None\nfrom gpuwatch.cli import main\nsys.exit(main(sys.argv[1:]))"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_rows_go_out_as_json_lines_without_the_optional_package(tmp_path: Path) -> None:
+    ended = without_pyarrow("--state", str(filled(tmp_path / "state", 2)), "export", "--ndjson", "--host", "node7")
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [list(line) for line in lines] == [["schema", *(column.name for column in COLUMNS)]] * 2
+    first = lines[0]
+    assert (first["hostname"], first["begun_utc"], first["found"]) == ("node7", "2026-09-21T14:13:20+00:00", ["power-limited"])
+
+
+def test_without_the_optional_package_one_line_says_what_to_install(tmp_path: Path) -> None:
+    call = ("--state", str(filled(tmp_path / "state", 1)), "export", "--parquet", str(tmp_path / "out"))
+    ended = without_pyarrow(*call)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.splitlines() == [
+        "gpuwatch: --parquet: expected the optional package pyarrow, found none; run: pip install 'gpuwatch-validity[fleet]'"
+    ]
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--parquet", "x", "--ndjson"), ("--ndjson", "--json"), ("--parquet", "x", "--host", " ")]
+)
+def test_what_makes_no_sense_is_refused(gpuwatch: Gpuwatch, options: tuple[str, ...]) -> None:  # noqa: F811
+    assert gpuwatch("export", *options).code == 2
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "file").write_text("")
+    ended = gpuwatch("--state", str(filled(tmp_path / "state", 1)), "export", "--parquet", str(tmp_path / "file"))
+    assert ended.code == 1
+    assert "cannot be written: Not a directory" in ended.err
+
+
+def test_the_store_of_a_living_daemon_is_exported(copying: Settings, tmp_path: Path) -> None:
+    with window("alive", sync=False, settings=copying) as watched:
+        threading.Event().wait(0.2)
+    assert watched.verdicts
+    mine: list[dict[str, Any]] = []
+    for _ in range(100):  # the verdict is there as soon as it is given, its row half a second later at most
+        exported(copying.state, tmp_path)
+        rows_there = [row for part in tmp_path.rglob("*.parquet") for row in pq.ParquetFile(part).read().to_pylist()]
+        if mine := [row for row in rows_there if row["run"] == watched.run_id]:
+            break
+        threading.Event().wait(0.05)
+    (row,) = mine
+    assert (row["status"], row["simulated"], row["label"]) == (watched.verdict.status.value, True, "alive")
+    assert row["gpu_driver_version"]
+    assert row["hostname"]
