@@ -153,8 +153,8 @@ def clocks_mhz(a: Evidence, b: Evidence) -> Clocks | None:
     """The mean true clock of both, else the median of the driver's gauge while they worked; None of one of them."""
     true = [_true_mhz(each) for each in (a, b)]
     if true[0] is not None and true[1] is not None:
-        errors = [_clock_error_ratio(each) for each in (a, b)]
-        return Clocks(true[0], true[1], true=True, error_ratio=float(np.hypot(*errors)))
+        error_ratio = float(np.hypot(_clock_error_ratio(a), _clock_error_ratio(b)))
+        return Clocks(true[0], true[1], true=True, error_ratio=error_ratio)
     gauge = [sm_clock.median_mhz(sm_clock.working(each)) for each in (a, b)]
     if gauge[0] and gauge[1]:
         return Clocks(gauge[0], gauge[1], true=False)

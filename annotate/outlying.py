@@ -97,7 +97,9 @@ def time_slices(
     if len(excess_s) < fewest_count:
         return None
     usual_s = centre(excess_s)
-    alike = spread(excess_s) <= alike_ratio * usual_s
+    # What a wide range leaves beyond the shortest turn is alike by its edge: the shorter half must hold less.
+    shorter_count = int(((entries_s >= shortest_s / 2) & (entries_s < shortest_s)).sum())
+    alike = spread(excess_s) <= alike_ratio * usual_s and shorter_count <= len(excess_s) / 2
     # A stretch of slow ones is another state of the GPU, not a turn.
     single = float((np.diff(lying.indices[found]) == 1).mean()) < 0.5
     if not (alike and single):

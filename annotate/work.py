@@ -59,7 +59,7 @@ def traffic_bound(evidence: Evidence) -> Bound | None:
 
 
 def readable_rate(rate: float, unit: str) -> str:
-    """An amount a second as people write it."""
+    """An amount, of a second or of a call, as people write it."""
     for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
         if rate >= scale:
             return f"{rate / scale:.3g} {prefix}{unit}"

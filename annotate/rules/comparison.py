@@ -183,7 +183,7 @@ def clock_between_arms(
     "order-bias",
     needs=("baseline",),
     basis=Basis.BASELINE,
-    says="the two were timed one after the other, which alone gives up to {drift_ratio:.1%}{against}",
+    says="the two were timed one after the other, which alone makes them differ by up to {drift_ratio:.1%}{against}",
     remedy="Interleave them in one process: gpuwatch.compare.",
 )
 def order_bias(
@@ -262,7 +262,7 @@ def aa_noise_floor_missing(
     needs=("baseline", "told.variants_count"),
     basis=Basis.BASELINE,
     says="{variants_count} variants were tried, of which the best looks {luck_ratio:.1%} better by luck alone",
-    remedy="Ask each difference at {level_ratio:.2%} (Holm), and measure the winner again.",
+    remedy="Test each difference at a level of {level_ratio:.2%} (Holm), and measure the winner again.",
 )
 def multiple_looks(
     evidence: Evidence,

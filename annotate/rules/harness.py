@@ -213,15 +213,15 @@ def allocator_churn(
     if move is not None:
         facts |= {"changed_ratio": move.changed_ratio, "range_bytes": move.range_bytes}
     if retries:
-        return Found(Severity.REJECT, facts | {"what": f"the allocator ran out of memory and started over {retries:.0f} times"})
+        return Found(Severity.REJECT, facts | {"what": f"the allocator ran out of memory and started over {_times(retries)}"})
     if asked and asked * call_s > share_ratio * evidence.window.length_s:
-        what = f"the driver was asked for memory {asked:.0f} times in {evidence.window.length_s:.3g} s"
+        what = f"the driver was asked for memory {_times(asked)} in {evidence.window.length_s:.3g} s"
         return Found(Severity.FLAG, facts | {"what": what})
     if move is not None and move.changed_ratio > changed_ratio:
         what = f"memory in use changed {move.changes_count} times by up to {move.range_bytes / 1e6:.3g} MB"
         return Found(Severity.FLAG, facts | {"what": what})
     if asked:
-        return Found(Severity.NOTE, facts | {"what": f"the driver was asked for memory {asked:.0f} times"})
+        return Found(Severity.NOTE, facts | {"what": f"the driver was asked for memory {_times(asked)}"})
     return (
         Clear(facts) if move is not None else Unobserved("nobody told of the allocator, nor was memory in use observed alone")
     )
@@ -229,7 +229,7 @@ def allocator_churn(
 
 @rule(
     "data-dependent-power",
-    says="{what}, and such data draws less power than real data",
+    says="{what}",
     remedy="Fill inputs with random values of the scale they will have, or say what they are beside the number.",
 )
 def data_dependent_power(
@@ -273,11 +273,16 @@ def data_dependent_power(
     if known and zeros is not None and unique is not None:
         facts |= {"input_zero_ratio": zeros, "input_unique_ratio": unique}
         what = f"{zeros:.0%} of the inputs are zeros" if zeros > zero_ratio else ""
-        what = what or (f"the inputs hold {unique:.2%} of the values they could" if unique < unique_ratio else "")
+        what = what or (f"only {unique:.2%} of the sampled inputs are distinct" if unique < unique_ratio else "")
         if what:
-            return Found(_of_cheap_data(evidence, claim), facts | {"what": what})
+            return Found(
+                _of_cheap_data(evidence, claim), facts | {"what": f"{what}: such data draws less power than real data"}
+            )
     if low and power_w is not None and limit_w:
-        return Found(Severity.NOTE, facts | {"what": f"the board is capped at {power_w:.0f} W of {limit_w:.0f} W"})
+        return Found(
+            Severity.NOTE,
+            facts | {"what": f"the board is capped at {power_w:.0f} W of {limit_w:.0f} W, as it is by data that draws little"},
+        )
     return Clear(facts) if known else Unobserved("nobody told how random the inputs are")
 
 
@@ -302,7 +307,7 @@ def _high_power_w(evidence: Evidence) -> float | None:
     "background-thread",
     needs=("host.threads_born_count", "host.processes_born_count"),
     basis=Basis.HOST,
-    says="{what} began beside the work and ran {cpu} of processor time",
+    says="{what} began beside the work and used {cpu} of processor time",
     remedy="Warm up until pools and loaders are there, and start nothing beside the timed work.",
 )
 def background_thread(
@@ -336,7 +341,9 @@ def background_thread(
     cpu_s, span_s = host.born_cpu_s, host.span_s
     facts: dict[str, Fact] = {"threads_born_count": threads, "processes_born_count": processes, "born_cpu_s": cpu_s}
     parts = [
-        f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in ((threads, "thread"), (processes, "process")) if count
+        f"{count} {one if count == 1 else many}"
+        for count, one, many in ((threads, "thread", "threads"), (processes, "process", "processes"))
+        if count
     ]
     if not parts:
         return Clear(facts)
@@ -344,6 +351,10 @@ def background_thread(
     if cpu_s is None or not span_s or cpu_s > busy_ratio * span_s:
         return Found(Severity.FLAG, facts)
     return Clear(facts) if not processes and threads <= spared_count else Found(Severity.NOTE, facts)
+
+
+def _times(count: float) -> str:
+    return "once" if count == 1 else f"{count:.0f} times"
 
 
 RULES: tuple[Rule, ...] = (

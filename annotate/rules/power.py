@@ -119,7 +119,7 @@ def sync_boost_limited(
 
 @rule(
     "power-reading-stale",
-    says="{window_s:.3g} s is shorter than its power can be told in: {because}",
+    says="{window_s:.3g} s is too short to tell its power or energy: {because}",
     remedy="Repeat the body for {needed_s:.3g} s or more before quoting its power or energy.",
 )
 def power_reading_stale(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotate.durations import every_count, inside, readable, worth_count
+from annotate.durations import every_count, inside, readable, usable, worth_count
 from annotate.evidence import Timings
 from annotate.statistics import effective_count
 from tests.annotate.builders import BEGIN_NS, evidence
@@ -48,3 +48,24 @@ def test_every_tenth_is_recognised_and_chance_is_not() -> None:
 def test_a_duration_is_read_back_as_what_it_was(seconds: float) -> None:
     number, unit = readable(seconds).split()
     assert float(number) * {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit] == pytest.approx(seconds, rel=0.006)
+
+
+def test_what_rounds_to_the_next_unit_is_said_in_it() -> None:
+    assert [readable(seconds) for seconds in (999.4e-6, 999.6e-6, 0.99996)] == ["999 µs", "1 ms", "1 s"]
+
+
+def test_times_no_rule_should_meet_are_taken_out() -> None:
+    window = evidence(length_s=1.0).window
+    at_ns = np.array([2**63 - 1, BEGIN_NS, -(2**63), BEGIN_NS - 5], np.int64)
+    took_s = np.array([1e-3, 2e5, 1e-3, float("inf")])
+    kept = usable(Timings(at_ns, took_s, np.array([1500.0, 1e308, 1e-308, -1.0]), calls_count=10), window)
+    assert kept is not None
+    assert kept.sm_clock_mhz is not None
+    assert (np.diff(kept.at_ns) >= 0).all()
+    assert int(kept.at_ns[-1]) - int(kept.at_ns[0]) < 2**62
+    assert np.isnan(kept.took_s).tolist() == [False, True, True, False]
+    assert kept.sm_clock_mhz[-1] == 1500.0
+    assert np.isnan(kept.sm_clock_mhz[:-1]).all()
+    for calls_count in (0, -1, 10**400):
+        assert usable(Timings(at_ns, took_s, None, calls_count), window) is None
+    assert usable(Timings(at_ns, took_s[1:]), window) is None

@@ -62,3 +62,10 @@ def test_what_late_ones_cost_is_by_how_much_they_lengthen_the_whole() -> None:
     took_s = np.full(1000, 1e-3)
     took_s[[100, 500]] = 6e-3
     assert lying(took_s).cost_ratio == pytest.approx(0.01)
+
+
+def test_delays_of_any_length_are_no_turns_though_the_longest_are_alike() -> None:
+    took_s = even(6000)
+    late = np.random.default_rng(5).choice(6000, 120, replace=False)
+    took_s[late] += np.random.default_rng(6).uniform(0.2e-3, 0.7e-3, 120)
+    assert pattern(lying(took_s), waited=False).name == "scattered"

@@ -21,18 +21,18 @@ RULES = (*warmup.RULES, *numbers.RULES, *shape.RULES)
 
 # What is found worse than a note in the whole of each recording.
 SPOILT = {
-    "cold_start_gemm4k": {"cold-start", "mean-vs-median-gap", "noisy"},
+    "cold_start_gemm4k": {"cold-start", "noisy"},
     "gpu_contention_gemm4k": {"outliers"},
     "burst_contention_gemm4k": {"outliers"},
-    "cpu_contention_gemm4k": {"outliers", "bimodal", "mean-vs-median-gap"},
+    "cpu_contention_gemm4k": {"outliers", "bimodal"},
     "per_iteration_gemm16k": {"noisy"},  # three seconds from idle, the cap's onset in them
 }
 NOTED = {
-    "clean_gemm2k": {"autocorrelated", "mean-vs-median-gap", "outliers", "bimodal", "cold-start"},
-    "clean_gemm4k": {"autocorrelated", "outliers", "cold-start"},
+    "clean_gemm2k": {"mean-vs-median-gap", "outliers", "bimodal"},
+    "clean_gemm4k": {"autocorrelated", "outliers"},
     "power_cap_gemm16k": {"bimodal"},
-    "natural_gemm16k_bf16": {"autocorrelated", "bimodal"},
-    "clean_copy1g": {"cold-start"},
+    "natural_gemm16k_bf16": {"bimodal"},
+    "clean_copy1g": set(),
     "zeros_gemm16k": set(),
     "sleep100_gemm16k": set(),
 }

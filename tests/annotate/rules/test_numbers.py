@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Timings
@@ -13,7 +15,9 @@ from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.numbers import RULES as OF_NUMBERS
 from annotate.rules.numbers import autocorrelated, mean_vs_median_gap, noisy, too_few_samples
 from annotate.rules.shape import RULES as OF_SHAPE
+from annotate.rules.shape import outliers
 from annotate.rules.warmup import RULES as OF_WARMUP
+from annotate.rules.warmup import cold_start
 from tests.annotate.builders import BEGIN_NS, evidence
 from tests.annotate.occurrences.numbers import even, window
 
@@ -95,12 +99,53 @@ class TestAutocorrelated:
         took_s[3000] = 1.0
         assert severity(ask(autocorrelated, window(took_s))) is Severity.NOTE
 
+    def test_times_that_gpuwatch_took_come_with_an_interval_that_knows(self) -> None:
+        about = window(even() * (1.0 + 0.03 * np.sin(np.arange(6000) / 160.0)))
+        answer = ask(autocorrelated, replace(about, told={"timer": "events"}))
+        assert isinstance(answer, Clear)
+        assert float(answer.facts["effective_count"] or 0) < 600
+        assert severity(ask(autocorrelated, replace(about, told={"timer": "caller"}))) is Severity.NOTE
+
+    def test_a_mean_that_is_well_known_all_the_same_is_clear(self) -> None:
+        assert isinstance(ask(autocorrelated, window(even() * (1.0 + 0.005 * np.sin(np.arange(6000) / 160.0)))), Clear)
+
 
 class TestMeanVsMedianGap:
     def test_starved_launches_draw_the_mean_away(self) -> None:
         took_s = even()
-        took_s[::40] = 63e-3
-        assert severity(ask(mean_vs_median_gap, window(took_s))) is Severity.FLAG
+        took_s[np.random.default_rng(5).choice(6000, 150, replace=False)] = 63e-3
+        about = window(took_s)
+        answer = ask(mean_vs_median_gap, about)
+        # The late ones are the finding, of their own rule.
+        assert severity(answer) is Severity.NOTE
+        assert severity(ask(outliers, about)) is Severity.FLAG
+
+    def test_what_a_harness_does_at_every_nth_iteration_is_said_here(self) -> None:
+        took_s = even()
+        took_s[::10] += np.random.default_rng(5).uniform(0.4e-3, 1.2e-3, 600)
+        about = window(took_s)
+        assert severity(ask(mean_vs_median_gap, about)) is Severity.FLAG
+        assert severity(ask(outliers, about)) is Severity.NOTE
+
+    @given(
+        st.integers(0, 2**32 - 1),
+        st.floats(0.0, 0.3),
+        st.floats(0.0, 4.0),
+        st.floats(0.0, 30.0),
+        st.sampled_from([60, 600, 6000]),
+    )
+    @settings(max_examples=60, deadline=None)
+    def test_a_gap_of_five_per_cent_is_always_worse_than_noted_by_some_rule(
+        self, seed: int, share: float, late: float, cold: float, count: int
+    ) -> None:
+        rng = np.random.default_rng(seed)
+        took_s = even(count, seed=seed)
+        took_s *= np.where(rng.random(count) < share, 1.0 + late * rng.random(count), 1.0)
+        took_s[0] *= 1.0 + cold
+        about = window(took_s)
+        if took_s.mean() > 1.05 * np.median(took_s):
+            answers = [ask(rule, about) for rule in (mean_vs_median_gap, outliers, cold_start)]
+            assert any(isinstance(answer, Found) and answer.severity is not Severity.NOTE for answer in answers)
 
     def test_between_three_and_five_per_cent_is_noted(self) -> None:
         took_s = even()
@@ -127,8 +172,15 @@ class TestTooFewSamples:
     def test_two_hundred_and_fifty_of_a_long_kernel_are_enough(self) -> None:
         assert isinstance(ask(too_few_samples, window(even(250, took_s=13e-3, noise_ratio=0.015))), Clear)
 
-    def test_noise_needs_more(self) -> None:
-        answer = ask(too_few_samples, window(even(50, noise_ratio=0.1)))
+    def test_where_the_median_has_an_interval_that_decides(self) -> None:
+        about = window(even(50, noise_ratio=0.1))
+        assert severity(ask(noisy, about)) is Severity.FLAG
+        assert isinstance(ask(too_few_samples, about), Clear)
+
+    def test_few_that_resemble_those_before_need_more(self) -> None:
+        about = window(even(50, noise_ratio=0.02) * (1.0 + 0.1 * np.sin(np.arange(50) / 8.0)))
+        assert isinstance(ask(noisy, about), Unobserved)
+        answer = ask(too_few_samples, about)
         assert severity(answer) is Severity.FLAG
         assert isinstance(answer, Found)
         assert int(answer.facts["needed_count"] or 0) > 200

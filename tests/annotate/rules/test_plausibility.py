@@ -170,8 +170,14 @@ class TestSemanticMismatch:
         told: dict[str, Fact] = {"reference_error_ratio": error, "reference_limit_ratio": 0.02}
         assert found(ask(semantic_mismatch, evidence(told=told))).severity is Severity.REJECT
 
-    def test_times_without_a_check_are_noted_and_a_plain_window_is_not(self) -> None:
-        assert found(ask(semantic_mismatch, evidence(timings=every(1e-3, took_s=0.9e-3)))).severity is Severity.NOTE
+    def test_a_bench_without_a_reference_is_noted_and_a_window_with_times_is_not(self) -> None:
+        timings = every(1e-3, took_s=0.9e-3)
+        benched = evidence(timings=timings, told={"timer": "events", "timer_overhead_s": 2e-6})
+        assert found(ask(semantic_mismatch, benched)).severity is Severity.NOTE
+        # These have nowhere to give one, or say it by themselves.
+        assert isinstance(ask(semantic_mismatch, evidence(timings=timings, told={"timer": "events"})), Unobserved)
+        compared = replace(benched, told={**benched.told, "design": "interleaved"})
+        assert isinstance(ask(semantic_mismatch, compared), Unobserved)
         assert isinstance(ask(semantic_mismatch, evidence()), Unobserved)
 
     def test_an_error_without_a_limit_is_no_check(self) -> None:

@@ -73,10 +73,18 @@ class TestOutliers:
         took_s[:4] = 0.3, 0.05, 0.02, 0.004
         assert isinstance(ask(outliers, window(took_s)), Clear)
 
-    def test_what_costs_little_is_noted(self) -> None:
+    def test_what_costs_little_is_noted_and_what_costs_nothing_is_clear(self) -> None:
+        late = np.random.default_rng(5).choice(6000, 120, replace=False)
         took_s = even()
-        took_s[np.random.default_rng(5).choice(6000, 120, replace=False)] *= 1.1
-        assert found(ask(outliers, window(took_s))).severity is Severity.NOTE
+        took_s[late] += np.random.default_rng(6).uniform(0.2e-3, 0.7e-3, 120)
+        answer = found(ask(outliers, window(took_s)))
+        assert answer.severity is Severity.NOTE
+        assert outliers.says.format(**answer.facts) == "120 of 6000 iterations lie apart and cost 0.9% of the time, scattered"
+        took_s = even()
+        took_s[late] *= 1.1
+        clear = ask(outliers, window(took_s))
+        assert isinstance(clear, Clear)
+        assert clear.facts["outliers_count"] == 120
 
     def test_nothing_is_dropped_silently(self) -> None:
         facts = found(ask(outliers, window(with_late(700, 2.3e-3)))).facts

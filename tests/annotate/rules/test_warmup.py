@@ -39,8 +39,16 @@ class TestColdStart:
     def test_in_a_short_series_it_rejects(self) -> None:
         assert found(ask(cold_start, window(beginning(0.07, count=60)))).severity is Severity.REJECT
 
-    def test_the_first_call_after_a_pause_is_only_noted_in_a_long_one(self) -> None:
-        assert found(ask(cold_start, window(beginning(0.002)))).severity is Severity.NOTE
+    def test_a_first_call_is_noted_for_a_thousandth_of_the_mean_and_clear_for_less(self) -> None:
+        answer = found(ask(cold_start, window(beginning(0.01))))
+        assert answer.severity is Severity.NOTE
+        assert (
+            cold_start.says.format(**answer.facts)
+            == "the first call was cold, up to 10 times the median, which makes the mean 0.3% longer"
+        )
+        clear = ask(cold_start, window(beginning(0.002)))
+        assert isinstance(clear, Clear)
+        assert clear.facts["cold_count"] == 1
 
     def test_nobody_having_warmed_up_is_a_limit_of_its_own(self) -> None:
         about = window(beginning(0.002))
@@ -48,7 +56,7 @@ class TestColdStart:
 
     @pytest.mark.parametrize("told", [True, "0", -3, 5, None, float("nan")])
     def test_other_words_about_a_warm_up_change_nothing(self, told: object) -> None:
-        about = replace(window(beginning(0.002)), told={"warmup_count": told})  # type: ignore[dict-item]  # what a client may send
+        about = replace(window(beginning(0.01)), told={"warmup_count": told})  # type: ignore[dict-item]  # what a client may send
         assert found(ask(cold_start, about)).severity is Severity.NOTE
 
     def test_a_warm_window_told_to_have_no_warm_up_is_clear(self) -> None:
