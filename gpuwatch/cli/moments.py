@@ -46,7 +46,10 @@ def wall_s(text: str, option: str, *, now_s: float) -> float:
 
 def text(at_s: float) -> str:
     """Local time to the second, as tables show it."""
-    return dt.datetime.fromtimestamp(at_s, tz=dt.UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return dt.datetime.fromtimestamp(at_s, tz=dt.UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):  # beyond any calendar: somebody else wrote it
+        return f"@{at_s:g}"
 
 
 def _refused(found: str, option: str) -> UsageError:

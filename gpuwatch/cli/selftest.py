@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import click
 
 from gpuwatch import clock, floors, torch_context
 from gpuwatch.cli import moments, options, output
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.errors import GpuwatchError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +29,8 @@ def command(seconds: float, show: bool, as_json: bool) -> None:
     Comparisons on this GPU then call nothing a difference that is smaller.  It takes about two minutes, and nobody else should
     use the GPU meanwhile.  Needs torch.  Floors are kept in the state folder, by the GPU's UUID.
     """
+    if math.isnan(seconds):  # which no bound of a range refuses, and no trial would ever end
+        raise UsageError("--seconds: expected seconds, found nan")
     state = options.settings().state
     kept = floors.read(state) if show else _measured(state, seconds)
     if as_json:
@@ -72,6 +75,8 @@ def _measured(state: Path, seconds: float) -> dict[str, tuple[floors.Floor, ...]
         )  # fmt: skip
         found = list(trials)
         torch.cuda.empty_cache()
+        if not found:
+            raise GpuwatchError(f"selftest: {kind}: expected times of equal arms, found none above 0; try more --seconds")
         floor = floors.Floor(
             kind=kind, shared=shared, floor_ratio=max(*found, 1e-6), trials_count=len(found), measured_wall_s=clock.wall_s()
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -13,12 +14,17 @@ from gpuwatch.errors import UsageError
 from gpuwatch.timers import Timer
 from gpuwatch.wire import LABEL_LENGTH
 
+_NOT_RUN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 _DTYPE = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def check_call(fn: object, args: object, rotate: object) -> None:
     if not callable(fn):
         raise UsageError(f"bench: expected a function, found {fn!r}; give the function itself, and its arguments as args=(...)")
+    if any(is_kind(fn) or is_kind(getattr(fn, "__call__", None)) for is_kind in _NOT_RUN):  # noqa: B004 - its function is asked
+        raise UsageError(
+            "bench: expected a function that does its work when it is called; a call of a coroutine or a generator only makes it"
+        )
     if not isinstance(args, tuple | list):
         raise UsageError(f"args: expected a tuple of arguments, found {type(args).__name__}")
     if rotate is None:

@@ -43,3 +43,18 @@ def test_what_is_kept_is_shown(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     data = gpuwatch("selftest", "--show", *where, "--json").data
     check(data, "urn:gpuwatch:cli:1#/$defs/selftest")
     assert data["gpus"][0]["floors"][0]["floor_ratio"] == 0.0012
+
+
+def test_what_anybody_put_into_the_file_of_floors_is_shown_without_harm(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    floors.keep(state, "GPU-\x1b[31m", Floor(kind="\x1b[2Jk", floor_ratio=0.001, trials_count=8, measured_wall_s=1e300))
+    ended = gpuwatch("selftest", "--show", "--state", str(state))
+    assert ended.code == 0, ended.err
+    assert "\x1b" not in ended.out
+    assert "@1e+300" in ended.out
+
+
+def test_seconds_must_be_some(gpuwatch: Gpuwatch) -> None:
+    for seconds in ("nan", "0", "inf", "x"):
+        ended = gpuwatch("selftest", "--seconds", seconds)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from fractions import Fraction
 from io import StringIO
 from typing import Any
@@ -381,10 +382,19 @@ def test_the_first_call_is_timed_apart_and_only_where_it_was_the_first() -> None
     assert checked.first_call_s is None
 
 
+async def _promised() -> None: ...
+
+
+def _numbers() -> Iterator[int]:
+    yield 1
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         ({"fn": 3}, "bench: expected a function, found 3"),
+        ({"fn": _promised}, "bench: expected a function that does its work when it is called"),
+        ({"fn": _numbers}, "a generator only makes it"),
         ({"args": 3}, "args: expected a tuple"),
         ({"rotate": []}, "rotate: expected a list of tuples"),
         ({"rotate": [(1,)], "args": (1,)}, "expected instead of args"),
