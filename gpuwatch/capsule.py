@@ -37,7 +37,7 @@ from annotate.evidence import (
 from gpuwatch import planes, thinning
 from gpuwatch.errors import CapsuleError
 
-SCHEMA = 1
+SCHEMA = 2  # 2: clocks and batches of timings, which a reader of 1 takes for damage
 UNPACKED_BYTES = 256 << 20  # what claims to hold more is not one of ours: a day of one GPU is two megabytes
 
 _MANIFEST, _ARRAYS = "manifest.json", "arrays"
@@ -183,6 +183,8 @@ def _get_timings(kept: Sequence[Any], column: Callable[[Sequence[int]], Column],
     clock = None if kept[2] is None else arrays[kept[2]].astype(np.float64)
     if clock is not None and len(clock) != len(times):
         raise CapsuleError(f"expected {len(times)} clocks, one for each iteration, found {len(clock)}")
+    if not isinstance(kept[3], int) or kept[3] < 1:
+        raise CapsuleError(f"expected how many calls each time is of, found {kept[3]!r}")
     return Timings(times.at_ns, times.values, clock, kept[3])
 
 

@@ -6,12 +6,13 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlite_utils import Database, Migrations
 
-from annotate.evidence import Lane
+from annotate.evidence import Lane, Timings
 from gpuwatch.store import Reader, schema
 from gpuwatch.store.columns import LANE_COLUMNS
 from tests.gpuwatch.store.stored import a_run, feed, opened, verdict
@@ -29,6 +30,41 @@ def restored(folder: Path, released: Path) -> None:
         connection = sqlite3.connect(folder / target)
         connection.executescript((FIXTURES / name).read_text())
         connection.close()
+
+
+@pytest.mark.parametrize("released", RELEASED, ids=lambda path: path.stem)
+def test_times_of_a_released_store_are_read_before_and_after_a_writer_migrates_it(released: Path, tmp_path: Path) -> None:
+    restored(tmp_path, released)
+    connection = sqlite3.connect(tmp_path / "gpuwatch.db")
+    at_ns, took_s = BEGIN_NS + S // 10 * np.arange(3), np.array([0.1, 0.1, 0.3])
+    row = ("0ca7f00d01", 3, at_ns.astype("<i8").tobytes(), took_s.tobytes())
+    connection.execute("INSERT INTO timings (run, count, at_ns, took_s) VALUES (?, ?, ?, ?)", row)
+    connection.execute("DELETE FROM evidence")  # so that its evidence is put together again, as before it was packed
+    connection.commit()
+    connection.close()
+
+    def check_times() -> None:
+        with Reader(tmp_path) as reader:
+            timings = reader.evidence(reader.run("0ca7"), UUID).timings
+        assert timings is not None
+        assert (timings.at_ns == at_ns).all()
+        assert (timings.took_s == took_s).all()
+        assert timings.sm_clock_mhz is None
+        assert timings.calls_count == 1
+
+    check_times()
+    store = opened(tmp_path)
+    store.put_run(a_run(id="after001"))
+    store.put_timings("after001", Timings(at_ns, took_s, np.array([1500.0, np.nan, 1980.0]), 7))
+    assert store.flush()
+    store.close()
+    check_times()
+    with Reader(tmp_path) as reader:
+        after = reader.evidence(reader.run("after001"), UUID).timings
+    assert after is not None
+    assert after.calls_count == 7
+    assert after.sm_clock_mhz is not None
+    np.testing.assert_array_equal(after.sm_clock_mhz, [1500.0, np.nan, 1980.0])
 
 
 @pytest.mark.parametrize("released", RELEASED, ids=lambda path: path.stem)
