@@ -56,6 +56,7 @@ Panel = TypeVar("Panel", bound=_Common)
 def lines(
     title: str, description: str, unit: str, *queries: Query, width: int = 24, height: int = 8,
     least: float | None = 0, most: float | None = None, dashed: str | None = None, stacked: bool = False,
+    colors: Mapping[str, str] | None = None,
 ) -> timeseries.Panel:  # fmt: skip
     """Amounts over time; series whose name matches ``dashed`` are limits, drawn as dashed lines."""
     panel = (
@@ -74,6 +75,8 @@ def lines(
         style = {"fill": "dash", "dash": [8, 6]}
         changes = {"custom.lineStyle": style, "custom.fillOpacity": 0, "custom.lineWidth": 1, "color": _fixed(RED)}
         panel = panel.override_by_regexp(dashed, _changes(changes))
+    for name, color in (colors or {}).items():
+        panel = panel.override_by_name(name, _changes({"color": _fixed(color)}))
     for query in queries:
         panel = panel.with_target(_range(query))
     return panel
@@ -180,6 +183,30 @@ def variable(name: str, label: str, query: str, *, many: bool = True) -> dashboa
         return made
     everything = model.VariableOption(selected=True, text="All", value="$__all")
     return made.multi(multi=True).include_all(include_all=True).all_value(".*").current(everything)
+
+
+class Annotation(model.AnnotationQuery):
+    """Marks from a query; neighbouring points become one region.  The SDK has no field for what a mark says."""
+
+    says: str = ""
+
+    def to_json(self) -> dict[str, object]:
+        return {**super().to_json(), "titleFormat": self.says, "step": "10s"}
+
+
+class _AnnotationBuilder(Builder[model.AnnotationQuery]):
+    def __init__(self, made: Annotation) -> None:
+        self._made = made
+
+    def build(self) -> model.AnnotationQuery:
+        return self._made
+
+
+def annotation(name: str, expr: str, color: str, says: str) -> Builder[model.AnnotationQuery]:
+    """Marks on every panel of a dashboard while an expression has a value."""
+    made = Annotation(name=name, datasource=DATASOURCE, expr=expr, icon_color=color)
+    made.says = says
+    return _AnnotationBuilder(made)
 
 
 def _panel(panel: Panel, title: str, description: str, width: int, height: int) -> Panel:
