@@ -12,6 +12,7 @@ from annotate.evidence import Timings, Values
 from gpuwatch import clock
 from gpuwatch.cuda.stamp import Stamped, Stamps
 from gpuwatch.errors import UsageError
+from gpuwatch.testimony import spared
 from gpuwatch.timers.protocol import Call, Plan, Taken, joined
 
 _OVERHEADS_COUNT = 100
@@ -47,7 +48,7 @@ class EventsTimer:
     def __init__(self, cuda: Any = None, stamps: Stamps | None = None, now_ns: Callable[[], int] = clock.now_ns) -> None:
         self._cuda = cuda or _cuda()
         self._now_ns = now_ns
-        self._stamps = stamps if stamps is not None else Stamps.here(_STAMPS_COUNT)
+        self._stamps = stamps if stamps is not None else _stamps_here()
         self._pool: list[Any] = []  # torch has no types
         self._costs: dict[int, _Cost] = {}  # by the identity of a plan's first call
         self._steps_s: dict[Plan, float] = {}  # from the beginning of one entry to the next, the least seen
@@ -169,6 +170,13 @@ def _clocks(stamped: Stamped, entries_count: int) -> np.ndarray[Any, np.dtype[np
     stamped = Stamped(stamped.at_ns[:, ::step], stamped.cycles[:, ::step])
     clocks = stamped.clocks_mhz(numbers, numbers + 1)
     return clocks if np.isfinite(clocks).any() else None
+
+
+def _stamps_here() -> Stamps | None:
+    """None also where the driver refuses, as for want of memory: times go on without a clock."""
+    with spared("preparing to stamp the true clock"):
+        return Stamps.here(_STAMPS_COUNT)
+    return None
 
 
 def _cuda() -> Any:

@@ -9,8 +9,9 @@ import pytest
 
 from gpuwatch import timers
 from gpuwatch.errors import UsageError
-from gpuwatch.measuring import board
+from gpuwatch.measuring import board, canaries
 from gpuwatch.measuring.cache import copies, flush_of
+from gpuwatch.timers.events import EventsTimer
 
 
 class Tensor:
@@ -109,3 +110,19 @@ def test_no_inputs_and_tiny_ones_get_none(args: tuple[object, ...]) -> None:
 
 def test_a_process_with_a_context_is_settled_by_its_own_torch(properties: SimpleNamespace) -> None:
     assert timers.settle() is not None
+
+
+def test_a_driver_that_refuses_stamps_and_canary_is_no_reason_to_lose_a_benchmark(
+    properties: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused() -> bool:
+        raise RuntimeError("CUDA: CUDA_ERROR_OUT_OF_MEMORY")
+
+    cuda = sys.modules["torch"].cuda
+    cuda.is_current_stream_capturing = refused
+    timer = EventsTimer(cuda)
+    timer.close()
+    assert canaries.sing("GPU-12ab", None) is None
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in caplog.text
+    cuda.is_current_stream_capturing = None  # which no call survives
+    assert canaries.sing("GPU-12ab", None) is None
