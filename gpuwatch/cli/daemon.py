@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from gpuwatch.cli import options
+from gpuwatch.cli.install import install, uninstall
 from gpuwatch.config import SYSTEM_SOCKET, SYSTEM_STATE, Settings
 
 
@@ -30,6 +31,10 @@ def command(context: click.Context, on_demand: bool, system: bool) -> None:
 
     settings = _of_the_system() if system else options.settings()
     daemon.main(settings, on_demand=on_demand, shared=system or settings.socket == SYSTEM_SOCKET)
+
+
+command.add_command(install)
+command.add_command(uninstall)
 
 
 def _of_the_system() -> Settings:
