@@ -48,13 +48,17 @@ def bench(
 ) -> Measurement:
     """Time ``fn(*args)``: warm up until it is steady, measure until the median is known to ``target_ratio``, judge it all.
 
+    ``measured = gpuwatch.bench(torch.mm, args=(a, b), flops=2 * 4096**3)``, then ``print(measured)`` for people,
+    ``measured.median_s`` and ``measured.verdict.status`` for programs, ``measured.to_dict()`` for a file.
+
     ``timer``: ``"events"`` (the GPU's time), ``"graph"`` (a captured CUDA graph of the call, for kernels shorter than their
     launch), ``"host"`` (what a caller waits for); None takes events where this process works on a GPU, else the host's clock.
     ``cache``: ``"cold"`` (the default on a GPU) empties the L2 cache before each call, outside the timed span, or gives
     short calls copies of ``args`` in turn; ``rotate`` gives your own list of arguments to take in turn; ``"warm"`` does
     neither.  ``min_s`` is 1 s by itself, and 3 s when the true clock lies below the board's maximum or is not known.
 
-    ``flops`` and ``bytes`` of one call give rates and, with ``dtype``, the share of the peak at the true clock.
+    ``flops`` and ``bytes`` of one call give rates and, with ``dtype`` (the arguments' own where none is named), the share
+    of the peak at the true clock.
     ``reference`` (a result, or a function of the same arguments) gates: a wrong result raises WrongResultError before
     anything is timed.  ``check_inputs`` changes the floating-point ``args`` in place for a moment, to see the result change.
     ``retries`` measures again until the verdict is valid; every attempt is kept, and never the best one chosen.

@@ -20,6 +20,7 @@ def test_places_secrets_and_the_choice_of_a_gpu_are_left_out() -> None:
         "CUDA_HOME",
         "TORCH_HOME",
         "TRITON_CACHE_DIR",
+        "CUDA_MPS_PIPE_DIRECTORY",
         "VLLM_API_KEY",
         "JAX_AUTH_TOKEN",
         "CUDA_VISIBLE_DEVICES",
