@@ -18,19 +18,22 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
-from annotate.evidence import Census
+from annotate.evidence import Census, Device
 from gpuwatch import clock, config, host, notify
 from gpuwatch.config import Settings
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.judging import Judge
-from gpuwatch.protocols import Sweep
+from gpuwatch.protocols import Sink, Sweep
 from gpuwatch.server import Greeting, Server
 from gpuwatch.store import Store
 from gpuwatch.windows import Windows
 from gpuwatch.witness import Witness
+
+if TYPE_CHECKING:
+    from gpuwatch.exporter.exporter import Exporter
 
 _log = logging.getLogger("gpuwatch.daemon")
 
@@ -65,17 +68,40 @@ class Daemon:
         # Calls of the driver may hang; what the windows ask of /proc and the store must not wait behind them.
         self._driver_threads = ThreadPoolExecutor(max_workers=16, thread_name_prefix="gpuwatch-edge")
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="gpuwatch-windows")
+        self._serving = False
+        self._exporter = self._export(settings) if settings.listen and not on_demand else None
         self._store = Store(
             settings.state, source=settings.source, boot_id=self._boot_id, budget_bytes=settings.store_budget_bytes,
             max_age_s=settings.store_max_age_s, segment_bytes=settings.segment_bytes,
             mode=SHARED_STORE_MODE if shared else STORE_MODE,
         )  # fmt: skip
         self._judge = Judge(settings.state, log=settings.log if on_demand else None)
-        self._witness = Witness(settings, self._store, sinks=(self._store, self), threads=self._driver_threads)
-        self._windows = Windows(
-            self._witness, self._store, self._judge, state=settings.state, threads=self._threads, boot_id=self._boot_id
+        self._witness = Witness(
+            settings, self._store, sinks=(self._store, self, *self._counting()), threads=self._driver_threads
         )
+        self._windows = Windows(
+            self._witness, self._store, self._judge, state=settings.state, threads=self._threads, boot_id=self._boot_id,
+            judged=self._exporter.outcomes.judged if self._exporter else None,
+        )  # fmt: skip
         self._server = Server(self._windows, self._greeting, self.status, shared=shared)
+
+    def _export(self, settings: Settings) -> Exporter:
+        from gpuwatch.exporter.exporter import Exporter  # 50 ms that a daemon without a page need not spend
+
+        return Exporter(settings, self._device)
+
+    def _device(self, uuid: str) -> Device | None:
+        return self._witness.device(uuid)  # which is made after what counts its sweeps
+
+    def _counting(self) -> tuple[Sink, ...]:
+        return (self._exporter.tallies,) if self._exporter else ()
+
+    def _start_page(self) -> None:
+        if self._exporter is not None:
+            from gpuwatch.exporter.collector import Daemon as Known
+
+            known = Known(self._store.statistics, lambda: self._windows.busy_count, lambda: self._server.client_count)
+            self._exporter.start(self._witness, known, lambda: self._serving)
 
     def take(self, sweep: Sweep) -> None:
         """As a sink: the windows look through every new list of processes, in the event loop's thread."""
@@ -90,6 +116,7 @@ class Daemon:
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
         reports: asyncio.Task[None] | None = None
         try:
+            self._start_page()
             self._witness.start()
             await asyncio.gather(self._witness.first_sweep(FIRST_SWEEP_S), self._judge.warm())
             # What start made is never garbage: without it in the way, a collection pauses the sampler for microseconds.
@@ -100,6 +127,7 @@ class Daemon:
             else:
                 await self._server.listen(self.settings.socket)
             self._ready()
+            self._serving = True
             self._manager.ready(self._witness.summary())
             reports = asyncio.create_task(self._report())
             _log.info("ready: %s, %d GPUs, %s", self._witness.source_name, len(self._witness.uuids), self.settings.socket)
@@ -110,6 +138,8 @@ class Daemon:
                 reports.cancel()
             await self._windows.finish()
             await self._server.close()
+            if self._exporter is not None:
+                self._exporter.stop()
             self._judge.stop()
             self._witness.stop()
             self._store.close()
@@ -158,13 +188,15 @@ class Daemon:
         except GpuwatchError as error:
             _log.error("configuration kept: %s", error)
             return
-        for name in ("source", "state", "socket", "budget_ratio", "segment_bytes"):
+        for name in ("source", "state", "socket", "budget_ratio", "segment_bytes", "listen", "exporter_processes_count"):
             if getattr(fresh, name) != getattr(self.settings, name):
                 _log.warning("%s changed in the configuration; it takes effect at the next start", name)
         self.settings = replace(fresh, source=self.settings.source, state=self.settings.state, socket=self.settings.socket)
         logging.getLogger("gpuwatch").setLevel(self.settings.log_level.upper())
         self._store.set_budget(self.settings.store_budget_bytes, self.settings.store_max_age_s)
         self._witness.reconfigure(self.settings)
+        if self._exporter is not None:
+            self._exporter.reload(replace(self.settings, listen=self._exporter.listen))
         _log.info("configuration read again")
 
     def status(self) -> dict[str, Any]:
@@ -181,6 +213,7 @@ class Daemon:
             "windows_count": self._windows.busy_count,
             "cpu_s": clock.process_cpu_s(),
             "store": self._store.statistics(),
+            "metrics": self._exporter.url if self._exporter else None,
             **self._witness.status(),
         }
 

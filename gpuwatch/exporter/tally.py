@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from copy import copy
 
 from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading, Reason
 from gpuwatch import clock
@@ -30,9 +31,12 @@ class LaneTally:
         self.count = self.missed_count = self.lost_count = self.call_ns = 0
         self.at_ns: int | None = None
 
+    def copy(self) -> LaneTally:
+        return copy(self)
+
 
 class GpuTally:
-    """The counts of one GPU.  ``lock`` is held by whoever writes or reads them."""
+    """The counts of one GPU; a page is made of a copy, so that no sampler waits for it."""
 
     __slots__ = (
         "census", "device", "fast", "held_ns", "lanes", "lateness", "limit_w", "lock", "mask", "mask_at_ns", "mem", "peaks_w",
@@ -82,6 +86,18 @@ class GpuTally:
                 self.census = observed
             elif isinstance(observed, PowerRecord) and observed.sample_w:
                 self.peaks_w.append((observed.at_ns, max(observed.sample_w)))
+
+    def copy(self) -> GpuTally:
+        """As it is now."""
+        other = GpuTally(self.device)
+        with self.lock:
+            other.fast, other.slow, other.census = self.fast, self.slow, self.census
+            other.lanes = {lane: lane_tally.copy() for lane, lane_tally in self.lanes.items()}
+            other.sm = tuple(buckets.copy() for buckets in self.sm)
+            other.mem = tuple(buckets.copy() for buckets in self.mem)
+            other.power, other.lateness = self.power.copy(), self.lateness.copy()
+            other.held_ns, other.xids, other.peaks_w = self.held_ns.copy(), self.xids.copy(), self.peaks_w.copy()
+        return other
 
     def peak_w(self, now_ns: int) -> float | None:
         """The highest dense sample of the last minute."""

@@ -1,0 +1,119 @@
+"""Who may read the page: on loopback everybody here, beyond it only over TLS and only who is known."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuwatch.config import Settings
+from gpuwatch.errors import UsageError
+
+_NOBODY = hashlib.sha256(b"").hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What guards the page.  ``users`` are names with the SHA-256 of their passwords; None asks nobody for one.
+
+    Not bcrypt: Python brings none, and a slow hash at every scrape takes the measured machine's processor.  A slow hash
+    protects short passwords; these are long and random, so that theirs cannot be guessed.
+    """
+
+    tls: ssl.SSLContext | None
+    users: Mapping[str, str] | None
+
+    def admits(self, authorization: str | None) -> bool:
+        """Whether a header ``Authorization: Basic …`` names a user and their password."""
+        if self.users is None:
+            return True
+        scheme, _, coded = (authorization or "").partition(" ")
+        if scheme.lower() != "basic":
+            return False
+        try:
+            user, colon, password = base64.b64decode(coded.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+        digest = hashlib.sha256(password.encode()).hexdigest()
+        # An unknown name takes as long as a wrong password.
+        return hmac.compare_digest(digest, self.users.get(user, _NOBODY)) and bool(colon and password) and user in self.users
+
+
+def access(settings: Settings) -> Access:
+    """What the settings ask for, its files read now.  Raises UsageError."""
+    certificate, key, authorities = settings.exporter_certificate, settings.exporter_key, settings.exporter_client_ca
+    if bool(certificate) != bool(key):
+        raise UsageError("exporter.certificate and exporter.key: expected both or neither, found one")
+    if authorities and not certificate:
+        raise UsageError("exporter.client_ca: expected exporter.certificate and exporter.key beside it, found neither")
+    users = _users(Path(settings.exporter_users)) if settings.exporter_users else None
+    if not settings.listen_insecure and not _stays_here(settings.listen):
+        if not certificate:
+            missing = "exporter.certificate and exporter.key"
+        elif users is None and not authorities:
+            missing = "exporter.users or exporter.client_ca"
+        else:
+            missing = ""
+        if missing:
+            raise UsageError(
+                f"listen: {settings.listen} is reached from other machines; expected {missing} with it, found none; "
+                "listen on 127.0.0.1, or say --listen-insecure where the network itself is guarded"
+            )
+    return Access(_tls(certificate, key, authorities) if certificate else None, users)
+
+
+def address(listen: str) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    """Where ``HOST:PORT`` is bound.  Raises UsageError for a name that stands for no address."""
+    host, _, port = listen.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"listen: expected an address of this machine, found {host!r}: {error}") from error
+    family, _, _, _, bound = found[0]
+    return family, (str(bound[0]), int(bound[1]))
+
+
+def _stays_here(listen: str) -> bool:
+    return ipaddress.ip_address(address(listen)[1][0].partition("%")[0]).is_loopback
+
+
+def _tls(certificate: str, key: str, authorities: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key, password=lambda: "")  # never a question on the terminal
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{certificate}, {key}: expected a certificate and its private key, found: {error}") from error
+    if authorities:
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_verify_locations(authorities)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{authorities}: expected certificates of authorities, found: {error}") from error
+    return context
+
+
+def _users(path: Path) -> Mapping[str, str]:
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: expected a file of lines NAME:SHA256, found: {error}") from error
+    users: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        name, _, digest = line.strip().partition(":")
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not name or len(digest) != 64 or not set(digest.lower()) <= set("0123456789abcdef") or digest.lower() == _NOBODY:
+            # The line itself is not quoted: it may hold a password.
+            raise UsageError(f'{path}:{number}: expected NAME:SHA256, the second from: printf %s "$PASSWORD" | sha256sum')
+        users[name] = digest.lower()
+    if not users:
+        raise UsageError(f"{path}: expected at least one line NAME:SHA256, found none")
+    return users

@@ -1,0 +1,156 @@
+"""A scrape: what is known already is put on a page.  No driver, no store and no disk is asked."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from prometheus_client.core import Metric as Family
+from prometheus_client.registry import Collector as Collecting
+
+from annotate import __version__
+from annotate.evidence import Lane
+from gpuwatch import clock, host
+from gpuwatch.exporter import readings
+from gpuwatch.exporter.buckets import Buckets
+from gpuwatch.exporter.metrics import REASON_CLASSES, SCRAPE_BUCKETS
+from gpuwatch.exporter.outcomes import Outcomes
+from gpuwatch.exporter.page import Page
+from gpuwatch.exporter.tally import Tallies
+from gpuwatch.witness import Watched
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Machine(Protocol):
+    """The part of the witness that a page shows."""
+
+    @property
+    def source_name(self) -> str: ...
+
+    @property
+    def simulated(self) -> bool: ...
+
+    @property
+    def looked(self) -> bool: ...
+
+    @property
+    def absence(self) -> str | None: ...
+
+    def watched(self) -> tuple[Watched, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """What else a page shows, as questions that cost nothing."""
+
+    store: Callable[[], Mapping[str, Any]]
+    in_hand_count: Callable[[], int]
+    clients_count: Callable[[], int]
+    now_ns: Callable[[], int] = clock.now_ns
+
+
+class Collector(Collecting):
+    """A custom collector of ``prometheus_client``: it keeps no series of its own, so none can outlive its GPU."""
+
+    def __init__(
+        self, machine: Machine, daemon: Daemon, tallies: Tallies, outcomes: Outcomes, *, processes_count: int = 0
+    ) -> None:
+        self._machine = machine
+        self._daemon = daemon
+        self._tallies = tallies
+        self._outcomes = outcomes
+        self._processes_count = processes_count
+        self._started_s = clock.wall_s()
+        self._monotone = readings.Monotone()
+        self._lock = threading.Lock()  # scrapes come one after the other: counters must not fall between them
+        self._scrapes = Buckets(SCRAPE_BUCKETS)
+        self._refused = dict.fromkeys(("busy", "unauthorized", "not_found", "method"), 0)
+
+    def describe(self) -> list[Family]:
+        return []  # or registering would collect
+
+    def collect(self) -> Iterator[Family]:
+        with self._lock:
+            page = Page()
+            self._gpus(page)
+            self._witness(page)
+            self._windows(page)
+            self._own(page)
+        return page.families()
+
+    def took(self, seconds: float) -> None:
+        """How long a whole page took to make, said on the next."""
+        with self._lock:
+            self._scrapes.note(seconds)
+
+    def refuse(self, why: str) -> None:
+        """A request was answered with an error."""
+        with self._lock:
+            self._refused[why] += 1
+
+    def _gpus(self, page: Page) -> None:
+        now_ns = self._daemon.now_ns()
+        for watched in self._machine.watched():
+            readings.identity(page, watched)
+            tally = self._tallies.of(watched.device.uuid)
+            if tally is None:
+                continue
+            tally = tally.copy()
+            readings.watching(page, watched, tally, now_ns)
+            if watched.lost is None and tally.lanes[Lane.FAST].at_ns is not None:
+                readings.readings(page, watched, tally, self._monotone, now_ns, processes_count=self._processes_count)
+
+    def _witness(self, page: Page) -> None:
+        machine = self._machine
+        watched = machine.watched()
+        answering_count = sum(each.lost is None for each in watched)
+        page.put("gpuwatch_up", answering_count > 0)
+        kind = machine.source_name.partition(":")[0]
+        if machine.looked:
+            page.put("gpuwatch_simulated", machine.simulated or kind in ("simulated", "replay"))
+            page.put("gpuwatch_gpus", answering_count, "answering")
+            page.put("gpuwatch_gpus", len(watched) - answering_count, "lost")
+        page.put("gpuwatch_source_info", 1, kind)
+        page.put("gpuwatch_build_info", 1, __version__, platform.python_version())
+        for reason, of_class in REASON_CLASSES.items():
+            page.put("gpuwatch_clock_event_reason_info", 1, reason, of_class)
+
+    def _windows(self, page: Page) -> None:
+        outcomes = self._outcomes
+        page.put("gpuwatch_windows_in_hand", self._daemon.in_hand_count())
+        page.put("gpuwatch_clients", self._daemon.clients_count())
+        with outcomes.lock:
+            for status, count in outcomes.statuses.items():
+                page.put("gpuwatch_windows_total", count, status)
+                page.histogram("gpuwatch_window_duration_seconds", outcomes.lengths[status], status)
+            for (rule, severity), count in sorted(outcomes.findings.items()):
+                page.put("gpuwatch_findings_total", count, rule, severity)
+            page.histogram("gpuwatch_judging_seconds", outcomes.judging)
+
+    def _own(self, page: Page) -> None:
+        page.put("gpuwatch_daemon_cpu_seconds_total", clock.process_cpu_s())
+        page.put("gpuwatch_daemon_resident_memory_bytes", _resident_bytes())
+        page.put("gpuwatch_daemon_start_timestamp_seconds", self._started_s)
+        store = self._daemon.store()
+        page.put("gpuwatch_store_bytes", store["readings_bytes"], "readings")
+        page.put("gpuwatch_store_bytes", store["ledger_bytes"], "ledger")
+        page.put("gpuwatch_store_budget_bytes", store["budget_bytes"])
+        page.put("gpuwatch_store_rows_total", store["rows_count"])
+        page.put("gpuwatch_store_rows_dropped_total", store["dropped_count"])
+        page.put("gpuwatch_store_segments_dropped_total", store["dropped_segments_count"])
+        page.put("gpuwatch_store_segments_set_aside_total", store["set_aside_count"])
+        page.put("gpuwatch_store_queued_rows", store["queued_count"])
+        page.put("gpuwatch_store_disk_full", store["disk_full"])
+        page.histogram("gpuwatch_scrape_seconds", self._scrapes)
+        for reason, count in self._refused.items():
+            page.put("gpuwatch_scrapes_refused_total", count, reason)
+
+
+def _resident_bytes() -> int | None:
+    words = (host.contents("/proc/self/statm") or "").split()
+    return int(words[1]) * _PAGE_BYTES if len(words) > 1 else None

@@ -1,0 +1,55 @@
+"""The exporter as the daemon holds it: a sink for sweeps, an ear for verdicts, and the page of both."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from annotate.evidence import Device
+from gpuwatch.config import Settings
+from gpuwatch.errors import UsageError
+from gpuwatch.exporter.access import access
+from gpuwatch.exporter.collector import Collector, Daemon, Machine
+from gpuwatch.exporter.outcomes import Outcomes
+from gpuwatch.exporter.tally import Tallies
+from gpuwatch.exporter.web import Web
+
+_log = logging.getLogger("gpuwatch.exporter")
+
+
+class Exporter:
+    """Counts from the start; serves once ``start`` was called.  Raises UsageError for access that cannot be as configured."""
+
+    def __init__(self, settings: Settings, device: Callable[[str], Device | None]) -> None:
+        self.tallies = Tallies(device)
+        self.outcomes = Outcomes()
+        self._settings = settings
+        self.listen = settings.listen
+        self._access = access(settings)  # before anything is started: what is wrong here is the user's to mend
+        self._web: Web | None = None
+
+    @property
+    def url(self) -> str | None:
+        """Where the page is; None before it is served."""
+        return self._web.url if self._web else None
+
+    def start(self, machine: Machine, daemon: Daemon, ready: Callable[[], bool]) -> None:
+        """Listen.  Raises UsageError if the address cannot be had."""
+        most_count = self._settings.exporter_processes_count
+        collector = Collector(machine, daemon, self.tallies, self.outcomes, processes_count=most_count)
+        self._web = Web(self._settings.listen, self._access, collector, ready)
+        _log.info("metrics: %s", self._web.url)
+
+    def reload(self, settings: Settings) -> None:
+        """Read certificate and users again, as after a renewal; what cannot be read leaves the old ones in force."""
+        try:
+            self._access = access(settings)
+        except UsageError as error:
+            _log.error("metrics: access kept as it was: %s", error)
+            return
+        if self._web is not None:
+            self._web.access = self._access
+
+    def stop(self) -> None:
+        if self._web is not None:
+            self._web.close()
