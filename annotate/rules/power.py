@@ -11,6 +11,7 @@ from annotate.evidence import Evidence, Fact, Reason
 from annotate.held import by_bits, by_counter, power_cap
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.sm_clock import working
+from annotate.true_clock import measured
 
 # What the driver calls average power: field 185, and nvmlDeviceGetPowerUsage on boards of today.
 _AVERAGE_S = 1.0
@@ -37,8 +38,8 @@ def power_limited(
         number is honest with its clock beside it; work that is meant to run in bursts or at one clock did not do so.
 
     What it cannot see:
-        Whether the clock mattered: the time of a copy does not follow it.  The clock named here is the driver's, which
-        reads 8-12 % above the true mean under a cap.  The cap is not "power at the limit": products of zeros are capped at
+        Whether the clock mattered: the time of a copy does not follow it.  The clock named here is the true one only where it
+        was stamped: else the driver's, which reads 8-12 % above the true mean under a cap.  The cap is not "power at the limit": products of zeros are capped at
         415 W of 700 W.
 
     Remedy:
@@ -66,11 +67,14 @@ def power_limited(
     }
     if held.ratio <= free_ratio:
         return Clear(facts)
-    if mhz is not None:
-        facts["clock"] = f", at {mhz:.0f} MHz by the driver's clock"
+    true = measured(evidence)
+    clock_mhz, whose = (true.clock_mhz, f"by {true.by}") if true else (mhz, "by the driver's clock")
+    facts["true_clock_mhz"] = true.clock_mhz if true else None
+    if clock_mhz is not None:
+        facts["clock"] = f", at {clock_mhz:.0f} MHz {whose}"
         if most_mhz:
-            facts["of_maximum_ratio"] = mhz / most_mhz
-            facts["clock"] = f"{facts['clock']} ({mhz / most_mhz:.0%} of the maximum)"
+            facts["of_maximum_ratio"] = clock_mhz / most_mhz
+            facts["clock"] = f"{facts['clock']} ({clock_mhz / most_mhz:.0%} of the maximum)"
     match claim:
         case Claim.FIXED_CLOCK:
             return Found(Severity.REJECT, facts)

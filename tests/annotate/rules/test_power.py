@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.claims import Claim
-from annotate.evidence import Column, Evidence, Reason, Trace
+from annotate.evidence import Column, Evidence, Reason, Timings, Trace
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.power import RULES, power_limited, power_reading_stale, sync_boost_limited
-from tests.annotate.builders import Signal, capped_ns, evidence
+from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
 
 NO_COUNTERS: dict[str, Signal] = {"power_cap_ns": None, "power_violation_ns": None}
 
@@ -60,6 +61,14 @@ class TestPowerLimited:
         answer = found(ask(power_limited, evidence(signals=CAPPED)))
         says = power_limited.says.format(**answer.facts)
         assert says == "the power cap held for 6.00 of 6.00 s, at 1485 MHz by the driver's clock (75% of the maximum)"
+
+    def test_where_the_clock_was_stamped_the_true_one_is_quoted(self) -> None:
+        at_ns = BEGIN_NS + np.arange(600, dtype=np.int64) * 10_000_000
+        stamped = evidence(signals=CAPPED, timings=Timings(at_ns, np.full(600, 0.01), np.full(600, 1330.0)))
+        says = power_limited.says.format(**found(ask(power_limited, stamped)).facts)
+        assert says == "the power cap held for 6.00 of 6.00 s, at 1330 MHz by the stamped iterations (67% of the maximum)"
+        told = evidence(signals=CAPPED, told={"true_clock_mhz": 1340.0, "stamped_s": 6.0})
+        assert "1340 MHz by the window's stamps" in power_limited.says.format(**found(ask(power_limited, told)).facts)
 
     def test_without_a_clock_the_sentence_does_without_it(self) -> None:
         answer = found(ask(power_limited, evidence(signals={**CAPPED, "sm_clock_mhz": None})))
