@@ -53,7 +53,8 @@ def exported(store: Path, folder: Path, **options: Any) -> export.Exported:
 def held(folder: Path) -> list[tuple[Any, ...]]:
     """Every row's run, as anybody's DuckDB reads them."""
     pattern = f"{folder}/windows/schema=1/*/*/*.parquet"
-    return duckdb.sql(f"SELECT run, date, host FROM read_parquet('{pattern}', hive_partitioning=true) ORDER BY run").fetchall()
+    sql = f"SELECT run, date, host FROM read_parquet('{pattern}', hive_partitioning=true) ORDER BY run"
+    return duckdb.execute(sql).fetchall()
 
 
 def test_windows_of_several_verdicts_come_back_as_they_were_judged(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,18 @@ from gpuwatch.fleet.rows import rows
 from gpuwatch.sources.simulated import simulate
 from gpuwatch.store import Run
 from tests.gpuwatch.store.stored import a_run
+from tests.gpuwatch.store.streams import DEVICE
 
 PAGE = Path(__file__).parents[3] / "docs" / "FLEET.md"
 HOSTS_COUNT, DRIVERS = 1000, ("550.163.01", "570.172.08", "575.57.08", "580.95.05")
 _DAY_S, _BEGIN_S = 86400.0, 1_790_000_000.0
 
 
-def judged(scene: str, seed: int = 0, **changes: Any) -> Run:
-    """A run as the daemon keeps it, judged from a simulated window."""
+def judged(scene: str, seed: int = 0, *, blind: bool = False, **changes: Any) -> Run:
+    """A run as the daemon keeps it, judged from a simulated window; ``blind``: nobody saw who else was there."""
     evidence = simulate(scene, seed=seed, timings=False)[0]
+    if blind:
+        evidence = replace(evidence, trace=replace(evidence.trace, censuses=()))
     assert evidence.device is not None
     verdict = judge(evidence)
     return a_run(
@@ -38,10 +42,11 @@ def judged(scene: str, seed: int = 0, **changes: Any) -> Run:
     )  # fmt: skip
 
 
-def made_up(folder: Path, count: int, *, parts_count: int = 30) -> None:
-    """So many rows of the contract over a month, from some hundred true ones: other hosts, drivers, hazards, one part a day."""
+def made_up(folder: Path, count: int, *, parts_count: int = 30, seeds_count: int = 1) -> None:
+    """So many rows of the contract over a month, from judged ones: other hosts, drivers and rules found, one part a day."""
     scenes = ("steady-copy", "steady-gemm", "from-idle", "bursty", "neighbour", "thermal")
-    pattern = parquet.table([row for i, scene in enumerate(scenes) for row in rows(judged(scene, seed=i), {}, "a")])
+    runs = [judged(scene, seed=seed) for scene in scenes for seed in range(seeds_count)] + [judged("steady-copy", blind=True)]
+    pattern = parquet.table([row for run in runs for row in rows(run, {run.uuids[0]: DEVICE}, "a")])
     random = np.random.default_rng(0)
     names = np.array([rule.name for rule in RULES])
     for day in range(parts_count):
