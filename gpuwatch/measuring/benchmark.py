@@ -18,6 +18,7 @@ from gpuwatch.measuring.call import sized
 from gpuwatch.measuring.measurement import Measurement
 from gpuwatch.measuring.progress import Progress
 from gpuwatch.measuring.seams import Seams
+from gpuwatch.testimony import spared
 from gpuwatch.wire import FactValue
 
 
@@ -91,7 +92,7 @@ def bench(
         size = sized(setting, taking)
         sung = seams.canary(board.device.uuid, settings) if board else None
         told: dict[str, FactValue] = {
-            **(sung.told if sung else {}), "timer": taking.name, "timer_overhead_s": overhead_s, **setting.told, **inputs.facts(*arguments[0]),
+            **(sung.told if sung else {}), "timer": taking.name, "timer_overhead_s": overhead_s, **setting.told, **_looked_at(arguments[0]),
             **_told(dtype=kind, call_flops_count=call_flops_count, call_bytes=call_bytes, output_unchanged=unchanged),
             **(_told(reference_error_ratio=matched.error_ratio, reference_limit_ratio=matched.limit_ratio) if matched else {}),
         }  # fmt: skip
@@ -112,6 +113,13 @@ def bench(
         first_call_s=None if matched or check_inputs else first_call_s, call_flops_count=call_flops_count, call_bytes=call_bytes, dtype=kind,
         device=board.device if board else None, match=matched, output_unchanged=unchanged,
     )  # fmt: skip
+
+
+def _looked_at(args: tuple[Any, ...]) -> Mapping[str, FactValue]:
+    """What is told of the arguments; nothing where they are of a kind that cannot be looked at, however that shows."""
+    with spared("looking at the inputs"):
+        return inputs.facts(*args)
+    return {}
 
 
 def _told(**facts: FactValue) -> Mapping[str, FactValue]:

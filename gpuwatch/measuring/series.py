@@ -16,7 +16,7 @@ def mean_clock_mhz(timings: Timings) -> float | None:
     """The true mean clock while entries ran; None where none was stamped."""
     if timings.sm_clock_mhz is None:
         return None
-    seen = np.isfinite(timings.sm_clock_mhz)
+    seen = np.isfinite(timings.sm_clock_mhz) & (timings.took_s > 0)  # what took nothing says nothing of the mean
     if not seen.any():
         return None
     return float(np.average(timings.sm_clock_mhz[seen], weights=timings.took_s[seen]))

@@ -76,8 +76,10 @@ def _agree(before: Values, now: Values, limit_ratio: float, noise_sd: float, noi
     before, now = before[np.isfinite(before)], now[np.isfinite(now)]
     if len(before) < 2 or len(now) < 2:
         return not len(before) and not len(now)  # a signal that is not there has not moved
-    middle = float(np.median(now))
-    change_ratio = abs(middle / float(np.median(before)) - 1.0)
+    middle, middle_before = float(np.median(now)), float(np.median(before))
+    if not middle or not middle_before:
+        return middle == middle_before  # a timer too coarse for the work: there is no ratio to nothing
+    change_ratio = abs(middle / middle_before - 1.0)
     blocks = [
         float(np.median(block)) for part in (before, now) for block in np.array_split(part, min(_BLOCKS_COUNT, len(part)))
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def html(measured: Measurement) -> str:
 
 def _width(measured: Measurement) -> str:
     interval = measured.attempt.interval
-    if interval is None:
+    if interval is None or not math.isfinite(interval.half_width_ratio):
         return "(median; width not known: too short, or still wandering)"
     return f"±{100 * interval.half_width_ratio:.2g} % (median, 95 %)"
 

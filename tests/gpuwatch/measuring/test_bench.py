@@ -452,6 +452,30 @@ def test_a_data_type_is_named_as_its_library_has_it(dtype: object) -> None:
     assert world.windows[0].told["dtype"] == measured.dtype == "float16"
 
 
+@pytest.mark.parametrize("mhz", [None, 0.0, float("inf"), float("nan"), 1980.0])
+@pytest.mark.parametrize("call_s", [0.0, 1e-3])
+def test_whatever_a_timer_reads_there_is_an_answer(call_s: float, mhz: float | None) -> None:
+    world = World(ScriptedTimer(constant(call_s, mhz=mhz, noise_ratio=0.0), gap_s=1e-3))
+    measured, _ = run(constant(1.0), world, min_s=0.1, max_s=0.3, warmup_max_s=2.5, flops=1e9, bytes=1e9)
+    assert measured.median_s == call_s
+    assert "inf" not in str(measured)
+    check(json.loads(json.dumps(measured.to_dict(), allow_nan=False)), "urn:gpuwatch:measurement:1")
+
+
+class _Sly(np.ndarray[Any, Any]):
+    @property
+    def flags(self) -> Any:
+        raise KeyError("not today")
+
+
+def test_an_argument_that_cannot_be_looked_at_is_measured_all_the_same() -> None:
+    world = World(ScriptedTimer(constant(1e-3)), board=None)
+    assert (
+        bench(nothing, args=(np.ones(3).view(_Sly),), timer=world.timer, seams=world.seams(), cache="warm", min_s=0.1).count
+        > 10
+    )
+
+
 class _Unwilling(StringIO):
     """A terminal that goes away after a while."""
 
