@@ -1,4 +1,4 @@
-"""Writes what is generated here: the dashboards' JSON and the recording rules under DCGM's names.
+"""Writes what is generated here: the dashboards' JSON, the alerts with their page, the recording rules under DCGM's names.
 
 ``python -m dashboards.build`` writes, ``--check`` says whether all is fresh.
 """
@@ -12,36 +12,41 @@ from pathlib import Path
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from dashboards import dcgm
+from dashboards import dcgm, rulefile
 from dashboards.fleet import fleet
 from dashboards.gpu import gpu
 from dashboards.windows import windows
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 BOARDS = {"fleet": fleet, "gpu": gpu, "windows": windows}
 
 
 def generated() -> Mapping[str, str]:
-    """Every generated file's name and text."""
+    """Every generated file's path and text."""
     boards = {
-        f"{name}.json": json.dumps(made().build(), cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
+        f"dashboards/{name}.json": json.dumps(made().build(), cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
         for name, made in BOARDS.items()
     }
-    return {**boards, "dcgm-names.yml": dcgm.rules()}
+    return {
+        **boards,
+        "dashboards/dcgm-names.yml": dcgm.rules(),
+        "dashboards/alerts.yml": rulefile.rules(),
+        "docs/ALERTS.md": rulefile.page(),
+    }
 
 
-def main(arguments: Sequence[str], folder: Path = HERE) -> int:
+def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     """Write, or with ``--check`` compare: 0, else 1; 2 for any other argument."""
     if arguments not in ([], ["--check"]):
         sys.stderr.write("usage: python -m dashboards.build [--check]\n")
         return 2
-    stale = [name for name, text in generated().items() if not _is(folder / name, text)]
+    stale = [name for name, text in generated().items() if not _is(root / name, text)]
     if not arguments:
         for name in stale:
-            (folder / name).write_text(generated()[name], encoding="utf-8")
+            (root / name).write_text(generated()[name], encoding="utf-8")
         return 0
     for name in stale:
-        sys.stderr.write(f"dashboards/{name} is stale; write it again: python -m dashboards.build\n")
+        sys.stderr.write(f"{name} is stale; write it again: python -m dashboards.build\n")
     return 1 if stale else 0
 
 
