@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from annotate.durations import inside
 from annotate.evidence import Evidence
 
 # The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
@@ -35,20 +36,16 @@ def beyond_timed_ratio(evidence: Evidence) -> float | None:
 
     None for iterations so short that their times contain launch gaps.
     """
-    timings = evidence.timings
-    if timings is None:
+    times = inside(evidence)
+    if len(times.at_ns) < 2 or float(np.median(times.took_s)) < _LAUNCH_BOUND_S:
         return None
-    known = timings.timed
-    at_ns, took_s = timings.at_ns[known], timings.took_s[known]
-    if len(at_ns) < 2 or float(np.median(took_s)) < _LAUNCH_BOUND_S:
-        return None
-    begin_ns = max(int(at_ns.min()), evidence.window.begin_ns)
-    end_ns = min(int(at_ns.max() + took_s[-1] * 1e9), evidence.window.end_ns)
+    entries_s = times.took_s * times.calls_count
+    begin_ns = int(times.at_ns[0])
+    end_ns = min(int(times.at_ns[-1] + entries_s[-1] * 1e9), evidence.window.end_ns)
     if end_ns - begin_ns < _SHORTEST_NS:
         return None
     utilization = evidence.trace.within("utilization_ratio", begin_ns, end_ns).values
     utilization = utilization[~np.isnan(utilization)]
     if not len(utilization):
         return None
-    inside = (at_ns >= begin_ns) & (at_ns < end_ns)
-    return float(utilization.mean() - took_s[inside].sum() * 1e9 / (end_ns - begin_ns))
+    return float(utilization.mean() - entries_s.sum() * 1e9 / (end_ns - begin_ns))

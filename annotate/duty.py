@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from annotate.busy import utilization_ratio
+from annotate.durations import inside
 from annotate.evidence import Column, Evidence, Reason, Timings
 from annotate.sm_clock import median_mhz, working
 
@@ -33,15 +34,12 @@ def duty(evidence: Evidence) -> tuple[float | None, str | None]:
 
 def regular_pause_s(evidence: Evidence, gap_ratio: float, gap_s: float) -> float | None:
     """The median pause between iterations, if it is regular and long; None if not, or if no times are known."""
-    if evidence.timings is None:
+    times = inside(evidence)
+    if len(times.at_ns) < _FEWEST_COUNT:
         return None
-    times = iterations(evidence.timings, evidence.window.begin_ns, evidence.window.end_ns)
-    if len(times) < _FEWEST_COUNT:
-        return None
-    order = np.argsort(times.at_ns, kind="stable")
-    pauses_s = np.diff(times.at_ns[order]) / 1e9 - times.values[order][:-1]
-    pause_s = float(np.median(pauses_s))
-    return pause_s if pause_s > gap_s and pause_s > gap_ratio * float(np.median(times.values)) else None
+    entries_s = times.took_s * times.calls_count
+    pause_s = float(np.median(np.diff(times.at_ns) / 1e9 - entries_s[:-1]))
+    return pause_s if pause_s > gap_s and pause_s > gap_ratio * float(np.median(entries_s)) else None
 
 
 def capped_clock_ratio(evidence: Evidence) -> float | None:

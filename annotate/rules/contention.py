@@ -9,6 +9,7 @@ import numpy as np
 
 from annotate.busy import beyond_timed_ratio, beyond_told_ratio, utilization_ratio
 from annotate.claims import Claim
+from annotate.durations import inside
 from annotate.evidence import Evidence, Fact
 from annotate.hidden import Sign, by_memory, by_record, by_timings, by_told
 from annotate.presence import Presence, alone, list_is_whole, own_was_listed, presences, unread_s
@@ -201,7 +202,7 @@ def _stretched_ratio(evidence: Evidence) -> float | None:
     """By how much the time the benchmark calls busy exceeds what the GPU was: launches that came late, mid-iteration."""
     told, timed = beyond_told_ratio(evidence), beyond_timed_ratio(evidence)
     if timed is not None and evidence.timings is not None:
-        took_s = evidence.timings.took_s[evidence.timings.timed]
+        took_s = inside(evidence).took_s
         if took_s.mean() < _LATE_MEAN_RATIO * np.median(took_s):
             timed = None
     known = [-beyond for beyond in (told, timed) if beyond is not None]

@@ -15,8 +15,9 @@ from annotate.evidence import Evidence, Fact
 from annotate.held import power_cap
 from annotate.roofline import peak_bytes_a_second
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.timed import loop
+from annotate.timed import elsewhere, loop
 from annotate.told import amount, text
+from annotate.work import traffic_bound
 
 
 @rule(
@@ -112,7 +113,10 @@ def warm_cache_unintended(
     if timed is not None and call_bytes and peak is not None:
         rate_ratio = call_bytes / timed.call_s / peak
         facts |= {"call_s": timed.call_s, "peak_ratio": rate_ratio}
-        if rate_ratio > beyond_ratio:
+        bound = traffic_bound(evidence)
+        # What even the whole cache could not serve is no cache's doing, but a time that cannot be: another hazard.
+        served = bound is None or bound.least_s <= beyond_ratio * timed.call_s or elsewhere(evidence)
+        if rate_ratio > beyond_ratio and served:
             what = f"calls move {rate_ratio:.2f} times what the memory can, so a cache serves them"
             return Found(Severity.REJECT, facts | {"what": what})
     if amount(evidence.told, "flush_bytes"):

@@ -86,6 +86,17 @@ def test_times_that_make_no_sense_cost_no_rule_its_answer_and_no_time() -> None:
         assert judge(evidence(length_s=4.0, timings=nonsense)) == untimed
 
 
+@pytest.mark.parametrize("visibility", [Visibility.HOST, Visibility.NAMESPACE])
+def test_readings_of_many_calls_leave_no_pauses_and_no_work_that_nobody_timed(visibility: Visibility) -> None:
+    at_ns = BEGIN_NS + np.arange(590, dtype=np.int64) * 10_050_000
+    batches = Timings(at_ns, np.full(590, 1e-3), None, calls_count=10)
+    hidden = {"memory_used_bytes": None}  # so that the times have a say about neighbours
+    about = evidence(timings=batches, told={"timer": "graph"}, visibility=visibility, signals=hidden)
+    assert not [str(hazard) for hazard in judge(about).hazards if hazard.severity != "note"]
+    alone = replace(about, timings=replace(batches, calls_count=1))
+    assert {"bursty-duty-cycle"} <= {hazard.rule for hazard in judge(alone).hazards}
+
+
 HELPLESS = Unobserved("nobody knows")
 
 

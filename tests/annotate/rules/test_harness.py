@@ -21,8 +21,9 @@ from annotate.rules.harness import (
     profiler_attached,
     warm_cache_unintended,
 )
+from annotate.rules.plausibility import impossible_time
 from annotate.told import TOLD
-from tests.annotate.builders import DEVICE, OWN, capped_ns, evidence
+from tests.annotate.builders import DEVICE, OWN, UUID, capped_ns, evidence
 from tests.annotate.occurrences.harness import L2_BYTES, RANDOM, UNMOVED, ZEROS, beside, calls, churning, profiled
 
 FOREIGN = Process(pid=77, name="python", user="bob", memory_bytes=4_000_000_000, ownership=Ownership.FOREIGN)
@@ -138,6 +139,14 @@ class TestWarmCacheUnintended:
         about = evidence(device=PEAKED, told={"call_bytes": 100_000_000, "flush_bytes": 1e9}, timings=calls(18e-6))
         assert severity(warm_cache_unintended, about) is Severity.REJECT
         assert isinstance(ask(warm_cache_unintended, replace(about, timings=calls(22e-6))), Clear)
+
+    def test_more_than_the_whole_cache_could_serve_is_a_time_that_cannot_be(self) -> None:
+        about = evidence(device=PEAKED, told={"call_bytes": 2 << 30, "l2_bytes": L2_BYTES}, timings=calls(18e-6))
+        assert isinstance(ask(warm_cache_unintended, about), Clear)
+        assert severity(impossible_time, about) is Severity.REJECT
+        # Where the calls may have run elsewhere that rule cannot tell, and this one goes on saying what it sees.
+        both = replace(about, told={**about.told, "cuda_uuids": f"{UUID},GPU-2"})
+        assert severity(warm_cache_unintended, both) is Severity.REJECT
 
     def test_without_a_size_nothing_is_known(self) -> None:
         assert isinstance(ask(warm_cache_unintended, evidence()), Unobserved)
