@@ -7,6 +7,7 @@ import click
 from gpuwatch.cli import options
 from gpuwatch.cli.install import install, uninstall
 from gpuwatch.config import SYSTEM_SOCKET, SYSTEM_STATE, Settings
+from gpuwatch.keys import LISTEN_PORT
 
 
 @click.group("daemon", short_help="Watch the GPUs, in the foreground.", invoke_without_command=True)
@@ -15,6 +16,22 @@ from gpuwatch.config import SYSTEM_SOCKET, SYSTEM_STATE, Settings
 )
 @click.option(
     "--system", is_flag=True, help=f"Serve every user of this machine, by default at {SYSTEM_SOCKET} from {SYSTEM_STATE}."
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    expose_value=False,
+    callback=options.keep_flag,
+    help=f"Serve metrics for Prometheus there; a port alone is on loopback, usually {LISTEN_PORT}.",
+)
+@click.option(
+    "--listen-insecure",
+    is_flag=True,
+    flag_value="yes",
+    default=None,
+    expose_value=False,
+    callback=options.keep_flag,
+    help="Serve them beyond this machine without TLS or without asking who reads.",
 )
 @options.settings_options
 @click.pass_context

@@ -31,7 +31,8 @@ _SETTINGS = (
 )
 
 
-def _keep_flag(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+def keep_flag(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """The callback of an option that is a setting."""
     # ``meta`` is one dictionary for a command and its group: the option nearer to the command wins.
     if value is not None and parameter.name is not None:
         context.meta.setdefault(_FLAGS, {})[parameter.name] = value
@@ -41,7 +42,7 @@ def settings_options(command: _F) -> _F:
     """--source, --state, --socket, --config, --log-level: on the group, and accepted after every command too."""
     for name, metavar, text in reversed(_SETTINGS):
         flag = f"--{name.replace('_', '-')}"
-        command = click.option(flag, name, metavar=metavar, help=text, expose_value=False, callback=_keep_flag)(command)
+        command = click.option(flag, name, metavar=metavar, help=text, expose_value=False, callback=keep_flag)(command)
     return command
 
 

@@ -16,6 +16,7 @@ from gpuwatch.exporter.buckets import Buckets
 from gpuwatch.exporter.metrics import LATENESS_BUCKETS, POWER_BUCKETS, RATIO_BUCKETS
 from gpuwatch.protocols import Lost, Sweep
 
+_IDLE = Reason.GPU_IDLE.value
 LOADS = ("busy", "idle", "unknown")
 PEAK_NS = 60_000_000_000  # the dense record's maximum is of this last stretch, for as many scrapers as there are
 STANDS_NS = 1_500_000_000  # a mask stands until the next sample, but not across a hole: a reading goes stale after this
@@ -65,13 +66,8 @@ class GpuTally:
         observed, lane = sweep.observed, self.lanes[sweep.lane]
         with self.lock:
             lane.missed_count += sweep.missed_count
-            if isinstance(observed, Event):
-                if observed.kind == "xid" and observed.value is not None:
-                    self._xid(str(observed.value))
-                return
-            if isinstance(observed, Lost):
-                lane.lost_count += 1
-                self.mask = None
+            if isinstance(observed, Event | Lost):
+                self._told(observed, lane)
                 return
             lane.count += 1
             lane.call_ns += observed.took_ns
@@ -106,12 +102,12 @@ class GpuTally:
     def _fast(self, reading: Reading, late_ns: int) -> None:
         self.fast = reading
         mask = reading.event_reasons_mask
-        load = 2 if mask is None else 1 if mask & Reason.GPU_IDLE.value else 0
+        load = 2 if mask is None else 1 if mask & _IDLE else 0
         device = self.device
-        if reading.sm_clock_mhz is not None and device.sm_clock_max_mhz:
-            self.sm[load].note(reading.sm_clock_mhz / device.sm_clock_max_mhz)
-        if reading.mem_clock_mhz is not None and device.mem_clock_max_mhz:
-            self.mem[load].note(reading.mem_clock_mhz / device.mem_clock_max_mhz)
+        if (clock_mhz := reading.sm_clock_mhz) is not None and (max_mhz := device.sm_clock_max_mhz):
+            self.sm[load].note(clock_mhz / max_mhz)
+        if (clock_mhz := reading.mem_clock_mhz) is not None and (max_mhz := device.mem_clock_max_mhz):
+            self.mem[load].note(clock_mhz / max_mhz)
         if reading.power_w is not None and self.limit_w:
             self.power.note(reading.power_w / self.limit_w)
         if late_ns:  # the edges of windows are read when they come: no deadline, no lateness
@@ -120,6 +116,13 @@ class GpuTally:
         stood_ns, self.mask_at_ns = reading.at_ns - self.mask_at_ns, reading.at_ns
         if before is not None and 0 < stood_ns <= STANDS_NS:
             self.held_ns[before] = self.held_ns.get(before, 0) + stood_ns
+
+    def _told(self, observed: Event | Lost, lane: LaneTally) -> None:
+        if isinstance(observed, Lost):
+            lane.lost_count += 1
+            self.mask = None
+        elif observed.kind == "xid" and observed.value is not None:
+            self._xid(str(observed.value))
 
     def _xid(self, number: str) -> None:
         if number not in self.xids and len(self.xids) >= XIDS_COUNT:
