@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import gpuwatch
 from annotate.evidence import Evidence, Timings
 from annotate.verdict import Status
-from gpuwatch import clock, iterations, wire
+from gpuwatch import clock, iterations, server, wire
 from gpuwatch.client import Client, connect
 from gpuwatch.config import Settings, load
 from gpuwatch.errors import DaemonError
@@ -237,3 +237,15 @@ def test_a_window_has_only_so_many_times_in_however_many_messages() -> None:
     assert iterations.check(one, one, wire.TIMES_COUNT - 1) == 1
     with pytest.raises(gpuwatch.UsageError, match="at most 200000"):
         iterations.check(one, one, wire.TIMES_COUNT)
+
+
+def test_a_connection_has_only_so_many_open_windows(tmp_path: Path) -> None:
+    with running(tmp_path) as live, connect(live.settings) as client:
+        for _ in range(server.WINDOWS_COUNT - 1):
+            client.open()
+        run, begin_ns = opened(client)
+        with pytest.raises(DaemonError, match="at most 256 open windows"):
+            client.open()
+        client.close_window(run, begin_ns, clock.now_ns())
+        assert client.open().run, "one was closed"
+        live.process.kill()  # nobody waits for the verdicts of so many
