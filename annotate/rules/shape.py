@@ -24,7 +24,7 @@ _FEWEST_COUNT = 6
     "outliers",
     needs=("timings",),
     basis=Basis.TIMINGS,
-    says="{outliers_count} of {iterations_count} iterations lie apart and cost {cost_ratio:.1%} of the time, {pattern}",
+    says="{outliers_count} of {iterations_count} iterations lie apart and add {cost_ratio:.1%} to the time, {pattern}",
     remedy="Find what interrupts the work: another process on the GPU, a busy processor, or the loop itself.",
 )
 def outliers(

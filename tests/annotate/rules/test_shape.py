@@ -79,7 +79,7 @@ class TestOutliers:
         took_s[late] += np.random.default_rng(6).uniform(0.2e-3, 0.7e-3, 120)
         answer = found(ask(outliers, window(took_s)))
         assert answer.severity is Severity.NOTE
-        assert outliers.says.format(**answer.facts) == "120 of 6000 iterations lie apart and cost 0.9% of the time, scattered"
+        assert outliers.says.format(**answer.facts) == "120 of 6000 iterations lie apart and add 0.9% to the time, scattered"
         took_s = even()
         took_s[late] *= 1.1
         clear = ask(outliers, window(took_s))
