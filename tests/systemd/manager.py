@@ -1,0 +1,85 @@
+"""A service manager for tests: it listens where NOTIFY_SOCKET says, starts daemons, and hands them sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuwatch import clock
+
+PATIENCE_S = 30.0
+
+# LISTEN_PID is the number that the daemon itself has, so it is set where that number is known; from far away first, so that no
+# descriptor is overwritten before it was moved.
+_HAND_OVER = """
+import os, sys
+far = [os.dup2(int(number), 100 + at) for at, number in enumerate(sys.argv[1].split(","))]
+for at, number in enumerate(far):
+    os.dup2(number, 3 + at)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(far))}
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@dataclass
+class Manager:
+    """What the service said so far, a message each, with when it came."""
+
+    address: str
+    connection: socket.socket
+    said: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+
+    def until(self, holds: Callable[[dict[str, str]], bool], patience_s: float = PATIENCE_S) -> dict[str, str]:
+        """The next message for which this holds."""
+        deadline_ns = clock.now_ns() + int(patience_s * 1e9)
+        while (left_s := (deadline_ns - clock.now_ns()) / 1e9) > 0:
+            self.connection.settimeout(left_s)
+            with contextlib.suppress(TimeoutError):
+                lines = self.connection.recv(65536).decode().split("\n")
+                message = dict(line.partition("=")[::2] for line in lines)
+                self.said.append((clock.now_ns(), message))
+                if holds(message):
+                    return message
+        raise AssertionError(f"it was never said; said was: {[message for _, message in self.said]}")
+
+    def during(self, span_s: float) -> list[dict[str, str]]:
+        """All that is said within this time."""
+        begun = len(self.said)
+        with contextlib.suppress(AssertionError):
+            self.until(lambda _: False, span_s)
+        return [message for _, message in self.said[begun:]]
+
+
+@contextlib.contextmanager
+def manager(address: Path | str) -> Iterator[Manager]:
+    """Listens at a path, or under an abstract name that begins with @."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
+        connection.bind("\0" + str(address)[1:] if str(address).startswith("@") else str(address))
+        yield Manager(str(address), connection)
+
+
+@contextlib.contextmanager
+def service(
+    told: Manager, arguments: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None,
+    sockets: Sequence[socket.socket] = (), launcher: Sequence[str] = (sys.executable, "-m", "gpuwatch"),
+) -> Iterator[subprocess.Popen[bytes]]:  # fmt: skip
+    """A daemon started as a service manager starts it, and stopped at the end as one stops it."""
+    env = {**os.environ, "NOTIFY_SOCKET": told.address, **(environment or {})}
+    numbers = [one.fileno() for one in sockets]
+    command = [*launcher, *arguments]
+    if numbers:
+        command = [sys.executable, "-c", _HAND_OVER, ",".join(map(str, numbers)), *command]
+    with log.open("ab") as said:
+        process = subprocess.Popen(command, stderr=said, env=env, pass_fds=numbers)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait(20)

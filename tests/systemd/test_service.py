@@ -1,0 +1,206 @@
+"""The daemon as a service: what it tells its manager, when it lets the watchdog bite, and sockets that are handed to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+import gpuwatch
+from gpuwatch import wire
+from gpuwatch.client import connect
+from gpuwatch.errors import StoreError
+from gpuwatch.store import Reader
+from tests.gpuwatch.live import settings
+from tests.systemd.manager import manager, service
+
+WATCHDOG = {"WATCHDOG_USEC": "1000000"}
+
+
+def ready(message: dict[str, str]) -> bool:
+    return "READY" in message
+
+
+def fed(message: dict[str, str]) -> bool:
+    return "WATCHDOG" in message
+
+
+def test_it_says_ready_feeds_the_watchdog_reloads_and_says_that_it_stops(tmp_path: Path) -> None:
+    with manager(tmp_path / "notify") as told:
+        flags = settings(tmp_path).flags()
+        with service(told, [*flags, "daemon"], log=tmp_path / "log", environment=WATCHDOG) as process:
+            assert "1 × SIMULATED NVIDIA H200" in told.until(ready)["STATUS"]
+            with connect(settings(tmp_path), start=False) as client:  # READY means that it answers
+                assert client.status()["pid"] == process.pid
+            said = told.during(2.2)
+            assert 3 <= sum(map(fed, said)) <= 5
+            rate_hz = float(said[-1]["STATUS"].partition(" at ")[2].partition(" Hz")[0])
+            assert 5 < rate_hz < 25
+            assert said[-1]["STATUS"].endswith("; 0 windows")
+            process.send_signal(signal.SIGHUP)
+            assert int(told.until(lambda said: "RELOADING" in said)["MONOTONIC_USEC"]) > 0
+            told.until(ready, 5.0)
+            process.terminate()
+            told.until(lambda said: said.get("STOPPING") == "1", 5.0)
+            assert process.wait(20) == 0
+
+
+def test_no_driver_is_a_state_that_is_told_and_not_a_failure_to_start(tmp_path: Path) -> None:
+    with manager(tmp_path / "notify") as told:
+        flags = settings(tmp_path, "auto").flags()
+        environment = {**WATCHDOG, "LD_LIBRARY_PATH": str(_broken_driver(tmp_path))}
+        with service(told, [*flags, "daemon"], log=tmp_path / "log", environment=environment) as process:
+            assert told.until(ready)["STATUS"].startswith("no GPU to watch: ")
+            assert any(map(fed, told.during(1.2)))
+            assert process.poll() is None
+
+
+def _broken_driver(folder: Path) -> Path:
+    """Found before any that this machine may have."""
+    libraries = folder / "libraries"
+    libraries.mkdir()
+    (libraries / "libnvidia-ml.so.1").write_bytes(b"not a library")
+    return libraries
+
+
+def test_the_watchdog_bites_while_a_sampler_hangs_until_its_gpu_is_declared_lost(tmp_path: Path) -> None:
+    """Five seconds of silence make a hung GPU a lost one: then the service lives on for the others, and its status names it."""
+    flag = tmp_path / "hang"
+    launcher = [sys.executable, "-m", "tests.systemd.hanging", str(flag)]
+    with manager(tmp_path / "notify") as told:
+        flags = settings(tmp_path).flags()
+        with service(told, [*flags, "daemon"], log=tmp_path / "log", environment=WATCHDOG, launcher=launcher):
+            told.until(ready)
+            told.until(fed)
+            flag.touch()
+            told.until(lambda said: "no reading of GPU-" in said.get("STATUS", ""), 5.0)
+            assert not any(map(fed, told.during(2.0)))
+            said = told.until(fed, 8.0)
+            assert said["STATUS"].startswith("no GPU answers; GPU-")
+            assert "lost: no answer for 5 s" in said["STATUS"]
+            flag.unlink()
+            told.until(lambda said: fed(said) and said["STATUS"].startswith("1 × SIMULATED"), 5.0)
+
+
+def _listening(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen(8)
+    return listener
+
+
+def test_a_socket_that_was_handed_over_is_served_and_outlives_the_daemon(tmp_path: Path) -> None:
+    found = settings(tmp_path)
+    with _listening(found.socket) as listener, manager(tmp_path / "notify") as told:
+        early = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        early.connect(str(found.socket))  # before there is a daemon: it waits
+        for _ in range(2):  # and again after a restart, on the same socket
+            with service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=[listener]):
+                told.until(ready)
+                if early.fileno() >= 0:
+                    early.settimeout(10)
+                    early.sendall(b"nonsense\n")
+                    assert b'"bad-message"' in early.recv(4096)
+                    early.close()
+                with gpuwatch.window("handed over", settings=found) as w:
+                    pass
+                assert w.run_id
+            assert stat.S_ISSOCK(found.socket.stat().st_mode)
+
+
+@pytest.mark.parametrize("kind", ["elsewhere", "tcp", "two"])
+def test_a_socket_that_clients_would_not_find_is_refused(tmp_path: Path, kind: str) -> None:
+    found = settings(tmp_path)
+    sockets = [_listening(tmp_path / "elsewhere")] if kind == "elsewhere" else [socket.create_server(("127.0.0.1", 0))]
+    if kind == "two":
+        sockets = [_listening(found.socket)] * 2
+    with (
+        manager(tmp_path / "notify") as told,
+        service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=sockets) as process,
+    ):
+        assert process.wait(20) == 2
+    assert "gpuwatch: LISTEN_FDS: expected " in (tmp_path / "log").read_text()
+    sockets[0].close()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users may enter, as pytest's own are not."""
+    with tempfile.TemporaryDirectory(prefix="gw") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_systems_daemon_serves_every_user_each_their_own_windows_and_its_group_reads_what_it_keeps(open_folder: Path) -> None:
+    found = settings(open_folder)
+
+    def labels() -> str:
+        try:
+            with Reader(found.state) as reader:
+                return ",".join(str(run.label) for run in reader.runs())
+        except (StoreError, OSError) as error:
+            return f"refused: {error}"
+
+    with manager(open_folder / "notify") as told:
+        with service(
+            told, [*found.flags(), "daemon", "--system"], log=open_folder / "log", environment={"PATH": os.environ["PATH"]}
+        ):
+            told.until(ready)
+            with gpuwatch.window("of root", settings=found) as mine:
+                pass
+            assert mine.verdict.findings
+            assert stat.S_IMODE(found.socket.stat().st_mode) == 0o666
+            assert stat.S_IMODE(found.state.stat().st_mode) == 0o750
+            assert {stat.S_IMODE(path.stat().st_mode) for path in found.state.glob("*.db*")} == {0o640}
+            asked = f'{{"type":"verdicts","run":"{mine.run_id}"}}'.encode()
+            welcome, foreign, opened = as_another(lambda: _answers(found.socket, [HELLO, asked, OPEN])).splitlines()
+            assert '"welcome"' in welcome
+            assert "no window" in foreign  # whether there is one is not told
+            assert '"opened"' in opened
+            # While the writer lives: from outside, with a log that only the daemon may write.
+            assert "of root" in as_another(labels, gids=[os.getgid()])
+            assert as_another(labels).startswith("refused: ")
+        # And at rest.
+        assert "theirs,of root" in as_another(labels, gids=[os.getgid()])
+
+
+HELLO = wire.encode(wire.Hello(protocol=1, version="test")).rstrip()
+OPEN = wire.encode(wire.Open(label="theirs")).rstrip()
+
+
+def _answers(path: Path, lines: Sequence[bytes]) -> str:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        connection.connect(str(path))
+        said = []
+        with connection.makefile("rb") as replies:
+            for line in lines:
+                connection.sendall(line + b"\n")
+                said.append(replies.readline().decode().strip())
+        return "\n".join(said)
+
+
+def as_another(work: Callable[[], str], gids: Sequence[int] = ()) -> str:
+    """What this gives to nobody, who is also in these groups."""
+    here, there = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups(gids)
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(there, work().encode())
+        finally:
+            os._exit(0)
+    os.close(there)
+    os.waitpid(child, 0)
+    with os.fdopen(here, "rb") as answers:
+        return answers.read().decode()
