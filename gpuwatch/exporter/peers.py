@@ -1,0 +1,78 @@
+"""What other exporters call the same thing: their name, our query in their unit, and what differs."""
+
+from __future__ import annotations
+
+_EVENTS = "gpuwatch_gpu_clock_event_seconds_total"
+
+DCGM: tuple[tuple[str, str, str], ...] = (
+    ("DCGM_FI_DEV_SM_CLOCK", 'gpuwatch_gpu_clock_hertz{domain="sm"} / 1e6', "MHz there"),
+    ("DCGM_FI_DEV_MEM_CLOCK", 'gpuwatch_gpu_clock_hertz{domain="memory"} / 1e6', "MHz there"),
+    ("DCGM_FI_DEV_MAX_SM_CLOCK", 'gpuwatch_gpu_clock_limit_hertz{domain="sm",kind="max"} / 1e6', "MHz there, off by default"),
+    ("DCGM_FI_DEV_GPU_TEMP", 'gpuwatch_gpu_temperature_celsius{sensor="core"}', ""),
+    ("DCGM_FI_DEV_MEMORY_TEMP", 'gpuwatch_gpu_temperature_celsius{sensor="memory"}', "a huge number there where unsupported"),
+    ("DCGM_FI_DEV_POWER_USAGE", 'gpuwatch_gpu_power_watts{kind="average"}', "field 155: the 1 s mean"),
+    ("DCGM_FI_DEV_POWER_USAGE_INSTANT", 'gpuwatch_gpu_power_watts{kind="instant"}', "off by default there"),
+    ("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", 'gpuwatch_gpu_power_limit_watts{kind="enforced"}', "off by default there"),
+    ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "gpuwatch_gpu_energy_joules_total * 1e3", "mJ there"),
+    ("DCGM_FI_DEV_GPU_UTIL", 'gpuwatch_gpu_utilization_ratio{unit="gpu"} * 100', "per cent there"),
+    ("DCGM_FI_DEV_MEM_COPY_UTIL", 'gpuwatch_gpu_utilization_ratio{unit="memory"} * 100', "per cent there"),
+    ("DCGM_FI_DEV_FB_USED", "(gpuwatch_gpu_memory_used_bytes - gpuwatch_gpu_memory_reserved_bytes) / 2^20",
+     "MiB there, without the reserve"),
+    ("DCGM_FI_DEV_FB_FREE", "(gpuwatch_gpu_memory_size_bytes - gpuwatch_gpu_memory_used_bytes) / 2^20", "MiB there"),
+    ("DCGM_FI_DEV_FB_RESERVED", "gpuwatch_gpu_memory_reserved_bytes / 2^20", "MiB there"),
+    ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "gpuwatch_gpu_pcie_replays_total", ""),
+    ("DCGM_FI_DEV_XID_ERRORS", "gpuwatch_gpu_xid_last_timestamp_seconds",
+     "the last number there, for ever; here each number with its time and count"),
+    ("DCGM_EXP_XID_ERRORS_COUNT", "increase(gpuwatch_gpu_xid_errors_total[5m])", ""),
+    ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", 'gpuwatch_gpu_ecc_errors_total{kind="corrected"}', ""),
+    ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 'gpuwatch_gpu_ecc_errors_total{kind="uncorrected"}', ""),
+    ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "gpuwatch_gpu_row_remap_failed", ""),
+    ("DCGM_FI_DEV_ROW_REMAP_PENDING", "gpuwatch_gpu_row_remap_pending", ""),
+    ("DCGM_FI_DEV_POWER_VIOLATION", f'{_EVENTS}{{reason="sw_power_cap"}} * 1e9', "ns there, off by default"),
+    ("DCGM_FI_DEV_THERMAL_VIOLATION", f'{_EVENTS}{{reason="sw_thermal_slowdown"}} * 1e9',
+     "ns there, off by default; hardware's slow-down apart here"),
+    ("DCGM_FI_DEV_SYNC_BOOST_VIOLATION", f'{_EVENTS}{{reason="sync_boost"}} * 1e9', "ns there, off by default"),
+    ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gpuwatch_gpu_clock_event_active", "a mask there, a series a reason here"),
+    ("DCGM_EXP_CLOCK_EVENTS_COUNT", f"rate({_EVENTS}[5m])", "samples of the last 300 s there, time here"),
+    ("DCGM_FI_PROF_SM_ACTIVE", 'gpuwatch_gpu_activity_ratio{unit="sm"}', ""),
+    ("DCGM_FI_PROF_SM_OCCUPANCY", 'gpuwatch_gpu_activity_ratio{unit="occupancy"}', ""),
+    ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", 'gpuwatch_gpu_activity_ratio{unit="tensor"}', ""),
+    ("DCGM_FI_PROF_DRAM_ACTIVE", 'gpuwatch_gpu_activity_ratio{unit="dram"}', ""),
+)  # fmt: skip
+
+NVIDIA_SMI: tuple[tuple[str, str, str], ...] = (
+    ("nvidia_smi_clocks_current_sm_clock_hz", 'gpuwatch_gpu_clock_hertz{domain="sm"}', ""),
+    ("nvidia_smi_clocks_current_memory_clock_hz", 'gpuwatch_gpu_clock_hertz{domain="memory"}', ""),
+    ("nvidia_smi_clocks_max_sm_clock_hz", 'gpuwatch_gpu_clock_limit_hertz{domain="sm",kind="max"}', ""),
+    ("nvidia_smi_power_draw_instant_watts", 'gpuwatch_gpu_power_watts{kind="instant"}', ""),
+    ("nvidia_smi_power_draw_average_watts", 'gpuwatch_gpu_power_watts{kind="average"}', ""),
+    ("nvidia_smi_enforced_power_limit_watts", 'gpuwatch_gpu_power_limit_watts{kind="enforced"}', ""),
+    ("nvidia_smi_energy_joules_total", "gpuwatch_gpu_energy_joules_total", ""),
+    ("nvidia_smi_temperature_gpu", 'gpuwatch_gpu_temperature_celsius{sensor="core"}', ""),
+    ("nvidia_smi_temperature_memory", 'gpuwatch_gpu_temperature_celsius{sensor="memory"}', ""),
+    ("nvidia_smi_utilization_gpu_ratio", 'gpuwatch_gpu_utilization_ratio{unit="gpu"}', ""),
+    ("nvidia_smi_memory_used_bytes", "gpuwatch_gpu_memory_used_bytes - gpuwatch_gpu_memory_reserved_bytes",
+     "without the reserve there"),
+    ("nvidia_smi_memory_total_bytes", "gpuwatch_gpu_memory_size_bytes", ""),
+    ("nvidia_smi_clocks_event_reasons_sw_power_cap", 'gpuwatch_gpu_clock_event_active{reason="sw_power_cap"}',
+     "a metric a reason there"),
+    ("nvidia_smi_clocks_event_reasons_counters_sw_power_cap_seconds",
+     f'{_EVENTS}{{reason="sw_power_cap",source="driver"}}', ""),
+    ("nvidia_smi_compute_app_used_memory_bytes", "gpuwatch_process_gpu_memory_bytes", "off by default here, and bounded"),
+    ("nvidia_smi_xid_errors_total", "gpuwatch_gpu_xid_errors_total", ""),
+    ("nvidia_smi_xid_errors_last_timestamp_seconds", "gpuwatch_gpu_xid_last_timestamp_seconds", ""),
+    ("nvidia_smi_gpu_info", "gpuwatch_device_info", ""),
+)  # fmt: skip
+
+OPENTELEMETRY: tuple[tuple[str, str, str], ...] = (
+    ('hw.power{hw.type="gpu"}', 'gpuwatch_gpu_power_watts{kind="average"}', ""),
+    ('hw.energy{hw.type="gpu"}', "gpuwatch_gpu_energy_joules_total", ""),
+    ('hw.temperature{hw.type="gpu"}', "gpuwatch_gpu_temperature_celsius", "hw.sensor_location is sensor"),
+    ("hw.gpu.utilization", "gpuwatch_gpu_utilization_ratio", "hw.gpu.task is not told apart"),
+    ("hw.gpu.memory.usage", "gpuwatch_gpu_memory_used_bytes", ""),
+    ("hw.gpu.memory.limit", "gpuwatch_gpu_memory_size_bytes", ""),
+    ("hw.gpu.memory.utilization", "gpuwatch_gpu_memory_used_bytes / gpuwatch_gpu_memory_size_bytes", ""),
+    ('hw.errors{hw.type="gpu"}', "gpuwatch_gpu_ecc_errors_total, gpuwatch_gpu_xid_errors_total", "error.type is kind or xid"),
+    ('hw.status{hw.type="gpu"}', "gpuwatch_gpu_up, gpuwatch_gpu_clock_event_active", "no convention for throttling there"),
+    ("hw.id, hw.model, hw.driver_version", "gpuwatch_device_info", "labels of the join here"),
+)  # fmt: skip

@@ -1,0 +1,174 @@
+"""A fleet for tests: simulated GPUs on virtual time whose driver counts its calls, and the page made of them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import cycle, islice
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families as text_families
+
+from annotate.evidence import SIGNALS, Census, Device, Event, Lane, PowerRecord, Reading
+from gpuwatch import lanes
+from gpuwatch.clock import VirtualClock
+from gpuwatch.exporter.collector import Collector, Daemon
+from gpuwatch.exporter.outcomes import Outcomes
+from gpuwatch.exporter.tally import Tallies
+from gpuwatch.protocols import Sweep
+from gpuwatch.sampler import Sampler
+from gpuwatch.sources.simulated import Scene
+from gpuwatch.sources.simulated.source import Simulated
+from gpuwatch.witness import Watched
+
+STORE: dict[str, Any] = {
+    "readings_bytes": 5_000_000, "ledger_bytes": 300_000, "budget_bytes": 2 << 30, "rows_count": 1234, "dropped_count": 0,
+    "dropped_segments_count": 0, "set_aside_count": 0, "queued_count": 7, "disk_full": False,
+}  # fmt: skip
+
+Labels = frozenset[tuple[str, str]]
+Series = dict[tuple[str, Labels], float]
+
+
+class Counting(Simulated):
+    """A source that counts what it is asked."""
+
+    calls: Counter[str]
+
+    def devices(self) -> tuple[Device, ...]:
+        self._called("devices")
+        return super().devices()
+
+    def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
+        self._called("read")
+        return super().read(uuid, lane, names)
+
+    def census(self, uuid: str, *, utilization: bool = False) -> Census:
+        self._called("census")
+        return super().census(uuid, utilization=utilization)
+
+    def power_record(self, uuid: str) -> PowerRecord:
+        self._called("power_record")
+        return super().power_record(uuid)
+
+    def events(self, timeout_s: float) -> tuple[Event, ...]:
+        self._called("events")
+        return super().events(timeout_s)
+
+    def _called(self, what: str) -> None:
+        if not hasattr(self, "calls"):
+            self.calls = Counter()
+        self.calls[what] += 1
+
+
+@dataclass
+class Machine:
+    """The witness's part, without its threads."""
+
+    samplers: list[Sampler]
+    source_name: str = "simulated"
+    simulated: bool = True
+    looked: bool = True
+    absence: str | None = None
+    unsupported: frozenset[str] = frozenset()
+
+    def watched(self) -> tuple[Watched, ...]:
+        return tuple(
+            Watched(
+                sampler.device, position, sampler.lost, {lane: sampler.period_ns(lane) for lane in (Lane.FAST, Lane.SLOW)},
+                {name: name not in self.unsupported for name in SIGNALS},
+            )
+            for position, sampler in enumerate(self.samplers)
+        )  # fmt: skip
+
+
+@dataclass
+class Fleet:
+    """Scenes side by side; ``play`` lets time pass, ``scrape`` makes a page and reads it back."""
+
+    scenes: str | Sequence[Scene]
+    processes_count: int = 0
+    unsupported: frozenset[str] = frozenset()
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    outcomes: Outcomes = field(default_factory=Outcomes)
+
+    def __post_init__(self) -> None:
+        self.source = Counting(self.scenes, self.clock)
+        boards = [device for device in self.source.devices() if device.parent_uuid is None]
+        by_uuid = {board.uuid: board for board in boards}
+        self.tallies = Tallies(by_uuid.get)
+        stop = threading.Event()
+        self.machine = Machine(
+            [Sampler(self.source, board, self._plan(board), (), self.clock, stop) for board in boards],
+            unsupported=self.unsupported,
+        )
+        for sampler in self.machine.samplers:
+            sampler.set_active(True)
+        self._sweeps = [sampler.sweeps() for sampler in self.machine.samplers]
+        daemon = Daemon(lambda: STORE, lambda: 2, lambda: 3, self.clock.now_ns)
+        self.collector = Collector(self.machine, daemon, self.tallies, self.outcomes, processes_count=self.processes_count)
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self.collector)
+
+    @property
+    def uuids(self) -> list[str]:
+        return [sampler.uuid for sampler in self.machine.samplers]
+
+    def play(self, seconds: float) -> None:
+        until_ns = self.clock.now_ns() + round(seconds * 1e9)
+        for sweeps in cycle(self._sweeps):
+            for sweep in islice(sweeps, 1):
+                self.tallies.take(sweep)
+            if self.clock.now_ns() >= until_ns:
+                return
+
+    def tell(self, uuid: str, kind: str, value: int | None = None) -> None:
+        """An event of the driver."""
+        now_ns = self.clock.now_ns()
+        event = Event(uuid=uuid, at_ns=now_ns, kind=kind, value=value)
+        self.tallies.take(Sweep(uuid, Lane.EVENTS, now_ns, 0, 0, event))
+
+    def text(self) -> str:
+        return generate_latest(self.registry).decode()
+
+    def scrape(self) -> Series:
+        return series(self.text())
+
+    def _plan(self, board: Device) -> lanes.Plan:
+        plan = lanes.unmeasured(board)
+        names = {lane: tuple(n for n in of if n not in self.unsupported) for lane, of in plan.names.items()}
+        return replace(plan, names=names, unanswered=self.unsupported)
+
+
+def series(text: str) -> Series:
+    """A page in the text format, read back: the value of every series."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_families(text)
+        for sample in family.samples
+    }
+
+
+def openmetrics_names(text: str) -> Iterator[str]:
+    """The names of a page in OpenMetrics, by its strict parser.  Raises ValueError for what that format forbids."""
+    for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
+        yield from (sample.name for sample in family.samples)
+
+
+def of(found: Series, name: str, /, **labels: str) -> float | None:
+    """The one series with this name whose labels hold all of these; None without one."""
+    wanted = set(labels.items())
+    values = [value for (named, has), value in found.items() if named == name and wanted <= has]
+    assert len(values) <= 1, f"{name}{labels}: {len(values)} series"
+    return values[0] if values else None
+
+
+def names(found: Series, **labels: str) -> set[str]:
+    """The names of series whose labels hold all of these."""
+    wanted = set(labels.items())
+    return {name for name, has in found if wanted <= has}

@@ -1,0 +1,261 @@
+"""What a page says of GPUs: everything known, nothing invented, and without asking the driver."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
+
+from annotate.evidence import Device
+from gpuwatch.clock import VirtualClock
+from gpuwatch.exporter.metrics import METRICS, RATIO_BUCKETS, Kind
+from gpuwatch.exporter.readings import Monotone
+from gpuwatch.sources.simulated import SCENES
+from gpuwatch.sources.simulated.scenes import Fault, Mishap
+from tests.gpuwatch.exporter.fleet import Fleet, Series, names, of, openmetrics_names
+
+
+@pytest.fixture(scope="module")
+def quartet() -> Fleet:
+    fleet = Fleet("quartet", processes_count=1)
+    fleet.play(4)
+    return fleet
+
+
+def test_a_scrape_asks_the_driver_nothing(quartet: Fleet) -> None:
+    before = quartet.source.calls.copy()
+    for _ in range(5):
+        quartet.text()
+    assert quartet.source.calls == before
+    assert before["read"] > 100
+
+
+def test_every_series_is_of_the_table_with_its_labels_and_their_closed_values(quartet: Fleet) -> None:
+    ending = re.compile("_(bucket|count|sum)$")
+    for name, has in quartet.scrape():
+        bare = name if name in METRICS else ending.sub("", name)
+        metric = METRICS[bare]
+        labels = dict(has)
+        assert set(labels) - {"le"} == set(metric.labels), name
+        for label, values in metric.values.items():
+            assert labels[label] in values or (label == "reason" and labels[label].startswith("unknown_bit_")), name
+
+
+def test_a_busy_capped_gpu_reads_as_the_driver_said_in_base_units(quartet: Fleet) -> None:
+    found, uuid = quartet.scrape(), quartet.uuids[0]
+    device = quartet.machine.samplers[0].device
+    assert device.sm_clock_max_mhz is not None
+    said = quartet.tallies.of(uuid)
+    assert said is not None
+    assert said.fast is not None
+    assert said.fast.sm_clock_mhz is not None
+    assert of(found, "gpuwatch_gpu_clock_hertz", uuid=uuid, domain="sm") == said.fast.sm_clock_mhz * 1e6
+    assert of(found, "gpuwatch_gpu_clock_limit_hertz", uuid=uuid, domain="sm", kind="max") == device.sm_clock_max_mhz * 1e6
+    assert of(found, "gpuwatch_gpu_power_limit_watts", uuid=uuid, kind="enforced") == 700
+    assert of(found, "gpuwatch_gpu_clock_event_active", uuid=uuid, reason="sw_power_cap") == 1
+    assert of(found, "gpuwatch_gpu_clock_event_seconds_total", uuid=uuid, reason="sw_power_cap", source="driver")
+    assert of(found, "gpuwatch_gpu_utilization_ratio", uuid=uuid, unit="gpu") == pytest.approx(1, abs=0.05)
+    assert of(found, "gpuwatch_device_info", uuid=uuid, gpu="0", name="SIMULATED NVIDIA H200") == 1
+    assert of(found, "gpuwatch_simulated") == 1
+
+
+def test_ratios_are_ratios_and_no_value_is_a_sentinel(quartet: Fleet) -> None:
+    for (name, has), value in quartet.scrape().items():
+        assert value == value, name
+        assert abs(value) < 1e15, name
+        if name.endswith("_ratio"):
+            assert 0 <= value <= 1.2, (name, has)
+
+
+def test_histograms_hold_every_sample_and_are_cumulative(quartet: Fleet) -> None:
+    found, uuid = quartet.scrape(), quartet.uuids[0]
+    counts = [
+        of(found, "gpuwatch_gpu_clock_ratio_bucket", uuid=uuid, domain="memory", load="busy", le=le)
+        for le in (*map(str, RATIO_BUCKETS), "+Inf")
+    ]
+    assert counts == sorted(counts, key=lambda count: count or 0)
+    by_load = [
+        of(found, "gpuwatch_gpu_clock_ratio_count", uuid=uuid, domain="memory", load=load) or 0
+        for load in ("busy", "idle", "unknown")
+    ]
+    assert sum(by_load) == of(found, "gpuwatch_samples_total", uuid=uuid, lane="fast")
+
+
+def test_a_dip_between_two_scrapes_survives_in_the_histogram() -> None:
+    fleet = Fleet("mem-clock")
+    fleet.play(4.5)
+    before = fleet.scrape()
+    fleet.play(3)
+    after = fleet.scrape()
+    dipped = "gpuwatch_gpu_clock_ratio_bucket"
+    assert of(before, dipped, domain="memory", load="busy", le="0.8") == 0
+    assert (of(after, dipped, domain="memory", load="busy", le="0.8") or 0) > 50
+    assert of(after, "gpuwatch_gpu_clock_hertz", domain="memory") == 3201e6
+
+
+def test_what_a_gpu_does_not_answer_has_no_series_and_the_page_says_why() -> None:
+    fleet = Fleet("steady-gemm", unsupported=frozenset({"energy_j", "memory_temperature_c", "power_cap_ns"}))
+    fleet.play(2)
+    found, uuid = fleet.scrape(), fleet.uuids[0]
+    assert of(found, "gpuwatch_gpu_energy_joules_total", uuid=uuid) is None
+    assert of(found, "gpuwatch_gpu_temperature_celsius", sensor="memory", uuid=uuid) is None
+    assert of(found, "gpuwatch_gpu_temperature_celsius", sensor="core", uuid=uuid)
+    assert of(found, "gpuwatch_gpu_field_supported", field="energy_j", uuid=uuid) == 0
+    # Without the driver's counter the samples are summed, and the label says so.
+    assert of(found, "gpuwatch_gpu_clock_event_seconds_total", reason="sw_power_cap", source="driver") is None
+    sampled = of(found, "gpuwatch_gpu_clock_event_seconds_total", reason="sw_power_cap", source="sampled")
+    assert sampled == pytest.approx(1.8, abs=0.2)
+
+
+def test_the_readings_of_a_lost_gpu_vanish_and_what_the_daemon_knows_itself_stays() -> None:
+    fleet = Fleet("gpu-lost,steady-copy")
+    fleet.play(4)
+    lost, other = fleet.uuids
+    there = fleet.scrape()
+    fleet.play(2)
+    fleet.tell(lost, "xid", 79)
+    gone = fleet.scrape()
+    assert of(gone, "gpuwatch_gpu_up", uuid=lost) == 0
+    assert of(gone, "gpuwatch_gpus", state="lost") == 1
+    assert of(gone, "gpuwatch_up") == 1
+    assert names(gone, uuid=lost) == {
+        "gpuwatch_device_info", "gpuwatch_gpu_up", "gpuwatch_gpu_field_supported", "gpuwatch_sampling_period_seconds",
+        "gpuwatch_reading_age_seconds", "gpuwatch_samples_total", "gpuwatch_samples_missed_total", "gpuwatch_losses_total",
+        "gpuwatch_sampling_call_seconds_total", "gpuwatch_gpu_xid_errors_total", "gpuwatch_gpu_xid_last_timestamp_seconds",
+        *(name for name in names(there) if name.startswith("gpuwatch_sample_lateness_seconds")),
+    }  # fmt: skip
+    assert (of(gone, "gpuwatch_reading_age_seconds", uuid=lost, lane="fast") or 0) > 0.8
+    assert of(gone, "gpuwatch_losses_total", uuid=lost, lane="fast") == 1
+    assert of(gone, "gpuwatch_gpu_xid_errors_total", uuid=lost, xid="79") == 1
+    assert names(gone, uuid=other) >= names(there, uuid=lost) - names(gone, uuid=lost)
+
+
+def test_counters_never_fall_while_a_gpu_is_lost_and_comes_back() -> None:
+    fleet = Fleet("gpu-lost")
+    last: Series = {}
+    for _ in range(24):
+        fleet.play(0.5)
+        found = fleet.scrape()
+        for key, value in found.items():
+            metric = METRICS.get(key[0])
+            counts = metric.kind is Kind.COUNTER if metric else not key[0].endswith("_sum")
+            if counts:
+                assert value >= last.get(key, 0), key
+                last[key] = value
+    assert of(found, "gpuwatch_gpu_up") == 1
+    assert (of(found, "gpuwatch_losses_total", lane="fast") or 0) >= 1
+
+
+def test_a_driver_loaded_again_begins_at_zero_and_its_counter_goes_on() -> None:
+    monotone = Monotone()
+    shown = [monotone.of("GPU-1", "energy_j", raw) for raw in (100.0, 150.0, 0.0, 10.0, 10.0, 5.0, 6.0)]
+    assert shown == [100, 150, 150, 160, 160, 160, 161]
+    assert monotone.of("GPU-2", "energy_j", 7.0) == 7
+
+
+def test_a_lane_that_hangs_takes_its_readings_with_it() -> None:
+    fleet = Fleet("steady-copy")
+    fleet.play(2)
+    tally = fleet.tallies.of(fleet.uuids[0])
+    assert tally is not None
+    before = fleet.scrape()
+    assert of(before, "gpuwatch_gpu_energy_joules_total") is not None
+    assert tally.slow is not None
+    tally.slow = replace(tally.slow, at_ns=tally.slow.at_ns - 6_000_000_000)
+    assert of(fleet.scrape(), "gpuwatch_gpu_energy_joules_total") is None
+    assert of(fleet.scrape(), "gpuwatch_gpu_clock_hertz", domain="sm") is not None
+
+
+def test_reasons_without_a_name_are_not_lost() -> None:
+    fleet = Fleet("steady-copy")
+    fleet.play(1)
+    tally = fleet.tallies.of(fleet.uuids[0])
+    assert tally is not None
+    assert tally.fast is not None
+    tally.fast = replace(tally.fast, event_reasons_mask=(tally.fast.event_reasons_mask or 0) | 1 << 12)
+    tally.held_ns[1 << 12] = 2_500_000_000
+    found = fleet.scrape()
+    assert of(found, "gpuwatch_gpu_clock_event_active", reason="unknown_bit_12") == 1
+    assert of(found, "gpuwatch_gpu_clock_event_seconds_total", reason="unknown_bit_12", source="sampled") == 2.5
+
+
+def test_mig_shows_the_board_and_says_that_it_is_split() -> None:
+    fleet = Fleet("mig")
+    fleet.play(2)
+    found = fleet.scrape()
+    assert of(found, "gpuwatch_gpu_mig_mode") == 1
+    assert {value for name, has in found for label, value in has if label == "uuid"} == set(fleet.uuids)
+
+
+def test_errors_of_memory_and_xids_are_counted() -> None:
+    fleet = Fleet("ecc-error")
+    fleet.play(8)
+    fleet.tell(fleet.uuids[0], "xid", 48)
+    fleet.tell("GPU-unknown", "xid", 13)
+    found = fleet.scrape()
+    assert of(found, "gpuwatch_gpu_ecc_errors_total", kind="uncorrected") == 1
+    assert of(found, "gpuwatch_gpu_xid_errors_total", xid="48") == 1
+    assert of(found, "gpuwatch_gpu_xid_errors_total", xid="13") is None
+
+
+def test_invented_xids_do_not_make_labels_without_end() -> None:
+    fleet = Fleet("steady-copy")
+    for number in range(1000):
+        fleet.tell(fleet.uuids[0], "xid", number)
+    found = fleet.scrape()
+    assert sum(name == "gpuwatch_gpu_xid_errors_total" for name, _ in found) == 65
+    assert of(found, "gpuwatch_gpu_xid_errors_total", xid="other") == 1000 - 64
+
+
+def test_processes_are_shown_only_when_asked_for_and_only_the_largest(quartet: Fleet) -> None:
+    found = quartet.scrape()
+    per_gpu = [has for name, has in found if name == "gpuwatch_process_gpu_memory_bytes"]
+    assert len(per_gpu) == len(quartet.uuids)
+    assert of(found, "gpuwatch_gpu_processes", uuid=quartet.uuids[2], kind="compute") == 2
+    fleet = Fleet("steady-copy")
+    fleet.play(1)
+    assert "gpuwatch_process_gpu_memory_bytes" not in names(fleet.scrape())
+
+
+def test_the_dense_power_peak_is_of_the_last_minute() -> None:
+    hot = replace(SCENES["steady-copy"], mishaps=(Mishap(fault=Fault.POWER_LIMIT, begin_s=6, value=300.0),))
+    fleet = Fleet([hot])
+    fleet.play(5)
+    first = of(fleet.scrape(), "gpuwatch_gpu_power_peak_watts")
+    tally = fleet.tallies.of(fleet.uuids[0])
+    assert first is not None
+    assert tally is not None
+    # The same for two scrapers, one after the other, and forgotten after the minute.
+    assert of(fleet.scrape(), "gpuwatch_gpu_power_peak_watts") == first
+    assert tally.peak_w(fleet.clock.now_ns() + 61_000_000_000) is None
+
+
+def test_a_page_in_openmetrics_passes_its_strict_parser(quartet: Fleet) -> None:
+    text: str = openmetrics(quartet.registry).decode()  # type: ignore[no-untyped-call]
+    found = set(openmetrics_names(text))
+    assert "gpuwatch_gpu_energy_joules_total" in found
+    assert "gpuwatch_device_info" in found
+
+
+def test_without_a_driver_the_page_says_so() -> None:
+    fleet = Fleet("steady-copy")
+    fleet.machine.samplers.clear()
+    fleet.machine.source_name, fleet.machine.simulated = "nvml", False
+    found = fleet.scrape()
+    assert of(found, "gpuwatch_up") == 0
+    assert of(found, "gpuwatch_simulated") == 0
+    assert of(found, "gpuwatch_gpus", state="answering") == 0
+    assert not names(found, gpu="0")
+    fleet.machine.looked = False  # nothing is known yet: whether it is simulated neither
+    assert of(fleet.scrape(), "gpuwatch_simulated") is None
+
+
+def test_a_gpu_that_never_answered_is_named_and_down() -> None:
+    clock = VirtualClock()
+    fleet = Fleet("steady-copy", clock=clock)  # nothing played: no sweep came
+    found = fleet.scrape()
+    assert of(found, "gpuwatch_device_info") == 1
+    assert "gpuwatch_gpu_clock_hertz" not in names(found)
+    assert isinstance(fleet.machine.samplers[0].device, Device)

@@ -1,0 +1,80 @@
+"""The table of names is a contract: what dashboards and alerts were written against stays."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from annotate.evidence import SIGNALS, Lane, Reason, signals
+from annotate.verdict import Status
+from gpuwatch.exporter.metrics import GPU, LANES, METRICS, REASON_CLASSES, Kind
+from gpuwatch.exporter.peers import DCGM, NVIDIA_SMI, OPENTELEMETRY
+from gpuwatch.exporter.readings import REASON_NAMES
+
+GOLDEN = Path(__file__).parent / "metrics.golden"
+
+
+def frozen() -> str:
+    return "".join(
+        f"{metric.name} {metric.kind.value} {{{','.join(metric.labels)}}}"
+        + "".join(f" {label}={'|'.join(values)}" for label, values in metric.values.items())
+        + (f" le={'|'.join(f'{bound:g}' for bound in metric.buckets)}" if metric.buckets else "")
+        + "\n"
+        for metric in METRICS.values()
+    )
+
+
+def test_names_types_labels_and_buckets_are_what_they_were() -> None:
+    """A name may be added (GPUWATCH_GOLDEN=1 writes the file); none is renamed, and none changes its meaning."""
+    if os.environ.get("GPUWATCH_GOLDEN"):
+        GOLDEN.write_text(frozen())
+    assert frozen() == GOLDEN.read_text()
+
+
+def test_names_follow_the_conventions() -> None:
+    for name, metric in METRICS.items():
+        assert re.fullmatch("gpuwatch(_[a-z]+)+", name), name
+        assert name.endswith("_total") == (metric.kind is Kind.COUNTER), name
+        assert name.endswith("_info") == (metric.kind is Kind.INFO), name
+        assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM), name
+        assert metric.help.endswith("."), name
+        assert metric.of, name
+        assert not re.search("_(mhz|ms|ns|us|percent|mib|mw|count)(_|$)", name), name
+
+
+def test_of_a_gpu_only_its_uuid_and_place_are_on_its_series() -> None:
+    identity = set(METRICS["gpuwatch_device_info"].labels) - set(GPU)
+    for name, metric in METRICS.items():
+        if name != "gpuwatch_device_info":
+            assert not identity & set(metric.labels), name
+        if "uuid" in metric.labels:
+            assert metric.labels[:2] == GPU, name
+
+
+@pytest.mark.parametrize("word", ["window", "run", "label", "user", "command", "cmdline", "hostname", "instance", "job"])
+def test_no_label_holds_what_people_name_or_prometheus_owns(word: str) -> None:
+    assert not any(word in metric.labels for metric in METRICS.values())
+
+
+def test_the_tables_of_words_agree_with_the_evidence() -> None:
+    assert {reason.value for reason in Reason} == set(REASON_NAMES)
+    assert tuple(REASON_NAMES.values()) == tuple(REASON_CLASSES)
+    assert set(LANES) <= {lane.value for lane in Lane}
+    assert set(METRICS["gpuwatch_windows_total"].values["status"]) == set(Status)
+
+
+def test_every_signal_of_the_fast_and_slow_lanes_is_on_the_page() -> None:
+    said = " ".join(metric.of for metric in METRICS.values())
+    shown = {name for name in SIGNALS if re.search(rf"\b{name}\b", said)}
+    assert {*signals(Lane.FAST), *signals(Lane.SLOW)} - shown == set()
+
+
+@pytest.mark.parametrize("table", [DCGM, NVIDIA_SMI, OPENTELEMETRY])
+def test_what_other_exporters_names_are_told_to_be_ours_are_ours(table: tuple[tuple[str, str, str], ...]) -> None:
+    for theirs, ours, _ in table:
+        for name in re.findall("gpuwatch_[a-z_]+", ours):
+            bare = name if name in METRICS else re.sub("_(bucket|count|sum)$", "", name)
+            assert bare in METRICS, theirs
