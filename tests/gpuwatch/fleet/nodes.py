@@ -1,0 +1,95 @@
+"""Many machines' metrics pages from one process: every page is the exporter's own, of its own eight simulated GPUs.
+
+    python -m tests.gpuwatch.fleet.nodes MACHINES GPUS
+
+writes one address a line, then serves until it is ended.  What fifty daemons would need gigabytes for is what is shared
+here: the physics of a few scenes, whose readings every GPU of every machine takes for its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from annotate.evidence import Census, Device, Lane, PowerRecord, Reading, signals
+from gpuwatch import config
+from gpuwatch.clock import MonotonicClock
+from gpuwatch.exporter.collector import Daemon
+from gpuwatch.exporter.exporter import Exporter
+from gpuwatch.protocols import Sweep
+from gpuwatch.sources.simulated import Simulated
+from gpuwatch.witness import Watched
+from tests.gpuwatch.fleet.warehouse import judged
+
+SCENES = ("steady-copy", "steady-gemm", "large-gemm", "neighbour", "thermal", "idle", "attention", "convolution")
+PERIOD_S = 0.25
+_PERIODS_NS = {Lane.FAST: 50_000_000, Lane.SLOW: 10_000_000_000}
+_STORE = {
+    "readings_bytes": 1 << 30, "ledger_bytes": 1 << 24, "budget_bytes": 2 << 30, "rows_count": 10_000, "dropped_count": 0,
+    "dropped_segments_count": 0, "set_aside_count": 0, "queued_count": 0, "disk_full": False,
+}  # fmt: skip
+
+
+@dataclass
+class Node:
+    """One machine as its exporter sees it."""
+
+    number: int
+    devices: tuple[Device, ...]
+    source_name: str = "simulated"
+    simulated: bool = True
+    looked: bool = True
+    absence: str | None = None
+
+    def watched(self) -> tuple[Watched, ...]:
+        supported = dict.fromkeys((*signals(Lane.FAST), *signals(Lane.SLOW)), True)
+        return tuple(Watched(device, i, None, _PERIODS_NS, supported) for i, device in enumerate(self.devices))
+
+    def device(self, uuid: str) -> Device | None:
+        return next((device for device in self.devices if device.uuid == uuid), None)
+
+
+def _sweeps(source: Simulated, uuid: str) -> Iterator[tuple[Lane, Reading | Census | PowerRecord]]:
+    yield Lane.FAST, source.read(uuid, Lane.FAST, signals(Lane.FAST))
+    yield Lane.SLOW, source.read(uuid, Lane.SLOW, signals(Lane.SLOW))
+    yield Lane.PROCESSES, source.census(uuid)
+    yield Lane.POWER, source.power_record(uuid)
+
+
+def main(machines_count: int, gpus_count: int) -> None:
+    source = Simulated(",".join(SCENES), MonotonicClock())
+    scenes = [device for device in source.devices() if device.parent_uuid is None]
+    settings = config.load({"listen": "127.0.0.1:0"}, environment={"HOME": "/"})
+    daemon = Daemon(store=lambda: _STORE, in_hand_count=lambda: 0, clients_count=lambda: 0)
+    nodes: list[tuple[Node, Exporter]] = []
+    for number in range(machines_count):
+        of_node = [scenes[i % len(scenes)] for i in range(gpus_count)]
+        node = Node(number, tuple(replace(device, uuid=f"GPU-{number:04d}-{i}") for i, device in enumerate(of_node)))
+        exporter = Exporter(settings, node.device)
+        exporter.start(node, daemon, lambda: True)
+        nodes.append((node, exporter))
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    runs = itertools.cycle([judged("steady-copy"), judged("steady-copy"), judged("steady-copy"), judged("neighbour")])
+    for _, exporter in nodes:
+        print(exporter.url, flush=True)
+    while not stop.wait(PERIOD_S):
+        run = next(runs)
+        for scene in scenes:
+            for lane, observed in _sweeps(source, scene.uuid):
+                for node, exporter in nodes:
+                    for i in range(scenes.index(scene), gpus_count, len(scenes)):
+                        uuid = node.devices[i].uuid
+                        exporter.tallies.take(Sweep(uuid, lane, observed.at_ns, 100_000, 0, replace(observed, uuid=uuid)))
+        for _, exporter in nodes:
+            exporter.outcomes.judged(run, 0.05)
+    for _, exporter in nodes:
+        exporter.stop()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

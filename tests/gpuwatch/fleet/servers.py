@@ -1,0 +1,122 @@
+"""Real servers around simulated machines: Prometheus, VictoriaMetrics, and pages for them to scrape."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.gpuwatch.fleet.warehouse import PAGE
+from tests.gpuwatch.programs import program
+
+START_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server that answers PromQL under ``url``."""
+
+    url: str
+    log: Path
+
+    def ask(self, query: str, at_s: float) -> dict[str, float]:
+        """An instant query's values, by their labels but the name."""
+        asked = urllib.parse.urlencode({"query": query, "time": f"{at_s:.3f}", "nocache": 1})
+        answer = json.loads(_got(f"{self.url}/api/v1/query?{asked}"))
+        assert answer["status"] == "success", answer
+        return {
+            json.dumps({k: v for k, v in sorted(each["metric"].items()) if k != "__name__"}): float(each["value"][1])
+            for each in answer["data"]["result"]
+        }
+
+
+def blocks() -> Mapping[str, str]:
+    """The files the page shows, by name."""
+    return dict(re.findall(r"```yaml\n# (\S+)\n(.*?)```", PAGE.read_text(), re.S))
+
+
+def rules(text: str) -> dict[str, str]:
+    """Expressions by the name they are recorded under; the page's file is written so that a line is a field."""
+    return dict(re.findall(r"- record: (\S+)\n\s+expr: (.+)", text))
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def machines(count: int, gpus_count: int) -> Iterator[list[str]]:
+    """So many pages of simulated machines; HOST:PORT of each."""
+    command = [sys.executable, "-m", "tests.gpuwatch.fleet.nodes", str(count), str(gpus_count)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PAGE.parents[1]) as process:
+        assert process.stdout is not None
+        try:
+            yield [urllib.parse.urlsplit(process.stdout.readline().strip()).netloc for _ in range(count)]
+        finally:
+            process.terminate()
+
+
+@contextlib.contextmanager
+def prometheus(folder: Path, config: str) -> Iterator[Server]:
+    folder.mkdir()
+    (folder / "prometheus.yml").write_text(config)
+    checked = subprocess.run(
+        [program("promtool"), "check", "config", folder / "prometheus.yml"], capture_output=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    port = free_port()
+    arguments = (
+        f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}",
+    )  # fmt: skip
+    with _running(folder, [program("prometheus"), *arguments], f"http://127.0.0.1:{port}", "/-/ready") as server:
+        yield server
+
+
+@contextlib.contextmanager
+def victoria(folder: Path, *, scrape_config: str | None = None) -> Iterator[Server]:
+    folder.mkdir()
+    port = free_port()
+    arguments = [f"-storageDataPath={folder}/data", f"-httpListenAddr=127.0.0.1:{port}", "-search.latencyOffset=0s"]
+    if scrape_config is not None:
+        (folder / "scrape.yml").write_text(scrape_config)
+        arguments.append(f"-promscrape.config={folder}/scrape.yml")
+    with _running(folder, [program("victoria-metrics"), *arguments], f"http://127.0.0.1:{port}", "/health") as server:
+        yield server
+
+
+@contextlib.contextmanager
+def _running(folder: Path, command: Sequence[str], url: str, ready: str) -> Iterator[Server]:
+    log = folder / "log"
+    with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
+        try:
+            for _ in range(int(START_S / 0.05)):
+                assert process.poll() is None, log.read_text()
+                with contextlib.suppress(OSError):
+                    _got(url + ready)
+                    break
+                threading.Event().wait(0.05)
+            yield Server(url, log)
+        finally:
+            process.terminate()
+
+
+def _got(url: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            found: bytes = answer.read()
+            return found
+    except urllib.error.HTTPError as error:
+        raise AssertionError(error.read().decode()) from error

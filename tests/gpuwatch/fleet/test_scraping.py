@@ -1,0 +1,91 @@
+"""Many machines scraped by Prometheus, written on to VictoriaMetrics, scraped by another: all three say the same."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.gpuwatch.fleet.servers import Server, blocks, machines, prometheus, rules, victoria
+from tests.gpuwatch.programs import program
+
+TOLERANCE_RATIO = 0.05  # the servers scrape at other moments, and a clock's mean over seconds moves by some per cent
+
+
+def test_the_rules_of_the_page_are_rules(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(blocks()["fleet-rules.yml"])
+    checked = subprocess.run(
+        [program("promtool"), "check", "rules", tmp_path / "rules.yml"], capture_output=True, text=True, check=False
+    )
+    assert "5 rules found" in checked.stdout, checked.stdout + checked.stderr
+
+
+def test_the_configuration_of_the_page_is_one(tmp_path: Path) -> None:
+    for name, text in blocks().items():
+        (tmp_path / name).write_text(text)
+    checked = subprocess.run(
+        [program("promtool"), "check", "config", tmp_path / "prometheus.yml"], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_five_machines_tell_three_servers_the_same(tmp_path: Path) -> None:
+    told_alike(tmp_path, machines_count=5, gpus_count=8, period_s=0.5, over_s=4)
+
+
+@pytest.mark.slow
+def test_fifty_machines_tell_three_servers_the_same(tmp_path: Path) -> None:
+    told_alike(tmp_path, machines_count=50, gpus_count=8, period_s=2.0, over_s=20)
+
+
+def told_alike(folder: Path, *, machines_count: int, gpus_count: int, period_s: float, over_s: int) -> None:
+    recorded = blocks()["fleet-rules.yml"].replace("[5m]", f"[{over_s}s]")
+    with machines(machines_count, gpus_count) as targets, victoria(folder / "written") as written:
+        (folder / "rules.yml").write_text(recorded)
+        period = f"{round(period_s * 1e3)}ms"
+        whole = blocks()["prometheus.yml"].replace("http://victoria:8428", written.url)
+        whole = whole.replace("[fleet-rules.yml]", f"[{folder}/rules.yml]").replace(
+            '["node1:9836", "node2:9836"]', str(targets)
+        )
+        whole = whole.replace("15s\n", f"{period}\n  evaluation_interval: {period}\n")
+        scrapes = whole.partition("scrape_configs:")[2].partition("remote_write:")[0]
+        alone = f"global:\n  scrape_interval: {period}\nscrape_configs:{scrapes}"
+        with (
+            prometheus(folder / "prometheus", whole) as first,
+            victoria(folder / "scraping", scrape_config=alone) as second,
+        ):
+            at_s = wait_for(first, written, second, machines_count, over_s)
+            for name, expr in rules(recorded).items():
+                ours = first.ask(name, at_s)
+                assert ours, name
+                assert written.ask(name, at_s) == pytest.approx(ours, rel=1e-6), name  # the same samples, elsewhere
+                near(written.ask(expr, at_s), ours, name)
+                near(second.ask(expr, at_s), ours, name)
+            gpus = first.ask("gpuwatch:gpus:sum", at_s)
+            assert gpus == {'{"state": "answering"}': machines_count * gpus_count, '{"state": "lost"}': 0.0}
+            for server in (first, written, second):
+                assert server.ask("count(gpuwatch_gpu_field_supported)", at_s) == {}
+                assert server.ask("count(gpuwatch_gpu_up)", at_s) == {"{}": machines_count * gpus_count}
+
+
+def wait_for(first: Server, written: Server, second: Server, machines_count: int, over_s: int) -> float:
+    """A moment for which each server has whole ranges of every machine."""
+    whole = f"count(count_over_time(gpuwatch_up[{over_s}s]) >= 6) and on () (min(gpuwatch_up offset {over_s}s) == 1)"
+    for _ in range(300):
+        at_s = time.time() - 1.5
+        if all(server.ask(whole, at_s) == {"{}": machines_count} for server in (first, written, second)) and first.ask(
+            "gpuwatch:windows_not_valid:ratio5m", at_s
+        ):
+            return at_s
+        threading.Event().wait(0.2)
+    raise AssertionError(first.log.read_text() + written.log.read_text() + second.log.read_text())
+
+
+def near(found: Mapping[str, float], expected: Mapping[str, float], name: str) -> None:
+    assert found.keys() == expected.keys(), name
+    for labels, value in expected.items():
+        assert found[labels] == pytest.approx(value, rel=TOLERANCE_RATIO, abs=0.01), (name, labels)
