@@ -128,7 +128,7 @@ def removal(units: Path, *, scope: str, root: Path = Path("/")) -> Plan:
     paths = [units / name for name in UNITS] + sorted((units / "gpuwatch.service.d").glob("*.conf"))
     if scope == "system":
         paths += [_under(root, Path(f"/etc/{kind}.d/gpuwatch.conf")) for kind in ("sysusers", "tmpfiles")]
-    files = [file for file in _found(dict.fromkeys(paths, "")) if file.is_ours]
+    files = [file for file in _found({path: "" for path in paths if not path.is_symlink()}) if file.is_ours]
     manager = ("systemctl",) if scope == "system" else ("systemctl", "--user")
     return Plan(
         tuple(files),

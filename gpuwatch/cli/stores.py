@@ -29,11 +29,24 @@ def folder(settings: Settings) -> Path:
         return SYSTEM_STATE if not (settings.state / DATABASE).exists() and os.access(system, os.R_OK) else settings.state
 
 
+def closed(where: Path) -> str | None:
+    """Why this user may not read a store, and what opens it: that of the system's daemon is its group's."""
+    if not where.is_dir() or os.access(where, os.R_OK | os.X_OK):
+        return None
+    try:
+        group = where.group()
+    except KeyError:
+        group = str(where.stat().st_gid)
+    return f"{where}: only members of the group {group} may read it; run: sudo usermod -aG {group} $USER, and log in again"
+
+
 def reader(settings: Settings) -> Reader:
     """Raises StoreError, with what to do, where there is no store yet."""
     from gpuwatch.store import Reader
 
     where = folder(settings)
+    if why := closed(where):
+        raise StoreError(why)
     if not (where / DATABASE).exists():
         raise StoreError(f"{where}: expected a store, found none; the first window makes one, or name another with --state")
     return Reader(where)

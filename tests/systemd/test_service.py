@@ -8,7 +8,9 @@ import socket
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -101,18 +103,20 @@ def test_a_socket_that_was_handed_over_is_served_and_outlives_the_daemon(tmp_pat
     with _listening(found.socket) as listener, manager(tmp_path / "notify") as told:
         early = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         early.connect(str(found.socket))  # before there is a daemon: it waits
-        for _ in range(2):  # and again after a restart, on the same socket
-            with service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=[listener]):
-                told.until(ready)
-                if early.fileno() >= 0:
-                    early.settimeout(10)
-                    early.sendall(b"nonsense\n")
-                    assert b'"bad-message"' in early.recv(4096)
-                    early.close()
-                with gpuwatch.window("handed over", settings=found) as w:
-                    pass
-                assert w.run_id
-            assert stat.S_ISSOCK(found.socket.stat().st_mode)
+        with service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=[listener]) as first:
+            told.until(ready)
+            early.settimeout(10)
+            early.sendall(b"nonsense\n")
+            assert b'"bad-message"' in early.recv(4096)
+            early.close()
+        assert stat.S_ISSOCK(found.socket.stat().st_mode)
+        # Between two daemons clients wait longer than the second that they give a daemon which runs.
+        with ThreadPoolExecutor() as threads:
+            waiting = threads.submit(lambda: connect(found, start=False).welcome.pid)
+            threading.Event().wait(1.3)
+            assert not waiting.done()
+            with service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=[listener]) as second:
+                assert waiting.result(20) == second.pid != first.pid
 
 
 @pytest.mark.parametrize("kind", ["elsewhere", "tcp", "two"])

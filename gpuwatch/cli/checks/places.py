@@ -32,6 +32,10 @@ def checks(settings: Settings) -> Iterator[Check]:
 
 
 def _store(folder: Path, settings: Settings) -> Iterator[Check]:
+    if why := stores.closed(folder):
+        found, _, fix = why.partition("; ")
+        yield warned("store", found, fix, path=str(folder))
+        return
     there = next(path for path in (folder, *folder.parents) if path.exists())
     usage = psutil.disk_usage(str(there))
     kind = file_system(there)

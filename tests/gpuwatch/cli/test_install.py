@@ -1,0 +1,117 @@
+"""`gpuwatch daemon install`: nothing is written that was not shown and agreed to, and all of it can be taken back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuwatch import units
+from gpuwatch.errors import UsageError
+from tests.gpuwatch.cli.conftest import Gpuwatch
+
+
+def files(root: Path) -> dict[str, str]:
+    return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
+
+
+def test_without_a_yes_it_only_shows(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "root"
+    monkeypatch.setattr("sys.stdin", None)
+    ended = gpuwatch("daemon", "install", "--root", str(root))
+    assert ended.code == 1
+    assert f"new {root}/etc/systemd/system/gpuwatch.service" in ended.out
+    assert "+ExecStart=/usr/bin/gpuwatch daemon --system" in ended.out
+    assert "nothing was changed; repeat it with --yes" in ended.err
+    assert not root.exists()
+
+
+def test_what_is_shown_is_written_and_written_again_only_where_it_differs(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    install = ("daemon", "install", "--root", str(tmp_path), "--yes")
+    assert gpuwatch(*install, "--with", "kernel-log").code == 0
+    found = files(tmp_path / "etc")
+    assert set(found) == {
+        "systemd/system/gpuwatch.service", "systemd/system/gpuwatch.socket", "systemd/system/gpuwatch.service.d/kernel-log.conf",
+        "sysusers.d/gpuwatch.conf", "tmpfiles.d/gpuwatch.conf",
+    }  # fmt: skip
+    assert {oct((tmp_path / "etc" / name).stat().st_mode & 0o777) for name in found} == {"0o644"}
+    assert "nothing to do" in gpuwatch(*install).out
+
+    # An older version's unit, and a drop-in of the administrator's.
+    unit = tmp_path / "etc/systemd/system/gpuwatch.service"
+    unit.write_text(unit.read_text().replace("WatchdogSec=30s", "WatchdogSec=90s"))
+    (unit.parent / "gpuwatch.service.d/override.conf").write_text("[Service]\nNice=1\n")
+    said = gpuwatch(*install).out
+    assert "-WatchdogSec=90s\n+WatchdogSec=30s" in said
+    assert f"same {unit.with_suffix('.socket')}" in said
+    assert files(tmp_path / "etc") == {**found, "systemd/system/gpuwatch.service.d/override.conf": "[Service]\nNice=1\n"}
+
+    uninstall = ("daemon", "uninstall", "--root", str(tmp_path), "--yes")
+    assert gpuwatch(*uninstall).code == 0
+    assert list(files(tmp_path / "etc")) == ["systemd/system/gpuwatch.service.d/override.conf"]
+    assert "nothing to do" in gpuwatch(*uninstall).out
+
+
+def test_a_file_of_somebody_else_or_a_mask_is_not_replaced(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    unit = tmp_path / "etc/systemd/system/gpuwatch.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Service]\nExecStart=/mine\n")
+    ended = gpuwatch("daemon", "install", "--root", str(tmp_path), "--yes")
+    assert (ended.code, unit.read_text()) == (2, "[Service]\nExecStart=/mine\n")
+    assert "expected a file of ours or nothing" in ended.err
+    unit.unlink()
+    unit.symlink_to("/dev/null")
+    assert "found a link to /dev/null" in gpuwatch("daemon", "install", "--root", str(tmp_path), "--yes").err
+    assert "nothing to do" in gpuwatch("daemon", "uninstall", "--root", str(tmp_path), "--yes").out
+
+
+@pytest.mark.skipif(units.MANAGER_RUNS.is_dir(), reason="would enable a service of whoever runs the tests")
+def test_a_users_service_finds_what_its_user_finds(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "100% mine"))
+    ended = gpuwatch("daemon", "install", "--user", "--yes", "--source", "simulated")
+    assert ended.code == 0
+    found = files(home / ".config/systemd/user")
+    state = str(home / "100%% mine/gpuwatch-simulated")
+    assert f' daemon --source=simulated "--state={state}"\n' in found["gpuwatch.service"]
+    assert "ListenStream=%t/gpuwatch/daemon-simulated.sock\n" in found["gpuwatch.socket"]
+    assert "loginctl enable-linger" in ended.err
+    assert gpuwatch("daemon", "install", "--user", "--yes", "--socket", str(home / "s")).code == 0
+    assert f"ListenStream={home}/s\n" in files(home / ".config/systemd/user")["gpuwatch.socket"]
+    assert gpuwatch("daemon", "uninstall", "--user", "--yes").code == 0
+    assert files(home / ".config/systemd/user") == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--system", "--with", "profiler"), "--with: expected one of kernel-log, "),
+        (("--user", "--with", "profilers"), "drop-ins are for the system's daemon"),
+        (("--system", "--state", "/x"), "configured in /etc/gpuwatch/config.toml"),
+        (("--user", "--root", "/x"), "--root: it is for the system's daemon"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(gpuwatch: Gpuwatch, arguments: tuple[str, ...], says: str) -> None:
+    ended = gpuwatch("daemon", "install", *arguments)
+    assert ended.code == 2
+    assert says in ended.err
+
+
+def test_an_installation_that_the_service_could_not_see_is_refused() -> None:
+    with pytest.raises(UsageError, match="kept out of /home; install gpuwatch where it can see it"):
+        units.visible(("/home/ada/venv/bin/gpuwatch",))
+
+
+def test_the_drop_ins_are_listed(gpuwatch: Gpuwatch) -> None:
+    assert gpuwatch("daemon", "install", "--list").out.startswith("DROP-IN")
+
+
+def test_commands_run_in_an_order_that_systemd_takes() -> None:
+    plan = units.system(root=Path("/nowhere"))
+    assert [command[:2] for command in plan.after] == [
+        ("systemd-sysusers", "/nowhere/etc/sysusers.d/gpuwatch.conf"), ("systemd-tmpfiles", "--create"),
+        ("systemctl", "daemon-reload"), ("systemctl", "enable"), ("systemctl", "restart"),
+    ]  # fmt: skip
+
+
+def test_a_daemon_that_stays_for_all_does_not_leave_by_itself(gpuwatch: Gpuwatch) -> None:
+    assert "choose one" in gpuwatch("daemon", "--system", "--on-demand").err

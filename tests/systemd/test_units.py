@@ -1,0 +1,111 @@
+"""The units: what systemd itself says of them, how exposed they are, and that the daemon lives inside their walls."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpuwatch
+from gpuwatch import units
+from gpuwatch.store import Reader
+from tests.gpuwatch.live import settings
+from tests.gpuwatch.programs import program
+from tests.systemd.manager import manager, service
+from tests.systemd.test_service import ready
+
+UNITS = Path(__file__).parents[2] / "systemd"
+DROP_INS = sorted(path.stem for path in (UNITS / "drop-ins").iterdir())
+MOST_EXPOSURE = 2.0
+
+
+def placed(folder: Path, *drop_ins: str, kind: str = "") -> Path:
+    """The units as they would be installed, for a program that is there."""
+    for name in ("gpuwatch.service", "gpuwatch.socket"):
+        text = (UNITS / kind / name).read_text()
+        (folder / name).write_text(text.replace("/usr/bin/gpuwatch", shutil.which("true") or "/bin/true"))
+    for name in drop_ins:
+        (folder / "gpuwatch.service.d").mkdir(exist_ok=True)
+        shutil.copy(UNITS / "drop-ins" / f"{name}.conf", folder / "gpuwatch.service.d")
+    return folder / "gpuwatch.service"
+
+
+def exposure(unit: Path) -> float:
+    said = subprocess.run(
+        [program("systemd-analyze"), "security", "--offline=yes", "--no-pager", str(unit)],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    found = re.search(r"Overall exposure level for gpuwatch.service: ([\d.]+)", said)
+    assert found, said
+    return float(found[1])
+
+
+@pytest.mark.parametrize("drop_in", ["", *DROP_INS])
+def test_the_systems_unit_is_exposed_at_most_so_far_with_any_drop_in(tmp_path: Path, drop_in: str) -> None:
+    assert exposure(placed(tmp_path, *[drop_in] if drop_in else [])) <= MOST_EXPOSURE
+
+
+@pytest.mark.parametrize("kind", ["", "user"])
+def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path, kind: str) -> None:
+    unit = placed(tmp_path, *([] if kind else DROP_INS), kind=kind)
+    manager_of = ["--user"] if kind else []
+    said = subprocess.run(
+        [program("systemd-analyze"), *manager_of, "verify", str(unit), str(unit.with_suffix(".socket"))],
+        capture_output=True, text=True, check=False, env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+    )  # fmt: skip
+    ours = [line for line in said.stderr.splitlines() if "gpuwatch" in line]
+    assert (said.returncode, ours) == (0, [])
+
+
+def test_user_and_places_are_understood_by_sysusers_and_tmpfiles(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    subprocess.run(
+        [program("systemd-sysusers"), f"--root={tmp_path}", str(UNITS / "sysusers.conf")], capture_output=True, check=True
+    )
+    assert re.search(r"^gpuwatch:.*:/var/lib/gpuwatch:\S*nologin$", (tmp_path / "etc/passwd").read_text(), re.MULTILINE)
+    made = [program("systemd-tmpfiles"), f"--root={tmp_path}", "--create", str(UNITS / "tmpfiles.conf")]
+    subprocess.run(made, capture_output=True, check=os.getuid() == 0)
+    if os.getuid() == 0:
+        assert (tmp_path / "var/lib/gpuwatch").stat().st_mode & 0o777 == 0o750
+
+
+def test_the_daemon_and_its_judge_live_within_the_units_walls(tmp_path: Path) -> None:
+    """Under the very system calls that the unit allows, without a capability, without memory that is written and run."""
+    program("systemd-analyze")
+    launcher = [
+        sys.executable,
+        "-m",
+        "tests.systemd.confined",
+        str(UNITS / "gpuwatch.service"),
+        sys.executable,
+        "-m",
+        "gpuwatch",
+    ]
+    found = settings(tmp_path)
+    with (
+        manager(tmp_path / "notify") as told,
+        service(told, [*found.flags(), "daemon"], log=tmp_path / "log", launcher=launcher) as process,
+    ):
+        told.until(ready)
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        assert re.search(r"^Seccomp:\t2$", status, re.MULTILINE)
+        assert re.search(r"^CapEff:\t0+$", status, re.MULTILINE)
+        with gpuwatch.window("confined", settings=found) as w:
+            pass
+        assert w.verdict.findings
+    said = (tmp_path / "log").read_text()
+    assert not re.search(r"WARNING|ERROR|Traceback", said), said
+    with Reader(found.state) as reader:
+        assert [run.label for run in reader.runs()] == ["confined"]
+
+
+def test_every_drop_in_says_what_it_is_for_and_belongs_to_us() -> None:
+    files = [path for path in UNITS.rglob("*") if path.suffix in (".service", ".socket", ".conf")]
+    assert len(files) >= 6 + len(DROP_INS)
+    assert all(path.read_text().startswith(units.MARK) for path in files)
+    assert all(len(says) > 40 for says in units.drop_ins().values())
