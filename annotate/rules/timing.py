@@ -230,7 +230,7 @@ def host_bound(
     "short-kernel",
     needs=("timings", "told.timer"),
     basis=Basis.TIMINGS,
-    says="a call of {call} is near what {timer} can tell apart",
+    says="a call of {call} is about as long as what timing by {timer} adds to it",
     remedy="Put {batch_count} calls into each reading of the timer, or time with a CUDA graph.",
 )
 def short_kernel(
@@ -262,9 +262,11 @@ def short_kernel(
     facts: dict[str, Fact] = {"call_s": timed.call_s, "calls_count": timed.calls_count}
     if timed.entry_s >= least_s:
         return Clear(facts)
-    if isinstance(wrong_stream.ask(evidence, claim), Found):
+    unwaited = missing_sync.ask(evidence, claim)
+    early = isinstance(unwaited, Found) and unwaited.severity is Severity.REJECT
+    if early or isinstance(wrong_stream.ask(evidence, claim), Found):
         return Unobserved(_EMPTY)
-    names = {"events": "CUDA events", "graph": "events around a graph", "host": "the host's clock"}
+    names = {"events": "CUDA events", "graph": "events around a graph", "host": "the host's clock and a synchronisation"}
     facts |= {"call": readable(timed.call_s), "timer": names.get(timer, "most timers"), "batch_count": timed.batch_count}
     return Found(Severity.REJECT if timed.entries_count * timed.calls_count == 1 else Severity.FLAG, facts)
 

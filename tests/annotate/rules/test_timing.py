@@ -259,6 +259,14 @@ class TestShortKernel:
         assert answer.severity is Severity.FLAG
         assert answer.facts["batch_count"] == 50
 
+    def test_times_that_did_not_wait_for_the_gpu_are_no_short_kernels(self) -> None:
+        asked = every(20e-6, took_s=4e-6, length_s=0.1)
+        about = evidence(told={"timer": "host", "sync_s": 4.0}, timings=asked)
+        assert found(ask(missing_sync, about)).severity is Severity.REJECT
+        assert isinstance(ask(short_kernel, about), Unobserved)
+        waited = replace(about, told={"timer": "host", "sync_s": 0.0})
+        assert found(ask(short_kernel, waited)).severity is Severity.FLAG
+
     def test_a_single_one_rejects(self) -> None:
         one = Timings(np.array([BEGIN_NS + 1000]), np.array([4e-6]))
         assert found(ask(short_kernel, evidence(told={"timer": "events"}, timings=one))).severity is Severity.REJECT
