@@ -110,7 +110,7 @@ def _over_time(made: dashboard.Dashboard) -> dashboard.Dashboard:
     clocks = mean_ratio("gpuwatch_gpu_clock_ratio", domain="sm", load="busy")
     return (
         made.with_row(row("Over time"))
-        .with_panel(timeline("State of every GPU", "Holes were not scraped. Idle, lost and not scraped are different colours.",
+        .with_panel(timeline("State of every GPU", "Idle, lost and not scraped are different colours; a hole is an hour without a scrape.",
                              STATES, Query(state(), "{{instance}} GPU {{gpu}}")))
         .with_panel(lines("Held back, by reason", "Largest share of time any GPU spent under a reason that is not benign. Reasons "
                           "overlap, so they do not add up.", "percentunit",

@@ -97,6 +97,7 @@ def _clock(made: dashboard.Dashboard) -> dashboard.Dashboard:
     active = its("gpuwatch_gpu_clock_event_active")
     reasons = f"max by (reason) ({active} * on (job, instance, reason) group_left () ({weights}) or 4 * {active})"
     ratio = "gpuwatch_gpu_clock_ratio"
+    dips = its(f"{ratio}_bucket", domain="sm", load="busy")
     return (
         made.with_row(row("Clock, power and heat against their limits"))
         .with_panel(lines("SM clock against its limit", "The clock the driver programmed; under a power cap the true one is 8–12 % "
@@ -111,7 +112,7 @@ def _clock(made: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(lines("Clock in every sample, under load", "Mean and lowest twentieth of all samples since the last point, over "
                           "the highest clock: dips between scrapes survive here.", "percentunit",
                           Query(mean_ratio(ratio, among=ONE_GPU, domain="sm", load="busy"), "mean"),
-                          Query(quantile(0.05, ratio, among=ONE_GPU, domain="sm", load="busy"), "lowest 5 %", ref="B"),
+                          Query(quantile(0.05, f"rate({dips}[{RATE}])"), "lowest 5 %", ref="B"),
                           width=12, most=1, least=None))
         .with_panel(lines("Time held back, by reason", "By the driver's own counters where it has them. Reasons overlap: they do not "
                           "add up.", "percentunit", Query(f"max by (reason) ({limited_ratio(ONE_GPU)})", "{{reason}}"),

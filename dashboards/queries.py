@@ -88,7 +88,6 @@ def mean_ratio(histogram: str, *, among: str = HOSTS, by: str = GPU, span: str =
     return f"sum by ({by}) (rate({total}[{span}])) / (sum by ({by}) (rate({count}[{span}])) > 0)"
 
 
-def quantile(share: float, histogram: str, *, among: str = HOSTS, by: str = "", span: str = RATE, **labels: str) -> str:
-    """The bucketed quantile of a histogram's samples over a span; absent where there were none."""
-    buckets = of(f"{histogram}_bucket", among=among, **labels)
-    return f"histogram_quantile({share:g}, sum by (le{', ' if by else ''}{by}) (rate({buckets}[{span}]))) >= 0"
+def quantile(share: float, increases: str, by: str = "") -> str:
+    """The quantile of a histogram from the increases of its buckets, over a span or grown in one; absent without samples."""
+    return f"histogram_quantile({share:g}, sum by (le{', ' if by else ''}{by}) ({increases})) >= 0"

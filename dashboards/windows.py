@@ -102,15 +102,16 @@ def _findings(made: dashboard.Dashboard) -> dashboard.Dashboard:
 
 
 def _work(made: dashboard.Dashboard) -> dashboard.Dashboard:
-    length, judging = "gpuwatch_window_duration_seconds", "gpuwatch_judging_seconds"
+    length = grown(of("gpuwatch_window_duration_seconds_bucket"), "10m")
+    judging = grown(of("gpuwatch_judging_seconds_bucket"), "10m")
     return (
         made.with_row(row("Windows and the judge"))
         .with_panel(lines("Length of windows", "Median of the windows judged in the ten minutes before, by status: rejected ones "
                           "that are all short are a harness that measures too little.", "s",
-                          Query(quantile(0.5, length, by="status", span="10m"), "{{status}}"), width=12, colors=_COLORS))
+                          Query(quantile(0.5, length, "status"), "{{status}}"), width=12, colors=_COLORS))
         .with_panel(lines("Time a verdict took", "From a window's end to its verdict, without the tail of readings it waits for.",
-                          "s", Query(quantile(0.5, judging, span="10m"), "median"),
-                          Query(quantile(0.95, judging, span="10m"), "95 %", ref="B"), width=12))
+                          "s", Query(quantile(0.5, judging), "median"),
+                          Query(quantile(0.95, judging), "95 %", ref="B"), width=12))
         .with_panel(lines("Windows in hand", "Open, closing or being judged, by host.", "none",
                           Query(of("gpuwatch_windows_in_hand"), "{{instance}}"), height=6))
     )  # fmt: skip

@@ -1,0 +1,142 @@
+"""What a dashboard asks Prometheus: its queries, read from the JSON that Grafana imports, with the variables filled in.
+
+Grafana is not needed, so a test can ask every one of them, and ``dashboards.show`` can say what each panel would show.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+HERE = Path(__file__).parent
+BOARDS = ("fleet", "gpu", "windows")
+Labels: TypeAlias = Mapping[str, str]
+
+# Queries that are empty while all is well, or on GPUs without the question: (dashboard, panel, query) and why.
+QUIET: Mapping[tuple[str, str, str], str] = {
+    ("gpu", "SM clock against its limit", "C"): "no clock is locked",
+    ("gpu", "Largest processes", "A"): "off unless exporter.processes is set",
+    ("gpu", "Xids since the daemon started", "A"): "the driver reported no error",
+    ("gpu", "Xid", "annotation"): "the driver reported no error",
+    ("gpu", "Lost", "annotation"): "the GPU answers",
+    ("windows", "Xid", "annotation"): "the driver reported no error",
+    ("windows", "Windows rejected", "annotation"): "no window was rejected",
+    ("windows", "Windows in hand", "annotation"): "no window is open",
+    ("gpu", "Windows in hand", "annotation"): "no window is open",
+}
+
+
+class PrometheusError(Exception):
+    """Prometheus refused a query; its own words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One query of a panel, an annotation or a variable."""
+
+    board: str
+    panel: str
+    ref: str
+    expr: str
+    legend: str = ""
+    instant: bool = False
+    kind: str = "timeseries"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.board, self.panel, self.ref
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One series of an answer: its labels, and (time, value) pairs without those that are no number."""
+
+    labels: Labels
+    points: tuple[tuple[float, float], ...]
+
+    @property
+    def last(self) -> float:
+        return self.points[-1][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Prometheus:
+    """A Prometheus that answers under a URL."""
+
+    url: str
+
+    def now(self, expr: str, at_s: float | None = None) -> list[Series]:
+        """Raises PrometheusError."""
+        result = self.get("query", query=expr, **({} if at_s is None else {"time": f"{at_s:.3f}"}))["result"]
+        return _series((found["metric"], [found["value"]]) for found in result)
+
+    def over(self, expr: str, begin_s: float, end_s: float, step_s: float) -> list[Series]:
+        """Raises PrometheusError."""
+        span = {"start": f"{begin_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:g}"}
+        return _series((found["metric"], found["values"]) for found in self.get("query_range", query=expr, **span)["result"])
+
+    def get(self, what: str, **parameters: str) -> Any:
+        """The data of an answer, as JSON values (hence Any)."""
+        try:
+            with urlopen(f"{self.url}/api/v1/{what}?{urlencode(parameters)}", timeout=20) as answer:  # noqa: S310 - the user's own
+                return json.load(answer)["data"]
+        except HTTPError as error:
+            raise PrometheusError(f"{json.load(error)['error']}: {parameters.get('query', what)}") from error
+
+
+def board(name: str) -> dict[str, Any]:
+    """A dashboard as Grafana imports it."""
+    found: dict[str, Any] = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def panels(name: str) -> list[dict[str, Any]]:
+    """The panels of a dashboard in the order they are read, rows left out."""
+    return [panel for panel in board(name)["panels"] if panel["type"] != "row"]
+
+
+def asked(name: str) -> Iterator[Asked]:
+    """Every query of a dashboard's panels and annotations."""
+    for panel in panels(name):
+        for target in panel.get("targets", []):
+            instant = bool(target.get("instant"))
+            yield Asked(
+                name, panel["title"], target["refId"], target["expr"], target.get("legendFormat", ""), instant, panel["type"]
+            )
+    for annotation in board(name)["annotations"].get("list", []):
+        yield Asked(name, annotation["name"], "annotation", annotation["expr"], annotation["titleFormat"])
+
+
+def variables(name: str) -> dict[str, dict[str, Any]]:
+    """The variables of a dashboard that Prometheus fills, by name."""
+    return {found["name"]: found for found in board(name)["templating"]["list"] if found["type"] == "query"}
+
+
+def choices(prometheus: Prometheus, variable: Mapping[str, Any], filled: Mapping[str, str]) -> list[str]:
+    """What a variable offers.  Raises PrometheusError, and ValueError for a kind of query that is not known here."""
+    query = fill(variable["query"]["query"], filled)
+    if match := re.fullmatch(r"label_values\((.+), (\w+)\)", query):
+        return sorted({series.labels[match[2]] for series in prometheus.now(match[1])})
+    if match := re.fullmatch(r"query_result\((.+)\)", query):
+        pattern = re.compile(variable["regex"].strip("/").replace("(?<", "(?P<"))
+        lines = ("{" + ",".join(f'{k}="{v}"' for k, v in sorted(s.labels.items())) + "}" for s in prometheus.now(match[1]))
+        return [found["value"] for line in lines if (found := pattern.search(line))]
+    raise ValueError(f"{query}: expected label_values(…) or query_result(…)")
+
+
+def fill(expr: str, values: Mapping[str, str]) -> str:
+    """An expression with its variables filled in.  Raises KeyError for one that has no value."""
+    return re.sub(r"\$(\w+)", lambda match: values[match[1]], expr)
+
+
+def _series(found: Any) -> list[Series]:
+    """Of Prometheus' JSON, hence Any; NaN is what Grafana leaves out, so a series of nothing else is none."""
+    made = (Series(labels, tuple((at, float(value)) for at, value in points if value != "NaN")) for labels, points in found)
+    return [series for series in made if series.points]

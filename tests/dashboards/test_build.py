@@ -1,0 +1,104 @@
+"""What is committed is what the sources make, and everybody who is sent somewhere arrives."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from annotate.rules import RULES
+from dashboards.alerts import ALERTS
+from dashboards.asking import BOARDS, QUIET, asked, board, panels
+from dashboards.build import generated, main
+from dashboards.panels import NO_DATA
+from gpuwatch.exporter.metrics import METRICS, Kind
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "dashboards"
+RULE_FILES = ("alerts.yml", "recording.yml", "dcgm-names.yml")
+_SERIES = {
+    series
+    for metric in METRICS.values()
+    for series in (
+        [f"{metric.name}_{part}" for part in ("bucket", "sum", "count")] if metric.kind is Kind.HISTOGRAM else [metric.name]
+    )
+}
+
+
+@pytest.mark.parametrize("path", list(generated()))
+def test_what_is_committed_is_what_the_sources_make(path: str) -> None:
+    assert (ROOT / path).read_text(encoding="utf-8") == generated()[path], "python -m dashboards.build"
+
+
+def test_the_sdk_is_the_one_that_is_pinned() -> None:
+    pin = re.search(r'"grafana-foundation-sdk==([^"]+)"', (ROOT / "pyproject.toml").read_text())
+    assert pin
+    assert version("grafana-foundation-sdk") == pin[1]
+
+
+def test_stale_files_are_named_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("dashboards", "docs"):
+        (tmp_path / folder).mkdir()
+    assert main(["--check"], tmp_path) == 1
+    assert "dashboards/gpu.json is stale" in capsys.readouterr().err
+    assert main([], tmp_path) == 0
+    assert main(["--check"], tmp_path) == 0
+    assert main(["--nonsense"], tmp_path) == 2
+
+
+@pytest.mark.parametrize("name", [*(f"{board}.json" for board in BOARDS), *RULE_FILES])
+def test_only_metrics_of_the_frozen_table_are_asked_for(name: str) -> None:
+    assert set(re.findall(r"\bgpuwatch_\w+", (FOLDER / name).read_text())) <= _SERIES
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_every_panel_says_what_it_is_and_that_no_data_is_not_fine(name: str) -> None:
+    for panel in panels(name):
+        assert panel["title"]
+        assert panel["description"].endswith(".")
+        assert panel["fieldConfig"]["defaults"]["noValue"] == NO_DATA
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        assert "vector(0)" not in str(panel)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_panels_lie_beside_each_other_on_the_grid(name: str) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in board(name)["panels"]:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert at["x"] + at["w"] <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def test_dashboards_have_names_of_their_own_and_find_each_other() -> None:
+    uids = [board(name)["uid"] for name in BOARDS]
+    assert len(set(uids)) == len(BOARDS)
+    links = re.findall(r"/d/([\w-]+)\?", "".join((FOLDER / f"{name}.json").read_text() for name in BOARDS))
+    assert links
+    assert set(links) <= set(uids)
+
+
+def test_what_may_be_empty_exists() -> None:
+    assert set(QUIET) <= {query.key for name in BOARDS for query in asked(name)}
+
+
+def test_every_alert_says_what_is_wrong_and_what_to_do_and_its_page_is_there() -> None:
+    page = (ROOT / "docs" / "ALERTS.md").read_text()
+    rules = {rule.name for rule in RULES}
+    for alert in ALERTS:
+        assert alert.severity in ("critical", "warning", "info")
+        assert alert.name.startswith("Gpuwatch")
+        assert f"\n## {alert.name}\n" in page
+        assert alert.rule is None or alert.rule in rules
+        assert re.match(r"[A-Zgsn]", alert.do)
+        assert alert.do.endswith(".")
+
+
+def test_every_alert_has_a_case_in_which_it_fires() -> None:
+    cases = (FOLDER / "tests" / "alerts.yml").read_text()
+    fired = set(re.findall(r'alertname="(\w+)"(?:,alertstate="firing")?', cases)) | set(re.findall(r"alertname: (\w+)", cases))
+    assert {alert.name for alert in ALERTS} <= fired

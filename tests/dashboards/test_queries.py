@@ -1,0 +1,111 @@
+"""Every query of every panel, annotation and variable is answered by a real Prometheus that scrapes real daemons."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from dashboards.asking import BOARDS, QUIET, Asked, Series, asked, choices, fill, panels, variables
+from dashboards.queries import STATES
+from tests.dashboards.watched import Fleet, watched
+
+QUERIES = [query for name in BOARDS for query in asked(name)]
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with watched(tmp_path_factory.mktemp("fleet")) as found:
+        yield found
+
+
+def filled(fleet: Fleet, host: str = "", position: int = 0) -> dict[str, str]:
+    span_s = int(time.time() - fleet.begun_s) + 1
+    return {
+        "job": "gpuwatch",
+        "instance": re.escape(fleet.instances[host]).replace("\\", "\\\\") if host else ".*",
+        "uuid": f"GPU-51301a7e-0000-0000-0000-{position:012d}",
+        "__rate_interval": "4s",
+        "__range": f"{span_s}s",
+        "__interval": "1s",
+    }
+
+
+def answered(fleet: Fleet, query: Asked, values: Mapping[str, str]) -> list[Series]:
+    expr = fill(query.expr, values)
+    if query.instant:
+        return fleet.prometheus.now(expr)
+    return fleet.prometheus.over(expr, fleet.begun_s, time.time(), 1.0)
+
+
+# Not parametrized by query: workers that share the tests would each start a fleet.
+def test_every_query_has_an_answer_whose_labels_its_legend_names(fleet: Fleet) -> None:
+    wrong = []
+    for query in QUERIES:
+        values = filled(fleet, "busy" if query.board == "gpu" else "")
+        series = answered(fleet, query, values)
+        if not series and query.key not in QUIET:
+            wrong.append(f"{query.key} is empty: {fill(query.expr, values)}")
+        for label in re.findall(r"\{\{(\w+)\}\}", query.legend):
+            if not all(label in found.labels for found in series):
+                wrong.append(f"{query.key}: {label} is no label of {series[0].labels}")
+    assert not wrong, "\n".join(wrong)
+    assert len(QUERIES) > 80
+
+
+# No simulated scene locks a clock, and the simulated board has no VBIOS: that the exporter has these names, its own tests say.
+NEVER_SIMULATED = {"SM clock against its limit", "vbios_version"}
+
+
+def test_what_is_empty_in_health_has_an_answer_once_something_happens(fleet: Fleet) -> None:
+    for query in (query for query in QUERIES if query.key in QUIET and query.panel not in NEVER_SIMULATED):
+        places = (("busy", 0), ("faulty", 0), ("faulty", 1))
+        assert any(answered(fleet, query, filled(fleet, *place)) for place in places), query.key
+
+
+def test_every_variable_offers_something(fleet: Fleet) -> None:
+    for name in BOARDS:
+        found = {variable: choices(fleet.prometheus, asks, filled(fleet)) for variable, asks in variables(name).items()}
+        assert found["job"] == ["gpuwatch"]
+        assert set(found["instance"]) == set(fleet.instances.values())
+        assert len(found.get("uuid", ["GPU-51301a7e"] * 7)) == 7
+        assert all(uuid.startswith("GPU-51301a7e") for uuid in found.get("uuid", []))
+
+
+def test_every_column_of_a_table_is_a_label_or_a_value_of_its_queries(fleet: Fleet) -> None:
+    quiet = {query.panel for query in QUERIES if query.key in QUIET}
+    tables = [(name, panel) for name in BOARDS for panel in panels(name) if panel["type"] == "table"]
+    for name, panel in tables:
+        values = filled(fleet, "busy" if name == "gpu" else "")
+        queries = (query for query in asked(name) if query.panel == panel["title"])
+        labels = {label for query in queries for series in answered(fleet, query, values) for label in series.labels}
+        columns = {column for column in panel["transformations"][1]["options"]["indexByName"] if not column.startswith("Value")}
+        assert columns <= labels | NEVER_SIMULATED or panel["title"] in quiet, panel["title"]
+    assert len(tables) >= 6
+
+
+def test_lost_idle_busy_capped_hot_and_driverless_are_told_apart(fleet: Fleet) -> None:
+    state = next(query for query in QUERIES if query.key == ("fleet", "State of every GPU", "A"))
+    busy, faulty = fleet.instances["busy"], fleet.instances["faulty"]
+    seen: dict[tuple[str, str], set[str]] = {}
+    for series in answered(fleet, state, filled(fleet)):
+        key = (series.labels["instance"], series.labels["gpu"])
+        seen[key] = {STATES[int(value)].text for _, value in series.points}
+    assert "busy, power-capped" in seen[busy, "0"]
+    assert "limited" in seen[busy, "2"]
+    assert "idle" in seen[busy, "4"]
+    assert "lost" in seen[faulty, "0"]
+    assert not {"lost", "not scraped"} & seen[busy, "4"]
+    hosts = {s.labels["instance"]: s.last for s in fleet.prometheus.now("gpuwatch_up")}
+    assert hosts == {busy: 1, faulty: 1, fleet.instances["bare"]: 0}
+
+
+def test_the_rules_are_loaded_and_evaluated_without_error(fleet: Fleet) -> None:
+    rules = [rule for group in fleet.prometheus.get("rules")["groups"] for rule in group["rules"]]
+    assert len(rules) > 60
+    assert {rule["health"] for rule in rules} == {"ok"}
+    pending = {rule["name"] for rule in rules if rule["type"] == "alerting" and rule["state"] != "inactive"}
+    assert {"GpuwatchSimulated", "GpuwatchNoDriver", "GpuwatchEccUncorrected", "GpuwatchXid", "GpuwatchThermal"} <= pending
+    assert "GpuwatchAbsent" not in pending

@@ -1,0 +1,132 @@
+"""A small fleet for a test: real daemons on simulated GPUs, windows on them, and a real Prometheus that scrapes and judges."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+
+import gpuwatch
+from dashboards.asking import Prometheus, PrometheusError
+from gpuwatch.config import Settings
+from tests.gpuwatch.live import Live, running
+from tests.gpuwatch.programs import program
+
+ROOT = Path(__file__).parents[2]
+RULES = tuple(ROOT / "dashboards" / name for name in ("alerts.yml", "recording.yml", "dcgm-names.yml"))
+# What each host of the fleet shows: capped, shared, cut for heat, partitioned, asleep; lost for two seconds and failing;
+# and one without a driver.  The simulation's UUIDs follow from the GPU's position, so two hosts have the same.
+HOSTS: Mapping[str, str] = {
+    "busy": "simulated:steady-gemm,neighbour,thermal,mig,idle",
+    "faulty": "simulated:gpu-lost,ecc-error",
+    "bare": "nvml",
+}
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A Prometheus, since when it has scraped, and what instances its hosts are."""
+
+    prometheus: Prometheus
+    begun_s: float
+    instances: Mapping[str, str]
+
+
+@contextlib.contextmanager
+def watched(folder: Path, hosts: Mapping[str, str] = HOSTS) -> Iterator[Fleet]:
+    """A fleet in which all has happened that dashboards speak of; everything is stopped afterwards."""
+    program("prometheus")
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor() as threads:
+        ports = {name: free_port() for name in hosts}
+        instances = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+        prometheus = stack.enter_context(scraping(folder, {"gpuwatch": list(instances.values())}))
+        begun_s = time.time()
+
+        def start(name: str) -> Live:
+            (folder / name).mkdir()
+            listen = {"GPUWATCH_LISTEN": instances[name], "GPUWATCH_EXPORTER_PROCESSES": "4"}
+            return stack.enter_context(running(folder / name, hosts[name], environment=listen))
+
+        lives = dict(zip(hosts, threads.map(start, hosts), strict=True))
+        list(threads.map(lambda position: measured(lives["busy"].settings, position), range(3)))
+        await_all(prometheus, "min_over_time(gpuwatch_gpu_up[1m]) == 0", "gpuwatch_gpu_xid_errors_total")
+        measured(lives["faulty"].settings, 1)  # the slow lane, where memory errors are read, hurries for a window
+        await_all(
+            prometheus, "gpuwatch_findings_total", "max_over_time(gpuwatch_windows_in_hand[1m]) > 0",
+            "rate(gpuwatch_gpu_energy_joules_total[4s])", "gpuwatch:windows:increase1d", "DCGM_FI_DEV_SM_CLOCK",
+            'ALERTS{alertname="GpuwatchXid"}', 'ALERTS{alertname="GpuwatchEccUncorrected"}',
+        )  # fmt: skip
+        yield Fleet(prometheus, begun_s, instances)
+
+
+def await_all(prometheus: Prometheus, *exprs: str) -> None:
+    for expr in exprs:
+        until(functools.partial(_answers, prometheus, expr), expr)
+
+
+def _answers(prometheus: Prometheus, expr: str) -> bool:
+    return bool(prometheus.now(expr))
+
+
+def measured(settings: Settings, position: int) -> None:
+    """One window on the GPU at this position of the machine, judged."""
+    with gpuwatch.window(f"w{position}", settings=settings, gpus=[f"GPU-51301a7e-0000-0000-0000-{position:012d}"]) as window:
+        pause(1.2)
+    assert window.verdict
+
+
+@contextlib.contextmanager
+def scraping(folder: Path, targets: Mapping[str, Sequence[str]]) -> Iterator[Prometheus]:
+    """Debian's Prometheus with our rules, scraping these targets (by job) each second."""
+    port = free_port()
+    jobs = [{"job_name": job, "static_configs": [{"targets": list(addresses)}]} for job, addresses in targets.items()]
+    config = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(path) for path in RULES],
+        "scrape_configs": jobs,
+    }
+    (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
+    arguments = [
+        program("prometheus"), f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'tsdb'}",
+        f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn",
+    ]  # fmt: skip
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(arguments, stdout=log, stderr=log)
+    found = Prometheus(f"http://127.0.0.1:{port}")
+    try:
+        until(lambda: bool(found.now("vector(1)")), "Prometheus answers")
+        yield found
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def until(holds: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
+    """Raises AssertionError if it never comes true."""
+    deadline_s = time.monotonic() + within_s
+    while time.monotonic() < deadline_s:
+        with contextlib.suppress(URLError, ConnectionError, PrometheusError):
+            if holds():
+                return
+        pause(0.2)
+    raise AssertionError(f"never came true: {what}")
+
+
+def pause(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
