@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from annotate.evidence import SIGNALS, Census, Device, Lane, Reading
-from gpuwatch import lanes
+from gpuwatch import kernel_log, lanes
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import Settings
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError
@@ -151,6 +151,11 @@ class Witness:
 
     def start(self) -> None:
         """Open the source and watch its GPUs, from threads: a driver that hangs holds up neither the caller nor other GPUs."""
+        descriptor = kernel_log.opened() if self._spec == "nvml" else None
+        if descriptor is not None:
+            log = kernel_log.KernelLog(descriptor, self._places, self._sinks, self._clock, self._stop)
+            self._sinks = (*self._sinks, log)  # before any sampler is given them
+            log.start()
         self._keeper = threading.Thread(target=self._keep, name="gpuwatch-keeper", daemon=True)
         self._keeper.start()
 
@@ -239,6 +244,11 @@ class Witness:
             for uuid, sampler in self._samplers.items():
                 if sampler.active != self._wanted(uuid):
                     sampler.set_active(self._wanted(uuid))
+
+    def _places(self) -> Mapping[tuple[int, int, int], str]:
+        """The GPU at each place of the PCI buses."""
+        found = {kernel_log.place(device.pci_bus_id): uuid for uuid, device in self._devices.items()}
+        return {place: uuid for place, uuid in found.items() if place is not None}
 
     def _wanted(self, uuid: str) -> bool:
         """Whether an open window wants this GPU at the full rate."""

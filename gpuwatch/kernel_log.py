@@ -1,0 +1,145 @@
+"""Xids as the kernel's log tells them: of GPUs whose driver reports none by itself, and of one that fell off the bus.
+
+Only where /dev/kmsg may be read: by root, with CAP_SYSLOG, or where kernel.dmesg_restrict is off.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import select
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from annotate.evidence import Event, Lane
+from gpuwatch.protocols import Clock, Sink, Sweep
+
+_log = logging.getLogger("gpuwatch.kernel_log")
+
+KERNEL_LOG = Path("/dev/kmsg")
+# The driver reports most Xids itself, at the same time; a window's judge waits for 250 ms.
+_WAITS_FOR_DRIVER_NS = 100_000_000
+_SAME_NS = 2_000_000_000
+_RECORD_BYTES = 8192  # one read gives one record, of at most so many bytes: CONSOLE_EXT_LOG_MAX
+_TEXT_LENGTH = 200
+
+# NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.\d)?\): (\d{1,6})(?:, *(.*))?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """One line of the driver in the kernel's log."""
+
+    place: tuple[int, int, int]  # PCI domain, bus and device
+    number: int
+    text: str | None
+
+
+def parse(record: str) -> Xid | None:
+    """The Xid a record of /dev/kmsg tells of; None for any other."""
+    # prefix;message, then lines that begin with a space.  The time in the prefix is not the monotonic clock's.
+    message = record.partition(";")[2].partition("\n")[0]
+    found = _XID.search(message)
+    if found is None:
+        return None
+    domain, bus, device, number, text = found.groups()
+    return Xid((int(domain, 16), int(bus, 16), int(device, 16)), int(number), (text or "").strip()[:_TEXT_LENGTH] or None)
+
+
+def place(pci_bus_id: str | None) -> tuple[int, int, int] | None:
+    """Where a device is, from ``00000000:3B:00.0`` as NVML writes it."""
+    found = re.fullmatch(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.\d", pci_bus_id or "", re.IGNORECASE)
+    return (int(found[1], 16), int(found[2], 16), int(found[3], 16)) if found else None
+
+
+def opened(path: Path = KERNEL_LOG) -> int | None:
+    """A descriptor from which only what is logged from now on is read; None where it may not be."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        _log.debug("%s: %s", path, error.strerror)
+        return None
+    try:
+        os.lseek(descriptor, 0, os.SEEK_END)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+class KernelLog:
+    """The one thread that reads the kernel's log; also a sink, to leave out what the driver has reported itself."""
+
+    def __init__(
+        self,
+        descriptor: int,
+        places: Callable[[], Mapping[tuple[int, int, int], str]],
+        sinks: Sequence[Sink],
+        clock: Clock,
+        stop: threading.Event,
+        *,
+        nap_s: float = 0.5,  # how long ``stop`` may go unseen
+    ) -> None:
+        self._descriptor = descriptor
+        self._places = places  # the UUID of the GPU at each place
+        self._sinks = tuple(sinks)
+        self._clock = clock
+        self._stop = stop
+        self._nap_s = nap_s
+        self._reported_ns: dict[tuple[str, int | None], int] = {}
+        self._waiting: list[Event] = []
+        self._thread = threading.Thread(target=self._run, name="gpuwatch-kernel-log", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def take(self, sweep: Sweep) -> None:
+        """As a sink: note what the driver reports."""
+        if isinstance(sweep.observed, Event) and sweep.observed.kind == "xid":
+            self._reported_ns[(sweep.uuid, sweep.observed.value)] = sweep.observed.at_ns
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        try:
+            while not self._stop.is_set():
+                nap_s = _WAITS_FOR_DRIVER_NS / 1e9 if self._waiting else self._nap_s
+                if poll.poll(nap_s * 1000) and not self._read():
+                    break
+                self._give()
+        finally:
+            os.close(self._descriptor)
+
+    def _read(self) -> bool:
+        """One record; False at the end, which the kernel's log does not have."""
+        try:
+            record = os.read(self._descriptor, _RECORD_BYTES)
+        except (BlockingIOError, BrokenPipeError):  # nothing after all; or it was overwritten before we came
+            return True
+        except OSError as error:
+            _log.warning("the kernel's log cannot be read any more: %s", error.strerror)
+            return False
+        xid = parse(record.decode("utf-8", "replace"))
+        uuid = self._places().get(xid.place) if xid else None
+        if xid and uuid:
+            text = f"kernel log: {xid.text}" if xid.text else "kernel log"
+            self._waiting.append(Event(uuid=uuid, at_ns=self._clock.now_ns(), kind="xid", value=xid.number, text=text))
+        return bool(record)
+
+    def _give(self) -> None:
+        now_ns = self._clock.now_ns()
+        due = [event for event in self._waiting if now_ns - event.at_ns >= _WAITS_FOR_DRIVER_NS]
+        self._waiting = [event for event in self._waiting if event not in due]
+        for event in due:
+            reported_ns = self._reported_ns.get((event.uuid, event.value))
+            if reported_ns is not None and abs(event.at_ns - reported_ns) < _SAME_NS:
+                continue
+            sweep = Sweep(event.uuid, Lane.EVENTS, event.at_ns, 0, 0, event)
+            for sink in self._sinks:
+                sink.take(sweep)

@@ -1,0 +1,93 @@
+"""Xids from the kernel's log, through a socket that keeps records apart as /dev/kmsg does."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from annotate.evidence import Event, Lane
+from gpuwatch import kernel_log
+from gpuwatch.clock import MonotonicClock
+from gpuwatch.kernel_log import KernelLog, Xid
+from gpuwatch.protocols import Sweep
+from tests.gpuwatch.scripted import UUID, Kept
+
+OFF_THE_BUS = "4,811,98765,-;NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+
+
+@pytest.mark.parametrize(
+    ("record", "found"),
+    [
+        (OFF_THE_BUS, Xid((0, 0x3B, 0), 79, "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")),
+        ("4,1,2,-;NVRM: Xid (PCI:0008:01:00): 43\n SUBSYSTEM=pci\n", Xid((8, 1, 0), 43, None)),
+        ("4,1,2,-;NVRM: Xid (0000:03:00): 14, Channel 00000001", Xid((0, 3, 0), 14, "Channel 00000001")),
+        ("4,1,2,-;NVRM: Xid (PCI:00000000:AF:00.0): 31, pid=7", Xid((0, 0xAF, 0), 31, "pid=7")),
+        ("4,1,2,-;usb 1-1: new device NVRM: Xid", None),
+        ("NVRM: Xid (PCI:0000:3b:00): 79", None),  # no record of the kernel's
+        ("", None),
+    ],
+)
+def test_a_record_is_an_xid_or_it_is_none(record: str, found: Xid | None) -> None:
+    assert kernel_log.parse(record) == found
+
+
+def test_a_place_is_the_same_in_both_spellings() -> None:
+    assert kernel_log.place("00000000:3B:00.0") == (0, 0x3B, 0)
+    assert kernel_log.place("0008:01:00.0") == (8, 1, 0)
+    assert kernel_log.place(None) is None
+    assert kernel_log.place("nonsense") is None
+
+
+@contextmanager
+def reading(kept: Kept) -> Iterator[tuple[socket.socket, KernelLog]]:
+    stop = threading.Event()
+    kernel, here = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with kernel:
+        log = KernelLog(here.detach(), lambda: {(0, 0x3B, 0): UUID}, [kept], MonotonicClock(), stop)
+        log.start()
+        yield kernel, log
+        stop.set()
+
+
+def test_an_xid_of_a_watched_gpu_reaches_the_sinks_and_no_other() -> None:
+    kept = Kept()
+    with reading(kept) as (kernel, _):
+        for record in ("6,1,2,-;audit: hello", "4,1,2,-;NVRM: Xid (PCI:0000:3c:00): 13, not ours", OFF_THE_BUS):
+            kernel.sendall(record.encode())
+        assert kept.wait_for(lambda sweeps: len(sweeps) == 1)
+    (sweep,) = kept.sweeps
+    assert sweep.lane is Lane.EVENTS
+    assert isinstance(sweep.observed, Event)
+    assert (sweep.observed.kind, sweep.observed.value) == ("xid", 79)
+    assert (sweep.observed.text or "").endswith("GPU has fallen off the bus.")
+
+
+def test_what_the_driver_reports_itself_is_not_told_twice() -> None:
+    kept = Kept()
+    with reading(kept) as (kernel, log):
+        kernel.sendall(OFF_THE_BUS.encode())
+        now_ns = MonotonicClock().now_ns()
+        log.take(Sweep(UUID, Lane.EVENTS, now_ns, 0, 0, Event(uuid=UUID, at_ns=now_ns, kind="xid", value=79)))
+        kernel.sendall(OFF_THE_BUS.replace("79", "48").encode())
+        assert kept.wait_for(lambda sweeps: len(sweeps) == 1)
+    assert [sweep.observed.value for sweep in kept.sweeps if isinstance(sweep.observed, Event)] == [48]
+
+
+def test_a_log_that_may_not_be_read_is_no_failure(tmp_path: Path) -> None:
+    assert kernel_log.opened(tmp_path / "none") is None
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not kernel_log.KERNEL_LOG.exists(), reason="needs root and the kernel's log")
+def test_the_kernels_own_log_is_read_from_its_end() -> None:
+    descriptor = kernel_log.opened()
+    if descriptor is None:
+        pytest.skip("this container may not read it")
+    with pytest.raises(BlockingIOError):
+        os.read(descriptor, 8192)
+    os.close(descriptor)
