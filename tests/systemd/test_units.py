@@ -89,7 +89,9 @@ def test_the_daemon_and_its_judge_live_within_the_units_walls(tmp_path: Path) ->
     found = settings(tmp_path)
     with (
         manager(tmp_path / "notify") as told,
-        service(told, [*found.flags(), "daemon"], log=tmp_path / "log", launcher=launcher) as process,
+        service(
+            told, [*found.flags(), "daemon", "--listen", "127.0.0.1:0"], log=tmp_path / "log", launcher=launcher
+        ) as process,
     ):
         told.until(ready)
         status = Path(f"/proc/{process.pid}/status").read_text()

@@ -1,0 +1,36 @@
+"""What the system's daemon, which is no root, sees of other users' processes: less is said to be unknown, never to be clear."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from gpuwatch import host, pressure, profilers, sharing
+from tests.systemd.test_service import as_another
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+
+
+def test_an_unprivileged_daemon_sees_the_tree_and_its_fight_for_processors_and_not_into_the_processes() -> None:
+    pid = os.getpid()
+
+    def look() -> str:
+        seen = pressure.pressure([pid])
+        return json.dumps({
+            "tree": sorted(host.descendants(pid)), "name": host.Identities().of(pid).name, "user": host.Identities().of(pid).user,
+            "threads": len(seen.threads), "allowed": seen.cpu_allowed_count,
+            "profilers": profilers.attached([pid]) is not None, "sharing": sharing.sharing(pid),
+        })  # fmt: skip
+
+    seen = json.loads(as_another(look))
+    assert pid in seen["tree"]
+    assert seen["name"]
+    assert seen["user"] == "root"
+    assert seen["threads"] >= 1
+    assert seen["allowed"] == len(os.sched_getaffinity(0))
+    assert (seen["profilers"], seen["sharing"]) == (False, None)
+    # Root, or who has CAP_SYS_PTRACE, looks in.
+    assert profilers.attached([pid]) is not None
+    assert sharing.sharing(pid) is not None
