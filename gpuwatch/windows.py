@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from annotate.errors import AnnotateError
-from annotate.evidence import Census, Host
+from annotate.evidence import Census
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch import clock, host, iterations, pressure, profilers, sharing
+from gpuwatch import clock, host, in_hand, iterations
 from gpuwatch.errors import StoreError, UsageError
+from gpuwatch.in_hand import InHand
 from gpuwatch.judging import Judge
 from gpuwatch.store import Reader, Run, Store
 from gpuwatch.wire import FactValue, Times
@@ -29,40 +29,11 @@ _T = TypeVar("_T")
 
 # What a window's judge waits for after its end: one refresh of utilisation (208 ms), the slowest required signal.
 TAIL_S = 0.25
-# How far a client's own mark of an edge may lie from the daemon's: a descheduled process, not a piece of the benchmark.
-EDGE_SLACK_NS = 100_000_000
 TELL_S = 20.0  # how long an ended window may take to hand over its times
 FOLLOW_S = 1.0
 FOLLOWED_COUNT = 32  # with more windows at once, looking at every tree would itself be the pressure
 TIMES_COUNT = 10_000_000  # of all windows in hand, a quarter of a gigabyte; with more, new ones are judged without
 KEPT_COUNT = 1000  # judged runs answered from memory; older ones are asked of the store
-
-
-@dataclass(slots=True)
-class _InHand:
-    """One window between its opening and its verdict."""
-
-    run: Run
-    named: tuple[str, ...] | None
-    about: Host  # what holds for its machine and process throughout
-    before: pressure.Pressure | None = None
-    seen: set[str] = field(default_factory=set)  # GPUs on which its processes held a context
-    pids: set[int] = field(default_factory=set)
-    strangers: set[int] = field(default_factory=set)  # looked up once, found not to descend from it
-    opened_ns: int = 0  # when it was asked for: no honest mark lies before
-    active: bool = False  # its GPUs are sampled at the full rate for it
-    threads: dict[int, tuple[int, int]] = field(default_factory=dict)  # what each ran and waited when last seen
-    owners: dict[int, int] = field(default_factory=dict)  # the process of each
-    times: list[Times] = field(default_factory=list)
-    times_count: int = 0
-    judging_s: float | None = None
-    hidden: bool = False  # a census was taken that could not have shown it
-    told_all: asyncio.Event = field(default_factory=asyncio.Event)  # closed: nothing more is told of it
-    done: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def tree(self) -> tuple[int, ...]:
-        """Its processes, the one that opened it first: it stands for the others' processors and control group."""
-        return tuple(sorted(self.pids, key=lambda pid: (pid != self.run.pid, pid)))
 
 
 class Windows:
@@ -81,7 +52,7 @@ class Windows:
         self._tell_judged = judged  # given every window's end, and how long its judging took
         self._identities = host.Identities()
         self._machine = host.facts()
-        self._in_hand: dict[str, _InHand] = {}
+        self._in_hand: dict[str, InHand] = {}
         self._judged: dict[str, Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -106,18 +77,18 @@ class Windows:
             checked = Policy.from_dict({**policy, "claim": claim})
         except AnnotateError as error:
             raise UsageError(str(error)) from error
-        named, warning = self._named(gpus)
+        named, warning = in_hand.named(gpus, self._witness.uuids)
         run = Run(
             id=_run_id(), label=label, claim=checked.claim.value, policy=checked.to_dict(), boot_id=self._boot_id,
             begin_ns=clock.now_ns(), end_ns=None, begun_wall_s=clock.wall_s(), pid=pid, uid=uid, user=None, process=None, uuids=named or (),
             pids=frozenset({pid} if pid else ()), told=told, host=None, status="open", why=warning or "", parent=parent,
             source=self._witness.source_name, simulated=self._witness.simulated, verdicts=(),
         )  # fmt: skip
-        held = _InHand(run, named, self._machine, pids={pid} if pid else set(), opened_ns=run.begin_ns)
+        held = InHand(run, named, self._machine, pids={pid} if pid else set(), opened_ns=run.begin_ns)
         self._in_hand[run.id] = held
         for uuid in named or self._witness.uuids[:1]:
             self._witness.adopt(uuid, pid)
-        covered = named or self._hinted(told)
+        covered = named or in_hand.hinted(told, self._witness.uuids)
         # The benchmark waits for the cheap part of the edge and for nothing else.
         await self._witness.mark(covered)
         held.run = replace(run, begin_ns=clock.now_ns())
@@ -129,26 +100,17 @@ class Windows:
         held = self._own(piece.run, uid)
         if held.told_all.is_set():
             raise UsageError(f"window {piece.run} is closed; it is {held.run.status}")
-        count = iterations.check(piece, held.times[0] if held.times else None, held.times_count)
+        count = held.checked(piece)
         if sum(each.times_count for each in self._in_hand.values()) + count > TIMES_COUNT:
             raise UsageError(f"times: expected at most {TIMES_COUNT} of all windows at once; the daemon has its hands full")
-        held.times.append(piece)
-        held.times_count += count
+        held.take(piece, count)
 
     async def end(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int) -> None:
         """Settle a window's interval; it is judged when it is closed.  Raises UsageError."""
         held = self._own(run_id, uid)
         if held.run.status != "open":
             raise UsageError(f"window {run_id} is not open; it is {held.run.status}")
-        now_ns = clock.now_ns()
-        if not held.opened_ns <= begin_ns <= end_ns <= now_ns:
-            raise UsageError(
-                f"times of {run_id}: expected begin and end between {held.opened_ns} and {now_ns}, found {begin_ns} and {end_ns}"
-            )
-        # The client marks the edges, because only it knows when its body ran; but one that is rewarded for a good verdict
-        # must not cut the bad part off, so they stay close to when the daemon was told.
-        begin_ns = min(begin_ns, held.run.begin_ns + EDGE_SLACK_NS)
-        await self._end(held, begin_ns, max(end_ns, now_ns - EDGE_SLACK_NS))
+        await self._end(held, *held.settled(begin_ns, end_ns, clock.now_ns()))
 
     async def close(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int, told: dict[str, FactValue]) -> None:
         """End a window if it has not ended; with all told, its judging goes on by itself.  Raises UsageError."""
@@ -157,7 +119,7 @@ class Windows:
             raise UsageError(f"window {run_id} is not open; it is {held.run.status}")
         if held.run.status == "open":
             await self.end(run_id, uid=uid, begin_ns=begin_ns, end_ns=end_ns)
-        self._tell_all(held, told)
+        held.tell_all(told)
 
     async def abandon(self, run_id: str) -> None:
         """The process that opened a window went away without closing it."""
@@ -166,9 +128,9 @@ class Windows:
             return
         if held.run.status == "open":
             await self._end(held, held.run.begin_ns, clock.now_ns())
-            self._tell_all(held, {"abandoned": "its process went away without closing it"})
+            held.tell_all({"abandoned": "its process went away without closing it"})
         else:  # its body had ended; what it had to tell of it is lost
-            self._tell_all(held, {})
+            held.tell_all({})
 
     async def verdicts(self, run_id: str, *, uid: int, wait_s: float) -> Run:
         """The run, judged if that happened within so many seconds.  Raises UsageError."""
@@ -201,96 +163,51 @@ class Windows:
         """Every new list of processes is looked through for those of open windows."""
         for held in self._in_hand.values():
             if held.run.status == "open":
-                self._note(held, census)
+                held.note(census)
 
     async def finish(self) -> None:
         """End what is open as unproven and wait for what is being judged, at most a few seconds."""
         for held in list(self._in_hand.values()):
             if held.run.status == "open":
                 await self._end(held, held.run.begin_ns, clock.now_ns())
-                self._tell_all(held, {"abandoned": "the daemon was stopped meanwhile"})
+                held.tell_all({"abandoned": "the daemon was stopped meanwhile"})
             elif not held.told_all.is_set():  # its body had ended: it is judged without what it had still to tell
-                self._tell_all(held, {})
+                held.tell_all({})
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5.0)
 
     # The pieces
 
-    def _named(self, gpus: list[str] | None) -> tuple[tuple[str, ...] | None, str | None]:
-        if gpus is None:
-            return None, None
-        found: list[str] = []
-        for name in gpus:
-            matches = [uuid for uuid in self._witness.uuids if uuid.startswith((name, f"GPU-{name}"))]
-            if len(matches) != 1:
-                known = ", ".join(self._witness.uuids) or "none"
-                return (), f"gpus: expected the UUID of one GPU, found {name!r}; known here: {known}"
-            found += matches
-        return tuple(dict.fromkeys(found)), None
-
-    def _hinted(self, told: Mapping[str, FactValue]) -> tuple[str, ...]:
-        uuids = str(told.get("cuda_uuids") or "").split(",")
-        return tuple(uuid for uuid in self._witness.uuids if uuid in uuids) or self._witness.uuids
-
-    def _note(self, held: _InHand, census: Census) -> None:
-        for process in census.processes:
-            pid = process.pid
-            if pid not in held.pids and pid not in held.strangers:
-                root = held.run.pid
-                (held.pids if root and host.descends(pid, root) else held.strangers).add(pid)
-            if pid in held.pids:
-                held.seen.add(census.uuid)
-        if census.visibility != "host":
-            held.hidden = True
-
-    async def _opened(self, held: _InHand, covered: Sequence[str]) -> None:
+    async def _opened(self, held: InHand, covered: Sequence[str]) -> None:
         """What need not hold the benchmark up: the rest of the edge, who it is, its CPU pressure, the row in the store."""
         self._witness.window_opened(held.named)
         held.active = True
         await self._witness.edge(covered)
         self._note_all(held)
         if held.run.pid:
-            who = await self._loop_thread(self._identities.of, held.run.pid)
-            held.run = replace(held.run, user=who.user, process=who.name)
-            held.pids |= await self._loop_thread(_measured_tree, held.run.pid)
-            held.before = await self._loop_thread(pressure.pressure, held.tree())
-            held.about = replace(held.about, sharing=await self._loop_thread(sharing.sharing, held.run.pid))
-            await self._look_for_profilers(held)
+            await held.meet(self._identities, self._loop_thread)
         if held.run.status == "open":
             self._store.put_run(held.run)
             self._spawn(self._follow(held))
 
-    async def _look_for_profilers(self, held: _InHand) -> None:
-        """Once after each edge: a library may be loaded meanwhile, and at the end the process may be gone."""
-        others = sorted(held.pids - {held.run.pid})
-        seen = await self._loop_thread(profilers.attached, (held.run.pid, *others))
-        held.about = replace(held.about, profilers=profilers.text(seen, held.about.profilers))
-
-    async def _follow(self, held: _InHand) -> None:
+    async def _follow(self, held: InHand) -> None:
         """Look at the tree each second: a command under `gpuwatch run` begins after its window, and has ended before it."""
         while held.run.pid and held.run.status == "open" and len(self._in_hand) <= FOLLOWED_COUNT:
-            held.pids |= await self._loop_thread(_measured_tree, held.run.pid)
-            looked = await self._loop_thread(pressure.pressure, held.tree())
-            held.threads.update(looked.threads)
-            held.owners.update(looked.owners)
+            await held.look_again(self._loop_thread)
             await asyncio.sleep(FOLLOW_S)
 
-    def _note_all(self, held: _InHand, since_ns: int = 0) -> None:
+    def _note_all(self, held: InHand, since_ns: int = 0) -> None:
         for uuid in self._witness.uuids:
             census = self._witness.census(uuid)
             if census is not None and census.at_ns >= since_ns:
-                self._note(held, census)
+                held.note(census)
 
-    async def _end(self, held: _InHand, begin_ns: int, end_ns: int) -> None:
+    async def _end(self, held: InHand, begin_ns: int, end_ns: int) -> None:
         """Ended: the rest goes on without the benchmark, which may itself end at once."""
         held.run = replace(held.run, status="closing", begin_ns=begin_ns, end_ns=end_ns)
         self._spawn(self._finished(held))
 
-    def _tell_all(self, held: _InHand, told: dict[str, FactValue]) -> None:
-        held.run = replace(held.run, told={**held.run.told, **told})
-        held.told_all.set()
-
-    async def _finished(self, held: _InHand) -> None:
+    async def _finished(self, held: InHand) -> None:
         """See a closed window to its end, whatever goes wrong on the way: nobody may wait for it for ever."""
         try:
             await self._finish_one(held)
@@ -313,28 +230,25 @@ class Windows:
                 self._tell_judged(held.run, held.judging_s)
             held.done.set()
 
-    def _sample_less(self, held: _InHand) -> None:
+    def _sample_less(self, held: InHand) -> None:
         held.active = False
         self._witness.window_closed(held.named)
 
-    async def _finish_one(self, held: _InHand) -> None:
-        covered = held.named if held.named is not None else tuple(held.seen) or self._hinted(held.run.told)
-        _, after = await asyncio.gather(
-            self._witness.edge(covered),
-            self._loop_thread(pressure.pressure, held.tree()) if held.before else _nothing(),
+    async def _finish_one(self, held: InHand) -> None:
+        covered = (
+            held.named if held.named is not None else tuple(held.seen) or in_hand.hinted(held.run.told, self._witness.uuids)
         )
+        _, after = await asyncio.gather(self._witness.edge(covered), held.pressed(self._loop_thread))
         if held.before:
-            await self._look_for_profilers(held)
-        if after is not None:
-            after = replace(after, threads={**held.threads, **after.threads}, owners={**held.owners, **after.owners})
+            await held.look_for_profilers(self._loop_thread)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(held.told_all.wait(), TELL_S)
         held.told_all.set()  # who is later than this is refused
         self._note_all(held, held.run.begin_ns)
-        uuids, why = self._covered(held, held.run.told)
+        uuids, why = held.covered(self._witness.uuids, self._witness.absence)
         held.run = replace(
             held.run, status="judging", uuids=uuids, why=held.run.why or why, pids=frozenset(held.pids),
-            host=pressure.difference(held.before, after, held.about, root=held.run.pid) if held.before and after else held.about,
+            host=held.on_host(after),
         )  # fmt: skip
         self._store.put_run(held.run)
         if (timings := iterations.timings(held.times)) is not None:
@@ -343,25 +257,7 @@ class Windows:
             held.times_count = 0
         await self._judge_later(held)
 
-    def _covered(self, held: _InHand, told: Mapping[str, FactValue]) -> tuple[tuple[str, ...], str]:
-        """The GPUs a window covers, and why there is none."""
-        if held.named is not None:
-            beside = [uuid for uuid in held.seen if uuid not in held.named]
-            return held.named, f"also held a context on {', '.join(beside)}, not judged" if beside else ""
-        hinted = set(str(told.get("cuda_uuids") or "").split(","))
-        uuids = tuple(uuid for uuid in self._witness.uuids if uuid in held.seen or uuid in hinted)
-        if uuids:
-            return uuids, ""
-        if not self._witness.uuids:
-            return (), self._witness.absence or "no GPU is being watched"
-        if held.hidden and len(self._witness.uuids) == 1:
-            return self._witness.uuids, ""
-        return (
-            (),
-            "no process of this window held a context on a GPU; name the GPU if another process works for it: gpus=[UUID]",
-        )
-
-    async def _judge_later(self, held: _InHand) -> None:
+    async def _judge_later(self, held: InHand) -> None:
         await asyncio.sleep(TAIL_S)
         self._sample_less(held)
         await self._loop_thread(self._store.flush, 2.0)
@@ -374,7 +270,7 @@ class Windows:
         held.run = replace(held.run, status=status, why=why, verdicts=verdicts)
         self._store.put_run(held.run, judgement.evidence)
 
-    def _own(self, run_id: str, uid: int) -> _InHand:
+    def _own(self, run_id: str, uid: int) -> InHand:
         held = self._in_hand.get(run_id)
         if held is None or not _may(uid, held.run):
             # The same answer for both: whether another user has a window of this name is not ours to tell.
@@ -390,15 +286,6 @@ class Windows:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a window's task failed", exc_info=error)
-
-
-def _measured_tree(pid: int) -> frozenset[int]:
-    """A process and its descendants, but for this daemon, which may be one: the first window started it."""
-    return host.descendants(pid) - host.descendants(os.getpid())
-
-
-async def _nothing() -> None:
-    return None
 
 
 def _may(uid: int, run: Run) -> bool:
