@@ -1,8 +1,8 @@
 """Many machines' metrics pages from one process: every page is the exporter's own, of its own eight simulated GPUs.
 
-    python -m tests.gpuwatch.fleet.nodes MACHINES GPUS
+    python -m tests.gpuwatch.fleet.nodes MACHINES GPUS SECONDS
 
-writes one address a line, then serves until it is ended.  What fifty daemons would need gigabytes for is what is shared
+writes one address a line, then serves until it is ended; the GPUs are asked every so many seconds.  What fifty daemons would need gigabytes for is what is shared
 here: the physics of a few scenes, whose readings every GPU of every machine takes for its own.
 """
 
@@ -26,7 +26,6 @@ from gpuwatch.witness import Watched
 from tests.gpuwatch.fleet.warehouse import judged
 
 SCENES = ("steady-copy", "steady-gemm", "large-gemm", "neighbour", "thermal", "idle", "attention", "convolution")
-PERIOD_S = 0.25
 _PERIODS_NS = {Lane.FAST: 50_000_000, Lane.SLOW: 10_000_000_000}
 _STORE = {
     "readings_bytes": 1 << 30, "ledger_bytes": 1 << 24, "budget_bytes": 2 << 30, "rows_count": 10_000, "dropped_count": 0,
@@ -60,8 +59,10 @@ def _sweeps(source: Simulated, uuid: str) -> Iterator[tuple[Lane, Reading | Cens
     yield Lane.POWER, source.power_record(uuid)
 
 
-def main(machines_count: int, gpus_count: int) -> None:
-    source = Simulated(",".join(SCENES), MonotonicClock())
+def main(machines_count: int, gpus_count: int, period_s: float) -> None:
+    clock = MonotonicClock()
+    # A minute in, caps and heat have settled: what two servers see at different moments is alike.
+    source = Simulated(",".join(SCENES), clock, epoch_ns=clock.now_ns() - 60_000_000_000)
     scenes = [device for device in source.devices() if device.parent_uuid is None]
     settings = config.load({"listen": "127.0.0.1:0"}, environment={"HOME": "/"})
     daemon = Daemon(store=lambda: _STORE, in_hand_count=lambda: 0, clients_count=lambda: 0)
@@ -77,7 +78,7 @@ def main(machines_count: int, gpus_count: int) -> None:
     runs = itertools.cycle([judged("steady-copy"), judged("steady-copy"), judged("steady-copy"), judged("neighbour")])
     for _, exporter in nodes:
         print(exporter.url, flush=True)
-    while not stop.wait(PERIOD_S):
+    while not stop.wait(period_s):
         run = next(runs)
         for scene in scenes:
             for lane, observed in _sweeps(source, scene.uuid):
@@ -92,4 +93,4 @@ def main(machines_count: int, gpus_count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))

@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+import textwrap
 import threading
 import urllib.error
 import urllib.parse
@@ -46,8 +47,9 @@ def blocks() -> Mapping[str, str]:
 
 
 def rules(text: str) -> dict[str, str]:
-    """Expressions by the name they are recorded under; the page's file is written so that a line is a field."""
-    return dict(re.findall(r"- record: (\S+)\n\s+expr: (.+)", text))
+    """Expressions by the name they are recorded under, from rule files written as ours are."""
+    found = re.findall(r"- record: (\S+)\n( *)expr: (.*\n(?:\2 +.*\n)*)", text)
+    return {name: textwrap.dedent(expr.removeprefix("|-\n")).strip() for name, _, expr in found}
 
 
 def free_port() -> int:
@@ -58,9 +60,9 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def machines(count: int, gpus_count: int) -> Iterator[list[str]]:
-    """So many pages of simulated machines; HOST:PORT of each."""
-    command = [sys.executable, "-m", "tests.gpuwatch.fleet.nodes", str(count), str(gpus_count)]
+def machines(count: int, gpus_count: int, *, period_s: float) -> Iterator[list[str]]:
+    """So many pages of simulated machines, whose GPUs are asked so often; HOST:PORT of each."""
+    command = [sys.executable, "-m", "tests.gpuwatch.fleet.nodes", str(count), str(gpus_count), str(period_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PAGE.parents[1]) as process:
         assert process.stdout is not None
         try:
@@ -70,9 +72,11 @@ def machines(count: int, gpus_count: int) -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
-def prometheus(folder: Path, config: str) -> Iterator[Server]:
+def prometheus(folder: Path, files: Mapping[str, str]) -> Iterator[Server]:
+    """One with these files, of which ``prometheus.yml`` is its configuration."""
     folder.mkdir()
-    (folder / "prometheus.yml").write_text(config)
+    for name, text in files.items():
+        (folder / name).write_text(text)
     checked = subprocess.run(
         [program("promtool"), "check", "config", folder / "prometheus.yml"], capture_output=True, check=False
     )
