@@ -9,6 +9,7 @@ import os
 import socket
 import stat
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ _log = logging.getLogger("gpuwatch.server")
 
 GREETING_S = 10.0  # a connection that says nothing for so long after connecting is closed
 CONNECTIONS_COUNT = 4096
+USER_CONNECTIONS_COUNT = 1024  # of one user of a daemon that serves many, so that the others are served too
 WINDOWS_COUNT = 256  # open ones of a connection; gpuwatch.window() takes a connection for each
 
 
@@ -57,6 +59,7 @@ class Server:
         self._server: asyncio.Server | None = None
         self._path: Path | None = None  # of a socket that is ours to remove
         self._connections: set[asyncio.Task[None]] = set()
+        self._by_uid: Counter[int] = Counter()
 
     @property
     def client_count(self) -> int:
@@ -109,9 +112,12 @@ class Server:
         pid, uid = peer_uid(writer.get_extra_info("socket"))
         peer = _Peer(pid, uid)
         self._connections.add(task)
+        self._by_uid[uid] += 1
         try:
             if len(self._connections) > CONNECTIONS_COUNT:
                 await _turn_away(reader, writer, "busy", f"more than {CONNECTIONS_COUNT} connections; close some")
+            elif self._shared and uid and self._by_uid[uid] > USER_CONNECTIONS_COUNT:
+                await _turn_away(reader, writer, "busy", f"more than {USER_CONNECTIONS_COUNT} connections of yours; close some")
             elif not self._shared and uid not in (os.getuid(), 0):
                 why = f"this daemon serves uid {os.getuid()}, not {uid}; start your own"
                 await _turn_away(reader, writer, "not-yours", why)
@@ -122,6 +128,7 @@ class Server:
             pass  # the client went away, said nothing, or the daemon stops
         finally:
             self._connections.discard(task)
+            self._by_uid -= Counter((uid,))  # and forgets who has none left
             writer.close()
             for run in peer.runs:
                 await self._windows.abandon(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import stat
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch import wire
+from gpuwatch import server, wire
 from gpuwatch.client import connect
 from gpuwatch.errors import StoreError
 from gpuwatch.store import Reader
@@ -169,6 +170,8 @@ def test_a_systems_daemon_serves_every_user_each_their_own_windows_and_its_group
             assert '"welcome"' in welcome
             assert "no window" in foreign  # whether there is one is not told
             assert '"opened"' in opened
+            assert '"busy"' in as_another(lambda: _last_of_many(found.socket, server.USER_CONNECTIONS_COUNT + 1))
+            connect(found, start=False).close()  # the others are served
             # While the writer lives: from outside, with a log that only the daemon may write.
             assert "of root" in as_another(labels, gids=[os.getgid()])
             assert as_another(labels).startswith("refused: ")
@@ -190,6 +193,17 @@ def _answers(path: Path, lines: Sequence[bytes]) -> str:
                 connection.sendall(line + b"\n")
                 said.append(replies.readline().decode().strip())
         return "\n".join(said)
+
+
+def _last_of_many(path: Path, count: int) -> str:
+    """What the last of so many connections is told."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    connections = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(count)]
+    for connection in connections:
+        connection.connect(str(path))
+    connections[-1].settimeout(10)
+    return connections[-1].recv(4096).decode()
 
 
 def as_another(work: Callable[[], str], gids: Sequence[int] = ()) -> str:
