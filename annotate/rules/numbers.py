@@ -95,9 +95,7 @@ def autocorrelated(
         float, "of the iterations; with a fifth an interval of independent ones is 2.2 times too narrow"
     ] = 0.2,
     error_ratio: Annotated[float, "half of the smallest effect users care for: a mean surer than this misleads nobody"] = 0.005,
-    noisy_ratio: Annotated[
-        float, "a median less sure than the smallest effect users care for is noisy, which says more"
-    ] = 0.01,
+    noisy_ratio: Annotated[float, "a median less sure than this is flagged as noisy, which says more"] = 0.02,
 ) -> Answer:
     """Notes times the caller took that resemble those before them, so that there are fewer than counted.
 
