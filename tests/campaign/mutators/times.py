@@ -62,13 +62,13 @@ def _wandering(evidence: Evidence, multiple: float, rng: np.random.Generator) ->
 def _resembling(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
     """A first-order wander whose iterations are worth a fifth of their number, divided by the multiple.
 
-    It is as wide as leaves the mean known to a little less than 0.5 %; of short kernels no wander is.
+    It is so wide that the mean is known to 0.8 %, where the rule asks for 0.5; of short kernels no wander is.
     """
     if evidence.timings is None:
         return None
     worth = limit_of("autocorrelated", "least_ratio") / multiple
     memory = (1.0 - worth) / (1.0 + worth)
-    sd = 1.3 * limit_of("autocorrelated", "error_ratio") * np.sqrt(worth * len(evidence.timings.took_s)) / 1.96
+    sd = 1.6 * limit_of("autocorrelated", "error_ratio") * np.sqrt(worth * len(evidence.timings.took_s)) / 1.96
     if sd > _WIDEST:
         return None
 
