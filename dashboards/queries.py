@@ -33,7 +33,7 @@ STATES: Mapping[int, Look] = {
 SCRAPED: Mapping[int, Look] = {0: Look("not scraped", PURPLE), 1: Look("yes", GREEN)}
 DRIVER: Mapping[int, Look] = {0: Look("none", RED), 1: Look("answers", GREEN)}
 MODE: Mapping[int, Look] = {0: Look("off", ORANGE), 1: Look("on", GREEN)}
-KIND_OF_SOURCE: Mapping[int, Look] = {0: Look("real GPUs", GREEN), 1: Look("SIMULATED", ORANGE)}
+KIND_OF_SOURCE: Mapping[int, Look] = {0: Look("not simulated", GREEN), 1: Look("SIMULATED", ORANGE)}
 
 
 def of(metric: str, *matchers: str, among: str = HOSTS, **labels: str) -> str:
@@ -79,7 +79,8 @@ def grown(counter: str, span: str) -> str:
 def limited_ratio(among: str = HOSTS, span: str = RATE) -> str:
     """Share of time under each reason that is not benign.  Reasons overlap: they are never summed."""
     seconds = of("gpuwatch_gpu_clock_event_seconds_total", among=among)
-    return f'rate({seconds}[{span}]) * on (job, instance, reason) group_left (class) {CLASSES}{{class!="benign"}}'
+    # A counter that is read in steps may seem to outrun the clock.
+    return f'clamp_max(rate({seconds}[{span}]), 1) * on (job, instance, reason) group_left (class) {CLASSES}{{class!="benign"}}'
 
 
 def mean_ratio(histogram: str, *, among: str = HOSTS, by: str = GPU, span: str = RATE, **labels: str) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from dashboards.asking import BOARDS, QUIET, Asked, Series, asked, choices, fill, panels, variables
+from dashboards.asking import BOARDS, QUIET, Asked, PrometheusError, Series, asked, choices, fill, panels, variables
 from dashboards.queries import STATES
+from dashboards.show import looks, main, shown
 from tests.dashboards.watched import Fleet, watched
 
 QUERIES = [query for name in BOARDS for query in asked(name)]
@@ -25,7 +26,7 @@ def filled(fleet: Fleet, host: str = "", position: int = 0) -> dict[str, str]:
     span_s = int(time.time() - fleet.begun_s) + 1
     return {
         "job": "gpuwatch",
-        "instance": re.escape(fleet.instances[host]).replace("\\", "\\\\") if host else ".*",
+        "instance": host or ".*",
         "uuid": f"GPU-51301a7e-0000-0000-0000-{position:012d}",
         "__rate_interval": "4s",
         "__range": f"{span_s}s",
@@ -48,9 +49,8 @@ def test_every_query_has_an_answer_whose_labels_its_legend_names(fleet: Fleet) -
         series = answered(fleet, query, values)
         if not series and query.key not in QUIET:
             wrong.append(f"{query.key} is empty: {fill(query.expr, values)}")
-        for label in re.findall(r"\{\{(\w+)\}\}", query.legend):
-            if not all(label in found.labels for found in series):
-                wrong.append(f"{query.key}: {label} is no label of {series[0].labels}")
+        named = re.findall(r"\{\{(\w+)\}\}", query.legend)
+        wrong += [f"{query.key}: no label {label}" for label in named for found in series if label not in found.labels]
     assert not wrong, "\n".join(wrong)
     assert len(QUERIES) > 80
 
@@ -69,7 +69,7 @@ def test_every_variable_offers_something(fleet: Fleet) -> None:
     for name in BOARDS:
         found = {variable: choices(fleet.prometheus, asks, filled(fleet)) for variable, asks in variables(name).items()}
         assert found["job"] == ["gpuwatch"]
-        assert set(found["instance"]) == set(fleet.instances.values())
+        assert set(found["instance"]) == set(fleet.hosts)
         assert len(found.get("uuid", ["GPU-51301a7e"] * 7)) == 7
         assert all(uuid.startswith("GPU-51301a7e") for uuid in found.get("uuid", []))
 
@@ -88,18 +88,17 @@ def test_every_column_of_a_table_is_a_label_or_a_value_of_its_queries(fleet: Fle
 
 def test_lost_idle_busy_capped_hot_and_driverless_are_told_apart(fleet: Fleet) -> None:
     state = next(query for query in QUERIES if query.key == ("fleet", "State of every GPU", "A"))
-    busy, faulty = fleet.instances["busy"], fleet.instances["faulty"]
     seen: dict[tuple[str, str], set[str]] = {}
     for series in answered(fleet, state, filled(fleet)):
         key = (series.labels["instance"], series.labels["gpu"])
         seen[key] = {STATES[int(value)].text for _, value in series.points}
-    assert "busy, power-capped" in seen[busy, "0"]
-    assert "limited" in seen[busy, "2"]
-    assert "idle" in seen[busy, "4"]
-    assert "lost" in seen[faulty, "0"]
-    assert not {"lost", "not scraped"} & seen[busy, "4"]
+    assert "busy, power-capped" in seen["busy", "0"]
+    assert "limited" in seen["busy", "2"]
+    assert "idle" in seen["busy", "4"]
+    assert "lost" in seen["faulty", "0"]
+    assert not {"lost", "not scraped"} & seen["busy", "4"]
     hosts = {s.labels["instance"]: s.last for s in fleet.prometheus.now("gpuwatch_up")}
-    assert hosts == {busy: 1, faulty: 1, fleet.instances["bare"]: 0}
+    assert hosts == {"busy": 1, "faulty": 1, "bare": 0}
 
 
 def test_the_rules_are_loaded_and_evaluated_without_error(fleet: Fleet) -> None:
@@ -109,3 +108,30 @@ def test_the_rules_are_loaded_and_evaluated_without_error(fleet: Fleet) -> None:
     pending = {rule["name"] for rule in rules if rule["type"] == "alerting" and rule["state"] != "inactive"}
     assert {"GpuwatchSimulated", "GpuwatchNoDriver", "GpuwatchEccUncorrected", "GpuwatchXid", "GpuwatchThermal"} <= pending
     assert "GpuwatchAbsent" not in pending
+
+
+def test_what_panels_would_show_is_written_as_text(fleet: Fleet) -> None:
+    """The rendered check: what a person would read off each dashboard's key panels."""
+    span_s = float(int(time.time() - fleet.begun_s) + 1)
+    text = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=span_s, instance="busy|faulty")}
+    of_host = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=span_s, instance="busy")}
+
+    assert re.search(r"\| busy \| 0 \| SIMULATED NVIDIA H200 \| GPU-\S+ \| busy, power-capped \| \d\d\.\d% \|", text["fleet"])
+    assert re.search(r"\| busy \| 4 \| SIMULATED NVIDIA H200 \| GPU-\S+ \| idle \|.*\| 0\.0% \|.*\| 0 \|", text["fleet"])
+    assert re.search(r"faulty GPU 0  .*lost ×\d", text["fleet"])
+    assert re.search(r"SM clock  .* MHz, last 1\d\d\d MHz\nlimit: highest  .* last 1980 MHz", of_host["gpu"])
+    assert re.search(r"limit: enforced  .* last 700 W", of_host["gpu"])
+    assert re.search(r"sw_power_cap  .*limiting ×\d", of_host["gpu"])
+    assert re.search(r"### Xids since the daemon started\n\n.*\n\nNO DATA\n", of_host["gpu"])
+    assert re.search(r"### Rejected\n\n.*\n\n\*\*[23]\*\*", text["windows"])
+    assert "| contention-process | reject | 1 |" in text["windows"]
+    assert "a window was rejected on busy" in text["windows"]
+
+
+def test_a_prometheus_that_refuses_or_is_not_there_is_named(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["http://127.0.0.1:1"]) == 1
+    assert "http://127.0.0.1:1: " in capsys.readouterr().err
+    with pytest.raises(PrometheusError, match="parse error"):
+        fleet.prometheus.now("gpuwatch_up{")
+    assert main([fleet.prometheus.url, "--since", "30"]) == 0
+    assert "## gpuwatch / Windows" in capsys.readouterr().out

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,11 +34,11 @@ HOSTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Fleet:
-    """A Prometheus, since when it has scraped, and what instances its hosts are."""
+    """A Prometheus, since when it has scraped, and the daemons' settings by host, which is also their instance."""
 
     prometheus: Prometheus
     begun_s: float
-    instances: Mapping[str, str]
+    hosts: Mapping[str, Settings]
 
 
 @contextlib.contextmanager
@@ -46,14 +46,13 @@ def watched(folder: Path, hosts: Mapping[str, str] = HOSTS) -> Iterator[Fleet]:
     """A fleet in which all has happened that dashboards speak of; everything is stopped afterwards."""
     program("prometheus")
     with contextlib.ExitStack() as stack, ThreadPoolExecutor() as threads:
-        ports = {name: free_port() for name in hosts}
-        instances = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
-        prometheus = stack.enter_context(scraping(folder, {"gpuwatch": list(instances.values())}))
+        addresses = {name: f"127.0.0.1:{free_port()}" for name in hosts}
+        prometheus = stack.enter_context(scraping(folder, addresses))
         begun_s = time.time()
 
         def start(name: str) -> Live:
             (folder / name).mkdir()
-            listen = {"GPUWATCH_LISTEN": instances[name], "GPUWATCH_EXPORTER_PROCESSES": "4"}
+            listen = {"GPUWATCH_LISTEN": addresses[name], "GPUWATCH_EXPORTER_PROCESSES": "4"}
             return stack.enter_context(running(folder / name, hosts[name], environment=listen))
 
         lives = dict(zip(hosts, threads.map(start, hosts), strict=True))
@@ -65,7 +64,7 @@ def watched(folder: Path, hosts: Mapping[str, str] = HOSTS) -> Iterator[Fleet]:
             "rate(gpuwatch_gpu_energy_joules_total[4s])", "gpuwatch:windows:increase1d", "DCGM_FI_DEV_SM_CLOCK",
             'ALERTS{alertname="GpuwatchXid"}', 'ALERTS{alertname="GpuwatchEccUncorrected"}',
         )  # fmt: skip
-        yield Fleet(prometheus, begun_s, instances)
+        yield Fleet(prometheus, begun_s, {name: live.settings for name, live in lives.items()})
 
 
 def await_all(prometheus: Prometheus, *exprs: str) -> None:
@@ -85,14 +84,14 @@ def measured(settings: Settings, position: int) -> None:
 
 
 @contextlib.contextmanager
-def scraping(folder: Path, targets: Mapping[str, Sequence[str]]) -> Iterator[Prometheus]:
-    """Debian's Prometheus with our rules, scraping these targets (by job) each second."""
+def scraping(folder: Path, addresses: Mapping[str, str]) -> Iterator[Prometheus]:
+    """Debian's Prometheus with our rules, scraping these hosts each second."""
     port = free_port()
-    jobs = [{"job_name": job, "static_configs": [{"targets": list(addresses)}]} for job, addresses in targets.items()]
+    targets = [{"targets": [address], "labels": {"instance": name}} for name, address in addresses.items()]
     config = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(path) for path in RULES],
-        "scrape_configs": jobs,
+        "scrape_configs": [{"job_name": "gpuwatch", "static_configs": targets}],
     }
     (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
     arguments = [

@@ -1,0 +1,44 @@
+"""Writes docs/DASHBOARDS.md: what every panel shows of a small simulated fleet.  ``python -m tests.dashboards.page``
+
+The page differs from run to run, so no test compares it; what is asked and how it is drawn is tested on a fleet of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from dashboards.show import looks, shown
+from tests.dashboards.watched import ROOT, measured, pause, watched
+
+SPAN_S = 60.0
+_HEAD = """\
+# What the dashboards show
+
+Every panel of the three dashboards as text, over a minute of three hosts: `busy` with five GPUs (capped, shared with a
+neighbour, too hot, partitioned, idle), `faulty` with one that was lost for two seconds and one with a memory error, and `bare`
+without a driver. All GPUs are SIMULATED; Prometheus and the daemons are real. The GPU dashboard shows GPU 0 of `busy`.
+
+Any Prometheus can be read so, without Grafana: `python -m dashboards.show http://127.0.0.1:9090`. This page is written by
+`python -m tests.dashboards.page`; a sparkline runs from the least value to the greatest.
+
+"""
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder, watched(Path(folder)) as fleet:
+        while time.time() - fleet.begun_s < SPAN_S:
+            for position in range(4):
+                measured(fleet.hosts["busy"], position)
+            pause(2.0)
+        whole = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=SPAN_S)}
+        of_one = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=SPAN_S, instance="busy")}
+    text = _HEAD + "\n".join((whole["fleet"], of_one["gpu"], whole["windows"]))
+    (ROOT / "docs" / "DASHBOARDS.md").write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
