@@ -9,6 +9,7 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -25,20 +26,28 @@ _log = logging.getLogger("gpuwatch.exporter")
 
 AT_ONCE_COUNT = 8  # two Prometheus servers, a person, and as much again
 SILENCE_S = 5.0  # a peer that neither reads nor writes for so long is gone
-CONNECTION_S = 10.0  # Prometheus gives up after ten seconds too; one that drips bytes is cut off then
 PLAIN = "text/plain; charset=utf-8"
 
 
 class Web:
     """Serves ``/metrics``, ``/-/healthy`` and ``/-/ready`` from the moment it is made.  Raises UsageError if it cannot listen."""
 
-    def __init__(self, listen: str, access: Access, collector: Collector, ready: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        listen: str,
+        access: Access,
+        collector: Collector,
+        ready: Callable[[], bool],
+        *,
+        connection_s: float = 10.0,  # Prometheus gives up after ten seconds too; one that drips bytes is cut off then
+    ) -> None:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(collector)
         self.access = access  # replaced when certificate or users were read again
         self.ready = ready
         self.collector = collector
         self.registry = registry
+        self.connection_ns = round(connection_s * 1e9)
         family, bound = address(listen)
         try:
             self._server = _Server(family, bound, self)
@@ -117,7 +126,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         """Between accepts: end connections that live too long; their threads then find them closed."""
         now_ns = clock.now_ns()
         for connection, since_ns in list(self._since_ns.items()):
-            if now_ns - since_ns > CONNECTION_S * 1e9:
+            if now_ns - since_ns > self.web.connection_ns:
                 with contextlib.suppress(OSError):
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
@@ -179,10 +188,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.command = getattr(self, "command", None) or "GET"
         self.request_version = "HTTP/1.1"
         self.close_connection = True
-        self._answer(code, f"{message or 'refused'}\n".encode())
+        if code == HTTPStatus.NOT_IMPLEMENTED:  # a method that is HTTP's but not ours
+            self._answer(405, b"expected GET or HEAD\n", headers={"Allow": "GET, HEAD"})
+        else:
+            self._answer(code, f"{message or 'refused'}\n".encode())
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - named so by the base class
         _log.debug("%s: %s", self.client_address[0], format % args)
 
 
-__all__ = ["AT_ONCE_COUNT", "CONNECTION_S", "Web"]
+__all__ = ["AT_ONCE_COUNT", "Web"]

@@ -252,6 +252,19 @@ def test_without_a_driver_the_page_says_so() -> None:
     assert of(fleet.scrape(), "gpuwatch_simulated") is None
 
 
+def test_a_driver_that_goes_away_takes_the_readings_and_leaves_the_page() -> None:
+    fleet = Fleet("steady-gemm,steady-copy")
+    fleet.play(1)
+    assert of(fleet.scrape(), "gpuwatch_up") == 1
+    fleet.source.close()
+    fleet.play(1)
+    found = fleet.scrape()
+    assert of(found, "gpuwatch_up") == 0
+    assert of(found, "gpuwatch_gpus", state="lost") == 2
+    assert "gpuwatch_gpu_clock_hertz" not in names(found)
+    assert of(found, "gpuwatch_store_bytes", part="readings")
+
+
 def test_a_gpu_that_never_answered_is_named_and_down() -> None:
     clock = VirtualClock()
     fleet = Fleet("steady-copy", clock=clock)  # nothing played: no sweep came

@@ -1,0 +1,136 @@
+"""A real daemon's page, read as Prometheus, promtool and curl read it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import gpuwatch
+from gpuwatch.client import connect
+from tests.gpuwatch.exporter.fleet import Series, names, of, openmetrics_names, series
+from tests.gpuwatch.live import Live, running
+from tests.gpuwatch.programs import program
+
+LISTEN = {"GPUWATCH_LISTEN": "127.0.0.1:0"}
+
+
+def url(live: Live) -> str:
+    with connect(live.settings, start=False) as client:
+        return str(client.status()["metrics"])
+
+
+def read(address: str, **headers: str) -> str:
+    with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=10) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def until(address: str, holds: Callable[[Series], bool]) -> Series:
+    pause = threading.Event()
+    for _ in range(200):
+        found = series(read(address))
+        if holds(found):
+            return found
+        pause.wait(0.1)
+    raise AssertionError("the page never said so")
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    with (
+        tempfile.TemporaryDirectory(prefix="gw") as folder,
+        running(Path(folder), "simulated:gpu-lost,steady-gemm,mig", environment=LISTEN) as found,
+    ):
+        yield found
+
+
+def test_promtool_finds_nothing_to_say_of_the_page(live: Live) -> None:
+    checked = subprocess.run(
+        [program("promtool"), "check", "metrics"], input=read(url(live)), capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+def test_the_strict_parser_of_openmetrics_reads_the_page(live: Live) -> None:
+    text = read(url(live), Accept="application/openmetrics-text; version=1.0.0")
+    assert "gpuwatch_up" in set(openmetrics_names(text))
+
+
+def test_curl_reads_page_and_probes(live: Live) -> None:
+    address = url(live)
+    for path, said in (("/metrics", "gpuwatch_up 1.0"), ("/-/healthy", "healthy"), ("/-/ready", "ready")):
+        done = subprocess.run(
+            [program("curl"), "--silent", "--show-error", "--fail", "--compressed", address.replace("/metrics", path)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert said in done.stdout
+
+
+def test_a_lost_gpu_vanishes_but_for_its_name_and_comes_back(live: Live) -> None:
+    address = url(live)
+    with connect(live.settings, start=False) as client:
+        uuid = client.status()["gpus"][0]["uuid"]
+    gone = until(address, lambda found: of(found, "gpuwatch_gpu_up", uuid=uuid) == 0)
+    assert "gpuwatch_gpu_clock_hertz" not in names(gone, uuid=uuid)
+    assert "gpuwatch_device_info" in names(gone, uuid=uuid)
+    assert of(gone, "gpuwatch_up") == 1
+    back = until(address, lambda found: of(found, "gpuwatch_gpu_up", uuid=uuid) == 1)
+    assert (of(back, "gpuwatch_losses_total", uuid=uuid, lane="fast") or 0) >= 1
+
+
+def test_a_window_and_its_findings_become_counts(live: Live) -> None:
+    address = url(live)
+    with connect(live.settings, start=False) as client:
+        uuid = client.status()["gpus"][1]["uuid"]
+    with gpuwatch.window("of a secret project", gpus=[uuid], settings=live.settings) as w:
+        threading.Event().wait(1.0)
+    status = w.verdict.status.value
+    found = until(address, lambda page: of(page, "gpuwatch_windows_total", status=status) == 1)
+    hazards = {hazard.rule for hazard in w.verdict.hazards}
+    assert {dict(has)["rule"] for name, has in found if name == "gpuwatch_findings_total"} == hazards
+    assert (of(found, "gpuwatch_judging_seconds_count") or 0) == 1
+    assert "secret" not in read(address)
+
+
+def test_it_says_what_it_costs(live: Live) -> None:
+    found = series(read(url(live)))
+    assert (of(found, "gpuwatch_daemon_cpu_seconds_total") or 0) > 0.1
+    assert 10e6 < (of(found, "gpuwatch_daemon_resident_memory_bytes") or 0) < 1e9
+    assert (of(found, "gpuwatch_store_bytes", part="ledger") or 0) > 0
+    assert of(found, "gpuwatch_simulated") == 1
+    assert of(found, "gpuwatch_source_info", source="simulated") == 1
+
+
+def test_a_page_is_served_without_a_driver(tmp_path: Path) -> None:
+    with running(tmp_path, "nvml", environment=LISTEN) as live:
+        with connect(live.settings, start=False) as client:
+            if client.status()["absence"] is None:
+                pytest.skip("this machine has a driver; that of the fleet on virtual time goes away instead")
+        address = url(live)
+        found = series(read(address))
+        assert of(found, "gpuwatch_simulated") == 0
+        assert of(found, "gpuwatch_source_info", source="nvml") == 1
+        assert of(found, "gpuwatch_up") == 0
+        assert of(found, "gpuwatch_gpus", state="answering") == 0
+        assert read(address.replace("/metrics", "/-/ready")) == "ready\n"
+
+
+def test_without_being_asked_it_does_not_listen(tmp_path: Path) -> None:
+    with running(tmp_path) as live, connect(live.settings, start=False) as client:
+        assert client.status()["metrics"] is None
+
+
+def test_beyond_loopback_without_protection_it_does_not_start(tmp_path: Path) -> None:
+    flags = ["--source", "simulated", "--state", str(tmp_path / "state"), "--socket", str(tmp_path / "s")]
+    command = [sys.executable, "-m", "gpuwatch", *flags, "daemon", "--listen", "0.0.0.0:0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "--listen-insecure" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "state" / "ledger.db").exists()
