@@ -132,7 +132,7 @@ class Witness:
         lost = {uuid: sampler.lost for uuid, sampler in samplers.items() if sampler.lost is not None}
         live = [uuid for uuid in samplers if uuid not in lost]
         names = Counter(self._devices[uuid].name for uuid in live if uuid in self._devices)
-        rates_hz = [samplers[uuid].rate_hz for uuid in live]
+        rates_hz = [rate_hz for uuid in live if (rate_hz := samplers[uuid].rate_hz)]  # none before the second reading
         parts = [", ".join(f"{count} × {name}" for name, count in names.items()) or "no GPU answers"]
         if rates_hz:
             parts[0] += f" at {min(rates_hz):.1f} Hz" if len(rates_hz) == 1 else f" at {min(rates_hz):.1f} Hz or more"
