@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuwatch import torch_context
 from gpuwatch.wire import FactValue
 
 SAMPLED_COUNT = 65_536
@@ -38,7 +39,7 @@ def facts(*tensors: object) -> dict[str, FactValue]:
 
     Distinct values are counted against what the sample could hold at most: an eight-bit type has 256.
     """
-    if _capturing():
+    if torch_context.capturing():
         return {}
     looked = [found for tensor in _flat(tensors) if (found := _look(tensor)) is not None]
     if not looked:
@@ -53,11 +54,6 @@ def facts(*tensors: object) -> dict[str, FactValue]:
         "input_dtype": ",".join(sorted({found.dtype for found in chosen})),
         "input_bytes": total_bytes,
     }
-
-
-def _capturing() -> bool:
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    return cuda is not None and bool(cuda.is_initialized()) and bool(cuda.is_current_stream_capturing())
 
 
 def _flat(values: Iterable[object]) -> Iterator[object]:

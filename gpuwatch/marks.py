@@ -65,9 +65,9 @@ class HostMarks:
 
 def here(count: int) -> Marks:
     """Marks for about so many iterations: CUDA events and stamps where torch has a context, and no graph is being captured."""
-    torch = torch_context.torch_with_context()
-    if torch is None:
+    cuda = torch_context.cuda_at_hand()
+    if cuda is None:
         return HostMarks()
     from gpuwatch.cuda.marks import CudaMarks
 
-    return CudaMarks(torch, count)
+    return CudaMarks(cuda, count)

@@ -75,7 +75,7 @@ class Testimony:
     def prepare(self) -> None:
         """Room for the stamps of the true clock, where there is a CUDA context: the first of a process takes 0.1 s."""
         with spared("preparing to stamp the true clock"):
-            if torch_context.torch_with_context() is not None:
+            if torch_context.cuda_at_hand() is not None:
                 from gpuwatch.cuda.stamp import Stamps
 
                 self._stamps = Stamps.here(2)

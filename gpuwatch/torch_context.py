@@ -12,24 +12,26 @@ from gpuwatch import clock, software, tampering
 from gpuwatch.wire import FactValue
 
 
-def _cuda() -> Any | None:  # torch is not a dependency, so it has no type here
-    """torch.cuda with a context made and no graph being captured, else None."""
-    torch = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)
-    if cuda is None or not getattr(cuda, "is_initialized", lambda: False)():
-        return None
-    # Inside a capture any synchronisation is an error that would destroy the user's graph.
-    return None if cuda.is_current_stream_capturing() else cuda
+def cuda_with_context() -> Any | None:  # torch is not a dependency, so it has no type here
+    """torch.cuda where this process has a CUDA context, else None."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda if cuda is not None and getattr(cuda, "is_initialized", lambda: False)() else None
 
 
-def torch_with_context() -> Any | None:  # torch is not a dependency, so it has no type here
-    """torch itself with a context made and no graph being captured, else None."""
-    return sys.modules["torch"] if _cuda() is not None else None
+def capturing() -> bool:
+    """Whether a graph is being captured: any synchronisation is an error then, which would destroy it."""
+    cuda = cuda_with_context()
+    return cuda is not None and bool(cuda.is_current_stream_capturing())
+
+
+def cuda_at_hand() -> Any | None:  # torch is not a dependency, so it has no type here
+    """torch.cuda where it may be asked anything: with a context, and no graph being captured; else None."""
+    return None if capturing() else cuda_with_context()
 
 
 def synchronize() -> float | None:
     """Wait until this process's GPU work is done; how long that took in seconds, None if there was nothing to wait for."""
-    cuda = _cuda()
+    cuda = cuda_at_hand()
     if cuda is None:
         return None
     begin_ns = clock.now_ns()
@@ -63,7 +65,7 @@ def facts() -> dict[str, FactValue]:
 def snapshot() -> Snapshot:
     """The software, the GPUs this process works on, what runs beside the work, the allocator's counters."""
     told = software.facts() | _beside()
-    cuda = _cuda()
+    cuda = cuda_at_hand()
     if cuda is None:
         return Snapshot(told)
     return Snapshot(told | software.cudnn_version() | _described(cuda), _allocations(cuda))

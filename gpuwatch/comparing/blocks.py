@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gpuwatch import clock
+from gpuwatch import clock, torch_context
 
 # Blocks the host may be ahead of the GPU: enough that it never waits, few enough to stop soon.
 _AHEAD_COUNT = 6
@@ -90,5 +89,5 @@ class EventBlocks:
 
 def here() -> BlockTimer:
     """Events where torch made a context on a GPU in this process, else the host's clock."""
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    return EventBlocks(cuda) if cuda is not None and cuda.is_initialized() else HostBlocks()
+    cuda = torch_context.cuda_with_context()
+    return HostBlocks() if cuda is None else EventBlocks(cuda)

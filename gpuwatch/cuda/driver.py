@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from gpuwatch import torch_context
+
 # smid may in principle exceed the number of SMs (a partition), so a thread that would write beyond its row writes nothing.
 _PTX = b"""
 .version 6.0
@@ -49,8 +51,7 @@ _modules: dict[int, Any] = {}  # by context: cuda has no types
 def here() -> Any | None:
     """The driver's functions, if this thread has a CUDA context made by torch, cuda-bindings is installed, and no graph is
     being captured; else None.  It makes no context."""
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    if cuda is None or not cuda.is_initialized() or cuda.is_current_stream_capturing():
+    if torch_context.cuda_at_hand() is None:
         return None
     try:
         from cuda.bindings import driver

@@ -21,8 +21,8 @@ class CudaMarks:
 
     timer = "events"
 
-    def __init__(self, torch: Any, count: int) -> None:  # torch is not a dependency, so it has no type here
-        self._cuda = torch.cuda
+    def __init__(self, cuda: Any, count: int) -> None:  # torch is not a dependency, so torch.cuda has no type here
+        self._cuda = cuda
         self._stamps = Stamps.here(2 * count)
         self._anchor, self._anchor_ns = self._event(), 0
         self._cuda.current_stream().synchronize()

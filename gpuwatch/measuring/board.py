@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
 from annotate import roofline
 from annotate.evidence import Device
+from gpuwatch import torch_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class Board:
 
 def here() -> Board | None:
     """The GPU torch works on; None where this process has made no context.  What torch does not say stays None."""
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    if cuda is None or not cuda.is_initialized():
+    cuda = torch_context.cuda_with_context()
+    if cuda is None:
         return None
     found = cuda.get_device_properties(cuda.current_device())
     capability = f"{found.major}.{found.minor}"

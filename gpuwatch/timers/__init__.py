@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from gpuwatch import torch_context
 from gpuwatch.errors import UsageError
 from gpuwatch.timers.host import HostTimer, settle
 from gpuwatch.timers.protocol import Call, Plan, Taken, Timer, joined
@@ -21,8 +21,7 @@ def opened(name: str | None) -> Iterator[Timer]:
     there is none.
     """
     if name is None:
-        cuda = getattr(sys.modules.get("torch"), "cuda", None)
-        name = "events" if cuda is not None and cuda.is_initialized() else "host"
+        name = "events" if torch_context.cuda_with_context() is not None else "host"
     if name not in NAMES:
         raise UsageError(f"timer: expected one of {', '.join(NAMES)}, found {name!r}")
     if name == "host":

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 import numpy as np
 
 from annotate.evidence import Timings
-from gpuwatch import clock
+from gpuwatch import clock, torch_context
 from gpuwatch.timers.protocol import Plan, Taken
 
 _OVERHEADS_COUNT = 200
@@ -45,8 +44,8 @@ class HostTimer:
 
 def settle() -> Callable[[], None] | None:
     """torch's synchronisation where this process made a context on a GPU, else None."""
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    if cuda is None or not cuda.is_initialized():
+    cuda = torch_context.cuda_with_context()
+    if cuda is None:
         return None
     synchronize: Callable[[], None] = cuda.synchronize
     return synchronize

@@ -91,9 +91,24 @@ def test_a_context_made_inside_the_window_made_its_allocations_there(cuda: FakeC
 def test_during_the_capture_of_a_graph_the_gpu_is_not_asked(cuda: FakeCuda) -> None:
     cuda.capturing = True
     assert torch_context.synchronize() is None
-    assert torch_context.torch_with_context() is None
+    assert torch_context.cuda_at_hand() is None
     assert "cuda_uuids" not in facts_since(snapshot())
     assert cuda.asked == 0
+
+
+def test_whether_there_is_a_context_and_a_capture_is_asked_in_one_place(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (torch_context.cuda_with_context(), torch_context.cuda_at_hand(), torch_context.capturing()) == (cuda, cuda, False)
+    cuda.capturing = True
+    assert (torch_context.cuda_with_context(), torch_context.cuda_at_hand(), torch_context.capturing()) == (cuda, None, True)
+    for torch in (None, SimpleNamespace(), SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: False))):
+        monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]  # None: its import failed
+        assert (torch_context.cuda_with_context(), torch_context.cuda_at_hand(), torch_context.capturing()) == (
+            None,
+            None,
+            False,
+        )
 
 
 def test_a_torch_without_any_of_it_tells_its_version(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def corrections(number: int, of: int) -> Iterator[Row]:
         last.synchronize()
         each_s = first.elapsed_time(last) / 20e3
         count = min(29_000, int(8.0 / each_s))
-        marks = CudaMarks(torch, count // 2 + 1)
+        marks = CudaMarks(torch.cuda, count // 2 + 1)
         marks.begin()
         for i in range(count):
             call()
