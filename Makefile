@@ -51,6 +51,7 @@ imports: $(STAMP)
 
 pages: $(STAMP)  ## write the generated pages again
 	$(BIN)/python -m annotate.pages
+	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.hardware.render
 
 pictures: $(STAMP)  ## the pictures of the README, from the commands themselves
@@ -59,6 +60,7 @@ pictures: $(STAMP)  ## the pictures of the README, from the commands themselves
 .PHONY: pages-fresh
 pages-fresh: $(STAMP)
 	$(BIN)/python -m annotate.pages --check
+	$(BIN)/python -m dashboards.build --check
 	$(BIN)/python -m tests.hardware.render --check
 
 gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw becomes data and pages
@@ -74,6 +76,7 @@ gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw beco
 
 bench: $(STAMP)  ## what watching, judging and storing cost, and how often the judge is right over some windows, as tables
 	$(BIN)/python -m tests.bench
+	$(BIN)/python -m pytest -m slow tests/gpuwatch/fleet
 	$(BIN)/python -m tests.campaign --seconds 60 --out build/campaign.json
 
 campaign: $(STAMP)  ## how often the judge is right, over thousands of simulated windows; then the page of it

@@ -18,7 +18,7 @@ from gpuwatch.window import Window
 from tests.gpuwatch.live import running
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "DEVELOPMENT.md", "docs/BENCH.md", "docs/COMPARE.md", "docs/TRUE_CLOCK.md")
+PAGES = ("README.md", "DEVELOPMENT.md", "docs/BENCH.md", "docs/COMPARE.md", "docs/FLEET.md", "docs/TRUE_CLOCK.md")
 CALLS: dict[str, Callable[..., object]] = {
     "gpuwatch.bench": gpuwatch.bench,
     "gpuwatch.compare": gpuwatch.compare,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.bench import bench_compare, bench_judge, bench_rejudge, bench_store, bench_window
+from tests.bench import bench_compare, bench_fleet, bench_judge, bench_rejudge, bench_scrape, bench_store, bench_window
 
 if __name__ == "__main__":
     bench_store.main()
@@ -10,3 +10,5 @@ if __name__ == "__main__":
     bench_compare.main()
     bench_rejudge.main()
     bench_window.main()
+    bench_scrape.main()
+    bench_fleet.main()

@@ -1,0 +1,136 @@
+"""The samples for Kubernetes and Slurm: they parse, name what exists, and the epilog judges a job of a living daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import click
+import pyarrow.parquet as pq
+import pytest
+
+from gpuwatch import keys
+from gpuwatch.cli import cli
+from gpuwatch.config import Settings
+from gpuwatch.keys import KEYS
+from gpuwatch.window import window
+from tests.gpuwatch.fleet.warehouse import PAGE
+from tests.gpuwatch.programs import program
+
+SAMPLES = PAGE.parents[1] / "dashboards"
+SCRIPTS = sorted(SAMPLES.glob("slurm/*.sh"))
+MANIFESTS = sorted(SAMPLES.glob("kubernetes/*.yaml"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_is_one_for_any_shell(script: Path) -> None:
+    assert os.access(script, os.X_OK)
+    for shell in ("sh", "bash", "dash"):
+        if shutil.which(shell):
+            subprocess.run([shell, "-n", script], check=True)
+    if shutil.which("shellcheck"):
+        subprocess.run(["shellcheck", script], check=True)
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.name)
+def test_a_manifest_is_yaml(manifest: Path) -> None:
+    # There is no parser of YAML among our dependencies, and one in VictoriaMetrics, which is told to let pass what it does not know.
+    command = [program("victoria-metrics"), f"-promscrape.config={manifest}", "-promscrape.config.dryRun"]
+    ended = subprocess.run([*command, "-promscrape.config.strictParse=false"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_that_check_finds_what_is_no_yaml(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(MANIFESTS[0].read_text() + "  - {a: b\n")
+    with pytest.raises(AssertionError):
+        test_a_manifest_is_yaml(tmp_path / "bad.yaml")
+
+
+def test_manifests_name_options_settings_and_ports_that_exist() -> None:
+    texts = {path.stem: path.read_text() for path in MANIFESTS}
+    daemonset = texts["daemonset"]
+    known = {option for name in ("daemon", "export") for option in options(name)}
+    assert set(re.findall(r"(?<=[\s\"])(--[a-z-]+)", daemonset)) <= known
+    assert len(set(re.findall(r"(?<=[\s\"])(--[a-z-]+)", daemonset))) >= 6
+    read = {key.variable for key in KEYS}
+    assert set(re.findall(r"name: (GPUWATCH_\w+)", daemonset)) <= read
+    port = keys.LISTEN_PORT
+    assert f"containerPort: {port}" in daemonset
+    assert f"--listen=0.0.0.0:{port}" in daemonset
+    assert "port: metrics" in texts["podmonitor"]
+    assert "app.kubernetes.io/name: gpuwatch" in texts["podmonitor"]
+
+
+def options(command: str) -> set[str]:
+    found = cli.get_command(click.Context(cli), command)
+    assert found is not None
+    return {option for parameter in found.params for option in parameter.opts}
+
+
+@pytest.fixture
+def node(tmp_path: Path, copying: Settings) -> dict[str, str]:
+    """The environment of slurmd's scripts on a node whose only GPU is the simulated one."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    with window("inside the job", sync=False, settings=copying) as watched:
+        threading.Event().wait(0.1)
+    assert watched.verdict.device_uuid
+    flags = " ".join(copying.flags())
+    for name, line in {
+        "gpuwatch": f'exec {sys.executable} -m gpuwatch {flags} "$@"',
+        "nvidia-smi": f"echo {watched.verdict.device_uuid}",
+    }.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+    return {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "PYTHONPATH": str(PAGE.parents[1]),
+        "GPUWATCH_SLURM_NOTES": str(tmp_path / "notes"),
+        "GPUWATCH_SLURM_VERDICTS": str(tmp_path / "verdicts"),
+        "GPUWATCH_SLURM_SHARED": str(tmp_path / "shared"),
+        "SLURM_JOB_ID": "4711",
+        "SLURM_JOB_GPUS": "0",
+    }
+
+
+def script(name: str, environment: dict[str, str]) -> None:
+    ended = subprocess.run([SAMPLES / "slurm" / name], env=environment, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_a_job_is_judged_after_it_ended_and_windows_are_handed_on(node: dict[str, str], tmp_path: Path) -> None:
+    script("prolog.sh", node)
+    threading.Event().wait(2.6)  # a job; what happened within the last second and a half is not judged yet
+    script("epilog.sh", node)
+    (verdict,) = json.loads((tmp_path / "verdicts" / "4711.json").read_text())["verdicts"]
+    assert verdict["simulated"] is True
+    assert [path.name for path in (tmp_path / "verdicts").iterdir()] == ["4711.json"]
+    assert list((tmp_path / "notes").iterdir()) == []
+    for _ in range(200):
+        if parts := list((tmp_path / "shared").rglob("*.parquet")):
+            break
+        threading.Event().wait(0.05)
+    assert "inside the job" in [
+        row["label"] for part in parts for row in pq.ParquetFile(part).read(columns=["label"]).to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("wrong", [{"SLURM_JOB_ID": "../x"}, {"SLURM_JOB_ID": ""}, {"SLURM_JOB_GPUS": ""}])
+def test_what_is_no_job_with_gpus_is_left_alone(wrong: dict[str, str], tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "GPUWATCH_SLURM_NOTES": str(tmp_path / "notes"), "SLURM_JOB_ID": "1"} | wrong
+    script("prolog.sh", environment)
+    script("epilog.sh", environment)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_runs_and_ends_whatever_is_wrong_with_the_witness(node: dict[str, str], tmp_path: Path) -> None:
+    script("prolog.sh", node)
+    (tmp_path / "bin" / "gpuwatch").write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
+    script("epilog.sh", node)
+    assert [path.name for path in (tmp_path / "verdicts").iterdir()] == ["4711.log"]
