@@ -31,6 +31,8 @@ STORE: dict[str, Any] = {
     "dropped_segments_count": 0, "set_aside_count": 0, "queued_count": 7, "disk_full": False,
 }  # fmt: skip
 
+QUESTIONS_COUNT = 5  # of a sampler; once all know of a loss they retry in silence, and virtual time would run for ever
+
 Labels = frozenset[tuple[str, str]]
 Series = dict[tuple[str, Labels], float]
 
@@ -126,6 +128,13 @@ class Fleet:
                 self.tallies.take(sweep)
             if self.clock.now_ns() >= until_ns:
                 return
+
+    def lose_driver(self) -> None:
+        """The whole source goes away: each of a sampler's questions finds that out once."""
+        self.source.close()
+        for sweeps in self._sweeps:
+            for sweep in islice(sweeps, QUESTIONS_COUNT):
+                self.tallies.take(sweep)
 
     def tell(self, uuid: str, kind: str, value: int | None = None) -> None:
         """An event of the driver."""

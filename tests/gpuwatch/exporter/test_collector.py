@@ -256,8 +256,7 @@ def test_a_driver_that_goes_away_takes_the_readings_and_leaves_the_page() -> Non
     fleet = Fleet("steady-gemm,steady-copy")
     fleet.play(1)
     assert of(fleet.scrape(), "gpuwatch_up") == 1
-    fleet.source.close()
-    fleet.play(1)
+    fleet.lose_driver()
     found = fleet.scrape()
     assert of(found, "gpuwatch_up") == 0
     assert of(found, "gpuwatch_gpus", state="lost") == 2
