@@ -131,5 +131,6 @@ def judge_run(state: Path, run_id: str) -> Judgement:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the daemon's to treat, which closes our pipe
-    os.nice(5)  # the benchmark's next window may already be running
+    with contextlib.suppress(OSError):  # a service's or container's filter of system calls may refuse it
+        os.nice(5)  # the benchmark's next window may already be running
     serve(Path(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)
