@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -139,6 +140,22 @@ def test_what_an_interrupted_export_left_is_no_part_and_is_cleared_away(tmp_path
     assert exported(store, out).windows_count == 1
     assert not torn.exists()
     assert len(held(out)) == 1
+
+
+def test_what_another_stores_export_is_writing_is_left_to_it(tmp_path: Path) -> None:
+    store, out = filled(tmp_path / "state", 1), tmp_path / "out"
+    exported(store, out)
+    (part,) = out.rglob("*.parquet")
+    part.unlink()
+    with part.with_name(".part-other.parquet.tmp").open("xb") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        assert exported(store, out).windows_count == 1
+        assert Path(theirs.name).exists()
+
+
+def test_a_name_too_long_for_a_folder_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="File name too long"):
+        exported(filled(tmp_path / "state", 1), tmp_path / "out", host="n" * 300)
 
 
 def test_an_error_on_the_way_leaves_nothing_and_the_next_export_makes_up_for_it(tmp_path: Path) -> None:
