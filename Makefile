@@ -51,6 +51,7 @@ imports: $(STAMP)
 
 pages: $(STAMP)  ## write the generated pages again
 	$(BIN)/python -m annotate.pages
+	$(BIN)/python -m gpuwatch.exporter.pages
 	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.hardware.render
 
@@ -60,6 +61,7 @@ pictures: $(STAMP)  ## the pictures of the README, from the commands themselves
 .PHONY: pages-fresh
 pages-fresh: $(STAMP)
 	$(BIN)/python -m annotate.pages --check
+	$(BIN)/python -m gpuwatch.exporter.pages --check
 	$(BIN)/python -m dashboards.build --check
 	$(BIN)/python -m tests.hardware.render --check
 

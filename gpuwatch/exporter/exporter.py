@@ -26,19 +26,19 @@ class Exporter:
         self._settings = settings
         self.listen = settings.listen
         self._access = access(settings)  # before anything is started: what is wrong here is the user's to mend
-        self._web: Web | None = None
+        self.web: Web | None = None
 
     @property
     def url(self) -> str | None:
         """Where the page is; None before it is served."""
-        return self._web.url if self._web else None
+        return self.web.url if self.web else None
 
     def start(self, machine: Machine, daemon: Daemon, ready: Callable[[], bool]) -> None:
         """Listen.  Raises UsageError if the address cannot be had."""
         most_count = self._settings.exporter_processes_count
         collector = Collector(machine, daemon, self.tallies, self.outcomes, processes_count=most_count)
-        self._web = Web(self._settings.listen, self._access, collector, ready)
-        _log.info("metrics: %s", self._web.url)
+        self.web = Web(self._settings.listen, self._access, collector, ready)
+        _log.info("metrics: %s", self.web.url)
 
     def reload(self, settings: Settings) -> None:
         """Read certificate and users again, as after a renewal; what cannot be read leaves the old ones in force."""
@@ -47,9 +47,9 @@ class Exporter:
         except UsageError as error:
             _log.error("metrics: access kept as it was: %s", error)
             return
-        if self._web is not None:
-            self._web.access = self._access
+        if self.web is not None:
+            self.web.access = self._access
 
     def stop(self) -> None:
-        if self._web is not None:
-            self._web.close()
+        if self.web is not None:
+            self.web.close()

@@ -19,6 +19,7 @@ DCGM: tuple[tuple[str, str, str], ...] = (
     ("DCGM_FI_DEV_FB_USED", "(gpuwatch_gpu_memory_used_bytes - gpuwatch_gpu_memory_reserved_bytes) / 2^20",
      "MiB there, without the reserve"),
     ("DCGM_FI_DEV_FB_FREE", "(gpuwatch_gpu_memory_size_bytes - gpuwatch_gpu_memory_used_bytes) / 2^20", "MiB there"),
+    ("DCGM_FI_DEV_FB_TOTAL", "gpuwatch_gpu_memory_size_bytes / 2^20", "MiB there, off by default"),
     ("DCGM_FI_DEV_FB_RESERVED", "gpuwatch_gpu_memory_reserved_bytes / 2^20", "MiB there"),
     ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "gpuwatch_gpu_pcie_replays_total", ""),
     ("DCGM_FI_DEV_XID_ERRORS", "gpuwatch_gpu_xid_last_timestamp_seconds",

@@ -1,64 +1,111 @@
-"""What scraping a machine costs, and keeping it: series, page, and bytes a sample in VictoriaMetrics."""
+"""What a scrape of eight GPUs costs, beside a server of the same bytes that knows them already; and what a sample costs."""
 
 from __future__ import annotations
 
-import gzip
-import re
-import tempfile
+import http.server
+import statistics
+import threading
 import time
 import urllib.request
-from pathlib import Path
+from collections.abc import Callable
 
-from tests.gpuwatch.fleet.servers import machines, victoria
+from annotate.evidence import Device, Lane, Reading
+from gpuwatch.exporter.access import Access
+from gpuwatch.exporter.tally import Tallies
+from gpuwatch.exporter.web import Web
+from gpuwatch.protocols import Sweep
+from tests.gpuwatch.exporter.fleet import Fleet
 
-_GPUS_COUNT, _SCRAPES_COUNT, _INTERVAL_S = 8, 480, 15
-_LEFT_OUT = "gpuwatch_gpu_field_supported"  # as the configuration on the fleet's page does
+_COUNT = 100
+_SAMPLES = 20_000
+
+
+def fetching(url: str) -> Callable[[], int]:
+    def fetch() -> int:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return len(answer.read())
+
+    return fetch
+
+
+def times_ms(work: Callable[[], int], count: int = _COUNT) -> list[float]:
+    """Sorted wall times of so many calls."""
+    took = []
+    for _ in range(count):
+        t0 = time.perf_counter()
+        work()
+        took.append((time.perf_counter() - t0) * 1e3)
+    return sorted(took)
+
+
+def making_ms(fleet: Fleet, count: int = 20) -> float:
+    """Processor time of making the page, the least of some: what a busy machine adds is not the page's."""
+    least = float("inf")
+    for _ in range(count):
+        t0 = time.thread_time()
+        fleet.text()
+        least = min(least, time.thread_time() - t0)
+    return least * 1e3
+
+
+def sample_us(rounds: int = 5) -> float:
+    """Processor time of one fast sample in the tally, the least of some rounds."""
+    device = Device(uuid="GPU-1", name="x", sm_clock_max_mhz=1980, mem_clock_max_mhz=3201, power_limit_w=700.0)
+    tallies = Tallies({"GPU-1": device}.get)
+    sweeps = [
+        Sweep("GPU-1", Lane.FAST, n * 10_000_000, 50_000, 0, Reading(
+            uuid="GPU-1", lane=Lane.FAST, at_ns=n * 10_000_000, took_ns=10_000, sm_clock_mhz=1900 - n % 300,
+            mem_clock_mhz=3201, power_w=600.0 + n % 90, event_reasons_mask=4,
+        ))
+        for n in range(_SAMPLES)
+    ]  # fmt: skip
+    least = float("inf")
+    for _ in range(rounds):
+        t0 = time.thread_time()
+        for sweep in sweeps:
+            tallies.take(sweep)
+        least = min(least, time.thread_time() - t0)
+    return least / _SAMPLES * 1e6
+
+
+def static(body: bytes) -> http.server.ThreadingHTTPServer:
+    """The least an HTTP server of these bytes can be here."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def eight() -> Fleet:
+    fleet = Fleet("fleet")
+    fleet.play(2)
+    return fleet
 
 
 def main() -> None:
-    begun_s = time.time() - _SCRAPES_COUNT * _INTERVAL_S
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        machines(1, _GPUS_COUNT, period_s=0.1) as (target,),
-        victoria(Path(folder) / "v") as server,
-    ):
-        time.sleep(2.0)
-        for i in range(_SCRAPES_COUNT):
-            page = _got(f"http://{target}/metrics")
-            kept = b"\n".join(line for line in page.splitlines() if not line.startswith(_LEFT_OUT.encode()))
-            at_ms = round((begun_s + i * _INTERVAL_S) * 1e3)
-            put = urllib.request.Request(f"{server.url}/api/v1/import/prometheus?timestamp={at_ms}", data=kept)
-            urllib.request.urlopen(put, timeout=10).close()
-        for step in ("force_flush", "force_merge"):
-            _got(f"{server.url}/internal/{step}")
-        time.sleep(3.0)
-        own = _got(f"{server.url}/metrics").decode()
-    series_count = sum(1 for line in kept.splitlines() if line and not line.startswith(b"#"))
-    data_bytes = sum(float(value) for value in re.findall(r'^vm_data_size_bytes\{type="storage/.*?\} (\S+)', own, re.M))
-    index_bytes = sum(float(value) for value in re.findall(r'^vm_data_size_bytes\{type="indexdb.*?\} (\S+)', own, re.M))
-    text = page.decode()
-    took_s = _value(text, "gpuwatch_scrape_seconds_sum") / _value(text, "gpuwatch_scrape_seconds_count")
-    figures = {
-        "GPUs": _GPUS_COUNT,
-        "series": series_count,
-        "page kB": len(page) / 1e3,
-        "zipped kB": len(gzip.compress(page, 1)) / 1e3,
-        "ms a page": 1e3 * took_s,
-        "bytes a sample": data_bytes / (series_count * _SCRAPES_COUNT),
-        "index B a series": index_bytes / series_count,
-    }
-    print(f"\n{'scraping a machine':24}" + "".join(f"{name:>18}" for name in figures))
-    print(" " * 24 + "".join(f"{value:18.2f}" for value in figures.values()))
-
-
-def _got(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=30) as answer:
-        found: bytes = answer.read()
-        return found
-
-
-def _value(page: str, name: str) -> float:
-    return float(re.findall(rf"^{name} (\S+)", page, re.M)[0])
+    fleet = eight()
+    web = Web("127.0.0.1:0", Access(None, None), fleet.collector, lambda: True)
+    body = fleet.text().encode()
+    server = static(body)
+    ours = times_ms(fetching(web.url))
+    theirs = times_ms(fetching(f"http://127.0.0.1:{server.server_address[1]}/"))
+    series_count = sum(not line.startswith("#") for line in body.decode().splitlines())
+    print(f"a scrape of 8 GPUs, {series_count} series, {len(body) / 1e3:.0f} kB     median ms    p99 ms")
+    for name, took in (("gpuwatch", ours), ("the same bytes, static", theirs)):
+        print(f"{name:<45} {statistics.median(took):9.2f} {took[int(len(took) * 0.99) - 1]:9.2f}")
+    print(f"processor time of making the page {making_ms(fleet):.2f} ms; of a sample in the tally {sample_us():.2f} µs")
+    web.close()
+    server.shutdown()
 
 
 if __name__ == "__main__":

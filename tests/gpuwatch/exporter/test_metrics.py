@@ -10,6 +10,7 @@ import pytest
 
 from annotate.evidence import SIGNALS, Lane, Reason, signals
 from annotate.verdict import Status
+from dashboards.dcgm import ALIASES
 from gpuwatch.exporter.metrics import GPU, LANES, METRICS, REASON_CLASSES, Kind
 from gpuwatch.exporter.peers import DCGM, NVIDIA_SMI, OPENTELEMETRY
 from gpuwatch.exporter.readings import REASON_NAMES
@@ -70,6 +71,10 @@ def test_every_signal_of_the_fast_and_slow_lanes_is_on_the_page() -> None:
     said = " ".join(metric.of for metric in METRICS.values())
     shown = {name for name in SIGNALS if re.search(rf"\b{name}\b", said)}
     assert {*signals(Lane.FAST), *signals(Lane.SLOW)} - shown == set()
+
+
+def test_every_name_of_dcgm_that_the_rules_publish_is_in_the_table() -> None:
+    assert {alias.name for alias in ALIASES} <= {theirs for theirs, _, _ in DCGM}
 
 
 @pytest.mark.parametrize("table", [DCGM, NVIDIA_SMI, OPENTELEMETRY])

@@ -17,6 +17,7 @@ from gpuwatch.exporter.buckets import Buckets
 from gpuwatch.exporter.page import Page
 from gpuwatch.exporter.tally import Tallies
 from gpuwatch.protocols import Lost, Sweep
+from tests.bench.bench_scrape import eight, making_ms, sample_us
 from tests.gpuwatch.exporter.fleet import of, series
 
 # A name the driver or /proc gives may hold anything but what UTF-8 cannot say, and no NUL.
@@ -104,3 +105,9 @@ def test_a_mask_does_not_stand_across_a_hole() -> None:
     tally = tallies.of("GPU-1")
     assert tally is not None
     assert tally.held_ns == {8: 2 * second}
+
+
+def test_a_scrape_of_eight_gpus_and_a_sample_cost_little() -> None:
+    # Processor time, the least of some: CI's machines are busy.  `make bench` prints what it is; a sample takes 1.5 µs.
+    assert making_ms(eight(), 5) < 20
+    assert sample_us(3) < 5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +16,7 @@ import pytest
 
 import gpuwatch
 from gpuwatch.client import connect
+from gpuwatch.config import load
 from tests.gpuwatch.exporter.fleet import Series, names, of, openmetrics_names, series
 from tests.gpuwatch.live import Live, running
 from tests.gpuwatch.programs import program
@@ -125,6 +128,19 @@ def test_a_page_is_served_without_a_driver(tmp_path: Path) -> None:
 def test_without_being_asked_it_does_not_listen(tmp_path: Path) -> None:
     with running(tmp_path) as live, connect(live.settings, start=False) as client:
         assert client.status()["metrics"] is None
+
+
+def test_a_daemon_that_a_window_started_does_not_listen(tmp_path: Path) -> None:
+    flags = {
+        "source": "simulated:idle",
+        "state": str(tmp_path / "state"),
+        "socket": str(tmp_path / "s"),
+        "listen": "127.0.0.1:0",
+    }
+    with connect(load(flags, environment={"HOME": "/"})) as client:
+        status = client.status()
+    os.kill(status["pid"], signal.SIGTERM)
+    assert (status["on_demand"], status["metrics"]) == (True, None)
 
 
 def test_beyond_loopback_without_protection_it_does_not_start(tmp_path: Path) -> None:

@@ -20,8 +20,10 @@ import pytest
 
 from gpuwatch.errors import UsageError
 from gpuwatch.exporter.access import Access, access
+from gpuwatch.exporter.collector import Daemon
+from gpuwatch.exporter.exporter import Exporter
 from gpuwatch.exporter.web import AT_ONCE_COUNT, Web
-from tests.gpuwatch.exporter.fleet import Fleet, of, openmetrics_names, series
+from tests.gpuwatch.exporter.fleet import STORE, Fleet, of, openmetrics_names, series
 from tests.gpuwatch.exporter.test_access import DIGEST, PASSWORD, basic, settings
 from tests.gpuwatch.programs import program
 
@@ -167,6 +169,27 @@ def test_with_users_the_page_is_theirs_alone_and_probes_need_no_password(fleet: 
         assert ask(web, headers={"Authorization": basic("prometheus", "wrong")})[0] == 401
         assert ask(web, headers={"Authorization": basic("prometheus", PASSWORD)})[0] == 200
         assert ask(web, "/-/healthy")[0] == ask(web, "/-/ready")[0] == 200
+
+
+def test_users_are_read_again_and_a_broken_file_changes_nothing(fleet: Fleet, tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text(f"prometheus:{DIGEST}\n")
+    chosen = settings(listen="127.0.0.1:0", exporter__users=str(users))
+    exporter = Exporter(chosen, lambda _: None)
+    known = Daemon(lambda: STORE, lambda: 0, lambda: 0)
+    exporter.start(fleet.machine, known, lambda: True)
+    try:
+        assert exporter.web is not None
+        old, new = ({"Authorization": basic("prometheus", password)} for password in (PASSWORD, "another one"))
+        assert ask(exporter.web, headers=old)[0] == 200
+        users.write_text("prometheus:another one\n")
+        exporter.reload(chosen)
+        assert ask(exporter.web, headers=old)[0] == 200
+        users.write_text(f"prometheus:{hashlib.sha256(b'another one').hexdigest()}\n")
+        exporter.reload(chosen)
+        assert [ask(exporter.web, headers=headers)[0] for headers in (old, new)] == [401, 200]
+    finally:
+        exporter.stop()
 
 
 def test_an_address_that_is_taken_is_an_error_of_usage(fleet: Fleet) -> None:
