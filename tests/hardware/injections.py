@@ -231,7 +231,7 @@ def _in_a_process(*what: str, **environment: str) -> Body:
 
 def _crashing(call: Callable[[], object]) -> Body:
     def body(_: gpuwatch.Window) -> None:
-        loop(call, 1.5)
+        loop(call, 3.1)
         raise KeyError("the benchmark's own mistake")
 
     return body
@@ -241,6 +241,7 @@ def injections() -> Iterator[Injection]:
     """Every hazard that can be had; each is made when it is reached, so that memory is free again."""
     gemm4k = gemm(4096)
     warm = lambda: loop(gemm4k, 3.0)  # noqa: E731 - said often below
+    woken = lambda: loop(gemm4k, 0.3)  # noqa: E731 - where the hazard has nothing to do with the clock
     yield Injection("from-idle-1s", ("regime-change",), steady(gemm4k, 1.0), lambda: time.sleep(3.5))
     yield Injection("from-idle-3s", ("regime-change",), steady(gemm4k, 3.2), lambda: time.sleep(3.5))
     yield Injection("short-50ms", ("window-too-short",), steady(gemm4k, 0.05), warm)
@@ -249,7 +250,6 @@ def injections() -> Iterator[Injection]:
     yield Injection("own-streams", ("contention-self", "wrong-stream"), timed(gemm4k, 3.0), warm, own_streams)
     yield Injection("no-sync", ("missing-sync",), _no_sync(gemm(8192)), warm)
     yield Injection("side-stream", ("wrong-stream", "missing-sync"), _side_stream(gemm(8192)), warm)
-    yield Injection("torch-profiler", ("profiler-attached",), _profiled(gemm4k), warm)
     yield Injection("launch-blocking", ("profiler-attached",), _in_a_process("plain", CUDA_LAUNCH_BLOCKING="1"))
     small = torch.randn(1024, device="cuda")
     tiny = lambda: torch.add(small, small)  # noqa: E731
@@ -260,14 +260,14 @@ def injections() -> Iterator[Injection]:
     )
     gemv = lambda: torch.mv(matrix, vector)  # noqa: E731
     yield Injection("gemv-eager", ("host-bound", "short-kernel"), timed(gemv), lambda: loop(gemv, 1.0))
-    yield Injection("churn", ("allocator-churn",), _churning(gemm4k), warm)
-    yield Injection("compiled-in-between", ("mid-run-compile", "outliers"), _compiled_in_between(gemm(2048)), warm)
+    yield Injection("churn", ("allocator-churn",), _churning(gemm4k), woken)
+    yield Injection("compiled-in-between", ("mid-run-compile", "outliers"), _compiled_in_between(gemm(2048)), woken)
     yield Injection("cold-calls", ("cold-start",), _cold)
     yield Injection("alternating", ("bimodal",), _alternating(), warm)
-    yield Injection("tampered", ("timer-tampered",), _tampered(gemm4k), warm, restored_event)
-    yield Injection("background-threads", ("background-thread",), _background(gemm4k), warm)
+    yield Injection("tampered", ("timer-tampered",), _tampered(gemm4k), woken, restored_event)
+    yield Injection("background-threads", ("background-thread",), _background(gemm4k), woken)
     yield Injection("crash", ("incomplete-body",), _crashing(gemm4k), warm, status="unproven")
-    yield Injection("flops-10x", ("impossible-time",), told(gemm4k, call_flops_count=20 * 4096**3, dtype="bfloat16"), warm)
+    yield Injection("flops-10x", ("impossible-time",), told(gemm4k, call_flops_count=20 * 4096**3, dtype="bfloat16"), woken)
     source = torch.randn(1 << 21, device="cuda")
     target = torch.empty_like(source)
     small_copy = lambda: target.copy_(source)  # noqa: E731
@@ -275,12 +275,12 @@ def injections() -> Iterator[Injection]:
         "warm-8mb-copy", ("warm-cache-unintended", "impossible-time"),
         told(small_copy, working_set_bytes=2 * source.nbytes, call_bytes=2 * source.nbytes, cache="cold"), lambda: loop(small_copy, 1.0),
     )  # fmt: skip
-    yield Injection("small-flush", ("flush-insufficient",), told(gemm4k, cache="cold", flush_bytes=8 << 20), warm)
+    yield Injection("small-flush", ("flush-insufficient",), told(gemm4k, cache="cold", flush_bytes=8 << 20), woken)
     yield Injection(
-        "wrong-result", ("semantic-mismatch",), told(gemm4k, reference_error_ratio=0.5, reference_limit_ratio=0.02), warm,
+        "wrong-result", ("semantic-mismatch",), told(gemm4k, reference_error_ratio=0.5, reference_limit_ratio=0.02), woken,
         status="rejected",
     )  # fmt: skip
-    yield Injection("memoised", ("result-cached",), told(gemm4k, output_unchanged=True), warm)
+    yield Injection("memoised", ("result-cached",), told(gemm4k, output_unchanged=True), woken)
     zeros = gemm(8192, zeros=True)
     zero = torch.zeros(8192, 8192, device="cuda", dtype=torch.bfloat16)
 
@@ -295,3 +295,5 @@ def injections() -> Iterator[Injection]:
             f"sleeps-{pause_ms}ms", ("bursty-duty-cycle",), steady(gemm16k, 4.0, pause_s=pause_ms / 1e3),
             lambda pause_ms=pause_ms: loop(gemm16k, 1.5, pause_s=pause_ms / 1e3),  # type: ignore[misc]  # a default binds it
         )  # fmt: skip
+    # Last, because CUPTI stays attached to the process after it.
+    yield Injection("torch-profiler", ("profiler-attached",), _profiled(gemm(4096)))

@@ -2,6 +2,7 @@
 
     python -m tests.hardware.verdicts OUT_FOLDER clean COUNT [FIRST]      so many windows on every GPU of the machine
     python -m tests.hardware.verdicts OUT_FOLDER injected ROUNDS          every hazard so many times on every GPU
+    python -m tests.hardware.verdicts OUT_FOLDER all COUNT                that many clean ones, every hazard once, the figures
     python -m tests.hardware.verdicts OUT_FOLDER hogs ROUNDS              with more busy processes than processors
 
 One daemon watches all GPUs; a worker process a GPU runs its windows.  Each worker writes ``verdicts-N.jsonl`` (a row a
@@ -94,7 +95,11 @@ class Worker:
         self.path.with_suffix(".capsule").write_bytes(pack(self.evidence))
 
     def clean(self, count: int, first: int) -> None:
-        """Windows of every kind of kernel in turn, every other with its iterations timed."""
+        """Windows of every kind of kernel in turn, every other with its iterations timed; warmed as the rules ask for.
+
+        Handing over many times takes longer than a clock stays where the cap held it, so what power limits is warmed for
+        3 s before each window.
+        """
         import torch
 
         from tests.hardware.injections import timed
@@ -106,14 +111,14 @@ class Worker:
         for turn in range(len(KERNELS)):
             kernel = KERNELS[(turn + self.number * 5) % len(KERNELS)]
             call = kernel.make()
-            loop(call, 3.0)
             for number in range(min(a_kernel, count - done)):
-                loop(call, 0.7)
+                loop(call, 3.1 if kernel.capped else 0.5)
+                length_s = WINDOW_S if kernel.capped else 1.3
                 facts = {
                     "kind": "clean", "name": kernel.name, "recorded": kernel.recorded, "status_due": "valid",
                     "timed": (number + first) % 2 == 0,
                 }  # fmt: skip
-                self.window(facts, timed(call, WINDOW_S) if facts["timed"] else lambda _, call=call: loop(call, WINDOW_S))
+                self.window(facts, timed(call, length_s) if facts["timed"] else lambda _, call=call, s=length_s: loop(call, s))
                 done += 1
             self.collect()
             self.save()
@@ -130,7 +135,16 @@ class Worker:
                 with injection.beside():
                     self.window(facts, injection.body)
                     self.collect()
-            self.save()
+                self.save()
+
+    def everything(self, count: int, first: int, workers_count: int) -> None:
+        """Clean windows, every hazard once, and this worker's share of the figures: for a machine lent for minutes."""
+        from tests.hardware import figures
+
+        self.clean(count, first)
+        figures.take(self.path.parent, ["corrections", "comparisons"], self.number, workers_count)
+        self.injected(1)
+        figures.take(self.path.parent, ["experiments", "methods"], self.number, workers_count)
 
     def hogs(self, rounds: int) -> None:
         from tests.hardware.workloads import gemm, loop
@@ -151,7 +165,7 @@ def main(arguments: list[str]) -> int:
     if rest[:1] == ["--worker"]:
         worker = Worker(folder, int(rest[1]))
         {"clean": lambda: worker.clean(int(amount), int(rest[2])), "injected": lambda: worker.injected(int(amount)),
-         "hogs": lambda: worker.hogs(int(amount))}[what]()  # fmt: skip
+         "hogs": lambda: worker.hogs(int(amount)), "all": lambda: worker.everything(int(amount), int(rest[2]), int(rest[3]))}[what]()  # fmt: skip
         return 0
     import torch
 
@@ -162,7 +176,18 @@ def main(arguments: list[str]) -> int:
     with _hogs(what):
         workers = [
             subprocess.Popen(
-                [sys.executable, "-m", "tests.hardware.verdicts", out, what, amount, "--worker", str(number), first],
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.hardware.verdicts",
+                    out,
+                    what,
+                    amount,
+                    "--worker",
+                    str(number),
+                    first,
+                    str(count),
+                ],
                 env={**os.environ, "CUDA_VISIBLE_DEVICES": str(number)},
             )
             for number in range(count)
