@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards import dcgm, rulefile
 from dashboards.fleet import fleet
@@ -23,16 +24,19 @@ BOARDS = {"fleet": fleet, "gpu": gpu, "windows": windows}
 
 def generated() -> Mapping[str, str]:
     """Every generated file's path and text."""
-    boards = {
-        f"dashboards/{name}.json": json.dumps(made().build(), cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
-        for name, made in BOARDS.items()
-    }
     return {
-        **boards,
+        **{f"dashboards/{name}.json": _json(made().build()) for name, made in BOARDS.items()},
         "dashboards/dcgm-names.yml": dcgm.rules(),
         "dashboards/alerts.yml": rulefile.rules(),
         "docs/ALERTS.md": rulefile.page(),
     }
+
+
+def _json(made: Dashboard) -> str:
+    """With a number for every panel, so that a link to one lasts."""
+    for number, panel in enumerate(made.panels or [], 1):
+        panel.id_val = number
+    return json.dumps(made, cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
 
 
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:

@@ -22,6 +22,7 @@ from dashboards.queries import (
 )  # fmt: skip
 
 UID = "gpuwatch-fleet"
+_BAD = ((None, GREEN), (1.0, RED))
 _GPU_LINK = "/d/gpuwatch-gpu?var-instance=${__data.fields.Host}&var-uuid=${__data.fields.UUID}&${__url_time_range}"
 
 
@@ -37,18 +38,17 @@ def _now(made: dashboard.Dashboard) -> dashboard.Dashboard:
     ever = f"count(last_over_time({answers}[{SILENT}]))"
     lost = f"{ever} - (sum({answers}) or 0 * {ever})"
     oldest = f"max({of('gpuwatch_reading_age_seconds', lane='fast')})"
-    bad = ((None, GREEN), (1.0, RED))
     return (
         made.with_row(row("Now"))
         .with_panel(number("Source", "Simulated readings are nobody's GPU.", "none", Query(f"max({of('gpuwatch_simulated')})"),
                            looks=KIND_OF_SOURCE))
         .with_panel(number("Hosts not scraped", "Hosts in Prometheus' configuration whose page cannot be had.", "none",
-                           Query(f"count({up}) - sum({up})"), steps=bad))
+                           Query(f"count({up}) - sum({up})"), steps=_BAD))
         .with_panel(number("Hosts without a driver", "Hosts whose daemon serves a page and finds no GPU driver.", "none",
-                           Query(f"count({driver}) - sum({driver})"), steps=bad))
-        .with_panel(number("GPUs that answer", "GPUs read successfully now.", "none", Query(f"sum({answers})"), spark=True))
+                           Query(f"count({driver}) - sum({driver})"), steps=_BAD))
+        .with_panel(number("GPUs that answer", "GPUs read successfully now.", "none", Query(f"sum({answers})")))
         .with_panel(number("GPUs lost", f"GPUs seen in the last {SILENT} that do not answer now, or whose host is silent.",
-                           "none", Query(lost), steps=bad))
+                           "none", Query(lost), steps=_BAD))
         .with_panel(number("Oldest answer", "Age of the oldest last answer of any GPU: grows while one is lost or hung.", "s",
                            Query(oldest), steps=((None, GREEN), (2.0, YELLOW), (5.0, RED)), decimals=1))
     )  # fmt: skip
@@ -57,6 +57,7 @@ def _now(made: dashboard.Dashboard) -> dashboard.Dashboard:
 def _gpus(made: dashboard.Dashboard) -> dashboard.Dashboard:
     clock, most = of("gpuwatch_gpu_clock_hertz", domain="sm"), of("gpuwatch_gpu_clock_limit_hertz", domain="sm", kind="max")
     power, limit = of("gpuwatch_gpu_power_watts", kind="average"), of("gpuwatch_gpu_power_limit_watts", kind="enforced")
+    none = f"0 * {of('gpuwatch_gpu_up')}"
     used, size = of("gpuwatch_gpu_memory_used_bytes"), of("gpuwatch_gpu_memory_size_bytes")
     cells = (
         Cell(Query(state(), ref="A"), "State", looks=STATES),
@@ -73,6 +74,10 @@ def _gpus(made: dashboard.Dashboard) -> dashboard.Dashboard:
         Cell(Query(f"sum by ({GPU}) ({of('gpuwatch_gpu_processes')})", ref="J"), "Processes"),
         Cell(Query(each(of("gpuwatch_reading_age_seconds", lane="fast")), ref="K"), "Last answer", "s",
              steps=((None, GREEN), (2.0, ORANGE), (5.0, RED))),
+        Cell(Query(each(of("gpuwatch_gpu_ecc_errors_total", kind="uncorrected")), ref="L"), "Uncorrectable", steps=_BAD),
+        # Events are listened to while the GPU answers: none heard is none, not unknown.
+        Cell(Query(f"sum by ({GPU}) ({of('gpuwatch_gpu_xid_errors_total')}) or {each(none)}", ref="M"),
+             "Xids", steps=_BAD),
     )  # fmt: skip
     says = (
         "One row a GPU. A GPU that idles says idle; one that cannot be read says lost, stale or not scraped, and its other "

@@ -64,7 +64,11 @@ def lines(
     )
     # A hole in the data stays a hole: joined up, a dead exporter would look like a quiet GPU.
     panel = panel.span_nulls(False).line_width(1.5).fill_opacity(30 if stacked else 5)  # noqa: FBT003 - the SDK's own signature
-    panel = panel.tooltip(common.VizTooltipOptions().mode(common_model.TooltipDisplayMode.MULTI)).legend(_legend())
+    panel = (
+        panel.color_scheme(_by("palette-classic"))
+        .tooltip(common.VizTooltipOptions().mode(common_model.TooltipDisplayMode.MULTI))
+        .legend(_legend())
+    )
     if stacked:
         panel = panel.stacking(common.StackingConfig().mode(common_model.StackingMode.NORMAL).group("A"))
     if least is not None:
@@ -92,7 +96,7 @@ def timeline(
         .merge_values(merge_values=True)
     )
     panel = panel.show_value(common_model.VisibilityMode.NEVER).row_height(0.85).legend(_legend())
-    panel = panel.thresholds(_steps((None, GREY)))
+    panel = panel.thresholds(_steps((None, GREY))).color_scheme(_by("thresholds"))
     for query in queries:
         panel = panel.with_target(_range(query))
     return panel
@@ -100,17 +104,18 @@ def timeline(
 
 def number(
     title: str, description: str, unit: str, query: Query, *, steps: Sequence[tuple[float | None, str]] = ((None, BLUE),),
-    looks: Mapping[int, Look] | None = None, width: int = 4, height: int = 4, spark: bool = False, decimals: int | None = None,
+    looks: Mapping[int, Look] | None = None, width: int = 4, height: int = 4, decimals: int | None = None,
 ) -> stat.Panel:  # fmt: skip
-    """One figure as it is now, and large."""
+    """One figure as it is now, and large: asked for this instant, because the last point of a range may be long ago."""
     panel = _panel(stat.Panel(), title, description, width, height).unit(unit).thresholds(_steps(*steps))
-    panel = panel.color_mode(common_model.BigValueColorMode.BACKGROUND)
-    panel = panel.graph_mode(common_model.BigValueGraphMode.AREA if spark else common_model.BigValueGraphMode.NONE)
+    panel = panel.color_mode(common_model.BigValueColorMode.BACKGROUND).color_scheme(_by("thresholds"))
+    panel = panel.reduce_options(common.ReduceDataOptions().calcs(["last"]))
+    panel = panel.graph_mode(common_model.BigValueGraphMode.NONE)
     if looks:
         panel = panel.mappings(_mappings(looks))
     if decimals is not None:
         panel = panel.decimals(decimals)
-    return panel.with_target(_range(query) if spark else _now(query))
+    return panel.with_target(_now(query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,7 @@ class Cell:
     unit: str = "none"
     looks: Mapping[int, Look] | None = None
     steps: tuple[tuple[float | None, str], ...] = ()
+    decimals: int | None = None
 
 
 def grid(
@@ -148,6 +154,8 @@ def grid(
     ])  # fmt: skip
     for cell in (cell for cell in cells if cell.heading):
         changes: dict[str, object] = {"unit": cell.unit}
+        if cell.decimals is not None:
+            changes["decimals"] = cell.decimals
         if cell.looks:
             changes |= {"mappings": _mappings(cell.looks), "custom.cellOptions": {"type": "color-background"}}
         if cell.steps:
@@ -168,7 +176,9 @@ def board(uid: str, title: str, description: str, *, since: str = "now-1h") -> d
     made = made.timezone("browser").tooltip(model.DashboardCursorSync.CROSSHAIR).readonly()
     made = made.with_variable(dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
     made = made.with_variable(variable("job", "Job", "label_values(gpuwatch_build_info, job)"))
-    made = made.with_variable(variable("instance", "Host", 'label_values(gpuwatch_build_info{job=~"$job"}, instance)'))
+    # All jobs are those that were found: "up" has every job of Prometheus.  All hosts are any: one that never answered too.
+    hosts = variable("instance", "Host", 'label_values(gpuwatch_build_info{job=~"$job"}, instance)')
+    made = made.with_variable(hosts.all_value(".*"))
     return made.link(
         dashboard.DashboardLink("gpuwatch").type(model.DashboardLinkType.DASHBOARDS).tags(["gpuwatch"]).as_dropdown(as_dropdown=False)
         .include_vars(include_vars=True).keep_time(keep_time=True)
@@ -182,7 +192,7 @@ def variable(name: str, label: str, query: str, *, many: bool = True) -> dashboa
     if not many:
         return made
     everything = model.VariableOption(selected=True, text="All", value="$__all")
-    return made.multi(multi=True).include_all(include_all=True).all_value(".*").current(everything)
+    return made.multi(multi=True).include_all(include_all=True).current(everything)
 
 
 class Annotation(model.AnnotationQuery):
@@ -237,6 +247,10 @@ def _mappings(looks: Mapping[int, Look]) -> list[model.ValueMapping]:
 def _steps(*steps: tuple[float | None, str]) -> Builder[model.ThresholdsConfig]:
     thresholds = [model.Threshold(value=value, color=color) for value, color in steps]
     return dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(thresholds)
+
+
+def _by(mode: str) -> Builder[model.FieldColor]:
+    return dashboard.FieldColor().mode(model.FieldColorModeId(mode))
 
 
 def _fixed(color: str) -> dict[str, str]:

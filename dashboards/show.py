@@ -46,6 +46,11 @@ class Look:
     def step_s(self) -> float:
         return max(1.0, (self.end_s - self.begin_s) / _WIDTH)
 
+    def steps(self, series: Series) -> list[float | None]:
+        """A series on the whole axis of time, one value a step."""
+        found = {round((at - self.begin_s) / self.step_s): value for at, value in series.points}
+        return [found.get(step) for step in range(round((self.end_s - self.begin_s) / self.step_s) + 1)]
+
     def answer(self, query: Asked) -> list[Series]:
         """Raises PrometheusError."""
         expr = fill(query.expr, self.values)
@@ -57,17 +62,17 @@ class Look:
 def shown(name: str, look: Look) -> str:
     """A dashboard's panels as Markdown.  Raises PrometheusError."""
     parts = [f"## {board(name)['title']}\n"]
-    queries = list(asked(name))
+    queries = [query for query in asked(name) if query.ref != "annotation"]
     for panel in panels(name):
         own = [(query, look.answer(query)) for query in queries if query.panel == panel["title"]]
-        parts.append(f"### {panel['title']}\n\n{panel['description']}\n\n{_drawn(panel, own)}\n")
-    for query in (query for query in queries if query.ref == "annotation"):
+        parts.append(f"### {panel['title']}\n\n{panel['description']}\n\n{_drawn(panel, own, look)}\n")
+    for query in (query for query in asked(name) if query.ref == "annotation"):
         marks = "; ".join(f"{_legend(query, series)}, {len(series.points)} points" for series in look.answer(query))
         parts.append(f"**Marks, {query.panel}:** {marks or 'none'}\n")
     return "\n".join(parts)
 
 
-def _drawn(panel: Mapping[str, Any], own: Sequence[tuple[Asked, list[Series]]]) -> str:
+def _drawn(panel: Mapping[str, Any], own: Sequence[tuple[Asked, list[Series]]], look: Look) -> str:
     """A panel as Grafana's JSON has it (hence Any), and the answers to its queries."""
     if not any(series for _, series in own):
         return NO_DATA
@@ -76,22 +81,23 @@ def _drawn(panel: Mapping[str, Any], own: Sequence[tuple[Asked, list[Series]]]) 
     if panel["type"] == "table":
         return _table(panel, own)
     draw = _states if panel["type"] == "state-timeline" else _spark
-    lines = [(_legend(query, series), draw(panel, series)) for query, answer in own for series in answer]
+    lines = [(_legend(query, series), draw(panel, series, look)) for query, answer in own for series in answer]
     width = max(len(legend) for legend, _ in lines)
     return "```text\n" + "\n".join(f"{legend:{width}}  {line}" for legend, line in lines) + "\n```"
 
 
-def _spark(panel: Mapping[str, Any], series: Series) -> str:
+def _spark(panel: Mapping[str, Any], series: Series, look: Look) -> str:
+    """A line of ticks, blank where there was no value."""
     values = [value for _, value in series.points]
     low, high = min(values), max(values)
     scale = (len(_TICKS) - 1) / (high - low) if high > low else 0.0
-    line = "".join(_TICKS[round((value - low) * scale)] for value in values)
-    return f"{line:{_WIDTH + 1}}  {_value(panel, low)} … {_value(panel, high)}, last {_value(panel, series.last)}"
+    ticks = "".join(" " if value is None else _TICKS[round((value - low) * scale)] for value in look.steps(series))
+    return f"{ticks}  {_value(panel, low)} … {_value(panel, high)}, last {_value(panel, series.last)}"
 
 
-def _states(panel: Mapping[str, Any], series: Series) -> str:
-    runs = ((value, list(points)) for value, points in groupby(series.points, key=lambda point: point[1]))
-    return " → ".join(f"{_value(panel, value)} ×{len(points)}" for value, points in runs)
+def _states(panel: Mapping[str, Any], series: Series, look: Look) -> str:
+    runs = ((value, sum(1 for _ in steps)) for value, steps in groupby(look.steps(series)))
+    return " → ".join(f"{'nothing' if value is None else _value(panel, value)} ×{count}" for value, count in runs)
 
 
 def _table(panel: Mapping[str, Any], own: Sequence[tuple[Asked, list[Series]]]) -> str:
@@ -126,7 +132,9 @@ def _value(panel: Mapping[str, Any], value: float, column: str | None = None) ->
         if look := mapping["options"].get(f"{value:g}"):
             return str(look["text"])
     written = _UNITS.get(settings.get("unit", "none"))
-    return written(value) if written else f"{value:.3g}"
+    if written:
+        return written(value)
+    return f"{value:.3g}" if settings.get("decimals") is None else f"{value:.{settings['decimals']:.0f}f}"
 
 
 def _legend(query: Asked, series: Series) -> str:

@@ -43,10 +43,11 @@ def windows() -> dashboard.Dashboard:
 
 def _annotations(made: dashboard.Dashboard) -> dashboard.Dashboard:
     """Windows have no names here: names are text of users, and stay in the store (``gpuwatch audit``)."""
+    rejected = f"sum by (instance) ({grown(of('gpuwatch_windows_total', status='rejected'), '30s')}) > 0"
     return (
         made.annotation(annotation("Windows in hand", f"{of('gpuwatch_windows_in_hand')} > 0", BLUE,
                                    "a window is open or being judged on {{instance}}"))
-        .annotation(annotation("Windows rejected", f"{grown(of('gpuwatch_windows_total', status='rejected'), '30s')} > 0", RED,
+        .annotation(annotation("Windows rejected", rejected, RED,
                                "a window was rejected on {{instance}}"))
         .annotation(annotation("Xid", f"time() - {of('gpuwatch_gpu_xid_last_timestamp_seconds')} < 30", PURPLE,
                                "Xid {{xid}} on {{instance}} GPU {{gpu}}"))
@@ -73,7 +74,7 @@ def _verdicts(made: dashboard.Dashboard) -> dashboard.Dashboard:
     judged = of("gpuwatch_windows_total")
     hosts = tuple(
         Cell(Query(f"sum by (instance) ({grown(of('gpuwatch_windows_total', status=status), RANGE)})", ref=ref), status.capitalize(),
-             steps=((None, GREY), (0.5, _COLORS[status])))
+             steps=((None, GREY), (0.5, _COLORS[status])), decimals=0)
         for ref, status in zip("ABCD", _MEANS, strict=True)
     )  # fmt: skip
     return (

@@ -17,8 +17,8 @@ SPAN_S = 60.0
 _HEAD = """\
 # What the dashboards show
 
-Every panel of the three dashboards as text, over a minute of three hosts: `busy` with five GPUs (capped, shared with a
-neighbour, too hot, partitioned, idle), `faulty` with one that was lost for two seconds and one with a memory error, and `bare`
+Every panel of the three dashboards as text, over a minute of three hosts: `busy` with six GPUs (capped, shared with a
+neighbour, too hot, partitioned, idle, and copying), `faulty` with one that was lost for two seconds and one with a memory error, and `bare`
 without a driver. All GPUs are SIMULATED; Prometheus and the daemons are real. The GPU dashboard shows GPU 0 of `busy`.
 
 Any Prometheus can be read so, without Grafana: `python -m dashboards.show http://127.0.0.1:9090`. This page is written by
@@ -30,8 +30,8 @@ Any Prometheus can be read so, without Grafana: `python -m dashboards.show http:
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder, watched(Path(folder)) as fleet:
         while time.time() - fleet.begun_s < SPAN_S:
-            for position in range(4):
-                measured(fleet.hosts["busy"], position)
+            for position in (0, 1, 2, 3, 5):
+                measured(fleet.hosts["busy"], position, 3.3 if position in (0, 5) else 1.2)
             pause(2.0)
         whole = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=SPAN_S)}
         of_one = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=SPAN_S, instance="busy")}

@@ -10,7 +10,7 @@ import pytest
 
 from annotate.rules import RULES
 from dashboards.alerts import ALERTS
-from dashboards.asking import BOARDS, QUIET, asked, board, panels
+from dashboards.asking import BOARDS, QUIET, asked, board, panels, variables
 from dashboards.build import generated, main
 from dashboards.panels import NO_DATA
 from gpuwatch.exporter.metrics import METRICS, Kind
@@ -80,6 +80,19 @@ def test_dashboards_have_names_of_their_own_and_find_each_other() -> None:
     links = re.findall(r"/d/([\w-]+)\?", "".join((FOLDER / f"{name}.json").read_text() for name in BOARDS))
     assert links
     assert set(links) <= set(uids)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_figure_is_asked_for_now_since_the_last_point_of_a_range_may_be_old(name: str) -> None:
+    assert all(query.instant for query in asked(name) if query.kind in ("stat", "table"))
+    assert not any(query.instant for query in asked(name) if query.kind in ("timeseries", "state-timeline"))
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_all_hosts_are_any_and_all_jobs_only_those_of_gpuwatch(name: str) -> None:
+    found = variables(name)
+    assert found["instance"]["allValue"] == ".*"
+    assert "allValue" not in found["job"]
 
 
 def test_what_may_be_empty_exists() -> None:

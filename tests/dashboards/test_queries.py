@@ -10,7 +10,7 @@ import pytest
 
 from dashboards.asking import BOARDS, QUIET, Asked, PrometheusError, Series, asked, choices, fill, panels, variables
 from dashboards.queries import STATES
-from dashboards.show import looks, main, shown
+from dashboards.show import Look, looks, main, shown
 from tests.dashboards.watched import Fleet, watched
 
 QUERIES = [query for name in BOARDS for query in asked(name)]
@@ -38,7 +38,7 @@ def answered(fleet: Fleet, query: Asked, values: Mapping[str, str]) -> list[Seri
     expr = fill(query.expr, values)
     if query.instant:
         return fleet.prometheus.now(expr)
-    return fleet.prometheus.over(expr, fleet.begun_s, time.time(), 1.0)
+    return fleet.prometheus.over(expr, fleet.begun_s, time.time(), 0.5)
 
 
 # Not parametrized by query: workers that share the tests would each start a fleet.
@@ -70,7 +70,7 @@ def test_every_variable_offers_something(fleet: Fleet) -> None:
         found = {variable: choices(fleet.prometheus, asks, filled(fleet)) for variable, asks in variables(name).items()}
         assert found["job"] == ["gpuwatch"]
         assert set(found["instance"]) == set(fleet.hosts)
-        assert len(found.get("uuid", ["GPU-51301a7e"] * 7)) == 7
+        assert len(found.get("uuid", ["GPU-51301a7e"] * 8)) == 8
         assert all(uuid.startswith("GPU-51301a7e") for uuid in found.get("uuid", []))
 
 
@@ -126,6 +126,11 @@ def test_what_panels_would_show_is_written_as_text(fleet: Fleet) -> None:
     assert re.search(r"### Rejected\n\n.*\n\n\*\*[23]\*\*", text["windows"])
     assert "| contention-process | reject | 1 |" in text["windows"]
     assert "a window was rejected on busy" in text["windows"]
+
+
+def test_a_hole_in_the_data_stays_where_it_was(fleet: Fleet) -> None:
+    look = Look(fleet.prometheus, {}, 0.0, 10.0)
+    assert look.steps(Series({}, ((3.0, 1.0), (4.0, 2.0), (9.0, 3.0)))) == [None] * 3 + [1.0, 2.0] + [None] * 4 + [3.0, None]
 
 
 def test_a_prometheus_that_refuses_or_is_not_there_is_named(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -29,6 +30,13 @@ def test_alerts_and_recordings_do_what_their_cases_say(path: Path) -> None:
 
 
 def test_a_case_that_expects_the_wrong_thing_fails(tmp_path: Path) -> None:
-    wrong = (FOLDER / "tests" / "alerts.yml").read_text().replace('alertname="GpuwatchStale"', 'alertname="GpuwatchStill"')
-    (tmp_path / "wrong.yml").write_text(wrong.replace("../alerts.yml", str(FOLDER / "alerts.yml")))
+    case = {
+        "rule_files": [str(FOLDER / "alerts.yml")],
+        "tests": [{
+            "interval": "1m",
+            "input_series": [{"series": 'gpuwatch_gpu_up{job="gpuwatch",instance="a",uuid="U",gpu="0"}', "values": "0x9"}],
+            "promql_expr_test": [{"expr": 'ALERTS{alertname="GpuwatchGpuLost"}', "eval_time": "5m", "exp_samples": []}],
+        }],
+    }  # fmt: skip
+    (tmp_path / "wrong.yml").write_text(json.dumps(case))  # JSON is YAML
     assert promtool("test", "rules", str(tmp_path / "wrong.yml")).returncode == 1

@@ -23,10 +23,10 @@ from tests.gpuwatch.programs import program
 
 ROOT = Path(__file__).parents[2]
 RULES = tuple(ROOT / "dashboards" / name for name in ("alerts.yml", "recording.yml", "dcgm-names.yml"))
-# What each host of the fleet shows: capped, shared, cut for heat, partitioned, asleep; lost for two seconds and failing;
+# What each host of the fleet shows: capped, shared, cut for heat, partitioned, asleep, well; lost for two seconds and failing;
 # and one without a driver.  The simulation's UUIDs follow from the GPU's position, so two hosts have the same.
 HOSTS: Mapping[str, str] = {
-    "busy": "simulated:steady-gemm,neighbour,thermal,mig,idle",
+    "busy": "simulated:steady-gemm,neighbour,thermal,mig,idle,steady-copy",
     "faulty": "simulated:gpu-lost,ecc-error",
     "bare": "nvml",
 }
@@ -76,10 +76,10 @@ def _answers(prometheus: Prometheus, expr: str) -> bool:
     return bool(prometheus.now(expr))
 
 
-def measured(settings: Settings, position: int) -> None:
+def measured(settings: Settings, position: int, length_s: float = 1.2) -> None:
     """One window on the GPU at this position of the machine, judged."""
     with gpuwatch.window(f"w{position}", settings=settings, gpus=[f"GPU-51301a7e-0000-0000-0000-{position:012d}"]) as window:
-        pause(1.2)
+        pause(length_s)
     assert window.verdict
 
 
