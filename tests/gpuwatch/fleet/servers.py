@@ -108,7 +108,7 @@ def _running(folder: Path, command: Sequence[str], url: str, ready: str) -> Iter
         try:
             for _ in range(int(START_S / 0.05)):
                 assert process.poll() is None, log.read_text()
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, AssertionError):  # it does not listen yet, or says that it is not ready
                     _got(url + ready)
                     break
                 threading.Event().wait(0.05)
