@@ -132,6 +132,6 @@ def _verdicts(made: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(lines("Windows judged, by status", "Windows whose verdict was given in each interval.", "none",
                           Query(f"sum by (status) ({grown(windows, RATE)})", "{{status}}"), width=12, stacked=True))
         .with_panel(grid("What spoils numbers here", "Rules that flagged or rejected windows in the time shown, the commonest first.",
-                         (Cell(Query(f"topk(15, sum by (rule, severity) ({grown(findings, '$__range')}) > 0)"), "Windows"),),
+                         (Cell(Query(f"topk(15, sum by (rule, severity) ({grown(findings, '$__range')}) > 0)"), "Windows", decimals=0),),
                          labels={"rule": "Rule", "severity": "Severity"}, width=12, height=8))
     )  # fmt: skip

@@ -91,7 +91,7 @@ def _verdicts(made: dashboard.Dashboard) -> dashboard.Dashboard:
 
 def _findings(made: dashboard.Dashboard) -> dashboard.Dashboard:
     found, counted = of("gpuwatch_findings_total"), of("gpuwatch_findings_total", 'severity!="note"')
-    table = Cell(Query(f"sort_desc(sum by (rule, severity) ({grown(found, RANGE)}) > 0)"), "Windows and GPUs")
+    table = Cell(Query(f"sort_desc(sum by (rule, severity) ({grown(found, RANGE)}) > 0)"), "Windows and GPUs", decimals=0)
     return (
         made.with_row(row("Findings"))
         .with_panel(lines("Findings, by rule", "Hazards found in each interval, notes left out.", "none",
