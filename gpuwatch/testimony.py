@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+import reprlib
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
 from gpuwatch import clock, torch_context
 from gpuwatch.client import Client
 from gpuwatch.errors import DaemonError, UsageError
+from gpuwatch.wire import TOLD_LENGTH
 
 if TYPE_CHECKING:
     from annotate.evidence import Timings
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("gpuwatch")
 
 ROOM_COUNT = 15_000  # iterations whose clocks are stamped where their number is not known beforehand
+_TOLD_LENGTH = TOLD_LENGTH - 4096  # of what is told in all: versions, flags and GPUs need some too
 
 
 @contextlib.contextmanager
@@ -35,36 +40,61 @@ def spared(doing: str) -> Iterator[None]:
 
 
 class Iteration:
-    """A context manager around one iteration; whatever goes wrong with its marks, the benchmark goes on."""
+    """A context manager around one iteration, which keeps its own beginning: iterations nest, and threads have theirs.
 
-    __slots__ = ("_marks",)
+    Whatever goes wrong with its marks, the benchmark goes on.
+    """
 
-    def __init__(self, marks: Marks) -> None:
-        self._marks: Marks | None = marks
+    __slots__ = ("_begun", "_give_up", "_marks")
+
+    def __init__(self, marks: Marks | None, give_up: Callable[[Exception], None]) -> None:
+        self._marks = marks
+        self._give_up = give_up
+        self._begun: Any = None  # whatever these marks need of it
+
+    # The window's boundary again, and too often crossed for a context manager.
 
     def __enter__(self) -> None:
-        self.mark("begin")
+        if self._marks is not None:
+            try:
+                self._begun = self._marks.begin()
+            except Exception as error:  # noqa: BLE001 - see above
+                self._failed(error)
 
     def __exit__(self, *_: object) -> None:
-        self.mark("end")
+        begun, self._begun = self._begun, None
+        if begun is not None and self._marks is not None:
+            try:
+                self._marks.end(begun)
+            except Exception as error:  # noqa: BLE001 - see above
+                self._failed(error)
 
-    def mark(self, edge: Literal["begin", "end", "next"]) -> None:
-        try:
-            if self._marks is not None:
-                getattr(self._marks, edge)()
-        except Exception as error:  # noqa: BLE001 - the window's boundary, too often crossed for a context manager
-            self._marks = None
-            _log.warning("gpuwatch: marking iterations failed: %s: %s", type(error).__name__, error)
+    def next(self) -> None:
+        """It has ended, and is the next one now."""
+        if self._begun is None:
+            self.__enter__()
+        elif self._marks is not None:
+            try:
+                self._begun = self._marks.next(self._begun)
+            except Exception as error:  # noqa: BLE001 - see above
+                self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self._marks = self._begun = None
+        self._give_up(error)
 
 
 class Testimony:
-    """Collected between a window's edges, handed over at its end."""
+    """Collected between a window's edges, handed over at its end, closed whatever became of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, driver: Any = None) -> None:  # cuda-bindings' has no types; None: that one, where it is installed
         self.before = torch_context.Snapshot()
+        self._driver = driver
         self._told: dict[str, FactValue] = {}
         self._recorded: list[Timings] = []
         self._marks: Marks | None = None
+        self._is_marking = True  # until it fails, or the window is over
+        self._making = threading.Lock()
         self._stamps: Stamps | None = None
 
     def facts(self) -> dict[str, FactValue]:
@@ -78,7 +108,7 @@ class Testimony:
             if torch_context.cuda_at_hand() is not None:
                 from gpuwatch.cuda.stamp import Stamps
 
-                self._stamps = Stamps.here(2)
+                self._stamps = Stamps.here(2, self._driver)
 
     def stamp(self) -> None:
         """At the window's beginning and end."""
@@ -87,15 +117,19 @@ class Testimony:
                 self._stamps.put()
 
     def tell(self, facts: dict[str, FactValue]) -> None:
-        """Raises UsageError for what the judge does not know."""
+        """Raises UsageError for what the judge does not know, and for what could not be handed over at the end."""
         from annotate.told import TOLD
 
+        checked: dict[str, FactValue] = {}
         for name, fact in facts.items():
             if name not in TOLD:
                 raise UsageError(f"tell: {name!r} is not a fact the judge knows; known: {', '.join(sorted(TOLD))}")
-            if not isinstance(fact, str | int | float | bool | None):
-                raise UsageError(f"tell: {name}: expected text, a number, a truth value or None, found {fact!r}")
-        self._told |= facts
+            checked[name] = _sendable(name, fact)
+        told = self._told | checked
+        length = sum(len(name) + len(str(fact)) for name, fact in told.items())
+        if length > _TOLD_LENGTH:
+            raise UsageError(f"tell: expected at most {_TOLD_LENGTH} characters in all, found {length}")
+        self._told = told
 
     def look_at(self, tensors: tuple[Any, ...]) -> None:
         with spared("looking at the inputs"):
@@ -105,14 +139,28 @@ class Testimony:
 
     def iteration(self, count: int) -> Iteration:
         """Around one iteration of about so many."""
-        torch_context.notice_profiler()
-        if self._marks is None:
-            from gpuwatch.marks import HostMarks, here
+        try:
+            torch_context.notice_profiler()
+            if self._marks is None and self._is_marking:
+                self._make_marks(count)
+        except Exception as error:  # noqa: BLE001 - the window's boundary, too often crossed for a context manager
+            self._give_up(error)
+        return Iteration(self._marks if self._is_marking else None, self._give_up)
 
-            self._marks = HostMarks()
-            with spared("preparing to mark iterations"):
-                self._marks = here(count)
-        return Iteration(self._marks)
+    def _make_marks(self, count: int) -> None:
+        from gpuwatch.marks import HostMarks, here
+
+        with self._making:
+            if self._marks is None:
+                marks: Marks = HostMarks()
+                with spared("preparing to mark iterations"):
+                    marks = here(count, self._driver)
+                self._marks = marks
+
+    def _give_up(self, error: Exception) -> None:
+        if self._is_marking:
+            self._is_marking = False
+            _log.warning("gpuwatch: marking iterations failed: %s: %s", type(error).__name__, error)
 
     def record(self, times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begin_ns: int) -> None:
         """Raises UsageError for what is no time."""
@@ -150,12 +198,40 @@ class Testimony:
 
     def _true_clock(self) -> dict[str, FactValue]:
         """The mean clock between the stamps at the window's edges."""
-        stamps, self._stamps = self._stamps, None
         with spared("reading the true clock"):
-            if stamps is not None and stamps.used == 2:
-                stamped = stamps.read()
-                stamps.close()
+            if self._stamps is not None and self._stamps.used == 2:
+                stamped = self._stamps.read()
                 mhz = stamped.mean_mhz(0, 1)
                 if mhz is not None:
                     return {"true_clock_mhz": mhz, "stamped_s": (stamped.began_ns(1) - stamped.began_ns(0)) / 1e9}
         return {}
+
+    def close(self) -> None:
+        """Give back what it holds of the GPU; nothing is marked any more.  At every end of a window, whatever went before."""
+        self._is_marking = False
+        held = (self._marks, self._stamps)
+        self._stamps = None
+        for each in held:
+            with spared("giving the room of stamps back"):
+                if each is not None:
+                    each.close()
+
+
+def _sendable(name: str, fact: object) -> FactValue:
+    """A fact as it goes through JSON into a database, numbers and texts of other libraries as Python's own."""
+    if fact is None or isinstance(fact, bool):
+        return fact
+    if isinstance(fact, str):
+        try:
+            fact.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"tell: {name}: expected text that can be written as UTF-8; {error.reason}") from error
+        return str(fact)
+    if isinstance(fact, Integral):
+        if not -(2**63) <= int(fact) < 2**63:
+            raise UsageError(f"tell: {name}: expected a whole number of at most 64 bits, found one of {int(fact).bit_length()}")
+        return int(fact)
+    if isinstance(fact, Real):
+        with contextlib.suppress(OverflowError):
+            return float(fact)
+    raise UsageError(f"tell: {name}: expected text, a number, a truth value or None, found {reprlib.repr(fact)}")

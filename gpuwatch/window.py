@@ -11,7 +11,7 @@ import html
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("gpuwatch")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_enclosing: ContextVar[str | None] = ContextVar("gpuwatch_window", default=None)
+_enclosing: ContextVar[Window | None] = ContextVar("gpuwatch_window", default=None)
 
 SCHEMA = 1
 VERDICT_S = 30.0
@@ -64,7 +64,7 @@ class Window:
         self._absence: str | None = None
         self._judged: Judged | None = None
         self._verdicts: tuple[Verdict, ...] = ()
-        self._token: Token[str | None] | None = None
+        self.parent: Window | None = None
         self._testimony = Testimony()
         self._pid = os.getpid()
 
@@ -92,13 +92,15 @@ class Window:
             told = self._testimony.facts()
             if self._sync:
                 self._testimony.prepare()
+            self.parent = _open_one(_enclosing.get())
+            parent = self.parent.run_id if self.parent is not None else os.environ.get("GPUWATCH_PARENT")
             # Nothing that takes long lies between the daemon's mark of the beginning and ours.
             opened = self._client.open(
                 label=self.label, claim=self.policy.claim.value, policy=self.policy.to_dict(), gpus=self._gpus,
-                parent=_enclosing.get() or os.environ.get("GPUWATCH_PARENT"), told=told,
+                parent=parent, told=told,
             )  # fmt: skip
             self.run_id = opened.run
-            self._token = _enclosing.set(opened.run)
+            _enclosing.set(self)
             if opened.warning:
                 say(opened.warning)
         if self._sync:
@@ -109,18 +111,25 @@ class Window:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        told: dict[str, FactValue] = {}
+        # A forked child leaves its copy of the block: the window is its parent's, and so are the socket and the GPU.
         is_forked = os.getpid() != self._pid
-        if self._sync and kind is None and not is_forked:
+        try:
+            self._leave(error, is_forked=is_forked)
+        finally:
+            if not is_forked:
+                self._testimony.close()
+        if self._on_reject == "raise" and kind is None and not is_forked:
+            self.raise_for_verdict()
+
+    def _leave(self, error: BaseException | None, *, is_forked: bool) -> None:
+        told: dict[str, FactValue] = {}
+        if self._sync and error is None and not is_forked:
             self._testimony.stamp()
             with self._telemetry("synchronising"):
                 told["sync_s"] = torch_context.synchronize()
         self.end_ns = clock.now_ns()
-        if self._token is not None:
-            with contextlib.suppress(ValueError):  # left in another context than it was entered: an async generator
-                _enclosing.reset(self._token)
+        _enclosing.set(_open_one(_enclosing.get()))
         if is_forked:
-            # A forked child leaves its copy of the block: the window is its parent's, and so are the socket and the GPU.
             self._client = None
             self._absence = "this is a forked child: the window belongs to the process that opened it"
             return
@@ -135,8 +144,6 @@ class Window:
                 self._client.close_window(run, begin_ns, self.end_ns, told | self._testimony.all())
                 self._client.close()
                 self._client = None
-        if self._on_reject == "raise" and kind is None:
-            self.raise_for_verdict()
 
     @staticmethod
     def _end(client: Client, run: str, begin_ns: int, end_ns: int) -> None:
@@ -170,12 +177,13 @@ class Window:
 
     def _counted(self, count: int) -> Iterator[int]:
         marked = self._testimony.iteration(count // 2 + 1)  # a stamp each and one more
-        marked.mark("begin")
+        # Not a with block: one that is left early keeps the iterations that ended, and leaves the last out.
+        marked.__enter__()
         for number in range(count):
             if number:
-                marked.mark("next")
+                marked.next()
             yield number
-        marked.mark("end")
+        marked.__exit__()
 
     def record(self, times: Iterable[float] | Timings, *, at_ns: Iterable[int] | None = None) -> None:
         """Hand over times you took yourself, in seconds, in the order they ran; ``at_ns`` is when each began, if you know.
@@ -307,6 +315,13 @@ class Window:
         from annotate import card
 
         return card.html(self.verdicts) if self.end_ns is not None else html.escape(repr(self))
+
+
+def _open_one(window: Window | None) -> Window | None:
+    """This one or the nearest around it that is still open: they may end in any order, and in other contexts."""
+    while window is not None and window.end_ns is not None:
+        window = window.parent
+    return window
 
 
 def window(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 from gpuwatch.cuda.driver import checked, here, kernel, raw_stream, sms_count
 from gpuwatch.cuda.stamp import Stamps
@@ -22,15 +24,21 @@ class Canary:
     copy_bytes_count: float | None
 
 
-def look() -> Canary | None:
+def look(driver: Any = None) -> Canary | None:  # cuda has no types
     """About 5 ms of the GPU, after which it is idle; None where there is no context.  It takes and gives back 256 MiB.
 
     Raises RuntimeError for what the driver refuses, as where memory is short.
     """
-    driver = here()
-    stamps = Stamps.here(2) if driver is not None else None
-    if driver is None or stamps is None:
+    driver = here(driver)
+    stamps = Stamps.here(2, driver) if driver is not None else None
+    if stamps is None:
         return None
+    with closing(stamps):
+        clock_mhz = _spun_mhz(driver, stamps)
+    return Canary(clock_mhz, _copied_bytes_count(driver))
+
+
+def _spun_mhz(driver: Any, stamps: Stamps) -> float | None:
     cuda = sys.modules["torch"].cuda
     stream = raw_stream()(cuda.current_device())
     cycles = ctypes.c_uint64(_SPIN_CYCLES)
@@ -45,8 +53,13 @@ def look() -> Canary | None:
     turn()
     stamps.put()
     cuda.current_stream().synchronize()
-    clock_mhz = stamps.read().mean_mhz(0, 1)
-    stamps.close()
+    return stamps.read().mean_mhz(0, 1)
+
+
+def _copied_bytes_count(driver: Any) -> float | None:
+    """Bytes read and written a second."""
+    cuda = sys.modules["torch"].cuda
+    stream = raw_stream()(cuda.current_device())
     source = int(checked(driver.cuMemAlloc(2 * _COPY_BYTES)))
     try:
         first, last = (cuda.Event(enable_timing=True) for _ in range(2))
@@ -59,4 +72,4 @@ def look() -> Canary | None:
         took_s = first.elapsed_time(last) / 1e3
     finally:
         checked(driver.cuMemFree(source))
-    return Canary(clock_mhz, 2 * _COPY_BYTES * _COPIES_COUNT / took_s if took_s > 0 else None)
+    return 2 * _COPY_BYTES * _COPIES_COUNT / took_s if took_s > 0 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -45,31 +46,45 @@ again:
     ret;
 }
 \0"""
-_modules: dict[int, Any] = {}  # by context: cuda has no types
+Context = tuple[int, int]
+_modules: dict[Context, Any] = {}  # cuda has no types
 
 
-def here() -> Any | None:
-    """The driver's functions, if this thread has a CUDA context made by torch, cuda-bindings is installed, and no graph is
-    being captured; else None.  It makes no context."""
+def here(driver: Any = None) -> Any | None:
+    """The driver's functions (cuda-bindings', where none are given), if this thread has a CUDA context made by torch and no
+    graph is being captured; else None.  It makes no context."""
     if torch_context.cuda_at_hand() is None:
         return None
-    try:
-        from cuda.bindings import driver
-    except ImportError:
-        return None
-    return driver if context(driver) else None
+    if driver is None:
+        try:
+            from cuda.bindings import driver as bound
+        except ImportError:
+            return None
+        driver = bound
+    return driver if context(driver) != (0, 0) else None
 
 
-def context(driver: Any) -> int:
-    """The current context, as a number."""
-    return int(checked(driver.cuCtxGetCurrent()))
+def context(driver: Any) -> Context:
+    """The current context: its address and its number, zeros where there is none.
+
+    After a reset another context may lie at the same address; numbers do not come back.  Drivers before 12.0 give none.
+    """
+    current = checked(driver.cuCtxGetCurrent())
+    address = int(current)
+    number = 0
+    if address:
+        with contextlib.suppress(AttributeError, RuntimeError):
+            number = int(checked(driver.cuCtxGetId(current)))
+    return address, number
 
 
 def kernel(driver: Any, name: str) -> Any:
     """One of our kernels, loaded once a context; the first one takes some tens of milliseconds."""
     current = context(driver)
-    if current not in _modules:
-        _modules[current] = checked(driver.cuModuleLoadData(_PTX))
+    if current in _modules:
+        with contextlib.suppress(RuntimeError):  # of a context that was reset, where the driver does not number them
+            return checked(driver.cuModuleGetFunction(_modules[current], name.encode()))
+    _modules[current] = checked(driver.cuModuleLoadData(_PTX))
     return checked(driver.cuModuleGetFunction(_modules[current], name.encode()))
 
 

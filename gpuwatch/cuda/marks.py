@@ -9,7 +9,10 @@ import numpy as np
 from annotate.evidence import Timings
 from gpuwatch import clock
 from gpuwatch.cuda.stamp import Stamps
+from gpuwatch.marks import in_order
 from gpuwatch.wire import TIMES_COUNT, FactValue
+
+Begun = tuple[Any, int]  # the event of its beginning, which has no type, and the number of the stamp before it
 
 
 class CudaMarks:
@@ -21,18 +24,18 @@ class CudaMarks:
 
     timer = "events"
 
-    def __init__(self, cuda: Any, count: int) -> None:  # torch is not a dependency, so torch.cuda has no type here
+    def __init__(self, cuda: Any, count: int, driver: Any = None) -> None:  # neither torch.cuda nor cuda-bindings has types
         self._cuda = cuda
-        self._stamps = Stamps.here(2 * count)
         self._anchor, self._anchor_ns = self._event(), 0
         self._cuda.current_stream().synchronize()
         self._anchor.record()
         self._anchor.synchronize()
         self._anchor_ns = clock.now_ns()
         self._pairs: list[tuple[Any, Any, int, int]] = []
-        self._first: tuple[Any, int] | None = None
         self._spread_s: float | None = None
         self._seen_ratio: float | None = None
+        self._is_open = True
+        self._stamps = Stamps.here(2 * count, driver)
 
     def told(self) -> dict[str, FactValue]:
         if self._spread_s is None:
@@ -45,39 +48,50 @@ class CudaMarks:
     def _stamp(self) -> int:
         return self._stamps.put() if self._stamps is not None else -1
 
-    def begin(self) -> None:
-        if self._cuda.is_current_stream_capturing():
-            self._first = None
-            return
+    def begin(self) -> Begun | None:
+        if not self._is_open or self._cuda.is_current_stream_capturing():
+            return None
         stamp = self._stamp()
         event = self._event()
         event.record()
-        self._first = (event, stamp)
+        return event, stamp
 
-    def end(self) -> None:
-        first, self._first = self._first, None
-        if first is None or len(self._pairs) >= TIMES_COUNT or self._cuda.is_current_stream_capturing():
-            return
+    def end(self, begun: Begun) -> None:
+        self._ended(begun)
+
+    def _ended(self, begun: Begun) -> int | None:
+        """The number of the stamp at its end, None for an iteration that is not kept."""
+        if len(self._pairs) >= TIMES_COUNT or not self._is_open or self._cuda.is_current_stream_capturing():
+            return None
         event = self._event()
         event.record()
-        self._pairs.append((first[0], event, first[1], self._stamp()))
+        stamp = self._stamp()
+        self._pairs.append((begun[0], event, begun[1], stamp))
+        return stamp
 
-    def next(self) -> None:
-        self.end()
-        if self._pairs and not self._cuda.is_current_stream_capturing():
-            # The stamp that ends one iteration begins the next.
-            event = self._event()
-            event.record()
-            self._first = (event, self._pairs[-1][3])
+    def next(self, begun: Begun) -> Begun | None:
+        stamp = self._ended(begun)
+        if stamp is None:
+            return self.begin()
+        # The stamp that ends one iteration begins the next.
+        event = self._event()
+        event.record()
+        return event, stamp
+
+    def close(self) -> None:
+        """Give the room of the stamps back; nothing is marked any more."""
+        stamps, self._stamps, self._is_open = self._stamps, None, False
+        if stamps is not None:
+            stamps.close()
 
     def timings(self) -> Timings | None:
-        if not self._pairs:
+        if not self._pairs or self._cuda.is_current_stream_capturing():  # to wait would destroy the graph
             return None
         self._pairs[-1][1].synchronize()
         took_s = np.array([first.elapsed_time(last) for first, last, _, _ in self._pairs]) / 1e3
         after_s = np.array([self._anchor.elapsed_time(first) for first, _, _, _ in self._pairs]) / 1e3
         at_ns = self._anchor_ns + (after_s * 1e9).astype(np.int64)
-        return Timings(at_ns, took_s, self._clocks_mhz())
+        return in_order(Timings(at_ns, took_s, self._clocks_mhz()))
 
     def _clocks_mhz(self) -> np.ndarray[Any, np.dtype[np.float64]] | None:
         if self._stamps is None or not self._stamps.used:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 from dataclasses import dataclass
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,10 @@ import numpy.typing as npt
 
 from annotate.evidence import Times, Values
 from gpuwatch import clock
-from gpuwatch.cuda.driver import checked, context, here, kernel, raw_stream, sms_count
+from gpuwatch.cuda import room as rooms
+from gpuwatch.cuda.driver import checked, here, raw_stream
+from gpuwatch.cuda.room import MOST_BYTES, Room
 
-_ROW_BYTES = 16  # an SM's: its two registers
-MOST_BYTES = 64 << 20  # of device memory for one window's stamps
 _CALIBRATIONS_COUNT = 3
 
 Numbers = npt.NDArray[np.int64]
@@ -74,76 +76,87 @@ class Stamped:
 
 
 class Stamps:
-    """Room for stamps on the current context's GPU, and the kernel that writes them.
+    """Stamps on the current context's GPU, in room that is there from the beginning.
 
-    It makes no context, allocates when it is made and never later, and launches on torch's current stream.
+    It makes no context, allocates when it is made and never later, and launches on torch's current stream.  Threads may
+    stamp at once.
     """
 
-    def __init__(self, driver: Any, kernel: Any, sms_count: int, count: int, index: int) -> None:  # cuda has no types
-        self._driver = driver
-        self._kernel = kernel
-        self._sms_count = sms_count
-        self._index = index
-        self.count = count
-        self.used = 0
-        self._base = int(checked(driver.cuMemAlloc(self._size_bytes)))
-        self._row = ctypes.c_uint64(self._base)
-        self._sms = ctypes.c_uint32(sms_count)
-        self._arguments = (ctypes.c_void_p * 2)(ctypes.addressof(self._row), ctypes.addressof(self._sms))
+    def __init__(self, room: Room) -> None:
+        """Raises RuntimeError where the room is of a context that is gone."""
+        self._room: Room | None = room
+        self.count = room.count
+        self._sms = ctypes.c_uint32(room.sms_count)
+        # Every stamp has its own arguments, so that one thread's launch reads no other's.
+        self._rows = room.base + np.arange(room.count + 1, dtype=np.uint64) * np.uint64(room.row_bytes)
+        self._arguments = np.empty((room.count + 1, 2), np.uint64)
+        self._arguments[:, 0] = self._rows.ctypes.data + np.arange(room.count + 1, dtype=np.uint64) * np.uint64(8)
+        self._arguments[:, 1] = ctypes.addressof(self._sms)
+        self._arguments_at = int(self._arguments.ctypes.data)
         self._raw_stream = raw_stream()
-        checked(driver.cuMemsetD8(self._base, 0, self._size_bytes))
+        self._is_capturing = sys.modules["torch"].cuda.is_current_stream_capturing
+        self._numbers = iter(range(room.count))
         self._offsets: list[tuple[int, int]] = []  # (on the GPU's timer, host minus GPU)
+        self._zero(room.size_bytes)
+        self.calibrate()
 
     @staticmethod
-    def here(count: int) -> Stamps | None:
+    def here(count: int, driver: Any = None) -> Stamps | None:  # cuda has no types
         """Room for so many stamps; None without a context, without cuda-bindings, on a foreign GPU, or during a capture.
 
-        At most ``MOST_BYTES`` of device memory: ``count`` of the result may be smaller than asked for.
+        At most ``MOST_BYTES`` of device memory: ``count`` of the result may be smaller than asked for.  ``driver`` is
+        cuda-bindings' by itself.  Raises RuntimeError for what it refuses.
         """
-        driver = here()
+        driver = here(driver)
         if driver is None:
             return None
-        spare = _spare.get((context(driver), count))
-        if spare:
-            stamps = spare.pop()
-            stamps.clear()
-            return stamps
-        sms = sms_count(driver)
-        kept = min(count, MOST_BYTES // (sms * _ROW_BYTES))
-        stamps = Stamps(driver, kernel(driver, "gpuwatch_stamp"), sms, kept, sys.modules["torch"].cuda.current_device())
-        stamps.calibrate()
-        return stamps
+        for room in rooms.spare(driver, count):
+            # Room that cannot be used is of a context that was reset, and is forgotten: its address may be somebody else's.
+            with contextlib.suppress(RuntimeError):
+                return Stamps(room)
+        room = rooms.new(driver, count)
+        try:
+            return Stamps(room)
+        except RuntimeError:
+            driver.cuMemFree(room.base)
+            raise
 
     @property
-    def _size_bytes(self) -> int:
-        # One more row at the end, for calibration.
-        return (self.count + 1) * self._sms_count * _ROW_BYTES
+    def used(self) -> int:
+        """How many stamps were put."""
+        return self.count - length_hint(self._numbers)
 
     def put(self, *, during_capture: bool = False) -> int:
         """Stamp on torch's current stream; the stamp's number, or −1 if there is no room, or a graph is being captured."""
-        if self.used >= self.count or (not during_capture and sys.modules["torch"].cuda.is_current_stream_capturing()):
+        if not during_capture and self._is_capturing():
             return -1
-        number = self.used
-        self.used += 1
-        self._launch(number)
+        number = next(self._numbers, -1)
+        if number >= 0:
+            self._launch(number)
         return number
 
+    def _open_room(self) -> Room:
+        if self._room is None:
+            raise RuntimeError("stamps: these are closed")
+        return self._room
+
     def _launch(self, number: int) -> None:
-        self._row.value = self._base + number * self._sms_count * _ROW_BYTES
+        room = self._open_room()
         # A block of one thread an SM: the scheduler gives each SM its first block before any its second.
         checked(
-            self._driver.cuLaunchKernel(
-                self._kernel, self._sms_count, 1, 1, 1, 1, 1, 0, self._raw_stream(self._index),
-                ctypes.addressof(self._arguments), 0,
+            room.driver.cuLaunchKernel(
+                room.kernel, room.sms_count, 1, 1, 1, 1, 1, 0, self._raw_stream(room.index),
+                self._arguments_at + 16 * number, 0,
             )
         )  # fmt: skip
 
     def calibrate(self) -> None:
         """Learn how the GPU's timer lies to the host's clock.  It waits for the current stream."""
-        synchronize = self._driver.cuStreamSynchronize
+        room = self._open_room()
+        synchronize = room.driver.cuStreamSynchronize
         best: tuple[int, int, int] | None = None
         for _ in range(_CALIBRATIONS_COUNT):
-            stream = self._raw_stream(self._index)
+            stream = self._raw_stream(room.index)
             before_ns = clock.now_ns()
             self._launch(self.count)
             checked(synchronize(stream))
@@ -157,10 +170,15 @@ class Stamps:
     def clear(self) -> None:
         """Forget the stamps put so far; their room is used again.  Not while work that stamps is under way."""
         if self.used:
-            checked(self._driver.cuMemsetD8(self._base, 0, self.used * self._sms_count * _ROW_BYTES))
-        self.used = 0
+            self._zero(self.used * self._open_room().row_bytes)
+        self._numbers = iter(range(self.count))
         self._offsets.clear()
         self.calibrate()
+
+    def _zero(self, size_bytes: int) -> None:
+        # On the stream that stamps: the default one neither waits for others nor do they wait for it.
+        room = self._open_room()
+        checked(room.driver.cuMemsetD8Async(room.base, 0, size_bytes, self._raw_stream(room.index)))
 
     def read(self) -> Stamped:
         """All stamps put so far.  To be called when the work that stamps is done: it waits for the current stream only."""
@@ -179,24 +197,18 @@ class Stamps:
         return np.asarray(offsets[0] + moved.astype(np.int64))
 
     def _copied(self, first: int, count: int) -> Numbers:
-        out = np.empty((count, self._sms_count, 2), np.int64)
+        room = self._open_room()
+        out = np.empty((count, room.sms_count, 2), np.int64)
         if count:
-            source = self._base + first * self._sms_count * _ROW_BYTES
-            checked(self._driver.cuMemcpyDtoH(out.ctypes.data, source, out.nbytes))
+            checked(room.driver.cuMemcpyDtoH(out.ctypes.data, room.base + first * room.row_bytes, out.nbytes))
         return out
 
     def close(self) -> None:
-        """Give the memory back; a little is kept for the next, because to have it takes 0.2 ms."""
-        if self._base and self.count <= _SPARE_COUNT:
-            self.used = self.count
-            _spare.setdefault((context(self._driver), self.count), []).append(self)
-        elif self._base:
-            self._driver.cuMemFree(self._base)
-            self._base = 0
-
-
-_SPARE_COUNT = 16  # stamps: the two at a window's edges, and a canary's
-_spare: dict[tuple[int, int], list[Stamps]] = {}  # by context and size
+        """Give the room back.  Nothing is put any more, and what was not read is lost."""
+        room, self._room = self._room, None
+        self._numbers = iter(range(0))
+        if room is not None:
+            rooms.give_back(room)
 
 
 __all__ = ["MOST_BYTES", "Stamped", "Stamps"]

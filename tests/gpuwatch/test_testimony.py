@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -118,6 +119,57 @@ def test_a_fact_the_judge_does_not_know_is_refused(copying: Settings) -> None:
             w.tell(cache=["cold"])  # type: ignore[arg-type]  # what is tested
         w.tell(cache="cold", flush_bytes=1 << 27)
     assert evidence_of(w, copying).told["flush_bytes"] == 1 << 27
+
+
+@pytest.mark.parametrize(
+    ("fact", "says"),
+    [
+        ("x" * 20_000, "characters in all, found 20005"),
+        ("\ud800", "UTF-8"),
+        (2**63, "at most 64 bits, found one of 64"),
+        (-(2**100), "64 bits"),
+        (1j, "expected text"),
+    ],
+    ids=["long", "surrogate", "beyond 64 bits", "below", "complex"],
+)
+def test_what_could_not_be_handed_over_is_refused_when_it_is_told(copying: Settings, fact: object, says: str) -> None:
+    with gpuwatch.window(settings=copying) as w:
+        with pytest.raises(gpuwatch.UsageError, match=f"tell: .*{says}"):
+            w.tell(cache=fact)  # type: ignore[arg-type]  # what is tested
+        w.tell(flush_bytes=2**63 - 1)
+    assert w.verdict.status is not Status.UNPROVEN, w.verdict.why
+    assert evidence_of(w, copying).told["flush_bytes"] == 2**63 - 1
+
+
+def test_numbers_and_texts_of_numpy_are_told_as_pythons_own(copying: Settings) -> None:
+    with gpuwatch.window(settings=copying) as w:
+        w.tell(flush_bytes=np.int64(7), busy_ratio=np.float64(0.5), input_zero_ratio=np.float32(0.25), cache=np.str_("cold"))  # type: ignore[arg-type]
+        pause(0.05)
+    told = evidence_of(w, copying).told
+    assert (told["flush_bytes"], told["busy_ratio"], told["input_zero_ratio"], told["cache"]) == (7, 0.5, 0.25, "cold")
+
+
+def test_threads_and_nested_iterations_are_each_timed_from_their_own_beginning(copying: Settings) -> None:
+    def work(w: gpuwatch.Window) -> None:
+        for _ in range(10):
+            with w.iteration():
+                time.sleep(0.005)
+
+    with gpuwatch.window(settings=copying) as w:
+        threads = [threading.Thread(target=work, args=(w,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with w.iteration():
+            with w.iteration():
+                pause(0.02)
+            pause(0.03)
+    timings = timings_of(w, copying)
+    assert len(timings.took_s) == 42
+    assert (timings.took_s >= 0.005).all()
+    assert timings.took_s[-2] >= 0.05 > timings.took_s[-1]
+    assert (np.diff(timings.at_ns) >= 0).all()
 
 
 @pytest.mark.parametrize("doing", ["iteration", "record", "iterations", "inputs"])

@@ -89,6 +89,19 @@ def test_nested_windows_know_their_parent_and_are_judged_apart(copying: Settings
         assert reader.run(inner.run_id).parent == outer.run_id
 
 
+def test_windows_that_end_in_another_order_leave_no_closed_one_as_a_parent(copying: Settings) -> None:
+    first, second, inside, after = (gpuwatch.window(name, settings=copying) for name in ("1", "2", "inside", "after"))
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    with inside:
+        pass
+    second.__exit__(None, None, None)
+    with after:
+        pass
+    assert (second.parent, inside.parent, after.parent) == (first, second, None)
+
+
 def test_a_decorator_gives_every_call_a_window_of_its_own(copying: Settings) -> None:
     @gpuwatch.window(settings=copying)
     def work(seconds: float) -> str:

@@ -1,0 +1,242 @@
+"""Stamps and marks without a GPU: whose room is whose, and that all of it is given back."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuwatch
+from gpuwatch import testimony as testimonies
+from gpuwatch.config import load
+from gpuwatch.cuda import canary, driver, room
+from gpuwatch.cuda.marks import CudaMarks
+from gpuwatch.cuda.stamp import Stamps
+from tests.gpuwatch.cuda.pretended import CLOCK_MHZ, SMS_COUNT, Cuda, Driver
+from tests.gpuwatch.test_window import pause
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
+    made = Cuda()
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=made))
+    for module, name, empty in ((room, "_spare", {}), (room, "_left", []), (driver, "_modules", {})):
+        monkeypatch.setattr(module, name, empty)
+    return made
+
+
+@pytest.fixture
+def gpu(cuda: Cuda) -> Driver:
+    return Driver()
+
+
+def stamps(gpu: Driver, count: int = 2) -> Stamps:
+    made = Stamps.here(count, gpu)
+    assert made is not None
+    return made
+
+
+class TestStamps:
+    def test_two_stamps_give_the_clock_between_them_and_no_third_is_put(self, gpu: Driver) -> None:
+        made = stamps(gpu)
+        numbers = []
+        for _ in range(3):
+            numbers.append(made.put())
+            pause(0.01)
+        assert (numbers, made.used) == ([0, 1, -1], 2)
+        stamped = made.read()
+        assert stamped.at_ns.shape == (2, SMS_COUNT)
+        assert stamped.mean_mhz(0, 1) == pytest.approx(CLOCK_MHZ, rel=1e-3)
+        made.clear()
+        assert (made.used, made.put(), made.used) == (0, 0, 1)
+
+    def test_there_are_none_during_a_capture(self, gpu: Driver, cuda: Cuda) -> None:
+        made = stamps(gpu)
+        cuda.capturing = True
+        assert Stamps.here(2, gpu) is None
+        assert made.put() == -1
+        assert made.put(during_capture=True) == 0
+
+    def test_threads_stamp_rows_of_their_own(self, gpu: Driver) -> None:
+        made = stamps(gpu, 400)
+        numbers: list[int] = []
+        threads = [threading.Thread(target=lambda: numbers.extend(made.put() for _ in range(100))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(numbers) == list(range(400))
+        assert (made.read().at_ns > 0).all()
+
+    def test_a_little_room_is_kept_for_the_next_and_more_is_freed(self, gpu: Driver) -> None:
+        small, large = stamps(gpu), stamps(gpu, 100)
+        for each in (small, large):
+            each.close()
+        assert (len(gpu.memory), len(gpu.freed)) == (1, 1)
+        again = stamps(gpu)
+        assert (len(gpu.memory), again.used, again.put()) == (1, 0, 0)
+
+    def test_room_given_back_twice_is_handed_out_once(self, gpu: Driver) -> None:
+        made = stamps(gpu)
+        made.close()
+        made.close()
+        first, second = stamps(gpu), stamps(gpu)
+        first.put()
+        assert (len(gpu.memory), second.used, made.put()) == (2, 0, -1)
+        with pytest.raises(RuntimeError, match="closed"):
+            made.read()
+
+    @pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "by address alone"])
+    def test_spare_room_of_a_context_that_was_reset_is_forgotten_and_never_freed(self, cuda: Cuda, numbered: bool) -> None:
+        gpu = Driver(numbered=numbered)
+        for count in (2, 100):
+            stamps(gpu, count).close()
+        freed_count = len(gpu.freed)
+        gpu.reset()
+        made = stamps(gpu)
+        assert (made.put(), made.put()) == (0, 1)
+        assert made.read().mean_mhz(0, 1) is not None
+        assert gpu.loaded_count == 2
+        assert len(gpu.freed) == freed_count
+
+    def test_room_given_back_in_another_context_waits_for_its_own(self, gpu: Driver) -> None:
+        made = stamps(gpu, 100)
+        gpu.context, gpu.number = 0x2000, 2
+        made.close()
+        assert not gpu.freed
+        gpu.context, gpu.number = 0x1000, 1
+        stamps(gpu, 50)
+        assert len(gpu.freed) == 1
+
+    def test_room_given_back_during_a_capture_is_freed_after_it(self, gpu: Driver, cuda: Cuda) -> None:
+        made = stamps(gpu, 100)
+        cuda.capturing = True
+        made.close()
+        assert not gpu.freed
+        cuda.capturing = False
+        stamps(gpu, 50).close()
+        assert not gpu.memory
+
+    @pytest.mark.parametrize("function", ["cuMemsetD8Async", "cuLaunchKernel"])
+    def test_what_the_driver_refuses_leaves_no_memory_taken(self, gpu: Driver, function: str) -> None:
+        gpu.refuses = function
+        with pytest.raises(RuntimeError, match="CUDA_ERROR_INVALID_VALUE"):
+            Stamps.here(2, gpu)
+        assert not gpu.memory
+
+
+class TestMarks:
+    def test_iterations_carry_their_clock_and_nested_ones_their_own_times(self, gpu: Driver, cuda: Cuda) -> None:
+        marks = CudaMarks(cuda, 10, gpu)
+        outer = marks.begin()
+        assert outer is not None
+        inner = marks.begin()
+        assert inner is not None
+        pause(0.01)
+        following = marks.next(inner)
+        assert following is not None
+        marks.end(following)
+        pause(0.01)
+        marks.end(outer)
+        timings = marks.timings()
+        assert timings is not None
+        assert (np.diff(timings.at_ns) >= 0).all()
+        assert timings.took_s[0] >= 0.019
+        assert 0.009 < timings.took_s[1] < 0.019
+        assert timings.sm_clock_mhz is not None
+        assert timings.sm_clock_mhz[:2] == pytest.approx(CLOCK_MHZ, rel=1e-2)
+
+    def test_what_begins_before_a_capture_or_inside_of_one_is_left_out(self, gpu: Driver, cuda: Cuda) -> None:
+        marks = CudaMarks(cuda, 10, gpu)
+        begun = marks.begin()
+        assert begun is not None
+        cuda.capturing = True
+        assert marks.next(begun) is None
+        assert marks.begin() is None
+        assert marks.timings() is None
+        cuda.capturing = False
+        assert marks.timings() is None
+
+    def test_closed_they_mark_nothing_and_hold_nothing(self, gpu: Driver, cuda: Cuda) -> None:
+        marks = CudaMarks(cuda, 100, gpu)
+        assert len(gpu.memory) == 1
+        marks.close()
+        marks.close()
+        assert (gpu.memory, marks.begin()) == ({}, None)
+
+
+class TestTestimony:
+    def told(self, gpu: Driver) -> testimonies.Testimony:
+        testimony = testimonies.Testimony(gpu)
+        testimony.prepare()
+        testimony.stamp()
+        with testimony.iteration(100):
+            pause(0.01)
+        return testimony
+
+    def test_a_window_gives_back_what_it_took_whether_it_was_read_or_not(self, gpu: Driver) -> None:
+        for is_read in (True, False):
+            testimony = self.told(gpu)
+            assert len(gpu.memory) == 2
+            if is_read:
+                testimony.stamp()
+                assert testimony.all()["true_clock_mhz"] == pytest.approx(CLOCK_MHZ, rel=1e-3)
+            for _ in range(2):
+                testimony.close()
+            assert len(gpu.memory) == 1, "the two at the edges are kept for the next window"
+
+    def test_what_fails_when_it_is_given_back_breaks_nothing(self, gpu: Driver) -> None:
+        testimony = self.told(gpu)
+        gpu.cuCtxGetCurrent = lambda: (1, 0)  # type: ignore[method-assign]  # a lost GPU
+        testimony.close()
+
+    def test_marks_that_fail_are_said_once(self, gpu: Driver, cuda: Cuda, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.WARNING, "gpuwatch")
+        testimony = self.told(gpu)
+        cuda.breaks = True
+        for _ in range(10):
+            with testimony.iteration(100):
+                pass
+        assert [record.message.split(":")[1].strip() for record in caplog.records] == ["marking iterations failed"]
+
+    def test_a_profiler_that_cannot_be_asked_about_breaks_no_iteration(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def broken() -> bool:
+            raise AttributeError("half a torch")
+
+        torch = SimpleNamespace(autograd=SimpleNamespace(_profiler_enabled=broken))
+        monkeypatch.setitem(sys.modules, "torch", torch)
+        with testimonies.Testimony().iteration(10):
+            pass
+        assert "half a torch" in caplog.text
+
+
+def test_a_window_whose_body_raises_gives_all_back_though_no_daemon_watched(
+    gpu: Driver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=gpu))
+    settings = load({"socket": "/proc/nowhere/s", "state": "/proc/nowhere"})
+    with pytest.raises(ZeroDivisionError), gpuwatch.window(settings=settings) as w, w.iteration():
+        assert gpu.memory
+        raise ZeroDivisionError
+    assert not gpu.memory
+
+
+def test_a_canary_that_fails_gives_its_stamps_back(gpu: Driver, cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(index: int = 0) -> Any:
+        raise RuntimeError("the GPU is lost")
+
+    monkeypatch.setattr(cuda, "current_stream", broken)
+    monkeypatch.setitem(sys.modules, "torch._C", SimpleNamespace(_cuda_getCurrentRawStream=lambda index: 7))
+    with pytest.raises(RuntimeError, match="lost"):
+        canary.look(gpu)
+    assert len(gpu.memory) == 1
+    stamps(gpu)
+    assert len(gpu.memory) == 1, "what it gave back was taken"
