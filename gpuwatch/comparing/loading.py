@@ -7,6 +7,7 @@ import difflib
 import importlib.util
 import inspect
 import itertools
+import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,11 @@ from typing import Any
 from gpuwatch.errors import UsageError
 
 _numbers = itertools.count()
+# Git's hooks, and some editors, name a repository for every git below them.
+_ELSEWHERE = (
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +85,15 @@ def _executed(named: Path, source: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (ImportError, SyntaxError, UnicodeDecodeError) as error:
+    except BaseException as error:
         del sys.modules[name]
-        raise UsageError(f"{named}: expected a file that can be imported, found {type(error).__name__}: {error}") from error
+        if isinstance(error, SystemExit):  # as from a script without `if __name__ == "__main__":`; it would end us, too
+            raise UsageError(
+                f"{named}: expected a file that can be imported, found one that calls sys.exit({error.code!r})"
+            ) from error
+        if isinstance(error, ImportError | SyntaxError | UnicodeDecodeError):
+            raise UsageError(f"{named}: expected a file that can be imported, found {type(error).__name__}: {error}") from error
+        raise
     return module
 
 
@@ -93,7 +105,7 @@ def _at_revision(path: Path, revision: str) -> Path:
     commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
         raise UsageError(f"--at: expected a revision of the repository of {path}, found {revision!r}")
-    source = _git(folder, "show", f"{commit.decode().strip()}:./{path.resolve().name}")
+    source = _git(folder, "cat-file", "blob", f"{commit.decode().strip()}:./{path.resolve().name}")
     if source is None:
         raise UsageError(f"--at: expected {path} in revision {revision}, found none there")
     kept = Path(tempfile.mkdtemp(prefix="gpuwatch-at-"))
@@ -103,9 +115,10 @@ def _at_revision(path: Path, revision: str) -> Path:
 
 
 def _git(folder: Path, *arguments: str) -> bytes | None:
-    """What git says, None where it fails."""
+    """What git says of the repository around a folder, whatever another one an environment names; None where it fails."""
+    environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
     try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=False)
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=False, env=environment)
     except FileNotFoundError:
         raise UsageError("--at: expected git, found no such command") from None
     return done.stdout if done.returncode == 0 else None
