@@ -16,6 +16,7 @@ import numpy as np
 
 from annotate.evidence import Values
 from annotate.intervals import Interval, ratio_interval
+from annotate.report import plain
 
 # Until this GPU was asked (`gpuwatch selftest`): identical GEMMs on different buffers of an H200 differed by 0.26 %.
 FLOOR_RATIO = 0.003
@@ -221,7 +222,10 @@ def change_text(interval: Interval | None, *, uncertain: bool) -> str:
 
 
 def text(comparison: Comparison) -> str:
-    """The answer in a few lines; what the arms do not share comes before any time."""
+    """The answer in a few lines; what the arms do not share comes before any time.
+
+    Names and conditions are what any program told: none of it steers a terminal.
+    """
     simulated = "SIMULATED  " if comparison.simulated else ""
     lines = [f"{comparison.decision.value.upper()}  {simulated}{comparison.b} against {comparison.a}"]
     differing = [condition for condition in comparison.conditions if condition.differs]
@@ -237,7 +241,7 @@ def text(comparison: Comparison) -> str:
     if comparison.a_s is not None and comparison.b_s is not None:
         lines.append(f"  {comparison.a} {duration_text(comparison.a_s)}, {comparison.b} {duration_text(comparison.b_s)}")
     lines += [f"  {reason}" for reason in comparison.reasons]
-    return "\n".join(lines)
+    return "\n".join(plain(line) for line in lines)
 
 
 def duration_text(took_s: float) -> str:

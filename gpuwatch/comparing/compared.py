@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import html
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +13,9 @@ from annotate.comparison import FLOOR_RATIO, Comparison, Decision, corrected, de
 from annotate.intervals import Interval
 from annotate.verdict import Verdict
 from gpuwatch import config, floors, torch_context
+from gpuwatch.comparing import asked as asking
 from gpuwatch.comparing import blocks, design
+from gpuwatch.comparing.asked import Arm
 from gpuwatch.comparing.design import Pairs, Runner
 from gpuwatch.comparing.loading import wants_inputs
 from gpuwatch.errors import UsageError
@@ -22,13 +23,13 @@ from gpuwatch.measuring import reference as references
 from gpuwatch.measuring import trees
 from gpuwatch.measuring.plain import finite
 from gpuwatch.measuring.reference import Match
+from gpuwatch.testimony import spared
 from gpuwatch.window import Window, window
 from gpuwatch.wire import LABEL_LENGTH
 
 if TYPE_CHECKING:
     from gpuwatch.comparing.blocks import BlockTimer
 
-Arm = Callable[..., object]
 SCHEMA = 1
 _FACTORY = "make_"
 # Each arm has a clock of its own where power limits it; below this the two answers say the same.
@@ -132,62 +133,50 @@ def compare(
     data lies is part of a time.  An arm whose name begins with ``make_`` makes arms: it is asked so often too, and returns
     a function of one call with buffers of its own.  Unless ``check=False``, results on the same inputs are compared first.
 
-    Raises UsageError for fewer than two arms and settings that can never be right; what an arm raises passes.
+    Raises UsageError for what can never be right; what an arm raises passes.
     """
-    first = _checked(arms, reference, seconds, block_s, buffers_count)
-    given = [tuple(inputs()) for _ in range(buffers_count)] if callable(inputs) else [tuple(inputs)]
-    calls = _calls(arms, given, buffers_count)
+    asked = asking.checked(
+        arms, reference=reference, seconds=seconds, warm_s=warm_s, block_s=block_s, own_s=own_s, rounds_count=rounds_count,
+        tolerance_ratio=tolerance_ratio, buffers_count=buffers_count, floor_ratio=floor_ratio, seed=seed, timer=timer,
+        label=label, settings=settings,
+    )  # fmt: skip
+    if callable(inputs):
+        given = [asking.arguments(inputs(), of="inputs()") for _ in range(asked.buffers_count)]
+    else:
+        given = [asking.arguments(inputs)]
+    calls = _calls(arms, given, asked.buffers_count)
+    first = asked.reference
     names = [first, *(name for name in arms if name != first)]
     # An arm that makes its own data has results of its own: only on given inputs must they agree.
+    is_shared = any(given) and not any(map(_is_factory, arms.values()))
     comparable = check and (any(given) or not any(map(_is_factory, arms.values())))
-    matches = _first_results(calls, names, tolerance_ratio, comparable=comparable)
-    timer = timer or blocks.here()
-    runners = {name: design.calibrated(timer, Runner(name, calls[name]), block_s) for name in names}
+    matches = _first_results(calls, names, asked.tolerance_ratio, comparable=comparable)
+    timing = timer or blocks.here()  # not before the first calls, which may have made a context
+    runners = {name: design.calibrated(timing, Runner(name, calls[name]), asked.block_s) for name in names}
     others = [runners[name] for name in names[1:]]
-    settings = settings or (config.load() if watch or floor_ratio is None else None)
-    measured = (
-        floor_ratio
-        if floor_ratio is not None
-        else _kept_floor(settings, shared=any(given) and not any(map(_is_factory, arms.values())))
-    )
+    measured = asked.floor_ratio if asked.floor_ratio is not None else _kept_floor(settings, shared=is_shared)
     floor = FLOOR_RATIO if measured is None else measured
-    design.warmed(timer, list(runners.values()), warm_s)
+    design.warmed(timing, list(runners.values()), asked.warm_s)
     own = {}
-    with _watched((label or " and ".join(names))[:LABEL_LENGTH], settings if watch else None) as watched:
+    with _watched((label or " and ".join(names))[:LABEL_LENGTH], settings, watch=watch) as watched:
         if watched is not None:
             watched.inputs(*given[0])
-        limit_s = max(_LONGEST_S, 2 * seconds * len(others))
-        pairs = design.interleaved(timer, runners[first], others, seconds=seconds, limit_s=limit_s, seed=seed)
+        limit_s = max(_LONGEST_S, 2 * asked.seconds * len(others))
+        pairs = design.interleaved(timing, runners[first], others, seconds=asked.seconds, limit_s=limit_s, seed=asked.seed)
         if watched is not None:
-            _tell(watched, timer.name, len(others), measured)
+            _tell(watched, timing.name, len(others), measured)
         for runner in others if own_steady else ():
             if say is not None:
-                say(f"each alone: {first} and {runner.name}, {rounds_count} rounds of {4 * own_s:g} s")
+                say(f"each alone: {first} and {runner.name}, {asked.rounds_count} rounds of {4 * asked.own_s:g} s")
             own[runner.name] = design.own_steady(
-                timer, runners[first], runner, warm_s=own_s, seconds=own_s, rounds_count=rounds_count
+                timing, runners[first], runner, warm_s=asked.own_s, seconds=asked.own_s, rounds_count=asked.rounds_count
             )
     found = [
         decide(first, name, each.log_ratios, floor_ratio=floor, a_s=each.a_s, b_s=each.b_s) for name, each in pairs.items()
     ]
     decided = corrected(found, {name: each.log_ratios for name, each in pairs.items()})
     comparisons = tuple(_explained(each, pairs[each.b], own.get(each.b), matches.get(each.b)) for each in decided)
-    return Compared(comparisons=comparisons, matches=matches, timer=timer.name, window=watched)
-
-
-def _checked(arms: Mapping[str, Arm], reference: str | None, seconds: float, block_s: float, buffers_count: int) -> str:
-    if len(arms) < 2:
-        raise UsageError(f"compare: expected two functions or more, found {len(arms)}")
-    for name, arm in arms.items():
-        if not callable(arm):
-            raise UsageError(f"compare: {name}: expected a function, found {arm!r}")
-    if reference is not None and reference not in arms:
-        raise UsageError(f"compare: reference: expected one of {', '.join(arms)}, found {reference!r}")
-    for setting, value in (("seconds", seconds), ("block_s", block_s)):
-        if not (math.isfinite(value) and value > 0):
-            raise UsageError(f"compare: {setting}: expected seconds above 0, found {value!r}")
-    if buffers_count < 1:
-        raise UsageError(f"compare: buffers_count: expected at least 1, found {buffers_count}")
-    return reference if reference is not None else next(iter(arms))
+    return Compared(comparisons=comparisons, matches=matches, timer=timing.name, window=watched)
 
 
 def _is_factory(arm: Arm) -> bool:
@@ -203,8 +192,9 @@ def _calls(
         if _is_factory(arm):
             count = max(buffers_count, len(given)) if not any(given) else len(given)
             made = [arm(*given[number % len(given)]) for number in range(count)]
-            if not all(callable(each) for each in made):
-                raise UsageError(f"compare: {name}: a function named {_FACTORY}… is to return a function, found {made[0]!r}")
+            wrong = [each for each in made if not callable(each)]
+            if wrong:
+                raise UsageError(f"compare: {name}: a function named {_FACTORY}… is to return a function, found {wrong[0]!r}")
             calls[name] = tuple(each for each in made if callable(each))
             continue
         if wants_inputs(arm) and not any(given):
@@ -225,11 +215,13 @@ def _first_results(
     Nothing where that returns none.  The first's is copied: all may write to one buffer.
     """
     expected = calls[names[0]][0]()
+    asking.check_result(names[0], expected)
     comparable = comparable and expected is not None
     expected = trees.mapped(expected, trees.copied) if comparable else None
     found = {}
     for name in names[1:]:
         result = calls[name][0]()
+        asking.check_result(name, result)
         if comparable:
             nothing = Match(float("inf"), 0.0)
             found[name] = nothing if result is None else references.match(result, expected, tolerance_ratio)
@@ -238,15 +230,15 @@ def _first_results(
 
 def _kept_floor(settings: config.Settings | None, *, shared: bool) -> float | None:
     """This GPU's floor on record, where this process works on one."""
-    if settings is None:
-        return None
-    uuids = str(torch_context.facts().get("cuda_uuids") or "").split(",")
-    return floors.of(settings.state, uuids[0], shared=shared) if uuids[0] else None
+    with spared("looking for this GPU's floor"):
+        uuids = str(torch_context.facts().get("cuda_uuids") or "").split(",")
+        return floors.of((settings or config.load()).state, uuids[0], shared=shared) if uuids[0] else None
+    return None
 
 
 @contextlib.contextmanager
-def _watched(label: str, settings: config.Settings | None) -> Iterator[Window | None]:
-    if settings is None:
+def _watched(label: str, settings: config.Settings | None, *, watch: bool) -> Iterator[Window | None]:
+    if not watch:
         yield None
         return
     with window(label, settings=settings) as watched:

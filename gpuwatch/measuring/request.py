@@ -21,7 +21,7 @@ _DTYPE = re.compile(r"[a-z][a-z0-9_]*")
 def check_call(fn: object, args: object, rotate: object) -> None:
     if not callable(fn):
         raise UsageError(f"bench: expected a function, found {fn!r}; give the function itself, and its arguments as args=(...)")
-    if any(is_kind(fn) or is_kind(getattr(fn, "__call__", None)) for is_kind in _NOT_RUN):  # noqa: B004 - its function is asked
+    if only_makes(fn):
         raise UsageError(
             "bench: expected a function that does its work when it is called; a call of a coroutine or a generator only makes it"
         )
@@ -33,6 +33,11 @@ def check_call(fn: object, args: object, rotate: object) -> None:
         raise UsageError("rotate: expected instead of args, found both")
     if not isinstance(rotate, Sequence) or not rotate or not all(isinstance(one, tuple | list) for one in rotate):
         raise UsageError("rotate: expected a list of tuples of arguments, one tuple a call")
+
+
+def only_makes(fn: object) -> bool:
+    """Whether a call of it makes a coroutine or a generator, and does no work."""
+    return any(is_kind(fn) or is_kind(getattr(fn, "__call__", None)) for is_kind in _NOT_RUN)  # noqa: B004 - its function is asked
 
 
 def check_choices(timer: object, cache: object, retries: object) -> None:
