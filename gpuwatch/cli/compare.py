@@ -108,9 +108,15 @@ def _functions(arms: tuple[str, ...], revision: str | None, *, seconds: float, o
         inputs = maker
     second = both[1].name if both[1].name != both[0].name else f"{both[1].name} again"
     calls = {both[0].name: both[0].call, second: both[1].call}
-    return compare(
-        calls, inputs=inputs, seconds=seconds, own_steady=own_steady, check=check, settings=options.settings(), say=output.say
-    )
+    settings = options.settings()
+    try:
+        return compare(
+            calls, inputs=inputs, seconds=seconds, own_steady=own_steady, check=check, settings=settings, say=output.say
+        )
+    except SystemExit as error:  # it would end this command, with whatever code, and say nothing
+        raise UsageError(
+            f"{' and '.join(calls)}: expected functions that return, found one that calls sys.exit({error.code!r})"
+        ) from error
 
 
 def _runs(store: Reader, a: Run, b: Run, policy: Policy | None) -> Comparison:

@@ -126,6 +126,8 @@ def folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / "a.py").write_text(f"def f():\n    return {FAST}\n")
     (home / "b.py").write_text(f"def g():\n    return {SLOW}\ndef same():\n    return {FAST}\nvalue = 1\n")
     (home / "broken.py").write_text("def f(:\n")
+    (home / "leaves.py").write_text("import sys\ndef f():\n    sys.exit(0)\n")
+    (home / "later.py").write_text("async def f(): ...\n")
     (home / "takes.py").write_text("def f(x):\n    return x\n")
     (home / "given.py").write_text(
         "def inputs():\n    return (range(2_000),)\n\ndef f(x):\n    return sum(x)\n\ndef g(x):\n    return sum([*x, *x]) // 2\n"
@@ -182,6 +184,9 @@ class TestFunctions:
             (["a.py:f", "broken.py:f"], "SyntaxError"),
             (["a.py:f", "takes.py:f"], "inputs()"),
             (["a.py:f", "given.py:f"], "none: expected both"),
+            (["a.py:f", "leaves.py:f"], "found one that calls sys.exit(0)"),
+            (["a.py:f", "leaves.py:f", "--no-check"], "found one that calls sys.exit(0)"),
+            (["a.py:f", "later.py:f", "--no-check"], "later.py:f: expected a function that does its work"),
             (["a.py:f"], "two functions"),
             (["a.py:f", "--at", "HEAD"], "git repository"),
             (["a.py:f", "b.py:g", "--accept", "boot-changed"], "found functions"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -129,6 +131,43 @@ def test_what_entering_leaving_and_an_iteration_cost(settings: Settings, gemm: A
         f"\nenter {statistics.median(enter) * 1e3:.2f} ms, exit {statistics.median(leave) * 1e3:.2f} ms; us a call: {costs}; {closed}"
     )
     assert statistics.median(enter) < 0.01
+
+
+def test_windows_give_the_memory_of_their_stamps_back(settings: Settings, gemm: Any) -> None:
+    def once(*, is_raising: bool) -> None:
+        with contextlib.suppress(ZeroDivisionError), gpuwatch.window(settings=settings) as w:
+            for _ in w.iterations(1000):
+                gemm()
+            with w.iteration():
+                gemm()
+            if is_raising:
+                raise ZeroDivisionError
+
+    once(is_raising=False)  # the kernels are loaded, the edges' room is there
+    free_bytes = torch.cuda.mem_get_info()[0]
+    for number in range(10):
+        once(is_raising=number % 2 == 1)
+    assert torch.cuda.mem_get_info()[0] >= free_bytes
+
+
+def test_threads_iterations_carry_times_and_clocks_of_their_own(settings: Settings, gemm: Any) -> None:
+    def work(w: gpuwatch.Window) -> None:
+        for _ in range(200):
+            with w.iteration():
+                gemm()
+
+    with gpuwatch.window("threads", settings=settings) as w:
+        threads = [threading.Thread(target=work, args=(w,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    timings = evidence(w, settings).timings
+    assert timings is not None
+    assert len(timings.took_s) == 800
+    assert (timings.took_s > 0.0001).all()
+    assert timings.sm_clock_mhz is not None
+    assert np.isfinite(timings.sm_clock_mhz).all()
 
 
 def test_other_streams_and_nested_windows_are_stamped(settings: Settings, gemm: Any, tmp_path: Path) -> None:
