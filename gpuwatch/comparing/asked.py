@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from gpuwatch.config import Settings
@@ -58,7 +59,7 @@ def checked(
         raise UsageError(f"compare: settings: expected gpuwatch.config.Settings, found {settings!r}")
     if timer is not None and not hasattr(timer, "times"):
         raise UsageError(f"compare: timer: expected a timer of blocks, or None for the one that fits, found {timer!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int):
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
         raise UsageError(f"compare: seed: expected a whole number, found {seed!r}")
     return Asked(
         reference=reference if reference is not None else next(iter(named)),
@@ -70,7 +71,7 @@ def checked(
         tolerance_ratio=request.amount_or_none("compare: tolerance_ratio", tolerance_ratio, zero=True),
         buffers_count=_count("buffers_count", buffers_count, least=1),
         floor_ratio=request.amount_or_none("compare: floor_ratio", floor_ratio, zero=True),
-        seed=seed,
+        seed=int(seed),
     )
 
 
@@ -114,6 +115,6 @@ def _only_made(name: str) -> UsageError:
 
 
 def _count(name: str, value: object, *, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise UsageError(f"compare: {name}: expected how many, at least {least}, found {value!r}")
-    return value
+    return int(value)

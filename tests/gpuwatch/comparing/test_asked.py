@@ -88,6 +88,16 @@ def test_a_setting_that_can_never_be_right_is_named_with_what_was_found(name: st
     assert repr(value) in str(refused.value)
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    settings: dict[str, Any] = {
+        "seconds": np.float32(0.05),
+        "warm_s": np.float64(0),
+        "buffers_count": np.int64(1),
+        "seed": np.int32(3),
+    }
+    assert compare(PAIR, watch=False, floor_ratio=0.01, timer=HostBlocks(), **settings).comparisons
+
+
 def test_a_broken_configuration_leaves_the_comparison_and_makes_its_window_unproven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
