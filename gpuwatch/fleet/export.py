@@ -1,0 +1,103 @@
+"""What a store holds and a folder does not yet: found, turned into rows, written as parts.
+
+The folder itself is the memory of what has gone out, so that whatever was interrupted is simply done by the next export.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from annotate.evidence import Device
+from gpuwatch.errors import ExportError, StoreError
+from gpuwatch.fleet.contract import SCHEMA
+from gpuwatch.fleet.rows import Row, hostname, partition, rows
+from gpuwatch.store import Reader, Run
+
+_CHUNK = 500  # runs in memory at a time: a run with the findings of every rule takes some 50 kB
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What one export did: the parts it wrote, what they hold, and how many windows were there before."""
+
+    parts: tuple[Path, ...] = ()
+    windows_count: int = 0
+    rows_count: int = 0
+    there_count: int = 0
+
+
+def to_parquet(store: Reader, folder: Path, *, since_wall_s: float | None = None, host: str | None = None) -> Exported:
+    """Add the windows that are over and not there yet, a part a day and machine.  Raises ExportError, StoreError, UsageError."""
+    from gpuwatch.fleet import parquet
+
+    parts: list[Path] = []
+    windows_count = rows_count = there_count = 0
+    with _alone(store.state):
+        for where, (name, ids) in _by_partition(store, since_wall_s, host).items():
+            target = folder / "windows" / f"schema={SCHEMA}" / where
+            there = parquet.run_ids(target)
+            new = [run_id for run_id in ids if run_id not in there]
+            there_count += len(ids) - len(new)
+            if not new:
+                continue
+            path, written_count = parquet.write_part(target, new, _chunks(store, new, name))
+            parts.append(path)
+            windows_count += len(new)
+            rows_count += written_count
+    return Exported(tuple(parts), windows_count, rows_count, there_count)
+
+
+def all_rows(store: Reader, *, since_wall_s: float | None = None, host: str | None = None) -> Iterator[Row]:
+    """The rows of every window that is over, the oldest day first.  Raises StoreError."""
+    for name, ids in _by_partition(store, since_wall_s, host).values():
+        for chunk in _chunks(store, ids, name):
+            yield from chunk
+
+
+def _by_partition(store: Reader, since_wall_s: float | None, host: str | None) -> dict[str, tuple[str, list[str]]]:
+    """Machine's name and run ids by partition, oldest first."""
+    out: dict[str, tuple[str, list[str]]] = {}
+    for each in store.ended(since_wall_s=since_wall_s):
+        name = hostname(each.boot_id, each.hostname, host)
+        out.setdefault(partition(each.begun_wall_s, name), (name, []))[1].append(each.id)
+    return out
+
+
+def _chunks(store: Reader, ids: Sequence[str], host: str) -> Iterator[list[Row]]:
+    for i in range(0, len(ids), _CHUNK):
+        found = store.named(ids[i : i + _CHUNK])
+        yield [row for run in found for row in rows(run, _devices(store, run), host)]
+
+
+def _devices(store: Reader, run: Run) -> dict[str, Device | None]:
+    return {uuid: _device(store, run, uuid) for uuid in run.uuids}
+
+
+def _device(store: Reader, run: Run, uuid: str) -> Device | None:
+    try:
+        return store.device(uuid, boot_id=run.boot_id, at_ns=run.begin_ns)
+    except StoreError:  # never watched under this store
+        return None
+
+
+@contextlib.contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """One export of a store at a time, or two would each find the same windows missing.  Raises ExportError."""
+    held = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ExportError(
+                f"{state}: another export of this store is running; this one would add what it is adding"
+            ) from error
+        except OSError:
+            pass  # a file system without locks: then timers must not overlap
+        yield
+    finally:
+        os.close(held)

@@ -1,0 +1,138 @@
+"""Parts of a Parquet data set: written whole or not at all, and never again."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from annotate import __version__
+from gpuwatch.errors import ExportError, UsageError
+from gpuwatch.fleet.contract import COLUMNS, SCHEMA, Column, Kind
+from gpuwatch.fleet.rows import Row
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ImportError as error:
+    raise UsageError(
+        "--parquet: expected the optional package pyarrow, found none; run: pip install 'gpuwatch-validity[fleet]'"
+    ) from error
+
+# DuckDB shares work out by row groups, and this is its own size of one; a machine's day is seldom more than a few hundred.
+GROUP_ROWS_COUNT = 122_880
+_PARTS = uuid.UUID("6f0b7d0e-5a38-4f6c-9d57-9a2d43a1c0b5")  # any constant: a part's name follows from the runs in it
+_TORN = ".tmp"
+
+_PLAIN: Mapping[Kind, Any] = {
+    Kind.TEXT: pa.string(),
+    Kind.WHOLE: pa.int64(),
+    Kind.NUMBER: pa.float64(),
+    Kind.FLAG: pa.bool_(),
+    Kind.MOMENT: pa.timestamp("us", tz="UTC"),
+    Kind.TEXTS: pa.list_(pa.string()),
+    Kind.NUMBERS: pa.map_(pa.string(), pa.float64()),
+    Kind.WORDS: pa.map_(pa.string(), pa.string()),
+}
+
+
+def arrow_schema() -> Any:  # pyarrow.Schema: the package has no types of its own
+    """The contract as Arrow types; each field says its meaning and unit, the file who wrote it."""
+    about = {"gpuwatch.schema": str(SCHEMA), "gpuwatch.version": __version__}
+    return pa.schema([_field(column) for column in COLUMNS], metadata=about)
+
+
+def _field(column: Column) -> Any:
+    kind = pa.list_(pa.struct([_field(inner) for inner in column.inner])) if column.inner else _PLAIN[column.kind]
+    about = {"meaning": column.meaning} | ({"unit": column.unit} if column.unit else {})
+    return pa.field(column.name, kind, nullable=not column.always, metadata=about)
+
+
+def table(rows: Sequence[Row]) -> Any:
+    return pa.Table.from_pylist(list(rows), schema=arrow_schema())
+
+
+def part_name(run_ids: Iterable[str]) -> str:
+    """The same runs make the same name, so that a copy sent twice replaces itself."""
+    return f"part-{uuid.uuid5(_PARTS, ' '.join(sorted(run_ids)))}.parquet"
+
+
+def run_ids(folder: Path) -> set[str]:
+    """The runs a partition already holds.  Raises ExportError for a part that cannot be read: its runs are unknown."""
+    found: set[str] = set()
+    for path in sorted(folder.glob("part-*.parquet")):
+        try:
+            found.update(pq.ParquetFile(path).read(columns=["run"]).column("run").to_pylist())
+        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            why = " ".join(str(error).split())
+            raise ExportError(
+                f"{path}: expected a part that gpuwatch wrote, found: {why}; move it away and export again"
+            ) from error
+    return found
+
+
+def write_part(folder: Path, ids: Sequence[str], chunks: Iterator[Sequence[Row]]) -> tuple[Path, int]:
+    """One part of these runs, and how many rows it has.  Raises ExportError, and leaves nothing then.
+
+    Readers look for ``*.parquet``: until all of it is on the disk the part has another name.
+    """
+    path = folder / part_name(ids)
+    torn = path.with_name(f".{path.name}{_TORN}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _clear(folder)
+        try:
+            with torn.open("xb") as file:
+                _hold(file.fileno())
+                rows_count = _write(file, chunks)
+                file.flush()
+                os.fsync(file.fileno())
+            torn.replace(path)
+        finally:
+            torn.unlink(missing_ok=True)
+        _sync(folder)
+    except (OSError, pa.ArrowException) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
+        raise ExportError(f"{path}: cannot be written: {why}; what was exported before stays") from error
+    return path, rows_count
+
+
+def _clear(folder: Path) -> None:
+    """Take away what killed exports left; what another store's export is writing here it holds."""
+    for left in folder.glob(f".part-*{_TORN}"):
+        with contextlib.suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink(missing_ok=True)
+
+
+def _hold(descriptor: int) -> None:
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _write(file: Any, chunks: Iterator[Sequence[Row]]) -> int:
+    rows_count = 0
+    waiting: list[Any] = []
+    with pq.ParquetWriter(file, arrow_schema(), compression="zstd") as writer:
+        for rows in chunks:
+            waiting.append(table(rows))
+            rows_count += len(rows)
+            if sum(each.num_rows for each in waiting) >= GROUP_ROWS_COUNT:
+                writer.write_table(pa.concat_tables(waiting), row_group_size=GROUP_ROWS_COUNT)
+                waiting.clear()
+        if waiting:
+            writer.write_table(pa.concat_tables(waiting), row_group_size=GROUP_ROWS_COUNT)
+    return rows_count
+
+
+def _sync(folder: Path) -> None:
+    """The new name is on the disk too."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
