@@ -52,6 +52,7 @@ imports: $(STAMP)
 pages: $(STAMP)  ## write the generated pages again
 	$(BIN)/python -m annotate.pages
 	$(BIN)/python -m gpuwatch.exporter.pages
+	$(BIN)/python -m tests.gpuwatch.fleet.page
 	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.hardware.render
 
@@ -62,6 +63,7 @@ pictures: $(STAMP)  ## the pictures of the README, from the commands themselves
 pages-fresh: $(STAMP)
 	$(BIN)/python -m annotate.pages --check
 	$(BIN)/python -m gpuwatch.exporter.pages --check
+	$(BIN)/python -m tests.gpuwatch.fleet.page --check
 	$(BIN)/python -m dashboards.build --check
 	$(BIN)/python -m tests.hardware.render --check
 

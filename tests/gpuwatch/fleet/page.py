@@ -1,8 +1,9 @@
-"""The table of columns on the fleet's page, written from the contract: ``python -m tests.gpuwatch.fleet.page``."""
+"""The table of columns on the fleet's page, written from the contract: ``python -m tests.gpuwatch.fleet.page``, or ``--check``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 
 from gpuwatch.fleet.contract import COLUMNS, Column
 from tests.gpuwatch.fleet.warehouse import PAGE
@@ -31,5 +32,16 @@ def _all(columns: tuple[Column, ...], prefix: str = "") -> Iterator[tuple[str, C
         yield from _all(column.inner, f"{prefix}{column.name}[].")
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Write the table; with ``--check`` say whether the one there is it."""
+    found = PAGE.read_text()
+    if "--check" not in arguments:
+        PAGE.write_text(written(found))
+    elif written(found) != found:
+        sys.stderr.write(f"the table in {PAGE} is not what the contract says: make pages\n")
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text()))
+    sys.exit(main(sys.argv[1:]))
