@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from annotate.evidence import Census, Host
@@ -116,7 +117,8 @@ class InHand:
         who = await in_thread(identities.of, self.run.pid)
         self.run = replace(self.run, user=who.user, process=who.name)
         self.pids |= await in_thread(_measured_tree, self.run.pid)
-        self.before = await in_thread(pressure.pressure, self.tree())
+        there = partial(pressure.pressure, self.tree(), there_by_ns=self.opened_ns)
+        self.before = await in_thread(there)
         shared = await in_thread(sharing.sharing, self.run.pid)
         self.about = replace(self.about, sharing=shared)
         await self.look_for_profilers(in_thread)

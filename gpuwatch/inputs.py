@@ -71,7 +71,7 @@ def _look(tensor: Any) -> _Looked | None:  # torch is no dependency, so a tensor
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     with contextlib.suppress(AttributeError, RuntimeError, TypeError, ValueError, NotImplementedError):
         if torch is not None and isinstance(tensor, torch.Tensor):
-            if tensor.layout is torch.strided and tensor.numel():
+            if tensor.layout is torch.strided and tensor.numel() and tensor.device.type != "meta":
                 size_bytes = tensor.numel() * tensor.element_size()
                 with torch.no_grad():
                     return _seen(*_of_torch(torch, tensor.detach()), str(tensor.dtype).removeprefix("torch."), size_bytes)
@@ -97,22 +97,39 @@ def _step(count: int) -> int:
 
 
 def _of_torch(torch: Any, tensor: Any) -> tuple[Any, Any]:
-    """Which of the sampled values are zero, and their bytes, as arrays of numpy; one copy to the host."""
+    """Which of the sampled values are zero, and their bytes, as arrays of numpy; one copy to the host.
+
+    On the host all is numpy's: torch would start a thread a processor for it, in the middle of somebody's benchmark.
+    """
+    import numpy as np
+
+    signed = tensor.is_floating_point() or tensor.is_complex()
+    words = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    width = words.element_size()
+    words = words.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[width])
+    if words.device.type == "cpu":
+        array = words.numpy()
+        flat = array.reshape(-1) if array.flags.c_contiguous else array.flat  # reshaping others would copy them
+        sample = np.ascontiguousarray(flat[:: _step(array.size)])
+    else:
+        sample = _sampled(torch, words).contiguous().cpu().numpy()
+    bits = sample.view(f"u{width}")
+    # Shifting the sign out: minus zero is zero.
+    return (bits << 1 if signed else bits) == 0, bits.view(np.uint8)
+
+
+def _sampled(torch: Any, tensor: Any) -> Any:
+    """Some values of a tensor of a GPU, evenly spread over it."""
     count = tensor.numel()
     step = _step(count)
     if _is_dense(tensor):
-        sample = tensor.as_strided(((count - 1) // step + 1,), (step,))
-    else:
-        at = torch.arange(0, count, step, device=tensor.device)
-        places = []
-        for length in reversed(tensor.shape):
-            places.append(at % length)
-            at = at // length
-        sample = tensor[tuple(reversed(places))]
-    sample = sample.cpu().contiguous()
-    # Eight-bit floats know no comparison.
-    wide = sample if sample.is_complex() else sample.to(torch.float64)
-    return (wide == 0).numpy(), sample.view(torch.uint8).numpy()
+        return tensor.as_strided(((count - 1) // step + 1,), (step,))
+    at = torch.arange(0, count, step, device=tensor.device)
+    places = []
+    for length in reversed(tensor.shape):
+        places.append(at % length)
+        at = at // length
+    return tensor[tuple(reversed(places))]
 
 
 def _is_dense(tensor: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from gpuwatch.host import PROC, contents, names
 
 # Of the processor time of a tree: a root that used less only started the others.
 _LAUNCHER_RATIO = 0.1
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
@@ -40,13 +42,20 @@ def pressure(
     at_ns: int | None = None,
     wall_offset_ns: int | None = None,
     watcher_cpu_s: float | None = None,
+    there_by_ns: int | None = None,
 ) -> Pressure:
-    """A snapshot of these processes and their machine; about 10 us a thread.  The first PID stands for cgroup and affinity."""
+    """A snapshot of these processes and their machine; about 10 us a thread.  The first PID stands for cgroup and affinity.
+
+    Threads that began after ``there_by_ns`` are left out, at another 10 us a thread: a snapshot that is taken some
+    milliseconds after a window began would take what the window started for what was there before it.
+    """
     pids = list(pids)
     threads: dict[int, tuple[int, int]] = {}
     owners: dict[int, int] = {}
     for pid in pids:
         own = _threads(pid, proc)
+        if there_by_ns is not None:
+            own = {thread: times for thread, times in own.items() if not _began_after(there_by_ns, pid, thread, proc)}
         threads.update(own)
         owners.update(dict.fromkeys(own, pid))
     first = pids[0] if pids else None
@@ -73,6 +82,18 @@ def _threads(pid: int, proc: Path) -> dict[int, tuple[int, int]]:
         if len(words) >= 2:
             found[int(name)] = (int(words[0]), int(words[1]))
     return found
+
+
+def _began_after(at_ns: int, pid: int, thread: int, proc: Path) -> bool:
+    """Whether a thread began later than this, or in the tick of 10 ms before it: finer the kernel keeps no beginning.
+
+    False if it is gone.
+    """
+    # The name in parentheses may itself hold spaces and parentheses; the time since boot is the 20th word after it.
+    words = (contents(f"{proc}/{pid}/task/{thread}/stat") or "").rpartition(")")[2].split()
+    if len(words) < 20:
+        return False
+    return (int(words[19]) + 1) * _TICK_NS > at_ns + clock.boot_offset_ns()
 
 
 def _throttled_ns(pid: int, proc: Path, cgroups: Path) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from annotate.busy import utilization_ratio
 from annotate.claims import Claim
 from annotate.durations import readable
 from annotate.evidence import Evidence, Fact
@@ -32,6 +33,9 @@ def missing_sync(
     after_ratio: Annotated[float, "of the window: more than any effect worth reporting is missing from the times"] = 0.01,
     after_s: Annotated[float, "waiting for a GPU that is done takes tens of microseconds"] = 0.0005,
     covered_ratio: Annotated[float, "times that sum up to less than half of the GPU's work are of something else"] = 0.5,
+    accounted_ratio: Annotated[
+        float, "less than a tenth of a window's work: either the times or the window are of something else"
+    ] = 0.1,
 ) -> Answer:
     """Finds times by the host's clock that stopped before the GPU did.
 
@@ -43,8 +47,8 @@ def missing_sync(
         Which of two causes leaves times far below the GPU's work: a missing synchronisation, or work between the timed calls
         that nobody timed (a cache flush, a backward pass); so that sign only flags, unless the harness told how long it kept
         the GPU busy and nobody else is there.
-        A window opened with ``sync=False``.  What times miss that were handed over without the beginning of each, or are
-        of less than a second, if the last call was waited for.
+        A window opened with ``sync=False``.  What times miss that are of less than a second, if the last call was waited
+        for; of those handed over without the beginning of each, only what misses nine tenths of the window's work.
 
     Remedy:
         Call ``torch.cuda.synchronize()`` before each reading of the host's clock, or use CUDA events.  Who means to measure
@@ -77,17 +81,21 @@ def missing_sync(
             facts,
             effect_ratio=timed.timed_s / (timed.timed_s + late_s) - 1,
         )
-    if timed.utilization_ratio is None:
+    busy_ratio, span_s, least_ratio = timed.utilization_ratio, timed.span_s, covered_ratio
+    if busy_ratio is None:
+        # Laid end to end, they do not tell when the loop ran: what is left to compare with is the window.
+        busy_ratio, span_s, least_ratio = utilization_ratio(evidence), evidence.window.length_s, accounted_ratio
+    if busy_ratio is None or span_s < 1.0:
         return Unobserved(_NO_UTILISATION)
-    busy_s = timed.utilization_ratio * timed.span_s
+    busy_s = busy_ratio * span_s
     facts |= {"timed_s": timed.timed_s, "busy_s": busy_s}
-    if timed.timed_s >= covered_ratio * busy_s:
-        return Clear(facts)
-    honest = untimed_because(evidence, timed.utilization_ratio)
+    if timed.timed_s >= least_ratio * busy_s:
+        return Unobserved(_NO_UTILISATION) if timed.utilization_ratio is None else Clear(facts)
+    honest = untimed_because(evidence, busy_ratio)
     if honest:
         return Unobserved(honest)
     facts["what"] = f"times of {readable(timed.timed_s)} in all, while the GPU worked {readable(busy_s)}"
-    alone = list_is_whole(evidence) and amount(evidence.told, "busy_ratio") is not None
+    alone = timed.utilization_ratio is not None and list_is_whole(evidence) and amount(evidence.told, "busy_ratio") is not None
     return Found(Severity.REJECT if alone else Severity.FLAG, facts, effect_ratio=timed.timed_s / busy_s - 1)
 
 

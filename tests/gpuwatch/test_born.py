@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 import gpuwatch
 from gpuwatch import clock, pressure
 from gpuwatch.config import Settings
@@ -81,9 +83,11 @@ def spin(seconds: float) -> None:
         pass
 
 
-def test_a_thread_that_computes_beside_a_window_is_found(copying: Settings) -> None:
+@pytest.mark.parametrize("after_s", [0.0, 0.4], ids=["at once", "later"])
+def test_a_thread_that_computes_beside_a_window_is_found(copying: Settings, after_s: float) -> None:
+    threading.Event().wait(0.05)  # the kernel keeps a thread's beginning to 10 ms
     with gpuwatch.window("company", settings=copying) as w:
-        threading.Event().wait(0.4)  # the daemon looks at the tree after it let the window go
+        threading.Event().wait(after_s)  # the daemon looks at the tree after it let the window go
         thread = threading.Thread(target=spin, args=(0.8,))
         thread.start()
         threading.Event().wait(0.5)

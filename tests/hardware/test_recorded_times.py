@@ -21,11 +21,11 @@ RULES = (*warmup.RULES, *numbers.RULES, *shape.RULES)
 
 # What is found worse than a note in the whole of each recording.
 SPOILT = {
-    "cold_start_gemm4k": {"cold-start", "noisy"},
+    "cold_start_gemm4k": {"cold-start"},
     "gpu_contention_gemm4k": {"outliers"},
     "burst_contention_gemm4k": {"outliers"},
     "cpu_contention_gemm4k": {"outliers", "bimodal"},
-    "per_iteration_gemm16k": {"noisy"},  # three seconds from idle, the cap's onset in them
+    "per_iteration_gemm16k": set(),  # three seconds from idle: the cap's onset is telemetry's to tell
 }
 NOTED = {
     "clean_gemm2k": {"mean-vs-median-gap", "outliers", "bimodal"},

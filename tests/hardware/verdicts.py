@@ -6,7 +6,7 @@
     python -m tests.hardware.verdicts OUT_FOLDER hogs ROUNDS              with more busy processes than processors
 
 One daemon watches all GPUs; a worker process a GPU runs its windows.  Each worker writes ``verdicts-N.jsonl`` (a row a
-window) and ``verdicts-N.capsule`` (their evidence, in the same order).
+window) and ``verdicts-N-….capsule`` (their evidence, in the same order).
 """
 
 from __future__ import annotations
@@ -91,8 +91,11 @@ class Worker:
         self.waiting.clear()
 
     def save(self) -> None:
+        """Every row so far; the evidence since the last time, in a file of its own."""
         self.path.with_suffix(".jsonl").write_text("".join(json.dumps(row) + "\n" for row in self.rows))
-        self.path.with_suffix(".capsule").write_bytes(pack(self.evidence))
+        if self.evidence:
+            self.path.with_name(f"{self.path.name}-{len(self.rows):04}.capsule").write_bytes(pack(self.evidence))
+            self.evidence.clear()
 
     def clean(self, count: int, first: int) -> None:
         """Windows of every kind of kernel in turn, every other with its iterations timed; warmed as the rules ask for.

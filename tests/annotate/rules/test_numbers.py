@@ -62,14 +62,14 @@ class TestEveryRuleAboutTimes:
 
 
 class TestNoisy:
-    def test_a_median_known_to_less_than_two_per_cent_is_flagged(self) -> None:
-        assert severity(ask(noisy, window(even(100, noise_ratio=0.15, took_s=20e-3)))) is Severity.FLAG
+    def test_a_median_known_to_less_than_three_per_cent_is_flagged(self) -> None:
+        assert severity(ask(noisy, window(even(100, noise_ratio=0.25, took_s=20e-3)))) is Severity.FLAG
 
     def test_a_guess_rejects(self) -> None:
         took_s = 20e-3 * np.exp(np.random.default_rng(3).standard_normal(100))
         assert severity(ask(noisy, window(took_s))) is Severity.REJECT
 
-    def test_between_one_and_two_per_cent_is_noted(self) -> None:
+    def test_between_one_and_three_per_cent_is_noted(self) -> None:
         assert severity(ask(noisy, window(even(100, noise_ratio=0.09, took_s=20e-3)))) is Severity.NOTE
 
     def test_wide_iterations_whose_median_is_well_known_are_clear(self) -> None:
@@ -173,7 +173,7 @@ class TestTooFewSamples:
         assert isinstance(ask(too_few_samples, window(even(250, took_s=13e-3, noise_ratio=0.015))), Clear)
 
     def test_where_the_median_has_an_interval_that_decides(self) -> None:
-        about = window(even(50, noise_ratio=0.1))
+        about = window(even(50, noise_ratio=0.15))
         assert severity(ask(noisy, about)) is Severity.FLAG
         assert isinstance(ask(too_few_samples, about), Clear)
 

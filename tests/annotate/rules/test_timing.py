@@ -107,6 +107,12 @@ class TestRecordings:
         assert isinstance(ask(missing_sync, told), Unobserved)
 
 
+def end_to_end(*, took_s: float, count: int) -> Timings:
+    """Times that were handed over without their beginnings."""
+    begins_ns = BEGIN_NS + 6_000_000_000 - (np.arange(count, 0, -1) * took_s * 1e9).astype(np.int64)
+    return Timings(begins_ns, np.full(count, took_s))
+
+
 class TestMissingSync:
     @pytest.mark.parametrize("timer", ["host", "caller"])
     def test_a_gpu_that_still_works_after_the_last_time_rejects(self, timer: str) -> None:
@@ -121,6 +127,12 @@ class TestMissingSync:
             length_s=0.02, told={"timer": "host", "sync_s": 0.0155}, timings=every(1e-3, took_s=0.24e-3, length_s=1e-3)
         )
         assert found(ask(missing_sync, about)).severity is Severity.REJECT
+
+    def test_times_laid_end_to_end_that_miss_nearly_all_of_the_windows_work_are_flagged(self) -> None:
+        for share, kind in ((0.02, Found), (0.3, Unobserved), (0.9, Unobserved)):
+            times = end_to_end(took_s=share * 6.0 / 300, count=300)
+            about = evidence(told={"timer": "caller", "sync_s": 30e-6}, timings=times)
+            assert isinstance(ask(missing_sync, about), kind), share
 
     def test_other_work_after_the_last_time_may_be_what_was_waited_for(self) -> None:
         about = evidence(told={"timer": "caller", "sync_s": 0.2}, timings=every(1e-3, took_s=0.99e-3, length_s=2.0))
