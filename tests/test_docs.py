@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import inspect
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -18,7 +20,10 @@ from gpuwatch.window import Window
 from tests.gpuwatch.live import running
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "DEVELOPMENT.md", "docs/BENCH.md", "docs/COMPARE.md", "docs/FLEET.md", "docs/TRUE_CLOCK.md")
+PAGES = (
+    "README.md", "DEVELOPMENT.md", "SECURITY.md", "docs/ALERTS.md", "docs/BENCH.md", "docs/COMPARE.md", "docs/DASHBOARDS.md",
+    "docs/FLEET.md", "docs/METRICS.md", "docs/TRUE_CLOCK.md", "dashboards/README.md", "systemd/README.md",
+)  # fmt: skip
 CALLS: dict[str, Callable[..., object]] = {
     "gpuwatch.bench": gpuwatch.bench,
     "gpuwatch.compare": gpuwatch.compare,
@@ -38,12 +43,15 @@ def whole(code: str) -> bool:
 
 
 SNIPPETS = list(blocks("python"))
-COMMANDS = [
-    (page, line.split("#")[0].removeprefix("$ ").strip())
-    for page, text in blocks("console")
+LINES = [
+    (page, re.sub(r"^(\$ )?(sudo )?", "", line.split("#")[0]).strip())
+    for language in ("console", "sh")
+    for page, text in blocks(language)
     for line in text.splitlines()
-    if line.startswith("$ gpuwatch ")
+    if line.startswith("$ ") or language == "sh"
 ]
+COMMANDS = [(page, line) for page, line in LINES if line.startswith("gpuwatch ")]
+PROGRAMS = [(page, line) for page, line in LINES if line.startswith(("python -m ", "dashboards/"))]
 
 
 def test_there_is_something_to_run() -> None:
@@ -76,12 +84,25 @@ def test_every_keyword_shown_is_one(page: str, code: str) -> None:
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
 def test_every_command_shown_is_one(page: str, command: str) -> None:
-    _, name, *arguments = shlex.split(command)
-    found = cli.get_command(click.Context(cli), name)
-    assert found is not None, page
-    options = {option for parameter in found.params for option in parameter.opts}
+    arguments = shlex.split(command)[1:]
+    found: click.Command = cli
+    while isinstance(found, click.Group) and arguments and not arguments[0].startswith("-"):
+        name, *arguments = arguments
+        below = found.get_command(click.Context(found), name)
+        assert below is not None, page
+        found = below
+    options = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     assert {argument for argument in before if argument.startswith("--")} <= options, page
+
+
+@pytest.mark.parametrize(("page", "command"), PROGRAMS)
+def test_every_program_shown_is_there(page: str, command: str) -> None:
+    words = shlex.split(command)
+    if words[0] == "python":
+        assert importlib.util.find_spec(words[2]) is not None, page
+    else:
+        assert os.access(ROOT / words[0], os.X_OK), page
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -94,7 +115,7 @@ def test_every_link_leads_somewhere(page: str) -> None:
 
 def test_every_module_on_the_map_exists() -> None:
     table = (ROOT / "DEVELOPMENT.md").read_text().partition("## The map")[2].partition("A window's life")[0]
-    named = re.findall(r"`((?:annotate|gpuwatch|tests)/[\w/]*(?:\.py)?)`", table)
+    named = re.findall(r"`((?:annotate|gpuwatch|tests|dashboards|systemd)/[\w/-]*(?:\.\w+)?)`", table)
     assert len(named) > 20
     for path in named:
         assert (ROOT / path).exists(), path
