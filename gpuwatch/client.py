@@ -115,6 +115,10 @@ class Client:
     def status(self) -> dict[str, Any]:
         return self._ask(wire.AskStatus(), wire.Status).facts
 
+    def readings(self, since_ns: int = 0) -> wire.Readings:
+        """What every GPU said last and the windows; ``live.of`` makes records of it."""
+        return self._ask(wire.AskReadings(since_ns=since_ns), wire.Readings)
+
     def close(self) -> None:
         self._connection.close()
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
 from annotate.evidence import Census, Device
-from gpuwatch import clock, config, host, notify
+from gpuwatch import clock, config, host, notify, telling, wire
 from gpuwatch.config import Settings
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.judging import Judge
@@ -83,7 +83,7 @@ class Daemon:
             self._witness, self._store, self._judge, state=settings.state, threads=self._threads, boot_id=self._boot_id,
             judged=self._exporter.outcomes.judged if self._exporter else None,
         )  # fmt: skip
-        self._server = Server(self._windows, self._greeting, self.status, shared=shared)
+        self._server = Server(self._windows, self._greeting, self.status, shared=shared, readings=self._now)
 
     def _export(self, settings: Settings) -> Exporter:
         from gpuwatch.exporter.exporter import Exporter  # 50 ms that a daemon without a page need not spend
@@ -216,6 +216,13 @@ class Daemon:
             "metrics": self._exporter.url if self._exporter else None,
             **self._witness.status(),
         }
+
+    def _now(self, uid: int, since_ns: int) -> wire.Readings:
+        """What this user's screens show: nothing is asked of a GPU for it."""
+        return telling.readings(
+            self._witness.watched(), self._witness.latest(), self._windows.shown(uid), at_ns=clock.now_ns(), since_ns=since_ns,
+            source=self._witness.source_name, simulated=self._witness.simulated, absence=self._witness.absence,
+        )  # fmt: skip
 
     def _greeting(self) -> Greeting:
         return Greeting(self._witness.source_name, self._witness.simulated, self.settings.state, self._boot_id)

@@ -50,11 +50,13 @@ class Server:
     """Listens, greets, and hands requests to the windows; a peer's open windows end with its connection."""
 
     def __init__(
-        self, windows: Windows, greeting: Callable[[], Greeting], status: Callable[[], dict[str, Any]], *, shared: bool
-    ) -> None:
+        self, windows: Windows, greeting: Callable[[], Greeting], status: Callable[[], dict[str, Any]], *, shared: bool,
+        readings: Callable[[int, int], wire.Readings],
+    ) -> None:  # fmt: skip
         self._windows = windows
         self._greeting = greeting
         self._status = status
+        self._readings = readings  # for a user, since a time
         self._shared = shared  # a system daemon serves every local user, each their own windows
         self._server: asyncio.Server | None = None
         self._path: Path | None = None  # of a socket that is ours to remove
@@ -200,6 +202,8 @@ class Server:
                 return wire.Judged(run=run.id, status=run.status, why=run.why, verdicts=[dict(v) for v in run.verdicts])
             case wire.AskStatus():
                 return wire.Status(facts=self._status())
+            case wire.AskReadings():
+                return self._readings(peer.uid, request.since_ns)
             case _:
                 return wire.Refused("bad-message", "hello comes once, as the first message")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -158,6 +159,14 @@ class Windows:
 
     async def _loop_thread(self, work: Callable[..., _T], *arguments: object) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    def shown(self, uid: int) -> Iterator[Run]:
+        """The windows this user may see, in hand first, then judged since the daemon began; newest first in each."""
+        in_hand = (
+            replace(held.run, pids=frozenset(held.pids), uuids=held.run.uuids or tuple(held.seen))
+            for held in reversed(self._in_hand.values())
+        )
+        yield from (run for run in itertools.chain(in_hand, reversed(self._judged.values())) if _may(uid, run))
 
     def census_taken(self, census: Census) -> None:
         """Every new list of processes is looked through for those of open windows."""

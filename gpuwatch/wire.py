@@ -19,6 +19,12 @@ LABEL_LENGTH = 256
 PARENT_LENGTH = 64
 TIMES_COUNT = 200_000  # of a window: more are batched by whoever takes them
 TIMES_AT_ONCE_COUNT = 20_000  # in one message, which base64 keeps below LINE_BYTES
+# Bounds of one answer to `readings`, which keep the largest below LINE_BYTES; what is beyond them is counted.
+SHOWN_GPUS_COUNT = 64
+SHOWN_PROCESSES_COUNT = 24  # of a GPU, those with most memory
+SHOWN_WINDOWS_COUNT = 32  # the newest; open ones before ended ones
+SHOWN_PIDS_COUNT = 64  # of a window
+SHOWN_LENGTH = 80  # of any name in it
 
 FactValue: TypeAlias = str | int | float | bool | None
 _T = TypeVar("_T")
@@ -90,6 +96,12 @@ class AskStatus(Message, tag="status", frozen=True):
     """What the daemon is and does."""
 
 
+class AskReadings(Message, tag="readings", frozen=True):
+    """What every GPU said last, who is on it, and the windows; rows and censuses not newer than ``since_ns`` are left out."""
+
+    since_ns: int = 0
+
+
 class Welcome(Message, tag="welcome", frozen=True):
     """The daemon's answer to Hello: the protocol both will speak from here on."""
 
@@ -137,6 +149,46 @@ class Status(Message, tag="state", frozen=True):
     facts: dict[str, Any]
 
 
+class Gpu(msgspec.Struct, omit_defaults=True, frozen=True):
+    """One GPU as it is now: records as ``annotate.evidence`` has them, without what was not observed."""
+
+    device: dict[str, Any]
+    lost: str | None = None
+    period_ns: dict[str, int] = {}  # by lane
+    rows: list[dict[str, Any]] = []  # the last of each lane that has rows
+    census: dict[str, Any] | None = None
+    processes_left_out_count: int = 0
+
+
+class Shown(msgspec.Struct, omit_defaults=True, frozen=True):
+    """One window: ``status`` is open, closing, judging or the verdict's, ``hazards`` the rules that found one, worst first."""
+
+    run: str
+    claim: str
+    status: str
+    begin_ns: int
+    label: str | None = None
+    end_ns: int | None = None
+    uuids: list[str] = []  # empty while open: those its processes use
+    pids: list[int] = []
+    why: str = ""
+    hazards: list[str] = []
+    simulated: bool = False
+
+
+class Readings(Message, tag="now", frozen=True):
+    """The daemon's CLOCK_MONOTONIC now, every GPU of its source, and windows of the asking user, newest first."""
+
+    at_ns: int
+    source: str
+    simulated: bool = False
+    absence: str | None = None  # why there is no GPU
+    gpus: list[Gpu] = []
+    windows: list[Shown] = []
+    gpus_left_out_count: int = 0
+    windows_left_out_count: int = 0
+
+
 class Refused(Message, tag="refused", frozen=True):
     """The request was not served: a code for programs, one line for people."""
 
@@ -144,8 +196,8 @@ class Refused(Message, tag="refused", frozen=True):
     message: str
 
 
-Request: TypeAlias = Hello | Open | End | Times | Close | AskVerdicts | AskStatus
-Reply: TypeAlias = Welcome | Opened | Taken | Closed | Judged | Status | Refused
+Request: TypeAlias = Hello | Open | End | Times | Close | AskVerdicts | AskStatus | AskReadings
+Reply: TypeAlias = Welcome | Opened | Taken | Closed | Judged | Status | Readings | Refused
 
 _encoder = msgspec.json.Encoder()
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

@@ -23,6 +23,7 @@ REQUESTS = st.one_of(
     st.builds(wire.Close, run=TEXT, begin_ns=TIME, end_ns=TIME, told=FACTS),
     st.builds(wire.AskVerdicts, run=TEXT, wait_s=st.floats(0, 1e6)),
     st.just(wire.AskStatus()),
+    st.builds(wire.AskReadings, since_ns=TIME),
 )
 
 
