@@ -103,7 +103,7 @@ def test_whether_there_is_a_context_and_a_capture_is_asked_in_one_place(
     cuda.capturing = True
     assert (torch_context.cuda_with_context(), torch_context.cuda_at_hand(), torch_context.capturing()) == (cuda, None, True)
     for torch in (None, SimpleNamespace(), SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: False))):
-        monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]  # None: its import failed
+        monkeypatch.setitem(sys.modules, "torch", torch)  # None: its import failed
         assert (torch_context.cuda_with_context(), torch_context.cuda_at_hand(), torch_context.capturing()) == (
             None,
             None,
