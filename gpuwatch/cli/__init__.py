@@ -20,7 +20,7 @@ from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
 COMMANDS: Mapping[str, str] = {
     name: f"gpuwatch.cli.{name}"
     for name in (
-        "run", "show", "audit", "compare", "explain", "doctor", "selftest", "demo", "record", "export", "daemon", "config", "db",
+        "run", "show", "top", "audit", "compare", "explain", "doctor", "selftest", "demo", "record", "report", "verify", "export", "daemon", "config", "db",
     )
 }  # fmt: skip
 

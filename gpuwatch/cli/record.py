@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch import clock, quantities
-from gpuwatch.cli import moments, options, output, rejudge, stores
+from gpuwatch.cli import moments, options, output, rejudge, stores, written
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.quantities import QuantityError
 
@@ -41,7 +39,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
     if len(given) > 1:
         raise UsageError(f"expected one of --seconds, --last and --run, found {' and '.join(given)}")
     target = Path(path)
-    _check_writable(target)
+    written.check(target)
     settings = options.settings()
     if run_id is not None:
         pieces = _of_run(settings, run_id, gpus)
@@ -50,7 +48,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
     else:
         pieces = _live(settings, _duration_s("--seconds", seconds or _DEFAULT), gpus)
     blob = pack(pieces)
-    _write(target, blob)
+    written.whole(target, blob)
     length_s = max(piece.window.length_s for piece in pieces)
     if as_json:
         facts = {"path": str(target), "size_bytes": len(blob), "length_s": length_s, "gpus": [_uuid(piece) for piece in pieces]}
@@ -112,27 +110,6 @@ def _of_past(settings: Settings, last: str, gpus: tuple[str, ...]) -> list[Evide
     if all(piece.absence for piece in pieces):
         raise UsageError(f"--last: expected readings since {moments.text(begin_s)}, found none: was a daemon running?")
     return pieces
-
-
-def _check_writable(target: Path) -> None:
-    """Told before the recording, not after it."""
-    if target.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"--output: expected a file in a folder that can be written, found {target}")
-
-
-def _write(target: Path, blob: bytes) -> None:
-    """All or nothing: whoever reads the file meanwhile sees the old one."""
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(blob)
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)
-        Path(name).replace(target)
-    except OSError as error:
-        Path(name).unlink(missing_ok=True)
-        raise UsageError(f"--output: {target}: {error.strerror}") from error
 
 
 def _uuid(piece: Evidence) -> str | None:

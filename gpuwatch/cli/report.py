@@ -1,0 +1,113 @@
+"""gpuwatch report: windows as one HTML file that carries its evidence, as Markdown, or as JUnit's XML."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch.cli import moments, options, output, rejudge, stores, written
+from gpuwatch.cli.exits import Exit, of_statuses, statuses_of
+from gpuwatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuwatch.report.record import Judged
+    from gpuwatch.store import Reader, Run
+
+
+@click.command("report", short_help="One file with verdict, pictures and evidence.")
+@click.argument("run_ids", metavar="[RUN…]", nargs=-1)
+@click.option("--output", "-o", "target", metavar="FILE", help="Where the report goes; standard output for Markdown and JUnit.")
+@click.option("--trace", metavar="FILE", help="Report on a recording (.capsule, .npz, an nvidia-smi log) in place of runs.")
+@click.option("--markdown", is_flag=True, help="For a pull request, in place of HTML.")
+@click.option("--junit", is_flag=True, help="For CI, in place of HTML: rejected fails, unproven is an error.")
+@click.option("--redact", metavar="WHAT", help="Take names out: host, user, serial. Comma-separated.")
+@options.fail_on_option
+@options.settings_options
+def command(
+    run_ids: tuple[str, ...],
+    target: str | None,
+    trace: str | None,
+    markdown: bool,
+    junit: bool,
+    redact: str | None,
+    fail_on: str | None,
+) -> Exit:
+    """Report on each RUN, an id or the beginning of one; by default on the latest window.
+
+    The HTML file needs no network, and holds the evidence: `gpuwatch verify FILE` judges it again.
+    """
+    from gpuwatch.report import redaction
+
+    if markdown and junit:
+        raise UsageError("expected --markdown or --junit, found both")
+    if trace is not None and run_ids:
+        raise UsageError(f"expected runs or --trace, found both: {run_ids[0]} --trace {trace}")
+    if target is None and not markdown and not junit:
+        raise UsageError("--output: expected -o FILE.html, found none")
+    failing, without = options.fail_on(fail_on), redaction.kinds(redact)
+    if target is not None:
+        written.check(Path(target))
+    found = _of_recording(Path(trace)) if trace is not None else _of_runs(run_ids)
+    windows = redaction.redacted(found, without)
+    text = _text(windows, without, markdown=markdown, junit=junit)
+    if target is None:
+        output.emit(text.rstrip())
+    else:
+        written.whole(Path(target), text.encode())
+        output.say(
+            f"{target}: {len(windows)} {'window' if len(windows) == 1 else 'windows'}, {len(text) / 1e6:.1f} MB, unsigned"
+        )
+        if not markdown and not junit:
+            output.say("  opens from disk in any browser; `gpuwatch verify` judges its evidence again")
+    return of_statuses(statuses_of(window.verdict for window in windows), failing)
+
+
+def _text(windows: tuple[Judged, ...], without: tuple[str, ...], *, markdown: bool, junit: bool) -> str:
+    if markdown:
+        from annotate import report
+
+        return "\n".join(report.markdown(window.verdict) for window in windows)
+    if junit:
+        from gpuwatch.report.junit import junit as as_junit
+
+        return as_junit(windows)
+    from gpuwatch.report import page, record
+
+    return page.render(record.sequence(windows, without), secrets.token_urlsafe(24))
+
+
+def _of_runs(ids: tuple[str, ...]) -> list[Judged]:
+    with stores.reader(options.settings()) as store:
+        runs = [stores.run(store, each) for each in dict.fromkeys(ids)] or [stores.run(store, None)]
+        return [judged for run in {run.id: run for run in runs}.values() for judged in _of_run(store, run)]
+
+
+def _of_run(store: Reader, run: Run) -> list[Judged]:
+    """The verdicts of record, each beside the evidence that was kept for it."""
+    from gpuwatch.report.record import Judged
+    from gpuwatch.store.run import UNFINISHED
+
+    if run.status in UNFINISHED:
+        raise UsageError(f"run {run.id}: expected a window with a verdict, found one that is {run.status}; try again later")
+    return [
+        Judged(
+            verdict=verdict,
+            evidence=store.evidence(run, verdict.device_uuid) if verdict.device_uuid in run.uuids else None,
+            run_id=run.id,
+            begun=moments.text(run.begun_wall_s),
+            user=run.user,
+            process=run.process,
+        )
+        for verdict in rejudge.stored(run)
+    ]
+
+
+def _of_recording(path: Path) -> list[Judged]:
+    from annotate.judge import judge
+    from gpuwatch.report.record import Judged
+
+    pieces = rejudge.recorded(path, None, None, ())
+    return [Judged(verdict=judge(piece), evidence=piece) for piece in pieces]

@@ -1,0 +1,127 @@
+"""Under which conditions a window was measured, what of them differs between windows, and where it ran: names and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import numpy as np
+
+from annotate.evidence import Evidence, Ownership, Reason
+from annotate.told import TOLD
+from annotate.true_clock import measured
+from gpuwatch.report.record import Judged
+
+_TIMED = {"power_violation_ns": "held by the power cap", "thermal_violation_ns": "slowed for heat"}
+
+
+def conditions(window: Judged) -> dict[str, str]:
+    """What a number should be quoted with; what was not observed is left out."""
+    verdict, evidence = window.verdict, window.evidence
+    out = {"GPU": verdict.device_name or "none", "claim": verdict.claim, "length": f"{verdict.length_s:.4g} s"}
+    if evidence is None:
+        return out
+    device = evidence.device
+    if device is not None:
+        out |= _present({
+            "driver": device.driver_version,
+            "power limit": _amount(device.power_limit_w, "W"),
+            "ECC": _switch(device.ecc_mode),
+            "MIG": _switch(device.mig_mode),
+            "persistence": _switch(device.persistence_mode),
+        })  # fmt: skip
+    true = measured(evidence)
+    out |= _present({
+        "SM clock, NVML": _spread(evidence, "sm_clock_mhz", "MHz", device.sm_clock_max_mhz if device else None),
+        "SM clock, true": f"{true.clock_mhz:.0f} MHz, {true.by}" if true else None,
+        "memory clock": _spread(evidence, "mem_clock_mhz", "MHz"),
+        "power": _spread(evidence, "power_w", "W"),
+        "temperature": _spread(evidence, "temperature_c", "°C"),
+        "utilisation": _spread(evidence, "utilization_ratio", "%"),
+        "clock event reasons": _reasons(evidence),
+        "processes": _processes(evidence),
+    })  # fmt: skip
+    for signal, words in _TIMED.items():
+        increase = evidence.increase(signal)
+        if increase is not None:
+            out[words] = f"{increase.amount / 1e9:.3g} s of {increase.span_ns / 1e9:.3g} s"
+    return out
+
+
+def differences(windows: Sequence[Judged]) -> list[tuple[str, list[str]]]:
+    """Each condition or fact of the environment that is not the same everywhere, with its text in every window."""
+    all_of = [conditions(window) | environment(window) for window in windows]
+    names = dict.fromkeys(name for each in all_of for name in each)
+    rows = [(name, [each.get(name, "not observed") for each in all_of]) for name in names]
+    return [(name, texts) for name, texts in rows if len(set(texts)) > 1]
+
+
+def environment(window: Judged) -> dict[str, str]:
+    """The machine, the GPU and the software, as the operating system, the driver and the process said."""
+    out = _present({"run": window.run_id, "begun": window.begun, "user": window.user, "process": window.process})
+    evidence = window.evidence
+    if evidence is None:
+        return out
+    if evidence.device is not None:
+        out |= {f"GPU {_words(name)}": _text(value) for name, value in asdict(evidence.device).items() if value is not None}
+    out |= {f"host {_words(name)}": _text(value) for name, value in asdict(evidence.host).items() if value not in (None, "")}
+    return out
+
+
+def told(window: Judged) -> list[tuple[str, str, str]]:
+    """Name, value, and what the name means: what the measured process said of itself, and nobody checked."""
+    facts = window.evidence.told if window.evidence is not None else {}
+    return [(name, _text(value), TOLD.get(name, "")) for name, value in sorted(facts.items()) if value is not None]
+
+
+def _spread(evidence: Evidence, signal: str, unit: str, top: float | None = None) -> str | None:
+    values = evidence.within(signal).values
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return None
+    if unit == "%":
+        values = values * 100
+    low, middle, high = (float(each) for each in np.percentile(values, (0, 50, 100)))
+    text = f"{middle:.4g} {unit}" if low == high else f"{middle:.4g} {unit} ({low:.4g} to {high:.4g})"
+    return f"{text}, maximum {top:.0f}" if top else text
+
+
+def _reasons(evidence: Evidence) -> str | None:
+    said = evidence.within("event_reasons_mask").values
+    masks = said[np.isfinite(said)].astype(np.int64)
+    if not len(masks):
+        return None
+    every = int(np.bitwise_or.reduce(masks))
+    bits = [1 << place for place in range(every.bit_length()) if every >> place & 1]
+    named = [(Reason(bit).name or f"unknown bit {bit:#x}").lower() for bit in bits]
+    return ", ".join(f"{name} {(masks & bit != 0).mean():.0%}" for name, bit in zip(named, bits, strict=True)) or "none"
+
+
+def _processes(evidence: Evidence) -> str | None:
+    window = evidence.window
+    inside = [census for census in evidence.trace.censuses if window.begin_ns <= census.at_ns <= window.end_ns]
+    if not inside:
+        return None
+    whose = {process.pid: process.ownership for census in inside for process in census.processes}
+    counts = {each: list(whose.values()).count(each) for each in Ownership}
+    return ", ".join(f"{count} {each.value}" for each, count in counts.items() if count) or "none seen"
+
+
+def _present(texts: dict[str, str | None]) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if text}
+
+
+def _amount(value: float | None, unit: str) -> str | None:
+    return None if value is None else f"{value:g} {unit}"
+
+
+def _switch(on: bool | None) -> str | None:  # noqa: FBT001 - what a driver said, not a flag of ours
+    return None if on is None else "on" if on else "off"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _text(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

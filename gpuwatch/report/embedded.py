@@ -1,0 +1,94 @@
+"""What a page holds, read without running it: the record, and what its page would have to be."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import json
+import re
+import zlib
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+
+from gpuwatch.errors import CapsuleError, UsageError
+from gpuwatch.report import page, record
+from gpuwatch.report.record import Record
+
+_MOST_BYTES = 50_000_000  # no report of ours is a tenth of it
+_PARTS = ("gpuwatch-record", "gpuwatch-evidence", "gpuwatch-plotly")
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """``as_written`` says whether the whole page is what this version writes for its record; None: another version wrote it."""
+
+    record: Record
+    as_written: bool | None
+
+
+def load(path: Path) -> Embedded:
+    """Raises UsageError for a file that is no report of ours, or a damaged one."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{path}: expected a gpuwatch report, found a file of {path.stat().st_size / 1e6:.0f} MB")
+        html = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        found = error.strerror if isinstance(error, OSError) else "no text"
+        raise UsageError(f"{path}: expected a gpuwatch report, found nothing to read: {found}") from error
+    parts = _Parts()
+    parts.feed(html)
+    missing = [name for name in _PARTS if len(parts.found.get(name, [])) != 1]
+    if missing:
+        count = len(parts.found.get(missing[0], []))
+        raise UsageError(f"{path}: expected a gpuwatch report, found {count or 'no'} parts named {missing[0]}")
+    try:
+        data = json.loads(parts.found["gpuwatch-record"][0])
+        evidence = parts.found["gpuwatch-evidence"][0]
+        held = record.from_data(data, evidence)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: expected a gpuwatch report, found a damaged one: {error}") from error
+    except CapsuleError as error:
+        raise UsageError(f"{path}: {error}") from error
+    if held.maker != record.maker():
+        return Embedded(held, None)
+    nonce = parts.nonce or ""
+    whole = page.written(held, data, evidence, nonce) if re.fullmatch(r"[A-Za-z0-9_-]{16,64}", nonce) else ""
+    return Embedded(held, _comparable(whole) == _comparable(html))
+
+
+class _Parts(HTMLParser):
+    """The page's named blocks, and the nonce it says its scripts carry."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: dict[str, list[str]] = {}
+        self.nonce: str | None = None
+        self._inside: str | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        of = dict(attrs)
+        self.nonce = self.nonce or of.get("data-nonce")
+        name = of.get("id") or ""
+        self._inside = name if tag == "script" and name in _PARTS else None
+        if self._inside is not None:
+            self.found.setdefault(name, []).append("")
+
+    def handle_data(self, data: str) -> None:
+        if self._inside is not None:
+            self.found[self._inside][-1] += data
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002 - the parser's signature
+        self._inside = None
+
+
+def _comparable(html: str) -> str:
+    """The page with its library unpacked: packers of other machines write other bytes for the same text."""
+    begin = html.find('id="gpuwatch-plotly">') + len('id="gpuwatch-plotly">')
+    end = html.find("</script>", begin)
+    try:
+        library = gzip.decompress(base64.b64decode(html[begin:end], validate=True)).decode(errors="replace")
+    except (ValueError, binascii.Error, OSError, EOFError, zlib.error):
+        library = html[begin:end]
+    return html[:begin] + library + html[end:]

@@ -1,0 +1,111 @@
+"""Names taken out of a record before it is shown: of hosts, of people, of boards.  Evidence and verdict stay in agreement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from annotate.evidence import Evidence
+from annotate.verdict import Verdict
+from gpuwatch.errors import UsageError
+from gpuwatch.report.record import Judged
+
+KINDS = ("host", "user", "serial")
+
+
+def kinds(text: str | None) -> tuple[str, ...]:
+    """Raises UsageError for what cannot be redacted."""
+    named = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
+    for name in named:
+        if name not in KINDS:
+            raise UsageError(f"--redact: expected some of {', '.join(KINDS)}, separated by commas, found {name!r}")
+    return named
+
+
+def redacted(windows: Iterable[Judged], what: Iterable[str]) -> tuple[Judged, ...]:
+    """The windows without these names, wherever they stand: in the facts they belong to, and as words in any text.
+
+    One name becomes one stand-in throughout, so that two windows on one board are still seen to be on one.
+    """
+    windows, what = tuple(windows), frozenset(what)
+    if not what:
+        return windows
+    stand_ins: dict[str, str] = {}
+    for window in windows:
+        for kind, name in _names(window):
+            if kind in what and name and name not in stand_ins:
+                count = sum(1 for each in stand_ins.values() if each.startswith(f"redacted-{kind}-"))
+                stand_ins[name] = f"redacted-{kind}-{count + 1}"
+    without = _replacer(stand_ins)
+    return tuple(_redacted(window, without) for window in windows)
+
+
+def _names(window: Judged) -> Iterable[tuple[str, str | None]]:
+    yield "user", window.user
+    verdict, evidence = window.verdict, window.evidence
+    yield "serial", verdict.device_uuid
+    if evidence is None:
+        return
+    host, device = evidence.host, evidence.device
+    yield from (("host", name) for name in (host.hostname, host.boot_id, host.container))
+    if device is not None:
+        yield from (("serial", name) for name in (device.uuid, device.parent_uuid, device.pci_bus_id))
+    for uuid in str(evidence.told.get("cuda_uuids") or "").split(","):
+        yield "serial", uuid.strip()
+    for census in evidence.trace.censuses:
+        yield from (("user", process.user) for process in census.processes)
+
+
+def _replacer(stand_ins: Mapping[str, str]) -> Callable[[str], str]:
+    if not stand_ins:
+        return lambda text: text
+    # Longest first: a UUID within another name must not leave the rest of it behind.
+    names = "|".join(re.escape(name) for name in sorted(stand_ins, key=len, reverse=True))
+    pattern = re.compile(rf"(?<![\w-])(?:{names})(?![\w-])")
+    return lambda text: pattern.sub(lambda match: stand_ins[match[0]], text)
+
+
+def _redacted(window: Judged, without: Callable[[str], str]) -> Judged:
+    verdict = Verdict.from_dict(_through(window.verdict.to_dict(), without))
+    evidence = window.evidence
+    return replace(
+        window,
+        verdict=verdict,
+        evidence=None if evidence is None else _of_evidence(evidence, without),
+        user=without(window.user) if window.user else None,
+        process=without(window.process) if window.process else None,
+    )
+
+
+def _of_evidence(evidence: Evidence, without: Callable[[str], str]) -> Evidence:
+    trace = evidence.trace
+    return replace(
+        evidence,
+        window=_through(evidence.window, without),
+        device=_through(evidence.device, without),
+        host=_through(evidence.host, without),
+        told=_through(dict(evidence.told), without),
+        absence=_through(evidence.absence, without),
+        trace=replace(
+            trace,
+            censuses=tuple(
+                replace(census, uuid=without(census.uuid), processes=_through(census.processes, without))
+                for census in trace.censuses
+            ),
+            events=_through(trace.events, without),
+        ),
+    )
+
+
+def _through(value: Any, without: Callable[[str], str]) -> Any:  # records and JSON values, as they came
+    if isinstance(value, str):
+        return without(value) if type(value) is str else value  # an enumeration's word is nobody's name
+    if isinstance(value, Mapping):
+        return {name: _through(inner, without) for name, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(_through(inner, without) for inner in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: _through(getattr(value, each.name), without) for each in fields(value)})
+    return value

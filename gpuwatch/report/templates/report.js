@@ -1,0 +1,126 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const textOf = (id) => document.getElementById(id).textContent;
+  const bytesOf = (id) => Uint8Array.from(atob(textOf(id)), (letter) => letter.charCodeAt(0));
+  const drawn = JSON.parse(textOf("gpuwatch-drawn"));
+  // Plotly reads a few tags in its texts: what users named must not become one.
+  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const colour = (role) => getComputedStyle(root).getPropertyValue("--" + role).trim();
+  const ROLES = ["first", "second"];
+  const config = { displaylogo: false, responsive: true, showSendToCloud: false, topojsonURL: "", modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+
+  const look = () => ({
+    paper_bgcolor: colour("back"), plot_bgcolor: colour("back"), font: { color: colour("text"), family: "system-ui, sans-serif", size: 12 },
+    hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { color: colour("text") } },
+  });
+  const axis = (more) => ({ gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), automargin: true, ...more });
+
+  function timeline(data) {
+    const traces = [], layout = { ...look(), showlegend: false, margin: { l: 70, r: 20, t: 30, b: 40 }, shapes: [], annotations: [], hovermode: "x" };
+    const weights = data.lanes.map((lane) => (lane.spans ? 0.35 + 0.22 * lane.spans.length : 1.4));
+    const total = weights.reduce((sum, each) => sum + each, 0), gap = 0.05 * Math.min(1, 6 / data.lanes.length);
+    let top = 1, height = 90;
+    data.lanes.forEach((lane, index) => {
+      const suffix = index ? String(index + 1) : "", bottom = top - weights[index] / total;
+      height += weights[index] * 105;
+      const range = [Math.max(bottom, 0), Math.min(top - gap, 1)];
+      layout["yaxis" + suffix] = axis({ domain: range, anchor: "x", title: { text: plain(lane.unit) }, fixedrange: true });
+      layout.annotations.push({ text: "<b>" + plain(lane.title) + "</b>" + legend(lane), x: 0, xref: "paper", y: range[1], yref: "paper", showarrow: false,
+        xanchor: "left", yanchor: "bottom", font: { color: colour("text") } });
+      if (lane.spans) spans(lane, suffix, traces, layout); else series(lane, suffix, traces);
+      if (lane.limit) traces.push({ x: [-2, data.length_s + 2], y: [lane.limit, lane.limit], yaxis: "y" + suffix, mode: "lines",
+        name: plain(lane.limit_name), line: { color: colour("muted"), dash: "dot", width: 1 }, hoverinfo: "name+y" });
+      top = bottom;
+    });
+    layout.xaxis = axis({ range: [-0.02 * data.length_s, 1.02 * data.length_s], title: { text: "seconds since the window began" },
+      anchor: data.lanes.length > 1 ? "y" + data.lanes.length : "y", showspikes: true, spikemode: "across", spikethickness: 1, spikecolor: colour("muted") });
+    const upright = (x0, x1, more) => layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0, x1, y0: 0, y1: 1, layer: "below", ...more });
+    data.findings.forEach((each) => upright(each.from_s, each.to_s,
+      { fillcolor: colour(each.severity === "note" ? "muted" : each.severity), opacity: each.severity === "note" ? 0.06 : 0.13, line: { width: 0 } }));
+    [0, data.length_s].forEach((x) => layout.shapes.push({ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1,
+      line: { color: colour("text"), width: 1, dash: "dash" } }));
+    layout.height = height;
+    return [traces, layout];
+  }
+
+  const roleOf = (each, index) => (each.name === "inside a finding" ? "reject" : ROLES[index % ROLES.length]);
+  const legend = (lane) => (lane.series || []).map((each, index) =>
+    '  <span style="color:' + colour(roleOf(each, index)) + '">■ ' + plain(each.name) + "</span>").join("");
+
+  function series(lane, suffix, traces) {
+    lane.series.forEach((each, index) => traces.push({
+      x: each.x, y: each.y, yaxis: "y" + suffix, name: plain(each.name), hovertemplate: "%{y} " + plain(lane.unit) + "<extra>" + plain(each.name) + "</extra>",
+      mode: each.shape === "points" ? "markers" : "lines", connectgaps: false,
+      line: { color: colour(roleOf(each, index)), width: 1.5, shape: each.shape === "step" ? "hv" : "linear" },
+      marker: { color: colour(roleOf(each, index)), size: 3, symbol: each.name === "inside a finding" ? "x" : "circle" },
+    }));
+  }
+
+  function spans(lane, suffix, traces, layout) {
+    lane.spans.forEach((each, row) => {
+      const x = [], y = [];
+      each.at.forEach(([from, to]) => { x.push(from, to, null); y.push(row, row, null); });
+      traces.push({ x, y, yaxis: "y" + suffix, mode: "lines", line: { color: colour(each.role), width: 10 }, connectgaps: false, hoverinfo: "text", text: plain(each.name) });
+    });
+    Object.assign(layout["yaxis" + suffix], { range: [lane.spans.length - 0.4, -0.6], showgrid: false, zeroline: false, title: { text: "" },
+      tickvals: lane.spans.map((_, row) => row), ticktext: lane.spans.map((each) => plain(each.name)) });
+  }
+
+  const small = (x, y) => ({ ...look(), barmode: "overlay", height: 320, margin: { l: 60, r: 10, t: 30, b: 45 }, legend: { orientation: "h", y: 1.15 },
+    xaxis: axis({ title: { text: x } }), yaxis: axis({ title: { text: y } }) });
+  const distribution = (data) => [data.histograms.map((each, index) => ({ type: "bar", x: each.x, y: each.y, name: plain(each.name), opacity: 0.65,
+    marker: { color: colour(ROLES[index % 2]) } })), { ...small("ms (99 % of them)", "iterations"), bargap: 0, showlegend: true }];
+  const drift = (data) => [data.drift.map((each, index) => ({ x: each.x, y: each.y, name: plain(each.name), mode: "markers",
+    marker: { color: colour(ROLES[index % 2]), size: 3 } })), { ...small("seconds since the window began", "ms"), showlegend: true }];
+
+  function draw() {
+    const put = (name, make, part) => document.querySelectorAll("[data-" + name + "]").forEach((place) => {
+      const data = drawn[Number(place.dataset[name])][part];
+      const ranges = place.layout ? { range: place.layout.xaxis.range.slice(), autorange: false } : null;
+      const [traces, layout] = make(data);
+      if (ranges) Object.assign(layout.xaxis, ranges);
+      window.Plotly.react(place, traces, layout, config);
+    });
+    put("timeline", timeline, "timeline");
+    put("distribution", distribution, "times");
+    put("drift", drift, "times");
+  }
+
+  function toggle() {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    if (window.Plotly) draw();
+  }
+
+  function zoom(button) {
+    const index = button.dataset.zoom, data = drawn[Number(index)].timeline;
+    let from = Number(button.dataset.from), to = Number(button.dataset.to);
+    if ("relative" in button.dataset) { from *= data.length_s; to *= data.length_s; } else {
+      const room = Math.max(0.2 * (to - from), 0.01); from -= room; to += room;
+    }
+    window.Plotly.relayout(document.querySelector('[data-timeline="' + index + '"]'), { "xaxis.range": [from, to] });
+  }
+
+  document.getElementById("theme").addEventListener("click", toggle);
+  document.querySelectorAll("[data-zoom]").forEach((button) => button.addEventListener("click", () => window.Plotly && zoom(button)));
+  document.getElementById("download").addEventListener("click", () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([bytesOf("gpuwatch-evidence")]));
+    link.download = "evidence.capsule";
+    link.click();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => window.Plotly && draw());
+  addEventListener("beforeprint", () => window.Plotly && draw());
+  addEventListener("afterprint", () => window.Plotly && draw());
+
+  const unpacked = new Blob([bytesOf("gpuwatch-plotly")]).stream().pipeThrough(new DecompressionStream("gzip"));
+  new Response(unpacked).text().then((source) => {
+    const script = document.createElement("script");
+    script.nonce = document.currentScript ? document.currentScript.nonce : document.querySelector("meta[data-nonce]").dataset.nonce;
+    script.textContent = source;
+    document.head.append(script);
+    draw();
+    root.dataset.drawn = "yes";
+  });
+})();
