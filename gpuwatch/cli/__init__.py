@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from annotate import __version__, report
+from annotate import __version__
 from annotate.errors import AnnotateError
+from annotate.report import plain
+from annotate.report import plain
 from gpuwatch.cli import output
-from gpuwatch.cli.exits import Exit, Stop
+from gpuwatch.cli.exits import Exit, ReaderLeft, Stop
 from gpuwatch.cli.options import settings_options
 from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
 
@@ -74,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = cli.main(arguments, prog_name="gpuwatch", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except (BrokenPipeError, click.Abort) as error:
+    except (BrokenPipeError, ReaderLeft, click.Abort) as error:
         return _quiet(error)
     except click.exceptions.NoArgsIsHelpError as error:  # `gpuwatch config` alone: its help, as it is
         output.say(error.format_message())
@@ -101,7 +103,7 @@ def _quiet(error: Exception) -> Exit:
 
 def _report(error: Exception, *, as_json: bool) -> int:
     message = error.format_message() if isinstance(error, click.ClickException) else str(error)
-    message = report.plain(" ".join(message.split()))
+    message = plain(" ".join(message.split()))
     code, name = _code_and_name(error)
     output.say(f"gpuwatch: {message}")
     if as_json and name != "output":

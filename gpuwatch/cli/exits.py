@@ -41,6 +41,10 @@ def statuses_of(verdicts: Iterable[Verdict]) -> set[Status]:
     return found
 
 
+class ReaderLeft(Exception):  # noqa: N818 - no error: `| head` has what it wanted
+    """Whoever read our output has gone.  Not BrokenPipeError, of which click makes an exit code of its own."""
+
+
 class Stop(Exception):  # noqa: N818 - not every stop is an error: a command may end with a code of its own
     """Ends a command with a code and one line on stderr; ``name`` is for programs that read --json."""
 

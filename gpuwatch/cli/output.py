@@ -13,7 +13,7 @@ from typing import IO, Any
 import click
 
 from annotate.verdict import Status
-from gpuwatch.cli.exits import Exit, Stop
+from gpuwatch.cli.exits import Exit, ReaderLeft, Stop
 
 SCHEMA = 1
 
@@ -82,7 +82,7 @@ def _write(text: str, stream: IO[str] | None) -> None:
             raise
         silence(stream)
         if isinstance(error, BrokenPipeError):
-            raise
+            raise ReaderLeft from error
         raise Stop(Exit.FAILED, f"standard output: {error.strerror}", "output") from error
 
 
