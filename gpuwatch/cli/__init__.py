@@ -13,7 +13,6 @@ import click
 from annotate import __version__
 from annotate.errors import AnnotateError
 from annotate.report import plain
-from annotate.report import plain
 from gpuwatch.cli import output
 from gpuwatch.cli.exits import Exit, ReaderLeft, Stop
 from gpuwatch.cli.options import settings_options
