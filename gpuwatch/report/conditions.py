@@ -12,6 +12,7 @@ from annotate.told import TOLD
 from annotate.true_clock import measured
 from gpuwatch.report.record import Judged
 
+_OF_THE_MACHINE = ("hostname", "kernel", "container", "cpu_allowed_count", "numa_nodes", "profilers", "sharing")
 _TIMED = {"power_violation_ns": "held by the power cap", "thermal_violation_ns": "slowed for heat"}
 
 
@@ -49,11 +50,23 @@ def conditions(window: Judged) -> dict[str, str]:
 
 
 def differences(windows: Sequence[Judged]) -> list[tuple[str, list[str]]]:
-    """Each condition or fact of the environment that is not the same everywhere, with its text in every window."""
-    all_of = [conditions(window) | environment(window) for window in windows]
+    """Each condition, fact of machine, GPU or software that is not the same everywhere, with its text in every window."""
+    all_of = [conditions(window) | _identity(window) for window in windows]
     names = dict.fromkeys(name for each in all_of for name in each)
     rows = [(name, [each.get(name, "not observed") for each in all_of]) for name in names]
     return [(name, texts) for name, texts in rows if len(set(texts)) > 1]
+
+
+def _identity(window: Judged) -> dict[str, str]:
+    """What stays the same while one measures: amounts that differ every time tell nothing."""
+    evidence = window.evidence
+    if evidence is None:
+        return {}
+    device = asdict(evidence.device) if evidence.device is not None else {}
+    found = {f"GPU {_words(name)}": value for name, value in device.items()}
+    found |= {f"host {_words(name)}": getattr(evidence.host, name) for name in _OF_THE_MACHINE}
+    found |= {name: value for name, value in evidence.told.items() if isinstance(value, str | bool)}
+    return {name: _text(value) for name, value in found.items() if value not in (None, "")}
 
 
 def environment(window: Judged) -> dict[str, str]:

@@ -26,7 +26,7 @@ MOST_BYTES = 6_000_000  # what mail and pull requests still take
 
 
 def render(record: Record, nonce: str) -> str:
-    """The same record, maker and nonce give the same page.  Raises ExportError where there is more than fits."""
+    """The record's page.  Raises ExportError where there is more than fits."""
     for decimate in (False, True):
         data, evidence = to_data(record, decimate=decimate)
         html = written(record, data, evidence, nonce)
@@ -38,7 +38,7 @@ def render(record: Record, nonce: str) -> str:
 
 
 def written(record: Record, data: Mapping[str, Any], evidence: str, nonce: str) -> str:
-    """The page around a record's data and evidence as they are embedded."""
+    """The page around a record's data and evidence as they are embedded: the same four give the same page."""
     shown = [_shown(window) for window in record.windows]
     html: str = _template().render(
         nonce=nonce,
@@ -108,7 +108,7 @@ def _template() -> Any:  # jinja2's Template, whose stubs do not know its undefi
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"plain": lambda text: plain(str(text)), "fact": _fact, "percent": _percent}
+    environment.filters |= {"plain": lambda text: plain(str(text)), "fact": _fact, "percent": _percent, "digits": _digits}
     return environment.get_template("report.html.j2")
 
 
@@ -118,3 +118,7 @@ def _fact(value: object) -> str:
 
 def _percent(ratio: float) -> str:
     return f"{ratio:+.2%}"
+
+
+def _digits(value: float, count: int) -> str:
+    return f"{value:.{count}g}"

@@ -17,6 +17,7 @@ from annotate.verdict import Finding, Verdict
 _MARGIN_S = 2.0  # what of the time around the window is drawn
 _SILENT_NS = 1_500_000_000  # longer without a census: nobody looked
 _MOST_PROCESSES = 8
+_WHOLE_RATIO = 0.98  # of the window: a finding that long is one of all of it
 
 
 def timeline(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
@@ -38,12 +39,16 @@ def spanned(verdict: Verdict) -> list[tuple[Finding, tuple[int, int]]]:
 
 
 def spoilt(verdict: Verdict, timings: Timings) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which iterations overlap the span of a hazard that counts: no note, and not accepted."""
+    """Which iterations overlap the span of a hazard that counts: no note, and not accepted.
+
+    A span that is the whole window tells no iteration from another, and is left out.
+    """
+    whole_ns = _WHOLE_RATIO * (verdict.end_ns - verdict.begin_ns)
     begins_ns = timings.at_ns
     ends_ns = begins_ns + (np.nan_to_num(timings.took_s, nan=0.0, posinf=0.0, neginf=0.0) * 1e9).astype(np.int64)
     out = np.zeros(len(begins_ns), np.bool_)
     for finding, (begin_ns, end_ns) in spanned(verdict):
-        if finding.severity != "note" and not finding.accepted:
+        if finding.severity != "note" and not finding.accepted and end_ns - begin_ns < whole_ns:
             out |= (begins_ns < end_ns) & (ends_ns > begin_ns)
     return out
 

@@ -1,0 +1,78 @@
+"""Reports of simulated windows, as parsed pages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from html.parser import HTMLParser
+from typing import Any
+
+from annotate.evidence import Evidence
+from annotate.judge import judge
+from gpuwatch.report import page, record
+from gpuwatch.report.record import Judged
+from gpuwatch.sources.simulated.offline import simulate
+
+NONCE = "n" * 24
+_VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+@cache
+def scene(name: str) -> Evidence:
+    return simulate(name)[0]
+
+
+def judged(evidence: Evidence, **facts: str) -> Judged:
+    return Judged(verdict=judge(evidence), evidence=evidence, **facts)
+
+
+def rendered(*windows: Judged) -> str:
+    return page.render(record.sequence(windows), NONCE)
+
+
+@dataclass
+class Page(HTMLParser):
+    """What a browser would see: tags that balance, text outside scripts, and the blocks of data."""
+
+    html: str
+    attributes: list[tuple[str, str, str | None]] = field(default_factory=list)
+    text: str = ""
+    blocks: dict[str, str] = field(default_factory=dict)
+    scripts: list[dict[str, str | None]] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self._open: list[str] = []
+        self._block: str | None = None
+        self.feed(self.html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        if tag not in _VOID:
+            self._open.append(tag)
+        if tag == "script":
+            self.scripts.append(dict(attrs))
+            self._block = dict(attrs).get("id") or "code"
+            self.blocks[self._block] = ""
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+        self._block = None
+
+    def handle_data(self, data: str) -> None:
+        if self._block is not None:
+            self.blocks[self._block] += data
+        elif self._open[-1:] != ["style"]:
+            self.text += data
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.text.split())
+
+    def data(self, name: str) -> Any:
+        return json.loads(self.blocks[name])

@@ -1,0 +1,83 @@
+"""`gpuwatch report` and `gpuwatch verify` on recordings and on a real store of a simulated GPU."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from gpuwatch.config import Settings
+from gpuwatch.window import Window, window
+from tests.gpuwatch.cli.conftest import Gpuwatch, daemon, gpuwatch, home
+from tests.gpuwatch.report.conftest import Page
+from tests.gpuwatch.report.test_page import CAPSULE
+
+__all__ = ["daemon", "gpuwatch", "home"]
+
+
+@pytest.fixture(scope="module")
+def measured(daemon: Settings) -> Window:
+    with window("<b>short</b>", sync=False, settings=daemon) as watched:
+        threading.Event().wait(0.2)
+    assert watched.verdicts
+    return watched
+
+
+def test_a_stored_run_becomes_a_page_and_the_page_is_verified(
+    gpuwatch: Gpuwatch, daemon: Settings, measured: Window, tmp_path: Path
+) -> None:
+    target = tmp_path / "run.html"
+    ended = gpuwatch(*daemon.flags(), "report", str(measured.run_id), "-o", str(target))
+    assert (ended.code, ended.out) == (0, "")
+    assert "1 window," in ended.err
+    assert "unsigned" in ended.err
+    assert "<b>short</b>" in Page(target.read_text()).words
+    verified = gpuwatch("verify", str(target))
+    assert verified.code == 0
+    assert "<b>short</b>: verdict and evidence agree" in verified.out
+    assert "signature: unsigned" in verified.out
+    data = gpuwatch("verify", str(target), "--json").data
+    assert (data["agrees"], data["page_as_written"], data["signature"]) == (True, True, None)
+    assert data["windows"][0]["run"] == measured.run_id
+
+
+def test_a_changed_page_is_told_and_ends_with_one(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    target = tmp_path / "run.html"
+    assert gpuwatch("report", "--trace", str(CAPSULE), "-o", str(target), "--fail-on", "rejected").code == 11
+    target.write_text(target.read_text().replace("REJECTED", "VALID"))
+    ended = gpuwatch("verify", str(target))
+    assert ended.code == 1
+    assert "page: CHANGED since it was written" in ended.out
+
+
+def test_markdown_and_junit_go_to_standard_output_or_a_file(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    assert gpuwatch("report", "--trace", str(CAPSULE), "--markdown").out.startswith("**FLAGGED** plain\\-run on NVIDIA H200")
+    assert ET.fromstring(gpuwatch("report", "--trace", str(CAPSULE), "--junit").out.encode()).get("tests") == "14"
+    assert gpuwatch("report", "--trace", str(CAPSULE), "--junit", "-o", str(tmp_path / "junit.xml")).code == 0
+    assert ET.parse(tmp_path / "junit.xml").getroot().tag == "testsuite"
+
+
+def test_what_cannot_be_done_is_one_line_and_writes_nothing(
+    gpuwatch: Gpuwatch, daemon: Settings, measured: Window, tmp_path: Path
+) -> None:
+    target = str(tmp_path / "run.html")
+    trace = ("--trace", str(CAPSULE))
+    for code, arguments, says in (
+        (2, (*trace,), "-o FILE.html"),
+        (2, (*trace, "-o", str(tmp_path)), "expected a file in a folder"),
+        (2, (*trace, "-o", str(tmp_path / "none" / "run.html")), "expected a file in a folder"),
+        (2, (*trace, "--markdown", "--junit"), "found both"),
+        (2, (*trace, "-o", target, "--redact", "name"), "host, user, serial"),
+        (2, ("0a", *trace, "-o", target), "found both"),
+        (2, ("--trace", str(tmp_path / "missing"), "-o", target), "missing"),
+        (1, ("ffffffff", "-o", target), "ffffffff"),
+    ):
+        ended = gpuwatch(*daemon.flags(), "report", *arguments)
+        assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1), arguments
+        assert says in ended.err
+    ended = gpuwatch("verify", str(CAPSULE))
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "expected a gpuwatch report" in ended.err
+    assert not Path(target).exists()

@@ -1,0 +1,144 @@
+"""A page read back: its evidence judged again, whatever was done to it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from annotate.policy import Policy
+from annotate.verdict import Status
+from gpuwatch.capsule import pack
+from gpuwatch.errors import UsageError
+from gpuwatch.report import embedded, page, record
+from gpuwatch.report.agreement import agreement
+from gpuwatch.report.record import Judged
+from gpuwatch.report.redaction import kinds, redacted
+from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return rendered(judged(scene("from-idle"), run_id="0a"))
+
+
+def loaded(folder: Path, html: str) -> embedded.Embedded:
+    path = folder / "report.html"
+    path.write_text(html)
+    return embedded.load(path)
+
+
+def test_verdict_and_evidence_of_an_untouched_page_agree(tmp_path: Path, html: str) -> None:
+    held = loaded(tmp_path, html)
+    assert held.as_written is True
+    assert held.record.windows[0].run_id == "0a"
+    assert [agreement(window).differs for window in held.record.windows] == [()]
+
+
+def test_a_page_whose_words_were_changed_is_not_as_written(tmp_path: Path, html: str) -> None:
+    assert loaded(tmp_path, html.replace("FLAGGED", "VALID")).as_written is False
+    assert loaded(tmp_path, html.replace("</body>", "<p>all is well</p></body>")).as_written is False
+
+
+def test_a_verdict_that_was_changed_disagrees_with_its_evidence(tmp_path: Path) -> None:
+    window = judged(scene("from-idle"))
+    forged = replace(window, verdict=replace(window.verdict, status=Status.VALID, findings=()))
+    held = loaded(tmp_path, rendered(forged))
+    found = agreement(held.record.windows[0])
+    assert held.as_written is True
+    assert found.differs[0] == "status: the report says 'valid', the evidence 'flagged'"
+    assert any(line.startswith("regime-change: the report says nothing") for line in found.differs)
+
+
+def test_a_verdict_other_than_unproven_needs_evidence() -> None:
+    valid = replace(judged(scene("from-idle")).verdict, status=Status.VALID)
+    assert not agreement(Judged(verdict=valid, evidence=None)).agrees
+    assert agreement(Judged(verdict=replace(valid, status=Status.UNPROVEN), evidence=None)).agrees
+
+
+def test_the_policy_of_record_is_judged_by() -> None:
+    from annotate.judge import judge
+
+    evidence = scene("from-idle")
+    accepting = judge(evidence, Policy(accept=frozenset({"regime-change", "window-too-short"})))
+    assert accepting.status is Status.VALID
+    assert agreement(Judged(verdict=accepting, evidence=evidence)).agrees
+
+
+def test_another_version_s_page_is_judged_and_not_compared(tmp_path: Path) -> None:
+    held = loaded(tmp_path, page.render(record.Record(windows=(judged(scene("from-idle")),), maker="another"), NONCE))
+    assert held.as_written is None
+    assert agreement(held.record.windows[0]).agrees
+
+
+def broken(html: str) -> list[str]:
+    read = Page(html)
+    data, evidence = read.data("gpuwatch-record"), read.blocks["gpuwatch-evidence"]
+    without = {**data, "windows": [{**data["windows"][0], "has_evidence": False}]}
+    return [
+        "",
+        "<p>a page of somebody's",
+        html.replace("gpuwatch-evidence", "another"),
+        html.replace(evidence, evidence[:-40]),
+        html.replace(evidence, "not base64"),
+        html.replace(evidence, base64.b64encode(b"not a zip").decode()),
+        html.replace(evidence, base64.b64encode(pack(())).decode()),
+        html.replace(read.blocks["gpuwatch-record"], "{"),
+        html.replace(read.blocks["gpuwatch-record"], "[]"),
+        html.replace(read.blocks["gpuwatch-record"], "[" * 100_000),
+        html.replace(read.blocks["gpuwatch-record"], json.dumps({**data, "schema": 99})),
+        html.replace(read.blocks["gpuwatch-record"], json.dumps(without)),
+        html.replace("</body>", '<script type="text/plain" id="gpuwatch-evidence"></script></body>'),
+    ]
+
+
+def test_what_is_no_report_is_one_clear_line(tmp_path: Path, html: str) -> None:
+    for text in broken(html):
+        with pytest.raises(UsageError, match=r"^.*report\.html: expected"):
+            loaded(tmp_path, text)
+    (tmp_path / "binary.html").write_bytes(b"\xff\xfe\x00")
+    for path in (tmp_path / "binary.html", tmp_path / "missing.html", tmp_path):
+        with pytest.raises(UsageError, match="expected a gpuwatch report"):
+            embedded.load(path)
+
+
+def test_names_are_taken_out_everywhere_and_verdict_and_evidence_still_agree(tmp_path: Path) -> None:
+    plain = scene("neighbour")
+    assert plain.device is not None
+    uuid = plain.device.uuid
+    censuses = tuple(
+        replace(census, processes=tuple(replace(each, user="zoe") for each in census.processes))
+        for census in plain.trace.censuses
+    )
+    named = replace(
+        plain,
+        window=replace(plain.window, label="of zoe on hopper7"),
+        host=replace(plain.host, hostname="hopper7", boot_id="b00t"),
+        trace=replace(plain.trace, censuses=censuses),
+        told={"cuda_uuids": uuid, "environment": "HOME=/home/zoe"},
+    )
+    windows = redacted([judged(named, user="zoe", process="python")], kinds("host,user,serial"))
+    held = loaded(tmp_path, page.render(record.sequence(windows, kinds("host,user,serial")), NONCE))
+    assert [agreement(window).differs for window in held.record.windows] == [()]
+    read = Page((tmp_path / "report.html").read_text())
+    shown = read.text + read.blocks["gpuwatch-record"] + read.blocks["gpuwatch-drawn"]
+    assert not [name for name in ("zoe", "hopper7", "b00t", uuid) if name in shown]
+    kept = held.record.windows[0].evidence
+    assert kept is not None
+    assert not [
+        name
+        for name in ("zoe", "hopper7", "b00t", uuid)
+        if name in repr((kept.window, kept.host, kept.device, kept.told, kept.trace.censuses[:3]))
+    ]
+    assert "Redacted: host, user, serial." in read.words
+
+
+def test_only_what_was_named_is_taken_out_and_nothing_unknown() -> None:
+    window = judged(scene("from-idle"), user="root")
+    assert redacted([window], ()) == (window,)
+    assert redacted([window], ("user",))[0].verdict == window.verdict
+    with pytest.raises(UsageError, match="--redact: expected some of host, user, serial"):
+        kinds("host,all")
