@@ -29,7 +29,7 @@ def play(names: str, folder: Path) -> list[tuple[Scene, Window]]:
     settings = config.load(
         {"source": f"simulated:{names}", "state": str(folder / "state"), "socket": str(folder / "daemon.sock")}
     )
-    with _daemon(settings, folder) as facts:
+    with own_daemon(settings, folder) as facts:
         epoch_ns, uuids = int(facts["epoch_ns"]), sorted(gpu["uuid"] for gpu in facts["gpus"])
         if len(uuids) != len(scenes):
             raise DaemonError(f"expected {len(scenes)} simulated GPUs, found {len(uuids)}", "bad-answer")
@@ -72,7 +72,7 @@ def _bench(scene: Scene, epoch_ns: int, now_ns: int) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _daemon(settings: config.Settings, folder: Path) -> Iterator[dict[str, Any]]:
+def own_daemon(settings: config.Settings, folder: Path) -> Iterator[dict[str, Any]]:
     """A daemon of our own for as long as the block lasts; gives its status.  Raises DaemonError."""
     log = folder / "daemon.log"
     with log.open("w") as errors:
@@ -103,4 +103,4 @@ def _status(process: subprocess.Popen[bytes], settings: config.Settings, log: Pa
                 raise
         pause.wait(0.05)
     words = log.read_text(errors="replace").strip().splitlines()
-    raise DaemonError(f"the demo's daemon did not start: {words[-1] if words else 'it said nothing'}", "unreachable")
+    raise DaemonError(f"the simulating daemon did not start: {words[-1] if words else 'it said nothing'}", "unreachable")

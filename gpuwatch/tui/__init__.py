@@ -1,0 +1,1 @@
+"""The terminal monitor: one widget a file, `words` without textual, `app` last."""

@@ -1,0 +1,113 @@
+"""What the monitor costs: its imports, its first picture after them, and a core's share at 4 Hz with eight busy GPUs.
+
+The last runs the real program in a terminal of its own, as people do, against a real daemon of eight simulated GPUs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from gpuwatch.config import Settings
+from tests.gpuwatch.live import running
+
+SCENES = "simulated:" + ",".join(["steady-gemm", "neighbour", "bursty", "thermal"] * 2)
+FIRST = """
+import sys, time
+t0 = time.perf_counter()
+from gpuwatch.live import Looker
+from gpuwatch.tui.app import Top
+t1 = time.perf_counter()
+from gpuwatch.cli.options import config
+from gpuwatch.tui.gpus import Gpus
+settings = config.load(dict(zip(("source", "state", "socket"), sys.argv[1:])))
+
+class Timed(Top):
+    def draw(self):
+        super().draw()
+        if self._live is not None:
+            self.call_after_refresh(lambda: self.exit(time.perf_counter() - t1))
+
+took = Timed(Looker(settings)).run()
+print(f"TOOK {(t1 - t0) * 1e3:.1f} {took * 1e3:.1f}", file=sys.stderr)
+"""
+
+
+@contextmanager
+def in_terminal(command: list[str], columns: int, rows: int) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The command in a terminal of this size; gives the end to read from."""
+    here, there = pty.openpty()
+    fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    process = subprocess.Popen(
+        command, stdin=there, stdout=there, stderr=subprocess.PIPE, env={**os.environ, "TERM": "xterm-256color"},
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(there)
+    try:
+        yield process, here
+    finally:
+        process.kill()
+        process.wait()
+        os.close(here)
+
+
+def drained(here: int, seconds: float) -> int:
+    """Read for so long; how many bytes came."""
+    count, until = 0, time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        if select.select([here], [], [], min(left, 0.1))[0]:
+            try:
+                count += len(os.read(here, 1 << 16))
+            except OSError:  # it has ended
+                return count
+    return count
+
+
+def first_ms(settings: Settings) -> tuple[float, float]:
+    """Imports, and from there to the first picture with GPUs on it."""
+    command = [sys.executable, "-c", FIRST, settings.source, str(settings.state), str(settings.socket)]
+    with in_terminal(command, 120, 40) as (process, here):
+        while process.poll() is None:
+            drained(here, 0.1)
+        said = process.stderr.read().decode() if process.stderr else ""
+    imports, first = said.partition("TOOK ")[2].split()[:2]
+    return float(imports), float(first)
+
+
+def running_ratio(settings: Settings, columns: int, rows: int, seconds: float = 20.0) -> tuple[float, float]:
+    """Share of a core while it runs, without its start; and bytes a second to the terminal."""
+    with in_terminal([sys.executable, "-m", "gpuwatch", *settings.flags(), "top"], columns, rows) as (process, here):
+        drained(here, 4.0)
+        program = psutil.Process(process.pid)
+        before, t0 = program.cpu_times(), time.monotonic()
+        count = drained(here, seconds)
+        after, took_s = program.cpu_times(), time.monotonic() - t0
+    return (after.user + after.system - before.user - before.system) / took_s, count / took_s
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder), SCENES) as live:
+        drained_start = [first_ms(live.settings) for _ in range(5)]
+        imports, first = (statistics.median(column) for column in zip(*drained_start, strict=True))
+        print(f"the monitor of 8 GPUs: imports {imports:.0f} ms, first picture after them {first:.0f} ms (median of 5)")
+        for columns, rows in ((80, 24), (120, 40), (200, 60)):
+            ratio, bytes_count = running_ratio(live.settings, columns, rows)
+            print(f"at 4 Hz on {columns} × {rows}: {ratio:.1%} of a core, {bytes_count / 1e3:.1f} kB/s to the terminal")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Screens with the clock standing still: machines as a screen may meet them, and who shows them one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from annotate.evidence import Census, Device, Lane, Process, Reading
+from gpuwatch.errors import DaemonError
+from gpuwatch.live import Live, LiveGpu
+from gpuwatch.tui.app import Top
+from gpuwatch.wire import Shown
+
+NOW_NS = 1_000_000_000_000
+S = 1_000_000_000
+RATE_HZ = 20.0  # tests do not wait for the next picture
+
+
+def gpu(
+    number: int = 0,
+    *,
+    age_s: float = 0.0,
+    lost: str | None = None,
+    pids: Sequence[int] = (),
+    name: str = "NVIDIA H200",
+    **said: Any,
+) -> LiveGpu:
+    """One that computes under its power cap, except as said."""
+    uuid = f"GPU-{number:08d}"
+    device = Device(
+        uuid=uuid, name=name, sm_clock_max_mhz=1980, power_limit_w=700.0, temperature_slowdown_c=87,
+        memory_total_bytes=150_754_820_096,
+    )  # fmt: skip
+    at_ns = NOW_NS - round(age_s * S)
+    row = Reading(
+        uuid=uuid, lane=Lane.FAST, at_ns=at_ns, took_ns=1, sm_clock_mhz=1575, power_w=698.0, temperature_c=55,
+        event_reasons_mask=0x4, utilization_ratio=0.98, memory_used_bytes=2_945_000_000,
+    )  # fmt: skip
+    census = Census(uuid=uuid, at_ns=at_ns, took_ns=1, processes=tuple(Process(pid=pid) for pid in pids))
+    return LiveGpu(
+        device=device, lost=lost, period_ns={Lane.FAST: 50_000_000}, rows={Lane.FAST: replace(row, **said)}, census=census
+    )
+
+
+def window(run: str, status: str, *, ago_s: float | None = 30.0, gpus: Sequence[int] = (0,), **more: Any) -> Shown:
+    end_ns = None if ago_s is None else NOW_NS - round(ago_s * S)
+    begin_ns = (NOW_NS if end_ns is None else end_ns) - 12 * S
+    uuids = [f"GPU-{number:08d}" for number in gpus]
+    return Shown(run=run, claim="sustained", status=status, begin_ns=begin_ns, end_ns=end_ns, uuids=uuids, **more)
+
+
+WINDOWS = (
+    window("5", "open", ago_s=None, label="gemm-4096", pids=[7], gpus=(0, 1)),
+    window("4", "judging", ago_s=0.2, label="softmax"),
+    window("3", "rejected", ago_s=14.0, label="gemm-4096", hazards=["contention-process", "power-limited"], gpus=(1,)),
+    window("2", "flagged", ago_s=200.0, label="attention [bold]not markup[/] \x1b[31m", hazards=["regime-change"], gpus=(2,)),
+    window("1", "unproven", ago_s=4000.0, why="no GPU was seen to be used", gpus=()),
+    window("0", "valid", ago_s=90_000.0, label="copy"),
+)
+EIGHT = Live(
+    at_ns=NOW_NS, source="nvml", windows=WINDOWS,
+    gpus=(
+        gpu(0, pids=[7]), gpu(1, pids=[7, 8]), gpu(2, event_reasons_mask=0, power_w=420.0, sm_clock_mhz=1980),
+        gpu(3, event_reasons_mask=0x44, temperature_c=88, sm_clock_mhz=990),
+        gpu(4, event_reasons_mask=0x1, sm_clock_mhz=345, power_w=76.0, utilization_ratio=0.0, temperature_c=28),
+        gpu(5, event_reasons_mask=0x1004, temperature_c=83, mig_mode=True), gpu(6, age_s=7.0),
+        gpu(7, lost="GPU is lost (Xid 79); it has fallen off the bus"),
+    ),
+)  # fmt: skip
+ONE = Live(at_ns=NOW_NS, source="simulated:steady-gemm", simulated=True, gpus=(gpu(name="SIMULATED NVIDIA H200"),))
+NO_GPU = Live(at_ns=NOW_NS, source="nvml", absence="libnvidia-ml.so.1: cannot open shared object file")
+STALE = replace(EIGHT, gpus=tuple(gpu(number, age_s=9.0) for number in range(2)), windows=())
+GONE = DaemonError("the daemon went away (connection closed)", "gone")
+
+
+@dataclass
+class Frozen:
+    """Shows what it was given, the last of it for ever; an error is raised instead."""
+
+    pictures: list[Live | DaemonError]
+    started_again: bool = False
+    closed: bool = False
+    looked_count: int = field(default=0)
+
+    def look(self) -> Live:
+        self.looked_count += 1
+        now = self.pictures.pop(0) if len(self.pictures) > 1 else self.pictures[0]
+        if isinstance(now, DaemonError):
+            raise now
+        return now
+
+    def start_again(self) -> None:
+        self.started_again = True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def top(*pictures: Live | DaemonError, rate_hz: float = RATE_HZ) -> Top:
+    return Top(Frozen(list(pictures)), rate_hz=rate_hz, at=lambda _: "14:02:31")

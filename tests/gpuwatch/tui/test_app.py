@@ -1,0 +1,181 @@
+"""The monitor as a person uses it: what it shows in each state, and what each key does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.errors import DaemonError
+from gpuwatch.live import Live
+from gpuwatch.tui.app import Top
+from gpuwatch.tui.banner import Banner
+from gpuwatch.tui.gpus import Gpus
+from gpuwatch.tui.help import Help
+from gpuwatch.tui.lines import Lines
+from gpuwatch.tui.state import State
+from gpuwatch.tui.windows import Windows
+from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, STALE, Frozen, top
+
+
+def shown(app: Top, kind: type[Lines]) -> str:
+    return str(app.screen_stack[0].query_one(kind).render())
+
+
+Use: TypeAlias = Callable[[Pilot[None]], Awaitable[None]]
+
+
+def used(app: Top, use: Use, size: tuple[int, int] = (100, 30)) -> Top:
+    """The monitor with somebody in front of it; it has left afterwards."""
+
+    async def lived() -> None:
+        async with app.run_test(size=size) as pilot:
+            await until(pilot, lambda: looks(app).looked_count > 0)
+            await use(pilot)
+
+    asyncio.run(lived())
+    return app
+
+
+async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
+    for _ in range(200):
+        if holds():
+            return
+        await pilot.pause(0.01)
+    raise AssertionError("it did not come about in two seconds")
+
+
+def looks(app: Top) -> Frozen:
+    assert isinstance(app._looks, Frozen)
+    return app._looks
+
+
+@pytest.mark.parametrize(
+    ("now", "kind", "words"),
+    [
+        (EIGHT, State, "● LIVE  14:02:31  8 GPUs, 1 open window"), (EIGHT, Gpus, "LOST  GPU is lost (Xid 79)"),
+        (EIGHT, Gpus, "STALE 7 s"), (EIGHT, Windows, "R REJECTED"), (EIGHT, Windows, "contention-process, power-limited"),
+        (STALE, State, "! STALE"), (NO_GPU, Gpus, "no GPU to watch: libnvidia-ml"), (GONE, State, "× GONE"),
+        (GONE, State, "the daemon went away"), (ONE, Banner, "SIMULATED"),
+    ],
+)  # fmt: skip
+def test_a_state_is_said_in_words(now: Live | DaemonError, kind: type[Lines], words: str) -> None:
+    app = top(now)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: words in shown(app, kind))
+
+    used(app, use)
+
+
+def test_only_what_is_invented_has_a_banner() -> None:
+    for now, seen in ((ONE, True), (EIGHT, False)):
+        app = top(now)
+
+        async def use(pilot: Pilot[None], app: Top = app, seen: bool = seen) -> None:
+            await until(pilot, lambda: "GPU" in shown(app, Gpus))
+            assert app.query_one(Banner).display is seen
+
+        used(app, use)
+
+
+def test_a_daemon_that_went_away_is_shown_as_gone_and_recovered_from() -> None:
+    app = top(EIGHT, GONE)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "GONE" in shown(app, State))
+        assert "REJECTED" in shown(app, Windows), "what was known last stays on the screen"
+        assert app.screen.has_class("old")
+        await pilot.press("r")
+        assert looks(app).started_again
+        looks(app).pictures = [ONE]
+        await until(pilot, lambda: "LIVE" in shown(app, State))
+        assert not app.screen.has_class("old")
+        assert "0 open windows" in shown(app, State)
+
+    used(app, use)
+
+
+def test_space_holds_what_is_shown_and_goes_on() -> None:
+    app = top(EIGHT)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "LIVE" in shown(app, State))
+        await pilot.press("space")
+        assert "PAUSED" in shown(app, State)
+        looks(app).pictures = [ONE]
+        await pilot.pause(0.1)
+        assert "8 GPUs" in shown(app, State)
+        await pilot.press("space")
+        await until(pilot, lambda: "1 GPU," in shown(app, State))
+
+    used(app, use)
+
+
+def test_help_tells_every_key_from_the_bindings_and_any_of_its_keys_closes_it() -> None:
+    app = top(EIGHT)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, Help)
+        said = str(app.screen.query_one(Lines).render())
+        for words in ("pause", "light/dark", "quit", "X hw thermal", "V VALID"):
+            assert words in said
+        await pilot.press("q")
+        assert not isinstance(app.screen, Help)
+
+    used(app, use, (80, 24))
+
+
+def test_the_palette_holds_every_action() -> None:
+    app = top(EIGHT)
+
+    async def use(pilot: Pilot[None]) -> None:
+        titles = {command.title for command in app.get_system_commands(app.screen)}
+        assert {"Pause", "Start daemon", "Light/dark", "Help", "Quit"} <= titles
+
+    used(app, use)
+
+
+def test_q_leaves_and_lets_go_of_the_daemon() -> None:
+    app = top(EIGHT)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("q")
+
+    assert looks(used(app, use)).closed
+
+
+def test_a_screen_that_would_look_the_same_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = top(EIGHT)
+    drawn: list[Any] = []
+    update = Lines.update
+
+    def counted(self: Lines, *arguments: Any, **named: Any) -> None:
+        drawn.append(self)
+        update(self, *arguments, **named)
+
+    monkeypatch.setattr(Lines, "update", counted)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: looks(app).looked_count > 3)
+        drawn.clear()
+        asked = looks(app).looked_count
+        await until(pilot, lambda: looks(app).looked_count > asked + 3)
+        assert not drawn
+
+    used(app, use)
+
+
+def test_a_screen_made_smaller_is_told_again() -> None:
+    app = top(EIGHT)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "X hw thermal" in shown(app, Gpus))
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "X hw thermal" not in shown(app, Gpus))
+
+    used(app, use, (140, 40))

@@ -1,0 +1,47 @@
+"""Pictures of the screen, compared with those kept; after a change that is meant: pytest --snapshot-update, and look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.errors import DaemonError
+from gpuwatch.live import Live
+from gpuwatch.tui.app import Top
+from gpuwatch.tui.state import State
+from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, top
+
+RATE_HZ = 3.0  # a picture is taken when the app is at rest
+SCENES: dict[str, tuple[list[Live | DaemonError], tuple[int, int], list[str], str]] = {
+    "eight GPUs on a small screen": ([EIGHT], (80, 24), [], "LIVE"),
+    "eight GPUs": ([EIGHT], (120, 40), [], "LIVE"),
+    "eight GPUs on a light screen": ([EIGHT], (120, 40), ["t"], "LIVE"),
+    "simulated": ([ONE], (80, 24), [], "LIVE"),
+    "no GPU": ([NO_GPU], (80, 24), [], "LIVE"),
+    "the daemon is gone": ([EIGHT, GONE], (80, 24), [], "GONE"),
+    "help": ([EIGHT], (80, 24), ["question_mark"], "LIVE"),
+}
+
+
+def compare(snap_compare: Callable[..., bool], app: Top, size: tuple[int, int], keys: list[str], state: str) -> bool:
+    async def ready(pilot: Pilot[None]) -> None:
+        for _ in range(200):
+            if state in str(app.screen_stack[0].query_one(State).render()):
+                break
+            await pilot.pause(0.01)
+        await pilot.press(*keys)
+
+    return snap_compare(app, terminal_size=size, run_before=ready)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_it_looks_as_it_did(scene: str, snap_compare: Callable[..., bool]) -> None:
+    pictures, size, keys, state = SCENES[scene]
+    assert compare(snap_compare, top(*pictures, rate_hz=RATE_HZ), size, keys, state)
+
+
+def test_without_colour_it_says_the_same(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert compare(snap_compare, top(EIGHT, rate_hz=RATE_HZ), (80, 24), [], "LIVE")
