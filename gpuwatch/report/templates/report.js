@@ -111,13 +111,15 @@
     link.click();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => window.Plotly && draw());
-  addEventListener("beforeprint", () => window.Plotly && draw());
-  addEventListener("afterprint", () => window.Plotly && draw());
+  // Paper is light, and the pictures are drawn before the style sheet for print is in force.
+  let chosen;
+  addEventListener("beforeprint", () => { chosen = root.dataset.theme; root.dataset.theme = "light"; if (window.Plotly) draw(); });
+  addEventListener("afterprint", () => { if (chosen) root.dataset.theme = chosen; else delete root.dataset.theme; if (window.Plotly) draw(); });
 
   const unpacked = new Blob([bytesOf("gpuwatch-plotly")]).stream().pipeThrough(new DecompressionStream("gzip"));
   new Response(unpacked).text().then((source) => {
     const script = document.createElement("script");
-    script.nonce = document.currentScript ? document.currentScript.nonce : document.querySelector("meta[data-nonce]").dataset.nonce;
+    script.nonce = document.querySelector("meta[data-nonce]").dataset.nonce;
     script.textContent = source;
     document.head.append(script);
     draw();

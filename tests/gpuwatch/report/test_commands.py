@@ -11,6 +11,7 @@ import pytest
 from gpuwatch.config import Settings
 from gpuwatch.window import Window, window
 from tests.gpuwatch.cli.conftest import Gpuwatch, daemon, gpuwatch, home
+from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.report.conftest import Page
 from tests.gpuwatch.report.test_page import CAPSULE
 
@@ -39,6 +40,7 @@ def test_a_stored_run_becomes_a_page_and_the_page_is_verified(
     assert "<b>short</b>: verdict and evidence agree" in verified.out
     assert "signature: unsigned" in verified.out
     data = gpuwatch("verify", str(target), "--json").data
+    check(data, "urn:gpuwatch:cli:1#/$defs/verify")
     assert (data["agrees"], data["page_as_written"], data["signature"]) == (True, True, None)
     assert data["windows"][0]["run"] == measured.run_id
 
