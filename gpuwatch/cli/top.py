@@ -32,8 +32,9 @@ def command(once: bool) -> Exit:
     Asks the daemon, and starts the user's where none runs.  On a machine without a driver the GPUs are simulated and say so.
     """
     settings = options.settings()
-    if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("top: expected a terminal; to print one table, say --once")
+    # Textual reads standard input, asks standard output for its size, and draws on standard error.
+    if not once and not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        raise UsageError("top: expected a terminal for input, output and errors; to print one table, say --once")
     with _watched(settings) as found:
         return _once(found) if once else _screen(found)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import signal
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
 from typing import ClassVar, Protocol
 
@@ -84,6 +85,8 @@ class Top(App[None]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGHUP):  # as q: the terminal is put right, and who called us cleans up
+            asyncio.get_running_loop().add_signal_handler(number, self.exit)
         self.draw()
         self._tick()
         self.set_interval(1 / self._rate_hz, self._tick)
@@ -125,7 +128,9 @@ class Top(App[None]):
                 self.draw()
         elif not self._paused:
             self._asked_ns = clock.now_ns()
-            self.run_worker(self._ask)  # not yet a coroutine: nothing is left over when the app ends now
+            # A function, not yet a coroutine: none is left over when the app ends before its turn.
+            ask: Callable[[], Coroutine[None, None, None]] = self._ask
+            self.run_worker(ask)
 
     async def _ask(self) -> None:
         """One question, in a thread: a daemon that hangs, or starts, holds up no key."""

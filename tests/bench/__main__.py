@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.bench import bench_compare, bench_fleet, bench_judge, bench_rejudge, bench_scrape, bench_store, bench_window
+from tests.bench import (
+    bench_compare,
+    bench_fleet,
+    bench_judge,
+    bench_rejudge,
+    bench_scrape,
+    bench_store,
+    bench_top,
+    bench_window,
+)
 
 if __name__ == "__main__":
     bench_store.main()
@@ -12,3 +21,4 @@ if __name__ == "__main__":
     bench_window.main()
     bench_scrape.main()
     bench_fleet.main()
+    bench_top.main()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from gpuwatch.config import Settings
 from tests.gpuwatch.cli.conftest import Gpuwatch
@@ -49,3 +55,31 @@ def test_a_table_needs_no_textual(daemon: Settings) -> None:
     )
     command = [sys.executable, "-c", asks, "top", "--once", *daemon.flags()]
     assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def read_until(terminal: int, words: bytes, seconds: float = 20.0) -> bytes:
+    said = b""
+    while words not in said and select.select([terminal], [], [], seconds)[0]:
+        said += os.read(terminal, 1 << 16)
+    return said
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGHUP])
+def test_in_a_terminal_it_is_live_and_leaves_at_q_and_when_told_to_end(daemon: Settings, number: int | None) -> None:
+    here, there = pty.openpty()
+    command = [sys.executable, "-m", "gpuwatch", *daemon.flags(), "top"]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    process = subprocess.Popen(command, stdin=there, stdout=there, stderr=there, env=environment, start_new_session=True)
+    os.close(there)
+    try:
+        assert b"LIVE" in read_until(here, b"LIVE")
+        if number is None:
+            os.write(here, b"q")
+        else:
+            process.send_signal(number)
+        assert b"\x1b[?1049l" in read_until(here, b"\x1b[?1049l"), "the terminal is given back as it was"
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(here)

@@ -11,10 +11,11 @@ from annotate.verdict import Status
 from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import words
 from gpuwatch.tui.words import Tone
+from gpuwatch.wire import Shown
 from tests.gpuwatch.tui.frozen import EIGHT, NO_GPU, NOW_NS, WINDOWS, gpu, window
 
 
-def line(gpu: LiveGpu, width: int = 120, windows: tuple[words.wire.Shown, ...] = ()) -> str:
+def line(gpu: LiveGpu, width: int = 120, windows: tuple[Shown, ...] = ()) -> str:
     return words.text(words.gpu_lines(Live(at_ns=NOW_NS, source="nvml", gpus=(gpu,), windows=windows), width)).split("\n")[1]
 
 
