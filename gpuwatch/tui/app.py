@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import ClassVar, Protocol
 
@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Footer
+from textual.worker import Worker
 
 from gpuwatch import clock
 from gpuwatch.errors import DaemonError
@@ -129,8 +130,7 @@ class Top(App[None]):
         elif not self._paused:
             self._asked_ns = clock.now_ns()
             # A function, not yet a coroutine: none is left over when the app ends before its turn.
-            ask: Callable[[], Coroutine[None, None, None]] = self._ask
-            self.run_worker(ask)
+            _: Worker[None] = self.run_worker(self._ask)
 
     async def _ask(self) -> None:
         """One question, in a thread: a daemon that hangs, or starts, holds up no key."""
