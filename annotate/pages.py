@@ -16,6 +16,7 @@ from annotate.rules import RULES
 
 HEADINGS = ("Why it matters", "What it cannot see", "Remedy", "Source")
 _HEADING = re.compile(rf"^({'|'.join(HEADINGS)}):[ \t]*$", re.MULTILINE)
+_ONE_FIELD = re.compile(r"\{\w+\}")
 _BASES = {
     Basis.TELEMETRY: "readings of the GPU",
     Basis.HOST: "what the operating system says",
@@ -56,7 +57,9 @@ def page(rule: Rule) -> str:
     """The rule's page in Markdown, beginning with a second-level heading."""
     said = words(rule)
     claims = [claim.value for claim, groups in REQUIRED.items() if any(rule.name in group for group in groups)]
-    lines = [f"## {rule.name}", "", said.summary, "", f"*It says:* {rule.says}", ""]
+    lines = [f"## {rule.name}", "", said.summary, ""]
+    if not _ONE_FIELD.fullmatch(rule.says):  # what is all fact tells a reader nothing before there is one
+        lines += [f"*It says:* {rule.says}", ""]
     for name, body in said.sections.items():
         lines += [f"**{name}.** {body}", ""]
     lines.append(f"*Evidence:* {_BASES[rule.basis]}" + (f"; needs {', '.join(map(_code, rule.needs))}." if rule.needs else "."))

@@ -76,7 +76,7 @@ def clock_drift(
     """
     window = evidence.window
     if window.length_s < shortest_s:
-        return Unobserved(f"{window.length_s:.2f} s are too short to tell a drift from the power controller's swing")
+        return Unobserved(f"{window.length_s:.2g} s are too short to tell a drift from the power controller's swing")
     clock = working(evidence)
     if not len(clock) or not (clock.values > 0).any():
         return Unobserved("the clock of a working GPU was not observed for half of the window")

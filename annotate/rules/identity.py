@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
-from annotate.evidence import Event, Evidence, Fact
+from annotate.evidence import Event, Evidence, Fact, Timings
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 # How people call each setting, and how its values read.
@@ -205,32 +205,38 @@ def persistence_off(
     "clock-source-step",
     basis=Basis.HOST,
     says="{disagreement}",
-    remedy="Stop what sets the clock while measuring, and take times from a monotonic clock.",
+    remedy="Stop what sets the clock while measuring, take times from a monotonic clock, and hand them over in seconds.",
 )
 def clock_source_step(
     evidence: Evidence,
     claim: Claim,
     *,
     step_s: Annotated[float, "reading both clocks is good to microseconds; 5 ms move a sample to another refresh"] = 0.005,
+    at_once_count: Annotated[
+        float, "of calls: a GPU of compute capability 9.0 runs at most so many kernels side by side"
+    ] = 128.0,
 ) -> Answer:
     """Finds a wall clock that was set during the window, and times that do not lie in the window they were handed to.
 
     Why it matters:
         Evidence is laid beside times by a monotonic clock that both sides share, so a step of the wall clock harms only
         what the caller timed by it, and the stamps of the driver's power record.  Times from another clock are set
-        beside readings of another moment, and every rule that looks at single iterations then errs.
+        beside readings of another moment, and every rule that looks at single iterations then errs.  Milliseconds handed
+        over as seconds add up to more time than there was.
 
     What it cannot see:
-        A slow slew, which moves both clocks alike.  Which clock the caller used: a step is a flag only where the times were
+        Milliseconds that were handed over as seconds, where they were taken in less than an eighth of the window.  A slow slew, which moves both clocks alike.  Which clock the caller used: a step is a flag only where the times were
         the caller's own.  A machine that slept shows as a step by as much.
 
     Remedy:
         Let time synchronisation settle before measuring; time with ``time.perf_counter`` or CUDA events.
 
     Source:
-        Wall time less CLOCK_MONOTONIC at the window's two edges, and the instants of timed iterations.
+        Wall time less CLOCK_MONOTONIC at the window's two edges, and the instants and lengths of timed iterations.
     """
     window, timings = evidence.window, evidence.timings
+    if timings is not None and (too_long := _longer_than(window.length_s, timings, step_s, at_once_count)):
+        return Found(Severity.FLAG, too_long)
     if timings is not None and len(timings.at_ns):
         early_ns, late_ns = window.begin_ns - int(timings.at_ns.min()), int(timings.at_ns.max()) - window.end_ns
         off_s = max(early_ns, late_ns) / 1e9
@@ -246,6 +252,19 @@ def clock_source_step(
     facts["disagreement"] = f"the wall clock was set by {stepped_s:+.3g} s during the window"
     own = evidence.told.get("timer") == "caller"
     return Found(Severity.FLAG if own else Severity.NOTE, facts)
+
+
+def _longer_than(length_s: float, timings: Timings, step_s: float, at_once_count: float) -> dict[str, Fact] | None:
+    """What cannot have run within a window of this length, alone or together; None if all may have."""
+    took_s = timings.took_s[np.isfinite(timings.took_s)]
+    longest_s, together_s = float(took_s.max(initial=0.0)), float(took_s.sum()) * timings.calls_count
+    if longest_s > length_s + step_s:
+        text, told_s = f"an iteration of {longest_s:.3g} s was handed to a window of {length_s:.3g} s", longest_s
+    elif together_s > at_once_count * (length_s + step_s):
+        text, told_s = f"the times add up to {together_s:.3g} s, in a window of {length_s:.3g} s", together_s
+    else:
+        return None
+    return {"disagreement": text, "told_s": told_s}
 
 
 def _value(name: str, form: str, value: float) -> str:

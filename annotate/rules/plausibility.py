@@ -155,7 +155,7 @@ def impossible_time(
     remedy="Compare the output with a reference, correct what differs, and tell the error and the limit.",
 )
 def semantic_mismatch(evidence: Evidence, claim: Claim) -> Answer:
-    """Finds a number whose result is wrong, and notes one of ``bench`` whose result nobody checked.
+    """Finds a number whose result is wrong, and notes one of `bench` whose result nobody checked.
 
     Why it matters:
         Two kernels that compute different things are no comparison: an exclusive scan against an inclusive one was

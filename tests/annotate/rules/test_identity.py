@@ -185,6 +185,17 @@ class TestClockSourceStep:
         at_ns = BEGIN_NS + np.array([-1_000_000, 6_001_000_000])
         assert isinstance(ask(clock_source_step, evidence(timings=Timings(at_ns, np.array([0.01, 0.01])))), Clear)
 
+    @pytest.mark.parametrize(("each_s", "says"), [(6.0, "add up to 6e+03 s"), (6000.0, "an iteration of 6e+03 s")])
+    def test_times_that_no_window_holds_are_not_in_seconds(self, each_s: float, says: str) -> None:
+        at_ns = BEGIN_NS + np.arange(1_000) * 6_000_000
+        answer = found(ask(clock_source_step, evidence(timings=Timings(at_ns, np.full(1_000, each_s)))))
+        assert answer.severity is Severity.FLAG
+        assert says in str(answer.facts["disagreement"])
+
+    def test_calls_side_by_side_may_add_up_to_more_than_the_window(self) -> None:
+        at_ns = BEGIN_NS + np.arange(1_000) * 6_000_000
+        assert isinstance(ask(clock_source_step, evidence(timings=Timings(at_ns, np.full(1_000, 0.1)))), Clear)
+
     def test_no_times_at_all_say_nothing(self) -> None:
         nothing = Timings(np.empty(0, np.int64), np.empty(0))
         assert isinstance(ask(clock_source_step, evidence(timings=nothing, host=Host())), Unobserved)
