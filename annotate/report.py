@@ -20,7 +20,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~^$-])")
 _LIVE = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
 
 
-_MORE = "`gpuwatch show` lists them"
+_MORE = "`gpuwatch show -v` lists them"
 
 
 def text(verdict: Verdict, *, verbose: bool = False, more: str = _MORE, width: int | None = None) -> str:
@@ -110,7 +110,8 @@ def _short(verdict: Verdict, more: str) -> list[str]:
     if not verdict.unobserved:
         return []
     reasons = Counter(finding.says for finding in verdict.unobserved if finding.says).most_common()
-    why = plain(reasons[0][0]) + (", and other reasons" if len(reasons) > 1 else "") if reasons else "no reason given"
+    first = "for that reason" if reasons and reasons[0][0] == verdict.why else plain(reasons[0][0]) if reasons else ""
+    why = f"{first}, and other reasons" if len(reasons) > 1 else first or "no reason given"
     return [f"  not checked: {_rules(len(verdict.unobserved))} ({why}); {more}"]
 
 
@@ -118,7 +119,10 @@ def _full(verdict: Verdict) -> list[str]:
     lines = [f"  claim: {plain(verdict.claim)}; judge {plain(verdict.judge_version)}"]
     for finding in verdict.hazards:
         lines += [f"  {plain(finding.rule)}: {plain(name)} = {_value(value)}" for name, value in finding.facts.items()]
-    lines += [f"  not checked: {plain(finding.rule)}: {plain(finding.says)}" for finding in verdict.unobserved]
+    by_reason: dict[str, list[str]] = {}
+    for finding in verdict.unobserved:
+        by_reason.setdefault(plain(finding.says), []).append(plain(finding.rule))
+    lines += [f"  not checked: {', '.join(rules)}: {says}" for says, rules in by_reason.items()]
     clear = [plain(finding.rule) for finding in verdict.findings if finding.answered is Answered.CLEAR]
     return [*lines, f"  clear: {', '.join(clear)}"] if clear else lines
 

@@ -69,9 +69,19 @@ class TestText:
     def test_what_was_not_checked_is_counted_with_the_commonest_reason(self) -> None:
         blind = [unobserved("a", "no times"), unobserved("b", "no times"), unobserved("c", "no list")]
         assert text(verdict(*blind)).endswith(
-            "  not checked: 3 rules (no times, and other reasons); `gpuwatch show` lists them"
+            "  not checked: 3 rules (no times, and other reasons); `gpuwatch show -v` lists them"
         )
-        assert text(verdict(*blind[:1])).endswith("  not checked: 1 rule (no times); `gpuwatch show` lists them")
+        assert text(verdict(*blind[:1])).endswith("  not checked: 1 rule (no times); `gpuwatch show -v` lists them")
+
+    def test_a_reason_that_stands_above_is_not_said_again(self) -> None:
+        shown = text(verdict(unobserved("a", "no GPU"), unobserved("b", "no times"), status=Status.UNPROVEN, why="no GPU"))
+        assert "  not checked: 2 rules (for that reason, and other reasons); " in shown
+
+    def test_verbose_lists_together_what_one_reason_kept_from_looking(self) -> None:
+        shown = text(
+            verdict(unobserved("a", "no times"), unobserved("c", "no list"), unobserved("b", "no times")), verbose=True
+        )
+        assert "  not checked: a, b: no times\n  not checked: c: no list" in shown
 
     def test_an_unproven_verdict_says_why(self) -> None:
         shown = text(verdict(status=Status.UNPROVEN, why="no daemon is running"))
