@@ -248,7 +248,10 @@ def main(settings: Settings, *, on_demand: bool = False, shared: bool = False) -
         # A thread that samples waits for the interpreter lock; the default of 5 ms would be half its period.
         sys.setswitchinterval(0.0005)
         asyncio.run(
-            _run(lambda: Daemon(settings, ready, on_demand=on_demand, shared=shared, manager=manager, listener=listener))
+            _run(
+                lambda: Daemon(settings, ready, on_demand=on_demand, shared=shared, manager=manager, listener=listener),
+                on_demand=on_demand,
+            )
         )
         logging.shutdown()
         # A thread inside a hung driver call can be neither joined nor ended; everything of ours is closed by now.
@@ -256,11 +259,12 @@ def main(settings: Settings, *, on_demand: bool = False, shared: bool = False) -
             os._exit(0)
 
 
-async def _run(make: Callable[[], Daemon]) -> None:
+async def _run(make: Callable[[], Daemon], *, on_demand: bool) -> None:
     try:
         await make().run()
     except GpuwatchError as error:
-        _log.error("%s", error)  # on demand, the log is all that the starting window can quote
+        if on_demand:  # the log is all that the starting window can quote; else the command says it
+            _log.error("%s", error)
         raise
 
 

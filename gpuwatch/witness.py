@@ -16,7 +16,7 @@ from annotate.evidence import SIGNALS, Census, Device, Lane, Reading
 from gpuwatch import kernel_log, lanes
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import Settings
-from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError
+from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError, UsageError
 from gpuwatch.protocols import Sink, Source, Sweep
 from gpuwatch.sampler import EventWatch, Sampler
 from gpuwatch.sources import open_source
@@ -257,7 +257,7 @@ class Witness:
     def _open(self) -> None:
         try:
             source, devices = self._opened()
-        except SourceError as error:
+        except (SourceError, UsageError) as error:  # the latter: no such scene, or a recording that cannot be read
             if self.absence != str(error):
                 _log.warning("no GPU to watch: %s", error)
             self.absence = str(error)

@@ -43,6 +43,8 @@ def command(scenes: str | None, as_json: bool) -> None:
 
     With a GPU and torch they are real; else they are simulated and say so.
     """
+    from gpuwatch.sources.simulated.source import scenes_named
+
     settings = options.settings()
     kind, _, argument = settings.source.partition(":")
     if kind == "replay":
@@ -53,6 +55,7 @@ def command(scenes: str | None, as_json: bool) -> None:
     if why is None:
         windows = _real(settings)
     else:
+        scenes_named(scenes or argument or SCENES)
         output.say(_BANNER.format(why=why))
         windows = _simulated(scenes or argument or SCENES)
     if as_json:

@@ -49,7 +49,13 @@ def settings_options(command: _F) -> _F:
 def settings(overrides: Mapping[str, str] | None = None) -> Settings:
     """The settings in force for the running command.  Raises UsageError."""
     flags = click.get_current_context().meta.get(_FLAGS, {})
-    return config.load({**flags, **(overrides or {})})
+    found = config.load({**flags, **(overrides or {})})
+    kind, _, argument = found.source.partition(":")
+    if kind == "simulated" and argument:
+        from gpuwatch.sources.simulated.source import scenes_named
+
+        scenes_named(argument)  # a daemon that is started first would only say that it watches no GPU
+    return found
 
 
 def repeated(settings: Settings) -> str:

@@ -40,3 +40,8 @@ def test_a_steady_scene_is_measured_as_long_though_later() -> None:
     begin_ns, end_ns = scenes._bench(scene, 0, 20_000_000_000)
     assert begin_ns == 20_000_000_000
     assert end_ns - begin_ns == round((scene.bench[1] - scene.bench[0]) * 1e9)
+
+
+def test_a_scene_that_does_not_exist_is_one_line_without_the_banner(gpuwatch: Gpuwatch) -> None:
+    ended = gpuwatch("demo", "--scenes", "stedy-copy")
+    assert (ended.code, ended.err) == (2, "gpuwatch: no scene 'stedy-copy': did you mean 'steady-copy'?\n")

@@ -53,6 +53,7 @@ def test_every_command_has_a_file_a_line_in_the_help_and_the_shared_options(gpuw
         (["audit", "--trace", "no-such.csv"], "no-such.csv: expected a CSV log of nvidia-smi"),
         (["audit", "--trace", "x.csv", "--label", "a"], "--label lists windows"),
         (["audit", "--count", "0"], "--count"),
+        (["audit", "--source", "simulated:steady-gem"], "no scene 'steady-gem': did you mean 'steady-gemm'?"),
         (["show", "a", "b"], "unexpected extra argument"),
         (["show", "--claim", "sustaned"], "did you mean 'sustained'"),
         (["show", "--accept", "sampler-gpa"], "did you mean 'sampler-gap'"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.config import Settings
+from gpuwatch.config import Settings, load
 
 
 def start(
@@ -41,6 +41,15 @@ def test_the_program_is_judged_and_its_output_and_code_are_its_own(daemon: Setti
     assert said[0] == "err"
     assert "SIMULATED  copy  SIMULATED NVIDIA H200" in said[1]
     assert "gpuwatch show" in said[-1]
+
+
+def test_a_recording_that_cannot_be_read_is_why_no_gpu_is_watched(tmp_path: Path) -> None:
+    places = {"source": f"replay:{tmp_path}/none", "state": str(tmp_path / "state"), "socket": str(tmp_path / "s")}
+    nothing = load(places, environment={"HOME": "/"})
+    ended = run("--", "true", settings=nothing, environment={"GPUWATCH_DAEMON_IDLE_EXIT": "1s"})
+    assert ended.returncode == 0
+    assert f"  why: {tmp_path}/none: expected a CSV log of nvidia-smi, a recording" in ended.stderr
+    assert "Traceback" not in nothing.log.read_text()
 
 
 def test_arguments_after_the_program_are_its_own(daemon: Settings) -> None:
