@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import traceback
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +14,8 @@ from annotate.errors import AnnotateError
 from annotate.policy import Policy
 from annotate.report import plain
 from gpuwatch.cli import options, output, stores
-from gpuwatch.errors import UsageError
+from gpuwatch.cli.exits import Exit, Stop
+from gpuwatch.errors import GpuwatchError, UsageError
 
 if TYPE_CHECKING:
     from annotate.comparison import Comparison
@@ -60,7 +63,15 @@ def command(
     of_functions = [names_function(arm) for arm in arms]
     if revision is not None or any(of_functions):
         _check_functions(arms, of_functions, revision, policy)
-        found = _functions(arms, revision, seconds=seconds, own_steady=own_steady, check=not no_check)
+        try:
+            found = _functions(arms, revision, seconds=seconds, own_steady=own_steady, check=not no_check)
+        except Exception as error:
+            theirs = _own_part(error.__traceback__)
+            if theirs is None or isinstance(error, GpuwatchError):
+                raise
+            output.say("".join(traceback.format_exception(type(error), error, theirs)).rstrip())
+            said = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise Stop(Exit.FAILED, f"expected functions that return, found one that raises {said}", "function") from error
         data, text = found.to_dict() | {"runs": None}, str(found)
     else:
         if len(arms) != 2:
@@ -117,6 +128,15 @@ def _functions(arms: tuple[str, ...], revision: str | None, *, seconds: float, o
         raise UsageError(
             f"{' and '.join(calls)}: expected functions that return, found one that calls sys.exit({error.code!r})"
         ) from error
+
+
+def _own_part(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback from where the arms' own code begins: what called it is no news to who wrote it."""
+    from gpuwatch.comparing.loading import ARM
+
+    while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(ARM):
+        trace = trace.tb_next
+    return trace
 
 
 def _runs(store: Reader, a: Run, b: Run, policy: Policy | None) -> Comparison:

@@ -20,6 +20,7 @@ from typing import Any
 
 from gpuwatch.errors import UsageError
 
+ARM = "_gpuwatch_arm_"  # how the names of modules begin that hold an arm
 _numbers = itertools.count()
 # Git's hooks, and some editors, name a repository for every git below them.
 _ELSEWHERE = (
@@ -77,7 +78,7 @@ def _executed(named: Path, source: Path) -> ModuleType:
     folder = str(named.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    name = f"_gpuwatch_arm_{next(_numbers)}_{named.stem}"
+    name = f"{ARM}{next(_numbers)}_{named.stem}"
     spec = importlib.util.spec_from_file_location(name, source)
     if spec is None or spec.loader is None:
         raise UsageError(f"{named}: expected a Python file, one whose name ends in .py")

@@ -127,6 +127,7 @@ def folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / "b.py").write_text(f"def g():\n    return {SLOW}\ndef same():\n    return {FAST}\nvalue = 1\n")
     (home / "broken.py").write_text("def f(:\n")
     (home / "leaves.py").write_text("import sys\ndef f():\n    sys.exit(0)\n")
+    (home / "raises.py").write_text("def f():\n    return g()\ndef g():\n    raise ValueError('too wide')\n")
     (home / "later.py").write_text("async def f(): ...\n")
     (home / "takes.py").write_text("def f(x):\n    return x\n")
     (home / "given.py").write_text(
@@ -196,6 +197,13 @@ class TestFunctions:
         ended = gpuwatch("compare", *arguments)
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
         assert says in ended.err
+
+    def test_a_function_that_raises_shows_its_own_lines_and_none_of_ours(self, gpuwatch: Gpuwatch, folder: Path) -> None:
+        ended = gpuwatch("compare", "a.py:f", "raises.py:f")
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err.startswith("Traceback (most recent call last):\n  File ")
+        assert ended.err.count("raises.py") == ended.err.count("File ") == 2
+        assert ended.err.endswith("gpuwatch: expected functions that return, found one that raises ValueError: too wide\n")
 
 
 def git(folder: Path, *arguments: str) -> None:
