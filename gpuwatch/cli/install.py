@@ -25,7 +25,7 @@ _scope = click.option(
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 _root = click.option(
     "--root", type=click.Path(path_type=Path, file_okay=False), default=Path("/"), metavar="DIR",
-    help="Write below this folder and start nothing: for packages and images.",
+    help="Change files below this folder, start and stop nothing: for packages and images.",
 )  # fmt: skip
 
 
@@ -77,6 +77,8 @@ def uninstall(system: bool | None, yes: bool, root: Path) -> None:
     """Stop the service and remove the files that `install` wrote.  The store, the configuration and the user stay."""
     root = root.absolute()
     for_system = _is_system(system, root)
+    if not for_system and root != Path("/"):
+        raise UsageError("--root: it is for the system's daemon; use --system")
     folder = units.system_units(root) if for_system else units.user_units(os.environ)
     plan = units.removal(folder, scope="system" if for_system else "user", root=root)
     if not plan.files:

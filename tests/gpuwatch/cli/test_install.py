@@ -52,6 +52,19 @@ def test_what_is_shown_is_written_and_written_again_only_where_it_differs(gpuwat
     assert "nothing to do" in gpuwatch(*uninstall).out
 
 
+def test_another_root_is_never_mistaken_for_the_users_own_units(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    for command in ("install", "uninstall"):
+        ended = gpuwatch("daemon", command, "--user", "--root", str(tmp_path), "--yes")
+        assert (ended.code, ended.err) == (2, "gpuwatch: --root: it is for the system's daemon; use --system\n")
+
+
+def test_the_rules_that_a_drop_in_names_exist(gpuwatch: Gpuwatch) -> None:
+    said = " ".join(gpuwatch("daemon", "install", "--list").out.split())
+    named = said.partition("(rules ")[2].partition(")")[0].split(", ")
+    assert named == ["profiler-attached", "contention-shared-partition"]
+    assert all(gpuwatch("explain", name).code == 0 for name in named)
+
+
 def test_a_file_of_somebody_else_or_a_mask_is_not_replaced(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     unit = tmp_path / "etc/systemd/system/gpuwatch.service"
     unit.parent.mkdir(parents=True)
