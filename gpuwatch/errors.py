@@ -15,6 +15,7 @@ GpuwatchError
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -70,10 +71,12 @@ class WrongResultError(GpuwatchError):
     """The result lies further from its reference than allowed: no time of it counts."""
 
     def __init__(self, error_ratio: float, limit_ratio: float) -> None:
-        super().__init__(
-            f"the result is wrong: its largest relative error against the reference is {error_ratio:.3g}, "
-            f"expected at most {limit_ratio:.3g}; nothing was timed"
+        how = (
+            f"its largest relative error against the reference is {error_ratio:.3g}, expected at most {limit_ratio:.3g}"
+            if math.isfinite(error_ratio)
+            else "it has another shape than the reference, or is NaN or infinite where that is not"
         )
+        super().__init__(f"the result is wrong: {how}; nothing was timed")
         self.error_ratio = error_ratio
         self.limit_ratio = limit_ratio
 

@@ -192,6 +192,11 @@ class TestRight:
         assert world.timer.takes == []
         assert isinstance(caught.value, GpuwatchError)
 
+    def test_a_result_of_another_shape_is_called_so(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3)))
+        with pytest.raises(WrongResultError, match="has another shape than the reference, or is NaN"):
+            bench(lambda: np.ones((2, 2)), reference=np.ones(2), timer=world.timer, seams=world.seams())
+
     def test_a_right_one_is_told_with_its_error(self) -> None:
         world = World(ScriptedTimer(constant(1e-3)))
         measured = bench(
