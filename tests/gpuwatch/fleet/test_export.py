@@ -216,7 +216,7 @@ def test_without_the_optional_package_one_line_says_what_to_install(tmp_path: Pa
     ended = without_pyarrow(*call)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.splitlines() == [
-        "gpuwatch: --parquet: expected the optional package pyarrow, found none; run: pip install 'gpuwatch-validity[fleet]'"
+        "gpuwatch: --parquet: expected the optional package pyarrow, found none; run: pip install '.[fleet]'"
     ]
 
 
