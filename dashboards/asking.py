@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
@@ -89,6 +89,10 @@ class Prometheus:
                 return json.load(answer)["data"]
         except HTTPError as error:
             raise PrometheusError(f"{json.load(error)['error']}: {parameters.get('query', what)}") from error
+        except URLError as error:
+            raise PrometheusError(
+                f"expected a Prometheus, found none: {getattr(error.reason, 'strerror', error.reason)}"
+            ) from error
 
 
 def board(name: str) -> dict[str, Any]:

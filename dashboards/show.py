@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import time
@@ -179,6 +180,9 @@ def main(arguments: Sequence[str]) -> int:
             Prometheus(given.url.rstrip("/")), since_s=given.since, instance=given.instance, uuid=given.uuid
         ):
             sys.stdout.write(shown(name, look) + "\n")
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor does what is still buffered reach anybody
+        return 0
     except (OSError, PrometheusError) as error:
         sys.stderr.write(f"{given.url}: {error}\n")
         return 1

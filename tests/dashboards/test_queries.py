@@ -135,7 +135,7 @@ def test_a_hole_in_the_data_stays_where_it_was(fleet: Fleet) -> None:
 
 def test_a_prometheus_that_refuses_or_is_not_there_is_named(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["http://127.0.0.1:1"]) == 1
-    assert "http://127.0.0.1:1: " in capsys.readouterr().err
+    assert capsys.readouterr().err == "http://127.0.0.1:1: expected a Prometheus, found none: Connection refused\n"
     with pytest.raises(PrometheusError, match="parse error"):
         fleet.prometheus.now("gpuwatch_up{")
     assert main([fleet.prometheus.url, "--since", "30"]) == 0
