@@ -18,7 +18,7 @@ def command() -> None:
     """Settings: options, then GPUWATCH_* variables, then the user's file, then the system's, then defaults."""
 
 
-@command.command("show")
+@command.command("show", short_help="The settings in force, as a file.")
 @click.option("--origin", is_flag=True, help="Also say where each value comes from.")
 @options.json_option
 @options.settings_options
@@ -46,7 +46,7 @@ def _entry(settings: config.Settings, key: Key) -> dict[str, Any]:
     return {key.field: plain, "text": key.write(value), "origin": settings.origin(key.field), "meaning": key.meaning}
 
 
-@command.command("validate")
+@command.command("validate", short_help="Whether a file is right.")
 @click.argument("file", required=False)
 @options.json_option
 @options.settings_options
@@ -61,7 +61,7 @@ def validate(file: str | None, as_json: bool) -> None:
         output.emit("\n".join(f"{path}: right" for path in read) or "no configuration file: defaults are in force")
 
 
-@command.command("path")
+@command.command("path", short_help="The files that are looked for.")
 @options.json_option
 @options.settings_options
 def path(as_json: bool) -> None:
