@@ -95,6 +95,9 @@ def _spawn(path: str, command: Sequence[str], environment: Mapping[str, str], ma
     return os.posix_spawnp(path, list(command), dict(environment), setsigmask=mask, setsigdef=defaults)
 
 
+_LOOK_S = 0.1
+
+
 def wait(pid: int) -> Outcome:
     """Forward signals until the command ends.  To be called while ``signals_held``."""
     begin_ns = clock.now_ns()
@@ -102,7 +105,11 @@ def wait(pid: int) -> Outcome:
         ended, status, used = os.wait4(pid, os.WNOHANG)
         if ended:
             break
-        arrived = signal.sigwaitinfo(FORWARDED | {signal.SIGCHLD})
+        # A child that ends between the two calls may be announced to another thread (numpy's libraries start some), which
+        # throws SIGCHLD away: so the wait is never without an end.
+        arrived = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, _LOOK_S)
+        if arrived is None:
+            continue
         # A positive code is the kernel's: the terminal sent it to the whole group, so the child has it already.
         if arrived.si_signo != signal.SIGCHLD and arrived.si_code <= 0:
             with contextlib.suppress(ProcessLookupError):
