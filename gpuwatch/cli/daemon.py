@@ -46,7 +46,8 @@ def command(context: click.Context, on_demand: bool, system: bool) -> None:
         raise click.UsageError("--system stays; --on-demand leaves: choose one")
     from gpuwatch import daemon
 
-    settings = _of_the_system() if system else options.settings()
+    # Who started it on demand hears what is wrong with a scene from a daemon that runs, as of an absent driver.
+    settings = _of_the_system() if system else options.settings(scenes=not on_demand)
     daemon.main(settings, on_demand=on_demand, shared=system or settings.socket == SYSTEM_SOCKET)
 
 

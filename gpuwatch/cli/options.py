@@ -46,12 +46,12 @@ def settings_options(command: _F) -> _F:
     return command
 
 
-def settings(overrides: Mapping[str, str] | None = None) -> Settings:
-    """The settings in force for the running command.  Raises UsageError."""
+def settings(overrides: Mapping[str, str] | None = None, *, scenes: bool = True) -> Settings:
+    """The settings in force for the running command, with scenes that exist if ``scenes``.  Raises UsageError."""
     flags = click.get_current_context().meta.get(_FLAGS, {})
     found = config.load({**flags, **(overrides or {})})
     kind, _, argument = found.source.partition(":")
-    if kind == "simulated" and argument:
+    if scenes and kind == "simulated" and argument:
         from gpuwatch.sources.simulated.source import scenes_named
 
         scenes_named(argument)  # a daemon that is started first would only say that it watches no GPU

@@ -48,8 +48,18 @@ def test_a_recording_that_cannot_be_read_is_why_no_gpu_is_watched(tmp_path: Path
     nothing = load(places, environment={"HOME": "/"})
     ended = run("--", "true", settings=nothing, environment={"GPUWATCH_DAEMON_IDLE_EXIT": "1s"})
     assert ended.returncode == 0
-    assert f"  why: {tmp_path}/none: expected a CSV log of nvidia-smi, a recording" in ended.stderr
+    assert f"why: {tmp_path}/none: expected a CSV log of nvidia-smi, a recording" in " ".join(ended.stderr.split())
     assert "Traceback" not in nothing.log.read_text()
+
+
+def test_a_window_hears_that_its_scene_does_not_exist(tmp_path: Path) -> None:
+    places = {"source": "simulated:steady-gem", "state": str(tmp_path / "state"), "socket": str(tmp_path / "s")}
+    variables = {f"GPUWATCH_{name.upper()}": value for name, value in places.items()} | {"GPUWATCH_DAEMON_IDLE_EXIT": "1s"}
+    program = "import gpuwatch\nwith gpuwatch.window('x') as w: pass\nprint(w.verdict)"
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **variables}, timeout=60, check=True
+    )
+    assert "  why: no scene 'steady-gem': did you mean 'steady-gemm'?" in told.stdout
 
 
 def test_arguments_after_the_program_are_its_own(daemon: Settings) -> None:
