@@ -158,3 +158,24 @@ def test_signals_are_delivered_again_afterwards() -> None:
         # To this thread: the runner of the tests may have others, which hold nothing back.
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # held, and spent at the end
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+
+
+LOSES_SIGNALS = """
+import os, signal, threading, time
+from gpuwatch.cli import child
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()  # blocks nothing, as a library's threads
+seen = os.wait4
+def late(pid, options):
+    found = seen(pid, options)
+    time.sleep(0.3)  # the command ends just after we looked, and just before we wait
+    return found
+os.wait4 = late
+with child.signals_held() as mask:
+    print(child.wait(child.spawn(["sleep", "0.1"], os.environ, mask)).exit_code, flush=True)
+os._exit(0)
+"""
+
+
+def test_an_end_whose_signal_another_thread_took_is_noticed() -> None:
+    ended = subprocess.run([sys.executable, "-c", LOSES_SIGNALS], capture_output=True, text=True, timeout=20, check=False)
+    assert (ended.stdout, ended.stderr) == ("0\n", "")
