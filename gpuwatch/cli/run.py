@@ -79,8 +79,12 @@ def command(
     """
     failing = options.fail_on(fail_on)
     _refuse_indices(gpus)
-    policy = options.policy(claim, accept, limits)
-    settings = options.settings()
+    # Rules and scenes import numpy, whose libraries start threads: they inherit the mask, else one may take, and so lose, a
+    # signal that is for the command.
+    with child.signals_held():
+        policy = options.policy(claim, accept, limits)
+        settings = options.settings()
+        child.refuse_if_ended()
     child.refuse_if_missing(command[0])
     watched = window(
         label or _name(command), policy=policy, gpus=list(gpus) or None, sync=False, settings=settings,

@@ -52,6 +52,17 @@ def test_a_recording_that_cannot_be_read_is_why_no_gpu_is_watched(tmp_path: Path
     assert "Traceback" not in nothing.log.read_text()
 
 
+def test_no_thread_beside_the_waiting_one_takes_the_programs_signals(daemon: Settings) -> None:
+    process = start("--accept", "noisy", "--", "sh", "-c", "echo $PPID; exec sleep 20", settings=daemon)
+    assert process.stdout is not None
+    wrapper = int(process.stdout.readline())
+    for task in Path(f"/proc/{wrapper}/task").iterdir():
+        words = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+        assert task.name == str(wrapper) or int(words["SigBlk"], 16) & 1 << (signal.SIGTERM - 1)
+    process.terminate()
+    process.communicate(timeout=30)
+
+
 def test_a_window_hears_that_its_scene_does_not_exist(tmp_path: Path) -> None:
     places = {"source": "simulated:steady-gem", "state": str(tmp_path / "state"), "socket": str(tmp_path / "s")}
     variables = {f"GPUWATCH_{name.upper()}": value for name, value in places.items()} | {"GPUWATCH_DAEMON_IDLE_EXIT": "1s"}
