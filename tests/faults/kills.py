@@ -1,0 +1,181 @@
+"""Daemons killed -9 at random moments, under load and with windows open: ``python -m tests.faults.kills --count 200``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gpuwatch
+from annotate.verdict import Status
+from gpuwatch import clock
+from gpuwatch.client import connect
+from gpuwatch.errors import DaemonError
+from gpuwatch.config import Settings
+from tests.faults import results, stores
+from tests.gpuwatch import live
+
+EIGHT = "simulated:" + ",".join(["steady-gemm", "steady-copy"] * 4)
+ROUNDS_A_STORE = 20  # then a new folder: the check of all its rows would grow with the square of the rounds
+MOST_LOST_NS = 1_000_000_000
+
+
+@dataclass
+class Seen:
+    """What all rounds showed."""
+
+    rounds: Counter[str] = field(default_factory=Counter)  # by the moment that was hit
+    lost_ns: list[int] = field(default_factory=list)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    stored: Counter[str] = field(default_factory=Counter)
+
+    def plain(self) -> dict[str, Any]:
+        lost = sorted(self.lost_ns)
+        return {
+            "rounds_count": sum(self.rounds.values()),
+            "moments": dict(sorted(self.rounds.items())),
+            "gpus_compared_count": len(lost),
+            "lost_p50_s": round(lost[len(lost) // 2] / 1e9, 3) if lost else None,
+            "lost_max_s": round(lost[-1] / 1e9, 3) if lost else None,
+            "windows_in_clients": dict(sorted(self.verdicts.items())),
+            "windows_in_store": dict(sorted(self.stored.items())),
+        }
+
+
+def campaign(count: int, *, seed: int = 0, progress: bool = False) -> Seen:
+    """Raises AssertionError or stores.BrokenError as soon as anything was lost."""
+    dice, seen = random.Random(seed), Seen()
+    for first in range(0, count, ROUNDS_A_STORE):
+        folder = Path(tempfile.mkdtemp(prefix="gw-kill-"))
+        try:
+            for number in range(first, min(first + ROUNDS_A_STORE, count)):
+                one(folder, dice, seen)
+                if progress:
+                    print(number + 1, seen.plain(), flush=True)
+            with live.running(folder, EIGHT):  # the last one is cleaned up after as well
+                pass
+            check(folder, seen, at_rest=True)
+            for run in stores.check_runs(folder / "state"):
+                seen.stored[f"unproven: {run.why}" if run.status == Status.UNPROVEN else "judged"] += 1
+        except BaseException:
+            print(f"left for you to look at: {folder}", file=sys.stderr)
+            raise
+        shutil.rmtree(folder)
+    return seen
+
+
+def one(folder: Path, dice: random.Random, seen: Seen) -> None:
+    """One life of a daemon, and its end at a random moment of its start, its work or its own end."""
+    moment = dice.choices(("start", "work", "stop"), (1, 8, 1))[0]
+    seen.rounds[moment] += 1
+    settings = live.settings(folder, EIGHT)
+    log = folder / "log"
+    log.write_bytes(b"")
+    with log.open("ab") as file:
+        process = subprocess.Popen([sys.executable, "-m", "gpuwatch", *settings.flags(), "daemon"], stderr=file)
+    try:
+        if moment == "start":
+            _pause(dice.uniform(0.0, 2.5))
+        else:
+            live.wait_for(settings, process, log)
+            assert "ERROR" not in log.read_text(), log.read_text()
+            assert "Traceback" not in log.read_text(), log.read_text()
+            _under_load(settings, process, dice, seen, stop=moment == "stop")
+    finally:
+        process.kill()
+        process.wait()
+    check(folder, seen, at_rest=False)
+
+
+def _under_load(settings: Settings, process: subprocess.Popen[bytes], dice: random.Random, seen: Seen, *, stop: bool) -> None:
+    over = threading.Event()
+    failures: list[BaseException] = []
+    short: list[gpuwatch.Window] = []
+
+    def come_and_go() -> None:
+        """A benchmark that opens one short window after another, whatever becomes of the daemon."""
+        try:
+            while not over.is_set():
+                with gpuwatch.window("short", settings=settings) as w:
+                    over.wait(0.05)
+                short.append(w)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the benchmark should not have seen it
+            failures.append(error)
+
+    open_ones = [gpuwatch.window(f"open {i}", settings=settings) for i in range(4)]
+    for w in open_ones:
+        w.__enter__()
+    other = threading.Thread(target=come_and_go)
+    if dice.random() < 0.5:  # each close has the store written to disk, so that without them more is at stake
+        other.start()
+    _pause(dice.uniform(0.3, 4.0))
+    known = _last_read(settings)
+    if stop:
+        process.terminate()
+        _pause(dice.uniform(0.0, 0.5))
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    over.set()
+    if other.ident is not None:
+        other.join()
+    assert not failures, failures
+    for w in open_ones:
+        w.__exit__(None, None, None)
+        verdict = w.verdict
+        assert verdict.status is Status.UNPROVEN, verdict
+        assert verdict.why, "unproven without a reason"
+        seen.verdicts[f"open: {verdict.status}"] += 1
+    seen.verdicts["short, opened"] += sum(w.run_id is not None for w in short)
+    seen.verdicts["short, not opened any more"] += sum(w.run_id is None for w in short)
+    stored = stores.last_ns(settings.state)
+    for uuid, at_ns in known.items():
+        lost_ns = max(0, at_ns - stored.get(uuid, 0))
+        seen.lost_ns.append(lost_ns)
+        assert lost_ns <= MOST_LOST_NS, f"{uuid}: the last {lost_ns / 1e9:.2f} s are lost"
+
+
+def _last_read(settings: Settings) -> dict[str, int]:
+    """When each GPU was last read, by the daemon's own word a moment before its end."""
+    with contextlib.suppress(DaemonError), connect(settings, start=False) as client:
+        gpus = client.readings().gpus
+        return {gpu.device["uuid"]: max((row["at_ns"] for row in gpu.rows if row["lane"] == "fast"), default=0) for gpu in gpus}
+    return {}
+
+
+def check(folder: Path, seen: Seen, *, at_rest: bool) -> None:
+    """Raises stores.BrokenError."""
+    state = folder / "state"
+    if not (state / "gpuwatch.db").exists():
+        return  # killed before there was anything
+    stores.check_files(state)
+    if at_rest:
+        stores.check_rows(state)
+
+
+def _pause(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    begun_ns = clock.now_ns()
+    seen = campaign(asked.count, seed=asked.seed, progress=True)
+    results.keep("kills", {**seen.plain(), "seed": asked.seed, "took_s": round((clock.now_ns() - begun_ns) / 1e9)})
+
+
+if __name__ == "__main__":
+    main()

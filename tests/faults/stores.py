@@ -1,0 +1,113 @@
+"""What must hold of a store whatever was done to its daemon."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from annotate.evidence import Lane
+from annotate.verdict import Status, Verdict
+from gpuwatch.store import Reader, Run
+from gpuwatch.store.columns import LANE_COLUMNS
+from gpuwatch.store.run import UNFINISHED
+
+KEYED = (*(lane.value for lane in LANE_COLUMNS), "census", "power")  # time and GPU are their key
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenError(Exception):
+    """A store that is not whole, and where."""
+
+    where: str
+    what: str
+
+
+def databases(state: Path) -> list[Path]:
+    return sorted(path for path in state.glob("*.db") if path.is_file())
+
+
+def check_files(state: Path) -> None:
+    """Every database is sound to its last page, and none had to be set aside.  Raises BrokenError."""
+    for path in databases(state):
+        found = said(path, "PRAGMA integrity_check")
+        if found != [("ok",)]:
+            raise BrokenError(path.name, f"integrity_check: {found[:3]}")
+    aside = [path.name for path in state.glob("*.corrupt-*")]
+    if aside:
+        raise BrokenError(str(state), f"set aside: {aside}")
+
+
+def check_rows(state: Path) -> None:
+    """No reading of a GPU is there twice, in one segment or in two, and no row speaks for a time another one speaks for."""
+    for table in KEYED:
+        rows = sorted(
+            row
+            for path in sorted(state.glob("readings-*.db"))
+            for row in said(path, f"SELECT uuid, at_ns, {_stood(table)} FROM {table} JOIN gpus USING (gpu)")
+        )
+        for (uuid, at_ns, stood_ms), (next_uuid, next_ns, _) in itertools.pairwise(rows):
+            if uuid != next_uuid:
+                continue
+            if next_ns <= at_ns:
+                raise BrokenError(table, f"{uuid}: two rows at {at_ns}")
+            if next_ns < at_ns + stood_ms * 1_000_000:
+                raise BrokenError(table, f"{uuid}: the row of {at_ns} stood until after {next_ns}")
+
+
+def _stood(table: str) -> str:
+    return "0" if table == "power" else "stood_ms"
+
+
+def check_runs(state: Path) -> list[Run]:
+    """Every window can be read whole: verdicts, packed evidence, and what was found beside them.  Raises BrokenError."""
+    with Reader(state) as reader:
+        runs = reader.runs()
+        for run in runs:
+            for verdict in run.verdicts:
+                Verdict.from_dict(verdict)
+            for uuid in run.uuids:
+                reader.evidence(run, uuid)
+            if run.status in UNFINISHED or run.status not in list(Status):
+                raise BrokenError(run.id, f"still {run.status}")
+            if run.status == Status.UNPROVEN and not run.why:
+                raise BrokenError(run.id, "unproven without a reason")
+    known = {(row[0],) for row in said(state / "gpuwatch.db", "SELECT id FROM runs")}
+    for table in ("verdicts", "findings", "evidence", "timings"):
+        orphans = set(said(state / "gpuwatch.db", f"SELECT DISTINCT run FROM {table}")) - known
+        if orphans:
+            raise BrokenError(table, f"of no window: {orphans}")
+    return runs
+
+
+def last_ns(state: Path, lane: Lane = Lane.FAST) -> dict[str, int]:
+    """Up to when each GPU was still seen in a lane."""
+    last: dict[str, int] = {}
+    for path in sorted(state.glob("readings-*.db")):
+        query = f"SELECT uuid, max(at_ns + stood_ms * 1000000) FROM {lane.value} JOIN gpus USING (gpu) GROUP BY uuid"
+        for uuid, at_ns in said(path, query):
+            last[uuid] = max(at_ns, last.get(uuid, 0))
+    return last
+
+
+def said(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(path, timeout=10)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def memory_bytes(pid: int) -> int:
+    """What of a process lies in memory now."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+
+
+def threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))

@@ -1,0 +1,19 @@
+"""Whatever the moment: nothing that was committed is torn or doubled, and the benchmark goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults import kills
+
+
+def test_a_daemon_killed_at_random_moments_loses_a_second_at_most_and_tears_nothing() -> None:
+    seen = kills.campaign(5, seed=7)
+    assert seen.rounds["work"] >= 3
+    assert set(seen.verdicts) <= {"open: unproven", "short, opened", "short, not opened any more"}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_two_hundred_of_them() -> None:
+    kills.campaign(200, seed=1)
