@@ -13,9 +13,12 @@ import signal
 import struct
 import sys
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
+
+if TYPE_CHECKING:
+    from gpuwatch.signing import Signer
 
 _log = logging.getLogger("gpuwatch.judging")
 _LENGTH = struct.Struct(">I")
@@ -23,10 +26,14 @@ _ANSWER_S = 20.0
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What the worker answers: verdicts worst first as plain data, and each GPU's evidence packed."""
+    """What the worker answers: verdicts worst first as plain data, each GPU's evidence packed, and a signature under each.
+
+    A signature is the public key (32 bytes) and what it signed with (64); there are none where the key cannot be used.
+    """
 
     verdicts: list[dict[str, Any]] = []
     evidence: dict[str, bytes] = {}
+    signatures: list[bytes] = []
     why: str = ""
 
 
@@ -86,12 +93,14 @@ class Judge:
 def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:
     """The worker's loop: a run id in, a judgement out, until the daemon closes the pipe.  An empty id only warms."""
     from gpuwatch.errors import StoreError
+    from gpuwatch.signing import signer_of
 
     _import_judge()
+    signer = signer_of(state)
     while len(head := requests.read(_LENGTH.size)) == _LENGTH.size:
         run = requests.read(_LENGTH.unpack(head)[0]).decode()
         try:
-            judgement = judge_run(state, run) if run else Judgement()
+            judgement = judge_run(state, run, signer) if run else Judgement()
         except StoreError as error:
             judgement = Judgement(why=str(error))
         answer = msgspec.msgpack.encode(judgement)
@@ -105,12 +114,13 @@ def _import_judge() -> None:
     import gpuwatch.store  # noqa: F401
 
 
-def judge_run(state: Path, run_id: str) -> Judgement:
-    """Judge one stored run from its readings.  Raises StoreError."""
+def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgement:
+    """Judge one stored run from its readings, and sign for it.  Raises StoreError."""
     from annotate.evidence import Evidence, Window
     from annotate.judge import judge
     from annotate.policy import Policy
     from gpuwatch.capsule import pack
+    from gpuwatch.signing import statement
     from gpuwatch.store import Reader
 
     with Reader(state) as reader:
@@ -123,10 +133,15 @@ def judge_run(state: Path, run_id: str) -> Judgement:
         verdicts = [judge(nothing, policy)]
     else:
         verdicts = sorted((judge(each, policy) for each in evidence.values()), key=lambda v: v.status.badness, reverse=True)
-    return Judgement(
-        verdicts=[verdict.to_dict() for verdict in verdicts],
-        evidence={uuid: pack([each]) for uuid, each in evidence.items()},
-    )
+    said = [verdict.to_dict() for verdict in verdicts]
+    packed = {uuid: pack([each]) for uuid, each in evidence.items()}
+    signed = []
+    if signer is not None:
+        for verdict in said:
+            kept = packed.get(verdict["device"]["uuid"])
+            signature = signer.sign(statement(verdict, kept, run=run.id, user=run.user, process=run.process))
+            signed.append(signature.packed)
+    return Judgement(verdicts=said, evidence=packed, signatures=signed)
 
 
 if __name__ == "__main__":

@@ -277,7 +277,7 @@ class Windows:
         status = verdicts[0]["status"] if verdicts else Status.UNPROVEN.value
         why = judgement.why or (verdicts[0]["why"] if verdicts else "") or held.run.why
         held.run = replace(held.run, status=status, why=why, verdicts=verdicts)
-        self._store.put_run(held.run, judgement.evidence)
+        self._store.put_run(held.run, judgement.evidence, judgement.signatures)
 
     def _own(self, run_id: str, uid: int) -> InHand:
         held = self._in_hand.get(run_id)

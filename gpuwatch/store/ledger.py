@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,14 +84,15 @@ class Ledger:
         columns = "run, count, at_ns, took_s, sm_clock_mhz, calls_count"
         self._db.execute(f"INSERT OR REPLACE INTO timings ({columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
 
-    def put_run(self, run: Run, evidence: Mapping[str, bytes]) -> None:
-        """Insert or replace a run, its verdicts and what they found; evidence once given stays."""
+    def put_run(self, run: Run, evidence: Mapping[str, bytes], signatures: Sequence[bytes] = ()) -> None:
+        """Insert or replace a run, its verdicts, their signatures and what they found; evidence once given stays."""
         with self._db.atomic():
             row = to_row(run)
             sql = f"INSERT OR REPLACE INTO runs ({quoted(row)}) VALUES ({', '.join('?' * len(row))})"
             self._db.execute(sql, list(row.values()))
             self._db.execute("DELETE FROM verdicts WHERE run = ?", (run.id,))
             self._db.execute("DELETE FROM findings WHERE run = ?", (run.id,))
+            self._db.execute("DELETE FROM signatures WHERE run = ?", (run.id,))
             for position, verdict in enumerate(run.verdicts):
                 uuid = (verdict.get("device") or {}).get("uuid")
                 packed = zlib.compress(msgspec.json.encode(verdict))
@@ -100,6 +101,8 @@ class Ledger:
                 )
                 found = [_finding_row(run.id, uuid, i, finding) for i, finding in enumerate(_hazards(verdict))]
                 self._db.conn.executemany(f"INSERT INTO findings VALUES ({', '.join('?' * 12)})", found)
+            signed = [(run.id, position, signature) for position, signature in enumerate(signatures)]
+            self._db.conn.executemany("INSERT INTO signatures VALUES (?, ?, ?)", signed)
             for uuid, capsule in evidence.items():
                 self._db.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?, ?)", (run.id, uuid, capsule))
         if evidence:

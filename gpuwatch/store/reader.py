@@ -117,12 +117,23 @@ class Reader:
             raise StoreError(f"run {id_prefix}: expected one, found {len(found)} that begin so: {some}")
         return (exact or found)[0]
 
+    def packed(self, run: Run, uuid: str) -> bytes | None:
+        """The evidence as packed when the run was judged, byte for byte; None where that was not kept."""
+        row = self._first("SELECT capsule FROM evidence WHERE run = ? AND uuid = ?", (run.id, uuid))
+        return None if row is None else bytes(row[0])
+
+    def signatures(self, run: Run) -> dict[int, bytes]:
+        """What the daemon signed of a run, by the verdict's position; nothing in a store of an older version."""
+        if "signatures" not in self._db.table_names():
+            return {}
+        return dict(self._rows("SELECT position, signature FROM signatures WHERE run = ?", (run.id,)))
+
     def evidence(self, run: Run, uuid: str) -> Evidence:
         """What is known of a run on one GPU: as packed when it was judged, else put together from the readings."""
-        row = self._first("SELECT capsule FROM evidence WHERE run = ? AND uuid = ?", (run.id, uuid))
-        if row is not None:
+        packed = self.packed(run, uuid)
+        if packed is not None:
             try:
-                return unpack(row[0])[0]
+                return unpack(packed)[0]
             except (CapsuleError, IndexError) as error:
                 raise StoreError(f"run {run.id}: its packed evidence of {uuid}: {error or 'empty'}") from error
         end_ns = run.end_ns if run.end_ns is not None else run.begin_ns

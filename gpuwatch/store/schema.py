@@ -68,6 +68,17 @@ def _ledger_002(db: Database) -> None:
     _add_columns(db, "timings", {"sm_clock_mhz": "BLOB", "calls_count": "INTEGER"})
 
 
+@LEDGER(name="003")
+def _ledger_003(db: Database) -> None:
+    _create(
+        db,
+        # The public key (32 bytes) and the signature (64) under the verdict of this position.
+        """CREATE TABLE signatures (
+            run TEXT NOT NULL REFERENCES runs(id), position INTEGER NOT NULL, signature BLOB NOT NULL,
+            PRIMARY KEY (run, position)) STRICT""",
+    )
+
+
 @READINGS(name="001")
 def _readings_001(db: Database) -> None:
     # Time and GPU are the key itself: rows in order of time fill their pages, an eighth less than with any index, and

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -136,10 +136,13 @@ class Store:
         rows = Rows(gaps=[(uuid, lane, begin_ns, end_ns)])
         self._put(lambda _: self._count(self._shelf.live.write(rows)))
 
-    def put_run(self, run: Run, evidence: Mapping[str, bytes] | None = None) -> None:
-        """Insert or replace a run, with each GPU's packed evidence; committed at once, by the writer's thread."""
-        kept = dict(evidence or {})
-        self._put(lambda ledger: ledger.put_run(run, kept))
+    def put_run(self, run: Run, evidence: Mapping[str, bytes] | None = None, signatures: Sequence[bytes] = ()) -> None:
+        """Insert or replace a run, with each GPU's packed evidence and a signature for each verdict, if there are any.
+
+        Committed at once, by the writer's thread.
+        """
+        kept, signed = dict(evidence or {}), tuple(signatures)
+        self._put(lambda ledger: ledger.put_run(run, kept, signed))
         self._wake.set()
 
     def put_timings(self, run_id: str, timings: Timings) -> None:

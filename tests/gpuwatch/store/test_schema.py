@@ -180,7 +180,7 @@ def write_fixtures(folder: Path) -> None:
     store.put_device(DEVICE)
     store.put_refresh(UUID, {"power_w": 100_000_000})
     feed(store, stream(2.0, loaded=True))
-    store.put_run(a_run(begun_wall_s=1.7e9, verdicts=(verdict(),)), {UUID: b"evidence"})
+    store.put_run(a_run(begun_wall_s=1.7e9, verdicts=(verdict(),)), {UUID: b"evidence"}, [bytes(96)])
     store.close()
     newest = max(migration.name for migration in schema.LEDGER.pending(Database(memory=True)))
     FIXTURES.mkdir(exist_ok=True)

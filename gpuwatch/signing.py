@@ -1,0 +1,196 @@
+"""The daemon's signature under a verdict: its key, what is signed, and whether a signature holds.
+
+Ed25519.  The key lies in the state folder, readable by its daemon alone, and is handed to nobody; the public key lies beside it.
+The judge's worker signs, so that neither the sampling process nor the measured one pays for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuwatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+_log = logging.getLogger("gpuwatch.signing")
+
+KEY, PUBLIC_KEY = "signing.key", "signing.pub"
+PUBLIC_BYTES, SIGNATURE_BYTES = 32, 64
+_MOST_KEY_BYTES = 10_000
+_SIGNED = ("label", "claim", "policy", "begin_ns", "end_ns", "status", "judge_version", "simulated")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Who signed, by the public key, and the signature itself: raw bytes as in RFC 8032."""
+
+    public_key: bytes
+    value: bytes
+
+    @property
+    def packed(self) -> bytes:
+        """As stored: both, one after the other."""
+        return self.public_key + self.value
+
+    @staticmethod
+    def unpacked(data: bytes) -> Signature | None:
+        """None for what has not the length of one."""
+        whole = len(data) == PUBLIC_BYTES + SIGNATURE_BYTES
+        return Signature(data[:PUBLIC_BYTES], data[PUBLIC_BYTES:]) if whole else None
+
+
+def statement(
+    verdict: Mapping[str, Any], evidence: bytes | None, *, run: str | None, user: str | None, process: str | None
+) -> bytes:
+    """What is signed of one verdict (as ``Verdict.to_dict`` gives it) and its packed evidence: JSON with sorted keys.
+
+    Findings are left out: they follow from the evidence, which anybody can judge again.
+    """
+    said = {
+        "gpuwatch": "verdict 1",
+        "run": run,
+        "user": user,
+        "process": process,
+        **{name: verdict[name] for name in _SIGNED},
+        "gpu": verdict["device"]["uuid"],
+        "evidence_sha256": None if evidence is None else hashlib.sha256(evidence).hexdigest(),
+    }
+    return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """The key of one state folder."""
+
+    key: Ed25519PrivateKey
+    public_key: bytes
+
+    def sign(self, said: bytes) -> Signature:
+        return Signature(self.public_key, self.key.sign(said))
+
+
+def signer_of(state: Path) -> Signer | None:
+    """With the folder's key, made when there is none.  Without a usable one nothing is signed, and the log says why."""
+    try:
+        key = _kept(state / KEY)
+        signer = Signer(key, key.public_key().public_bytes_raw())
+        _publish(state / PUBLIC_KEY, _pem(signer.public_key))
+    except (OSError, ValueError, TypeError, ImportError) as error:
+        _log.warning("verdicts are not signed: %s: %s", state / KEY, error)
+        return None
+    return signer
+
+
+def holds(signature: Signature, said: bytes) -> bool:
+    """Whether the owner of the public key signed just this."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(signature.public_key).verify(signature.value, said)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def fingerprint(public_key: bytes) -> str:
+    """A public key's short name, as ssh writes those of its keys."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(public_key).digest()).decode().rstrip("=")
+
+
+def read_public(path: Path) -> bytes:
+    """The raw key in a PEM file.  Raises UsageError for anything else, a private key above all."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        with path.open("rb") as file:
+            key = load_pem_public_key(file.read(_MOST_KEY_BYTES))
+    except OSError as error:
+        raise UsageError(f"{path}: expected a public key, found nothing to read: {error.strerror}") from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise UsageError(f"{path}: expected a public key as `gpuwatch verify --key` prints it, found something else") from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise UsageError(f"{path}: expected an Ed25519 public key, found {type(key).__name__}")
+    return key.public_bytes_raw()
+
+
+def _kept(path: Path) -> Ed25519PrivateKey:
+    """The key in its file; a new one if there is no file.  Raises OSError, ValueError for one that proves nothing."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    with contextlib.suppress(FileExistsError):
+        if not path.exists():
+            _make(path)
+    there = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(there, "rb") as file:
+        mode = os.fstat(there)
+        if mode.st_uid != os.geteuid() or stat.S_IMODE(mode.st_mode) & 0o077:
+            raise ValueError(
+                f"expected a file of our own that nobody else may read, found uid {mode.st_uid},"
+                f" mode {stat.S_IMODE(mode.st_mode):04o}; remove it for a new key, or: chmod 600"
+            )
+        key = load_pem_private_key(file.read(_MOST_KEY_BYTES), None)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ValueError(f"expected an Ed25519 key, found {type(key).__name__}")
+    return key
+
+
+def _make(path: Path) -> None:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = Ed25519PrivateKey.generate()
+    with _written(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600) as whole:
+        try:
+            os.link(whole, path)  # fails where another was quicker, as a rename would not
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            whole.rename(path)
+
+
+def _publish(path: Path, pem: bytes) -> None:
+    """The public key beside it, whatever lay there."""
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == pem:
+            return
+    with _written(path, pem, mode=0o644) as whole:
+        whole.replace(path)
+
+
+@contextlib.contextmanager
+def _written(path: Path, data: bytes, *, mode: int) -> Iterator[Path]:
+    """The whole data on the disk, in a file beside ``path`` of a name nobody can guess."""
+    made, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    whole = Path(name)
+    try:
+        with os.fdopen(made, "wb") as file:
+            os.fchmod(made, mode)  # whatever the umask
+            file.write(data)
+            file.flush()
+            os.fsync(made)
+        yield whole
+    finally:
+        whole.unlink(missing_ok=True)
+
+
+def _pem(public_key: bytes) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return Ed25519PublicKey.from_public_bytes(public_key).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

@@ -1,0 +1,147 @@
+"""The daemon's key and its signatures: made once, kept to itself, and good for nothing but what was signed."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.errors import UsageError
+from gpuwatch.signing import Signature, Signer, fingerprint, holds, read_public, signer_of, statement
+from tests.gpuwatch.programs import program
+
+VERDICT: dict[str, Any] = {
+    "label": "gemm", "claim": "sustained", "policy": {"claim": "sustained"}, "begin_ns": 1, "end_ns": 2, "status": "valid",
+    "judge_version": "0.1.0", "simulated": False, "device": {"uuid": "GPU-1", "name": "NVIDIA H200"},
+}  # fmt: skip
+
+
+def made(state: Path) -> Signer:
+    signer = signer_of(state)
+    assert signer is not None
+    return signer
+
+
+@pytest.fixture(scope="module")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    return made(tmp_path_factory.mktemp("state"))
+
+
+def said(evidence: bytes | None = b"evidence", **changed: object) -> bytes:
+    about: dict[str, Any] = {"run": "0a", "user": "ann", "process": "python"}
+    of_run = {name: changed.pop(name) for name in list(changed) if name in about}
+    return statement({**VERDICT, **changed}, evidence, **{**about, **of_run})
+
+
+def test_the_key_is_made_once_and_only_its_daemon_may_read_it(tmp_path: Path) -> None:
+    first = made(tmp_path)
+    assert made(tmp_path).public_key == first.public_key
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {"signing.key": 0o600, "signing.pub": 0o644}
+    assert read_public(tmp_path / "signing.pub") == first.public_key
+
+
+def test_a_strict_or_lax_umask_changes_no_mode(tmp_path: Path) -> None:
+    for umask in (0o077, 0o000):
+        state = tmp_path / f"{umask:o}"
+        state.mkdir()
+        script = f"import os, pathlib; os.umask({umask}); from gpuwatch import signing; signing.signer_of(pathlib.Path({str(state)!r}))"
+        subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+        assert {stat.S_IMODE(path.stat().st_mode) for path in state.iterdir()} == {0o600, 0o644}
+
+
+def test_workers_that_start_at_once_agree_on_one_key(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        keys = {each.public_key for each in threads.map(lambda _: made(tmp_path), range(8))}
+    assert len(keys) == 1
+
+
+def test_a_key_others_can_read_or_a_damaged_one_signs_nothing_and_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made(tmp_path)
+    key = tmp_path / "signing.key"
+    key.chmod(0o640)
+    assert signer_of(tmp_path) is None
+    key.chmod(0o600)
+    key.write_bytes(b"torn")
+    assert signer_of(tmp_path) is None
+    assert key.read_bytes() == b"torn"
+    key.unlink()
+    key.symlink_to(tmp_path / "elsewhere")
+    assert signer_of(tmp_path) is None
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == ["verdicts are not signed"] * 3
+    assert signer_of(tmp_path / "no such folder") is None
+
+
+def test_a_public_key_that_was_changed_is_written_again(tmp_path: Path) -> None:
+    first = made(tmp_path)
+    (tmp_path / "signing.pub").write_text("another")
+    assert made(tmp_path).public_key == first.public_key
+    assert read_public(tmp_path / "signing.pub") == first.public_key
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"label": "gemm2"}, {"claim": "burst"}, {"policy": {"claim": "sustained", "accept": ["x"]}}, {"begin_ns": 2},
+        {"end_ns": 3}, {"status": "flagged"}, {"judge_version": "9"}, {"simulated": True}, {"evidence": None},
+        {"evidence": b"other"}, {"run": "0b"}, {"user": "bob"}, {"process": "sh"}, {"device": {"uuid": "GPU-2", "name": "x"}},
+    ],
+    ids=lambda each: next(iter(each)),
+)  # fmt: skip
+def test_a_signature_holds_for_what_was_signed_and_for_nothing_else(signer: Signer, changed: dict[str, Any]) -> None:
+    signature = signer.sign(said())
+    assert holds(signature, said())
+    assert not holds(signature, said(**changed))
+
+
+@given(st.binary(min_size=96, max_size=96))
+def test_no_other_bytes_are_a_signature(data: bytes) -> None:
+    signature = Signature.unpacked(data)
+    assert signature is not None
+    assert signature.packed == data
+    assert not holds(signature, said())
+
+
+def test_another_key_s_signature_is_told_apart(signer: Signer, tmp_path: Path) -> None:
+    other = made(tmp_path)
+    forged = Signature(signer.public_key, other.sign(said()).value)
+    assert not holds(forged, said())
+    assert fingerprint(other.public_key) != fingerprint(signer.public_key)
+    assert fingerprint(other.public_key).startswith("SHA256:")
+    assert Signature.unpacked(b"short") is None
+
+
+def test_openssl_checks_what_was_signed(signer: Signer, tmp_path: Path) -> None:
+    """What is signed and how is no secret of ours: any tool can check it."""
+    openssl = program("openssl")
+    own = made(tmp_path)
+    (tmp_path / "said").write_bytes(said())
+    (tmp_path / "signature").write_bytes(own.sign(said()).value)
+    checked = subprocess.run(
+        [openssl, "pkeyutl", "-verify", "-pubin", "-inkey", "signing.pub", "-rawin", "-in", "said", "-sigfile", "signature"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert "Verified Successfully" in checked.stdout, checked
+
+
+def test_what_is_no_public_key_is_one_clear_line(tmp_path: Path) -> None:
+    made(tmp_path)
+    (tmp_path / "text").write_text("hello")
+    for name in ("signing.key", "text", "missing", "."):
+        with pytest.raises(UsageError, match="expected a public key"):
+            read_public(tmp_path / name)
+
+
+def test_neither_the_package_nor_a_window_imports_cryptography() -> None:
+    script = "import sys, gpuwatch, gpuwatch.window, gpuwatch.cli.run, gpuwatch.windows; print('cryptography' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30).stdout
+    assert out.strip() == "False"
