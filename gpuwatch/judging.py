@@ -148,4 +148,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the daemon's to treat, which closes our pipe
     with contextlib.suppress(OSError):  # a service's or container's filter of system calls may refuse it
         os.nice(5)  # the benchmark's next window may already be running
-    serve(Path(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)
+    with contextlib.suppress(BrokenPipeError):  # the daemon died meanwhile: the next one says so of this window
+        serve(Path(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)
+    with contextlib.suppress(BrokenPipeError):  # what is left of an answer is for nobody
+        sys.stdout.close()

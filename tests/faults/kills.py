@@ -21,8 +21,8 @@ import gpuwatch
 from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.client import connect
-from gpuwatch.errors import DaemonError
 from gpuwatch.config import Settings
+from gpuwatch.errors import DaemonError
 from tests.faults import results, stores
 from tests.gpuwatch import live
 
@@ -53,14 +53,14 @@ class Seen:
         }
 
 
-def campaign(count: int, *, seed: int = 0, progress: bool = False) -> Seen:
+def campaign(count: int, *, seed: int = 0, longest_s: float = 4.0, progress: bool = False) -> Seen:
     """Raises AssertionError or stores.BrokenError as soon as anything was lost."""
     dice, seen = random.Random(seed), Seen()
     for first in range(0, count, ROUNDS_A_STORE):
         folder = Path(tempfile.mkdtemp(prefix="gw-kill-"))
         try:
             for number in range(first, min(first + ROUNDS_A_STORE, count)):
-                one(folder, dice, seen)
+                one(folder, dice, seen, longest_s)
                 if progress:
                     print(number + 1, seen.plain(), flush=True)
             with live.running(folder, EIGHT):  # the last one is cleaned up after as well
@@ -75,7 +75,7 @@ def campaign(count: int, *, seed: int = 0, progress: bool = False) -> Seen:
     return seen
 
 
-def one(folder: Path, dice: random.Random, seen: Seen) -> None:
+def one(folder: Path, dice: random.Random, seen: Seen, longest_s: float) -> None:
     """One life of a daemon, and its end at a random moment of its start, its work or its own end."""
     moment = dice.choices(("start", "work", "stop"), (1, 8, 1))[0]
     seen.rounds[moment] += 1
@@ -91,14 +91,17 @@ def one(folder: Path, dice: random.Random, seen: Seen) -> None:
             live.wait_for(settings, process, log)
             assert "ERROR" not in log.read_text(), log.read_text()
             assert "Traceback" not in log.read_text(), log.read_text()
-            _under_load(settings, process, dice, seen, stop=moment == "stop")
+            _under_load(settings, process, dice, seen, dice.uniform(0.3, longest_s), stop=moment == "stop")
     finally:
         process.kill()
         process.wait()
+        _kill_successor(settings)
     check(folder, seen, at_rest=False)
 
 
-def _under_load(settings: Settings, process: subprocess.Popen[bytes], dice: random.Random, seen: Seen, *, stop: bool) -> None:
+def _under_load(
+    settings: Settings, process: subprocess.Popen[bytes], dice: random.Random, seen: Seen, after_s: float, *, stop: bool
+) -> None:
     over = threading.Event()
     failures: list[BaseException] = []
     short: list[gpuwatch.Window] = []
@@ -119,7 +122,7 @@ def _under_load(settings: Settings, process: subprocess.Popen[bytes], dice: rand
     other = threading.Thread(target=come_and_go)
     if dice.random() < 0.5:  # each close has the store written to disk, so that without them more is at stake
         other.start()
-    _pause(dice.uniform(0.3, 4.0))
+    _pause(after_s)
     known = _last_read(settings)
     if stop:
         process.terminate()
@@ -151,6 +154,21 @@ def _last_read(settings: Settings) -> dict[str, int]:
         gpus = client.readings().gpus
         return {gpu.device["uuid"]: max((row["at_ns"] for row in gpu.rows if row["lane"] == "fast"), default=0) for gpu in gpus}
     return {}
+
+
+def _kill_successor(settings: Settings) -> None:
+    """The benchmark may have opened a window after the kill, and so started a daemon of the user's."""
+    with contextlib.suppress(DaemonError), connect(settings, start=False) as client:
+        os.kill(client.welcome.pid, signal.SIGKILL)
+        while _lives(client.welcome.pid):
+            _pause(0.01)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
 
 
 def check(folder: Path, seen: Seen, *, at_rest: bool) -> None:
