@@ -1,0 +1,25 @@
+"""Every target by name: a module of this package whose ``target(data)`` raises nothing for any bytes.
+
+What a parser may raise is caught in its target by type, so that any other exception is a finding.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+
+# By what they belong to: each of these families is run a million times.
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "wire": ("requests", "conversations", "replies"),
+    "traces": ("smi_logs", "archives", "capsules"),
+    "config": ("configurations",),
+    "kernel-log": ("kernel_log",),
+    "report": ("escaping", "reports"),
+    "exporter": ("headers",),
+}
+NAMES = tuple(name for names in FAMILIES.values() for name in names)
+
+
+def target(name: str) -> Callable[[bytes], None]:
+    found: Callable[[bytes], None] = importlib.import_module(f"tests.fuzz.targets.{name}").target
+    return found

@@ -1,0 +1,38 @@
+"""Configuration from a file, the environment and options: settings that are written back the same, or one line of why not."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from gpuwatch import config
+from gpuwatch.errors import UsageError
+from gpuwatch.keys import KEYS
+from tests.fuzz.dealt import Dealt
+
+_FOLDER = Path(tempfile.mkdtemp(prefix="gpuwatch-fuzz"))
+_TOML = _FOLDER / "config.toml"
+
+
+def target(data: bytes) -> None:
+    dealt = Dealt(data)
+    flags: dict[str, str] = {}
+    environment = {"HOME": "/"}
+    for _ in range(dealt.byte() % 4):
+        key, text = dealt.choice(KEYS), dealt.text()
+        if dealt.byte() % 2:
+            flags[key.name] = text
+        else:
+            environment[key.variable] = text
+    _TOML.write_bytes(dealt.rest())
+    flags["config"] = str(_TOML)
+    try:
+        found = config.load(flags, environment=environment)
+    except UsageError as error:
+        assert "\n" not in str(error), str(error)
+        return
+    written = {key.name: key.write(getattr(found, key.field)) for key in KEYS}
+    written = {name: text for name, text in written.items() if text not in ("", "none")}
+    again = config.load(written, environment={"HOME": "/"})
+    assert again == found, (again, found)
+    found.flags()

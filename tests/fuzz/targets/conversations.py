@@ -1,0 +1,174 @@
+"""Sequences of messages from several clients to the daemon's own server and windows: every line has its answer, no window
+outlives its connection, and nobody gets at what belongs to another connection's user or breaks the loop for the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from gpuwatch import clock, wire
+from gpuwatch.judging import Judgement
+from gpuwatch.server import Greeting, Server
+from gpuwatch.store import Store
+from gpuwatch.windows import Windows
+from tests.fuzz.dealt import Dealt
+
+_UUIDS = ("GPU-1a", "GPU-1b")
+_CLIENTS_COUNT = 3
+_A_STORE_COUNT = 2000  # conversations after which the store is made anew
+_HELLO = wire.encode(wire.Hello(protocol=1, version="0"))
+_KINDS = ("hello", "open", "end", "times", "close", "verdicts", "status", "readings", "reboot")
+_FIELDS = (
+    "run", "begin_ns", "end_ns", "told", "label", "policy", "gpus", "parent", "claim", "protocol", "version", "source", "state",
+    "at_ns", "took_s", "calls_count", "wait_s", "since_ns", "sm_clock_mhz",
+)  # fmt: skip
+
+
+class _Witness:
+    """Two GPUs that nobody computes on."""
+
+    uuids = _UUIDS
+    source_name = "simulated"
+    simulated = True
+    absence = None
+
+    def adopt(self, uuid: str, pid: int) -> None: ...
+    def window_opened(self, uuids: object) -> None: ...
+    def window_closed(self, uuids: object) -> None: ...
+    def census(self, uuid: str) -> None: ...
+    async def mark(self, uuids: object) -> None: ...
+    async def edge(self, uuids: object) -> None: ...
+
+
+class _Judge:
+    async def judge(self, run: str) -> Judgement:
+        return Judgement(why="nothing was seen")
+
+
+class _Errors(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(self.format(record))
+
+
+class _World:
+    """A server on a socket, as the daemon makes it, in this process."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.errors = _Errors()
+        logging.getLogger("gpuwatch").addHandler(self.errors)
+        logging.getLogger("gpuwatch").propagate = False
+        self.loop.set_exception_handler(lambda _, context: self.errors.said.append(repr(context)))
+        self.threads = ThreadPoolExecutor(2)
+        self.folder = Path(tempfile.mkdtemp(prefix="gpuwatch-fuzz"))
+        self.count = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        state = self.folder / f"state{self.count}"
+        witness: Any = _Witness()
+        judge: Any = _Judge()
+        self.store = Store(state, source="simulated", boot_id="boot")
+        self.windows = Windows(witness, self.store, judge, state=state, threads=self.threads, boot_id="boot")
+        self.server = Server(
+            self.windows, lambda: Greeting("simulated", True, state, "boot"), lambda: {"pid": 1}, shared=True,
+            readings=lambda uid, since_ns: wire.Readings(at_ns=since_ns, source="simulated"),
+        )  # fmt: skip
+        self.path = state / "s"
+        self.loop.run_until_complete(self.server.listen(self.path))
+
+    def _end(self) -> None:
+        self.loop.run_until_complete(self.windows.finish())
+        self.loop.run_until_complete(self.server.close())
+        assert self.windows.busy_count == 0
+        self.store.close()
+        shutil.rmtree(self.path.parent)
+
+    def converse(self, data: bytes) -> None:
+        self.count += 1
+        if self.count % _A_STORE_COUNT == 0:
+            self._end()
+            self._begin()
+        self.loop.run_until_complete(asyncio.wait_for(self._converse(Dealt(data)), 5.0))
+        assert not self.errors.said, self.errors.said
+
+    async def _converse(self, dealt: Dealt) -> None:
+        clients = [await asyncio.open_unix_connection(str(self.path), limit=4 << 20) for _ in range(_CLIENTS_COUNT)]
+        runs: list[str] = []
+        for reader, writer in clients[1:]:  # the first has not greeted
+            writer.write(_HELLO)
+            await reader.readuntil()
+        for _ in range(24):
+            if not dealt:
+                break
+            reader, writer = dealt.choice(clients)
+            line = _line(dealt, runs)
+            with contextlib.suppress(ConnectionError):
+                writer.write(line)
+                answers = await _answers(reader, line)
+                runs += [one.run for one in answers if isinstance(one, wire.Opened)]
+        for _, writer in clients:
+            writer.close()
+        while self.server.client_count:
+            await asyncio.sleep(0)
+        assert all(held.run.status != "open" for held in self.windows._in_hand.values())
+
+
+async def _answers(reader: asyncio.StreamReader, line: bytes) -> list[wire.Reply]:
+    """One for every line, fewer only where the connection was ended."""
+    found = []
+    for _ in range(line.count(b"\n")):
+        try:
+            found.append(wire.decode_reply(await reader.readuntil()))
+        except asyncio.IncompleteReadError as error:
+            assert not error.partial
+            break
+    return found
+
+
+def _line(dealt: Dealt, runs: list[str]) -> bytes:
+    kind = dealt.byte()
+    if kind < 16:
+        return dealt.piece() + b"\n"
+    message = _message(dealt, runs)
+    for _ in range(dealt.byte() % 3):
+        message[dealt.choice(_FIELDS)] = dealt.value()
+    return json.dumps(message).encode() + b"\n"
+
+
+def _message(dealt: Dealt, runs: list[str]) -> dict[str, Any]:
+    """One that would be taken, of any kind, about any window of this conversation."""
+    kind = dealt.choice(_KINDS)
+    run = dealt.choice([*runs, "0" * 18])
+    fits: dict[str, dict[str, Any]] = {
+        "hello": {"protocol": 1, "version": "0"},
+        "open": {"told": {dealt.text(): dealt.value()}, "gpus": dealt.choice([None, ["GPU-1a"], ["1"], []])},
+        "end": {"run": run, "begin_ns": 0, "end_ns": 1},
+        "times": {"run": run, "at_ns": "AAAAAAAAAAA=", "took_s": "AAAAAAAAAAA="},
+        "close": {"run": run, "begin_ns": 0, "end_ns": 1, "told": {dealt.text(): dealt.value()}},
+        "verdicts": {"run": run, "wait_s": 0},
+    }
+    message = {"type": kind, **fits.get(kind, {})}
+    if kind in ("end", "close") and dealt.byte() % 2:
+        message |= {"begin_ns": clock.now_ns() - dealt.byte() * 10, "end_ns": clock.now_ns()}
+    return message
+
+
+_world: list[_World] = []
+
+
+def target(data: bytes) -> None:
+    if not _world:
+        _world.append(_World())
+    _world[0].converse(data)

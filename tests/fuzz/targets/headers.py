@@ -1,0 +1,58 @@
+"""Bytes to the metrics page's socket: an HTTP answer or a closed connection, and never an exception in the log."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import socket
+from functools import cache
+
+from gpuwatch.exporter.access import Access
+from gpuwatch.exporter.collector import Collector
+from gpuwatch.exporter.web import Web
+
+_ANSWERS = (b"HTTP/1.1 200", b"HTTP/1.1 400", b"HTTP/1.1 401", b"HTTP/1.1 404", b"HTTP/1.1 405", b"HTTP/1.1 414", b"HTTP/1.1 431",
+            b"HTTP/1.1 503", b"HTTP/1.1 505")  # fmt: skip
+_SECRET = "correct horse battery staple"
+_GUARDED = Access(None, {"prometheus": hashlib.sha256(_SECRET.encode()).hexdigest()})
+
+
+class _Kept(logging.Handler):
+    """Whatever the page's own code failed on."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@cache
+def _serving() -> tuple[Web, _Kept]:
+    from tests.gpuwatch.exporter.fleet import Fleet
+
+    kept = _Kept()
+    log = logging.getLogger("gpuwatch.exporter")
+    log.addHandler(kept)
+    log.propagate = False
+    collector: Collector = Fleet("steady-gemm").collector
+    return Web("127.0.0.1:0", _GUARDED, collector, lambda: True), kept
+
+
+def target(data: bytes) -> None:
+    assert not _GUARDED.admits(f"Basic {data.decode('latin-1')}")
+    web, kept = _serving()
+    port = int(web.url.rpartition(":")[2].partition("/")[0])
+    with socket.create_connection(("127.0.0.1", port), timeout=8) as connection:
+        answer = b""
+        try:
+            connection.sendall(data[:200_000])
+            connection.shutdown(socket.SHUT_WR)
+            while piece := connection.recv(65_536):
+                answer += piece
+        except (ConnectionError, BrokenPipeError):
+            pass
+    assert not answer or answer.startswith(_ANSWERS), answer[:80]
+    assert b"gpuwatch_up" not in answer
+    assert not kept.records, kept.records[0].exc_info

@@ -1,0 +1,16 @@
+"""A record of the kernel's log: an Xid with its place, or none; whoever may write to /dev/kmsg chooses the words."""
+
+from __future__ import annotations
+
+from gpuwatch import kernel_log
+
+
+def target(data: bytes) -> None:
+    record = data[:8192].decode("utf-8", "replace")
+    found = kernel_log.parse(record)
+    if found is not None:
+        assert 0 <= found.number < 10**6
+        assert found.text is None or 0 < len(found.text) <= 200
+        assert all(0 <= part < 1 << 32 for part in found.place)
+    place = kernel_log.place(record)
+    assert place is None or len(place) == 3

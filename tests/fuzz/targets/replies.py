@@ -1,0 +1,35 @@
+"""What a client hears: answers it understands, or a DaemonError; never anything else, and never a wait."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+from annotate.errors import InvalidValueError
+from annotate.verdict import Verdict
+from gpuwatch import config, live, wire
+from gpuwatch.client import Client
+from gpuwatch.errors import DaemonError
+
+_SETTINGS = config.load({"source": "simulated", "socket": "/nowhere"}, environment={"HOME": "/"})
+_WELCOME = wire.encode(
+    wire.Welcome(protocol=1, version="0", source="simulated", simulated=True, state="/", pid=1, boot_id="b")
+)
+
+
+def target(data: bytes) -> None:
+    greeting = b"" if data[:1] == b"!" else _WELCOME
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            theirs.sendall((greeting + data)[:100_000])
+        theirs.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(DaemonError), contextlib.closing(Client(ours, _SETTINGS)) as client:
+            before = live.of(client.readings())
+            for ask in (client.status, lambda: live.of(client.readings(1), before), client.open):
+                with contextlib.suppress(DaemonError):
+                    ask()
+            for verdict in client.verdicts("a").verdicts:
+                with contextlib.suppress(InvalidValueError):
+                    str(Verdict.from_dict(verdict))

@@ -1,0 +1,59 @@
+"""A report somebody sends: read without running it, judged again, or one line of why not."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from annotate.judge import judge
+from gpuwatch import capsule
+from gpuwatch.errors import UsageError
+from gpuwatch.report import embedded, record
+from gpuwatch.report.agreement import agreement
+from gpuwatch.report.record import Judged
+from tests.annotate.builders import evidence
+from tests.fuzz.dealt import Dealt
+from tests.fuzz.targets import capsules
+
+_PATH = Path(tempfile.mkdtemp(prefix="gpuwatch-fuzz")) / "report.html"
+_PAGE = (
+    '<html><meta data-nonce="{nonce}"><script type="application/json" id="gpuwatch-record">{data}</script>'
+    '<script type="text/plain" id="gpuwatch-evidence">{evidence}</script>'
+    '<script type="text/plain" id="gpuwatch-plotly">{library}</script></html>'
+)
+
+
+@cache
+def _data() -> dict[str, Any]:
+    about = evidence(length_s=0.3, period_s=0.1, signals={"sm_clock_mhz": 1980, "power_w": 600.0})
+    # Of another maker: the page is then not rendered again, which takes a hundred times as long as reading it.
+    return record.to_data(record.Record(windows=(Judged(verdict=judge(about), evidence=about),), maker="another"))[0]
+
+
+def target(data: bytes) -> None:
+    dealt = Dealt(data)
+    if dealt.byte() < 64:
+        _PATH.write_bytes(dealt.rest())
+    else:
+        _PATH.write_text(_altered(dealt), encoding="utf-8")
+    try:
+        held = embedded.load(_PATH)
+    except UsageError as error:
+        assert "\n" not in str(error), str(error)
+        return
+    for window in held.record.windows:
+        assert agreement(window).differs is not None
+
+
+def _altered(dealt: Dealt) -> str:
+    facts = copy.deepcopy(_data())
+    for _ in range(1 + dealt.byte() % 3):
+        capsules._replace(facts, dealt)
+    blob = capsules._altered(dealt) if dealt.byte() % 2 else capsule.pack(())
+    coded = base64.b64encode(blob).decode() if dealt.byte() % 8 else dealt.text()
+    return _PAGE.format(nonce=dealt.text(), data=record.as_json(facts), evidence=coded, library=dealt.text())

@@ -1,0 +1,25 @@
+"""A log of nvidia-smi: evidence the judge can judge, or one line that says which line is wrong."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from annotate.judge import judge
+from gpuwatch.errors import UsageError
+from gpuwatch.sources import recordings, smi_log
+
+_PATH = Path(tempfile.mkdtemp(prefix="gpuwatch-fuzz")) / "log.csv"
+
+
+def target(data: bytes) -> None:
+    query, _, log = data.partition(b"\0") if data.startswith(b"?") else (b"", b"", data)
+    _PATH.write_bytes(log)
+    try:
+        pieces = smi_log.load(_PATH, query=query[1:].decode("utf-8", "replace") if query else None)
+    except UsageError as error:
+        assert "\n" not in str(error)
+        return
+    assert pieces
+    for piece in (*pieces, *recordings.merged(pieces)):
+        judge(piece)
