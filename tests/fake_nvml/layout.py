@@ -1,0 +1,174 @@
+"""What the C library and the tests share in memory: declared here once, and written as a C header for the build."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).parent / "source"
+MAGIC = 0x66616B65_6E766D6C
+
+GPUS, INSTANCES, PROCESSES, EVENTS, TEXT = 16, 7, 512, 64, 96
+
+
+def _table(name: str) -> list[tuple[str, ...]]:
+    """The rows of one of the tables that C includes as well."""
+    rows = re.findall(r"^[A-Z]+\((.*)\)$", (SOURCE / name).read_text(), re.MULTILINE)
+    return [tuple(part.strip() for part in row.split(",")) for row in rows]
+
+
+CLASSES = {function: kind for function, kind in _table("functions.def")}
+FUNCTIONS = {function: number for number, function in enumerate(CLASSES)}
+DEFAULTS = {signal: float(int(value, 0)) for signal, value in _table("signals.def")}
+SIGNALS = {signal: number for number, signal in enumerate(DEFAULTS)}
+FIELDS = {int(field): number for number, (field, _, _) in enumerate(_table("fields.def"))}
+FIELD_SIGNALS = {int(field): signal for field, signal, _ in _table("fields.def")}
+
+
+class Call(ctypes.Structure):
+    """What one function does beside answering, everywhere or on one GPU."""
+
+    _fields_ = [
+        ("calls_count", ctypes.c_uint64),  # written by the library
+        ("cost_ns", ctypes.c_uint64),
+        ("code", ctypes.c_int32),
+        ("hangs", ctypes.c_uint32),
+    ]
+
+
+class Line(ctypes.Structure):
+    """A number over time: ``value + rate * (now - since)``, give or take ``ripple``."""
+
+    _fields_ = [
+        ("value", ctypes.c_double),
+        ("rate", ctypes.c_double),  # a second
+        ("ripple", ctypes.c_double),
+        ("since_ns", ctypes.c_int64),
+    ]
+
+
+class Signal(ctypes.Structure):
+    """A number as of its last refresh.  Of its two lines one holds, so that a change is written whole, then shown."""
+
+    _fields_ = [
+        ("lines", Line * 2),
+        ("refresh_ns", ctypes.c_int64),
+        ("shown", ctypes.c_uint32),
+        ("code", ctypes.c_int32),
+    ]
+
+
+class Process(ctypes.Structure):
+    _fields_ = [
+        ("pid", ctypes.c_uint32),
+        ("lists", ctypes.c_uint32),  # 1 compute, 2 graphics, 4 MPS; 0: only the utilisation record knows it
+        ("memory_bytes", ctypes.c_uint64),
+        ("instance_id", ctypes.c_uint32),
+        ("compute_id", ctypes.c_uint32),
+        ("sm_percent", ctypes.c_uint32),
+        ("mem_percent", ctypes.c_uint32),
+    ]
+
+
+class Processes(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_uint32), ("entries", Process * PROCESSES)]
+
+
+class Instance(ctypes.Structure):
+    _fields_ = [
+        ("present", ctypes.c_uint32),
+        ("instance_id", ctypes.c_uint32),
+        ("compute_id", ctypes.c_uint32),
+        ("cores_count", ctypes.c_uint32),
+        ("uuid", ctypes.c_char * TEXT),
+        ("name", ctypes.c_char * TEXT),
+        ("memory_total_bytes", ctypes.c_uint64),
+        ("memory_used_bytes", ctypes.c_uint64),
+    ]
+
+
+class Gpu(ctypes.Structure):
+    _fields_ = [
+        ("code", ctypes.c_int32),  # 0, or what every call to it answers: 15 lost, 16 must be reset
+        ("absent", ctypes.c_uint32),  # not even listed
+        ("generation", ctypes.c_uint32),  # handles of an earlier one are dead
+        ("attach_anew", ctypes.c_uint32),  # a process that was attached before that generation must attach anew
+        ("uuid", ctypes.c_char * TEXT),
+        ("name", ctypes.c_char * TEXT),
+        ("serial", ctypes.c_char * TEXT),
+        ("vbios", ctypes.c_char * TEXT),
+        ("domain", ctypes.c_uint32),
+        ("bus", ctypes.c_uint32),
+        ("device", ctypes.c_uint32),
+        ("pci_ids", ctypes.c_uint32),
+        ("signals", Signal * len(SIGNALS)),
+        ("field_codes", ctypes.c_int32 * len(FIELDS)),  # -1: success without a timestamp, which fills nothing
+        ("calls", Call * len(FUNCTIONS)),
+        ("shown", ctypes.c_uint32),  # which of the two lists holds
+        ("processes", Processes * 2),
+        ("instances", Instance * INSTANCES),
+    ]
+
+
+class Event(ctypes.Structure):
+    _fields_ = [("gpu", ctypes.c_uint32), ("kind", ctypes.c_uint64), ("value", ctypes.c_uint64)]
+
+
+class Scene(ctypes.Structure):
+    _fields_ = [
+        ("magic", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("epoch_ns", ctypes.c_int64),
+        ("driver_code", ctypes.c_int32),  # 0, or what every call answers: 9 not loaded, 18 versions differ, 4 no permission
+        ("generation", ctypes.c_uint32),  # of the driver: who attached to an earlier one must attach anew
+        ("stale_code", ctypes.c_int32),  # what those are answered
+        ("cuda_version", ctypes.c_int32),
+        ("driver_version", ctypes.c_char * TEXT),
+        ("nvml_version", ctypes.c_char * TEXT),
+        ("power_period_ns", ctypes.c_int64),
+        ("power_samples_count", ctypes.c_uint32),
+        ("stamps_boot", ctypes.c_uint32),  # samples are stamped by CLOCK_BOOTTIME instead of the wall clock
+        ("utilization_period_ns", ctypes.c_int64),
+        ("gpus_count", ctypes.c_uint32),
+        ("events_count", ctypes.c_uint64),
+        ("events", Event * EVENTS),
+        ("calls", Call * len(FUNCTIONS)),
+        ("gpus", Gpu * GPUS),
+    ]
+
+
+_STRUCTURES = (Call, Line, Signal, Process, Processes, Instance, Gpu, Event, Scene)
+_SCALARS = {
+    ctypes.c_int32: "int32_t", ctypes.c_uint32: "uint32_t", ctypes.c_int64: "int64_t", ctypes.c_uint64: "uint64_t",
+    ctypes.c_double: "double", ctypes.c_char: "char",
+}  # fmt: skip
+
+
+def header() -> str:
+    """These structures in C."""
+    names = {"GPUS": GPUS, "INSTANCES": INSTANCES, "PROCESSES": PROCESSES, "EVENTS": EVENTS}
+    lines = [
+        "/* Written by layout.py from the structures the tests use. */",
+        "#include <stdint.h>",
+        f"#define MAGIC {MAGIC:#x}ull",
+    ]
+    lines += [f"#define {name} {number}" for name, number in names.items()]
+    for structure in _STRUCTURES:
+        members = [f"    {_declared(name, kind)};" for name, kind in _members(structure)]
+        lines += ["typedef struct {", *members, f"}} {structure.__name__};"]
+        lines += [
+            f'_Static_assert(sizeof({structure.__name__}) == {ctypes.sizeof(structure)}, "Python lays it out otherwise");'
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _members(structure: type[ctypes.Structure]) -> list[tuple[str, Any]]:
+    return [(member[0], member[1]) for member in structure._fields_]
+
+
+def _declared(name: str, kind: Any) -> str:
+    if issubclass(kind, ctypes.Array):
+        return f"{_declared(name, kind._type_)}[{kind._length_}]"
+    return f"{_SCALARS.get(kind, kind.__name__)} {name}"

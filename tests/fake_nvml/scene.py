@@ -1,0 +1,280 @@
+"""What the double's driver says: built by a test, changed while programs read it, with the calls they made counted."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fake_nvml import layout
+from tests.fake_nvml.layout import CLASSES, DEFAULTS, FIELDS, FUNCTIONS, SIGNALS
+
+NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND = 3, 4, 13
+UNINITIALIZED, DRIVER_NOT_LOADED, GPU_IS_LOST, RESET_REQUIRED, VERSIONS_DIFFER = 1, 9, 15, 16, 18
+NOTHING_FILLED = -1  # of a field: success without a timestamp
+XID, DOUBLE_BIT = 0x8, 0x2
+
+# What changes only when the driver writes its page again, and how often that is on data-centre boards.
+_PAGED_NS = {
+    **dict.fromkeys(("sm_clock_mhz", "mem_clock_mhz", "power_mw", "power_average_mw", "power_cap_ns"), 100_000_000),
+    **dict.fromkeys(("sync_boost_ns", "sw_thermal_ns", "hw_thermal_ns", "power_brake_ns", "energy_mj"), 100_000_000),
+    **dict.fromkeys(("utilization_percent", "mem_utilization_percent"), 208_000_000),
+    "temperature_c": 200_000_000,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """A process on a GPU.  ``hidden``: not on its lists, as in a container, and only in the utilisation record."""
+
+    pid: int
+    memory_bytes: int = 1 << 30
+    sm_percent: int = 0
+    mem_percent: int = 0
+    instance_id: int = 0xFFFF_FFFF
+    compute_id: int = 0xFFFF_FFFF
+    compute: bool = True
+    graphics: bool = False
+    mps: bool = False
+    hidden: bool = False
+
+    @property
+    def lists(self) -> int:
+        return 0 if self.hidden else self.compute | self.graphics << 1 | self.mps << 2
+
+
+class Gpu:
+    """One board of a scene."""
+
+    def __init__(self, scene: layout.Scene, index: int) -> None:
+        self._scene = scene
+        self._gpu = scene.gpus[index]
+        self.index = index
+
+    @property
+    def uuid(self) -> str:
+        return str(self._gpu.uuid.decode())
+
+    @property
+    def name(self) -> str:
+        return str(self._gpu.name.decode())
+
+    # Its numbers
+
+    def set(self, **values: float) -> None:
+        """Numbers that stand from now on."""
+        for name, value in values.items():
+            self._show(name, value, 0.0, 0.0)
+
+    def moves(self, name: str, rate: float) -> None:
+        """From what it is now this number rises by so much a second."""
+        self._show(name, self.now(name), rate, 0.0)
+
+    def ripples(self, name: str, by: float) -> None:
+        """At each refresh this number is another one, at most so far from where it stands."""
+        self._show(name, self.now(name), 0.0, by)
+
+    def refreshes(self, name: str, period_ms: float) -> None:
+        self._signal(name).refresh_ns = round(period_ms * 1e6)
+
+    def now(self, name: str) -> float:
+        """What a number is now, ripple and refresh apart."""
+        signal = self._signal(name)
+        line = signal.lines[signal.shown & 1]
+        return float(line.value + line.rate * (time.monotonic_ns() - line.since_ns) / 1e9)
+
+    def _signal(self, name: str) -> layout.Signal:
+        return self._gpu.signals[SIGNALS[name]]  # type: ignore[no-any-return]  # ctypes' arrays are untyped
+
+    def _show(self, name: str, value: float, rate: float, ripple: float) -> None:
+        signal = self._signal(name)
+        line = signal.lines[~signal.shown & 1]
+        line.value, line.rate, line.ripple, line.since_ns = value, rate, ripple, time.monotonic_ns()
+        signal.shown += 1
+
+    # Who is on it
+
+    @property
+    def clients(self) -> tuple[Client, ...]:
+        listed = self._gpu.processes[self._gpu.shown & 1]
+        return tuple(
+            Client(
+                pid=entry.pid, memory_bytes=entry.memory_bytes, sm_percent=entry.sm_percent, mem_percent=entry.mem_percent,
+                instance_id=entry.instance_id, compute_id=entry.compute_id, compute=bool(entry.lists & 1),
+                graphics=bool(entry.lists & 2), mps=bool(entry.lists & 4), hidden=not entry.lists,
+            )
+            for entry in listed.entries[: listed.count]
+        )  # fmt: skip
+
+    @clients.setter
+    def clients(self, clients: Sequence[Client]) -> None:
+        assert len(clients) <= layout.PROCESSES, f"at most {layout.PROCESSES} processes, found {len(clients)}"
+        listed = self._gpu.processes[~self._gpu.shown & 1]
+        for entry, client in zip(listed.entries, clients, strict=False):
+            entry.pid, entry.lists, entry.memory_bytes = client.pid, client.lists, client.memory_bytes
+            entry.instance_id, entry.compute_id = client.instance_id, client.compute_id
+            entry.sm_percent, entry.mem_percent = client.sm_percent, client.mem_percent
+        listed.count = len(clients)
+        self._gpu.shown += 1
+        self.set(memory_used_bytes=sum(client.memory_bytes for client in clients))
+
+    def partition(self, *names: str, memory_bytes: int = 18 << 30) -> tuple[str, ...]:
+        """Turn MIG on with these instances; gives their UUIDs."""
+        self.set(mig_mode=1)
+        uuids = []
+        for slot, name in enumerate(names):
+            instance = self._gpu.instances[slot]
+            uuids.append(f"MIG-{self.index:08x}-0000-0000-0000-{slot:012x}")
+            instance.uuid, instance.name = uuids[-1].encode(), f"{self.name} MIG {name}".encode()
+            instance.instance_id, instance.compute_id, instance.cores_count = 7 + slot, 0, 2048
+            instance.memory_total_bytes, instance.memory_used_bytes = memory_bytes, 40 << 20
+            instance.present = 1
+        return tuple(uuids)
+
+    # What goes wrong
+
+    def lose(self, code: int = GPU_IS_LOST) -> None:
+        """Every call to it fails from now on."""
+        self._gpu.code = code
+
+    def come_back(self, *, attach_anew: bool = False) -> None:
+        """It answers again, under new handles; ``attach_anew``: only to those that attach to the driver anew."""
+        self._gpu.attach_anew, self._gpu.absent = attach_anew, 0
+        self._gpu.generation += 1
+        self._gpu.code = 0
+
+    def vanish(self) -> None:
+        """It is not even listed any more."""
+        self._gpu.absent = 1
+
+    def fail(self, function: str, code: int) -> None:
+        """What a function, or every one of a class, answers for this GPU from now on; 0: as if nothing had been."""
+        for call in _calls(self._gpu.calls, function):
+            call.code = code
+
+    def deny(self, signal: str, code: int = NOT_SUPPORTED) -> None:
+        """Whatever tells this number says this instead, be it a call or a field."""
+        self._signal(signal).code = code
+
+    def deny_field(self, field: int, code: int = NOT_SUPPORTED) -> None:
+        self._gpu.field_codes[FIELDS[field]] = code
+
+    def hang(self, function: str = "all") -> None:
+        """Calls of a function, of a class or of all do not return until released."""
+        for call in _calls(self._gpu.calls, function):
+            call.hangs = 1
+
+    def release(self) -> None:
+        for call in _calls(self._gpu.calls, "all"):
+            call.hangs = 0
+
+    def calls_count(self, function: str = "all") -> int:
+        """How often programs called it for this GPU."""
+        return sum(int(call.calls_count) for call in _calls(self._gpu.calls, function))
+
+    def xid(self, number: int) -> None:
+        self.event(XID, number)
+
+    def event(self, kind: int, value: int) -> None:
+        event = self._scene.events[self._scene.events_count % layout.EVENTS]
+        event.gpu, event.kind, event.value = self.index, kind, value
+        self._scene.events_count += 1
+
+
+class Scene:
+    """A machine's driver, in a file that the library maps."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), 0)
+        self._scene = layout.Scene.from_buffer(self._memory)
+        assert self._scene.size == len(self._memory), f"{path}: a scene of other sources"
+        self.gpus = tuple(Gpu(self._scene, index) for index in range(self._scene.gpus_count))
+
+    def environment(self, library: Path) -> dict[str, str]:
+        """What a program needs in its environment to find the double instead of a driver."""
+        others = os.environ.get("LD_LIBRARY_PATH")
+        paths = f"{library}:{others}" if others else str(library)
+        return {"FAKE_NVML_SCENE": str(self.path), "LD_LIBRARY_PATH": paths}
+
+    def unload(self, code: int = DRIVER_NOT_LOADED) -> None:
+        """The driver is gone: every call says so."""
+        self._scene.driver_code = code
+
+    def load(self, *, stale_code: int = UNINITIALIZED) -> None:
+        """The driver is back; those that were attached to the one before are answered ``stale_code`` until they attach anew."""
+        self._scene.stale_code = stale_code
+        self._scene.generation += 1
+        self._scene.driver_code = 0
+
+    def fail(self, function: str, code: int) -> None:
+        """What a function, or every one of a class, answers from now on; 0: as if nothing had been."""
+        for call in _calls(self._scene.calls, function):
+            call.code = code
+
+    def cost(self, function: str, us: float) -> None:
+        """How long a call of a function, or of each of a class, computes."""
+        for call in _calls(self._scene.calls, function):
+            call.cost_ns = round(us * 1000)
+
+    @contextmanager
+    def hanging(self, function: str = "all") -> Iterator[None]:
+        for call in _calls(self._scene.calls, function):
+            call.hangs = 1
+        try:
+            yield
+        finally:
+            for call in _calls(self._scene.calls, function):
+                call.hangs = 0
+
+    def calls_count(self, function: str = "all") -> int:
+        """How often programs called it, of all GPUs and of none."""
+        return sum(int(call.calls_count) for call in _calls(self._scene.calls, function))
+
+    def called(self) -> dict[str, int]:
+        """Every function that was called, and how often."""
+        counts = {name: int(self._scene.calls[number].calls_count) for name, number in FUNCTIONS.items()}
+        return {name: count for name, count in counts.items() if count}
+
+
+def create(path: Path, *, gpus: int = 8, name: str = "NVIDIA H200", driver_version: str = "580.159.04") -> Scene:
+    """A machine with so many idle boards."""
+    with path.open("wb") as file:
+        file.truncate(layout.ctypes.sizeof(layout.Scene))
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+        raw = layout.Scene.from_buffer(memory)
+        _fill(raw, gpus, name, driver_version)
+        del raw  # or the memory could not be closed
+    return Scene(path)
+
+
+def _fill(raw: layout.Scene, gpus: int, name: str, driver_version: str) -> None:
+    begin_ns = time.monotonic_ns()
+    raw.size, raw.epoch_ns, raw.stale_code = layout.ctypes.sizeof(raw), begin_ns, UNINITIALIZED
+    raw.driver_version, raw.nvml_version, raw.cuda_version = driver_version.encode(), f"13.{driver_version}".encode(), 13000
+    raw.power_period_ns, raw.power_samples_count, raw.utilization_period_ns = 20_000_000, 119, 167_000_000
+    raw.gpus_count = gpus
+    for index in range(gpus):
+        board = raw.gpus[index]
+        board.uuid = f"GPU-{index:08x}-fa4e-fa4e-fa4e-{index:012x}".encode()
+        board.name, board.serial, board.vbios = name.encode(), f"165{index:010}".encode(), b"96.00.AF.00.01"
+        board.domain, board.bus, board.device, board.pci_ids = 0, 0x18 + index, 0, 0x233510DE
+        for signal, number in SIGNALS.items():
+            board.signals[number].refresh_ns = _PAGED_NS.get(signal, 0)
+            board.signals[number].lines[0].value = DEFAULTS[signal]
+            board.signals[number].lines[0].since_ns = begin_ns
+    raw.magic = layout.MAGIC  # last: a library that maps it before takes it for none
+
+
+def _calls(calls: Sequence[layout.Call], function: str) -> Iterable[layout.Call]:
+    """Of a function by name, of a class, or of all."""
+    if function in FUNCTIONS:
+        return (calls[FUNCTIONS[function]],)
+    known = {"all", *CLASSES.values()}
+    assert function in known, f"expected a function of functions.def or one of {sorted(known)}, found {function!r}"
+    return [calls[number] for name, number in FUNCTIONS.items() if function in ("all", CLASSES[name])]
