@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from annotate.verdict import Status
-from gpuwatch.cli import options, output, reasons
-from gpuwatch.cli.reasons import REASONS
+from gpuwatch import reasons
+from gpuwatch.cli import options, output
 from gpuwatch.errors import UsageError
+from gpuwatch.reasons import REASONS
 
 if TYPE_CHECKING:
     from annotate.evidence import Reason

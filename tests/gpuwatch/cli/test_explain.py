@@ -5,7 +5,7 @@ import pytest
 from annotate.evidence import Reason
 from annotate.rules import RULES
 from annotate.verdict import Status
-from gpuwatch.cli import reasons
+from gpuwatch import reasons
 from tests.gpuwatch.cli.conftest import Gpuwatch
 
 

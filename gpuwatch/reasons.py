@@ -1,4 +1,4 @@
-"""What each clock event reason of the driver means for a measurement: the words `explain` has for them."""
+"""What each clock event reason of the driver means for a measurement: the same words in `explain`, reports and docs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from annotate.evidence import Reason
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One bit: its name as nvidia-smi prints it, what it says, and the rules that judge it."""
+    """One bit: its name as nvidia-smi prints it, that in plain words, what it says, and the rules that judge it."""
 
     name: str
+    words: str
     meaning: str
     rules: tuple[str, ...]
 
@@ -20,17 +21,20 @@ class Explained:
 REASONS: Mapping[Reason, Explained] = {
     Reason.GPU_IDLE: Explained(
         "gpu_idle",
+        "idle",
         "Nothing ran, so the driver let the clocks fall. Inside a window it marks a gap or a wait for the host.",
         ("bursty-duty-cycle",),
     ),
     Reason.APPLICATIONS_CLOCKS: Explained(
         "applications_clocks_setting",
+        "application clocks",
         "Application clocks are set, and hold the clocks down. Newer drivers no longer raise this bit for clocks that were "
         "locked, so its absence proves nothing.",
         ("setting-changed",),
     ),
     Reason.SW_POWER_CAP: Explained(
         "sw_power_cap",
+        "power cap",
         "The board reached its power limit and the driver lowered the clocks to stay under it. Normal for a heavy kernel that "
         "runs steadily; a hazard when it begins or ends inside the window, or when the number is claimed for a fixed clock. "
         "A single reading of this bit proves little: the time counter behind it says how long.",
@@ -38,6 +42,7 @@ REASONS: Mapping[Reason, Explained] = {
     ),
     Reason.HW_SLOWDOWN: Explained(
         "hw_slowdown",
+        "hardware slow-down",
         "The hardware itself cut the clocks, to half or less, for heat or because the supply asked for it. The bits "
         "hw_thermal_slowdown and hw_power_brake_slowdown say which; without either, the cause is unknown. It may flash for a "
         "moment when the clocks change anyway.",
@@ -45,30 +50,48 @@ REASONS: Mapping[Reason, Explained] = {
     ),
     Reason.SYNC_BOOST: Explained(
         "sync_boost",
+        "sync boost",
         "The GPU belongs to a sync-boost group and runs at the clock of its slowest member.",
         ("sync-boost-limited",),
     ),
     Reason.SW_THERMAL: Explained(
         "sw_thermal_slowdown",
+        "hot, driver",
         "The GPU or its memory is at its target temperature and the driver lowers the clocks to hold it there.",
         ("throttle-thermal",),
     ),
     Reason.HW_THERMAL: Explained(
         "hw_thermal_slowdown",
+        "hot, hardware",
         "The GPU passed its slow-down temperature and the hardware cut the clocks at once.",
         ("throttle-thermal", "throttle-hw-slowdown"),
     ),
     Reason.HW_POWER_BRAKE: Explained(
         "hw_power_brake_slowdown",
+        "power brake",
         "The power supply or the rack asserted the brake line and the hardware cut the clocks at once.",
         ("throttle-power-brake",),
     ),
     Reason.DISPLAY_CLOCK: Explained(
         "display_clock_setting",
+        "display clock",
         "A display needs a certain clock. Unexpected on a board without one.",
         (),
     ),
 }
+
+
+def of_bit(bit: int) -> tuple[str, str]:
+    """A bit in plain words with its name, and what it means."""
+    known = REASONS.get(Reason(bit))
+    if known is None:
+        return f"unknown bit {bit:#x}", "A bit this version has no name for."
+    return f"{known.words} ({known.name})", known.meaning
+
+
+def bits(mask: int) -> list[int]:
+    """The single bits of a mask, lowest first."""
+    return [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
 
 
 def named(text: str) -> Reason | None:
