@@ -33,6 +33,8 @@ _CHECK_STEPS = 1000  # virtual machine steps of SQLite between two looks at the 
 _HEADER_BYTES = 100  # https://www.sqlite.org/fileformat.html: bytes 18 and 19 are 2 in WAL mode
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_SHMSIZE}
 _BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+# What asking a database can raise: a torn one may also hold text that is none, even in what SQLite says is wrong with it.
+REFUSALS = (sqlite3.Error, UnicodeDecodeError)
 
 
 def is_full(error: BaseException) -> bool:
@@ -43,13 +45,13 @@ def is_full(error: BaseException) -> bool:
 
 def is_broken(error: BaseException) -> bool:
     """Whether the file is torn, or no database at all."""
-    return ((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF) in _BROKEN
+    return isinstance(error, UnicodeDecodeError) or ((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF) in _BROKEN
 
 
 def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Database:
     """A connection that may be handed to another thread.  ``durable``: a commit survives loss of power.
 
-    Raises sqlite3.Error, OSError.
+    Raises REFUSALS, OSError.
     """
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode))  # SQLite gives its log the same mode
     connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
@@ -59,7 +61,7 @@ def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Databas
         connection.execute(f"PRAGMA synchronous={'FULL' if durable or not wal else 'NORMAL'}")
         connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES_COUNT}")
         connection.execute("PRAGMA temp_store=MEMORY")
-    except sqlite3.Error:
+    except REFUSALS:
         connection.close()
         raise
     return Database(connection, execute_plugins=False)
@@ -68,7 +70,7 @@ def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Databas
 def open_to_read(path: Path) -> Database:
     """A read-only connection, whether a writer lives or not and whoever owns the folder.  Raises StoreError."""
     uri = path.resolve().as_uri()
-    refused: sqlite3.Error | None = None
+    refused: Exception | None = None
     # Without write permission a write-ahead log at rest cannot be opened; if it is empty, the file is all there is.
     for query in ("mode=ro", "mode=ro&immutable=1"):
         if "immutable" in query and size_bytes(Path(f"{path}-wal")):
@@ -80,7 +82,7 @@ def open_to_read(path: Path) -> Database:
             continue
         try:
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        except sqlite3.Error as error:
+        except REFUSALS as error:
             connection.close()
             refused = refused or error
             continue
@@ -113,11 +115,11 @@ def needs_settling(path: Path) -> bool:
 
 
 def settle(path: Path) -> bool:
-    """Make one plain file of what a dead or hindered writer left.  Raises sqlite3.Error if it is broken."""
+    """Make one plain file of what a dead or hindered writer left.  Raises REFUSALS if it is broken."""
     connection = sqlite3.connect(path, timeout=0.1, check_same_thread=False)
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    except sqlite3.Error:
+    except REFUSALS:
         connection.close()
         raise
     return close_plain(Database(connection, execute_plugins=False), path)

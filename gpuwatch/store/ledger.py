@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -163,7 +162,7 @@ def opened(
                 if wrong is None:
                     schema.prepare_ledger(db)
                     return Ledger(path, db, boot_id=boot_id, evidence_bytes=evidence_bytes), set_aside_count
-            except sqlite3.DatabaseError as error:
+            except files.REFUSALS as error:
                 if not files.is_broken(error):
                     raise
                 wrong = error
@@ -182,7 +181,7 @@ def _damage(path: Path) -> object:
         raise
     try:
         schema.refuse_newer(db, path)
-    except sqlite3.Error as error:
+    except files.REFUSALS as error:
         return error
     finally:
         db.conn.close()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,8 +28,13 @@ LEAD_NS = 5_000_000_000
 TAIL_NS = 500_000_000
 SHORTEST_PREFIX = 4
 _SLACK_NS = 60_000_000_000
+_FIRST_ROW = "SELECT boot_id, begin_ns FROM segment"
 
+_log = logging.getLogger("gpuwatch.store")
 _T = TypeVar("_T")
+
+# What a torn file can make of a row: nothing SQLite can read, or values that are none of ours.
+_DAMAGE = (sqlite3.Error, zlib.error, msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError)
 
 
 class Reader:
@@ -43,7 +49,7 @@ class Reader:
             schema.refuse_newer(self._db, path)
             if "runs" not in self._db.table_names():
                 raise StoreError(f"{path}: expected a gpuwatch store, found another database")
-        except (StoreError, sqlite3.Error) as error:
+        except (StoreError, *files.REFUSALS) as error:
             self._db.conn.close()
             if isinstance(error, StoreError):
                 raise
@@ -168,7 +174,8 @@ class Reader:
         """Every GPU ever watched, as it was last, in the order they were first seen."""
         latest = "SELECT max(id) AS id, min(id) AS first FROM devices GROUP BY uuid"
         rows = self._dicts(f"SELECT devices.* FROM devices JOIN ({latest}) USING (id) ORDER BY first")
-        return tuple(device_from_row(row) for row in rows)
+        with self._told():
+            return tuple(device_from_row(row) for row in rows)
 
     def device(self, uuid: str, *, boot_id: str | None = None, at_ns: int | None = None) -> Device:
         """A GPU as it was at a time of a boot; as it was last, if none is given."""
@@ -203,19 +210,21 @@ class Reader:
             # Facts are written when they change, so those of an earlier boot may still have held; later ones did not.
             same_boot = next((i for i, row in enumerate(rows) if row["boot_id"] == boot_id), None)
             rows = then or (rows[: same_boot or 1] if same_boot is not None else rows)
-        return device_from_row(rows[-1]) if rows else None
+        with self._told():
+            return device_from_row(rows[-1]) if rows else None
 
     def _timings(self, run_id: str) -> Timings | None:
         row = next(iter(self._dicts("SELECT * FROM timings WHERE run = ?", [run_id])), None)
         if row is None:
             return None
         clock = row.get("sm_clock_mhz")  # a store of the first version has none
-        return Timings(
-            np.frombuffer(row["at_ns"], "<i8").copy(),
-            np.frombuffer(row["took_s"], "<f8").copy(),
-            None if clock is None else np.frombuffer(clock, "<f4").astype(np.float64),
-            row.get("calls_count") or 1,
-        )
+        with self._told():
+            return Timings(
+                np.frombuffer(row["at_ns"], "<i8").copy(),
+                np.frombuffer(row["took_s"], "<f8").copy(),
+                None if clock is None else np.frombuffer(clock, "<f4").astype(np.float64),
+                row.get("calls_count") or 1,
+            )
 
     def _runs(self, sql: str, values: list[Any]) -> list[Run]:
         rows = list(self._dicts(sql, values))
@@ -224,16 +233,18 @@ class Reader:
             ids = [row["id"] for row in rows[i : i + 500]]
             marks = ", ".join("?" * len(ids))
             sql = f"SELECT run, verdict FROM verdicts WHERE run IN ({marks}) ORDER BY run, position"
-            for run_id, packed in self._rows(sql, ids):
-                verdicts.setdefault(run_id, []).append(msgspec.json.decode(zlib.decompress(packed)))
-        return [from_row(row, tuple(verdicts.get(row["id"], ()))) for row in rows]
+            with self._told():
+                for run_id, packed in self._rows(sql, ids):
+                    verdicts.setdefault(run_id, []).append(msgspec.json.decode(zlib.decompress(packed)))
+        with self._told():
+            return [from_row(row, tuple(verdicts.get(row["id"], ()))) for row in rows]
 
     def _segments(self, boot_id: str, begin_ns: int, end_ns: int) -> Iterator[Path]:
         """Segments of a boot that may hold readings of an interval, oldest first."""
         of_boot = []
         for path in sorted(self._state.glob(files.SEGMENTS)):
             if path not in self._begins:
-                row = self._in_segment(path, lambda db: db.execute("SELECT boot_id, begin_ns FROM segment").fetchone(), None)
+                row = self._first_row(path)
                 if row is None:
                     continue
                 self._begins[path] = (row[0], row[1])
@@ -245,6 +256,17 @@ class Reader:
             if segment_ns - _SLACK_NS <= end_ns and (ends_ns is None or ends_ns + _SLACK_NS >= begin_ns):
                 yield path
 
+    def _first_row(self, path: Path) -> tuple[str, int] | None:
+        """A segment's boot and beginning; None for a damaged one, whose readings are missed where they are asked for."""
+        try:
+            row: tuple[str, int] | None = self._in_segment(path, lambda db: db.execute(_FIRST_ROW).fetchone(), None)
+        except StoreError as error:
+            if error.__cause__ is None or not (files.is_broken(error.__cause__) or "no such" in str(error.__cause__)):
+                raise
+            _log.warning("%s; it is left out", error)
+            return None
+        return row
+
     def _in_segment(self, path: Path, ask: Callable[[Any], _T], absent: _T) -> _T:
         """Ask one segment; ``absent`` if it was dropped meanwhile or is of a newer schema's making."""
         try:
@@ -255,7 +277,7 @@ class Reader:
             raise
         try:
             return ask(db)
-        except (sqlite3.Error, ValueError, LookupError) as error:
+        except _DAMAGE as error:
             raise StoreError(f"{path}: expected readings, found: {error}") from error
         finally:
             db.conn.close()
@@ -275,7 +297,7 @@ class Reader:
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise StoreError(
                 f"{self._state / files.DATABASE}: expected a readable gpuwatch database, found: {error}"
             ) from error

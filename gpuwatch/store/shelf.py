@@ -86,7 +86,7 @@ class Shelf:
                 try:
                     if not files.needs_settling(path) or files.settle(path):
                         self._settled.add(path)
-                except sqlite3.Error as error:
+                except files.REFUSALS as error:
                     if files.is_broken(error):
                         self._set_aside(path, error)
 
@@ -106,7 +106,7 @@ class Shelf:
         path = paths[-1]
         try:
             db = files.open_to_write(path, mode=self._mode, wal=self._wal, durable=False)
-        except sqlite3.Error as error:
+        except files.REFUSALS as error:
             if files.is_broken(error):
                 self._set_aside(path, error)
             return None
@@ -120,7 +120,7 @@ class Shelf:
                 row = db.execute("SELECT boot_id, begin_ns FROM segment").fetchone()
                 if row and row[0] == self._boot_id and row[1] <= self._now_ns():
                     return Segment(path, db, self._boot_id)
-        except sqlite3.DatabaseError as error:
+        except files.REFUSALS as error:
             wrong = error
         if wrong is None:
             files.close_plain(db, path)

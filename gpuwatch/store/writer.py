@@ -104,7 +104,7 @@ class Store:
             )  # fmt: skip
             self._ledger.end_unfinished(self._shelf.live.last_ns())
             self._keep_house()
-        except (sqlite3.Error, OSError) as error:
+        except (*files.REFUSALS, OSError) as error:
             os.close(self._lock)
             raise StoreError(f"{state}: expected a usable store, found: {error}") from error
         except StoreError:
@@ -294,7 +294,7 @@ class Store:
             if files.check(self._shelf.live.database, now_ns=self._now_ns) is not None:
                 self._shelf.replace_broken(error)
                 self._keeper.restart()
-        except sqlite3.Error:
+        except files.REFUSALS:
             self._shelf.replace_broken(error)
             self._keeper.restart()
 
