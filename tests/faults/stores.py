@@ -41,19 +41,22 @@ def check_files(state: Path) -> None:
 
 
 def check_rows(state: Path) -> None:
-    """No reading of a GPU is there twice, in one segment or in two, and no row speaks for a time another one speaks for."""
+    """No reading of a GPU is there twice, in one segment or in two, and no two rows stood at one time.  Raises BrokenError.
+
+    A point may lie in a row that stood: a window's edge is read by another thread than the lane.
+    """
     for table in KEYED:
         rows = sorted(
             row
             for path in sorted(state.glob("readings-*.db"))
             for row in said(path, f"SELECT uuid, at_ns, {_stood(table)} FROM {table} JOIN gpus USING (gpu)")
         )
-        for (uuid, at_ns, stood_ms), (next_uuid, next_ns, _) in itertools.pairwise(rows):
+        for (uuid, at_ns, stood_ms), (next_uuid, next_ns, next_ms) in itertools.pairwise(rows):
             if uuid != next_uuid:
                 continue
             if next_ns <= at_ns:
                 raise BrokenError(table, f"{uuid}: two rows at {at_ns}")
-            if next_ns < at_ns + stood_ms * 1_000_000:
+            if next_ms and next_ns < at_ns + stood_ms * 1_000_000:
                 raise BrokenError(table, f"{uuid}: the row of {at_ns} stood until after {next_ns}")
 
 
