@@ -19,7 +19,7 @@ def _table(name: str) -> list[tuple[str, ...]]:
     return [tuple(part.strip() for part in row.split(",")) for row in rows]
 
 
-CLASSES = {function: kind for function, kind in _table("functions.def")}
+CLASSES: dict[str, str] = {function: kind for function, kind in _table("functions.def")}  # noqa: C416 - rows are tuples of any length
 FUNCTIONS = {function: number for number, function in enumerate(CLASSES)}
 DEFAULTS = {signal: float(int(value, 0)) for signal, value in _table("signals.def")}
 SIGNALS = {signal: number for number, signal in enumerate(DEFAULTS)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import time
@@ -244,8 +245,7 @@ class Scene:
 
 def create(path: Path, *, gpus: int = 8, name: str = "NVIDIA H200", driver_version: str = "580.159.04") -> Scene:
     """A machine with so many idle boards."""
-    with path.open("wb") as file:
-        file.truncate(layout.ctypes.sizeof(layout.Scene))
+    path.write_bytes(bytes(ctypes.sizeof(layout.Scene)))
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
         raw = layout.Scene.from_buffer(memory)
         _fill(raw, gpus, name, driver_version)
@@ -255,7 +255,7 @@ def create(path: Path, *, gpus: int = 8, name: str = "NVIDIA H200", driver_versi
 
 def _fill(raw: layout.Scene, gpus: int, name: str, driver_version: str) -> None:
     begin_ns = time.monotonic_ns()
-    raw.size, raw.epoch_ns, raw.stale_code = layout.ctypes.sizeof(raw), begin_ns, UNINITIALIZED
+    raw.size, raw.epoch_ns, raw.stale_code = ctypes.sizeof(raw), begin_ns, UNINITIALIZED
     raw.driver_version, raw.nvml_version, raw.cuda_version = driver_version.encode(), f"13.{driver_version}".encode(), 13000
     raw.power_period_ns, raw.power_samples_count, raw.utilization_period_ns = 20_000_000, 119, 167_000_000
     raw.gpus_count = gpus

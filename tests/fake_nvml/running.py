@@ -1,0 +1,79 @@
+"""Programs that run on the double: each in its own process, where it loads the library as it would a driver's."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.client import Client, connect
+from tests.fake_nvml.scene import Scene
+from tests.gpuwatch import live
+from tests.gpuwatch.live import Live
+
+
+def told(scene: Scene, library: Path, module: str, *arguments: str) -> Any:
+    """What a module of ours prints as JSON when run on the double."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.fake_nvml.{module}", *arguments],
+        env={**os.environ, **scene.environment(library)}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A daemon that watches the double's GPUs."""
+
+    live: Live
+    scene: Scene
+    library: Path
+
+    def command(self, *arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+        """Any command of gpuwatch, beside this daemon and in front of the same driver."""
+        return command(self.scene, self.library, *self.live.settings.flags(), *arguments, timeout_s=timeout_s)
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[Client]:
+        with connect(self.live.settings, start=False) as client:
+            yield client
+
+    def status(self) -> dict[str, Any]:
+        with self.client() as client:
+            return client.status()
+
+    def gpu(self, index: int) -> dict[str, Any]:
+        """What the daemon's status says of one GPU."""
+        uuid = self.scene.gpus[index].uuid
+        return next(gpu for gpu in self.status()["gpus"] if gpu["uuid"] == uuid)
+
+    def until(self, said: Callable[[dict[str, Any]], bool], *, within_s: float = 20) -> dict[str, Any]:
+        """The status as soon as it says so."""
+        deadline_s = time.monotonic() + within_s
+        while not said(status := self.status()):
+            assert time.monotonic() < deadline_s, f"{json.dumps(status, indent=1)}\n{self.live.log.read_text()}"
+            time.sleep(0.02)
+        return status
+
+
+@contextlib.contextmanager
+def watching(folder: Path, scene: Scene, library: Path) -> Iterator[Watch]:
+    """A real daemon on the double."""
+    with live.running(folder, "nvml", environment=scene.environment(library)) as found:
+        yield Watch(found, scene, library)
+
+
+def command(scene: Scene, library: Path, *arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpuwatch", *arguments],
+        env={**os.environ, "COLUMNS": "160", **scene.environment(library)},
+        capture_output=True, text=True, timeout=timeout_s, check=False,
+    )  # fmt: skip
