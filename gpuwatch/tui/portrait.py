@@ -1,0 +1,139 @@
+"""What a screen says of one GPU in words: who it is, what bounds it, what it does now, and who is on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from annotate import report
+from annotate.evidence import Ownership, Process, Visibility
+from gpuwatch import wire
+from gpuwatch.live import Live, LiveGpu
+from gpuwatch.tui import words
+from gpuwatch.tui.panels import clipped
+from gpuwatch.tui.seams import Showing
+from gpuwatch.tui.words import NOTHING, Piece, Tone
+
+_WHOSE = {
+    Ownership.OWN: Piece("own    ", Tone.GOOD),
+    Ownership.FOREIGN: Piece("FOREIGN", Tone.WARN),
+    Ownership.UNKNOWN: Piece("unknown", Tone.DIM),
+}
+
+
+def head(uuid: str, gpu: LiveGpu | None, showing: Showing, width: int) -> list[Piece]:
+    """Which GPU, and whether what is shown is now."""
+    live = showing.live
+    everyone = [each.device.uuid for each in live.gpus] if live is not None else []
+    place = f" GPU {everyone.index(uuid)} of {len(everyone)}" if uuid in everyone else " GPU"
+    name = words.name(gpu) if gpu is not None else ""
+    pieces = [Piece(f"{place}  {name}".rstrip()), Piece("  "), _state(gpu, showing)]
+    if live is not None:
+        pieces.append(Piece(f"  {showing.at(live.at_ns if showing.past_ns is None else showing.past_ns)}", Tone.DIM))
+    if showing.why is not None:
+        pieces.append(Piece(words.cut(f"  {report.plain(showing.why)}", max(width - sum(len(p.text) for p in pieces), 0))))
+    pieces.append(Piece(f"  {report.plain(uuid)}", Tone.DIM))
+    return clipped(pieces, width)
+
+
+def _state(gpu: LiveGpu | None, showing: Showing) -> Piece:
+    if showing.past_ns is not None:
+        return Piece("◀ PAST", Tone.NOTE)
+    if showing.why is not None:
+        return Piece("× GONE", Tone.BAD)
+    if showing.live is None:
+        return Piece("… ASKING", Tone.NOTE)
+    if gpu is None:
+        return Piece("× not among the GPUs of now", Tone.BAD)
+    if gpu.lost is not None:
+        return Piece(f"× LOST  {report.plain(gpu.lost)}", Tone.BAD)
+    if showing.paused:
+        return Piece("‖ PAUSED", Tone.NOTE)
+    stale_s = words.stale_s(gpu, showing.live.at_ns)
+    return Piece("● LIVE", Tone.GOOD) if stale_s is None else Piece(f"! STALE {stale_s:.0f} s", Tone.BAD)
+
+
+def limits(gpu: LiveGpu, width: int) -> list[Piece]:
+    """What bounds it and how it is set up, the most telling first; what was not observed is left out."""
+    device, said = gpu.device, gpu.said
+    told: list[str] = []
+    if device.sm_clock_max_mhz is not None:
+        told.append(f"max {device.sm_clock_max_mhz} MHz")
+    if (lock_mhz := said("sm_clock_lock_mhz")) is not None:
+        told.append(f"locked {lock_mhz} MHz")
+    limit_w = said("power_limit_w") or device.power_limit_w
+    if limit_w is not None:
+        default_w = device.power_limit_default_w
+        told.append(f"limit {limit_w:.0f} W" + (f" (default {default_w:.0f})" if default_w not in (None, limit_w) else ""))
+    if device.temperature_slowdown_c is not None:
+        told.append(f"slow-down {device.temperature_slowdown_c} °C")
+    for name, shown in (("ecc_mode", "ECC"), ("mig_mode", "MIG"), ("persistence_mode", "persistence")):
+        mode = said(name) if said(name) is not None else getattr(device, name)
+        if mode is not None:
+            told.append(f"{shown} {'on' if mode else 'off'}")
+    generation, lanes = said("pcie_generation_count"), said("pcie_width_count")
+    if generation is not None and lanes is not None:
+        told.append(f"PCIe {generation} x{lanes}")
+    told += [report.plain(each) for each in (device.pci_bus_id,) if each]
+    if device.driver_version:
+        told.append(f"driver {report.plain(device.driver_version)}")
+    return clipped([Piece(f"{'  ' if index else ' '}{each}", Tone.DIM) for index, each in enumerate(told)], width)
+
+
+def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
+    """Its values as the table of all GPUs has them, each with its unit, and its reasons by name."""
+    cells = [
+        (words.clock(gpu), " MHz"), (words.power(gpu), "W"), (words.temperature(gpu), "°C"),
+        (words.utilisation(gpu), " util"), (words.memory(gpu), " GB"), (words.processes(gpu, live.windows), " procs"),
+    ]  # fmt: skip
+    pieces: list[Piece] = []
+    for piece, unit in cells:
+        mark = piece.text.rstrip()
+        bare = mark.rstrip("!")
+        gap = "" if unit.startswith(" ") or piece.text == NOTHING else " "
+        pieces.append(Piece(f" {bare}{gap}{unit}{mark[len(bare) :]} ", piece.tone))
+    average_w, memory_mhz = gpu.said("power_average_w"), gpu.said("mem_clock_mhz")
+    room = width - sum(len(piece.text) for piece in pieces)
+    reasons = [Piece(" "), *words.reasons(gpu.said("event_reasons_mask"), max(room - 1, 3))]
+    if memory_mhz is not None:
+        reasons.append(Piece(f"   memory {memory_mhz} MHz", Tone.DIM))
+    if average_w is not None:
+        reasons.append(Piece(f"   1 s mean {average_w:.0f} W", Tone.DIM))
+    return clipped([*pieces, *reasons], width)
+
+
+def whose(process: Process, uuid: str, census_pids: set[int], windows: Sequence[wire.Shown]) -> Ownership:
+    """Own or foreign to the windows open on this GPU; unknown while there is none."""
+    if process.ownership is not Ownership.UNKNOWN:
+        return process.ownership
+    covering = [each for each in windows if each.end_ns is None and (uuid in each.uuids or census_pids & set(each.pids))]
+    if not covering:
+        return Ownership.UNKNOWN
+    return Ownership.OWN if any(process.pid in each.pids for each in covering) else Ownership.FOREIGN
+
+
+def process_lines(gpu: LiveGpu, live: Live, width: int, most: int) -> list[list[Piece]]:
+    """Who is on it, foreign ones first, then by memory; how many more there are."""
+    census = gpu.census
+    if census is None:
+        return [[Piece(f" {NOTHING} processes were not observed", Tone.DIM)]]
+    partial = census.visibility is Visibility.NAMESPACE
+    if not census.processes:
+        return [[Piece(" no process on it" + (", as far as this container sees" if partial else ""), Tone.DIM)]]
+    pids = {process.pid for process in census.processes}
+    seen = [(whose(process, gpu.device.uuid, pids, live.windows), process) for process in census.processes]
+    seen.sort(key=lambda each: (each[0] is not Ownership.FOREIGN, -(each[1].memory_bytes or 0), each[1].pid))
+    count = len(seen) + gpu.processes_left_out_count
+    fit = most if count <= most and not partial else max(most - 1, 1)
+    lines = [_process(process, owner, width) for owner, process in seen[:fit]]
+    rest = [f"and {count - fit} more"] if count > fit else []
+    rest += ["a container's view: others may be on it unseen"] if partial else []
+    return [*lines, [Piece(words.cut(f" {', '.join(rest)}", width), Tone.DIM)]] if rest and most > 1 else lines
+
+
+def _process(process: Process, owner: Ownership, width: int) -> list[Piece]:
+    memory = f"{process.memory_bytes / 1e9:.1f} GB" if process.memory_bytes is not None else NOTHING
+    used = f"{process.utilization_ratio:.0%}" if process.utilization_ratio is not None else NOTHING
+    who = report.plain(process.user or NOTHING)
+    start = [Piece(" "), _WHOSE[owner], Piece(f" {process.pid:>8}  {words.cut(who, 12):<12} {memory:>9} {used:>5}  ")]
+    room = max(width - sum(len(piece.text) for piece in start), 0)
+    return [*start, Piece(words.cut(report.plain(process.name or NOTHING) + (" (graphics)" if process.graphics else ""), room))]
