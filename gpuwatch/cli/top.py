@@ -1,8 +1,9 @@
-"""gpuwatch top: every GPU and window, now."""
+"""gpuwatch top: every GPU and window, now and back in time; or a recording."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -11,13 +12,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli import options, output
+from gpuwatch.cli import options, output, stores
 from gpuwatch.cli.exits import Exit, Stop
 from gpuwatch.config import Settings, load
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import StoreError, UsageError
+from gpuwatch.places import user_config
 
 if TYPE_CHECKING:
     from gpuwatch.live import Live
+    from gpuwatch.tui.kept import Memory
 
 SCENES = "steady-gemm,from-idle,neighbour"  # what is shown where there is no driver
 PASTED_COLUMNS = 120
@@ -25,18 +28,25 @@ PASTED_COLUMNS = 120
 
 @click.command("top", short_help="Every GPU and window, now.")
 @click.option("--once", is_flag=True, help="Print one table to paste, and leave.")
+@click.option("--trace", metavar="FILE", help="Look at a recording, as `audit --trace` reads it; no daemon is asked.")
+@options.json_option
 @options.settings_options
-def command(once: bool) -> Exit:
-    """Show every GPU, why its clock is where it is, who is on it, and what became of the windows.
+def command(once: bool, trace: str | None, as_json: bool) -> Exit:
+    """Show every GPU, why its clock is where it is, who is on it, and what became of the windows; ? tells the keys.
 
     Asks the daemon, and starts the user's where none runs.  On a machine without a driver the GPUs are simulated and say so.
+    Left and right go back in time through what the store keeps.
     """
     settings = options.settings()
+    if as_json and not once:
+        raise UsageError("top: --json goes with --once")
     # Textual reads standard input, asks standard output for its size, and draws on standard error.
     if not once and not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise UsageError("top: expected a terminal for input, output and errors; to print one table, say --once")
+    if trace is not None:
+        return _recording(Path(trace), as_json=as_json) if once else _recorded_screen(Path(trace), settings)
     with _watched(settings) as found:
-        return _once(found) if once else _screen(found)
+        return _once(found, as_json=as_json) if once else _screen(found, kept_for=settings)
 
 
 @contextlib.contextmanager
@@ -56,15 +66,56 @@ def _watched(settings: Settings) -> Iterator[Settings]:
             yield ours
 
 
-def _screen(settings: Settings) -> Exit:
+def _screen(settings: Settings, *, kept_for: Settings) -> Exit:
     from gpuwatch.live import Looker
+    from gpuwatch.past import Stored
     from gpuwatch.tui.app import Top
 
-    Top(Looker(settings)).run()
+    Top(Looker(settings), Stored(lambda: _store(settings)), memory=_memory(kept_for)).run()
     return Exit.OK
 
 
-def _once(settings: Settings) -> Exit:
+def _store(settings: Settings) -> Path:
+    """Where the readings lie that the screen goes back to.  Raises StoreError."""
+    where = stores.folder(settings)
+    if why := stores.closed(where):
+        raise StoreError(why)
+    return where
+
+
+def _memory(settings: Settings) -> Memory:
+    """What the user chose, kept beside the configuration that is read."""
+    from gpuwatch.tui.kept import Memory
+
+    named = settings.given.get("config") or os.environ.get("GPUWATCH_CONFIG")
+    beside = Path(named).absolute() if named else user_config(os.environ)
+    return Memory(beside.with_name("top.json"))
+
+
+def _recorded_screen(path: Path, settings: Settings) -> Exit:
+    from gpuwatch.past import Recorded
+    from gpuwatch.tui.app import Top, time_of_day
+
+    past = Recorded(path)
+    begin_ns, _ = past.span_ns()
+
+    def at(at_ns: int) -> str:
+        return time_of_day(at_ns, 0) if past.has_wall_time else f"{(at_ns - begin_ns) / 1e9:+.1f} s"
+
+    Top(None, past, at=at, wall_offset_ns=(lambda: 0) if past.has_wall_time else None, memory=_memory(settings)).run()
+    return Exit.OK
+
+
+def _recording(path: Path, *, as_json: bool) -> Exit:
+    from gpuwatch.past import Recorded
+
+    past = Recorded(path)
+    live = past.live(past.span_ns()[1])
+    _show(live, as_json=as_json)
+    return Exit.OK
+
+
+def _once(settings: Settings, *, as_json: bool) -> Exit:
     from gpuwatch.live import Looker
 
     looker = Looker(settings)
@@ -74,15 +125,26 @@ def _once(settings: Settings) -> Exit:
         looker.close()
     if not live.gpus:
         raise Stop(Exit.FAILED, f"no GPU to watch: {live.absence or 'the source names none'}; see: gpuwatch doctor", "no-gpu")
-    _print(live)
+    _show(live, as_json=as_json)
     return Exit.OK
+
+
+def _show(live: Live, *, as_json: bool) -> None:
+    if as_json:
+        from gpuwatch.cli.now import plain
+
+        output.emit_json(plain(live))
+    else:
+        _print(live)
 
 
 def _print(live: Live) -> None:
     from gpuwatch.tui import words
 
     width = output.width(sys.stdout) or PASTED_COLUMNS
-    if live.simulated:
+    if live.source.startswith("replay:"):
+        output.emit(f"REPLAY  a recording, not now: {live.source.partition(':')[2]}")
+    elif live.simulated:
         output.emit(f"SIMULATED  these GPUs do not exist: {live.source}")
     output.emit(words.text(words.gpu_lines(live, width)))
     if live.windows:

@@ -1,53 +1,52 @@
-"""The terminal monitor: asks for now a few times a second, in a thread, and hands it to its widgets."""
+"""The terminal monitor: asks for now a few times a second, in a thread, and hands it, or a moment past, to the topmost screen."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import ClassVar, Protocol
+from typing import ClassVar, cast
 
-from textual.app import App, ComposeResult, SystemCommand
+from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.screen import Screen
-from textual.widgets import Footer
 from textual.worker import Worker
 
+from annotate import report
 from gpuwatch import clock
 from gpuwatch.errors import DaemonError
 from gpuwatch.live import Live
+from gpuwatch.tui import kept, when, wishes
 from gpuwatch.tui.banner import Banner
-from gpuwatch.tui.gpus import Gpus
 from gpuwatch.tui.help import Help
-from gpuwatch.tui.state import Seen, State
-from gpuwatch.tui.windows import Windows
+from gpuwatch.tui.overview import Overview
+from gpuwatch.tui.seams import Looks, Past, Showing, Told
+from gpuwatch.tui.state import Seen, State, seen
+from gpuwatch.tui.travel import END_NS, Travel
+from gpuwatch.tui.tuned import Tuned
 
-RATE_HZ = 4.0
 SILENT_S = 2.0  # a question unanswered for so long: what is shown is no longer now
+S = 1_000_000_000
 
 
-class Looks(Protocol):
-    """Where this screen looks: ``live.Looker``, or what a test shows it."""
-
-    def look(self) -> Live:
-        """Raises DaemonError; the next call tries anew."""
-        ...
-
-    def start_again(self) -> None: ...
-
-    def close(self) -> None: ...
+def time_of_day(at_ns: int, wall_offset_ns: int | None = None) -> str:
+    """When that was by the clock on the wall, here; with its day if that was not today."""
+    wall_s = clock.wall_s()
+    ahead_s = wall_offset_ns / 1e9 if wall_offset_ns is not None else wall_s - clock.now_ns() / 1e9
+    at = datetime.fromtimestamp(at_ns / 1e9 + ahead_s, tz=UTC).astimezone()
+    today = datetime.fromtimestamp(wall_s, tz=UTC).astimezone().date()
+    return at.strftime("%H:%M:%S" if at.date() == today else "%m-%d %H:%M:%S")
 
 
-def time_of_day(at_ns: int) -> str:
-    """When that was by the clock on the wall, here."""
-    wall_s = clock.wall_s() - (clock.now_ns() - at_ns) / 1e9
-    return datetime.fromtimestamp(wall_s, tz=UTC).astimezone().strftime("%H:%M:%S")
+def _step(key: str, id_: str, seconds: int, *, show: bool = False) -> Binding:
+    where = "back" if seconds < 0 else "forward"
+    far = f"{abs(seconds)} s {where} in time"
+    return Binding(key, f"step({seconds})", where, id=id_, show=show, tooltip=far)
 
 
-class Top(App[None]):
-    """Every GPU and window of one daemon, now."""
+class Top(Tuned):
+    """Every GPU and window of one daemon, now and back in time; or of a recording, which has no now."""
 
     TITLE = "gpuwatch"
     CSS = """
@@ -55,87 +54,89 @@ class Top(App[None]):
     Banner { height: 1; background: $warning; color: $background; text-style: bold; text-align: center; display: none; }
     #gpus { height: auto; max-height: 60%; }
     #windows { height: 1fr; border-top: solid $primary; }
-    .old Gpus, .old Windows { opacity: 60%; }
+    .old Quiet { opacity: 60%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "pause", "pause", tooltip="Hold what is shown; recording goes on"),
-        Binding("r", "retry", "start daemon", tooltip="Ask again now, and start the user's daemon where none runs"),
-        Binding("t", "light", "light/dark", tooltip="Light or dark; the palette has every theme"),
-        Binding("question_mark", "help", "help", key_display="?", tooltip="Keys and letters"),
-        Binding("q", "quit", "quit", tooltip="Leave; the daemon goes on"),
+        _step("left", "back-1s", -1, show=True),
+        _step("right", "forward-1s", 1),
+        _step("shift+left,left_square_bracket", "back-10s", -10),
+        _step("shift+right,right_square_bracket", "forward-10s", 10),
+        Binding("g", "goto", "go to", id="goto", show=False, tooltip="A time of day, so long ago, or a date"),
+        Binding("l", "live", "live", id="live", tooltip="Back to now"),
+        Binding("space", "pause", "pause", id="pause", tooltip="Hold what is shown, recording goes on; in the past, play it"),
+        Binding("p", "processes", "processes", id="processes", tooltip="Who is on the GPUs"),
+        Binding("v", "events", "events", id="events", tooltip="Xids, losses and windows of the last hour"),
+        Binding("r", "retry", "start daemon", id="retry", tooltip="Ask again now, and start the user's daemon where none runs"),
+        Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Keys and letters"),
+        Binding("q", "quit", "quit", id="quit", tooltip="Leave; the daemon goes on"),
     ]
 
-    def __init__(self, looks: Looks, *, rate_hz: float = RATE_HZ, at: Callable[[int], str] = time_of_day) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        looks: Looks | None,
+        past: Past | None = None,
+        *,
+        rate_hz: float | None = None,
+        at: Callable[[int], str] = time_of_day,
+        wall_offset_ns: Callable[[], int] | None = clock.wall_offset_ns,
+        memory: kept.Memory | None = None,
+    ) -> None:
+        """``looks`` is None for a recording; ``wall_offset_ns`` is None where its times are on no wall's clock."""
+        super().__init__(memory or kept.Memory(None), rate_hz)
         self.animation_level = "none"
         self._looks = looks
-        self._rate_hz = rate_hz
+        self._past = past
         self._at = at
+        self._wall_offset_ns = wall_offset_ns
+        self._travel = Travel(past, at, ends=looks is None) if past is not None else None
         self._live: Live | None = None
         self._why: str | None = None  # the daemon could not be asked
         self._asked_ns: int | None = None  # a question is under way since then
         self._paused = False
+        self._playing = False
+        self._seen = Seen.ASKING
 
-    def compose(self) -> ComposeResult:
-        yield State()
-        yield Banner()
-        with VerticalScroll(id="gpus"):
-            yield Gpus()
-        with VerticalScroll(id="windows"):
-            yield Windows()
-        yield Footer(show_command_palette=False)
+    def get_default_screen(self) -> Screen[None]:
+        return Overview()
 
     def on_mount(self) -> None:
         for number in (signal.SIGTERM, signal.SIGHUP):  # as q: the terminal is put right, and who called us cleans up
             asyncio.get_running_loop().add_signal_handler(number, self.exit)
         self.draw()
-        self._tick()
-        self.set_interval(1 / self._rate_hz, self._tick)
+        self.tick()
+        self.begin()
+        if self._looks is None:
+            self.travel_to(END_NS)
 
     def on_unmount(self) -> None:
-        self._looks.close()
+        for each in (self._looks, self._past):
+            if each is not None:
+                each.close()
 
     def on_resize(self) -> None:
         self.draw()
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette holds every action of ours too."""
-        yield from super().get_system_commands(screen)
-        for binding in Binding.make_bindings(self.BINDINGS):
-            if binding.action != "quit":
-                yield SystemCommand(
-                    binding.description.capitalize(), binding.tooltip, getattr(self, f"action_{binding.action}")
-                )
+    # Now
 
-    def action_pause(self) -> None:
-        self._paused = not self._paused
-        self.draw()
-
-    def action_retry(self) -> None:
-        self._looks.start_again()
-        self._tick()
-
-    def action_light(self) -> None:
-        self.theme = "textual-dark" if not self.current_theme.dark else "textual-light"
-
-    def action_help(self) -> None:
-        self.push_screen(Help())
-
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        if self._playing and self._travel is not None and not self._travel.asking and self._travel.past_ns is not None:
+            self.travel_to(self._travel.past_ns + round(S / self._rate_hz))
         if self._asked_ns is not None:
             silent_s = (clock.now_ns() - self._asked_ns) / 1e9
             if silent_s > SILENT_S and self._live is not None:
                 self._why = f"the daemon gives no answer since {silent_s:.0f} s"
                 self.draw()
-        elif not self._paused:
+        elif not self._paused and self._looks is not None:
             self._asked_ns = clock.now_ns()
             # A function, not yet a coroutine: none is left over when the app ends before its turn.
             _: Worker[None] = self.run_worker(self._ask)
 
     async def _ask(self) -> None:
         """One question, in a thread: a daemon that hangs, or starts, holds up no key."""
+        looks = cast("Looks", self._looks)
         try:
-            self._live, self._why = await asyncio.to_thread(self._looks.look), None
+            self._live, self._why = await asyncio.to_thread(looks.look), None
+            cast("Overview", self.screen_stack[0]).note(self._live)
         except DaemonError as error:
             self._why = str(error)
         finally:
@@ -144,13 +145,159 @@ class Top(App[None]):
 
     def draw(self) -> None:
         """Show what is known; widgets that would look the same draw nothing."""
-        screen = self.screen_stack[0]
-        if not screen.query(State):
+        then = self._travel.then if self._travel is not None else None
+        past_ns = then.at_ns if then is not None else None
+        showing = Showing(live=then or self._live, at=self._at, why=self._why, paused=self._paused, past_ns=past_ns)
+        self._seen_is(seen(showing))
+        told = [screen for screen in self.screen_stack if hasattr(screen, "tell")]
+        if not told or not told[-1].query(State):
             return  # not composed yet
-        width = self.size.width - 1
-        state = screen.query_one(State).tell(self._live, self._why, self._at, paused=self._paused, width=width)
-        screen.set_class(state is Seen.GONE, "old")
-        if self._live is not None:
-            screen.query_one(Banner).tell(self._live)
-            screen.query_one(Gpus).tell(self._live, width)
-            screen.query_one(Windows).tell(self._live, width)
+        top = told[-1]
+        top.set_class(self._seen is Seen.GONE, "old")
+        now_ns = self._live.at_ns if self._live is not None else None
+        for state in top.query(State):
+            state.tell(showing, self.size.width - 1, now_ns)
+        for banner in top.query(Banner):
+            if showing.live is not None:
+                banner.tell(showing.live)
+        cast("Told", top).tell(showing)
+
+    def _seen_is(self, state: Seen) -> None:
+        if state is not self._seen:
+            self._seen = state
+            self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - textual's signature
+        """Keys that would do nothing now are not offered."""
+        match action:
+            case "live":
+                return self._seen is Seen.PAST and self._looks is not None
+            case "retry":
+                return self._looks is not None and self._seen in (Seen.GONE, Seen.ASKING)
+            case _:
+                return True
+
+    def action_retry(self) -> None:
+        if self._looks is not None:
+            self._looks.start_again()
+            self.tick()
+
+    # Back in time
+
+    def travel_to(self, at_ns: int) -> None:
+        """Show that moment, as soon as it was asked for; one that is not over yet is now."""
+        if self._travel is None:
+            self.notify("there is no store to go back in", severity="warning", timeout=4)
+        elif self._live is not None and at_ns >= self._live.at_ns:
+            self.action_live()
+        else:
+            self._travel.want(at_ns)
+            if not self._travel.asking:
+                _: Worker[None] = self.run_worker(self._follow)
+
+    async def _follow(self) -> None:
+        travel = cast("Travel", self._travel)
+        if (said := await travel.follow()) is not None:
+            self._playing = False
+            self.notify(report.plain(said), severity="warning", timeout=5)
+        self.draw()
+
+    def action_step(self, seconds: int) -> None:
+        aim_ns = self._travel.aim_ns if self._travel is not None else None
+        if aim_ns is None:
+            aim_ns = self._live.at_ns if self._live is not None else clock.now_ns()
+            if seconds > 0:
+                return  # there is nothing after now
+        self._playing = False
+        self.travel_to(aim_ns + seconds * S)
+
+    async def action_goto(self) -> None:
+        from gpuwatch.tui.goto import GoTo
+
+        span_ns = self._travel.span_ns if self._travel is not None else None
+        now_ns = self._live.at_ns if self._live is not None else span_ns[1] if span_ns else clock.now_ns()
+        begin_ns = span_ns[0] if span_ns else now_ns
+        offset_ns = self._wall_offset_ns() if self._wall_offset_ns is not None else None
+
+        def read(text: str) -> int:
+            return when.moment_ns(text, begin_ns=begin_ns, now_ns=now_ns, wall_offset_ns=offset_ns)
+
+        def go(at_ns: int | None) -> None:
+            if at_ns is not None:
+                self.travel_to(at_ns)
+
+        await self.push_screen(GoTo(read, when.EXPECTED if offset_ns is not None else when.EXPECTED_WITHOUT_WALL), go)
+
+    def action_live(self) -> None:
+        if self._travel is not None and self._looks is not None:
+            self._travel.leave()
+            self._playing = self._paused = False
+            self.draw()
+
+    def action_pause(self) -> None:
+        if self._travel is not None and self._travel.past_ns is not None:
+            self._playing = not self._playing
+        else:
+            self._paused = not self._paused
+        self.draw()
+
+    # Screens
+
+    async def action_back(self) -> None:
+        if len(self.screen_stack) > 1:
+            self.pop_screen()
+            self.draw()
+
+    async def _over(self, screen: Screen[None]) -> None:
+        await self.push_screen(screen)
+        self.draw()
+
+    async def action_processes(self) -> None:
+        from gpuwatch.tui.processes import Processes
+
+        if not isinstance(self.screen, Processes):
+            await self._over(Processes(self._memory.kept.sort or ""))
+
+    async def action_events(self) -> None:
+        from gpuwatch.tui.events import Events
+
+        if not isinstance(self.screen, Events):
+            await self._over(Events(self._past))
+
+    async def action_help(self) -> None:
+        await self.push_screen(Help(list(self.screen.active_bindings.values()), self._memory.path))
+
+    @on(wishes.OpenGpu)
+    async def open_gpu(self, wish: wishes.OpenGpu) -> None:
+        from gpuwatch.tui.gpu import Gpu
+
+        await self._over(Gpu(wish.uuid, self._past))
+
+    @on(wishes.OpenWindow)
+    async def open_window(self, wish: wishes.OpenWindow) -> None:
+        from gpuwatch.tui.judged import Judged
+
+        await self._over(Judged(wish.run, self._past))
+
+    @on(wishes.ToMoment)
+    async def to_moment(self, wish: wishes.ToMoment) -> None:
+        self._playing = False
+        self.travel_to(wish.at_ns)
+        if wish.uuid is not None:
+            await self.open_gpu(wishes.OpenGpu(wish.uuid))
+        else:
+            await self.action_back()
+
+    @on(wishes.ExplainThese)
+    async def explain(self, wish: wishes.ExplainThese) -> None:
+        from gpuwatch.tui.explain import Explain
+
+        await self.push_screen(Explain(wish.names))
+
+    @on(wishes.Redraw)
+    def redraw(self) -> None:
+        self.draw()
+
+    @on(wishes.SortedBy)
+    def sorted_by(self, wish: wishes.SortedBy) -> None:
+        self.remember(sort=wish.name)

@@ -1,11 +1,13 @@
-"""What the keys do and the letters mean: keys from the bindings themselves, letters from the table that draws them."""
+"""What the keys do and the letters mean: keys from the bindings of the screen it covers, letters from the table that draws them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import ActiveBinding, Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 
@@ -13,27 +15,67 @@ from gpuwatch.tui import words
 from gpuwatch.tui.lines import Lines
 from gpuwatch.tui.words import Piece, Tone
 
+_KEY_COLUMNS = 16
+
 
 class Help(ModalScreen[None]):
     """Covers the screen until any of its keys."""
 
     CSS = """
     Help { align: center middle; }
-    Help > VerticalScroll { width: 72; max-width: 100%; height: auto; max-height: 100%; border: round $primary; padding: 0 1; }
+    Help > VerticalScroll { width: 78; max-width: 100%; height: auto; max-height: 100%; border: round $primary; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter", "dismiss", "close", key_display="Esc")]
+
+    def __init__(self, bindings: Sequence[ActiveBinding], kept_at: Path | None) -> None:
+        super().__init__()
+        self._keys_told = bindings
+        self._kept_at = kept_at
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Lines()
 
     def on_mount(self) -> None:
-        every = [binding for binding in Binding.make_bindings(self.app.BINDINGS) if binding.description]
-        keys = [[Piece(f"  {self.app.get_key_display(each):<10}"), Piece(each.description, Tone.DIM)] for each in every]
-        lines = [[Piece("Keys")], *keys, [Piece("Clock event reasons")], *_legend([*words.CHIPS.values(), words.UNKNOWN])]
+        lines = [[Piece("Keys")], *self._keys()]
+        lines += [[Piece("Clock event reasons")], *_legend([*words.CHIPS.values(), words.UNKNOWN])]
         lines += [[Piece("Verdicts")], *_legend(list(words.STATUSES.values()))]
-        lines += [[Piece("Marks")], *([Piece(f"  {mark:<6}"), Piece(means, Tone.DIM)] for mark, means in words.MARKS.items())]
+        lines += [[Piece("Marks")], *([Piece(f"  {mark:<8}"), Piece(means, Tone.DIM)] for mark, means in words.MARKS.items())]
+        if self._kept_at is not None:
+            lines += [[Piece("Kept")], [Piece("  theme, rate, order and your own keys, by the names in brackets:", Tone.DIM)]]
+            lines += [[Piece(f"  {self._kept_at}")]]
         self.query_one(Lines).show(lines)
+
+    def _keys(self) -> list[list[Piece]]:
+        """A line an action; the keys of actions that differ in their number only stand together."""
+        said: dict[str, tuple[list[str], str, str]] = {}
+        for active in self._keys_told:
+            binding = active.binding
+            if binding.system or not binding.description:
+                continue
+            keys, _, _ = said.setdefault(binding.description + (binding.tooltip or ""), ([], _said(binding), binding.id or ""))
+            key = self.app.get_key_display(binding)
+            if key not in keys:
+                keys.append(key)
+        return [
+            [
+                Piece(f"  {_together(keys):<{_KEY_COLUMNS}}"), Piece(what, Tone.DIM),
+                Piece(f" ({name})" if name and not name[-1].isdigit() else "", Tone.DIM),
+            ]
+            for keys, what, name in said.values()
+        ]  # fmt: skip
+
+
+def _said(binding: Binding) -> str:
+    return f"{binding.description}: {_lowered(binding.tooltip)}" if binding.tooltip else binding.description
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:] if sentence[1:2].islower() else sentence
+
+
+def _together(keys: Sequence[str]) -> str:
+    return " ".join(keys) if len(keys) <= 4 else f"{keys[0]} … {keys[-1]}"
 
 
 def _legend(chips: list[words.Chip]) -> list[list[Piece]]:

@@ -17,20 +17,24 @@ STYLES: Mapping[Tone, str] = {
     Tone.WARN: "bold $text-warning",
     Tone.BAD: "bold $text-error",
 }
+CHOSEN = "reverse"  # which a screen without colours has too
 
 
 class Lines(Static):
     """Text in tones.  What was drawn last is kept, so that a screen at rest costs nothing."""
 
-    _shown: tuple[tuple[Piece, ...], ...] = ()
+    _shown: tuple[tuple[tuple[Piece, ...], ...], int | None] = ((), None)
 
-    def show(self, lines: Iterable[Iterable[Piece]]) -> None:
-        wanted = tuple(tuple(line) for line in lines)
+    def show(self, lines: Iterable[Iterable[Piece]], *, chosen: int | None = None) -> None:
+        """``chosen`` is the number of the line somebody stands on."""
+        wanted = tuple(tuple(line) for line in lines), chosen
         if wanted != self._shown:
             self._shown = wanted
-            self.update(Content("\n").join(_line(line) for line in wanted))
+            self.update(Content("\n").join(_line(line, chosen=number == chosen) for number, line in enumerate(wanted[0])))
 
 
-def _line(pieces: tuple[Piece, ...]) -> Content:
+def _line(pieces: tuple[Piece, ...], *, chosen: bool) -> Content:
     # Content, never markup: labels and names of processes come from outside.
+    if chosen:
+        return Content.styled("".join(piece.text for piece in pieces), CHOSEN)
     return Content.assemble(*((piece.text, STYLES[piece.tone]) if STYLES[piece.tone] else piece.text for piece in pieces))

@@ -21,35 +21,24 @@ _WHOSE = {
 
 
 def head(uuid: str, gpu: LiveGpu | None, showing: Showing, width: int) -> list[Piece]:
-    """Which GPU, and whether what is shown is now."""
-    live = showing.live
-    everyone = [each.device.uuid for each in live.gpus] if live is not None else []
-    place = f" GPU {everyone.index(uuid)} of {len(everyone)}" if uuid in everyone else " GPU"
-    name = words.name(gpu) if gpu is not None else ""
-    pieces = [Piece(f"{place}  {name}".rstrip()), Piece("  "), _state(gpu, showing)]
-    if live is not None:
-        pieces.append(Piece(f"  {showing.at(live.at_ns if showing.past_ns is None else showing.past_ns)}", Tone.DIM))
-    if showing.why is not None:
-        pieces.append(Piece(words.cut(f"  {report.plain(showing.why)}", max(width - sum(len(p.text) for p in pieces), 0))))
-    pieces.append(Piece(f"  {report.plain(uuid)}", Tone.DIM))
+    """Which GPU, and what is wrong with it."""
+    everyone = [each.device.uuid for each in showing.live.gpus] if showing.live is not None else []
+    pieces = [Piece(f" GPU {everyone.index(uuid)} of {len(everyone)}" if uuid in everyone else " GPU")]
+    if gpu is not None:
+        pieces.append(Piece(f"  {words.name(gpu)}"))
+    pieces += [*_wrong(gpu, showing), Piece(f"  {report.plain(uuid)}", Tone.DIM)]
     return clipped(pieces, width)
 
 
-def _state(gpu: LiveGpu | None, showing: Showing) -> Piece:
-    if showing.past_ns is not None:
-        return Piece("◀ PAST", Tone.NOTE)
-    if showing.why is not None:
-        return Piece("× GONE", Tone.BAD)
+def _wrong(gpu: LiveGpu | None, showing: Showing) -> list[Piece]:
     if showing.live is None:
-        return Piece("… ASKING", Tone.NOTE)
+        return []
     if gpu is None:
-        return Piece("× not among the GPUs of now", Tone.BAD)
+        return [Piece("  × not among the GPUs of this time", Tone.BAD)]
     if gpu.lost is not None:
-        return Piece(f"× LOST  {report.plain(gpu.lost)}", Tone.BAD)
-    if showing.paused:
-        return Piece("‖ PAUSED", Tone.NOTE)
+        return [Piece(f"  × LOST  {report.plain(gpu.lost)}", Tone.BAD)]
     stale_s = words.stale_s(gpu, showing.live.at_ns)
-    return Piece("● LIVE", Tone.GOOD) if stale_s is None else Piece(f"! STALE {stale_s:.0f} s", Tone.BAD)
+    return [Piece(f"  ! STALE {stale_s:.0f} s", Tone.BAD)] if stale_s is not None else []
 
 
 def limits(gpu: LiveGpu, width: int) -> list[Piece]:
@@ -106,7 +95,7 @@ def whose(process: Process, uuid: str, census_pids: set[int], windows: Sequence[
     if process.ownership is not Ownership.UNKNOWN:
         return process.ownership
     covering = [each for each in windows if each.end_ns is None and (uuid in each.uuids or census_pids & set(each.pids))]
-    if not covering:
+    if not any(each.pids for each in covering):
         return Ownership.UNKNOWN
     return Ownership.OWN if any(process.pid in each.pids for each in covering) else Ownership.FOREIGN
 

@@ -1,15 +1,14 @@
-"""The first line: whether what is shown is now."""
+"""The first line: whether what is shown is now, and if not, when."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 
 from annotate import report
 from annotate.evidence import Lane
-from gpuwatch.live import Live
 from gpuwatch.tui import words
 from gpuwatch.tui.lines import Lines
+from gpuwatch.tui.seams import Showing
 from gpuwatch.tui.words import Piece, Tone
 
 
@@ -21,18 +20,25 @@ class Seen(StrEnum):
     PAUSED = "PAUSED"
     STALE = "STALE"
     GONE = "GONE"
+    PAST = "PAST"
 
 
-_TONES = {Seen.ASKING: Tone.NOTE, Seen.LIVE: Tone.GOOD, Seen.PAUSED: Tone.NOTE, Seen.STALE: Tone.BAD, Seen.GONE: Tone.BAD}
-_MARKS = {Seen.ASKING: "…", Seen.LIVE: "●", Seen.PAUSED: "‖", Seen.STALE: "!", Seen.GONE: "×"}
+_TONES = {
+    Seen.ASKING: Tone.NOTE, Seen.LIVE: Tone.GOOD, Seen.PAUSED: Tone.NOTE, Seen.STALE: Tone.BAD, Seen.GONE: Tone.BAD,
+    Seen.PAST: Tone.WARN,
+}  # fmt: skip
+_MARKS = {Seen.ASKING: "…", Seen.LIVE: "●", Seen.PAUSED: "‖", Seen.STALE: "!", Seen.GONE: "×", Seen.PAST: "◂"}
 
 
-def seen(live: Live | None, why: str | None, *, paused: bool) -> Seen:
-    if why is not None:
+def seen(showing: Showing) -> Seen:
+    live = showing.live
+    if showing.past_ns is not None:
+        return Seen.PAST
+    if showing.why is not None:
         return Seen.GONE
     if live is None:
         return Seen.ASKING
-    if paused:
+    if showing.paused:
         return Seen.PAUSED
     answering = [gpu for gpu in live.gpus if gpu.lost is None and Lane.FAST in gpu.rows]
     stale = [gpu for gpu in answering if words.stale_s(gpu, live.at_ns) is not None]
@@ -40,21 +46,24 @@ def seen(live: Live | None, why: str | None, *, paused: bool) -> Seen:
 
 
 class State(Lines):
-    """LIVE, PAUSED, STALE or GONE with the reason, how many GPUs and windows, and the time of what is shown."""
+    """LIVE, PAUSED, STALE, GONE with the reason, or PAST and how long ago; how many GPUs and windows, and the time of it."""
 
-    def tell(self, live: Live | None, why: str | None, at: Callable[[int], str], *, paused: bool, width: int) -> Seen:
-        state = seen(live, why, paused=paused)
+    def tell(self, showing: Showing, width: int, now_ns: int | None = None) -> None:
+        """``now_ns`` is when now is, on the axis of what is shown; None where there is no now."""
+        state, live = seen(showing), showing.live
         line = [Piece(" gpuwatch  "), Piece(f"{_MARKS[state]} {state.value}", _TONES[state])]
         if live is not None:
-            line += [Piece(f"  {at(live.at_ns)}", Tone.DIM)]
+            line += [Piece(f"  {showing.at(live.at_ns)}", Tone.PLAIN if state is Seen.PAST else Tone.DIM)]
+        if state is Seen.PAST and live is not None and now_ns is not None:
+            line += [Piece(f", {words.ago(max(0, now_ns - live.at_ns) / 1e9)} ago", Tone.PLAIN)]
         room = width - sum(len(piece.text) for piece in line)
         if state is Seen.GONE:
-            line += [Piece(words.cut(f"  r starts one; {report.plain(why or '')}", room))]
+            line += [Piece(words.cut(f"  r starts one; {report.plain(showing.why or '')}", room))]
         elif live is None:
-            line += [Piece("  the daemon is asked, or started", Tone.DIM)]
+            line += [Piece(words.cut("  the daemon is asked, or started", room), Tone.DIM)]
         else:
             opened = sum(each.end_ns is None for each in live.windows)
             gpus, windows = words.counted(len(live.gpus), "GPU"), words.counted(opened, "open window")
-            line += [Piece(words.cut(f"  {gpus}, {windows}", room), Tone.DIM)]
+            back = "; l goes back to live" if state is Seen.PAST and now_ns is not None else ""
+            line += [Piece(words.cut(f"  {gpus}, {windows}{back}", room), Tone.DIM)]
         self.show([line])
-        return state

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from gpuwatch.live import Live
 from gpuwatch.tui import words
-from gpuwatch.tui.lines import Lines
+from gpuwatch.tui.rows import Rows
 
 
-class Windows(Lines):
+class Windows(Rows):
     """Each window's verdict, or that it is still open, and the rules that found something."""
 
-    def tell(self, live: Live, width: int) -> None:
-        self.show(words.window_lines(live, width))
+    def tell(self, live: Live, width: int, so_far: Mapping[str, Sequence[str]], chosen: str | None) -> None:
+        self.show_rows(words.window_lines(live, width, so_far), [None, *(window.run for window in live.windows)], chosen)

@@ -75,6 +75,7 @@ MARKS: Mapping[str, str] = {
     "!": "power at its limit, or within 5 °C of slow-down; !! past it",
     "o F": "processes of your open windows (own), and others (Foreign)",
     "≥": "a container's view: others may be on the GPU unseen",
+    "so far": "seen while the window is open: no verdict yet",
     "STALE": "the GPU's sampler has told nothing for so long",
     "–": "not observed",
 }
@@ -230,7 +231,7 @@ def gpu_lines(live: Live, width: int) -> Iterator[list[Piece]]:
 def _gpu_line(position: int, gpu: LiveGpu, live: Live, wanted: Sequence[Column], room: int) -> list[Piece]:
     head = [Piece(str(position)), Piece(name(gpu))]
     if gpu.lost is not None or Lane.FAST not in gpu.rows:
-        why = f"LOST  {report.plain(gpu.lost)}" if gpu.lost is not None else "no reading yet"
+        why = f"LOST  {report.plain(gpu.lost)}" if gpu.lost is not None else "no reading of this time"
         start = [piece for each, column in zip(head, wanted, strict=False) for piece in (_fitted(each, column), Piece(" "))]
         left = sum(column.width + 1 for column in wanted[2:]) + room
         return [*start, Piece(cut(why, left), Tone.BAD if gpu.lost is not None else Tone.DIM)]
@@ -248,8 +249,8 @@ def _gpu_line(position: int, gpu: LiveGpu, live: Live, wanted: Sequence[Column],
     return [piece for each, column in zip(cells, wanted, strict=True) for piece in (_fitted(each, column), Piece(" "))] + end
 
 
-def window_lines(live: Live, width: int) -> Iterator[list[Piece]]:
-    """Open and recent windows, newest first, their verdicts and what was found."""
+def window_lines(live: Live, width: int, so_far: Mapping[str, Sequence[str]] | None = None) -> Iterator[list[Piece]]:
+    """Open and recent windows, newest first, their verdicts and what was found; of open ones what was seen ``so_far``."""
     places = {gpu.device.uuid: str(position) for position, gpu in enumerate(live.gpus)}
     label_width = 14 if width < 100 else 28
     yield [Piece(f"  {'verdict':<10}{'window':<{label_width}} {'GPU':<4}{'length':>8}{'ended':>11}  found", Tone.DIM)]
@@ -263,12 +264,18 @@ def window_lines(live: Live, width: int) -> Iterator[list[Piece]]:
             Piece(f"{chip.letter} {chip.name:<10}", chip.tone),
             Piece(f"{cut(report.plain(each.label or each.run), label_width):<{label_width}} {cut(gpus, 3):<4}"),
             Piece(f"{span(max(0, over_ns) / 1e9):>8}{ended:>11}  ", Tone.PLAIN if each.end_ns is None else Tone.DIM),
-            Piece(cut(", ".join(each.hazards) or report.plain(each.why), max(width - used, 8))),
+            Piece(cut(_found(each, so_far or {}), max(width - used, 8)), Tone.PLAIN if each.end_ns is not None else Tone.DIM),
         ]
     if not live.windows:
         yield [Piece("  none yet: gpuwatch run -- python bench.py", Tone.DIM)]
     elif live.windows_left_out_count:
         yield [Piece(f"  and {live.windows_left_out_count} more: gpuwatch audit", Tone.DIM)]
+
+
+def _found(window: wire.Shown, so_far: Mapping[str, Sequence[str]]) -> str:
+    if window.end_ns is None and (seen := so_far.get(window.run)):
+        return f"so far: {', '.join(seen)}"
+    return ", ".join(window.hazards) or report.plain(window.why)
 
 
 def absence_lines(live: Live) -> list[list[Piece]]:
@@ -290,6 +297,18 @@ def span(seconds: float) -> str:
     if seconds < 5970:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.0f} h" if seconds < 356_400 else f"{seconds / 86_400:.0f} d"
+
+
+def ago(seconds: float) -> str:
+    """A length of time in its two largest units: 41 s, 3 min 12 s, 2 h 05 min, 3 d 4 h."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
 
 
 def cut(text: str, most: int) -> str:

@@ -1,0 +1,104 @@
+"""What the monitor remembers of its user: theme, rate, an order, and other keys; a small JSON file."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from textual.keys import Keys
+
+RATES_HZ = (1.0, 2.0, 4.0, 10.0)
+_NAMED = {key.value for key in Keys} | {
+    "tab", "enter", "space", "escape", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown", "up", "down",
+    "left", "right", *(f"f{number}" for number in range(1, 25)),
+}  # fmt: skip
+_MODIFIERS = ("ctrl+", "shift+", "alt+", "super+")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """``keys`` gives an action, by the name in help, other keys: {"pause": "p,f5"}."""
+
+    theme: str | None = None
+    rate_hz: float | None = None
+    sort: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+
+class Memory:
+    """The file of one user.  What is wrong in it is said and ignored, and such a file is not written over."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.complaint: str | None = None
+        self.kept = Kept()
+        if path is not None:
+            try:
+                self.kept = _read(path)
+            except FileNotFoundError:
+                pass
+            except (OSError, ValueError, RecursionError) as error:
+                said = error.strerror if isinstance(error, OSError) and error.strerror else error
+                self.complaint = f"{path}: {said}; it is ignored and left as it is"
+
+    def remember(self, **changed: Any) -> str | None:
+        """Raises nothing: gives one line if it could not be kept."""
+        self.kept = replace(self.kept, **changed)
+        if self.path is None or self.complaint is not None:
+            return None
+        data = {name: value for name in ("theme", "rate_hz", "sort", "keys") if (value := getattr(self.kept, name))}
+        try:
+            _write(self.path, json.dumps(data, indent=2) + "\n")
+        except OSError as error:
+            return f"{self.path}: not written: {error.strerror}"
+        return None
+
+
+def checked_keys(keys: Mapping[str, str], actions: Collection[str]) -> str | None:
+    """What is wrong with them, in one line; None if nothing is."""
+    for action, given in keys.items():
+        if action not in actions:
+            return f"keys: expected one of {', '.join(sorted(actions))}, found {action!r}"
+        for key in given.split(","):
+            bare = key.strip()
+            while bare.startswith(_MODIFIERS):
+                bare = bare.partition("+")[2]
+            if len(bare) != 1 and bare not in _NAMED and not (bare.isidentifier() and key.strip() == bare and "_" in bare):
+                return f'keys: {action}: expected keys as "p", "f5" or "ctrl+p", found {given!r}'
+    return None
+
+
+def _read(path: Path) -> Kept:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(data, dict):
+        raise ValueError(f"expected an object, found {type(data).__name__}")
+    known = {"theme", "rate_hz", "sort", "keys"}
+    if unknown := set(data) - known:
+        raise ValueError(f"expected {', '.join(sorted(known))}, found {', '.join(sorted(map(repr, unknown)))}")
+    for name in ("theme", "sort"):
+        if not isinstance(data.get(name, ""), str):
+            raise ValueError(f"{name}: expected text, found {data[name]!r}")
+    if data.get("rate_hz", RATES_HZ[0]) not in RATES_HZ:
+        raise ValueError(f"rate_hz: expected one of {', '.join(f'{rate:g}' for rate in RATES_HZ)}, found {data['rate_hz']!r}")
+    keys = data.get("keys", {})
+    if not isinstance(keys, dict) or not all(isinstance(given, str) for given in keys.values()):
+        raise ValueError('keys: expected actions and their keys, as {"pause": "p"}')
+    return Kept(data.get("theme"), data.get("rate_hz"), data.get("sort"), keys)
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(name, path)  # noqa: PTH105 - the name is text
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise

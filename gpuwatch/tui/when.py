@@ -1,0 +1,60 @@
+"""A moment as somebody types it, on the axis that is looked at."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from gpuwatch import quantities
+from gpuwatch.quantities import QuantityError
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,9})?))?\Z", re.ASCII)
+EXPECTED = "14:02:31, -5m, -30s, 2026-11-20 14:02:31 or now"
+EXPECTED_WITHOUT_WALL = "-5m (before its end), +12.5s (since its beginning) or end"
+
+
+def moment_ns(text: str, *, begin_ns: int, now_ns: int, wall_offset_ns: int | None) -> int:
+    """Where on the axis that is.  ``wall_offset_ns`` is what to add for wall time; None: nobody knows.
+
+    Raises ValueError, in one line, for what is no moment.
+    """
+    word = text.strip().replace("−", "-")
+    if word.lower() in ("now", "end", "live"):
+        return now_ns
+    if word[:1] in ("-", "+"):
+        length_ns = _length_ns(word[1:], text, wall_offset_ns)
+        return now_ns - length_ns if word[0] == "-" else begin_ns + length_ns
+    if wall_offset_ns is None:
+        raise _refused(text, wall_offset_ns)
+    today = datetime.fromtimestamp((now_ns + wall_offset_ns) / 1e9, tz=UTC).astimezone()
+    try:
+        if match := _CLOCK.match(word):
+            second = float(match[3] or 0)
+            at = today.replace(hour=int(match[1]), minute=int(match[2]), second=int(second), microsecond=0)
+            if at > today:  # at half past midnight, 23:50 means yesterday's
+                at -= timedelta(days=1)
+            at += timedelta(seconds=second % 1)
+        else:
+            at = datetime.fromisoformat(word)
+            at = at if at.tzinfo else at.astimezone()
+        return round(at.timestamp() * 1e9) - wall_offset_ns
+    except (ValueError, OverflowError, OSError):
+        raise _refused(text, wall_offset_ns) from None
+
+
+def _length_ns(word: str, text: str, wall_offset_ns: int | None) -> int:
+    """``5m`` is what people write for minutes; a number alone is seconds."""
+    word = word.strip()
+    if word.endswith("m") and word[:-1].strip().replace(".", "", 1).isdigit():
+        word = f"{word}in"
+    elif word.replace(".", "", 1).isdigit():
+        word = f"{word}s"
+    try:
+        return quantities.duration_ns(word)
+    except QuantityError:
+        raise _refused(text, wall_offset_ns) from None
+
+
+def _refused(text: str, wall_offset_ns: int | None) -> ValueError:
+    expected = EXPECTED if wall_offset_ns is not None else EXPECTED_WITHOUT_WALL
+    return ValueError(f"expected {expected}, found {text!r}")
