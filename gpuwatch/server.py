@@ -19,11 +19,14 @@ from annotate import __version__
 from gpuwatch import wire
 from gpuwatch.client import peer_uid
 from gpuwatch.errors import StoreError, UsageError
+from gpuwatch.lines import PIECE_BYTES, HalfSaid, Lines
 from gpuwatch.windows import Windows
 
 _log = logging.getLogger("gpuwatch.server")
 
 GREETING_S = 10.0  # a connection that says nothing for so long after connecting is closed
+GREETING_BYTES = 1 << 15  # the longest path there is, and room
+READ_S = 30.0  # a client that does not read its answer for so long is gone
 CONNECTIONS_COUNT = 4096
 USER_CONNECTIONS_COUNT = 1024  # of one user of a daemon that serves many, so that the others are served too
 WINDOWS_COUNT = 256  # open ones of a connection; gpuwatch.window() takes a connection for each
@@ -62,6 +65,7 @@ class Server:
         self._path: Path | None = None  # of a socket that is ours to remove
         self._connections: set[asyncio.Task[None]] = set()
         self._by_uid: Counter[int] = Counter()
+        self._half_said = HalfSaid()
 
     @property
     def client_count(self) -> int:
@@ -78,9 +82,7 @@ class Server:
         # Python 3.13 removes the path of every listener it closes, and 3.12 does not know the option.
         kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        self._server = await asyncio.start_unix_server(
-            self._connected, sock=listener, limit=wire.LINE_BYTES, backlog=1024, **kept
-        )
+        self._server = await asyncio.start_unix_server(self._connected, sock=listener, limit=PIECE_BYTES, backlog=1024, **kept)
 
     def _bound(self, path: Path) -> socket.socket:
         with contextlib.suppress(FileNotFoundError):
@@ -113,6 +115,7 @@ class Server:
             return
         pid, uid = peer_uid(writer.get_extra_info("socket"))
         peer = _Peer(pid, uid)
+        lines = Lines(reader, self._half_said)
         self._connections.add(task)
         self._by_uid[uid] += 1
         try:
@@ -123,20 +126,23 @@ class Server:
             elif not self._shared and uid not in (os.getuid(), 0):
                 why = f"this daemon serves uid {os.getuid()}, not {uid}; start your own"
                 await _turn_away(reader, writer, "not-yours", why)
-            elif await self._greet(reader, writer):
-                while await self._serve(peer, reader, writer):
+            elif await self._greet(lines, writer):
+                while await self._serve(peer, lines, writer):
                     pass
-        except (ConnectionError, TimeoutError, asyncio.CancelledError):
-            pass  # the client went away, said nothing, or the daemon stops
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the client went away, or the daemon stops
+        except TimeoutError:  # it said nothing, or does not read: what is left for it is for nobody
+            writer.transport.abort()
         finally:
+            lines.close()
             self._connections.discard(task)
             self._by_uid -= Counter((uid,))  # and forgets who has none left
             writer.close()
             for run in peer.runs:
                 await self._windows.abandon(run)
 
-    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        request = await asyncio.wait_for(_receive(reader, writer), GREETING_S)
+    async def _greet(self, lines: Lines, writer: asyncio.StreamWriter) -> bool:
+        request = await asyncio.wait_for(_receive(lines, writer, GREETING_BYTES), GREETING_S)
         if request is None:
             return False
         if not isinstance(request, wire.Hello):
@@ -156,9 +162,9 @@ class Server:
         )  # fmt: skip
         return True
 
-    async def _serve(self, peer: _Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _serve(self, peer: _Peer, lines: Lines, writer: asyncio.StreamWriter) -> bool:
         """One request; False when the connection is over."""
-        request = await _receive(reader, writer)
+        request = await _receive(lines, writer)
         if request is None:
             return False
         try:
@@ -251,15 +257,15 @@ async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
         await asyncio.wait_for(reader.readline(), GREETING_S / 10)
 
 
-async def _receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> wire.Request | None:
+async def _receive(lines: Lines, writer: asyncio.StreamWriter, most_bytes: int = wire.LINE_BYTES) -> wire.Request | None:
     """The next request, None at the end.  A line that is none is refused and the next one read."""
     while True:
         try:
-            line = await reader.readuntil(b"\n")
-        except asyncio.IncompleteReadError:
+            line = await lines.next(most_bytes)
+        except wire.WireError as error:
+            await _send(writer, wire.Refused(error.code, str(error)))
             return None
-        except asyncio.LimitOverrunError:
-            await _send(writer, wire.Refused("too-long", f"expected a line of at most {wire.LINE_BYTES} bytes"))
+        if line is None:
             return None
         try:
             return wire.decode_request(line)
@@ -269,4 +275,6 @@ async def _receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 async def _send(writer: asyncio.StreamWriter, message: wire.Message) -> None:
     writer.write(wire.encode(message))
-    await writer.drain()
+    # The system takes nearly every answer at once; waiting with a limit costs as much as writing it.
+    if writer.transport.get_write_buffer_size():
+        await asyncio.wait_for(writer.drain(), READ_S)

@@ -1,0 +1,70 @@
+"""What a client may make the daemon hold while it sends a line, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.lines import HalfSaid, Lines
+from gpuwatch.wire import WireError
+
+LONG = 1000
+
+
+def heard(pieces: list[bytes], *, half_said: HalfSaid | None = None, ends: bool = True) -> list[bytes]:
+    """The lines that come of these pieces."""
+
+    async def listen() -> list[bytes]:
+        reader = asyncio.StreamReader()
+        lines = Lines(reader, half_said or HalfSaid(), rest_s=0.05)
+        found = []
+        try:
+            for piece in pieces:
+                reader.feed_data(piece)
+                await asyncio.sleep(0)
+            if ends:
+                reader.feed_eof()
+            while (line := await lines.next(LONG)) is not None:
+                found.append(line)
+        finally:
+            lines.close()
+        return found
+
+    return asyncio.run(listen())
+
+
+@given(st.lists(st.binary(max_size=LONG).map(lambda line: line.replace(b"\n", b"")), max_size=20), st.integers(1, 3000))
+def test_lines_come_whole_however_they_were_cut(lines: list[bytes], size: int) -> None:
+    half_said = HalfSaid()
+    sent = b"".join(line + b"\n" for line in lines)
+    assert heard([sent[i : i + size] for i in range(0, len(sent), size)], half_said=half_said) == lines
+    assert half_said.held_bytes == 0
+
+
+def test_what_has_no_end_yet_is_no_line() -> None:
+    half_said = HalfSaid()
+    assert heard([b"one\ntw"], half_said=half_said) == [b"one"]
+    assert half_said.held_bytes == 0
+
+
+@pytest.mark.parametrize("pieces", [[b"x" * (LONG + 1)], [b"x" * LONG, b"xx"], [b"x" * (LONG + 1) + b"\n"]])
+def test_a_line_too_long_is_refused_ended_or_not(pieces: list[bytes]) -> None:
+    with pytest.raises(WireError, match="at most 1000 bytes"):
+        heard(pieces)
+
+
+def test_a_line_that_was_begun_must_end_within_a_while() -> None:
+    with pytest.raises(WireError, match=r"rest of a line within 0\.05 s"):
+        heard([b"one\n", b"tw"], ends=False)
+
+
+def test_half_lines_of_all_clients_together_are_bounded() -> None:
+    half_said = HalfSaid(most_bytes=100)
+    half_said.held_bytes = 101  # by others
+    assert heard([b"one\n"], half_said=half_said) == [b"one"]  # who says a whole line is heard all the same
+    with pytest.raises(WireError, match="try again"):
+        heard([b"tw"], half_said=half_said)
+    assert half_said.held_bytes == 101
