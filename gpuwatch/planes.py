@@ -17,7 +17,7 @@ def encode(values: npt.NDArray[np.int64]) -> bytes:
     return bytes([width]) + planes(folded.astype(_WIDTHS[width]))
 
 
-def decode(data: bytes, count: int) -> tuple[npt.NDArray[np.int64], bytes]:
+def decode(data: bytes | memoryview, count: int) -> tuple[npt.NDArray[np.int64], memoryview]:
     """So many numbers, and the bytes after them.  Raises ValueError for bytes that ``encode`` did not write."""
     width = data[0] if data else 0
     if width not in _WIDTHS or count < 0 or len(data) < 1 + width * count:
@@ -25,7 +25,7 @@ def decode(data: bytes, count: int) -> tuple[npt.NDArray[np.int64], bytes]:
     end = 1 + width * count
     folded = joined(data[1:end], width).view(_WIDTHS[width]).astype(np.uint64)
     steps = (folded >> np.uint64(1)).view(np.int64) ^ -(folded & np.uint64(1)).view(np.int64)
-    return np.cumsum(steps, dtype=np.int64), data[end:]
+    return np.cumsum(steps, dtype=np.int64), memoryview(data)[end:]
 
 
 def planes(values: npt.NDArray[np.generic]) -> bytes:
@@ -33,6 +33,6 @@ def planes(values: npt.NDArray[np.generic]) -> bytes:
     return np.ascontiguousarray(values.view(np.uint8).reshape(len(values), -1).T).tobytes() if len(values) else b""
 
 
-def joined(data: bytes, width: int) -> npt.NDArray[np.uint8]:
+def joined(data: bytes | memoryview, width: int) -> npt.NDArray[np.uint8]:
     """The bytes of ``planes``, number after number."""
     return np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(width, -1).T).reshape(-1)

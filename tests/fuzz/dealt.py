@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -47,7 +48,7 @@ class Dealt:
         """An edge case as it is, a number or a text."""
         kind = self.byte()
         if kind < 160:
-            return _EDGES[kind % len(_EDGES)]
+            return copy.deepcopy(_EDGES[kind % len(_EDGES)])
         return self.number() if kind < 208 else self.text()
 
     def rest(self) -> bytes:

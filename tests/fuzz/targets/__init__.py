@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 # By what they belong to: each of these families is run a million times.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "wire": ("requests", "conversations", "replies"),
+    "wire": ("requests", "conversations", "told", "replies"),
     "traces": ("smi_logs", "archives", "capsules"),
     "config": ("configurations",),
     "kernel-log": ("kernel_log",),

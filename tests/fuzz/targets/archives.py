@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from annotate.judge import judge
 from gpuwatch.errors import UsageError
 from gpuwatch.sources import recordings
 from tests.fuzz.dealt import Dealt
+from tests.fuzz.targets.judged import judged
 
 _PATH = Path(tempfile.mkdtemp(prefix="gpuwatch-fuzz")) / "recording.npz"
 _COLUMNS = ("t_ns", "sm_mhz", "power_mw", "reasons", "util_gpu", "energy_mj", "viol_power_ns", "other")
@@ -33,8 +33,7 @@ def target(data: bytes) -> None:
         except UsageError as error:
             assert "\n" not in str(error), str(error)
             continue
-        for piece in pieces:
-            judge(piece)
+        judged(pieces)
 
 
 def _archive(dealt: Dealt) -> bytes:

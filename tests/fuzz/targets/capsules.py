@@ -13,12 +13,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from annotate.judge import judge
 from gpuwatch import capsule
 from gpuwatch.errors import CapsuleError
 from gpuwatch.sources import recordings
 from tests.annotate.builders import OWN, evidence
 from tests.fuzz.dealt import Dealt
+from tests.fuzz.targets.judged import judged
 
 _GOOD = capsule.pack([
     evidence(length_s=0.3, period_s=0.1, signals={"sm_clock_mhz": 1980, "power_w": 600.0, "utilization_ratio": 0.9}, processes=(OWN,))
@@ -42,8 +42,8 @@ def target(data: bytes) -> None:
     except CapsuleError as error:
         assert "\n" not in str(error)
         return
-    for piece in (*pieces, *recordings.merged(pieces)):
-        judge(piece)
+    recordings.merged(pieces)
+    judged(pieces)
     capsule.pack(pieces)
 
 

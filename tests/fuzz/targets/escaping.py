@@ -80,7 +80,13 @@ def _rendered(text: str) -> _Events:
         ),
     )
     found = Finding(
-        rule="power-limited", answered=Answered.FOUND, severity="flag", says=text, remedy=text, facts={"what": text}, accepted=False
+        rule="power-limited",
+        answered=Answered.FOUND,
+        severity="flag",
+        says=text,
+        remedy=text,
+        facts={"what": text},
+        accepted=False,
     )
     verdict = replace(
         verdict, label=text, device_name=text, why=text, claim=text, judge_version=text, findings=(found,),

@@ -12,9 +12,7 @@ from gpuwatch.client import Client
 from gpuwatch.errors import DaemonError
 
 _SETTINGS = config.load({"source": "simulated", "socket": "/nowhere"}, environment={"HOME": "/"})
-_WELCOME = wire.encode(
-    wire.Welcome(protocol=1, version="0", source="simulated", simulated=True, state="/", pid=1, boot_id="b")
-)
+_WELCOME = wire.encode(wire.Welcome(protocol=1, version="0", source="simulated", simulated=True, state="/", pid=1, boot_id="b"))
 
 
 def target(data: bytes) -> None:

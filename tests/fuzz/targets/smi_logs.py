@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from annotate.judge import judge
 from gpuwatch.errors import UsageError
 from gpuwatch.sources import recordings, smi_log
+from tests.fuzz.targets.judged import judged
 
 _PATH = Path(tempfile.mkdtemp(prefix="gpuwatch-fuzz")) / "log.csv"
 
@@ -21,5 +21,5 @@ def target(data: bytes) -> None:
         assert "\n" not in str(error)
         return
     assert pieces
-    for piece in (*pieces, *recordings.merged(pieces)):
-        judge(piece)
+    recordings.merged(pieces)
+    judged(pieces)

@@ -1,0 +1,71 @@
+"""What no evidence exceeds: checked where a file is read, so that a damaged or hostile one is refused there, in one line, and
+not met as an overflow, or as gigabytes, in a rule."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.evidence import Times, Values, Window
+
+FARTHEST_NS = 1 << 62  # 146 years, of which any two have a difference in 64 bits
+LONGEST_NS = 31 * 86_400_000_000_000  # of one window
+NEAR_NS = 3_600_000_000_000  # how far from its window a reading may lie: seconds do
+LARGEST = float(1 << 64)  # of any value: a mask or a counter of 64 bits
+_SHORTEST_REFRESH_NS = 100_000
+
+
+def times(at_ns: Times, *, ascending: bool = True) -> Times:
+    """Raises ValueError."""
+    if len(at_ns) and not (int(at_ns.min()) > -FARTHEST_NS and int(at_ns.max()) < FARTHEST_NS):
+        raise ValueError("expected times within 146 years, found one beyond")
+    if ascending and (at_ns[1:] < at_ns[:-1]).any():
+        raise ValueError("expected times in order, found one earlier than the one before")
+    return at_ns
+
+
+def values(found: Values) -> Values:
+    """NaN is not observed; infinite is no reading.  Raises ValueError."""
+    if (np.abs(found) > LARGEST).any():
+        raise ValueError(f"expected readings of at most {LARGEST:g}, found a larger one")
+    return found
+
+
+def as_times(found: npt.NDArray[Any]) -> Times:
+    """Numbers of any kind as nanoseconds.  Raises ValueError for what is none."""
+    if not (np.abs(np.asarray(found, np.float64)) < FARTHEST_NS).all():
+        raise ValueError("expected times within 146 years, found one beyond")
+    return found.astype(np.int64)
+
+
+def window(found: Window) -> Window:
+    """Raises ValueError."""
+    if not -FARTHEST_NS < found.begin_ns <= found.end_ns < FARTHEST_NS:
+        raise ValueError(f"expected a window that begins before it ends, found {found.begin_ns} to {found.end_ns}")
+    if found.length_ns > LONGEST_NS:
+        raise ValueError(f"expected a window of at most 31 days, found one of {found.length_s / 86_400:.0f}")
+    return found
+
+
+def near(at_ns: Times, of: Window) -> None:
+    """Ascending times, about a window.  Raises ValueError: a rule may look at all between the first and the last."""
+    if len(at_ns) and not of.begin_ns - NEAR_NS <= int(at_ns[0]) <= int(at_ns[-1]) <= of.end_ns + NEAR_NS:
+        raise ValueError("expected readings within an hour of their window, found others")
+
+
+def numbers(record: object) -> None:
+    """All of a record's fields.  Raises ValueError."""
+    for each in fields(record):  # type: ignore[arg-type]  # every record here is a dataclass
+        found = getattr(record, each.name)
+        if isinstance(found, int | float) and not abs(found) <= LARGEST:
+            raise ValueError(f"{each.name}: expected a number of at most 64 bits, found {found:.3g}")
+
+
+def refresh(name: str, period_ns: int) -> int:
+    """Raises ValueError."""
+    if not _SHORTEST_REFRESH_NS <= period_ns <= LONGEST_NS:
+        raise ValueError(f"{name}: expected a refresh period of 0.1 ms to 31 days, found {period_ns} ns")
+    return period_ns

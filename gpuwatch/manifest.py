@@ -1,0 +1,58 @@
+"""The form of a capsule's manifest, and how much one may hold: types are checked as it is read, amounts before they are made."""
+
+from __future__ import annotations
+
+import msgspec
+
+from annotate.evidence import Device, Event, Fact, Host, Lane, Process, Visibility, Window
+
+SCHEMA = 2  # 2: clocks and batches of timings, which a reader of 1 takes for damage
+MANIFEST, ARRAYS = "manifest.json", "arrays"
+
+# What claims to hold more is not one of ours: a day of one GPU is two megabytes.
+UNPACKED_BYTES = 256 << 20
+MANIFEST_BYTES = 64 << 20  # as records it takes some twelve times as much
+NUMBERS_COUNT = 40_000_000  # in all arrays
+ROWS_COUNT = 120_000_000  # of all columns, repeated ones put back: a day of eight GPUs
+CENSUSES_COUNT = 2_000_000
+
+
+class Censuses(msgspec.Struct, frozen=True):
+    """Each different list of processes, and which was seen when: numbers of arrays."""
+
+    uuid: str
+    lists: list[tuple[tuple[Process, ...], Visibility]]
+    at: int
+    took: int
+    listed: int
+    repeats: tuple[int, int] | None
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One piece of evidence; a column is the numbers of its arrays, and when values that are left out were repeated."""
+
+    window: Window
+    device: Device | None
+    host: Host
+    told: dict[str, Fact]
+    absence: str | None
+    columns: dict[str, list[int]]  # two numbers, or four
+    dense: tuple[int, int]
+    timings: list[int | None] | None  # two numbers as the first version wrote them, else four
+    censuses: Censuses | None
+    events: tuple[Event, ...]
+    gaps: list[tuple[int, int, Lane]]
+    refresh_ns: dict[str, int]
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """Count and scale of every array, in the order of their bytes; scale 0: real numbers as they are."""
+
+    evidence: list[Entry]
+    arrays: list[tuple[int, int]]
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What says whether the rest can be read."""
+
+    schema: int

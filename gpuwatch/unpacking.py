@@ -1,0 +1,231 @@
+"""A capsule read: evidence in which every type and amount is what a rule may rely on, whoever wrote the bytes."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from annotate.evidence import COUNTERS, Census, Column, Evidence, Gap, Timings, Trace
+from gpuwatch import bounds, planes, thinning
+from gpuwatch.errors import CapsuleError
+from gpuwatch.manifest import (
+    ARRAYS,
+    CENSUSES_COUNT,
+    MANIFEST,
+    MANIFEST_BYTES,
+    NUMBERS_COUNT,
+    ROWS_COUNT,
+    SCHEMA,
+    UNPACKED_BYTES,
+    Censuses,
+    Entry,
+    Head,
+    Manifest,
+)
+
+# A torn or foreign zip fails in as many ways as it can be torn.
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, LookupError, TypeError, ValueError, AttributeError, OSError,
+    RuntimeError, ArithmeticError, MemoryError,
+)  # fmt: skip
+# Of others the damage is told in yet more ways, and none of ours is packed so.
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_head: msgspec.json.Decoder[Head] = msgspec.json.Decoder(Head)
+
+
+def unpack(data: bytes) -> tuple[Evidence, ...]:
+    """The evidence of a blob.  Raises CapsuleError if it is torn, none of ours, or of a newer schema."""
+    try:
+        if len(data) > UNPACKED_BYTES:
+            raise CapsuleError(f"expected at most {UNPACKED_BYTES} bytes, found {len(data)}")
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            size_bytes = sum(entry.file_size for entry in archive.infolist())
+            if size_bytes > UNPACKED_BYTES:
+                raise CapsuleError(f"expected at most {UNPACKED_BYTES} bytes of evidence, found {size_bytes}")
+            head = _member(archive, MANIFEST, MANIFEST_BYTES)
+            if (schema := _schema(head)) > SCHEMA:
+                raise CapsuleError(f"expected evidence of schema {SCHEMA} or older, found {schema}; use a newer gpuwatch")
+            manifest = msgspec.json.decode(head, type=Manifest)
+            arrays = _unblocked(manifest.arrays, _member(archive, ARRAYS, UNPACKED_BYTES))
+        reading = _Reading(arrays)
+        return tuple(reading.evidence(entry) for entry in manifest.evidence)
+    except CapsuleError:
+        raise
+    except _DAMAGE as error:
+        said = " ".join(str(error).split())[:300]
+        raise CapsuleError(f"expected a gpuwatch recording, found damaged data ({type(error).__name__}: {said})") from error
+
+
+def _member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
+    if name not in archive.namelist():
+        raise CapsuleError("expected a gpuwatch recording, found another archive")
+    entry = archive.getinfo(name)
+    if entry.file_size > most_bytes:
+        raise CapsuleError(f"expected at most {most_bytes} bytes of evidence in {name}, found {entry.file_size}")
+    if entry.compress_type not in _METHODS:
+        raise CapsuleError(f"expected {name} deflated, found method {entry.compress_type}")
+    return archive.read(entry)
+
+
+def _schema(manifest: bytes) -> int:
+    try:
+        return _head.decode(manifest).schema
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CapsuleError("expected a manifest with a schema number, found none") from error
+
+
+def _unblocked(contents: Sequence[tuple[int, int]], data: bytes) -> list[npt.NDArray[Any]]:
+    """Whole numbers as int64, real ones as float64."""
+    if sum(abs(count) for count, _ in contents) > NUMBERS_COUNT:
+        raise CapsuleError(f"expected at most {NUMBERS_COUNT} numbers, found more")
+    arrays: list[npt.NDArray[Any]] = []
+    rest = memoryview(data)
+    for count, scale in contents:
+        if count < 0 or scale < 0:
+            raise CapsuleError(f"expected how many numbers there are and their scale, found {count} and {scale}")
+        if scale:
+            whole, rest = planes.decode(rest, count)
+            arrays.append(whole if scale == 1 else whole / scale)
+        else:
+            raw, rest = rest[: 8 * count], rest[8 * count :]
+            if len(raw) != 8 * count:
+                raise CapsuleError(f"expected {count} numbers, found {len(raw)} bytes")
+            arrays.append(planes.joined(raw, 8).view("<f8").astype(np.float64))
+    return arrays
+
+
+class _Reading:
+    """One capsule's evidence, with how many rows it may still make: a few bytes can stand for many of them."""
+
+    def __init__(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
+        self._arrays = arrays
+        self._rows_left = ROWS_COUNT
+        self._censuses_left = CENSUSES_COUNT
+
+    def evidence(self, entry: Entry) -> Evidence:
+        for record in (entry.device, entry.host, *entry.events):
+            if record is not None:
+                bounds.numbers(record)
+        for fact in entry.told.values():
+            if isinstance(fact, int | float) and not abs(fact) <= bounds.LARGEST:
+                raise ValueError("told: expected a number of at most 64 bits, found a larger one")
+        trace = Trace(
+            columns={name: self._column(kept, counts=name in COUNTERS) for name, kept in entry.columns.items()},
+            dense_power=self._column(entry.dense),
+            censuses=self._censuses(entry.censuses),
+            events=entry.events,
+            gaps=tuple(_gap(Gap(begin_ns=begin, end_ns=end, lane=lane)) for begin, end, lane in entry.gaps),
+            refresh_ns={name: bounds.refresh(name, period_ns) for name, period_ns in entry.refresh_ns.items()},
+        )
+        window = bounds.window(entry.window)
+        for column in (*trace.columns.values(), trace.dense_power):
+            bounds.near(column.at_ns, window)
+        return Evidence(
+            window=window,
+            device=entry.device,
+            trace=trace,
+            host=entry.host,
+            told=entry.told,
+            timings=self._timings(entry.timings) if entry.timings else None,
+            absence=entry.absence,
+        )
+
+    def _array(self, number: int) -> npt.NDArray[Any]:
+        if not 0 <= number < len(self._arrays):
+            raise CapsuleError(f"expected one of {len(self._arrays)} arrays, found {number}")
+        return self._arrays[number]
+
+    def _times(self, number: int) -> npt.NDArray[np.int64]:
+        at_ns = self._array(number)
+        if at_ns.dtype != np.int64:
+            raise CapsuleError(f"expected whole nanoseconds in array {number}, found fractions")
+        return at_ns
+
+    def _spend(self, rows_count: int) -> None:
+        self._rows_left -= rows_count
+        if self._rows_left < 0:
+            raise CapsuleError(f"expected at most {ROWS_COUNT} rows, found more")
+
+    def _pair(self, times: int, values: int) -> Column:
+        at_ns, found = self._times(times), self._array(values)
+        if len(at_ns) != len(found):
+            raise CapsuleError(f"expected {len(at_ns)} values, one for each time, found {len(found)}")
+        self._spend(len(at_ns))
+        return Column(at_ns, bounds.values(found.astype(np.float64)))
+
+    def _column(self, kept: Sequence[int], *, counts: bool = False) -> Column:
+        if len(kept) not in (2, 4):
+            raise CapsuleError(f"expected a column of two or four numbers, found {len(kept)}")
+        of = self._pair(kept[0], kept[1])
+        bounds.times(of.at_ns)
+        if len(kept) == 2:
+            return of
+        whole = thinning.filled(of, kept[2], self._silent(kept[3], len(of)), counts=counts)
+        self._spend(len(whole))
+        return whole
+
+    def _silent(self, number: int, count: int) -> npt.NDArray[np.int64]:
+        silent = self._times(number)
+        if len(silent) and not 0 <= int(silent.min()) <= int(silent.max()) < count:
+            raise CapsuleError(f"expected which of {count} rows were silent, found another")
+        return silent
+
+    def _timings(self, kept: Sequence[int | None]) -> Timings:
+        numbers = [number for number in kept if number is not None]
+        if len(kept) not in (2, 4) or len(numbers) < len(kept) - 1 or None in (kept[0], kept[1], kept[-1]):
+            raise CapsuleError(f"expected timings of two or four numbers, found {list(kept)}")
+        times = self._pair(numbers[0], numbers[1])
+        bounds.times(times.at_ns, ascending=False)
+        if len(kept) == 2:  # as the first version wrote them
+            return Timings(times.at_ns, times.values)
+        clock = bounds.values(self._array(numbers[2]).astype(np.float64)) if len(numbers) == 4 else None
+        if clock is not None and len(clock) != len(times):
+            raise CapsuleError(f"expected {len(times)} clocks, one for each iteration, found {len(clock)}")
+        if not 1 <= numbers[-1] < 1 << 62:
+            raise CapsuleError(f"expected how many calls each time is of, found {numbers[-1]}")
+        return Timings(times.at_ns, times.values, clock, numbers[-1])
+
+    def _censuses(self, kept: Censuses | None) -> tuple[Census, ...]:
+        if kept is None:
+            return ()
+        at_ns, took_ns, listed = bounds.times(self._times(kept.at)), self._times(kept.took), self._times(kept.listed)
+        if not len(at_ns) == len(took_ns) == len(listed):
+            raise CapsuleError(f"expected a list of processes for each of {len(at_ns)} times, found {len(listed)}")
+        if len(listed) and not 0 <= int(listed.min()) <= int(listed.max()) < len(kept.lists):
+            raise CapsuleError(f"expected one of {len(kept.lists)} lists of processes, found another")
+        for processes, _ in kept.lists:
+            for process in processes:
+                bounds.numbers(process)
+        index, times = np.arange(len(at_ns)), at_ns
+        if kept.repeats:
+            index, times = thinning.fill_index(at_ns, kept.repeats[0], self._silent(kept.repeats[1], len(at_ns)))
+        self._censuses_left -= len(times)
+        if self._censuses_left < 0:
+            raise CapsuleError(f"expected at most {CENSUSES_COUNT} lists of processes, found more")
+        # How busy a process was is said of the time since it was last asked, so only a list as such can be repeated.
+        idle = [tuple(replace(process, utilization_ratio=None) for process in processes) for processes, _ in kept.lists]
+        out = []
+        last = -1
+        for i, when_ns in zip(index.tolist(), times.tolist(), strict=True):
+            processes, visibility = kept.lists[listed[i]]
+            repeated, last = i == last, i
+            out.append(Census(
+                uuid=kept.uuid, at_ns=when_ns, took_ns=int(took_ns[i]), visibility=visibility,
+                processes=idle[listed[i]] if repeated else processes,
+            ))  # fmt: skip
+        return tuple(out)
+
+
+def _gap(found: Gap) -> Gap:
+    if not -bounds.FARTHEST_NS < found.begin_ns <= found.end_ns < bounds.FARTHEST_NS:
+        raise ValueError(f"expected a gap that begins before it ends, found {found.begin_ns} to {found.end_ns}")
+    return found

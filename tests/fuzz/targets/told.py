@@ -1,0 +1,57 @@
+"""What a client may tell and time, of any type and size, as the judge hears it: it never fails the judge, and never clears a
+status that the witness alone would not have given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from annotate.evidence import Evidence, Timings
+from annotate.judge import judge
+from annotate.told import TOLD
+from gpuwatch import iterations, wire
+from gpuwatch.errors import UsageError
+from tests.annotate.builders import evidence
+from tests.fuzz.dealt import Dealt
+
+_NAMES = (*TOLD, "other")
+_NUMBERS = (0.0, 1e-9, 1e-3, 0.5, 1.0, 1e3, 1e6, 9e8)
+
+
+@cache
+def _seen() -> tuple[Evidence, int]:
+    about = evidence(length_s=0.3, period_s=0.1, signals={"sm_clock_mhz": 1980, "power_w": 600.0, "utilization_ratio": 0.9})
+    return about, judge(about).status.badness
+
+
+def target(data: bytes) -> None:
+    dealt = Dealt(data)
+    about, badness = _seen()
+    told: dict[str, wire.FactValue] = {}
+    for _ in range(1 + dealt.byte() % 6):
+        name, value = dealt.choice(_NAMES), dealt.value()
+        if not isinstance(value, list | dict):
+            told[name] = value
+    try:
+        timings = _timings(dealt, about.window.begin_ns)
+    except UsageError:
+        timings = None
+    assert judge(replace(about, told=told, timings=timings)).status.badness >= badness
+
+
+def _timings(dealt: Dealt, begin_ns: int) -> Timings | None:
+    """Times as they come over the wire, checked as there."""
+    count = dealt.byte() % 40
+    if not count:
+        return None
+    ats = [begin_ns + i * 5_000_000 if dealt.byte() % 8 else dealt.number() for i in range(count)]
+    tooks = [dealt.choice(_NUMBERS) if dealt.byte() % 8 == 0 else 4e-3 + dealt.byte() * 1e-6 for _ in range(count)]
+    clocks = [float(dealt.number(4)) if dealt.byte() % 8 == 0 else 1980.0 for _ in range(count)] if dealt.byte() % 2 else []
+    piece = wire.Times(
+        run="r", at_ns=np.array(ats, "<i8").tobytes(), took_s=np.array(tooks, "<f8").tobytes(),
+        sm_clock_mhz=np.array(clocks, "<f4").tobytes(), calls_count=abs(dealt.number(2)) + 1,
+    )  # fmt: skip
+    iterations.check(piece, None, 0)
+    return iterations.timings([piece])
