@@ -65,6 +65,7 @@ class Witness:
         self._looked = threading.Event()  # the source was opened once, or found absent
         self._deaf = threading.Event()
         self._keeper: threading.Thread | None = None
+        self._unanswered: tuple[str, ...] = ()
         self.absence: str | None = None
 
     # What it is
@@ -139,6 +140,7 @@ class Witness:
         parts += [f"{uuid} lost: {why}" for uuid, why in lost.items()]
         unmeasured = [uuid for uuid in self._devices if uuid not in samplers]
         parts += [f"not yet measured: {', '.join(unmeasured)}"] if unmeasured else []
+        parts += [f"{gpu} (listed, but not answering)" for gpu in self._unanswered]
         return "; ".join(parts)
 
     def take(self, sweep: Sweep) -> None:
@@ -232,6 +234,7 @@ class Witness:
                 }
                 for uuid, sampler in self._samplers.items()
             ],
+            "unanswered": list(self._unanswered),
             "unmeasured": [uuid for uuid in self._devices if uuid not in self._samplers],
         }
 
@@ -264,13 +267,21 @@ class Witness:
             return
         self.absence = None
         self._source = source
-        boards = [device for device in devices if device.parent_uuid is None]
-        self._devices = {device.uuid: device for device in boards}
-        for device in boards:
+        self._join(source, devices)
+        self._listen(source)
+
+    def _join(self, source: Source, devices: Sequence[Device]) -> None:
+        """Watch those boards that are not watched yet."""
+        fresh = [device for device in devices if device.parent_uuid is None and device.uuid not in self._devices]
+        self._devices = {**self._devices, **{device.uuid: device for device in fresh}}
+        for device in fresh:
             # Daemonic: one that never returns from the driver must not keep the process.
             watch = threading.Thread(target=self._watch, args=(source, device), name="gpuwatch-measure", daemon=True)
             watch.start()
-        self._listen(source)
+        unanswered = _unanswered(source)
+        if unanswered != self._unanswered:
+            self._unanswered = unanswered
+            _log.warning("listed, but not answering: %s", "; ".join(unanswered) or "none any more")
 
     def _opened(self) -> tuple[Source, tuple[Device, ...]]:
         """A source and its GPUs.  Raises SourceError, and then holds on to nothing: NVML counts its users."""
@@ -325,8 +336,9 @@ class Witness:
                 if current is not None:
                     self._deaf.set()
                     current.close()
-                current, _ = self._opened()
+                current, devices = self._opened()
                 self._source = current
+                self._join(current, devices)
                 self._listen(current)
             self._given[uuid] = current
             return current
@@ -338,10 +350,25 @@ class Witness:
         while not self._stop.wait(REOPEN_S):
             if self._source is None:
                 self._open()
+            elif self._unanswered:
+                self._look_again(self._source)
             for uuid, refresh in self._refresh.items():
                 learnt = refresh.refresh_ns()
                 if learnt:
                     self._store.put_refresh(uuid, learnt)
+
+    def _look_again(self, source: Source) -> None:
+        """See whether GPUs that were listed and did not answer do now."""
+        try:
+            self._join(source, source.devices())
+        except SourceError:
+            return  # the lanes tell of it
+
+
+def _unanswered(source: Source) -> tuple[str, ...]:
+    """The GPUs a source lists that did not say who they are; only a driver knows such."""
+    found: tuple[str, ...] = getattr(source, "unanswered", ())
+    return found
 
 
 __all__ = ["Watched", "Witness"]

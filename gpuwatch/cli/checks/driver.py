@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from annotate.evidence import SIGNALS, Device, Lane
+from annotate.evidence import SIGNALS, Census, Device, Lane, Visibility
 from gpuwatch.cli.checks import Check, failed, passed, warned
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import Settings
@@ -35,6 +35,9 @@ def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[
             source=source.name, driver_version=first.driver_version, nvml_version=first.nvml_version,
         )  # fmt: skip
         yield _binding()
+    for silent in getattr(source, "unanswered", ()):
+        name, _, why = silent.partition(": ")
+        yield failed(name, f"listed, but not answering: {why}", "see dmesg; if it was lost: nvidia-smi --gpu-reset, or reboot")
     for device in devices:
         if device.parent_uuid is not None:
             found = f"{device.name}: watched through its board, whose clock, power and heat its neighbours share"
@@ -52,7 +55,7 @@ def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[
             continue
         yield from _gpu(device, plan)
         yield from _setup(device, lock_mhz)
-        yield _processes(device, len(census.processes))
+        yield _processes(device, census)
 
 
 def _count(devices: tuple[Device, ...]) -> str:
@@ -180,10 +183,15 @@ def _setup(device: Device, lock_mhz: int | None) -> Iterator[Check]:
     yield passed(name, known or "no limits known", **facts, sm_clock_lock_mhz=lock_mhz)
 
 
-def _processes(device: Device, count: int) -> Check:
-    name = f"{_name(device)} processes"
+def _processes(device: Device, census: Census) -> Check:
+    name, count = f"{_name(device)} processes", len(census.processes)
     if count:
         return warned(
             name, f"{count} on it now", "a benchmark beside them is flagged or rejected: nvidia-smi lists them", count=count
         )
+    # An empty list is only somebody's word where it shows everybody.
+    if census.visibility is Visibility.UNKNOWN:
+        return warned(name, "who is on it is not told", "whether a window was alone on it stays unproven", count=None)
+    if census.visibility is Visibility.NAMESPACE:
+        return passed(name, "nobody of this container on it now; others would not show", count=0)
     return passed(name, "nobody on it now", count=0)

@@ -17,9 +17,11 @@ _LOST = {15: "the GPU fell off the bus or is otherwise lost", 16: "the GPU must 
 _GONE = {
     1: "NVML is not initialised",
     9: "the NVIDIA driver is not loaded: load the kernel module (modprobe nvidia), or check that the device is passed through",
-    12: "libnvidia-ml.so.1 was not found: install the NVIDIA driver, or start the container with its driver libraries mounted",
+    12: "libnvidia-ml.so.1 was not found, or is no library: install the NVIDIA driver, or start the container with its driver libraries mounted",
     18: "library and kernel module differ in version (upgraded under a running system?): reload the module or reboot",
 }
+_NO_PERMISSION, _FUNCTION_NOT_FOUND = 4, 13
+_FORBIDDEN = "no permission to use the GPU: give this user read and write access to /dev/nvidiactl and /dev/nvidia*"
 # The driver will never answer this question: not for this GPU, not to this user, or it does not know it.
 PERMANENT = frozenset({2, 3, 4, 13, 25, 26})
 
@@ -42,11 +44,15 @@ def start(api: Api) -> None:
     try:
         api.nvmlInit()
     except api.NVMLError as error:
-        if error.value == 4:
-            raise SourceGoneError(
-                "no permission to use the GPU: give this user read and write access to /dev/nvidiactl and /dev/nvidia*"
-            ) from error
-        raise SourceGoneError(_GONE.get(error.value, f"NVML does not start: {error}")) from error
+        if error.value == _NO_PERMISSION:
+            raise SourceGoneError(_FORBIDDEN) from error
+        raise SourceGoneError(_GONE.get(error.value, f"NVML does not start: {error}{too_old(error)}")) from error
+
+
+def too_old(error: Exception) -> str:
+    """What to add where a library lacks a function without which nothing can be asked."""
+    missing = error.value == _FUNCTION_NOT_FOUND  # type: ignore[attr-defined]  # as in ``treat``
+    return ": libnvidia-ml.so.1 is older than this program needs; install a newer NVIDIA driver" if missing else ""
 
 
 def treat(error: Exception, uuid: str | None = None) -> None:
@@ -63,7 +69,8 @@ def treat(error: Exception, uuid: str | None = None) -> None:
 def lost(error: Exception, uuid: str) -> NoReturn:
     """For calls without which nothing can be asked of a GPU: whatever went wrong, it is lost (or everything is)."""
     treat(error, uuid)
-    raise DeviceLostError(uuid, f"the driver does not find it: {error}") from error
+    forbidden = error.value == _NO_PERMISSION  # type: ignore[attr-defined]  # as in ``treat``
+    raise DeviceLostError(uuid, _FORBIDDEN if forbidden else f"the driver does not find it: {error}") from error
 
 
 def asked(api: Api, function: str, *args: Any, uuid: str | None = None, take: Callable[[Any], Any] | None = None) -> Any:

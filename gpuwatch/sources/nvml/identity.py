@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from annotate.evidence import Device
-from gpuwatch.errors import DeviceLostError, SourceGoneError
+from gpuwatch.errors import SourceGoneError
 from gpuwatch.host import numa_node
-from gpuwatch.sources.nvml.binding import Api, Handle, asked, lost, treat
+from gpuwatch.sources.nvml.binding import Api, Handle, asked, lost, too_old, treat
 
 _ARCHITECTURES: Mapping[int, str] = {
     2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing", 7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell",
@@ -30,25 +30,17 @@ class Board:
     instance_id: int | None = None  # GPU instance, of a MIG device
 
 
-def boards(api: Api) -> Iterator[Board]:
-    """Every GPU the driver lists, each followed by its MIG instances; one that is lost is left out.
-
-    Raises SourceGoneError.
-    """
+def count(api: Api) -> int:
+    """How many GPUs the driver lists.  Raises SourceGoneError."""
     try:
-        count = api.nvmlDeviceGetCount()
+        return int(api.nvmlDeviceGetCount())
     except api.NVMLError as error:
         treat(error)
-        raise SourceGoneError(f"the driver does not list its GPUs: {error}") from error
-    for index in range(count):
-        try:
-            found = tuple(_at(api, index))
-        except DeviceLostError:
-            continue
-        yield from found
+        raise SourceGoneError(f"the driver does not list its GPUs: {error}{too_old(error)}") from error
 
 
-def _at(api: Api, index: int) -> Iterator[Board]:
+def at(api: Api, index: int) -> Iterator[Board]:
+    """The GPU at this place of the driver's list, then its MIG instances.  Raises DeviceLostError, SourceGoneError."""
     try:
         handle = api.nvmlDeviceGetHandleByIndex(index)
         uuid = api.nvmlDeviceGetUUID(handle)

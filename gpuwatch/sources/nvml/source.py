@@ -15,6 +15,7 @@ from gpuwatch.sources.nvml.census import ProcessLists
 from gpuwatch.sources.nvml.events import EventWait
 from gpuwatch.sources.nvml.power import DensePower
 from gpuwatch.sources.nvml.questions import Questions, Row
+from gpuwatch.sources.nvml.rollcall import RollCall
 from gpuwatch.sources.nvml.signals import SIGNALS
 
 
@@ -44,6 +45,8 @@ class Nvml:
         self._visibility = host.visibility()
         self._events: EventWait | None = None
         self._closed = False
+        self._roll = RollCall(self._api)
+        self._boards: tuple[identity.Board, ...] = ()
         binding.start(self._api)
         self._driver_version: str | None = binding.asked(self._api, "nvmlSystemGetDriverVersion")
 
@@ -56,22 +59,39 @@ class Nvml:
         return False
 
     def devices(self) -> tuple[Device, ...]:
-        """The GPUs as they are now.  Raises SourceGoneError if the driver lists none."""
+        """The GPUs as they are now; ``unanswered`` then says which others are listed.
+
+        Raises SourceGoneError if the driver lists none, or none answers.
+        """
         self._check_open()
-        found: list[Device] = []
-        for board in identity.boards(self._api):
-            try:
-                found.append(identity.device(self._api, board))
-            except DeviceLostError:
-                continue
-            with self._lock:
+        present = self._roll.call()
+        with self._lock:
+            for board, _ in present:
                 if board.uuid not in self._gpus:
                     self._gpus[board.uuid] = _Gpu(self._api, board, self._driver_version, self._identities)
-        if not found:
+        if not present:
             raise SourceGoneError(
-                "the driver is loaded but lists no GPU: check nvidia-smi, and that the device is visible here"
+                f"no GPU that the driver lists answers: {'; '.join(self.unanswered)}"
+                if self.unanswered
+                else "the driver is loaded but lists no GPU: check nvidia-smi, and that the device is visible here"
             )
-        return tuple(found)
+        self._register_events(tuple(board for board, _ in present))
+        return tuple(device for _, device in present)
+
+    def _register_events(self, boards: tuple[identity.Board, ...]) -> None:
+        """Have the next wait for events hear of these boards, if they are others than before."""
+        with self._lock:
+            deaf = self._events if [board.uuid for board in boards] != [board.uuid for board in self._boards] else None
+            self._boards = boards
+            if deaf is not None:
+                self._events = None
+        if deaf is not None:
+            deaf.close()
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """The listed GPUs that did not answer when the list was last gone through, each with the reason."""
+        return tuple(f"GPU {index}: {why}" for index, why in self._roll.missing.items())
 
     def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
         gpu = self._gpu(uuid)
@@ -119,10 +139,12 @@ class Nvml:
 
     def events(self, timeout_s: float) -> tuple[Event, ...]:
         self._check_open()
+        if not self._boards:
+            self.devices()
         with self._lock:
             if self._events is None:
-                boards = [board for board in identity.boards(self._api) if board.parent_uuid is None]
-                self._events = EventWait(self._api, [(board.uuid, board.handle) for board in boards])
+                boards = [(board.uuid, board.handle) for board in self._boards if board.parent_uuid is None]
+                self._events = EventWait(self._api, boards)
             waiting = self._events
         return waiting.wait(timeout_s)
 
