@@ -40,9 +40,8 @@ def time_of_day(at_ns: int, wall_offset_ns: int | None = None) -> str:
 
 
 def _step(key: str, id_: str, seconds: int, *, show: bool = False) -> Binding:
-    where = "back" if seconds < 0 else "forward"
-    far = f"{abs(seconds)} s {where} in time"
-    return Binding(key, f"step({seconds})", where, id=id_, show=show, tooltip=far)
+    where = "earlier" if seconds < 0 else "later"
+    return Binding(key, f"step({seconds})", where, id=id_, show=show, tooltip=f"By {abs(seconds)} s")
 
 
 class Top(Tuned):
@@ -55,17 +54,19 @@ class Top(Tuned):
     #gpus { height: auto; max-height: 60%; }
     #windows { height: 1fr; border-top: solid $primary; }
     .old Quiet { opacity: 60%; }
+    Quiet { scrollbar-size-vertical: 1; }
+    Quiet Lines { text-wrap: nowrap; text-overflow: clip; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        _step("left", "back-1s", -1, show=True),
-        _step("right", "forward-1s", 1),
-        _step("shift+left,left_square_bracket", "back-10s", -10),
-        _step("shift+right,right_square_bracket", "forward-10s", 10),
+        _step("left", "earlier", -1, show=True),
+        _step("right", "later", 1),
+        _step("shift+left,left_square_bracket", "earlier-10s", -10),
+        _step("shift+right,right_square_bracket", "later-10s", 10),
         Binding("g", "goto", "go to", id="goto", show=False, tooltip="A time of day, so long ago, or a date"),
         Binding("l", "live", "live", id="live", tooltip="Back to now"),
-        Binding("space", "pause", "pause", id="pause", tooltip="Hold what is shown, recording goes on; in the past, play it"),
-        Binding("p", "processes", "processes", id="processes", tooltip="Who is on the GPUs"),
-        Binding("v", "events", "events", id="events", tooltip="Xids, losses and windows of the last hour"),
+        Binding("space", "pause", "pause/play", id="pause", tooltip="Hold what is shown; in the past, play it"),
+        Binding("p", "processes", "processes", id="processes", show=False, tooltip="Who is on the GPUs"),
+        Binding("v", "events", "events", id="events", show=False, tooltip="What happened in the last hour"),
         Binding("r", "retry", "start daemon", id="retry", tooltip="Ask again now, and start the user's daemon where none runs"),
         Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Keys and letters"),
         Binding("q", "quit", "quit", id="quit", tooltip="Leave; the daemon goes on"),
@@ -190,10 +191,8 @@ class Top(Tuned):
             self.notify("there is no store to go back in", severity="warning", timeout=4)
         elif self._live is not None and at_ns >= self._live.at_ns:
             self.action_live()
-        else:
-            self._travel.want(at_ns)
-            if not self._travel.asking:
-                _: Worker[None] = self.run_worker(self._follow)
+        elif self._travel.want(at_ns):
+            _: Worker[None] = self.run_worker(self._follow)
 
     async def _follow(self) -> None:
         travel = cast("Travel", self._travel)
@@ -265,7 +264,7 @@ class Top(Tuned):
             await self._over(Events(self._past))
 
     async def action_help(self) -> None:
-        await self.push_screen(Help(list(self.screen.active_bindings.values()), self._memory.path))
+        await self.push_screen(Help(list(self.screen.active_bindings.values()), self._memory.path, self.actions()))
 
     @on(wishes.OpenGpu)
     async def open_gpu(self, wish: wishes.OpenGpu) -> None:

@@ -15,4 +15,4 @@ class Banner(Lines):
         replayed = live.source.startswith("replay:")
         self.display = live.simulated or replayed
         word, why = ("REPLAY", "a recording, not now") if replayed else ("SIMULATED", "these GPUs do not exist")
-        self.show([[Piece(f" {word}  {why}: {report.plain(live.source)}  {word} ", Tone.PLAIN)]])
+        self.show([[Piece(f" {word}  {why}: {report.plain(live.source.removeprefix('replay:'))}  {word} ", Tone.PLAIN)]])

@@ -36,7 +36,11 @@ def lines(finding: Finding, at: Callable[[int], str], width: int) -> list[list[P
     shown += _wrapped([_INDENT + report.plain(finding.says)], width, Tone.PLAIN)
     if finding.remedy:
         shown += _wrapped([f"{_INDENT}→ {report.plain(finding.remedy)}"], width, Tone.GOOD)
-    figures = "   ".join(f"{report.plain(name)} {_figure(value)}" for name, value in finding.facts.items())
+    figures = "   ".join(
+        f"{report.plain(name)} {_figure(value)}"
+        for name, value in finding.facts.items()
+        if value is not None and not (isinstance(value, str) and value in finding.says)
+    )
     return shown + (_wrapped([_INDENT + figures], width, Tone.DIM) if figures else [])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from gpuwatch.tui import words
 from gpuwatch.tui.lines import Lines
 from gpuwatch.tui.words import Piece, Tone
 
-_KEY_COLUMNS = 16
+_KEY_COLUMNS = 12
 
 
 class Help(ModalScreen[None]):
@@ -27,10 +27,11 @@ class Help(ModalScreen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter", "dismiss", "close", key_display="Esc")]
 
-    def __init__(self, bindings: Sequence[ActiveBinding], kept_at: Path | None) -> None:
+    def __init__(self, bindings: Sequence[ActiveBinding], kept_at: Path | None, actions: Collection[str]) -> None:
         super().__init__()
         self._keys_told = bindings
         self._kept_at = kept_at
+        self._actions = actions
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
@@ -42,28 +43,23 @@ class Help(ModalScreen[None]):
         lines += [[Piece("Verdicts")], *_legend(list(words.STATUSES.values()))]
         lines += [[Piece("Marks")], *([Piece(f"  {mark:<8}"), Piece(means, Tone.DIM)] for mark, means in words.MARKS.items())]
         if self._kept_at is not None:
-            lines += [[Piece("Kept")], [Piece("  theme, rate, order and your own keys, by the names in brackets:", Tone.DIM)]]
-            lines += [[Piece(f"  {self._kept_at}")]]
+            lines += [[Piece("Kept: theme, rate, order; and keys of yours, as "), Piece('"keys": {"pause": "f5,space"}')]]
+            lines += [[Piece(f"  {self._kept_at}")], [Piece(f"  {', '.join(sorted(self._actions))}", Tone.DIM)]]
         self.query_one(Lines).show(lines)
 
     def _keys(self) -> list[list[Piece]]:
         """A line an action; the keys of actions that differ in their number only stand together."""
-        said: dict[str, tuple[list[str], str, str]] = {}
+        said: dict[str, tuple[list[str], str]] = {}
         for active in self._keys_told:
             binding = active.binding
-            if binding.system or not binding.description:
+            if binding.id is None or not binding.description:  # textual's own
                 continue
-            keys, _, _ = said.setdefault(binding.description + (binding.tooltip or ""), ([], _said(binding), binding.id or ""))
+            keys, _ = said.setdefault(binding.description + (binding.tooltip or ""), ([], _said(binding)))
             key = self.app.get_key_display(binding)
             if key not in keys:
                 keys.append(key)
-        return [
-            [
-                Piece(f"  {_together(keys):<{_KEY_COLUMNS}}"), Piece(what, Tone.DIM),
-                Piece(f" ({name})" if name and not name[-1].isdigit() else "", Tone.DIM),
-            ]
-            for keys, what, name in said.values()
-        ]  # fmt: skip
+        every = [*said.values(), (["^p"], "palette: every action and theme, any rule and reason")]
+        return [[Piece(f"  {_together(keys):<{_KEY_COLUMNS}}"), Piece(what, Tone.DIM)] for keys, what in every]
 
 
 def _said(binding: Binding) -> str:
@@ -71,7 +67,7 @@ def _said(binding: Binding) -> str:
 
 
 def _lowered(sentence: str) -> str:
-    return sentence[0].lower() + sentence[1:] if sentence[1:2].islower() else sentence
+    return sentence[0].lower() + sentence[1:] if sentence[1:2].islower() or sentence[1:2] == " " else sentence
 
 
 def _together(keys: Sequence[str]) -> str:

@@ -84,6 +84,9 @@ class Judged(Aside):
         names: list[str | None] = []
         for number, verdict in enumerate(self._verdicts):
             head, tail = finding_words.around(verdict, self.columns, every=self._every)
+            if number == 0:
+                began = f"    began {self._showing.at(verdict.begin_ns)}, {verdict.claim}, run {report.plain(self._run)}"
+                head.insert(1, [Piece(words.cut(began, self.columns), Tone.DIM)])
             lines += head
             names += [None] * len(head)
             for finding in verdict.hazards:

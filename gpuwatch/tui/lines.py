@@ -30,11 +30,19 @@ class Lines(Static):
         wanted = tuple(tuple(line) for line in lines), chosen
         if wanted != self._shown:
             self._shown = wanted
-            self.update(Content("\n").join(_line(line, chosen=number == chosen) for number, line in enumerate(wanted[0])))
+            width = self.size.width
+            self.update(
+                Content("\n").join(
+                    _standing(line, width) if number == chosen else _line(line) for number, line in enumerate(wanted[0])
+                )
+            )
 
 
-def _line(pieces: tuple[Piece, ...], *, chosen: bool) -> Content:
+def _standing(pieces: tuple[Piece, ...], width: int) -> Content:
+    """The line somebody stands on, to the screen's edge."""
+    return Content.styled("".join(piece.text for piece in pieces).ljust(width), CHOSEN)
+
+
+def _line(pieces: tuple[Piece, ...]) -> Content:
     # Content, never markup: labels and names of processes come from outside.
-    if chosen:
-        return Content.styled("".join(piece.text for piece in pieces), CHOSEN)
     return Content.assemble(*((piece.text, STYLES[piece.tone]) if STYLES[piece.tone] else piece.text for piece in pieces))

@@ -28,6 +28,8 @@ class Overview(Page):
         Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="The GPU or window below"),
         Binding("enter", "open", "open", id="open", key_display="⏎", tooltip="The chosen GPU or window in detail"),
         Binding("e", "explain", "explain", id="explain", show=False, tooltip="The page of what is found there"),
+        Binding("p", "app.processes", "processes", id="processes", tooltip="Who is on the GPUs"),
+        Binding("v", "app.events", "events", id="events", tooltip="What happened in the last hour"),
         *(
             Binding(str(number), f"number({number})", "GPU of that number", id=f"gpu{number}", show=False)
             for number in range(10)

@@ -70,24 +70,26 @@ def limits(gpu: LiveGpu, width: int) -> list[Piece]:
 
 def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
     """Its values as the table of all GPUs has them, each with its unit, and its reasons by name."""
-    cells = [
-        (words.clock(gpu), " MHz"), (words.power(gpu), "W"), (words.temperature(gpu), "°C"),
-        (words.utilisation(gpu), " util"), (words.memory(gpu), " GB"), (words.processes(gpu, live.windows), " procs"),
+    held, (mhz, _, share) = words.clock(gpu), words.clock(gpu).text.partition(" ")
+    pieces = [
+        Piece(f" {mhz} MHz{f' {share.strip()}' if share else ''}", held.tone), _with(words.power(gpu), " W"),
+        _with(words.temperature(gpu), " °C"), _with(words.utilisation(gpu), " util"), Piece("  "),
     ]  # fmt: skip
-    pieces: list[Piece] = []
-    for piece, unit in cells:
-        mark = piece.text.rstrip()
-        bare = mark.rstrip("!")
-        gap = "" if unit.startswith(" ") or piece.text == NOTHING else " "
-        pieces.append(Piece(f" {bare}{gap}{unit}{mark[len(bare) :]} ", piece.tone))
-    average_w, memory_mhz = gpu.said("power_average_w"), gpu.said("mem_clock_mhz")
     room = width - sum(len(piece.text) for piece in pieces)
-    reasons = [Piece(" "), *words.reasons(gpu.said("event_reasons_mask"), max(room - 1, 3))]
-    if memory_mhz is not None:
-        reasons.append(Piece(f"   memory {memory_mhz} MHz", Tone.DIM))
-    if average_w is not None:
-        reasons.append(Piece(f"   1 s mean {average_w:.0f} W", Tone.DIM))
-    return clipped([*pieces, *reasons], width)
+    pieces += words.reasons(gpu.said("event_reasons_mask"), max(room, 3))
+    pieces += [_with(words.memory(gpu), " GB"), _with(words.processes(gpu, live.windows), " procs")]
+    if (memory_mhz := gpu.said("mem_clock_mhz")) is not None:
+        pieces.append(Piece(f"  memory {memory_mhz} MHz", Tone.DIM))
+    if (average_w := gpu.said("power_average_w")) is not None:
+        pieces.append(Piece(f"  1 s mean {average_w:.0f} W", Tone.DIM))
+    return clipped(pieces, width)
+
+
+def _with(piece: Piece, unit: str) -> Piece:
+    """The value with its unit, and after that its mark."""
+    text = piece.text.rstrip()
+    bare = text.rstrip("!")
+    return Piece(f"  {bare}{unit}{text[len(bare) :]}", piece.tone)
 
 
 def whose(process: Process, uuid: str, census_pids: set[int], windows: Sequence[wire.Shown]) -> Ownership:

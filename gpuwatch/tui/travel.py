@@ -34,8 +34,11 @@ class Travel:
         """From where the next step is taken: keys may come faster than answers."""
         return self._wanted_ns if self._wanted_ns is not None else self.past_ns
 
-    def want(self, at_ns: int) -> None:
+    def want(self, at_ns: int) -> bool:
+        """Whether somebody must ``follow``: nobody does yet."""
         self._wanted_ns = at_ns
+        asking, self.asking = self.asking, True
+        return not asking
 
     def leave(self) -> None:
         """Back to now."""
@@ -44,7 +47,6 @@ class Travel:
     async def follow(self) -> str | None:
         """Ask until what is wanted last was answered.  Gives one line to show, if there is something to say."""
         said: str | None = None
-        self.asking = True
         try:
             while (wanted_ns := self._wanted_ns) is not None:
                 try:

@@ -92,7 +92,7 @@ class Tuned(App[None]):
                     continue
                 said.add((title, binding.tooltip))
                 yield SystemCommand(
-                    f"{title} {binding.tooltip.partition(' in time')[0]}" if "step(" in binding.action else title,
+                    f"{title} {binding.tooltip.lower()}" if "step(" in binding.action else title,
                     binding.tooltip,
                     partial(self.run_action, binding.action, node),
                 )

@@ -252,7 +252,7 @@ def _gpu_line(position: int, gpu: LiveGpu, live: Live, wanted: Sequence[Column],
 def window_lines(live: Live, width: int, so_far: Mapping[str, Sequence[str]] | None = None) -> Iterator[list[Piece]]:
     """Open and recent windows, newest first, their verdicts and what was found; of open ones what was seen ``so_far``."""
     places = {gpu.device.uuid: str(position) for position, gpu in enumerate(live.gpus)}
-    label_width = 14 if width < 100 else 28
+    label_width = 14 if width < 90 else 22 if width < 110 else 28
     yield [Piece(f"  {'verdict':<10}{'window':<{label_width}} {'GPU':<4}{'length':>8}{'ended':>11}  found", Tone.DIM)]
     for each in live.windows:
         chip = STATUSES.get(each.status, Chip("?", report.plain(each.status), Tone.NOTE))

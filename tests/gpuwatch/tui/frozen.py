@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from annotate.evidence import Census, Device, Lane, Process, Reading
-from gpuwatch.errors import DaemonError
+from annotate.evidence import Census, Device, Event, Lane, Process, Reading, Trace
+from annotate.verdict import Answered, Finding, Status, Verdict
+from gpuwatch.errors import DaemonError, StoreError
 from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui.app import Top
+from gpuwatch.tui.kept import Memory
 from gpuwatch.wire import Shown
 
 NOW_NS = 1_000_000_000_000
@@ -99,3 +101,82 @@ class Frozen:
 
 def top(*pictures: Live | DaemonError, rate_hz: float = RATE_HZ) -> Top:
     return Top(Frozen(list(pictures)), rate_hz=rate_hz, at=lambda _: "14:02:31")
+
+
+FINDINGS = (
+    Finding(
+        rule="contention-process", answered=Answered.FOUND, severity="reject", effect_ratio=0.12, span_ns=(NOW_NS - 20 * S, NOW_NS - 18 * S),
+        says="process 8 (python3, user alice) used 20% of the GPU's time", remedy="Stop process 8 or measure on another GPU.",
+        facts={"pid": 8, "busy_ratio": 0.2013, "true_clock_mhz": None, "user": "alice"},
+    ),
+    Finding(
+        rule="power-limited", answered=Answered.FOUND, severity="note", says="the power cap held for 12.0 of 12.0 s",
+        remedy="Quote the number with its clock and the power limit.", facts={"capped_ratio": 1.0},
+    ),
+    Finding(rule="clock-drift", answered=Answered.CLEAR),
+    Finding(rule="outliers", answered=Answered.UNOBSERVED, says="the time of each iteration was not observed"),
+)  # fmt: skip
+VERDICT = Verdict(
+    status=Status.REJECTED, findings=FINDINGS, claim="sustained", label="gemm-4096", device_uuid="GPU-00000001",
+    device_name="NVIDIA H200", begin_ns=NOW_NS - 26 * S, end_ns=NOW_NS - 14 * S,
+)  # fmt: skip
+EVENTS = (
+    Event(uuid="GPU-00000007", at_ns=NOW_NS - 300 * S, kind="xid", value=79, text="GPU has fallen off the bus"),
+    Event(uuid="GPU-00000007", at_ns=NOW_NS - 299 * S, kind="lost", text="GPU is lost"),
+)
+KEPT_S = 100
+
+
+@dataclass
+class FrozenPast:
+    """A hundred seconds of what a picture shows, in which the clock of the first GPU tells how long ago it is."""
+
+    picture: Live = EIGHT
+    refuses: str | None = None
+    asked_ns: list[int] = field(default_factory=list)
+    closed: bool = False
+
+    def span_ns(self) -> tuple[int, int] | None:
+        return NOW_NS - KEPT_S * S, NOW_NS
+
+    def live(self, at_ns: int) -> Live:
+        self.asked_ns.append(at_ns)
+        self._ask()
+        ago_s = (NOW_NS - at_ns) // S
+        first, *others = self.picture.gpus
+        rows = {lane: replace(row, sm_clock_mhz=1000 + ago_s, at_ns=at_ns) for lane, row in first.rows.items()}
+        windows = tuple(each for each in self.picture.windows if each.begin_ns <= at_ns)
+        return replace(self.picture, at_ns=at_ns, gpus=(replace(first, rows=rows), *others), windows=windows)
+
+    def trace(self, uuid: str, begin_ns: int, end_ns: int) -> Trace:
+        self._ask()
+        return Trace()
+
+    def events(self, begin_ns: int, end_ns: int) -> Sequence[Event]:
+        self._ask()
+        return [event for event in EVENTS if begin_ns <= event.at_ns <= end_ns]
+
+    def verdicts(self, run_id: str) -> Sequence[Verdict]:
+        self._ask()
+        return (VERDICT,) if run_id == "3" else ()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _ask(self) -> None:
+        if self.refuses is not None:
+            raise StoreError(self.refuses)
+
+
+def clock_of(at_ns: int) -> str:
+    """The time of a moment on the wall of these tests, where now is 14:02:31."""
+    second = 14 * 3600 + 2 * 60 + 31 - (NOW_NS - at_ns) // S
+    return f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+
+
+def travelling(
+    *pictures: Live | DaemonError, past: FrozenPast | None = None, rate_hz: float = RATE_HZ, memory: Memory | None = None
+) -> Top:
+    """A monitor that can go back; one without pictures looks at a recording."""
+    looks = Frozen(list(pictures)) if pictures else None
+    return Top(looks, past or FrozenPast(), rate_hz=rate_hz, at=clock_of, memory=memory)

@@ -1,0 +1,227 @@
+"""What can be opened from the first screen, chosen, explained, copied and kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Markdown
+
+from annotate import report
+from gpuwatch.tui.explain import Explain, Explanations
+from gpuwatch.tui.gpu import Gpu
+from gpuwatch.tui.gpus import Gpus
+from gpuwatch.tui.help import Help
+from gpuwatch.tui.judged import Judged
+from gpuwatch.tui.kept import Memory
+from gpuwatch.tui.lines import Lines
+from gpuwatch.tui.overview import Overview
+from gpuwatch.tui.processes import Processes
+from gpuwatch.tui.rows import Rows
+from gpuwatch.tui.state import State
+from gpuwatch.tui.windows import Windows
+from tests.gpuwatch.tui.frozen import EIGHT, VERDICT, travelling
+from tests.gpuwatch.tui.test_app import until
+from tests.gpuwatch.tui.test_travel import shown, used
+
+
+def test_a_chosen_line_is_opened_by_enter_and_a_gpu_by_its_number() -> None:
+    app = travelling(EIGHT)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("down", "down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, Gpu))
+        assert isinstance(app.screen, Gpu)
+        assert app.screen.uuid == "GPU-00000001"
+        await pilot.press("escape", "3")
+        assert isinstance(app.screen, Gpu)
+        assert app.screen.uuid == "GPU-00000003"
+        await pilot.press("escape", "9")
+        assert isinstance(app.screen, Overview), "there is no GPU 9"
+
+    used(app, use)
+
+
+def test_a_line_is_chosen_by_pointing_at_it_and_opened_by_pointing_twice() -> None:
+    app = travelling(EIGHT)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.click(Windows, offset=(5, 3))
+        await pilot.press("enter")
+        assert isinstance(app.screen, Judged)
+        await pilot.press("escape")
+        await pilot.click(Gpus, offset=(5, 2), times=2)
+        await until(pilot, lambda: isinstance(app.screen, Gpu))
+        assert isinstance(app.screen, Gpu)
+        assert app.screen.uuid == "GPU-00000001"
+
+    used(app, use)
+
+
+def test_an_open_window_says_what_was_seen_so_far_and_its_page_that_there_is_no_verdict() -> None:
+    app = travelling(EIGHT)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "so far: foreign process, power cap" in shown(app, Windows))
+        await pilot.click(Windows, offset=(5, 1), times=2)
+        await until(pilot, lambda: isinstance(app.screen, Judged) and "it has no verdict yet" in shown(app, Rows))
+        await pilot.press("c", "e")
+        assert any("no verdict to copy" in each.message for each in app._notifications)
+
+    used(app, use)
+
+
+def test_c_copies_the_verdict_as_markdown_and_says_so() -> None:
+    app = travelling(EIGHT)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.click(Windows, offset=(5, 3), times=2)
+        await until(pilot, lambda: isinstance(app.screen, Judged) and "REJECTED  gemm" in shown(app, Rows))
+        await pilot.press("c")
+        assert app.clipboard == report.markdown(VERDICT)
+        assert any("clipboard as Markdown" in each.message for each in app._notifications)
+        await pilot.press("a")
+        await until(pilot, lambda: "clear: clock-drift" in shown(app, Rows))
+
+    used(app, use)
+
+
+def test_e_explains_a_finding_in_place() -> None:
+    app = travelling(EIGHT)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.click(Windows, offset=(5, 3), times=2)
+        await until(pilot, lambda: isinstance(app.screen, Judged) and "contention-process" in shown(app, Rows))
+        await pilot.press("e")
+        await until(
+            pilot, lambda: isinstance(app.screen, Explain) and "Why it matters" in app.screen.query_one(Markdown).source
+        )
+        await pilot.press("escape")
+        assert isinstance(app.screen, Judged)
+
+    used(app, use)
+
+
+def test_e_on_a_gpu_explains_the_reasons_that_hold_its_clock() -> None:
+    app = travelling(EIGHT)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("down", "down", "down", "down", "e")
+        await until(pilot, lambda: isinstance(app.screen, Explain) and "0x40" in app.screen.query_one(Markdown).source)
+        assert "sw_power_cap" in app.screen.query_one(Markdown).source
+        await pilot.press("q")
+        assert isinstance(app.screen, Overview)
+
+    used(app, use)
+
+
+def test_the_palette_explains_any_rule_or_reason() -> None:
+    app = travelling(EIGHT)
+
+    async def use(pilot: Pilot[None]) -> None:
+        provider = Explanations(app.screen)
+        await provider.startup()
+        hits = [hit async for hit in provider.search("explain sw_power")]
+        assert "Explain: sw_power_cap" in [hit.text for hit in hits]
+        await pilot.press("ctrl+p", *"sw_power_cap")
+        await pilot.pause(0.3)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Explain))
+
+    used(app, use)
+
+
+def test_processes_tell_own_from_foreign_and_unknown_and_keep_their_order(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "top.json")
+    app = travelling(EIGHT, memory=memory)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen, Processes))
+        said = str(app.screen.query(Lines).last().render())
+        assert "F foreign" in said
+        assert "o own" in said
+        await pilot.press("s")
+        assert "by memory" in str(app.screen.query(Lines).last().render())
+
+    used(app, use)
+    assert json.loads((tmp_path / "top.json").read_text()) == {"sort": "memory"}
+    assert Memory(tmp_path / "top.json").kept.sort == "memory"
+
+
+def test_a_theme_and_a_rate_are_kept_and_help_says_where(tmp_path: Path) -> None:
+    path = tmp_path / "below" / "top.json"
+    app = travelling(EIGHT, memory=Memory(path))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("t", "plus", "question_mark")
+        assert isinstance(app.screen, Help)
+        assert str(path) in shown(app, Lines)
+
+    used(app, use)
+    assert json.loads(path.read_text()) == {"theme": "textual-light", "rate_hz": 10.0}
+    again = travelling(EIGHT, memory=Memory(path))
+
+    async def look(pilot: Pilot[None]) -> None:
+        assert not again.current_theme.dark
+
+    used(again, look)
+
+
+def test_keys_of_ones_own_take_the_place_of_ours_and_help_tells_them(tmp_path: Path) -> None:
+    path = tmp_path / "top.json"
+    path.write_text('{"keys": {"pause": "f5", "processes": "ctrl+o"}}')
+    app = travelling(EIGHT, memory=Memory(path))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("space")
+        assert "LIVE" in shown(app, State)
+        await pilot.press("f5")
+        await until(pilot, lambda: "PAUSED" in shown(app, State))
+        await pilot.press("question_mark")
+        assert "f5" in shown(app, Lines)
+        await pilot.press("escape", "ctrl+o")
+        assert isinstance(app.screen, Processes)
+
+    used(app, use)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "expected an object, found list"),
+        ('{"colour": 1}', "expected keys, rate_hz, sort, theme, found 'colour'"),
+        ('{"rate_hz": 1000}', "rate_hz: expected one of 1, 2, 4, 10, found 1000"),
+        ('{"theme": "no-such"}', "theme: expected one of the palette's, found 'no-such'"),
+        ('{"keys": {"explode": "x"}}', "keys: expected one of all, back"),
+        ('{"keys": {"pause": "ctrl+nonsense"}}', "keys: pause: expected keys as"),
+        ('{"keys": []}', "keys: expected actions and their keys"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_said_in_one_line_and_ignored(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "top.json"
+    path.write_text(content)
+    app = travelling(EIGHT, memory=Memory(path))
+
+    async def use(pilot: Pilot[None]) -> None:
+        assert any(said in each.message and str(path) in each.message for each in app._notifications)
+        await pilot.press("space")
+        await until(pilot, lambda: "PAUSED" in shown(app, State))
+
+    used(app, use)
+    assert path.read_text() == content
+
+
+def test_every_action_of_the_screen_is_in_the_palette() -> None:
+    app = travelling(EIGHT)
+
+    async def use(pilot: Pilot[None]) -> None:
+        titles = {command.title for command in app.get_system_commands(app.screen)}
+        assert {"Earlier by 1 s", "Later by 10 s", "Go to", "Live", "Processes", "Events", "Open", "Faster"} <= titles
+        await pilot.press("p")
+        assert "Sort" in {command.title for command in app.get_system_commands(app.screen)}
+
+    used(app, use)
