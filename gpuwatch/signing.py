@@ -86,7 +86,7 @@ def signer_of(state: Path) -> Signer | None:
     try:
         key = _kept(state / KEY)
         signer = Signer(key, key.public_key().public_bytes_raw())
-        _publish(state / PUBLIC_KEY, _pem(signer.public_key))
+        _publish(state / PUBLIC_KEY, pem(signer.public_key))
     except (OSError, ValueError, TypeError, ImportError) as error:
         _log.warning("verdicts are not signed: %s: %s", state / KEY, error)
         return None
@@ -128,6 +128,14 @@ def read_public(path: Path) -> bytes:
     return key.public_bytes_raw()
 
 
+def pem(public_key: bytes) -> bytes:
+    """A public key as files and other tools have it."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return Ed25519PublicKey.from_public_bytes(public_key).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
 def _kept(path: Path) -> Ed25519PrivateKey:
     """The key in its file; a new one if there is no file.  Raises OSError, ValueError for one that proves nothing."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -164,12 +172,12 @@ def _make(path: Path) -> None:
             whole.rename(path)
 
 
-def _publish(path: Path, pem: bytes) -> None:
+def _publish(path: Path, text: bytes) -> None:
     """The public key beside it, whatever lay there."""
     with contextlib.suppress(OSError):
-        if path.read_bytes() == pem:
+        if path.read_bytes() == text:
             return
-    with _written(path, pem, mode=0o644) as whole:
+    with _written(path, text, mode=0o644) as whole:
         whole.replace(path)
 
 
@@ -187,10 +195,3 @@ def _written(path: Path, data: bytes, *, mode: int) -> Iterator[Path]:
         yield whole
     finally:
         whole.unlink(missing_ok=True)
-
-
-def _pem(public_key: bytes) -> bytes:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-    return Ed25519PublicKey.from_public_bytes(public_key).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

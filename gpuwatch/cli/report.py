@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,12 +58,23 @@ def command(
         output.emit(text.rstrip())
     else:
         written.whole(Path(target), text.encode())
-        output.say(
-            f"{target}: {len(windows)} {'window' if len(windows) == 1 else 'windows'}, {len(text) / 1e6:.1f} MB, unsigned"
-        )
+        count = f"{len(windows)} {'window' if len(windows) == 1 else 'windows'}"
+        output.say(f"{target}: {count}, {len(text) / 1e6:.1f} MB")
         if not markdown and not junit:
+            output.say(f"  {_signed(windows, without)}")
             output.say("  opens from disk in any browser; `gpuwatch verify` judges its evidence again")
     return of_statuses(statuses_of(window.verdict for window in windows), failing)
+
+
+def _signed(windows: tuple[Judged, ...], without: tuple[str, ...]) -> str:
+    """By whom, in one line."""
+    from gpuwatch.signing import fingerprint
+
+    keys = dict.fromkeys(fingerprint(window.signature.public_key) for window in windows if window.signature is not None)
+    if not keys:
+        return "unsigned: a signature covers only what was not redacted" if without else "unsigned"
+    count = sum(window.signature is None for window in windows)
+    return f"signed by {', '.join(keys)}" + (f"; {count} of {len(windows)} windows unsigned" if count else "")
 
 
 def _text(windows: tuple[Judged, ...], without: tuple[str, ...], *, markdown: bool, junit: bool) -> str:
@@ -88,21 +100,28 @@ def _of_runs(ids: tuple[str, ...]) -> list[Judged]:
 def _of_run(store: Reader, run: Run) -> list[Judged]:
     """The verdicts of record, each beside the evidence that was kept for it."""
     from gpuwatch.report.record import Judged
+    from gpuwatch.signing import Signature
     from gpuwatch.store.run import UNFINISHED
 
     if run.status in UNFINISHED:
         raise UsageError(f"run {run.id}: expected a window with a verdict, found one that is {run.status}; try again later")
-    return [
-        Judged(
+    signatures = store.signatures(run)
+    out = []
+    for position, verdict in enumerate(rejudge.stored(run)):
+        uuid = verdict.device_uuid if verdict.device_uuid in run.uuids else None
+        window = Judged(
             verdict=verdict,
-            evidence=store.evidence(run, verdict.device_uuid) if verdict.device_uuid in run.uuids else None,
+            evidence=store.evidence(run, uuid) if uuid is not None else None,
             run_id=run.id,
             begun=moments.text(run.begun_wall_s),
             user=run.user,
             process=run.process,
+            packed=store.packed(run, uuid) if uuid is not None else None,
         )
-        for verdict in rejudge.stored(run)
-    ]
+        # Where the packed evidence made room for newer, what was signed is no longer there.
+        signature = Signature.unpacked(signatures.get(position, b"")) if uuid is None or window.packed is not None else None
+        out.append(replace(window, signature=signature))
+    return out
 
 
 def _of_recording(path: Path) -> list[Judged]:

@@ -1,70 +1,124 @@
-"""gpuwatch verify: a report's evidence judged again, and whether its verdict and its page say the same."""
+"""gpuwatch verify: a report's evidence judged again, whether its verdict and its page say the same, and who signed."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from annotate.report import plain
 from gpuwatch.cli import options, output
 from gpuwatch.cli.exits import Exit
+from gpuwatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuwatch.report.agreement import Agreement
+    from gpuwatch.report.signatures import Signed
 
 _MOST_SHOWN = 5
 
 
-@click.command("verify", short_help="Judge a report's evidence again.")
-@click.argument("file", metavar="FILE")
+@click.command("verify", short_help="Judge a report's evidence again, and check its signature.")
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option("--trust", metavar="KEY.pub", multiple=True, help="The signer must be this one. Repeatable: one of these.")
+@click.option("--key", "shows_key", is_flag=True, help="Write the public key of this machine's daemon, in place of verifying.")
 @options.json_option
 @options.settings_options
-def command(file: str, as_json: bool) -> Exit:
+def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: bool) -> Exit:
     """Judge the evidence inside FILE, a report, again: offline, by the rules of this version.
 
-    Exit code 0 where verdicts, evidence and page agree, 1 where they do not.  Reports are unsigned: agreement does not prove
-    who recorded the evidence.
+    Exit code 0 where verdicts, evidence, page and signature agree, 1 where they do not.
+
+    \b
+    A signature says which daemon recorded the evidence.  Whose daemon that is, the key must tell:
+    gpuwatch verify --key > lab7.pub             on the machine that measured: its public key
+    gpuwatch verify FILE --trust lab7.pub        fails unless that one signed
+    Keys in ~/.config/gpuwatch/trusted/ and /etc/gpuwatch/trusted/, NAME.pub each, are known by their names.
     """
-    from gpuwatch.report import embedded
+    if shows_key:
+        if file is not None or trust:
+            raise UsageError(f"--key: expected nothing else, found {file or '--trust'}")
+        return _show_key(as_json=as_json)
+    if file is None:
+        raise UsageError("verify: expected a report FILE.html, or --key, found neither")
+    from gpuwatch.report import embedded, signatures
     from gpuwatch.report.agreement import agreement
 
+    named = [Path(each) for each in trust]
+    trusted = signatures.trusted_keys(named, () if named else signatures.folders(os.environ), output.say)
     held = embedded.load(Path(file))
     answers = [agreement(window) for window in held.record.windows]
-    agrees = bool(answers) and all(answer.agrees for answer in answers) and held.as_written is not False
+    signers = [signatures.signed(window, trusted) for window in held.record.windows]
+    wanted = {signatures.Worth.TRUSTED} if trust else set(signatures.Worth) - {signatures.Worth.BROKEN}
+    agrees = (
+        bool(answers)
+        and all(answer.agrees for answer in answers)
+        and held.as_written is not False
+        and all(signer.worth in wanted for signer in signers)
+    )
     if as_json:
-        windows = [
-            {
-                "run": answer.window.run_id,
-                "label": answer.window.verdict.label,
-                "says": answer.window.verdict.status.value,
-                "evidence_says": answer.again.status.value if answer.again else None,
-                "agrees": answer.agrees,
-                "differs": list(answer.differs),
-                "judge_version": answer.window.verdict.judge_version,
-            }
-            for answer in answers
-        ]
-        output.emit_json({"agrees": agrees, "page_as_written": held.as_written, "signature": None, "windows": windows})
+        windows = [_data(answer, signer) for answer, signer in zip(answers, signers, strict=True)]
+        worst = max((signer.worth for signer in signers), key=list(signatures.Worth).index, default=signatures.Worth.UNSIGNED)
+        said = {"agrees": agrees, "page_as_written": held.as_written, "signature": worst.value}
+        output.emit_json(said | {"windows": windows})
         return Exit.OK if agrees else Exit.FAILED
-    for answer in answers:
-        verdict = answer.window.verdict
-        simulated = "  SIMULATED" if verdict.simulated else ""
-        head = f"{verdict.status.value.upper()}{simulated}  {plain(verdict.label or 'unnamed window')}"
-        if answer.again is None and answer.agrees:
-            output.emit(f"{head}: no evidence was kept, and it claims nothing")
-        elif answer.agrees:
-            output.emit(f"{head}: verdict and evidence agree")
-        else:
-            output.emit(f"{head}: VERDICT AND EVIDENCE DISAGREE")
-            shown = [
-                *answer.differs[:_MOST_SHOWN],
-                *([f"and {len(answer.differs) - _MOST_SHOWN} more"] * (len(answer.differs) > _MOST_SHOWN)),
-            ]
-            for line in shown:
-                output.emit(f"  {plain(line)}")
+    for answer, signer in zip(answers, signers, strict=True):
+        _say(answer, signer)
     output.emit(_page(held.as_written))
-    output.emit("signature: unsigned: nothing proves who recorded the evidence")
     if held.record.redacted:
-        output.emit(f"redacted: {plain(', '.join(held.record.redacted))}")
+        what = plain(", ".join(held.record.redacted))
+        output.emit(f"redacted: {what}: a signature covers the original, which is not in this file")
+    if trust and not all(signer.worth in wanted for signer in signers):
+        output.emit(f"NOT SIGNED by {' or '.join(plain(path.name) for path in named)}")
     return Exit.OK if agrees else Exit.FAILED
+
+
+def _say(answer: Agreement, signer: Signed) -> None:
+    verdict = answer.window.verdict
+    simulated = "  SIMULATED" if verdict.simulated else ""
+    head = f"{verdict.status.value.upper()}{simulated}  {plain(verdict.label or 'unnamed window')}"
+    if answer.again is None and answer.agrees:
+        output.emit(f"{head}: no evidence was kept, and it claims nothing")
+    elif answer.agrees:
+        output.emit(f"{head}: verdict and evidence agree")
+    else:
+        output.emit(f"{head}: VERDICT AND EVIDENCE DISAGREE")
+        more = len(answer.differs) - _MOST_SHOWN
+        for line in (*answer.differs[:_MOST_SHOWN], *([f"and {more} more"] if more > 0 else ())):
+            output.emit(f"  {plain(line)}")
+    output.emit(f"  signature: {plain(str(signer))}")
+
+
+def _data(answer: Agreement, signer: Signed) -> dict[str, object]:
+    verdict = answer.window.verdict
+    return {
+        "run": answer.window.run_id,
+        "label": verdict.label,
+        "says": verdict.status.value,
+        "evidence_says": answer.again.status.value if answer.again else None,
+        "agrees": answer.agrees,
+        "differs": list(answer.differs),
+        "judge_version": verdict.judge_version,
+        "signature": {"worth": signer.worth.value, "key": signer.key, "name": signer.name},
+    }
+
+
+def _show_key(*, as_json: bool) -> Exit:
+    from gpuwatch.signing import PUBLIC_KEY, fingerprint, pem, read_public
+
+    path = options.settings().state / PUBLIC_KEY
+    try:
+        key = read_public(path)
+    except UsageError as error:
+        raise UsageError(f"{error}; a key is made when a daemon first starts there") from error
+    if as_json:
+        output.emit_json({"fingerprint": fingerprint(key), "public_key": pem(key).decode(), "path": str(path)})
+    else:
+        output.emit(pem(key).decode().strip())
+        output.say(f"{fingerprint(key)}, of the daemon that keeps {path.parent}")
+    return Exit.OK
 
 
 def _page(as_written: bool | None) -> str:

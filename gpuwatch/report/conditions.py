@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
-from annotate.evidence import Evidence, Ownership, Reason
+from annotate.evidence import Evidence, Ownership
 from annotate.told import TOLD
 from annotate.true_clock import measured
+from gpuwatch import reasons
 from gpuwatch.report.record import Judged
 
 _OF_THE_MACHINE = ("hostname", "kernel", "container", "cpu_allowed_count", "numa_nodes", "profilers", "sharing")
@@ -99,15 +101,23 @@ def _spread(evidence: Evidence, signal: str, unit: str, top: float | None = None
     return f"{text}, maximum {top:.0f}" if top else text
 
 
-def _reasons(evidence: Evidence) -> str | None:
+def reasons_seen(evidence: Evidence) -> list[tuple[str, str]]:
+    """Each clock event reason of the window in plain words, and what it means for a number."""
+    masks = _masks(evidence)
+    return [reasons.of_bit(bit) for bit in reasons.bits(int(np.bitwise_or.reduce(masks)))] if len(masks) else []
+
+
+def _masks(evidence: Evidence) -> np.ndarray[Any, np.dtype[np.int64]]:
     said = evidence.within("event_reasons_mask").values
-    masks = said[np.isfinite(said)].astype(np.int64)
+    return said[np.isfinite(said)].astype(np.int64)
+
+
+def _reasons(evidence: Evidence) -> str | None:
+    masks = _masks(evidence)
     if not len(masks):
         return None
-    every = int(np.bitwise_or.reduce(masks))
-    bits = [1 << place for place in range(every.bit_length()) if every >> place & 1]
-    named = [(Reason(bit).name or f"unknown bit {bit:#x}").lower() for bit in bits]
-    return ", ".join(f"{name} {(masks & bit != 0).mean():.0%}" for name, bit in zip(named, bits, strict=True)) or "none"
+    every = reasons.bits(int(np.bitwise_or.reduce(masks)))
+    return ", ".join(f"{reasons.of_bit(bit)[0]} {(masks & bit != 0).mean():.0%}" for bit in every) or "none"
 
 
 def _processes(evidence: Evidence) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import itertools
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -14,13 +15,15 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
+from annotate.comparison import change_text, duration_text
 from annotate.pages import Words, words
 from annotate.report import plain
 from annotate.rules import RULES
 from annotate.verdict import Answered, Status, Verdict
 from gpuwatch.errors import ExportError
-from gpuwatch.report import conditions, pictures
+from gpuwatch.report import comparisons, conditions, pictures, times
 from gpuwatch.report.record import Judged, Record, as_json, to_data
+from gpuwatch.signing import fingerprint
 
 MOST_BYTES = 6_000_000  # what mail and pull requests still take
 
@@ -39,18 +42,27 @@ def render(record: Record, nonce: str) -> str:
 
 def written(record: Record, data: Mapping[str, Any], evidence: str, nonce: str) -> str:
     """The page around a record's data and evidence as they are embedded: the same four give the same page."""
-    shown = [_shown(window) for window in record.windows]
+    labels = comparisons.names(record.windows)
+    shown = [_shown(window, label) for window, label in zip(record.windows, labels, strict=True)]
+    pieces = itertools.count()
+    for each, window in zip(shown, record.windows, strict=True):
+        each["piece"] = next(pieces) if window.evidence is not None else None
+    several = len(shown) > 1
+    known = [(label, window.evidence) for label, window in zip(labels, record.windows, strict=True) if window.evidence]
+    overlaid = times.overlaid(known) if several else None
     html: str = _template().render(
         nonce=nonce,
-        title=" · ".join(plain(each["label"]) for each in shown),
+        title=" · ".join(labels),
         simulated=record.simulated,
         windows=shown,
-        differences=conditions.differences(record.windows) if len(shown) > 1 else [],
+        differences=conditions.differences(record.windows) if several else [],
+        comparisons=comparisons.comparisons(record.windows) if several else [],
+        overlaid=overlaid,
         redacted=record.redacted,
         maker=record.maker,
         record=as_json(data),
         evidence=evidence,
-        drawn=as_json([each["drawn"] for each in shown]),
+        drawn=as_json({"windows": [each["drawn"] for each in shown], "overlaid": overlaid}),
         plotly=packed_plotly(),
     )
     return html
@@ -75,21 +87,23 @@ def sentence(verdict: Verdict) -> str:
     return f"{means}: {counting[0].says.rstrip('.')}{rest}."
 
 
-def _shown(window: Judged) -> dict[str, Any]:
+def _shown(window: Judged, label: str) -> dict[str, Any]:
     verdict, evidence = window.verdict, window.evidence
     clear = [finding.rule for finding in verdict.findings if finding.answered is Answered.CLEAR]
     return {
-        "label": verdict.label or "unnamed window",
+        "label": label,
         "verdict": verdict,
         "sentence": sentence(verdict),
         "conditions": conditions.conditions(window),
         "findings": [{"found": finding, "words": _words().get(finding.rule)} for finding in verdict.hazards],
         "environment": conditions.environment(window),
         "told": conditions.told(window),
+        "reasons": conditions.reasons_seen(evidence) if evidence is not None else [],
         "cleared": clear,
+        "signer": fingerprint(window.signature.public_key) if window.signature is not None else None,
         "drawn": {
             "timeline": pictures.timeline(verdict, evidence) if evidence is not None else None,
-            "times": pictures.times(evidence) if evidence is not None else None,
+            "times": times.times(evidence) if evidence is not None else None,
         },
     }
 
@@ -108,11 +122,17 @@ def _template() -> Any:  # jinja2's Template, whose stubs do not know its undefi
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"plain": lambda text: plain(str(text)), "fact": _fact, "percent": _percent, "digits": _digits}
+    environment.filters |= {
+        "plain": lambda text: plain(str(text)), "fact": _fact, "percent": _percent, "digits": _digits,
+        "change": lambda comparison: change_text(comparison.ratio, uncertain=comparison.within_noise),
+        "duration": duration_text,
+    }  # fmt: skip
     return environment.get_template("report.html.j2")
 
 
 def _fact(value: object) -> str:
+    if value is None:
+        return "not observed"
     return f"{value:.6g}" if isinstance(value, float) else plain(str(value))
 
 

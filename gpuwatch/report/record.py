@@ -18,13 +18,17 @@ from annotate.evidence import Evidence
 from annotate.verdict import Verdict
 from gpuwatch import capsule
 from gpuwatch.errors import CapsuleError
+from gpuwatch.signing import Signature
 
-SCHEMA = 1
+SCHEMA = 2  # 2: each window's evidence by itself, byte for byte as it was kept, and its signature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One window on one GPU; ``evidence`` is None where nothing was kept, and then nothing but unproven can be true."""
+    """One window on one GPU; ``evidence`` is None where nothing was kept, and then nothing but unproven can be true.
+
+    ``packed`` is the evidence byte for byte as it was kept, which is what a signature is of.
+    """
 
     verdict: Verdict
     evidence: Evidence | None
@@ -32,6 +36,8 @@ class Judged:
     begun: str | None = None  # wall time, as text
     user: str | None = None
     process: str | None = None
+    packed: bytes | None = None
+    signature: Signature | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +64,24 @@ def maker() -> str:
 
 
 def to_data(record: Record, *, decimate: bool = False) -> tuple[dict[str, Any], str]:
-    """Plain data for JSON, and the evidence as base64 text; ``decimate`` as for capsules."""
-    kept = [window.evidence for window in record.windows if window.evidence is not None]
-    windows = []
+    """Plain data for JSON, and each window's evidence as a line of base64; ``decimate`` as for capsules.
+
+    Evidence that was packed before stays as it is, or no signature would hold.
+    """
+    kept, windows = [], []
     for window in record.windows:
         facts = {name: getattr(window, name) for name in ("run_id", "begun", "user", "process")}
-        windows.append({**facts, "verdict": window.verdict.to_dict(), "has_evidence": window.evidence is not None})
+        if window.evidence is not None:
+            packed = window.packed if window.packed is not None else capsule.pack([window.evidence], decimate=decimate)
+            kept.append(base64.b64encode(packed).decode())
+        windows.append({
+            **facts,
+            "verdict": window.verdict.to_dict(),
+            "has_evidence": window.evidence is not None,
+            "signature": None if window.signature is None else base64.b64encode(window.signature.packed).decode(),
+        })  # fmt: skip
     data = {"schema": SCHEMA, "maker": record.maker, "redacted": list(record.redacted), "windows": windows}
-    return data, base64.b64encode(capsule.pack(kept, decimate=decimate)).decode()
+    return data, "\n".join(kept)
 
 
 def from_data(data: Mapping[str, Any], evidence: str) -> Record:
@@ -73,7 +89,7 @@ def from_data(data: Mapping[str, Any], evidence: str) -> Record:
     try:
         if data["schema"] > SCHEMA:
             raise CapsuleError(f"expected a report of schema {SCHEMA} or older, found {data['schema']}; use a newer gpuwatch")
-        pieces = list(capsule.unpack(base64.b64decode(evidence, validate=True)))
+        pieces = _pieces(data["schema"], evidence)
         windows = tuple(_window(each, pieces) for each in data["windows"])
         if pieces:
             raise CapsuleError(f"expected a window for each piece of evidence, found {len(pieces)} more pieces")
@@ -84,9 +100,33 @@ def from_data(data: Mapping[str, Any], evidence: str) -> Record:
         raise CapsuleError(f"expected a gpuwatch report, found a damaged one ({type(error).__name__}: {error})") from error
 
 
-def _window(each: Mapping[str, Any], pieces: list[Evidence]) -> Judged:
+def _pieces(schema: int, evidence: str) -> list[tuple[bytes | None, Evidence]]:
+    packed = [base64.b64decode(line, validate=True) for line in evidence.split()]
+    if schema == 1:  # all in one, which nobody signed
+        return [(None, piece) for part in packed for piece in capsule.unpack(part)]
+    out: list[tuple[bytes | None, Evidence]] = []
+    for part in packed:
+        (piece,) = capsule.unpack(part)
+        out.append((part, piece))
+    return out
+
+
+def _window(each: Mapping[str, Any], pieces: list[tuple[bytes | None, Evidence]]) -> Judged:
     facts = {name: None if each[name] is None else str(each[name]) for name in ("run_id", "begun", "user", "process")}
-    return Judged(verdict=Verdict.from_dict(each["verdict"]), evidence=pieces.pop(0) if each["has_evidence"] else None, **facts)
+    packed, evidence = pieces.pop(0) if each["has_evidence"] else (None, None)
+    return Judged(
+        verdict=Verdict.from_dict(each["verdict"]), evidence=evidence, packed=packed, signature=_signature(each), **facts
+    )
+
+
+def _signature(each: Mapping[str, Any]) -> Signature | None:
+    """Raises CapsuleError for a damaged one: it is not to be taken for none."""
+    if each.get("signature") is None:
+        return None
+    signature = Signature.unpacked(base64.b64decode(each["signature"], validate=True))
+    if signature is None:
+        raise CapsuleError("expected a public key and a signature of 96 bytes, found another length")
+    return signature
 
 
 def as_json(data: object) -> str:

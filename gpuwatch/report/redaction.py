@@ -74,6 +74,8 @@ def _redacted(window: Judged, without: Callable[[str], str]) -> Judged:
         window,
         verdict=verdict,
         evidence=None if evidence is None else _of_evidence(evidence, without),
+        packed=None,  # and with it goes the signature: it is of the original
+        signature=None,
         user=without(window.user) if window.user else None,
         process=without(window.process) if window.process else None,
     )

@@ -10,6 +10,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,6 +25,14 @@ _FLAGS = (
     "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-breakpad", "--hide-scrollbars", "--force-color-profile=srgb", "--window-size=1280,900",
 )  # fmt: skip
+
+# The protocol's pipes have the numbers 3 and 4.
+_PIPED = """import fcntl, os, sys
+both = [fcntl.fcntl(int(each), fcntl.F_DUPFD, 10) for each in sys.argv[1:3]]
+os.dup2(both[0], 3)
+os.dup2(both[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 @dataclass
@@ -156,9 +165,8 @@ def running() -> Iterator[Browser]:
     sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()
     theirs_in, to = os.pipe()
     of, theirs_out = os.pipe()
-    script = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'  # the numbers the protocol's pipes have
     process = subprocess.Popen(
-        ["/bin/sh", "-c", script, "sh", path, *_FLAGS, *sandbox, f"--user-data-dir={profile}", "about:blank"],
+        [sys.executable, "-c", _PIPED, str(theirs_in), str(theirs_out), path, *_FLAGS, *sandbox, f"--user-data-dir={profile}", "about:blank"],
         pass_fds=(theirs_in, theirs_out), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True, env={**os.environ, "HOME": profile},
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Programs of the system that tests run: promtool, prometheus, victoria-metrics, systemd-analyze, curl."""
+"""Programs of the system that tests run: chromium, promtool, prometheus, victoria-metrics, systemd-analyze, curl."""
 
 from __future__ import annotations
 

@@ -2,12 +2,14 @@
 (() => {
   const root = document.documentElement;
   const textOf = (id) => document.getElementById(id).textContent;
-  const bytesOf = (id) => Uint8Array.from(atob(textOf(id)), (letter) => letter.charCodeAt(0));
-  const drawn = JSON.parse(textOf("gpuwatch-drawn"));
+  const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const { windows: drawn, overlaid } = JSON.parse(textOf("gpuwatch-drawn"));
+  const PAPER_PX = 680; // what A4 and Letter both hold within their margins
   // Plotly reads a few tags in its texts: what users named must not become one.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const colour = (role) => getComputedStyle(root).getPropertyValue("--" + role).trim();
-  const ROLES = ["first", "second"];
+  const ROLES = ["first", "second", "third", "fourth", "fifth", "sixth"];
+  let paper = false;
   const config = { displaylogo: false, responsive: true, showSendToCloud: false, topojsonURL: "", modeBarButtonsToRemove: ["lasso2d", "select2d"] };
 
   const look = () => ({
@@ -36,7 +38,7 @@
     layout.xaxis = axis({ range: [-0.02 * data.length_s, 1.02 * data.length_s], title: { text: "seconds since the window began" },
       anchor: data.lanes.length > 1 ? "y" + data.lanes.length : "y", showspikes: true, spikemode: "across", spikethickness: 1, spikecolor: colour("muted") });
     const upright = (x0, x1, more) => layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0, x1, y0: 0, y1: 1, layer: "below", ...more });
-    data.findings.forEach((each) => upright(each.from_s, each.to_s,
+    data.findings.filter((each) => !each.whole).forEach((each) => upright(each.from_s, each.to_s,
       { fillcolor: colour(each.severity === "note" ? "muted" : each.severity), opacity: each.severity === "note" ? 0.06 : 0.13, line: { width: 0 } }));
     [0, data.length_s].forEach((x) => layout.shapes.push({ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1,
       line: { color: colour("text"), width: 1, dash: "dash" } }));
@@ -61,7 +63,7 @@
     lane.spans.forEach((each, row) => {
       const x = [], y = [];
       each.at.forEach(([from, to]) => { x.push(from, to, null); y.push(row, row, null); });
-      traces.push({ x, y, yaxis: "y" + suffix, mode: "lines", line: { color: colour(each.role), width: 10 }, connectgaps: false, hoverinfo: "text", text: plain(each.name) });
+      traces.push({ x, y, yaxis: "y" + suffix, mode: "lines", line: { color: colour(each.role), width: 10 }, connectgaps: false, hovertemplate: plain(each.name) + "<extra></extra>" });
     });
     Object.assign(layout["yaxis" + suffix], { range: [lane.spans.length - 0.4, -0.6], showgrid: false, zeroline: false, title: { text: "" },
       tickvals: lane.spans.map((_, row) => row), ticktext: lane.spans.map((each) => plain(each.name)) });
@@ -69,27 +71,36 @@
 
   const small = (x, y) => ({ ...look(), barmode: "overlay", height: 320, margin: { l: 60, r: 10, t: 30, b: 45 }, legend: { orientation: "h", y: 1.15 },
     xaxis: axis({ title: { text: x } }), yaxis: axis({ title: { text: y } }) });
-  const distribution = (data) => [data.histograms.map((each, index) => ({ type: "bar", x: each.x, y: each.y, name: plain(each.name), opacity: 0.65,
-    marker: { color: colour(ROLES[index % 2]) } })), { ...small("ms (99 % of them)", "iterations"), bargap: 0, showlegend: true }];
+  // Steps and not bars: those behind stay seen.  The highest bin of each is 1, the numbers stand in the hover.
+  const histograms = (all, unit) => [all.map((each, index) => ({ x: each.x, y: each.y, name: plain(each.name), customdata: each.counts, mode: "lines",
+    line: { shape: "hvh", width: 1.5, color: colour(ROLES[index % ROLES.length]), dash: ["solid", "dash", "dot"][Math.floor(index / ROLES.length) % 3] },
+    fill: all.length < 4 ? "tozeroy" : "none", fillcolor: colour(ROLES[index % ROLES.length]) + "40",
+    hovertemplate: "%{x} ms: %{customdata} iterations<extra>" + plain(each.name) + "</extra>" })),
+  { ...small(unit, "iterations, the most in a bin = 1"), showlegend: true }];
+  const distribution = (data) => histograms(data.histograms, "ms (99 % of them)");
+  const overlay = (data, which) => histograms(data[which], which === "measured" ? "ms as measured (99 % of them)"
+    : "ms at " + Math.round(data.clock_mhz) + " MHz (99 % of them)");
   const drift = (data) => [data.drift.map((each, index) => ({ x: each.x, y: each.y, name: plain(each.name), mode: "markers",
     marker: { color: colour(ROLES[index % 2]), size: 3 } })), { ...small("seconds since the window began", "ms"), showlegend: true }];
 
   function draw() {
-    const put = (name, make, part) => document.querySelectorAll("[data-" + name + "]").forEach((place) => {
-      const data = drawn[Number(place.dataset[name])][part];
+    const put = (name, make) => document.querySelectorAll("[data-" + name + "]").forEach((place) => {
       const ranges = place.layout ? { range: place.layout.xaxis.range.slice(), autorange: false } : null;
-      const [traces, layout] = make(data);
+      const [traces, layout] = make(place.dataset[name]);
       if (ranges) Object.assign(layout.xaxis, ranges);
-      window.Plotly.react(place, traces, layout, config);
+      if (paper) Object.assign(layout, { width: place.parentElement.classList.contains("pair") ? PAPER_PX / 2 - 8 : PAPER_PX, autosize: false });
+      window.Plotly.react(place, traces, layout, { ...config, responsive: !paper });
     });
-    put("timeline", timeline, "timeline");
-    put("distribution", distribution, "times");
-    put("drift", drift, "times");
+    put("timeline", (index) => timeline(drawn[Number(index)].timeline));
+    put("distribution", (index) => distribution(drawn[Number(index)].times));
+    put("drift", (index) => drift(drawn[Number(index)].times));
+    put("overlaid", (which) => overlay(overlaid, which));
   }
 
   function toggle() {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
+    document.getElementById("theme").setAttribute("aria-pressed", String(!dark));
     if (window.Plotly) draw();
   }
 
@@ -102,21 +113,44 @@
     window.Plotly.relayout(document.querySelector('[data-timeline="' + index + '"]'), { "xaxis.range": [from, to] });
   }
 
+  // The keyboard's way to what drag and double-click do.
+  function move(event) {
+    const place = event.currentTarget, data = drawn[Number(place.dataset.timeline)].timeline;
+    if (!window.Plotly || event.ctrlKey || event.altKey || event.metaKey) return;
+    const [from, to] = place.layout.xaxis.range.map(Number), step = 0.2 * (to - from);
+    const moved = { ArrowLeft: [from - step, to - step], ArrowRight: [from + step, to + step], "+": [from + step, to - step], "=": [from + step, to - step],
+      "-": [from - step / 0.6, to + step / 0.6], Home: [-0.02 * data.length_s, 1.02 * data.length_s] }[event.key];
+    if (!moved || moved[1] - moved[0] < 1e-6) return;
+    event.preventDefault();
+    window.Plotly.relayout(place, { "xaxis.range": moved });
+  }
+
+  document.querySelectorAll("[data-timeline]").forEach((place) => place.addEventListener("keydown", move));
   document.getElementById("theme").addEventListener("click", toggle);
   document.querySelectorAll("[data-zoom]").forEach((button) => button.addEventListener("click", () => window.Plotly && zoom(button)));
-  document.getElementById("download").addEventListener("click", () => {
+  document.querySelectorAll("[data-save]").forEach((button) => button.addEventListener("click", () => {
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([bytesOf("gpuwatch-evidence")]));
-    link.download = "evidence.capsule";
+    link.href = URL.createObjectURL(new Blob([bytesOf(textOf("gpuwatch-evidence").trim().split("\n")[Number(button.dataset.save)])]));
+    link.download = "evidence-" + (Number(button.dataset.save) + 1) + ".capsule";
     link.click();
-  });
+  }));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => window.Plotly && draw());
-  // Paper is light, and the pictures are drawn before the style sheet for print is in force.
-  let chosen;
-  addEventListener("beforeprint", () => { chosen = root.dataset.theme; root.dataset.theme = "light"; if (window.Plotly) draw(); });
-  addEventListener("afterprint", () => { if (chosen) root.dataset.theme = chosen; else delete root.dataset.theme; if (window.Plotly) draw(); });
+  // Paper is light, narrow, and cannot be clicked; the pictures are drawn before the style sheet for print is in force.
+  let chosen, closed = [];
+  addEventListener("beforeprint", () => {
+    chosen = root.dataset.theme; root.dataset.theme = "light"; paper = true;
+    closed = [...document.querySelectorAll("details:not([open]):not(.note)")];
+    closed.forEach((each) => { each.open = true; });
+    if (window.Plotly) draw();
+  });
+  addEventListener("afterprint", () => {
+    if (chosen) root.dataset.theme = chosen; else delete root.dataset.theme;
+    paper = false;
+    closed.forEach((each) => { each.open = false; });
+    if (window.Plotly) draw();
+  });
 
-  const unpacked = new Blob([bytesOf("gpuwatch-plotly")]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const unpacked = new Blob([bytesOf(textOf("gpuwatch-plotly"))]).stream().pipeThrough(new DecompressionStream("gzip"));
   new Response(unpacked).text().then((source) => {
     const script = document.createElement("script");
     script.nonce = document.querySelector("meta[data-nonce]").dataset.nonce;

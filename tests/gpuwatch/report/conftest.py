@@ -23,7 +23,7 @@ def scene(name: str) -> Evidence:
     return simulate(name)[0]
 
 
-def judged(evidence: Evidence, **facts: str) -> Judged:
+def judged(evidence: Evidence, **facts: Any) -> Judged:
     return Judged(verdict=judge(evidence), evidence=evidence, **facts)
 
 

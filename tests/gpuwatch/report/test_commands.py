@@ -33,15 +33,15 @@ def test_a_stored_run_becomes_a_page_and_the_page_is_verified(
     ended = gpuwatch(*daemon.flags(), "report", str(measured.run_id), "-o", str(target))
     assert (ended.code, ended.out) == (0, "")
     assert "1 window," in ended.err
-    assert "unsigned" in ended.err
+    assert "signed by SHA256:" in ended.err
     assert "<b>short</b>" in Page(target.read_text()).words
     verified = gpuwatch("verify", str(target))
     assert verified.code == 0
     assert "<b>short</b>: verdict and evidence agree" in verified.out
-    assert "signature: unsigned" in verified.out
+    assert "signature: signed by SHA256:" in verified.out
     data = gpuwatch("verify", str(target), "--json").data
     check(data, "urn:gpuwatch:cli:1#/$defs/verify")
-    assert (data["agrees"], data["page_as_written"], data["signature"]) == (True, True, None)
+    assert (data["agrees"], data["page_as_written"], data["signature"]) == (True, True, "unknown signer")
     assert data["windows"][0]["run"] == measured.run_id
 
 

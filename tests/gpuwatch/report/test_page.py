@@ -13,7 +13,7 @@ from annotate.evidence import Evidence
 from annotate.verdict import Status
 from gpuwatch.capsule import unpack
 from gpuwatch.errors import ExportError
-from gpuwatch.report import page, pictures
+from gpuwatch.report import drawing, page
 from gpuwatch.report.record import Judged
 from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene
 
@@ -50,18 +50,19 @@ def test_verdict_and_sentence_come_first_then_conditions_findings_environment_an
 
 
 def test_the_time_line_has_every_lane_that_was_observed(from_idle: Page) -> None:
-    drawn = from_idle.data("gpuwatch-drawn")[0]["timeline"]
+    drawn = from_idle.data("gpuwatch-drawn")["windows"][0]["timeline"]
     assert [lane["title"] for lane in drawn["lanes"]] == [
-        "SM clock", "Power", "Temperature", "Clock event reasons", "Processes on this GPU", "Iterations",
+        "Findings", "SM clock", "Power", "Temperature", "Clock event reasons", "Processes on this GPU", "Iterations",
     ]  # fmt: skip
-    assert [each["name"] for each in drawn["lanes"][0]["series"]] == ["NVML", "true, per iteration"]
-    assert [each["name"] for each in drawn["lanes"][5]["series"]] == ["outside every finding", "inside a finding"]
-    assert drawn["lanes"][3]["spans"][0]["name"] == "sw_power_cap"
-    assert {"regime-change", "window-too-short"} <= {each["rule"] for each in drawn["findings"]}
+    assert [each["name"] for each in drawn["lanes"][1]["series"]] == ["NVML", "true, per iteration"]
+    assert [each["name"] for each in drawn["lanes"][6]["series"]] == ["outside every finding", "inside a finding"]
+    assert drawn["lanes"][4]["spans"][0]["name"] == "power cap (sw_power_cap)"
+    assert {each["rule"]: each["whole"] for each in drawn["findings"]} == {"regime-change": False, "window-too-short": True}
+    assert "The board reached its power limit" in from_idle.words
 
 
 def test_times_stand_raw_beside_those_at_one_clock(from_idle: Page) -> None:
-    times = from_idle.data("gpuwatch-drawn")[0]["times"]
+    times = from_idle.data("gpuwatch-drawn")["windows"][0]["times"]
     assert [each["name"] for each in times["drift"]] == ["measured", "at 1431 MHz"]
     assert times["sensitivity"]["beta"] == pytest.approx(0.93, abs=0.05)
     assert "as measured" in from_idle.words
@@ -128,7 +129,7 @@ def test_a_window_without_evidence_is_shown_without_pictures() -> None:
 def test_long_series_are_thinned_and_keep_their_extremes() -> None:
     values = np.random.default_rng(3).normal(size=100_000)
     values[71_234], values[9] = 99.0, -99.0
-    kept = pictures.thinned(values)
+    kept = drawing.thinned(values)
     assert len(kept) <= 4_002
     assert {71_234, 9, 0, 99_999} <= set(kept.tolist())
 

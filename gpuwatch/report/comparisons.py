@@ -1,0 +1,54 @@
+"""Several windows against one another: what annotate's judge of comparisons says of each pair that has times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from annotate import two_runs
+from annotate.comparison import Comparison
+from annotate.errors import AnnotateError
+from annotate.policy import Policy
+from annotate.report import plain
+from gpuwatch.report.record import Judged
+
+
+def names(windows: Sequence[Judged]) -> list[str]:
+    """What to call each: its label where that tells it apart, else with its place."""
+    labels = [plain(window.verdict.label or "unnamed window") for window in windows]
+    return [f"{label} ({place + 1})" if labels.count(label) > 1 else label for place, label in enumerate(labels)]
+
+
+def comparisons(windows: Sequence[Judged]) -> list[Comparison]:
+    """Each window with times against the first one that has some: on the same GPU where there is one, never of the same run.
+
+    Judged by the second's policy, as `gpuwatch compare` does.
+    """
+    called = names(windows)
+    timed = [place for place, window in enumerate(windows) if _has_times(window)]
+    found = []
+    for place in timed:
+        earlier = [each for each in timed if each < place and _other_run(windows[each], windows[place])]
+        same_gpu = [each for each in earlier if windows[each].verdict.device_uuid == windows[place].verdict.device_uuid]
+        if earlier:
+            first = (same_gpu or earlier)[0]
+            found.append(_compared(windows[first], windows[place], (called[first], called[place])))
+    return found
+
+
+def _compared(a: Judged, b: Judged, both: tuple[str, str]) -> Comparison:
+    if a.evidence is None or b.evidence is None:
+        raise ValueError("expected windows with evidence")
+    try:
+        policy = Policy.from_dict(b.verdict.policy)
+    except AnnotateError:  # made by a version whose rules or limits are gone
+        policy = Policy()
+    return two_runs.of_runs(a.evidence, b.evidence, policy, names=both)
+
+
+def _has_times(window: Judged) -> bool:
+    timings = window.evidence.timings if window.evidence is not None else None
+    return timings is not None and bool(timings.timed.any())
+
+
+def _other_run(a: Judged, b: Judged) -> bool:
+    return a.run_id is None or a.run_id != b.run_id

@@ -1,0 +1,50 @@
+"""Amounts as a picture's plain data: seconds since the window began, thinned to what a screen shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+
+from annotate.evidence import Evidence, Times, Values
+
+
+def drawn(name: str, at_ns: Times, values: Values, evidence: Evidence, *, shape: str = "line") -> dict[str, Any]:
+    kept = thinned(values)
+    return {
+        "name": name,
+        "shape": shape,
+        "count": len(values),
+        "x": [since(evidence, each) for each in at_ns[kept].tolist()],
+        "y": [rounded(each) if np.isfinite(each) else None for each in values[kept].tolist()],
+    }
+
+
+def thinned(
+    values: Values, *, most: Annotated[int, "two for each pixel of a wide screen"] = 4000
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The places to draw: all, or the lowest and highest of each of so many stretches."""
+    if len(values) <= most:
+        return np.arange(len(values))
+    filled = np.nan_to_num(values, nan=float(np.nanmedian(values)) if np.isfinite(values).any() else 0.0)
+    edges = np.linspace(0, len(values), most // 2 + 1).astype(np.int64)
+    picked = {0, len(values) - 1, *np.flatnonzero(np.isnan(values))[: most // 4].tolist()}
+    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        part = filled[begin:end]
+        picked |= {begin + int(part.argmin()), begin + int(part.argmax())}
+    return np.array(sorted(picked), np.int64)
+
+
+def since(evidence: Evidence, at_ns: int) -> float:
+    """Seconds since the window began, to the microsecond."""
+    return rounded((at_ns - evidence.window.begin_ns) / 1e9, 6)
+
+
+def rounded(value: float, places: int | None = None) -> float:
+    """Seven digits: another processor's last bits are not another picture."""
+    return round(value, places) if places is not None else float(f"{value:.7g}")
+
+
+def all_rounded(values: Sequence[float] | Iterable[float]) -> list[float]:
+    return [rounded(float(each)) for each in values]

@@ -1,0 +1,79 @@
+"""What the signature under a report's window is worth: broken, of an unknown signer, of a trusted one, or not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from gpuwatch import places
+from gpuwatch.errors import UsageError
+from gpuwatch.report.record import Judged
+from gpuwatch.signing import fingerprint, holds, read_public, statement
+
+SYSTEM_TRUSTED = places.SYSTEM_CONFIG.parent / "trusted"
+
+
+class Worth(StrEnum):
+    """Best first."""
+
+    TRUSTED = "trusted"
+    UNKNOWN = "unknown signer"
+    UNSIGNED = "unsigned"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """``name`` is that of the trusted key's file; ``key`` the public key's fingerprint, None where nothing is signed."""
+
+    worth: Worth
+    key: str | None = None
+    name: str | None = None
+
+    def __str__(self) -> str:
+        match self.worth:
+            case Worth.UNSIGNED:
+                return "unsigned: nothing proves who recorded the evidence"
+            case Worth.UNKNOWN:
+                return f"signed by {self.key} (unknown signer)"
+            case Worth.TRUSTED:
+                return f"signed by {self.name} (trusted), {self.key}"
+        return f"BROKEN: {self.key} did not sign this verdict with this evidence"
+
+
+def signed(window: Judged, trusted: Mapping[bytes, str]) -> Signed:
+    """The signature asked of the window as it lies here: run, user, process, verdict, and the evidence byte for byte."""
+    signature = window.signature
+    if signature is None:
+        return Signed(Worth.UNSIGNED)
+    key = fingerprint(signature.public_key)
+    if not holds(signature, said(window)):
+        return Signed(Worth.BROKEN, key)
+    name = trusted.get(signature.public_key)
+    return Signed(Worth.UNKNOWN, key) if name is None else Signed(Worth.TRUSTED, key, name)
+
+
+def said(window: Judged) -> bytes:
+    """What a daemon would have signed of this window."""
+    return statement(window.verdict.to_dict(), window.packed, run=window.run_id, user=window.user, process=window.process)
+
+
+def folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where trusted keys lie, each NAME.pub: the user's and the system's."""
+    return (places.user_config(environment).parent / "trusted", SYSTEM_TRUSTED)
+
+
+def trusted_keys(files: Iterable[Path], within: Iterable[Path], warn: Callable[[str], None]) -> dict[bytes, str]:
+    """Names by key.  A file that was named must hold a key, or UsageError; one that only lies in a folder is warned about."""
+    found: dict[bytes, str] = {}
+    for file in files:
+        found.setdefault(read_public(file), file.stem)
+    for folder in within:
+        for file in sorted(folder.glob("*.pub")):
+            try:
+                found.setdefault(read_public(file), file.stem)
+            except UsageError as error:
+                warn(f"not trusted: {error}")
+    return found

@@ -1,0 +1,228 @@
+"""Reports in a real Chromium: what they show, what they ask for (nothing), and what somebody's names cannot make them do."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+import pytest
+
+from annotate.evidence import Evidence
+from gpuwatch.capsule import unpack
+from gpuwatch.report.record import Judged
+from tests.gpuwatch import chromium
+from tests.gpuwatch.chromium import Browser, Page
+from tests.gpuwatch.report.conftest import judged, rendered, scene
+from tests.gpuwatch.report.test_page import CAPSULE, HOSTILE
+
+Opened: TypeAlias = Callable[..., Page]
+DRAWN = "document.documentElement.dataset.drawn === 'yes'"
+TIMELINE = "document.querySelector('[data-timeline]')"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium.running() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str | None, Evidence]:
+    return {piece.window.label: piece for piece in unpack(CAPSULE.read_bytes())}
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    pages: list[Page] = []
+    folder = tmp_path_factory.mktemp("reports")
+
+    def show(*windows: Judged) -> Page:
+        target = folder / f"report-{len(pages)}.html"
+        target.write_text(rendered(*windows))
+        page = browser.open(target)
+        pages.append(page)
+        page.until(DRAWN)
+        return page
+
+    yield show
+    for page in pages:
+        page.close()
+
+
+@pytest.fixture(scope="module")
+def plain_run(opened: Opened, recorded: dict[str | None, Evidence]) -> Page:
+    """The recording with a regime change, which several tests look at in turn."""
+    return opened(judged(recorded["plain-run"]))
+
+
+def colours(page: Page) -> list[str]:
+    """The page's background, and that of its first picture."""
+    script = f"[getComputedStyle(document.body).backgroundColor, {TIMELINE}.querySelector('.main-svg').style.background]"
+    return [str(each) for each in page.run(script)]
+
+
+def quiet(page: Page) -> None:
+    assert page.complaints() == []
+    asked = page.requests()
+    assert len(asked) == 1
+    assert asked[0].startswith("file:")
+
+
+@pytest.mark.parametrize("label", ["plain-run", "neighbour-gemm-4096"])
+def test_a_recording_is_drawn_with_no_complaint_and_no_request(
+    opened: Opened, plain_run: Page, recorded: dict[str | None, Evidence], label: str
+) -> None:
+    page = plain_run if label == "plain-run" else opened(judged(recorded[label]))
+    titles = page.run(f"[...{TIMELINE}.querySelectorAll('.annotation-text')].map((each) => each.textContent)")
+    assert [title.split("  ")[0] for title in titles] == [
+        "Findings", "SM clock", "Power", "Temperature", "Clock event reasons", "Processes on this GPU",
+    ]  # fmt: skip
+    words = page.run(f"{TIMELINE}.textContent")
+    assert "power cap (sw_power_cap)" in words
+    assert ("foreign" in words) == (label != "plain-run")
+    assert page.run("document.querySelector('.watermark')") is None
+    quiet(page)
+
+
+def test_dragging_keys_and_buttons_zoom_all_lanes_at_once(plain_run: Page) -> None:
+    page = plain_run
+    assert page.run(f"{TIMELINE}._fullData.every((each) => each.xaxis === 'x')")
+
+    def seen() -> tuple[float, float]:
+        low, high = page.run(f"{TIMELINE}.layout.xaxis.range.map(Number)")
+        ticks = page.run(
+            f"[...{TIMELINE}.querySelectorAll('.xtick')].map((each) => Number(each.textContent.replace('−', '-')))"
+        )
+        assert all(low <= tick <= high for tick in ticks)
+        return low, high
+
+    whole = seen()
+    page.run(f"{TIMELINE}.scrollIntoView()")
+    left, top, width, height = page.run(
+        f"(() => {{ const r = {TIMELINE}.querySelector('.nsewdrag').getBoundingClientRect(); return [r.x, r.y, r.width, r.height]; }})()"
+    )
+    page.drag((left + 0.25 * width, top + height / 2), (left + 0.5 * width, top + height / 2))
+    page.until(f"Number({TIMELINE}.layout.xaxis.range[0]) > {whole[0]}")
+    dragged = seen()
+    assert dragged[1] - dragged[0] == pytest.approx((whole[1] - whole[0]) / 4, rel=0.1)
+
+    page.run(f"{TIMELINE}.focus()")
+    page.press("ArrowRight")
+    page.until(f"Number({TIMELINE}.layout.xaxis.range[0]) > {dragged[0]}")
+    page.press("Home")
+    page.until(f"Math.abs(Number({TIMELINE}.layout.xaxis.range[0]) - {whole[0]}) < 1e-9")
+    page.run("[...document.querySelectorAll('[data-zoom]')].find((each) => each.textContent === 'regime-change').focus()")
+    page.press("Enter")
+    page.until(f"Number({TIMELINE}.layout.xaxis.range[1]) < {whole[1]}")
+    quiet(page)
+
+
+def test_the_theme_follows_the_system_until_it_is_chosen_and_pictures_follow_the_theme(plain_run: Page) -> None:
+    page = plain_run
+    light = colours(page)
+    page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    page.until(f"{TIMELINE}.querySelector('.main-svg').style.background !== {light[1]!r}")
+    dark = colours(page)
+    assert light[0] == light[1] == "rgb(255, 255, 255)"
+    assert dark[0] == dark[1] == "rgb(18, 22, 27)"
+    page.run("document.getElementById('theme').focus()")
+    page.press("Enter")
+    page.until(f"{TIMELINE}.querySelector('.main-svg').style.background === {light[1]!r}")
+    assert colours(page) == light
+    quiet(page)
+
+
+def test_every_control_is_reached_by_tab(plain_run: Page) -> None:
+    page = plain_run
+    reached = set()
+    for _ in range(30):
+        page.press("Tab")
+        reached.add(page.run("document.activeElement.id || document.activeElement.className || document.activeElement.tagName"))
+        reached.add(page.run("Object.keys(document.activeElement.dataset).join()"))
+    assert {"theme", "SUMMARY", "timeline", "save"} <= reached
+
+
+def test_paper_is_light_and_cuts_no_picture(opened: Opened) -> None:
+    page = opened(judged(scene("from-idle")))
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    page.ask("Emulation.setEmulatedMedia", features=dark)
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    page.ask("Emulation.setEmulatedMedia", media="print", features=dark)
+    page.ask("Emulation.setDeviceMetricsOverride", width=718, height=1047, deviceScaleFactor=1, mobile=False)  # A4's inside
+    page.until(f"{TIMELINE}.querySelector('.main-svg').getBoundingClientRect().right <= 718")
+    assert (
+        page.run(
+            "[...document.querySelectorAll('.main-svg')].map((each) => each.getBoundingClientRect().right).filter((x) => x > 718)"
+        )
+        == []
+    )
+    assert page.run("document.documentElement.scrollWidth") <= 718
+    assert colours(page)[1] == "rgb(255, 255, 255)"
+    page.ask("Emulation.setEmulatedMedia", media="", features=dark)
+    page.run("dispatchEvent(new Event('afterprint'))")
+    page.until(f"{TIMELINE}.querySelector('.main-svg').style.background !== 'rgb(255, 255, 255)'")
+    paper = base64.b64decode(page.ask("Page.printToPDF", printBackground=True)["data"])
+    assert paper.startswith(b"%PDF")
+    quiet(page)
+
+
+def test_two_runs_are_laid_over_one_another_under_the_watermark(opened: Opened) -> None:
+    slow = scene("from-idle")
+    assert slow.timings is not None
+    quick = replace(
+        slow, window=replace(slow.window, label="tuned"), timings=replace(slow.timings, took_s=0.9 * slow.timings.took_s)
+    )
+    page = opened(judged(slow, run_id="0a"), judged(quick, run_id="0b"))
+    names = page.run(
+        "[...document.querySelectorAll('[data-overlaid]')].map((each) => each._fullData.map((trace) => trace.name))"
+    )
+    assert names == [["from-idle", "tuned"]] * 2
+    assert page.run("document.querySelector('.decision').textContent") == "FASTER"
+    assert page.run("getComputedStyle(document.querySelector('.watermark')).position") == "fixed"
+    quiet(page)
+
+
+def test_what_users_named_runs_nothing_and_the_page_could_not_fetch_if_it_did(opened: Opened) -> None:
+    hostile = HOSTILE.replace("alert(1)", "window.ran=1").replace("alert(2)", "window.ran=2")
+    plain = scene("neighbour")
+    censuses = tuple(
+        replace(census, processes=tuple(replace(each, name=hostile, user=hostile) for each in census.processes))
+        for census in plain.trace.censuses
+    )
+    evidence = replace(
+        plain,
+        window=replace(plain.window, label=hostile),
+        trace=replace(plain.trace, censuses=censuses),
+        told={"exception": hostile, hostile: hostile},
+        host=replace(plain.host, hostname=hostile),
+    )
+    page = opened(
+        judged(evidence, process=hostile, user=hostile, run_id=hostile, begun="d"), judged(evidence, user="b", run_id="c")
+    )
+    page.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    page.run("document.querySelectorAll('[data-zoom]').forEach((each) => each.click())")
+    assert "window.ran=2" in page.run("document.body.innerText")
+    assert page.run("window.ran === undefined")
+    assert page.run("document.querySelectorAll('main img, main script').length") == 0
+    quiet(page)
+    # The second wall: markup that did get in would run nothing and fetch nothing.
+    page.run("document.body.insertAdjacentHTML('beforeend', '<img src=http://127.0.0.1:9/x onerror=\"window.ran=3\">')")
+    assert page.run("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')") == "refused"
+    assert page.run("new Promise((done) => setTimeout(() => done(window.ran === undefined), 200))")
+    assert all("Content Security Policy" in each or "ERR_BLOCKED_BY_CSP" in each for each in page.complaints())
+
+
+def test_the_saved_evidence_is_what_is_embedded(opened: Opened) -> None:
+    window = judged(scene("from-idle"))
+    page = opened(window, replace(window, run_id="0b"))
+    page.run(
+        "window.saved = []; URL.createObjectURL = (blob) => { window.saved.push(blob.arrayBuffer()); return 'data:,'; };"
+        "HTMLAnchorElement.prototype.click = () => {}; document.querySelectorAll('[data-save]').forEach((each) => each.click())"
+    )
+    saved = page.run(
+        "Promise.all(window.saved).then((all) => all.map((each) => btoa([...new Uint8Array(each)].map((b) => String.fromCharCode(b)).join(''))))"
+    )
+    assert len(saved) == 2
+    assert [unpack(base64.b64decode(each))[0].window.label for each in saved] == ["from-idle"] * 2

@@ -1,0 +1,200 @@
+"""A report's signature: it holds for what the daemon judged, and for nothing anybody made of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from annotate.verdict import Status
+from gpuwatch import capsule
+from gpuwatch.config import Settings
+from gpuwatch.report import embedded, page, record, signatures
+from gpuwatch.report.record import Judged
+from gpuwatch.report.redaction import redacted
+from gpuwatch.report.signatures import Worth, signed
+from gpuwatch.signing import Signature, Signer, fingerprint, pem, signer_of
+from gpuwatch.window import window
+from tests.gpuwatch.cli.conftest import Gpuwatch, daemon, gpuwatch, home
+from tests.gpuwatch.cli.test_schemas import check
+from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene
+
+__all__ = ["daemon", "gpuwatch", "home"]
+
+
+@pytest.fixture(scope="module")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    made = signer_of(tmp_path_factory.mktemp("state"))
+    assert made is not None
+    return made
+
+
+@pytest.fixture(scope="module")
+def genuine(signer: Signer) -> Judged:
+    evidence = scene("from-idle")
+    kept = judged(evidence, run_id="0a", user="ann", process="python", packed=capsule.pack([evidence]))
+    return replace(kept, signature=signer.sign(signatures.said(kept)))
+
+
+def read_back(folder: Path, html: str) -> Judged:
+    (folder / "report.html").write_text(html)
+    return embedded.load(folder / "report.html").record.windows[0]
+
+
+def test_a_page_keeps_signature_and_evidence_byte_for_byte(tmp_path: Path, genuine: Judged, signer: Signer) -> None:
+    html = rendered(genuine)
+    again = read_back(tmp_path, html)
+    assert (again.packed, again.signature) == (genuine.packed, genuine.signature)
+    assert signed(again, {}).worth is Worth.UNKNOWN
+    assert str(signed(again, {})) == f"signed by {fingerprint(signer.public_key)} (unknown signer)"
+    assert str(signed(again, {signer.public_key: "lab7"})).startswith("signed by lab7 (trusted), SHA256:")
+    assert fingerprint(signer.public_key) in Page(html).words
+
+
+def other_evidence(genuine: Judged) -> Judged:
+    evidence = scene("neighbour")
+    return replace(genuine, evidence=evidence, packed=capsule.pack([evidence]))
+
+
+CHANGES: dict[str, Callable[[Judged], Judged]] = {
+    "status": lambda each: replace(each, verdict=replace(each.verdict, status=Status.VALID)),
+    "label": lambda each: replace(each, verdict=replace(each.verdict, label="another")),
+    "claim": lambda each: replace(each, verdict=replace(each.verdict, claim="burst")),
+    "policy": lambda each: replace(each, verdict=replace(each.verdict, policy={"accept": ["regime-change"]})),
+    "GPU": lambda each: replace(each, verdict=replace(each.verdict, device_uuid="GPU-2")),
+    "beginning": lambda each: replace(each, verdict=replace(each.verdict, begin_ns=1)),
+    "judge": lambda each: replace(each, verdict=replace(each.verdict, judge_version="9")),
+    "simulated": lambda each: replace(each, verdict=replace(each.verdict, simulated=False)),
+    "run": lambda each: replace(each, run_id="0b"),
+    "user": lambda each: replace(each, user="bob"),
+    "process": lambda each: replace(each, process=None),
+    "evidence": other_evidence,
+    "packing": lambda each: replace(each, packed=None),  # the same evidence in other bytes is not what was signed
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_whatever_was_changed_breaks_the_signature(genuine: Judged, change: Callable[[Judged], Judged]) -> None:
+    assert signed(genuine, {}).worth is Worth.UNKNOWN
+    assert signed(change(genuine), {}).worth is Worth.BROKEN
+
+
+def test_redacting_takes_the_signature_away_and_page_and_verify_say_why(
+    tmp_path: Path, gpuwatch: Gpuwatch, genuine: Judged
+) -> None:
+    without = redacted([genuine], ("user",))
+    assert (without[0].signature, without[0].packed) == (None, None)
+    html = page.render(record.sequence(without, ("user",)), NONCE)
+    assert "Not signed: names were redacted, and a signature covers only the original." in Page(html).words
+    (tmp_path / "report.html").write_text(html)
+    ended = gpuwatch("verify", str(tmp_path / "report.html"))
+    assert ended.code == 0
+    assert "redacted: user: a signature covers the original, which is not in this file" in ended.out
+    assert "signature: unsigned" in ended.out
+
+
+def test_a_report_of_the_first_schema_is_read_as_unsigned(tmp_path: Path) -> None:
+    windows = (judged(scene("from-idle"), run_id="0a"), judged(scene("neighbour"), run_id="0b"))
+    kept = [each.evidence for each in windows if each.evidence is not None]
+    data, _ = record.to_data(record.Record(windows=windows, maker="older"))
+    for each in data["windows"]:
+        del each["signature"]
+    evidence = base64.b64encode(capsule.pack(kept, decimate=False)).decode()
+    held = record.from_data({**data, "schema": 1}, evidence)
+    assert [each.verdict for each in held.windows] == [each.verdict for each in windows]
+    assert [signed(each, {}).worth for each in held.windows] == [Worth.UNSIGNED] * 2
+
+
+def test_a_damaged_signature_is_not_taken_for_none(tmp_path: Path, gpuwatch: Gpuwatch, genuine: Judged) -> None:
+    html = rendered(genuine)
+    assert genuine.signature is not None
+    there = base64.b64encode(genuine.signature.packed).decode()
+    (tmp_path / "report.html").write_text(html.replace(there, there[:40]))
+    ended = gpuwatch("verify", str(tmp_path / "report.html"))
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    forged = Signature(genuine.signature.public_key, bytes(64))
+    (tmp_path / "report.html").write_text(rendered(replace(genuine, signature=forged)))
+    ended = gpuwatch("verify", str(tmp_path / "report.html"))
+    assert ended.code == 1
+    assert "signature: BROKEN: SHA256:" in ended.out
+    check(gpuwatch("verify", str(tmp_path / "report.html"), "--json").data, "urn:gpuwatch:cli:1#/$defs/verify")
+
+
+@pytest.fixture(scope="module")
+def report(daemon: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a window that a real daemon judged and signed."""
+    from gpuwatch.cli import main
+
+    with window("signed", sync=False, settings=daemon) as watched:
+        threading.Event().wait(0.2)
+    assert watched.verdicts
+    target = tmp_path_factory.mktemp("report") / "run.html"
+    assert main([*daemon.flags(), "report", str(watched.run_id), "-o", str(target)]) == 0
+    return target
+
+
+def test_a_daemon_s_report_is_of_an_unknown_signer_until_its_key_is_trusted(
+    gpuwatch: Gpuwatch, daemon: Settings, report: Path, home: Path
+) -> None:
+    ended = gpuwatch("verify", str(report))
+    assert ended.code == 0
+    assert "signature: signed by SHA256:" in ended.out
+    assert "(unknown signer)" in ended.out
+    shown = gpuwatch(*daemon.flags(), "verify", "--key")
+    assert (shown.code, shown.out.splitlines()[0]) == (0, "-----BEGIN PUBLIC KEY-----")
+    assert shown.err.startswith("SHA256:")
+    key = gpuwatch(*daemon.flags(), "verify", "--key", "--json").data
+    check(key, "urn:gpuwatch:cli:1#/$defs/key")
+    assert key["fingerprint"] in ended.out
+    (home / "lab7.pub").write_text(shown.out)
+    trusting = gpuwatch("verify", str(report), "--trust", str(home / "lab7.pub"))
+    assert trusting.code == 0
+    assert "signature: signed by lab7 (trusted), SHA256:" in trusting.out
+    folder = home / ".config" / "gpuwatch" / "trusted"
+    folder.mkdir(parents=True)
+    (folder / "cluster.pub").write_text(shown.out)
+    (folder / "broken.pub").write_text("nothing")
+    known = gpuwatch("verify", str(report), "--json")
+    check(known.data, "urn:gpuwatch:cli:1#/$defs/verify")
+    assert (known.data["signature"], known.data["windows"][0]["signature"]["name"]) == ("trusted", "cluster")
+    assert "not trusted: " in known.err
+
+
+def test_whom_one_trusts_must_have_signed(gpuwatch: Gpuwatch, report: Path, home: Path, signer: Signer) -> None:
+    (home / "other.pub").write_bytes(pem(signer.public_key))
+    ended = gpuwatch("verify", str(report), "--trust", str(home / "other.pub"))
+    assert ended.code == 1
+    assert "NOT SIGNED by other.pub" in ended.out
+    (home / "plain.html").write_text(rendered(judged(scene("from-idle"))))
+    assert gpuwatch("verify", str(home / "plain.html"), "--trust", str(home / "other.pub")).code == 1
+    assert gpuwatch("verify", str(home / "plain.html")).code == 0
+
+
+def test_a_forged_verdict_on_genuine_evidence_is_broken(gpuwatch: Gpuwatch, report: Path, home: Path) -> None:
+    html = report.read_text()
+    data = json.loads(Page(html).blocks["gpuwatch-record"])
+    data["windows"][0]["verdict"]["label"] = "somebody else's"
+    forged = record.as_json(data)
+    (home / "forged.html").write_text(html.replace(Page(html).blocks["gpuwatch-record"], forged))
+    ended = gpuwatch("verify", str(home / "forged.html"))
+    assert ended.code == 1
+    assert "signature: BROKEN" in ended.out
+
+
+def test_what_cannot_be_asked_is_one_line(gpuwatch: Gpuwatch, report: Path, home: Path) -> None:
+    state = ("--state", str(home / "empty"))
+    for arguments, says in (
+        ((), "expected a report FILE.html, or --key"),
+        ((str(report), "--key"), "--key: expected nothing else"),
+        ((*state, "--key"), "a key is made when a daemon first starts"),
+        ((str(report), "--trust", str(home / "none.pub")), "expected a public key"),
+        ((str(report), "--trust", str(report)), "expected a public key"),
+    ):
+        ended = gpuwatch("verify", *arguments)
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), arguments
+        assert says in ended.err
