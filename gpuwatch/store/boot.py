@@ -103,9 +103,10 @@ class Boot:
                 segment = db.execute("SELECT boot_id, source FROM segment").fetchone()
                 if segment is None or segment[0] != self.boot_id:
                     return None
-                ends = [end for table in _TABLES for end in _ends(db, table)]
+                every = [ends for table in _TABLES if (ends := _ends(db, table)) is not None]
                 uuids = tuple(row[0] for row in db.execute("SELECT uuid FROM gpus ORDER BY gpu"))
-                return Stretch(min(ends), max(ends), uuids, segment[1]) if ends else None
+                # The first table that has rows: a blob of power begins before anything else was read.
+                return Stretch(every[0][0], max(end for _, end in every), uuids, segment[1]) if every else None
         finally:
             db.conn.close()
 
@@ -114,14 +115,14 @@ class Boot:
             return self._db.execute(sql, list(values)).fetchall()
 
 
-def _ends(db: Database, table: str) -> list[int]:
+def _ends(db: Database, table: str) -> tuple[int, int] | None:
     """When its first row is of, and until when its last one of each GPU stood: few rows, by the key."""
     first = db.execute(f"SELECT at_ns FROM {table} ORDER BY id LIMIT 1").fetchone()
     if first is None:
-        return []
+        return None
     stood = "0" if table == "power" else "stood_ms"
     last = db.execute(f"SELECT at_ns + 1000000 * {stood} FROM {table} ORDER BY id DESC LIMIT 64").fetchall()
-    return [first[0], max(row[0] for row in last)]
+    return first[0], max(row[0] for row in last)
 
 
 @contextmanager
