@@ -19,7 +19,7 @@ CENSUS_HOLDS_NS = 11_000_000_000  # as long as a slow lane's row: some sources a
 ROOMY_COUNT = 20  # lines from which processes and windows have ribbons too
 REASONS = Panel("reasons", "event_reasons_mask", "", 0.0)
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800)
-_LABEL_COUNT = 14  # columns from one time label to the next, at least
+_LABEL_COUNT = 11  # columns from one time label to the next, at least
 _GRAVEST = ("rejected", "flagged", "unproven", "valid", "open", "closing", "judging")
 
 
@@ -55,7 +55,8 @@ def lines(view: View, width: int, height: int) -> list[list[Piece]]:
         below.append([Piece(cut(f" {report.plain(view.notice)}", width), Tone.DIM)])
     drawn = Drawn(
         trace=view.trace, device=view.device, cells=cells, cursor=cursor,
-        moment_ns=view.cursor_ns if view.cursor_ns is not None else min(view.zero_ns, view.end_ns), held=_held(letters),
+        moment_ns=min(view.zero_ns, view.end_ns) if cursor is None or view.cursor_ns is None else view.cursor_ns,
+        held=_held(letters),
     )  # fmt: skip
     above: list[list[Piece]] = []
     for panel, rows_count in zip(panels.PANELS, panels.rows_counts(height - len(below)), strict=False):
@@ -95,7 +96,7 @@ def _headcount(count: float, strangers: float) -> Chip:
         return ribbon.NOT_OBSERVED
     if strangers > 0:
         return Chip("F", "foreign", Tone.WARN)
-    return Chip(f"{count:.0f}" if count < 10 else "+", "processes", Tone.PLAIN) if count else Chip("·", "none", Tone.DIM)
+    return Chip(f"{count:.0f}" if count < 10 else "+", "processes", Tone.DIM) if count else Chip("·", "none", Tone.DIM)
 
 
 def foreign(census: Census, view: View) -> int:
@@ -126,26 +127,28 @@ def _verdicts(view: View, cells: Span) -> list[Chip]:
 
 
 def _axis(view: View, cells: Span, cursor: int | None) -> list[Piece]:
-    """The wall's time at both ends, steps from the moment in between, and where the cursor is."""
+    """The wall's time at both ends, steps from the moment in between, what the driver reported, and where the cursor is."""
     count = cells.slices_count
     step_s = next((step for step in _STEPS_S if step * 1e9 / cells.slice_ns >= _LABEL_COUNT), 3600)
-    text = [" "] * count
+    text, tones = [" "] * count, [Tone.DIM] * count
+    for event in view.trace.events:
+        if (cell := cells.index(event.at_ns)) is not None:
+            text[cell], tones[cell] = report.plain(event.kind)[:1] or "?", Tone.BAD
+    if cursor is not None:
+        text[cursor], tones[cursor] = "▲", Tone.NOTE
     first, last = view.at(view.begin_ns), view.at(view.end_ns)
     if count >= 2 * _LABEL_COUNT:
         _put(text, 0, first)
         _put(text, count - len(last), last)
-    begin_s, end_s = (view.begin_ns - view.zero_ns) / 1e9, (view.end_ns - view.zero_ns) / 1e9
+    # A stretch that ends now ends on a whole dot: steps are told from there, and stand still.
+    zero_ns = view.end_ns if 0 <= view.end_ns - view.zero_ns < cells.slice_ns else view.zero_ns
+    begin_s, end_s = (view.begin_ns - zero_ns) / 1e9, (view.end_ns - zero_ns) / 1e9
     for step in range(int(begin_s // step_s), int(end_s // step_s) + 1):
         label = _offset(step * step_s)
         middle = int((step * step_s - begin_s) * 1e9 / cells.slice_ns)
         _put(text, middle - len(label) // 2, label)
-    if cursor is not None:
-        text[cursor] = "▲"
-    words = "".join(text)
-    if cursor is None:
-        return [Piece(" " * GUTTER_COUNT + words, Tone.DIM)]
-    before, mark, after = words[:cursor], words[cursor], words[cursor + 1 :]
-    return [Piece(" " * GUTTER_COUNT + before, Tone.DIM), Piece(mark, Tone.NOTE), Piece(after, Tone.DIM)]
+    marks = [Chip(letter, "", tone) for letter, tone in zip(text, tones, strict=True)]
+    return [Piece(" " * GUTTER_COUNT), *ribbon.pieces(marks)]
 
 
 def _put(text: list[str], begin: int, words: str) -> None:
@@ -155,12 +158,16 @@ def _put(text: list[str], begin: int, words: str) -> None:
         text[begin : begin + len(words)] = words
 
 
-def _offset(seconds: float) -> str:
-    """How far from the moment: -90 s, -5 min, now."""
+def _offset(seconds: int) -> str:
+    """How far from the moment: 0, −90 s, −2:10, −5 min, +1 h."""
     sign, size = "−" if seconds < 0 else "+", abs(seconds)
     if not size:
         return "0"
-    return f"{sign}{size:g} s" if size < 120 or size % 60 else f"{sign}{size / 60:g} min"
+    if size < 120:
+        return f"{sign}{size} s"
+    if size % 60:
+        return f"{sign}{size // 60}:{size % 60:02}"
+    return f"{sign}{size // 60} min" if size % 3600 else f"{sign}{size // 3600} h"
 
 
 def _at_cursor(view: View, cells: Span, cursor: int | None, reasons: ribbon.Slices) -> Iterator[Piece]:
@@ -175,7 +182,7 @@ def _at_cursor(view: View, cells: Span, cursor: int | None, reasons: ribbon.Slic
         return
     begin_ns, end_ns = (int(edge) for edge in cells.edges_ns()[cursor : cursor + 2])
     yield Piece(f" ▲ {view.at(view.cursor_ns)}", Tone.NOTE)
-    yield Piece(f" ({_precise((view.cursor_ns - view.zero_ns) / 1e9)})", Tone.DIM)
+    yield Piece(_precise((view.cursor_ns - view.zero_ns) / 1e9), Tone.DIM)
     for chip in chips(reasons.mask(cursor)):
         yield Piece(f"  {chip.letter} {chip.name}", chip.tone)
     for event in view.trace.events:
@@ -197,6 +204,4 @@ def _at_cursor(view: View, cells: Span, cursor: int | None, reasons: ribbon.Slic
 
 
 def _precise(seconds: float) -> str:
-    if abs(seconds) < 0.0005:
-        return "0.000 s"
-    return f"{'−' if seconds < 0 else '+'}{abs(seconds):.3f} s"
+    return f" ({'−' if seconds < 0 else '+'}{abs(seconds):.3f} s)" if abs(seconds) >= 0.0005 else ""

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from functools import partial
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
-from textual.widgets import Footer
+from textual.widget import Widget
 from textual.worker import Worker
 
 from annotate.evidence import Trace
 from gpuwatch.errors import StoreError
 from gpuwatch.live import LiveGpu
 from gpuwatch.tui import portrait
-from gpuwatch.tui.banner import Banner
 from gpuwatch.tui.board import View
 from gpuwatch.tui.curves import Curves
 from gpuwatch.tui.lines import Lines
-from gpuwatch.tui.plot import GUTTER_COUNT
+from gpuwatch.tui.page import Aside
+from gpuwatch.tui.plot import GUTTER_COUNT, Span
 from gpuwatch.tui.seams import Past, Showing
 from gpuwatch.tui.track import Track
 
@@ -28,10 +27,11 @@ RANGES_S = (30, 120, 600, 3600)
 DRAWN_NS = 450_000_000  # curves of now are drawn at every second answer of four a second
 ASKED_NS = 1_000_000_000  # what the store lacks of now was told
 AGAIN_NS = 5_000_000_000  # after a store refused
+ROOMY_COUNT = 30  # lines of a screen that has room for more than curves
 _TOLD_ONLY = "curves hold only what this screen was told, four times a second"
 
 
-class Gpu(Screen[None]):
+class Gpu(Aside):
     """A screen of one GPU; the app tells it what to show."""
 
     CSS = """
@@ -40,16 +40,17 @@ class Gpu(Screen[None]):
     Gpu #processes { height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "back", key_display="Esc", tooltip="Back to all GPUs"),
-        Binding("left", "cursor(-1)", "cursor", key_display="← →", tooltip="Exact values of an earlier moment"),
-        Binding("right", "cursor(1)", "cursor later", show=False, tooltip="Exact values of a later moment"),
-        Binding("plus,equals_sign", "zoom(-1)", "zoom", key_display="+ -", tooltip="A shorter stretch of time"),
-        Binding("minus", "zoom(1)", "zoom out", show=False, tooltip="A longer stretch of time"),
-        Binding("shift+left", "pan(-1)", "pan", key_display="⇧← →", tooltip="Half a screen earlier"),
-        Binding("shift+right", "pan(1)", "pan later", show=False, tooltip="Half a screen later"),
-        Binding("end", "follow", "now", key_display="End", tooltip="No cursor, and the newest at the right edge"),
-        Binding("n,tab", "turn(1)", "next GPU", key_display="n", tooltip="The next GPU"),
-        Binding("p,shift+tab", "turn(-1)", "previous GPU", show=False, tooltip="The GPU before"),
+        Binding(
+            "left", "cursor(-1)", "cursor", id="cursor-back", key_display="← →", tooltip="Exact values of an earlier moment"
+        ),
+        Binding("right", "cursor(1)", "cursor later", id="cursor-on", show=False, tooltip="Exact values of a later moment"),
+        Binding("plus,equals_sign", "zoom(-1)", "zoom", id="zoom-in", key_display="+ -", tooltip="A shorter stretch of time"),
+        Binding("minus", "zoom(1)", "zoom out", id="zoom-out", show=False, tooltip="A longer stretch of time"),
+        Binding("shift+left", "pan(-1)", "pan", id="pan-back", key_display="⇧← →", tooltip="Half a screen earlier"),
+        Binding("shift+right", "pan(1)", "pan later", id="pan-on", show=False, tooltip="Half a screen later"),
+        Binding("end", "follow", "follow", id="follow", key_display="End", tooltip="No cursor, the newest at the right edge"),
+        Binding("n,tab", "turn(1)", "next GPU", id="gpu-next", key_display="n", tooltip="The next GPU, at the same time"),
+        Binding("N,shift+tab", "turn(-1)", "GPU before", id="gpu-before", show=False, tooltip="The GPU before this one"),
     ]
 
     def __init__(self, uuid: str, past: Past | None) -> None:
@@ -67,14 +68,12 @@ class Gpu(Screen[None]):
         self._refused_ns = 0
         self._drawn_ns = 0
 
-    def compose(self) -> ComposeResult:
+    def body(self) -> Iterable[Widget]:
         yield Lines(id="head", classes="line")
-        yield Banner()
         yield Lines(id="limits", classes="line")
         yield Lines(id="now", classes="line")
         yield Curves()
         yield Lines(id="processes")
-        yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         if self._showing is not None:
@@ -112,11 +111,11 @@ class Gpu(Screen[None]):
         if (stretch := self._stretch()) is None:
             return
         begin_ns, end_ns = stretch
-        cell_ns = (end_ns - begin_ns) / max(self._width() - GUTTER_COUNT, 1)
-        from_ns = self._cursor()
-        if from_ns is None or not begin_ns <= from_ns < end_ns:
-            from_ns = end_ns if step < 0 else begin_ns
-        moved_ns = begin_ns + round(((from_ns - begin_ns) // cell_ns + step + 0.5) * cell_ns)
+        cells = Span(begin_ns, end_ns, max(self._width() - GUTTER_COUNT, 1))
+        at_ns = self._cursor()
+        cell = cells.index(at_ns) if at_ns is not None else None
+        moved = (cell if cell is not None else cells.slices_count if step < 0 else -1) + step
+        moved_ns = begin_ns + (2 * moved + 1) * (end_ns - begin_ns) // (2 * cells.slices_count)
         if not begin_ns <= moved_ns < end_ns:
             if step > 0 and self._end_ns is None:
                 return
@@ -208,15 +207,16 @@ class Gpu(Screen[None]):
         self._wonder()
 
     def _write(self, showing: Showing) -> None:
-        gpu, width = self._gpu(), self.size.width - 1
-        self.query_one("#head", Lines).show([portrait.head(self._uuid, gpu, showing, width)])
+        gpu, height = self._gpu(), self.size.height
+        self.query_one("#head", Lines).show([portrait.head(self._uuid, gpu, showing, self.columns)])
         if gpu is None or showing.live is None:
             return
-        self.query_one(Banner).tell(showing.live)
-        self.query_one("#limits", Lines).show([portrait.limits(gpu, width)])
-        self.query_one("#now", Lines).show([portrait.now(gpu, showing.live, width)])
-        most = 2 if self.size.height < 30 else 4 if self.size.height < 50 else 8
-        self.query_one("#processes", Lines).show(portrait.process_lines(gpu, showing.live, width, most))
+        limits = self.query_one("#limits", Lines)
+        limits.display = height >= ROOMY_COUNT  # on a small screen the curves have them
+        limits.show([portrait.limits(gpu, self.columns)])
+        self.query_one("#now", Lines).show([portrait.now(gpu, showing.live, self.columns)])
+        most = 2 if height < ROOMY_COUNT else 4 if height < 2 * ROOMY_COUNT else 8
+        self.query_one("#processes", Lines).show(portrait.process_lines(gpu, showing.live, self.columns, most))
 
     def _draw(self) -> None:
         showing, gpu, stretch = self._showing, self._gpu(), self._stretch()
@@ -224,8 +224,7 @@ class Gpu(Screen[None]):
             return
         self._drawn_ns = showing.live.at_ns
         begin_ns, end_ns = stretch
-        following = showing.past_ns is None and self._end_ns is None
-        zero_ns = showing.past_ns if showing.past_ns is not None else end_ns if following else showing.live.at_ns
+        zero_ns = showing.past_ns if showing.past_ns is not None else showing.live.at_ns
         notice = _TOLD_ONLY if self._past is None else f"{self._why}; {_TOLD_ONLY}" if self._why is not None else None
         self.query_one(Curves).show(
             View(

@@ -13,7 +13,7 @@ from gpuwatch.tui.plot import Band, Look, Span, Tones
 from gpuwatch.tui.words import NOTHING, Piece, Tone, cut, span
 
 DENSE_HOLDS_NS = 100_000_000  # five of its samples: a longer silence is one, and the sampled power stands in
-LEAST_ROWS_COUNT = 3
+LEAST_ROWS_COUNT = 4
 MOST_ROWS_COUNT = 16  # a curve gains nothing from more
 AT_LIMIT_RATIO = 0.98  # these two as the table of all GPUs has them
 NEAR_C = 5.0
@@ -71,7 +71,7 @@ def lines(panel: Panel, of: Drawn, rows_count: int) -> Iterator[list[Piece]]:
         low, high = min(low, line), max(high, line)
     if panel.percent:
         low, high = min(low, 0.0), max(high, 100.0)
-    scale = plot.scale(low, high, least=panel.least, ticks_count=rows_count // 2 + 1)
+    scale = plot.scale(low, high, least=panel.least, ticks_count=rows_count // 2)
     look = Look(_tones(panel, of, found.paired(), line), line, Tone.DIM, of.cursor)
     yield from plot.lines(found, scale, rows_count, look)
 

@@ -106,6 +106,8 @@ def band(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> Band:
         low[filled], high[filled] = np.fmin.reduceat(within, at), np.fmax.reduceat(within, at)
     before = starts[:-1] - 1
     stands = (before >= 0) & (edges_ns[:-1] - column.at_ns[before] <= holds_ns)
+    first = np.minimum(starts[:-1], len(values) - 1)
+    stands &= ~((column.at_ns[first] == edges_ns[:-1]) & np.isnan(values[first]))  # it ended right there
     carried = np.where(stands, values[before], np.nan)
     return Band(np.fmin(low, carried), np.fmax(high, carried))
 
@@ -175,6 +177,7 @@ def lines(of: Band, within: Scale, rows_count: int, look: Look) -> Iterator[list
     marks = {row: label(tick, within.step) for tick in within.ticks() if (row := _row(tick, within, rows_count)) is not None}
     if line_row is not None and look.line is not None:
         marks[line_row] = label(look.line, 1.0 if look.line >= 10 else within.step)
+    marks.setdefault(rows_count - 1, label(within.low, within.step))  # where the range begins, in any case
     plain = look.tones if look.tones is not None else tones(cells_count)
     for row in range(rows_count):
         blank = codes[row] == _BLANK

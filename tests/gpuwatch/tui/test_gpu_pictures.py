@@ -1,0 +1,61 @@
+"""Pictures of one GPU in detail, compared with those kept; after a change that is meant: pytest --snapshot-update, and look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.past import Recorded
+from gpuwatch.tui.curves import Curves
+from gpuwatch.tui.seams import Showing
+from tests.gpuwatch.tui.detail import Host, Still, at
+from tests.gpuwatch.tui.frozen import S
+from tests.gpuwatch.tui.test_gpu_screen import LIVE, NOW, RECORDING, TRACE
+
+
+def compare(
+    snap_compare: Callable[..., bool], host: Host, size: tuple[int, int], keys: tuple[str, ...] = (), *, light: bool = False
+) -> bool:
+    async def ready(pilot: Pilot[None]) -> None:
+        for _ in range(300):
+            if "20 ms record" in host.detail.query_one(Curves).text:
+                break
+            await pilot.pause(0.01)
+        if light:
+            host.theme = "textual-light"
+        await pilot.press(*keys)
+        await pilot.pause()
+
+    return snap_compare(host, terminal_size=size, run_before=ready)
+
+
+@pytest.mark.parametrize(
+    ("size", "keys", "light"),
+    [((80, 24), ("left",) * 23, False), ((120, 40), (), False), ((120, 40), (), True), ((200, 60), ("minus",), False)],
+)
+def test_it_looks_as_it_did(
+    size: tuple[int, int], keys: tuple[str, ...], light: bool, snap_compare: Callable[..., bool]
+) -> None:
+    assert compare(snap_compare, Host(NOW, Still(TRACE)), size, keys, light=light)
+
+
+def test_without_colour_letters_say_the_same(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert compare(snap_compare, Host(NOW, Still(TRACE)), (80, 24), ("left",) * 23)
+
+
+def test_a_recording_of_an_h200_looks_as_it_did(snap_compare: Callable[..., bool]) -> None:
+    """Regime changes under the power cap, duty cycles, and a neighbour, from fourteen windows in a row."""
+    past = Recorded(RECORDING)
+    moment_ns = past.span_ns()[0] + 235 * S
+    live = past.live(moment_ns)
+    showing = Showing(live=live, at=at, past_ns=moment_ns)
+    assert compare(snap_compare, Host(showing, past, live.gpus[0].device.uuid), (120, 40))
+
+
+def test_without_a_store_it_looks_as_it_did(snap_compare: Callable[..., bool]) -> None:
+    showing = replace(NOW, live=replace(LIVE, windows=()))
+    assert snap_compare(Host(showing, None), terminal_size=(80, 24))
