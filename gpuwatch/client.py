@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -58,24 +58,33 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 class Client:
-    """One greeted connection.  Every method raises DaemonError when the daemon refuses, is silent or goes away."""
+    """One greeted connection.  Every method raises DaemonError when the daemon refuses, is silent or goes away.
 
-    def __init__(self, connection: socket.socket, settings: Settings, *, protocol: int = wire.PROTOCOL) -> None:
+    ``meanwhile`` is done between the greeting and its answer, instead of waiting for it.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        settings: Settings,
+        *,
+        protocol: int = wire.PROTOCOL,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> None:
         self._connection = connection
         self._buffer = b""
         _clients.add(self)
         self.pid = os.getpid()
+        patience_s = START_S if _is_starting(connection) else GREETING_S
+        state = str(settings.state) if settings.origin("state") != "default" else None
+        hello = wire.Hello(protocol=protocol, version=__version__, source=settings.source, state=state)
         try:
-            self.welcome = self._ask(
-                wire.Hello(
-                    protocol=protocol,
-                    version=__version__,
-                    source=settings.source,
-                    state=str(settings.state) if settings.origin("state") != "default" else None,
-                ),
-                wire.Welcome,
-                patience_s=START_S if _is_starting(connection) else GREETING_S,
-            )
+            with self._explained(patience_s):
+                self._say(hello, patience_s)
+            if meanwhile is not None:
+                meanwhile()
+            with self._explained(patience_s):
+                self.welcome = self._answer(wire.Welcome)
         except BaseException:
             connection.close()
             raise
@@ -129,21 +138,33 @@ class Client:
         self.close()
 
     def _ask(self, request: wire.Message, expected: type[_Reply], *, patience_s: float = ANSWER_S) -> _Reply:
+        with self._explained(patience_s):
+            self._say(request, patience_s)
+            return self._answer(expected)
+
+    def _say(self, request: wire.Message, patience_s: float) -> None:
+        self._connection.settimeout(patience_s)
+        self._connection.sendall(wire.encode(request))
+
+    def _answer(self, expected: type[_Reply]) -> _Reply:
+        reply = wire.decode_reply(self._line())
+        if isinstance(reply, wire.Refused):
+            raise DaemonError(reply.message, reply.code)
+        if not isinstance(reply, expected):
+            raise DaemonError(f"expected {expected.__name__} of the daemon, found {type(reply).__name__}", "bad-answer")
+        return reply
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _explained(patience_s: float) -> Iterator[None]:
         try:
-            self._connection.settimeout(patience_s)
-            self._connection.sendall(wire.encode(request))
-            reply = wire.decode_reply(self._line())
+            yield
         except TimeoutError:
             raise DaemonError(f"the daemon gave no answer within {patience_s:g} s", "silent") from None
         except OSError as error:
             raise DaemonError(f"the daemon went away ({error.strerror or error})", "gone") from error
         except wire.WireError as error:
             raise DaemonError(f"the daemon's answer is not understood: {error}", "bad-answer") from error
-        if isinstance(reply, wire.Refused):
-            raise DaemonError(reply.message, reply.code)
-        if not isinstance(reply, expected):
-            raise DaemonError(f"expected {expected.__name__} of the daemon, found {type(reply).__name__}", "bad-answer")
-        return reply
 
     def _line(self) -> bytes:
         while b"\n" not in self._buffer:
@@ -181,28 +202,29 @@ def _is_starting(connection: socket.socket) -> bool:
         return False
 
 
-def connect(settings: Settings, *, start: bool = True) -> Client:
+def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], object] | None = None) -> Client:
     """A client of the running daemon: the system's, else the user's; with neither, the user's is started.
 
+    ``meanwhile`` is done while a daemon's first answer is on its way, once for each daemon that was reached.
     Raises DaemonError with one line that says what to do.
     """
     until_ns, why = _failed.get(settings.socket, (0, ""))
     if clock.now_ns() < until_ns:
         raise DaemonError(why, "unreachable")
     try:
-        return _connect(settings, start=start)
+        return _connect(settings, start, meanwhile)
     except DaemonError as error:
         if error.code in ("silent", "unreachable") and start:
             _failed[settings.socket] = (clock.now_ns() + int(FAILED_S * 1e9), str(error))
         raise
 
 
-def _connect(settings: Settings, *, start: bool) -> Client:
+def _connect(settings: Settings, start: bool, meanwhile: Callable[[], object] | None) -> Client:  # noqa: FBT001 - as connect's
     for path in _candidates(settings):
         try:
             connection = _dial(path)
             if connection is not None:
-                return Client(connection, settings)
+                return Client(connection, settings, meanwhile=meanwhile)
         except DaemonError as error:
             # A system daemon that cannot serve us must not keep us from our own.
             if path != SYSTEM_SOCKET or path == settings.socket or error.code not in ("unreachable", "silent", "busy", "gone"):
@@ -211,7 +233,7 @@ def _connect(settings: Settings, *, start: bool) -> Client:
         raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
     with _starting:
         connection = _dial(settings.socket)  # another thread was quicker
-        return Client(connection or _start(settings), settings)
+        return Client(connection or _start(settings), settings, meanwhile=meanwhile)
 
 
 def _candidates(settings: Settings) -> Iterator[Path]:

@@ -88,16 +88,13 @@ class Window:
         self._pid = os.getpid()
         with self._telemetry("opening the window"):
             settings = self._settings = self._settings or config.load()
-            self._client = connect(settings)
-            told = self._testimony.facts()
-            if self._sync:
-                self._testimony.prepare()
+            self._client = connect(settings, meanwhile=self._look_around)
             self.parent = _open_one(_enclosing.get())
             parent = self.parent.run_id if self.parent is not None else os.environ.get("GPUWATCH_PARENT")
             # Nothing that takes long lies between the daemon's mark of the beginning and ours.
             opened = self._client.open(
                 label=self.label, claim=self.policy.claim.value, policy=self.policy.to_dict(), gpus=self._gpus,
-                parent=parent, told=told,
+                parent=parent, told=self._testimony.before.facts,
             )  # fmt: skip
             self.run_id = opened.run
             _enclosing.set(self)
@@ -109,6 +106,12 @@ class Window:
             self._testimony.stamp()
         self.begin_ns = clock.now_ns()
         return self
+
+    def _look_around(self) -> None:
+        """What takes time and needs no daemon: done while it answers."""
+        self._testimony.facts()
+        if self._sync:
+            self._testimony.prepare()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         # A forked child leaves its copy of the block: the window is its parent's, and so are the socket and the GPU.
