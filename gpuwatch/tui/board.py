@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from annotate import report
 from annotate.evidence import Census, Column, Device, Lane, Times, Trace, Values
 from gpuwatch.tui import panels, plot, ribbon
-from gpuwatch.tui.panels import Drawn, Panel, clipped
+from gpuwatch.tui.panels import CENSUS_HOLDS_NS, Drawn, clipped
 from gpuwatch.tui.plot import GUTTER_COUNT, Span
 from gpuwatch.tui.words import NOTHING, STATUSES, Chip, Piece, Tone, chips, cut
 from gpuwatch.wire import Shown
 
-CENSUS_HOLDS_NS = 11_000_000_000  # as long as a slow lane's row: some sources ask who is there that rarely
 ROOMY_COUNT = 20  # lines from which processes and windows have ribbons too
-REASONS = Panel("reasons", "event_reasons_mask", "", 0.0)
+REASONS = "event_reasons_mask"
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800)
 _LABEL_COUNT = 11  # columns from one time label to the next, at least
 _GRAVEST = ("rejected", "flagged", "unproven", "valid", "open", "closing", "judging")
@@ -43,9 +43,9 @@ class View:
 
 def lines(view: View, width: int, height: int) -> list[list[Piece]]:
     """As many lines as there is room for: curves, ribbons, the axis, and what there was at the cursor."""
-    cells = view.cells(width)
+    view, cells = replace(view, trace=panels.looked_at(view.trace, view.begin_ns, view.end_ns)), view.cells(width)
     cursor = cells.index(view.cursor_ns) if view.cursor_ns is not None else None
-    reasons = ribbon.slices(panels.column(REASONS, view.trace), cells)
+    reasons = ribbon.slices(view.trace.column(REASONS), cells)
     letters = ribbon.letters(reasons)
     below = [_ribbon("reason", letters)]
     if height >= ROOMY_COUNT:
@@ -78,9 +78,11 @@ def _held(letters: Sequence[Chip]) -> plot.Tones:
 
 def _crowd(view: View, cells: Span) -> list[Chip]:
     """How many processes there were; F where one was foreign to a window that was open."""
-    begin_ns, end_ns = view.begin_ns - CENSUS_HOLDS_NS, view.end_ns
-    within = [census for census in view.trace.censuses if begin_ns <= census.at_ns <= end_ns]
-    rows = np.array([(census.at_ns, len(census.processes), foreign(census, view)) for census in within], np.int64)
+    open_then = _open_in(view)
+    rows = np.array(
+        [(census.at_ns, len(census.processes), foreign(census, view.device.uuid, open_then)) for census in view.trace.censuses],
+        np.int64,
+    )
     at_ns, counts, strangers = rows.reshape(-1, 3).T
     gaps = [gap for gap in view.trace.gaps if gap.lane == Lane.PROCESSES]
 
@@ -99,16 +101,22 @@ def _headcount(count: float, strangers: float) -> Chip:
     return Chip(f"{count:.0f}" if count < 10 else "+", "processes", Tone.DIM) if count else Chip("·", "none", Tone.DIM)
 
 
-def foreign(census: Census, view: View) -> int:
+def _open_in(view: View) -> list[Shown]:
+    """The windows that were open at some time of the stretch, or shortly before."""
+    begin_ns = view.begin_ns - CENSUS_HOLDS_NS
+    return [each for each in view.windows if each.begin_ns < view.end_ns and (each.end_ns is None or each.end_ns >= begin_ns)]
+
+
+def foreign(census: Census, uuid: str, windows: Sequence[Shown]) -> int:
     """How many of a census belong to none of the windows open on that GPU then; 0 where none was."""
+    covering = [
+        each for each in windows if each.begin_ns <= census.at_ns and (each.end_ns is None or census.at_ns <= each.end_ns)
+    ]
+    if not covering:
+        return 0
     pids = {process.pid for process in census.processes}
-    own: set[int] = set()
-    covered = False
-    for window in view.windows:
-        open_then = window.begin_ns <= census.at_ns and (window.end_ns is None or census.at_ns <= window.end_ns)
-        if open_then and (view.device.uuid in window.uuids or pids & set(window.pids)):
-            own, covered = own | set(window.pids), True
-    return len(pids - own) if covered else 0
+    owners = [set(each.pids) for each in covering if uuid in each.uuids or pids & set(each.pids)]
+    return len(pids.difference(*owners)) if any(owners) else 0
 
 
 def _verdicts(view: View, cells: Span) -> list[Chip]:
@@ -174,7 +182,7 @@ def _at_cursor(view: View, cells: Span, cursor: int | None, reasons: ribbon.Slic
     """Reasons by name, processes, windows and events of the marked cell; without one, how long each reason held in view."""
     if cursor is None or view.cursor_ns is None:
         yield Piece(" in view", Tone.DIM)
-        shares = ribbon.shares(panels.column(REASONS, view.trace), view.begin_ns, min(view.end_ns, view.zero_ns))
+        shares = ribbon.shares(view.trace.column(REASONS), view.begin_ns, min(view.end_ns, view.zero_ns))
         for chip, ratio in shares.items():
             yield Piece(f"  {chip.letter} {chip.name} {ratio:.1%}", chip.tone)
         if not shares:
@@ -188,9 +196,11 @@ def _at_cursor(view: View, cells: Span, cursor: int | None, reasons: ribbon.Slic
     for event in view.trace.events:
         if begin_ns <= event.at_ns < end_ns:
             yield Piece(f"  {report.plain(event.kind)}{f' {event.value}' if event.value is not None else ''}", Tone.BAD)
-    before = [census for census in view.trace.censuses if census.at_ns <= max(view.cursor_ns, end_ns - 1)]
+    before = view.trace.censuses[
+        : bisect_right(view.trace.censuses, max(view.cursor_ns, end_ns - 1), key=lambda each: each.at_ns)
+    ]
     if before and view.cursor_ns - before[-1].at_ns <= CENSUS_HOLDS_NS:
-        strangers = foreign(before[-1], view)
+        strangers = foreign(before[-1], view.device.uuid, view.windows)
         count = len(before[-1].processes)
         yield Piece(f"  {count} process{'' if count == 1 else 'es'}")
         if strangers:

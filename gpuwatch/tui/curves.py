@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rich.segment import Segment
+from rich.style import Style
 from textual.events import Click
 from textual.geometry import Region
 from textual.message import Message
@@ -14,7 +15,7 @@ from textual.widget import Widget
 from gpuwatch.tui import board
 from gpuwatch.tui.board import View
 from gpuwatch.tui.plot import GUTTER_COUNT
-from gpuwatch.tui.words import Piece
+from gpuwatch.tui.words import Piece, Tone
 
 
 class Curves(Widget):
@@ -42,6 +43,7 @@ class Curves(Widget):
         super().__init__()
         self._view: View | None = None
         self._lines: list[list[Piece]] = []
+        self._styles: dict[Tone, Style] = {}
 
     def show(self, view: View) -> None:
         self._view = view
@@ -67,10 +69,18 @@ class Curves(Widget):
         if changed:
             self.refresh(*(Region(0, row, self.size.width, 1) for row in changed))
 
+    def notify_style_update(self) -> None:
+        """Another theme."""
+        self._styles.clear()
+        super().notify_style_update()
+
     def render_line(self, y: int) -> Strip:
+        # Asked for once: textual works a style out anew at every question.
+        if not self._styles:
+            self._styles = {tone: self.get_component_rich_style(f"curves--{tone}") for tone in Tone}
         pieces = self._lines[y] if y < len(self._lines) else []
-        segments = [Segment(piece.text, self.get_component_rich_style(f"curves--{piece.tone}")) for piece in pieces]
-        return Strip(segments).adjust_cell_length(self.size.width, self.rich_style)
+        strip = Strip([Segment(piece.text, self._styles[piece.tone]) for piece in pieces])
+        return strip.adjust_cell_length(self.size.width, self._styles[Tone.PLAIN])
 
     @property
     def text(self) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from functools import partial
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from textual.binding import Binding, BindingType
+from textual.visual import VisualType
 from textual.widget import Widget
 from textual.worker import Worker
 
@@ -31,12 +31,20 @@ ROOMY_COUNT = 30  # lines of a screen that has room for more than curves
 _TOLD_ONLY = "curves hold only what this screen was told, four times a second"
 
 
+class Line(Lines):
+    """One line, whatever it says: nothing around it moves when it changes, four times a second."""
+
+    DEFAULT_CSS = "Line { height: 1; }"
+
+    def update(self, content: VisualType = "", *, layout: bool = True) -> None:  # noqa: ARG002 - textual's signature
+        super().update(content, layout=False)
+
+
 class Gpu(Aside):
     """A screen of one GPU; the app tells it what to show."""
 
     CSS = """
     Gpu Curves { height: 1fr; }
-    Gpu .line { height: 1; }
     Gpu #processes { height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -64,14 +72,15 @@ class Gpu(Aside):
         self._cursor_ns: int | None = None
         self._last_ns: int | None = None  # the newest there is to go back to
         self._asking = False
+        self._question = (0, 0, 0)  # begin, end, and when that was asked
         self._why: str | None = None  # the store refused
         self._refused_ns = 0
         self._drawn_ns = 0
 
     def body(self) -> Iterable[Widget]:
-        yield Lines(id="head", classes="line")
-        yield Lines(id="limits", classes="line")
-        yield Lines(id="now", classes="line")
+        yield Line(id="head")
+        yield Line(id="limits")
+        yield Line(id="now")
         yield Curves()
         yield Lines(id="processes")
 
@@ -102,7 +111,7 @@ class Gpu(Aside):
             self._track.tell(gpu)
         self._write(showing)
         at_ns = showing.live.at_ns if showing.live is not None else 0
-        if showing.past_ns is not None or abs(at_ns - self._drawn_ns) >= DRAWN_NS:
+        if showing.past_ns is not None or abs(at_ns - self._drawn_ns) >= self._drawn_every_ns():
             self._draw()
         self._wonder()
 
@@ -202,6 +211,11 @@ class Gpu(Aside):
         end_ns = -(-end_ns // dot_ns) * dot_ns
         return end_ns - range_ns, end_ns
 
+    def _drawn_every_ns(self) -> int:
+        """A long stretch moves slowly."""
+        dot_ns = self._range_s * 1_000_000_000 // (2 * max(self._width() - GUTTER_COUNT, 1))
+        return min(max(DRAWN_NS, dot_ns // 2), 2_000_000_000)
+
     def _again(self) -> None:
         self._draw()
         self._wonder()
@@ -252,16 +266,18 @@ class Gpu(Aside):
         end_ns = min(stretch[1], now_ns)
         question = self._track.question(stretch[0], end_ns, every_ns=ASKED_NS if following else 0)
         if question is not None:
-            self._asking = True
-            _: Worker[None] = self.run_worker(partial(self._ask, self._past, self._track, self._uuid, question, now_ns))
+            self._asking, self._question = True, (*question, now_ns)
+            _: Worker[None] = self.run_worker(self._ask)
 
-    async def _ask(self, past: Past, track: Track, uuid: str, question: tuple[int, int], now_ns: int) -> None:
+    async def _ask(self) -> None:
+        past, track, uuid, (begin_ns, end_ns, now_ns) = cast("Past", self._past), self._track, self._uuid, self._question
+
         def asked() -> tuple[Trace, tuple[int, int] | None]:
-            return past.trace(uuid, *question), past.span_ns()
+            return past.trace(uuid, begin_ns, end_ns), past.span_ns()
 
         try:
             answer, span_ns = await asyncio.to_thread(asked)
-            track.take(answer, *question, now_ns=now_ns)
+            track.take(answer, begin_ns, end_ns, now_ns=now_ns)
             self._why = None
             self._last_ns = span_ns[1] if span_ns is not None else None
         except StoreError as error:

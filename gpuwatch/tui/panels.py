@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from annotate.evidence import Column, Device, Lane, Times, Trace
+from annotate.evidence import SIGNALS, Census, Column, Device, Lane, Times, Trace
 from gpuwatch.tui import plot
 from gpuwatch.tui.plot import Band, Look, Span, Tones
 from gpuwatch.tui.words import NOTHING, Piece, Tone, cut, span
 
 DENSE_HOLDS_NS = 100_000_000  # five of its samples: a longer silence is one, and the sampled power stands in
+CENSUS_HOLDS_NS = 11_000_000_000  # as long as a slow lane's row: some sources ask who is there that rarely
 LEAST_ROWS_COUNT = 4
 MOST_ROWS_COUNT = 16  # a curve gains nothing from more
 AT_LIMIT_RATIO = 0.98  # these two as the table of all GPUs has them
@@ -76,15 +78,32 @@ def lines(panel: Panel, of: Drawn, rows_count: int) -> Iterator[list[Piece]]:
     yield from plot.lines(found, scale, rows_count, look)
 
 
-def column(panel: Panel, trace: Trace, lane: Lane = Lane.FAST) -> Column:
-    """The panel's signal with nothing in the gaps of its lane."""
-    return plot.without(trace.column(panel.signal), [gap for gap in trace.gaps if gap.lane == lane])
+def looked_at(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
+    """The part of a trace that a stretch shows, with nothing in the gaps."""
+
+    def part(column: Column, lane: Lane) -> Column:
+        rows = slice(*np.searchsorted(column.at_ns, [begin_ns - plot.HOLDS_NS, end_ns]))
+        gaps = [
+            gap for gap in trace.gaps if gap.lane == lane and gap.end_ns > begin_ns - plot.HOLDS_NS and gap.begin_ns < end_ns
+        ]
+        return plot.without(Column(column.at_ns[rows], column.values[rows]), gaps)
+
+    first = bisect_left(trace.censuses, begin_ns - CENSUS_HOLDS_NS, key=_at_ns)
+    return replace(
+        trace, columns={name: part(column, SIGNALS[name]) for name, column in trace.columns.items()},
+        dense_power=part(trace.dense_power, Lane.POWER),
+        censuses=trace.censuses[first : bisect_left(trace.censuses, end_ns, key=_at_ns)],
+    )  # fmt: skip
+
+
+def _at_ns(census: Census) -> int:
+    return census.at_ns
 
 
 def _band(panel: Panel, of: Drawn) -> tuple[Band, bool]:
     """The signal over the dots of the span, and whether the driver's dense record is in it."""
     dots = of.cells.dots()
-    found = plot.band(column(panel, of.trace), dots)
+    found = plot.band(of.trace.column(panel.signal), dots)
     if panel is not POWER:
         return (Band(found.low * 100.0, found.high * 100.0), False) if panel.percent else (found, False)
     dense = plot.band(of.trace.dense_power, dots, holds_ns=DENSE_HOLDS_NS)
@@ -118,7 +137,7 @@ def value_at(panel: Panel, trace: Trace, at_ns: int) -> tuple[float | None, bool
     moment = np.array([at_ns], np.int64)
     if panel is POWER and (value := _in_force(trace.dense_power, moment, DENSE_HOLDS_NS)) is not None:
         return value, True
-    value = _in_force(column(panel, trace), moment, plot.HOLDS_NS)
+    value = _in_force(trace.column(panel.signal), moment, plot.HOLDS_NS)
     return (value * 100.0 if value is not None and panel.percent else value), False
 
 
