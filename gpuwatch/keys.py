@@ -66,7 +66,7 @@ def _socket(found: object) -> Path:
     path = _path(found)
     size = len(str(path).encode())
     if size > places.SOCKET_PATH_BYTES:
-        raise QuantityError(f"expected a path of at most {places.SOCKET_PATH_BYTES} bytes, found {size}: {path}")
+        raise QuantityError(f"expected a path of at most {places.SOCKET_PATH_BYTES} bytes, found {size}: {str(path)!r}")
     return path
 
 

@@ -7,17 +7,20 @@ hold what identifies the GPU, as JSON.
 
 from __future__ import annotations
 
-import json
+import math
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from annotate.evidence import Column, Device, Evidence, Times, Timings, Trace, Values, Window
+from gpuwatch import bounds
 from gpuwatch.errors import UsageError
 
 # Column of the file: the signal it fills, and what its unit is in that signal's.
@@ -36,6 +39,13 @@ _COLUMNS: Mapping[str, tuple[str, float]] = {
 }
 # Evidence reaches from this long before a window to this long after it.
 _LEAD_NS, _TAIL_NS = 5_000_000_000, 500_000_000
+_SAID_LENGTH = 400
+_MOST_BYTES = 1 << 30  # unpacked: a day at 100 Hz is a tenth of it
+# How a torn or foreign archive fails in numpy's reader, whose headers are Python's syntax.
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, SyntaxError, EOFError, LookupError, TypeError, ValueError,
+    OSError, RuntimeError, ArithmeticError, MemoryError,
+)  # fmt: skip
 _UNKNOWN = Device(uuid="GPU-of-recording", name="GPU of a recording")
 
 
@@ -44,12 +54,7 @@ def load(path: Path) -> tuple[Evidence, ...]:
     arrays = _arrays(path)
     at_ns, columns, device = _telemetry(path, arrays), _columns(path, arrays), _device(path, arrays)
     out = []
-    for name in sorted((name for name in arrays if name.startswith("mark_")), key=lambda name: arrays[name].tolist()):
-        mark = arrays[name]
-        if mark.shape != (2,) or mark.dtype.kind != "i" or mark[1] <= mark[0]:
-            raise UsageError(f"{path}: expected two times in {name}, begin before end, found {mark.tolist()}")
-        begin_ns, end_ns = (int(at) for at in mark)
-        label = name.removeprefix("mark_")
+    for label, (begin_ns, end_ns) in _marks(path, arrays):
         rows = slice(*np.searchsorted(at_ns, [begin_ns - _LEAD_NS, end_ns + _TAIL_NS]))
         out.append(
             Evidence(
@@ -60,8 +65,25 @@ def load(path: Path) -> tuple[Evidence, ...]:
             )
         )
     if not out:
-        raise UsageError(f"{path}: expected marks (mark_SCENARIO), found {', '.join(arrays)}")
+        raise _wrong(path, f"expected marks (mark_SCENARIO), found {', '.join(arrays)}")
     return tuple(out)
+
+
+def _marks(path: Path, arrays: Mapping[str, Any]) -> list[tuple[str, tuple[int, int]]]:
+    """Labels with begin and end, in the order of time."""
+    out = []
+    for name, mark in arrays.items():
+        if not name.startswith("mark_"):
+            continue
+        if mark.shape != (2,) or mark.dtype.kind != "i" or mark[1] <= mark[0]:
+            raise _wrong(path, f"expected two times in {name}, begin before end, found {mark.dtype} {mark.shape} {np.ravel(mark)[:2]}")
+        begin_ns, end_ns = (int(at) for at in mark)
+        try:
+            bounds.window(Window(begin_ns=begin_ns, end_ns=end_ns))
+        except ValueError as error:
+            raise _wrong(path, f"{name}: {error}") from error
+        out.append((name.removeprefix("mark_"), (begin_ns, end_ns)))
+    return sorted(out, key=lambda mark: mark[1])
 
 
 def whole(path: Path) -> tuple[Evidence, ...]:
@@ -80,42 +102,79 @@ def whole(path: Path) -> tuple[Evidence, ...]:
 
 def _arrays(path: Path) -> dict[str, Any]:  # numpy's own type of an archive's members
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            read = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise UsageError(f"{path}: expected an .npz recording, found a file that cannot be read as one: {error}") from error
-    # A member that is no array comes back as its bytes.
-    arrays = {name: value for name, value in read.items() if isinstance(value, np.ndarray)}
+        with zipfile.ZipFile(path) as archive:
+            size_bytes = sum(member.file_size for member in archive.infolist())
+            if size_bytes > _MOST_BYTES:
+                raise _wrong(path, f"expected an .npz of at most {_MOST_BYTES} bytes, found {size_bytes} unpacked")
+            read = {member.filename.removesuffix(".npy"): _array(archive, member) for member in archive.infolist()}
+    except _DAMAGE as error:
+        raise _wrong(path, f"expected an .npz recording, found a file that cannot be read as one: {error}") from error
+    arrays = {name: value for name, value in read.items() if value is not None}
     missing = {"telemetry", "cols"} - arrays.keys()
     if missing:
-        raise UsageError(f"{path}: expected an .npz with telemetry and cols, found {', '.join(sorted(arrays)) or 'nothing'}")
+        raise _wrong(path, f"expected an .npz with telemetry and cols, found {', '.join(sorted(arrays)) or 'nothing'}")
     return arrays
 
 
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:  # numpy's own type; None of a member that is no array
+    """Raises ValueError for one that promises more than it holds: numpy makes the room first, and reads then."""
+    if not member.filename.endswith(".npy"):
+        return None
+    with archive.open(member) as file:
+        match np.lib.format.read_magic(file):
+            case (1, 0):
+                shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            case (2, 0):
+                shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+            case version:
+                raise ValueError(f"{member.filename}: expected format 1 or 2, found {version}")
+    if math.prod(shape) * max(1, dtype.itemsize) > member.file_size:
+        raise ValueError(f"{member.filename}: expected {dtype} of shape {shape}, found {member.file_size} bytes")
+    with archive.open(member) as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _wrong(path: Path, said: object) -> UsageError:
+    """In one line, whatever names a foreign archive uses."""
+    text = " ".join(str(said).split())
+    return UsageError(f"{path}: {text if len(text) <= _SAID_LENGTH else text[: _SAID_LENGTH - 1] + '…'}")
+
+
 def _telemetry(path: Path, arrays: Mapping[str, Any]) -> Times:
-    table, names = arrays["telemetry"], [str(name) for name in np.atleast_1d(arrays["cols"])]
+    table, names = arrays["telemetry"], _names(arrays)
     if table.dtype.kind not in "fi" or table.ndim != 2 or table.shape[1] != len(names) or "t_ns" not in names:
         expected = "telemetry as a table with one column for each of cols, t_ns among them"
         found = f"{table.dtype} {table.shape} and columns {', '.join(names)}"
-        raise UsageError(f"{path}: expected {expected}, found {found}")
+        raise _wrong(path, f"expected {expected}, found {found}")
     if not len(table):
-        raise UsageError(f"{path}: expected readings, found an empty telemetry table")
+        raise _wrong(path, "expected readings, found an empty telemetry table")
     times = table[:, names.index("t_ns")]
     if not np.isfinite(times).all() or (np.diff(times) < 0).any():
         row = int(np.argmax(~np.isfinite(times) | (np.diff(times, prepend=times[0]) < 0)))
-        raise UsageError(f"{path}: row {row}: expected a time no earlier than the row before, found {times[row]}")
-    return np.asarray(times, np.int64)
+        raise _wrong(path, f"row {row}: expected a time no earlier than the row before, found {times[row]}")
+    try:
+        return bounds.as_times(times)
+    except ValueError as error:
+        raise _wrong(path, f"t_ns: {error}") from error
+
+
+def _names(arrays: Mapping[str, Any]) -> list[str]:
+    return [str(name) for name in np.ravel(arrays["cols"])]
 
 
 def _columns(path: Path, arrays: Mapping[str, Any]) -> dict[str, Values]:
     out: dict[str, Values] = {}
-    for index, name in enumerate(str(name) for name in arrays["cols"]):
+    for index, name in enumerate(_names(arrays)):
         if name in _COLUMNS:
             signal, scale = _COLUMNS[name]
             values = np.asarray(arrays["telemetry"][:, index], np.float64) * scale
             if (values < 0).any():
                 row = int(np.argmax(values < 0))
-                raise UsageError(f"{path}: row {row}, {name}: expected no negative number, found {values[row] / scale:g}")
+                raise _wrong(path, f"row {row}, {name}: expected no negative number, found {values[row] / scale:g}")
+            try:
+                bounds.values(values)
+            except ValueError as error:
+                raise _wrong(path, f"{name}: {error}") from error
             if not np.isnan(values).all():
                 out[signal] = values
     return out
@@ -126,16 +185,19 @@ def _timings(path: Path, arrays: Mapping[str, Any], label: str) -> Timings | Non
     if table is None:
         return None
     if table.dtype.kind != "f" or table.ndim != 2 or table.shape[1] != 2:
-        raise UsageError(f"{path}: expected rows of two numbers in timing_{label}, found {table.dtype} {table.shape}")
-    return Timings(at_ns=table[:, 0].astype(np.int64), took_s=table[:, 1] / 1e3)
+        raise _wrong(path, f"expected rows of two numbers in timing_{label}, found {table.dtype} {table.shape}")
+    try:
+        return Timings(at_ns=bounds.as_times(table[:, 0]), took_s=np.asarray(table[:, 1], np.float64) / 1e3)
+    except ValueError as error:
+        raise _wrong(path, f"timing_{label}: {error}") from error
 
 
 def _device(path: Path, arrays: Mapping[str, Any]) -> Device:
     if "device" not in arrays:
         return _UNKNOWN
     try:
-        facts = json.loads(str(arrays["device"]))
-        known = {field.name for field in fields(Device)}
-        return Device(**{name: value for name, value in facts.items() if name in known})
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path}: expected the facts of a device as JSON in device, found {error}") from error
+        device = msgspec.json.decode(str(arrays["device"]), type=Device)
+        bounds.numbers(device)
+    except (ValueError, RecursionError) as error:
+        raise _wrong(path, f"expected the facts of a device as JSON in device, found {error}") from error
+    return device

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from annotate.evidence import Column, Device, Evidence, Trace, Window
+from gpuwatch import bounds
 from gpuwatch.errors import UsageError
 from gpuwatch.sources.smi_columns import FAULT_REASONS, IDENTITY, REASON_COLUMNS, SIGNAL_COLUMNS, Reader, is_absent, plain
 
@@ -65,6 +66,9 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
         # else: the last line, torn while it was written
     if not gpus:
         raise UsageError(f"{path}: expected rows of readings, found none")
+    for gpu in gpus.values():
+        if gpu.at_ns[-1] - gpu.at_ns[0] > bounds.LONGEST_NS:
+            raise UsageError(f"{path}: expected at most 31 days, found {(gpu.at_ns[-1] - gpu.at_ns[0]) / 86_400e9:.0f}: cut the log")
     return tuple(_evidence(path, key, gpu) for key, gpu in gpus.items())
 
 
@@ -163,7 +167,10 @@ def _time_ns(where: str, cell: str) -> int:
         second, dot, milli = cell.partition(".")
         if dot and not (milli.isascii() and milli.isdigit() and len(milli) <= 9):
             raise ValueError(milli)
-        return _second_ns(second) + int(milli.ljust(9, "0") if dot else 0)
+        at_ns = _second_ns(second) + int(milli.ljust(9, "0") if dot else 0)
+        if abs(at_ns) >= bounds.FARTHEST_NS:
+            raise OverflowError(second)
+        return at_ns
     except (ValueError, OverflowError):
         raise UsageError(f"{where}, timestamp: expected a time such as 2026/11/21 08:15:02.123, found {_short(cell)}") from None
 
