@@ -217,7 +217,7 @@ def _comparisons(of: list[Row]) -> Iterator[str]:
             for name in ("do_bench mean", "torch Timer 0.2 s")
         }
         for differ, trials in sorted(_grouped(both, lambda row: row["differ"]).items()):
-            called = sum(row["decision"] in ("FASTER", "SLOWER") for row in trials)
+            called = sum(row["decision"] in ("faster", "slower") for row in trials)
             peers = [
                 f"{sum(abs(row[name]) > limit for row in trials)} (A/A p95 {limit:.2%}; sd {np.std([row[name] for row in trials]):.2%})"
                 for name, limit in limits.items()
