@@ -272,9 +272,10 @@ class Witness:
 
     def _join(self, source: Source, devices: Sequence[Device]) -> None:
         """Watch those boards that are not watched yet."""
-        fresh = [device for device in devices if device.parent_uuid is None and device.uuid not in self._devices]
-        self._devices = {**self._devices, **{device.uuid: device for device in fresh}}
-        for device in fresh:
+        known, boards = self._devices, [device for device in devices if device.parent_uuid is None]
+        # In the driver's order, whoever came late; what is no longer listed follows, as lost.
+        self._devices = {**{board.uuid: known.get(board.uuid, board) for board in boards}, **known}
+        for device in (board for board in boards if board.uuid not in known):
             # Daemonic: one that never returns from the driver must not keep the process.
             watch = threading.Thread(target=self._watch, args=(source, device), name="gpuwatch-measure", daemon=True)
             watch.start()

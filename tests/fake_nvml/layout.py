@@ -10,7 +10,7 @@ from typing import Any
 SOURCE = Path(__file__).parent / "source"
 MAGIC = 0x66616B65_6E766D6C
 
-GPUS, INSTANCES, PROCESSES, EVENTS, TEXT = 16, 7, 512, 64, 96
+GPUS, INSTANCES, PROCESSES, EVENTS, TEXT = 40, 7, 512, 64, 96
 
 
 def _table(name: str) -> list[tuple[str, ...]]:

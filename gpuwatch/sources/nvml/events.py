@@ -25,8 +25,9 @@ _UNKNOWN_XID = 999
 class EventWait:
     """One event set, registered for every board; events from before the registration are lost."""
 
-    def __init__(self, api: Api, boards: Iterable[tuple[str, Handle]]) -> None:
+    def __init__(self, api: Api, boards: Iterable[tuple[str, Handle]], *, patience_s: float = 2.0) -> None:
         self._api = api
+        self._patience_s = patience_s  # four times as long as anybody waits for an event
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._uuids: dict[int, str] = {}
@@ -88,13 +89,17 @@ class EventWait:
         return [Event(uuid=uuid, at_ns=clock.now_ns(), kind=kind, value=None if kind == "clock" else int(value), text=text)]
 
     def close(self) -> None:
-        """Wait for a waiter to come back, then free the set."""
+        """Wait for a waiter to come back, then free the set; one that hangs in the driver keeps it."""
         self._closing.set()
-        with self._lock:
+        if not self._lock.acquire(timeout=self._patience_s):
+            return
+        try:
             event_set, self._set = self._set, None
             self._uuids.clear()
             if event_set is not None:
                 asked(self._api, "nvmlEventSetFree", event_set)
+        finally:
+            self._lock.release()
 
 
 def _address(handle: Handle) -> int:

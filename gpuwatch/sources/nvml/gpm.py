@@ -23,6 +23,7 @@ class Gpm:
         *,
         shortest_ns: int = 100_000_000,  # below, an H200 answers SUCCESS with 0.0 or NaN
         now_ns: Callable[[], int] = clock.now_ns,
+        patience_s: float = 0.5,  # the dearest call known took 0.3 s at worst
     ) -> None:
         self._api = api
         self._uuid = uuid
@@ -30,6 +31,7 @@ class Gpm:
         self._instance_id = instance_id
         self._shortest_ns = shortest_ns
         self._now_ns = now_ns
+        self._patience_s = patience_s
         self._lock = threading.Lock()
         self._samples: list[Any] = []  # previous, spare
         self._previous_ns: int | None = None
@@ -77,9 +79,12 @@ class Gpm:
                 values[name] = answer.value / 100
 
     def close(self) -> None:
-        with self._lock:
-            samples, self._samples = self._samples, []
-            self._previous_ns = None
+        """Free the samples; a thread that hangs in the driver keeps them."""
+        if not self._lock.acquire(timeout=self._patience_s):
+            return
+        samples, self._samples = self._samples, []
+        self._previous_ns = None
+        self._lock.release()
         for sample in samples:
             asked(self._api, "nvmlGpmSampleFree", sample, uuid=self._uuid)
 

@@ -46,7 +46,7 @@ class _Question:
 class RollCall:
     """Calls the roll, again and again if need be; a GPU that has not come back from the last call is not asked twice."""
 
-    def __init__(self, api: Api, *, patience_s: float = 5.0) -> None:  # a GPU without persistence mode took 2 s to wake
+    def __init__(self, api: Api, *, patience_s: float = 3.0) -> None:  # what needs longer joins at the next call
         self._api = api
         self._patience_s = patience_s
         self._calling = threading.Lock()

@@ -1,0 +1,106 @@
+"""Other readers of NVML run on the double unmodified, and see in it what we see."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fake_nvml.running import told
+from tests.fake_nvml.scene import Client, Scene, create
+
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """Eight GPUs of which no two are alike, with processes that exist."""
+    scene = create(tmp_path_factory.mktemp("busy") / "scene")
+    programs = [subprocess.Popen(["sleep", "60"]) for _ in range(3)]
+    for gpu in scene.gpus:
+        number = gpu.index
+        gpu.set(
+            sm_clock_mhz=1980 - 15 * number, mem_clock_mhz=3201 - number, power_mw=700_000 - 7_000 * number,
+            power_average_mw=680_000 - 9_000 * number, temperature_c=40 + number, utilization_percent=100 - 3 * number,
+            mem_utilization_percent=20 + number, power_limit_mw=700_000 - 10_000 * number,
+        )  # fmt: skip
+        gpu.clients = [
+            Client(pid=program.pid, memory_bytes=(1 + number + place) * GIB, sm_percent=10)
+            for place, program in enumerate(programs[: number % 4])
+        ]
+    yield scene
+    for program in programs:
+        program.kill()
+        program.wait()
+
+
+@pytest.fixture(scope="module")
+def ours(busy: Scene, library: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = told(busy, library, "readers", "gpuwatch")
+    return found
+
+
+def test_our_own_source_reads_what_the_scene_says(busy: Scene, ours: list[dict[str, Any]]) -> None:
+    assert [gpu["uuid"] for gpu in ours] == [gpu.uuid for gpu in busy.gpus]
+    for gpu, found in zip(busy.gpus, ours, strict=True):
+        assert found == {
+            "uuid": gpu.uuid, "name": "NVIDIA H200", "sm_clock_mhz": gpu.now("sm_clock_mhz"),
+            "mem_clock_mhz": gpu.now("mem_clock_mhz"), "power_w": pytest.approx(gpu.now("power_average_mw") / 1000),
+            "power_limit_w": gpu.now("power_limit_mw") / 1000, "temperature_c": gpu.now("temperature_c"),
+            "utilization_percent": gpu.now("utilization_percent"),
+            "mem_utilization_percent": gpu.now("mem_utilization_percent"),
+            "memory_used_bytes": gpu.now("memory_used_bytes"), "memory_total_bytes": gpu.now("memory_total_bytes"),
+            "processes": sorted([client.pid, client.memory_bytes] for client in gpu.clients),
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reader", "tells", "watts", "bytes_apart"),
+    [
+        ("nvitop", 12, 0.001, 0),
+        ("gpustat", 9, 1.0, 1 << 20),  # whole watts and mebibytes
+    ],
+)
+def test_another_reader_agrees_with_ours(
+    busy: Scene, library: Path, ours: list[dict[str, Any]], reader: str, tells: int, watts: float, bytes_apart: int
+) -> None:
+    theirs = told(busy, library, "readers", reader)
+    assert len(theirs) == len(ours) == 8
+    for their, our in zip(theirs, ours, strict=True):
+        assert len(their) == tells
+        for name, value in their.items():
+            if name.endswith("_w"):
+                assert value == pytest.approx(our[name], abs=watts), name
+            elif name.endswith("_bytes"):
+                assert value == pytest.approx(our[name], abs=bytes_apart), name
+            else:
+                assert value == our[name], name
+
+
+@pytest.fixture(scope="module")
+def contract(tmp_path_factory: pytest.TempPathFactory, library: Path) -> subprocess.Popen[str]:
+    """The contract of every source, asked of ours on the double; it mostly waits, so it runs beside the other tests."""
+    scene = create(tmp_path_factory.mktemp("contract") / "scene", gpus=2)
+    scene.gpus[0].partition("1g.18gb")
+    scene.gpus[0].clients = [
+        Client(pid=os.getpid(), sm_percent=50),
+        Client(pid=4242, hidden=True, memory_bytes=0, sm_percent=10),
+    ]
+    for name in ("energy_mj", "power_cap_ns", "power_violation_ns"):
+        scene.gpus[0].moves(name, 1e6)
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", "-k", "nvml", "-rA",
+         "tests/gpuwatch/sources/test_contract.py"],
+        env={**os.environ, **scene.environment(library)}, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_the_source_keeps_its_contract_on_the_double(contract: subprocess.Popen[str]) -> None:
+    said, _ = contract.communicate(timeout=60)
+    assert contract.returncode == 0, said
+    assert said.count("PASSED") == said.count("[nvml") >= 15, said

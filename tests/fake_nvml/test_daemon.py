@@ -1,0 +1,120 @@
+"""The daemon and the commands in front of eight GPUs whose driver is the double."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from annotate.evidence import Lane
+from gpuwatch import live as looking
+from tests.fake_nvml.program import leave, work_on
+from tests.fake_nvml.running import Watch, command, watching
+from tests.fake_nvml.scene import Client, Scene, create
+
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def watch(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[Watch]:
+    folder = tmp_path_factory.mktemp("watched")
+    with watching(folder, create(folder / "scene"), library) as found:
+        yield found
+
+
+def test_top_shows_every_gpu_as_the_driver_has_it(watch: Watch) -> None:
+    watch.scene.gpus[2].set(sm_clock_mhz=1410, power_mw=431_000, temperature_c=66, utilization_percent=87)
+    watch.scene.gpus[2].set(event_reasons_mask=0x4)
+    time.sleep(0.5)
+    shown = watch.command("top", "--once")
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert [line.split()[:2] for line in lines[1:9]] == [[str(index), "H200"] for index in range(8)]
+    for words in ("1410/1980", "431/700", "66/87", "87%", "power cap"):
+        assert words in lines[3], lines[3]
+    assert "SIMULATED" not in shown.stdout
+
+
+def test_readings_and_processes_are_the_scenes(watch: Watch) -> None:
+    gpu = watch.scene.gpus[4]
+    gpu.set(sm_clock_mhz=1234, power_mw=333_000, temperature_c=55, utilization_percent=44, mem_utilization_percent=22)
+    gpu.clients = [Client(pid=os.getpid(), memory_bytes=7 * GIB, sm_percent=44)]
+    time.sleep(1.3)  # an idle GPU's processes are asked each second
+    with watch.client() as client:
+        shown = looking.of(client.readings()).gpus[4]
+    row = shown.rows[Lane.FAST]
+    assert (row.sm_clock_mhz, row.power_w, row.temperature_c) == (1234, 333.0, 55)
+    assert (row.utilization_ratio, row.mem_utilization_ratio) == (0.44, 0.22)
+    assert row.memory_used_bytes == 7 * GIB + gpu.now("memory_reserved_bytes")
+    assert shown.census is not None
+    assert [(process.pid, process.memory_bytes) for process in shown.census.processes] == [(os.getpid(), 7 * GIB)]
+    gpu.clients = []
+
+
+def test_a_program_is_judged_on_the_gpu_it_makes_a_context_on(watch: Watch) -> None:
+    program = [sys.executable, "-m", "tests.fake_nvml.program", str(watch.scene.path), "1.2", "6"]
+    ended = watch.command("run", "--name", "six", "--", *program)
+    assert ended.returncode == 0
+    assert "six  NVIDIA H200" in ended.stderr
+    (verdict,) = json.loads(watch.command("show", "--json").stdout)["verdicts"]
+    assert verdict["device"]["uuid"] == watch.scene.gpus[6].uuid
+    answered = {finding["rule"]: finding["answered"] for finding in verdict["findings"]}
+    for rule in ("stale-daemon", "incomplete-body", "power-limited", "throttle-thermal", "hardware-error"):
+        assert answered[rule] == "clear", rule
+
+
+def test_a_program_that_uses_no_gpu_hears_so(watch: Watch) -> None:
+    ended = watch.command("run", "--", "sleep", "1")
+    assert ended.returncode == 0
+    assert "UNPROVEN  sleep  no GPU" in ended.stderr
+    assert "no process of this window held a context on a GPU" in ended.stderr
+
+
+def test_an_xid_rejects_the_window_it_falls_into_and_no_other_gpus(watch: Watch) -> None:
+    struck, spared = watch.scene.gpus[0], watch.scene.gpus[1]
+    for gpu in (struck, spared):
+        work_on(gpu, os.getpid())
+    with watch.client() as client:
+        opened = client.open(label="xid", gpus=[struck.uuid, spared.uuid])
+        begin_ns = time.monotonic_ns()
+        time.sleep(0.3)
+        struck.xid(94)
+        time.sleep(0.8)
+        client.close_window(opened.run, begin_ns, time.monotonic_ns())
+        verdicts = {verdict["device"]["uuid"]: verdict for verdict in client.verdicts(opened.run).verdicts}
+    for gpu in (struck, spared):
+        leave(gpu, os.getpid())
+    found = {uuid: {finding["rule"]: finding for finding in verdict["findings"]} for uuid, verdict in verdicts.items()}
+    assert verdicts[struck.uuid]["status"] == "rejected"
+    assert "94" in found[struck.uuid]["hardware-error"]["says"]
+    assert found[spared.uuid]["hardware-error"]["answered"] == "clear"
+
+
+def test_an_idle_daemon_asks_each_gpu_twenty_times_a_second_and_sets_nothing(watch: Watch) -> None:
+    before = [gpu.calls_count("nvmlDeviceGetUtilizationRates") for gpu in watch.scene.gpus]
+    time.sleep(1)
+    after = [gpu.calls_count("nvmlDeviceGetUtilizationRates") for gpu in watch.scene.gpus]
+    assert all(5 <= late - early <= 22 for early, late in zip(before, after, strict=True))
+    assert not [name for name in watch.scene.called() if "Set" in name and "EventSet" not in name]
+
+
+def test_doctor_measures_what_calls_cost_and_how_often_values_change(scene: Scene, library: Path, tmp_path: Path) -> None:
+    small = create(tmp_path / "small", gpus=1)
+    gpu = small.gpus[0]
+    for number in ("power_mw", "power_average_mw"):
+        gpu.set(**{number: 600_000})
+        gpu.ripples(number, 9_000)
+    small.cost("nvmlDeviceGetTotalEnergyConsumption", 2_000)
+    places = ("--source", "nvml", "--state", str(tmp_path / "state"), "--socket", str(tmp_path / "s"))
+    checks = json.loads(command(small, library, *places, "doctor", "--json").stdout)["checks"]
+    facts = {check["name"]: check for check in checks}
+    assert facts["driver"]["found"] == "580.159.04, NVML 13.580.159.04, 1 GPU"
+    signals = facts["GPU-00000000"]
+    assert signals["found"] == "NVIDIA H200: 37 of 37 signals answered"
+    assert 2_000 <= signals["facts"]["cost_us"]["energy_j"] < 4_000
+    assert signals["facts"]["refresh_ms"]["power_w"] == pytest.approx(100, abs=15)

@@ -1,0 +1,106 @@
+"""Every signal denied by one GPU of many: the daemon watches them all, and what was not observed is named, never zero."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from annotate.evidence import SIGNALS, Trace
+from gpuwatch.store import Reader
+from tests.fake_nvml.denied import NUMBERS
+from tests.fake_nvml.program import work_on
+from tests.fake_nvml.running import watching
+from tests.fake_nvml.scene import create
+
+# The rules that can no longer tell, and what they say.  The others ask something else instead, or never needed it.
+UNUSED = {"numa-pcie-affinity": "not observed: the PCIe generation of a busy GPU"}
+SILENCED = {
+    "sm_clock_mhz": {"clock-ramp": "sm_clock_mhz was not observed"},
+    "mem_clock_mhz": {"mem-clock-change": "mem_clock_mhz was not observed"},
+    "event_reasons_mask": {"throttle-hw-slowdown": "neither event reasons nor hardware slow-down times were observed"},
+    **dict.fromkeys(("utilization_ratio", "mem_utilization_ratio"), UNUSED),
+    "memory_used_bytes": {"allocator-churn": "nor was memory in use observed"},
+    "pcie_generation_count": {"numa-pcie-affinity": "not observed: the PCIe generation"},
+    "pcie_width_count": {"numa-pcie-affinity": "not observed: the PCIe width"},
+    "power_limit_w": {"clock-controller-present": "the enforced power limit and its default were not both observed"},
+    "persistence_mode": {"persistence-off": "persistence mode was not observed"},
+}
+
+# No clock is locked; and the thermal violation time is asked only where the thermal counters are missing.
+UNASKED = {"sm_clock_lock_mhz", "thermal_violation_ns"}
+# Answers of one call; a second way to ask for the first; counters whose numbers are only trusted where all three answer.
+ALSO = {
+    "sw_thermal_ns": ["hw_thermal_ns", "power_brake_ns"],
+    "hw_thermal_ns": ["power_brake_ns"],
+    "power_brake_ns": ["hw_thermal_ns"],
+    "utilization_ratio": ["mem_utilization_ratio"],
+    "mem_utilization_ratio": ["utilization_ratio"],
+    "power_cap_ns": ["power_violation_ns"],
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One window over a GPU for each signal, which denies it, and one that denies nothing: what was kept and judged."""
+
+    traces: Mapping[str, Trace]
+    findings: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    log: str
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Seen:
+    folder = tmp_path_factory.mktemp("denied")
+    scene = create(folder / "scene", gpus=len(NUMBERS) + 1)
+    named = dict(zip([*NUMBERS, "nothing"], scene.gpus, strict=True))
+    for signal, gpu in named.items():
+        work_on(gpu, os.getpid())
+        for number in NUMBERS.get(signal, ()):
+            gpu.deny(number)
+    with watching(folder, scene, library) as watch:
+        watch.until(lambda status: len(status["gpus"]) == len(scene.gpus))
+        with watch.client() as client:
+            opened = client.open(label="denied", gpus=[gpu.uuid for gpu in scene.gpus])
+            begin_ns = time.monotonic_ns()
+            time.sleep(1.2)
+            client.close_window(opened.run, begin_ns, time.monotonic_ns())
+            judged = {verdict["device"]["uuid"]: verdict for verdict in client.verdicts(opened.run, wait_s=60).verdicts}
+        with Reader(watch.live.settings.state) as reader:
+            run = reader.run(opened.run)
+            traces = {signal: reader.evidence(run, gpu.uuid).trace for signal, gpu in named.items()}
+        return Seen(
+            traces,
+            {signal: {finding["rule"]: finding for finding in judged[gpu.uuid]["findings"]} for signal, gpu in named.items()},
+            watch.live.log.read_text(),
+        )
+
+
+def test_every_signal_is_denied_once() -> None:
+    assert set(NUMBERS) == set(SIGNALS)
+
+
+def test_a_gpu_that_denies_nothing_has_every_signal(seen: Seen) -> None:
+    assert {signal for signal in SIGNALS if not seen.traces["nothing"].observes(signal)} == UNASKED
+    assert "Traceback" not in seen.log
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_what_a_gpu_denies_is_not_observed_and_the_rest_is(seen: Seen, signal: str) -> None:
+    unobserved = {name for name in SIGNALS if not seen.traces[signal].observes(name)}
+    assert unobserved == {signal, *UNASKED, *ALSO.get(signal, ())}
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_the_rules_that_need_what_is_denied_say_so_and_the_others_go_on(seen: Seen, signal: str) -> None:
+    whole, found = seen.findings["nothing"], seen.findings[signal]
+    silenced = SILENCED.get(signal, {})
+    for rule, words in silenced.items():
+        assert found[rule]["answered"] == "unobserved"
+        assert words in found[rule]["says"]
+    assert {rule for rule in whole if found[rule]["answered"] == "unobserved" != whole[rule]["answered"]} == set(silenced)
