@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,9 @@ class Comparison:
 
     def __str__(self) -> str:
         return text(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(text(self))}</pre>"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

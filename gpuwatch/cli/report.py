@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from gpuwatch.errors import UsageError
 if TYPE_CHECKING:
     from gpuwatch.report.record import Judged
     from gpuwatch.store import Reader, Run
+
+_LOOKS_COUNT = 30
 
 
 @click.command("report", short_help="One file with verdict, pictures and evidence.")
@@ -79,9 +82,9 @@ def _signed(windows: tuple[Judged, ...], without: tuple[str, ...]) -> str:
 
 def _text(windows: tuple[Judged, ...], without: tuple[str, ...], *, markdown: bool, junit: bool) -> str:
     if markdown:
-        from annotate import report
+        from gpuwatch.report.markdown import markdown as as_markdown
 
-        return "\n".join(report.markdown(window.verdict) for window in windows)
+        return as_markdown(windows)
     if junit:
         from gpuwatch.report.junit import junit as as_junit
 
@@ -101,8 +104,14 @@ def _of_run(store: Reader, run: Run) -> list[Judged]:
     """The verdicts of record, each beside the evidence that was kept for it."""
     from gpuwatch.report.record import Judged
     from gpuwatch.signing import Signature
-    from gpuwatch.store.run import UNFINISHED
+    from gpuwatch.store.run import OPEN, UNFINISHED
 
+    pause = threading.Event()
+    for _ in range(_LOOKS_COUNT):  # who has just printed the verdict may be quicker than the store
+        if run.status not in UNFINISHED or run.status == OPEN:
+            break
+        pause.wait(0.1)
+        run = store.run(run.id)
     if run.status in UNFINISHED:
         raise UsageError(f"run {run.id}: expected a window with a verdict, found one that is {run.status}; try again later")
     signatures = store.signatures(run)

@@ -35,9 +35,9 @@ def redacted(windows: Iterable[Judged], what: Iterable[str]) -> tuple[Judged, ..
     stand_ins: dict[str, str] = {}
     for window in windows:
         for kind, name in _names(window):
-            if kind in what and name and name not in stand_ins:
+            if kind in what and name and name.lower() not in stand_ins:
                 count = sum(1 for each in stand_ins.values() if each.startswith(f"redacted-{kind}-"))
-                stand_ins[name] = f"redacted-{kind}-{count + 1}"
+                stand_ins[name.lower()] = f"redacted-{kind}-{count + 1}"
     without = _replacer(stand_ins)
     return tuple(_redacted(window, without) for window in windows)
 
@@ -50,6 +50,7 @@ def _names(window: Judged) -> Iterable[tuple[str, str | None]]:
         return
     host, device = evidence.host, evidence.device
     yield from (("host", name) for name in (host.hostname, host.boot_id, host.container))
+    yield "host", (host.hostname or "").partition(".")[0]  # of its full name the first word is what people write
     if device is not None:
         yield from (("serial", name) for name in (device.uuid, device.parent_uuid, device.pci_bus_id))
     for uuid in str(evidence.told.get("cuda_uuids") or "").split(","):
@@ -63,8 +64,9 @@ def _replacer(stand_ins: Mapping[str, str]) -> Callable[[str], str]:
         return lambda text: text
     # Longest first: a UUID within another name must not leave the rest of it behind.
     names = "|".join(re.escape(name) for name in sorted(stand_ins, key=len, reverse=True))
-    pattern = re.compile(rf"(?<![\w-])(?:{names})(?![\w-])")
-    return lambda text: pattern.sub(lambda match: stand_ins[match[0]], text)
+    # Within a word of letters and digits a name is another word; in a path, a file's or another name it is itself.
+    pattern = re.compile(rf"(?<![^\W_])(?:{names})(?![^\W_])", re.IGNORECASE)
+    return lambda text: pattern.sub(lambda match: stand_ins[match[0].lower()], text)
 
 
 def _redacted(window: Judged, without: Callable[[str], str]) -> Judged:
@@ -88,7 +90,7 @@ def _of_evidence(evidence: Evidence, without: Callable[[str], str]) -> Evidence:
         window=_through(evidence.window, without),
         device=_through(evidence.device, without),
         host=_through(evidence.host, without),
-        told=_through(dict(evidence.told), without),
+        told={without(name): _through(value, without) for name, value in evidence.told.items()},
         absence=_through(evidence.absence, without),
         trace=replace(
             trace,

@@ -23,7 +23,7 @@ def times(evidence: Evidence) -> dict[str, Any] | None:
     timed = timings.timed
     at_ns, took_ms = timings.at_ns[timed], timings.took_s[timed] * 1e3
     fit = sensitivity(timings)
-    drift, of = [drawn("measured", at_ns, took_ms, evidence)], {"measured": took_ms}
+    drift, of = [drawn("measured", at_ns, took_ms, evidence, shape="points")], {"measured": took_ms}
     out: dict[str, Any] = {"count": len(took_ms), "median_ms": rounded(float(np.median(took_ms)))}
     if isinstance(fit, Refused) or timings.sm_clock_mhz is None:
         out["refused"] = fit.reason if isinstance(fit, Refused) else "nothing stamped the iterations."
@@ -32,7 +32,7 @@ def times(evidence: Evidence) -> dict[str, Any] | None:
         mhz = float(np.clip(np.median(timings.sm_clock_mhz[seen]), fit.clock_low_mhz, fit.clock_high_mhz))
         name = f"at {mhz:.0f} MHz"
         of[name] = _at_clock(fit, timings, mhz)
-        drift.append(drawn(name, timings.at_ns[seen], of[name], evidence))
+        drift.append(drawn(name, timings.at_ns[seen], of[name], evidence, shape="points"))
         out |= {"sensitivity": _fitted(fit, timings, mhz)}
     return {**out, "drift": drift, "histograms": histograms(of)}
 

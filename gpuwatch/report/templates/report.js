@@ -2,7 +2,7 @@
 (() => {
   const root = document.documentElement;
   const textOf = (id) => document.getElementById(id).textContent;
-  const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const bytesOf = (text) => Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const { windows: drawn, overlaid } = JSON.parse(textOf("gpuwatch-drawn"));
   const PAPER_PX = 680; // what A4 and Letter both hold within their margins
   // Plotly reads a few tags in its texts: what users named must not become one.

@@ -24,3 +24,15 @@ def test_labels_of_any_kind_stay_text() -> None:
     strange = replace(window, verdict=replace(window.verdict, label=']]><x a="\x00\x1b\udfff'))
     case = ET.fromstring(junit([strange]))[0]
     assert case.get("name") == r']]><x a="\x00\x1b\udfff'
+
+
+def test_every_attribute_a_ci_reads_is_there_and_is_a_number_where_it_must_be() -> None:
+    suite = ET.fromstring(junit([judged(scene("neighbour")), judged(scene("from-idle"))]))
+    assert suite.tag == "testsuite"
+    assert all(float(suite.get(name, "x")) >= 0 for name in ("tests", "failures", "errors", "skipped", "time"))
+    for case in suite:
+        assert case.tag == "testcase"
+        assert case.get("name")
+        assert (case.get("classname") or "").startswith("gpuwatch.")
+        assert float(case.get("time", "x")) > 0
+    assert int(suite.get("failures", "x")) == len(suite.findall("testcase/failure"))

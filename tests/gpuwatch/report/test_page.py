@@ -15,6 +15,8 @@ from gpuwatch.capsule import unpack
 from gpuwatch.errors import ExportError
 from gpuwatch.report import drawing, page
 from gpuwatch.report.record import Judged
+from gpuwatch.sources.simulated.offline import simulate
+from gpuwatch.sources.simulated.source import scenes_named
 from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene
 
 CAPSULE = Path(__file__).parents[2] / "traces" / "h200-windows.capsule"
@@ -138,3 +140,21 @@ def test_more_than_fits_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(page, "MOST_BYTES", 1_000_000)
     with pytest.raises(ExportError, match=r"at most 1 MB, found .* report fewer runs"):
         rendered(judged(scene("from-idle")))
+
+
+def test_ten_minutes_and_a_hundred_thousand_times_fit() -> None:
+    scene_of_minutes = replace(scenes_named("steady-gemm")[0], bench=(4.0, 624.0))
+    evidence = simulate(scene_of_minutes)[0]
+    assert evidence.window.length_s >= 600
+    assert evidence.timings is not None
+    assert len(evidence.timings.at_ns) >= 100_000
+    some = replace(
+        evidence.timings,
+        at_ns=evidence.timings.at_ns[:120_000],
+        took_s=evidence.timings.took_s[:120_000],
+        sm_clock_mhz=None if evidence.timings.sm_clock_mhz is None else evidence.timings.sm_clock_mhz[:120_000],
+    )
+    html = rendered(judged(replace(evidence, timings=some)))
+    assert len(html.encode()) < 6_000_000
+    lanes = Page(html).data("gpuwatch-drawn")["windows"][0]["timeline"]["lanes"]
+    assert all(len(each["x"]) <= 4_002 for lane in lanes for each in lane.get("series", ()))

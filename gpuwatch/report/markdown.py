@@ -1,0 +1,17 @@
+"""Windows as Markdown, for a pull request: verdicts, and what may be said of one run's times against another's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from annotate import report
+from annotate.comparison import text
+from gpuwatch.report.comparisons import comparisons
+from gpuwatch.report.record import Judged
+
+
+def markdown(windows: Sequence[Judged]) -> str:
+    parts = [report.markdown(window.verdict) for window in windows]
+    # Indented by four it is code, in which no label is markup, a mention or a link.
+    parts += ["".join(f"    {line}\n" for line in text(each).split("\n")) for each in comparisons(windows)]
+    return "\n".join(parts)

@@ -1,0 +1,102 @@
+"""Several runs in one report: what differs, what may be said of their times, and their distributions over one another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from markdown_it import MarkdownIt
+
+from annotate.comparison import Comparison, Decision
+from annotate.evidence import Evidence
+from gpuwatch.report import times
+from gpuwatch.report.comparisons import comparisons, names
+from gpuwatch.report.markdown import markdown
+from tests.gpuwatch.report.conftest import Page, judged, rendered, scene
+from tests.gpuwatch.report.test_page import HOSTILE
+
+
+def scaled(evidence: Evidence, ratio: float, label: str) -> Evidence:
+    assert evidence.timings is not None
+    return replace(
+        evidence,
+        window=replace(evidence.window, label=label),
+        timings=replace(evidence.timings, took_s=evidence.timings.took_s * ratio),
+    )
+
+
+SLOW = scene("from-idle")
+QUICK = scaled(SLOW, 0.9, "tuned")
+
+
+def test_conditions_come_before_the_decision_and_the_decision_before_the_windows() -> None:
+    page = Page(rendered(judged(SLOW, run_id="0a"), judged(scene("neighbour"), run_id="0b"), judged(QUICK, run_id="0c")))
+    parts = [
+        "3 windows",
+        "What differs between these windows",
+        "processes",
+        "Their times compared",
+        "INCOMPARABLE",
+        "FASTER",
+        "Conditions GPU",
+    ]
+    places = [page.words.find(part) for part in parts]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert "tuned against from-idle: time at the same clock -10.00 %" in page.words
+    overlaid = page.data("gpuwatch-drawn")["overlaid"]
+    assert [each["name"] for each in overlaid["measured"]] == ["from-idle", "neighbour", "tuned"]
+    assert all(max(each["y"]) == 1 for each in (*overlaid["measured"], *overlaid["corrected"]))
+
+
+def test_each_is_compared_with_the_first_on_its_gpu_and_never_with_its_own_run() -> None:
+    other = replace(QUICK, device=replace(QUICK.device, uuid="GPU-2")) if QUICK.device else QUICK
+    found = comparisons(
+        [judged(SLOW, run_id="0a"), judged(other, run_id="0a"), judged(scaled(other, 1.0, "again"), run_id="0b")]
+    )
+    assert [(each.a, each.b, each.decision) for each in found] == [("tuned", "again", Decision.SAME)] or [
+        (each.a, each.b) for each in found
+    ] == [("tuned", "again")]
+    assert [(each.a, each.b) for each in comparisons([judged(SLOW), judged(QUICK)])] == [("from-idle", "tuned")]
+
+
+def test_windows_of_one_label_are_told_apart() -> None:
+    windows = [judged(SLOW, run_id="0a"), judged(SLOW, run_id="0b"), judged(QUICK, run_id="0c")]
+    assert names(windows) == ["from-idle (1)", "from-idle (2)", "tuned"]
+    assert [each.decision for each in comparisons(windows)] != [Decision.FASTER] * 2
+
+
+def test_without_times_nothing_is_decided_and_the_page_says_what_is_missing() -> None:
+    windows = [judged(replace(SLOW, timings=None), run_id="0a"), judged(QUICK, run_id="0b")]
+    assert comparisons(windows) == []
+    assert "Times are not compared: that needs two runs with times of single iterations" in Page(rendered(*windows)).words
+
+
+def test_distributions_share_their_bins_and_hide_nothing() -> None:
+    rng = np.random.default_rng(5)
+    found = times.histograms(
+        {"wide": rng.normal(10, 1, 20_000), "narrow": rng.normal(12, 0.05, 3_000), "one": np.array([11.0])}
+    )
+    assert len({tuple(each["x"]) for each in found}) == 1
+    assert [sum(each["counts"]) + each["beyond_count"] for each in found] == [20_000, 3_000, 1]
+
+
+def test_markdown_of_hostile_names_is_text_to_a_real_parser() -> None:
+    hostile = f"{HOSTILE} @everyone [x](http://x) `a` | b"
+    evil = replace(SLOW, window=replace(SLOW.window, label=hostile), told={"exception": hostile})
+    tokens = (
+        MarkdownIt("commonmark", {"html": False})
+        .enable("table")
+        .parse(markdown([judged(evil, run_id="0a"), judged(scaled(evil, 0.9, hostile), run_id="0b")]))
+    )
+    kinds = {child.type for token in tokens for child in token.children or ()} | {token.type for token in tokens}
+    assert "code_block" in kinds
+    assert not {"link_open", "image", "html_inline", "html_block", "fence"} & kinds
+    assert sum(token.type == "table_open" for token in tokens) == 2
+
+
+def test_a_comparison_in_a_notebook_is_text_whatever_its_arms_are_called() -> None:
+    shown = Comparison(a=HOSTILE, b=HOSTILE, decision=Decision.SAME, reasons=(HOSTILE,))._repr_html_()
+    page = Page(shown)
+    assert page.tags == ["pre"]
+    assert "alert(1)" in page.words
