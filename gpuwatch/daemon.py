@@ -39,6 +39,7 @@ _log = logging.getLogger("gpuwatch.daemon")
 
 FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost rather than waited for
 IDLE_CHECK_S = 1.0
+REACHABLE_S = 1.0  # how soon a socket that was removed is there again: a window waits longer for its daemon
 REPORT_S = 10.0  # how often the service manager is told at least
 STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # what a system's daemon keeps, the group of its files may read
 
@@ -114,7 +115,7 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
-        reports: asyncio.Task[None] | None = None
+        watches: list[asyncio.Task[None]] = []
         try:
             self._start_page()
             self._witness.start()
@@ -129,13 +130,13 @@ class Daemon:
             self._ready()
             self._serving = True
             self._manager.ready(self._witness.summary())
-            reports = asyncio.create_task(self._report())
+            watches = [asyncio.create_task(self._report()), asyncio.create_task(self._stay_reachable())]
             _log.info("ready: %s, %d GPUs, %s", self._witness.source_name, len(self._witness.uuids), self.settings.socket)
             await self._until_done()
         finally:
             self._manager.stopping()
-            if reports is not None:
-                reports.cancel()
+            for watch in watches:
+                watch.cancel()
             await self._windows.finish()
             await self._server.close()
             if self._exporter is not None:
@@ -157,6 +158,11 @@ class Daemon:
             elif self._on_demand and clock.now_ns() - last_client_ns > self.settings.idle_exit_s * 1e9:
                 _log.info("no client for %g s", self.settings.idle_exit_s)
                 return
+
+    async def _stay_reachable(self) -> None:
+        while True:
+            await asyncio.sleep(REACHABLE_S)
+            await self._server.reappear()
 
     async def _report(self) -> None:
         """Tell the service manager how it goes, and that we live: only while every GPU that is not lost is being read.

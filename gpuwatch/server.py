@@ -18,6 +18,7 @@ from typing import Any
 from annotate import __version__
 from gpuwatch import wire
 from gpuwatch.client import peer_uid
+from gpuwatch.config import ensure_socket_folder
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.lines import PIECE_BYTES, HalfSaid, Lines
 from gpuwatch.windows import Windows
@@ -63,6 +64,8 @@ class Server:
         self._shared = shared  # a system daemon serves every local user, each their own windows
         self._server: asyncio.Server | None = None
         self._path: Path | None = None  # of a socket that is ours to remove
+        self._identity: tuple[int, int] | None = None  # of that socket in its file system
+        self._lost: str | None = None  # why nobody finds us
         self._connections: set[asyncio.Task[None]] = set()
         self._by_uid: Counter[int] = Counter()
         self._half_said = HalfSaid()
@@ -74,8 +77,27 @@ class Server:
     async def listen(self, path: Path) -> None:
         """Bind the socket and serve; one left by a dead daemon is replaced (the caller holds the lock that proves it dead)."""
         listener = self._bound(path)
-        self._path = path
+        self._path, self._identity = path, _identity(path)
         await self.serve(listener)
+
+    async def reappear(self) -> None:
+        """Listen again where somebody removed our socket: no client could find us, and no other daemon may take our place."""
+        if self._path is None or (there := _identity(self._path)) == self._identity:
+            return
+        try:
+            if there is not None:
+                raise UsageError(f"{self._path}: another socket took the place of ours; new windows do not reach this daemon")
+            ensure_socket_folder(self._path)
+            if self._server is not None:
+                self._server.close()  # the connections it made go on
+            await self.listen(self._path)
+        except (UsageError, OSError) as error:
+            if self._lost is None:
+                _log.error("%s", error)
+            self._lost = str(error)
+        else:
+            _log.warning("%s: the socket was removed; listening there again", self._path)
+            self._lost = None
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve a socket that is bound already, by us or by a service manager: who connected meanwhile has waited."""
@@ -105,8 +127,8 @@ class Server:
             self._server.close()
         for connection in self._connections:
             connection.cancel()
-        if self._path is not None:
-            with contextlib.suppress(FileNotFoundError):
+        if self._path is not None and _identity(self._path) == self._identity:
+            with contextlib.suppress(OSError):
                 self._path.unlink()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -212,6 +234,15 @@ class Server:
                 return self._readings(peer.uid, request.since_ns)
             case _:
                 return wire.Refused("bad-message", "hello comes once, as the first message")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file lies there; None for none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _check_size(told: Mapping[str, wire.FactValue]) -> None:

@@ -18,6 +18,7 @@ _log = logging.getLogger("gpuwatch.store")
 
 DATABASE = "gpuwatch.db"
 SEGMENTS = "readings-*.db"
+LOCK = "lock"
 SQLITE_VERSION = sqlite3.sqlite_version
 
 # Locks and the shared memory of a write-ahead log do not work between machines.
@@ -29,10 +30,16 @@ NETWORK_TYPES = frozenset({
 PAGE_BYTES = 4096
 _LOG_PAGES_COUNT = 256  # a log of a megabyte is written back twice a minute
 _BUSY_S = 5.0
+_HELD_S = 1.0  # the writer keeps what it has and tries again
 _CHECK_STEPS = 1000  # virtual machine steps of SQLite between two looks at the clock
 _HEADER_BYTES = 100  # https://www.sqlite.org/fileformat.html: bytes 18 and 19 are 2 in WAL mode
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_SHMSIZE}
 _BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+# Somebody else holds the file, a file system became read-only, memory or descriptors are short.
+_PASSING = {
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR,
+}  # fmt: skip
 # What asking a database can raise: a torn one may also hold text that is none, even in what SQLite says is wrong with it.
 REFUSALS = (sqlite3.Error, UnicodeDecodeError)
 
@@ -45,7 +52,23 @@ def is_full(error: BaseException) -> bool:
 
 def is_broken(error: BaseException) -> bool:
     """Whether the file is torn, or no database at all."""
-    return isinstance(error, UnicodeDecodeError) or ((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF) in _BROKEN
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return isinstance(error, UnicodeDecodeError) or code == sqlite3.SQLITE_IOERR_SHORT_READ or code & 0xFF in _BROKEN
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same may be written later, as it is."""
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return isinstance(error, MemoryError | OSError) or (code & 0xFF in _PASSING and not is_broken(error))
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file lies there now; None for none: it was removed, or moved away."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Database:
@@ -54,7 +77,7 @@ def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Databas
     Raises REFUSALS, OSError.
     """
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode))  # SQLite gives its log the same mode
-    connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=_HELD_S, check_same_thread=False)
     try:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute(f"PRAGMA journal_mode={'WAL' if wal else 'DELETE'}")
@@ -191,9 +214,15 @@ def _raw(path: Path, mode: int) -> Iterator[int]:
         raise
 
 
+def is_locked_by(descriptor: int, folder: Path) -> bool:
+    """Whether the lock of this folder is still the one held."""
+    held = os.fstat(descriptor)
+    return identity(folder / LOCK) == (held.st_dev, held.st_ino)
+
+
 def lock(folder: Path, *, mode: int) -> int:
     """Be the one writer of a folder until the descriptor is closed.  Raises StoreError naming who is."""
-    path = folder / "lock"
+    path = folder / LOCK
     with _raw(path, mode) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

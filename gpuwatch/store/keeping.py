@@ -36,6 +36,24 @@ class Rows:
     gaps: list[tuple[str, Lane, int, int | None]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)  # for the ledger: they are kept for good
 
+    def take(self, later: Rows) -> None:
+        """Add what came after, but for its events."""
+        self.readings += later.readings
+        self.censuses += later.censuses
+        self.power += later.power
+        self.gaps += later.gaps
+
+    def loss(self) -> Rows:
+        """One gap a GPU in place of all these, which cannot be kept: short of a heartbeat, nothing else would tell of it."""
+        spans = [(uuid, at_ns, at_ns + stood_ms * _MS) for lane, at_ns, uuid, stood_ms, _ in self.readings if lane is Lane.FAST]
+        spans += [(uuid, begin_ns, end_ns) for uuid, lane, begin_ns, end_ns in self.gaps if lane is Lane.FAST and end_ns]
+        lost: dict[str, tuple[int, int]] = {}
+        for uuid, begin_ns, end_ns in spans:
+            first_ns, last_ns = lost.get(uuid, (begin_ns, end_ns))
+            lost[uuid] = min(first_ns, begin_ns), max(last_ns, end_ns)
+        rest = [gap for gap in dict.fromkeys(self.gaps) if gap[1] is not Lane.FAST or gap[3] is None]
+        return Rows(gaps=[*rest, *((uuid, Lane.FAST, *span) for uuid, span in lost.items())])
+
     def __len__(self) -> int:
         return len(self.readings) + len(self.censuses) + len(self.power) + len(self.gaps)
 

@@ -34,6 +34,12 @@ class Ledger:
         self._boot_id = boot_id
         self.evidence_bytes = evidence_bytes
         self._kept_bytes: int | None = None
+        self._identity = files.identity(path)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether what is written can still be found under its name."""
+        return files.identity(self.path) == self._identity
 
     @property
     def database(self) -> Database:

@@ -22,6 +22,8 @@ class Segment:
         self.path = path
         self.boot_id = boot_id
         self._db = db
+        self._identity = files.identity(path)
+        self._begin_ns: int = db.execute("SELECT begin_ns FROM segment").fetchone()[0]
         self._gpus: dict[str, int] = {}
         self._processes: dict[tuple[object, ...], int] = {}
         self._recall()
@@ -39,6 +41,11 @@ class Segment:
         with db.atomic():
             db.execute("INSERT OR REPLACE INTO segment VALUES (1, ?, ?, ?, ?)", row)
         return Segment(path, db, boot_id)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether what is written can still be found under its name."""
+        return files.identity(self.path) == self._identity
 
     @property
     def pages_bytes(self) -> int:
@@ -81,6 +88,13 @@ class Segment:
                         WHERE id & 63 = ? ORDER BY id DESC LIMIT 1) WHERE last_ns < ?""",
                     (at_ns, gpu, at_ns),
                 )
+
+    def note_loss(self, lost: Segment, at_ns: int) -> None:
+        """Whatever another segment held is gone: up to now nothing is known of its GPUs, however little it was."""
+        gaps: list[tuple[str, Lane, int, int | None]] = [
+            (uuid, Lane.FAST, min(lost._begin_ns, at_ns), at_ns) for uuid in lost._gpus
+        ]
+        self.write(Rows(gaps=gaps))
 
     def close(self) -> bool:
         """Leave one plain file; False if a reader keeps that from happening now."""

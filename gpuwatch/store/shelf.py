@@ -53,9 +53,18 @@ class Shelf:
 
     def replace_broken(self, why: object) -> None:
         """Set the live segment aside and begin a new one."""
-        self.live.database.conn.close()
-        self._set_aside(self.live.path, why)
+        lost = self.live
+        lost.database.conn.close()
+        self._set_aside(lost.path, why)
         self.live = self._create()
+        self.live.note_loss(lost, self._now_ns())
+
+    def replace_removed(self) -> None:
+        """Begin a new segment where somebody removed the live one."""
+        lost = self.live
+        lost.database.conn.close()
+        self.live = self._create()
+        self.live.note_loss(lost, self._now_ns())
 
     def drop_oldest(self) -> bool:
         """Unlink the oldest closed segment; False if only the live one is left."""

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,22 @@ STEP_NS = 100_000_000  # a time daemon slews by at most 83 ms a second; more wit
 LEAST_SEGMENT_BYTES = 256 << 10  # an empty one takes 76 kB: a page for each table and index
 QUEUE_COUNT = 100_000  # a minute of sixteen GPUs at 100 Hz: a writer that far behind will not catch up
 RETRIED_COUNT = 10_000  # runs and the like that wait for room on a full disk
+HELD_COUNT = 100_000  # rows that wait while somebody else holds the segment: fifty megabytes
 
 # What one bad value or a bad disk can raise: it costs its own rows, never the thread.
-_UNSTORABLE = (sqlite3.Error, OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
+_UNSTORABLE = (
+    sqlite3.Error, OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, MemoryError, StoreError,
+)  # fmt: skip
 
 _Write = Callable[[Ledger], None]
+
+
+class _Failure(Enum):
+    """Why the last write did not succeed, as far as it matters for what becomes of it."""
+
+    FULL = "the disk is full"
+    PASSING = "not now"
+    VALUE = "never"
 
 
 def _put_event(event: Event, wall_s: float, ledger: Ledger) -> None:
@@ -78,16 +90,19 @@ class Store:
         self._queue: deque[Sweep | _Write | _Flush] = deque()
         self._keeper = Keeper()
         self._writes: list[_Write] = []
+        self._known: dict[tuple[str, str], _Write] = {}  # what the ledger was told once and must know, by what and GPU
+        self._held = Rows()  # could not be written yet
+        self._failure: _Failure | None = None
+        self._refused: str | None = None
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._rows_count = self._dropped_count = 0
-        self._disk_full = False
         self._committed_ns: int | None = None
         self._kept_ns = self._offset_ns = 0
         self._sizes = (0, 0)
+        self._source, self._boot_id, self._mode = source, boot_id, mode
         try:
-            state.mkdir(parents=True, exist_ok=True, mode=0o700 | (mode & 0o044) * 5 // 4)  # who may read may look in
-            self._lock = files.lock(state, mode=mode)
+            self._lock = self._locked()
         except OSError as error:
             raise StoreError(f"{state}: expected a folder that can be written, found: {error.strerror}") from error
         try:
@@ -95,9 +110,7 @@ class Store:
             self._wal = kind not in files.NETWORK_TYPES
             if not self._wal:
                 _log.warning("%s is on a network file system (%s): commits are slower and readers wait for them", state, kind)
-            self._ledger, self._set_aside_count = ledgers.opened(
-                state, boot_id=boot_id, mode=mode, wal=self._wal, evidence_bytes=budget_bytes // 2, now_ns=self._now_ns
-            )
+            self._ledger, self._set_aside_count = self._opened()
             self._shelf = Shelf(
                 state, boot_id=boot_id, source=source, mode=mode, wal=self._wal, now_ns=self._now_ns,
                 segment_bytes=self._segment_bytes(segment_bytes), wall_offset_ns=wall_offset_ns,
@@ -124,12 +137,12 @@ class Store:
         """Note a GPU's identity, limits and modes as they are now."""
         at_ns = self._now_ns()
         wall_s = (at_ns + self._wall_offset_ns()) / 1e9
-        self._put(lambda ledger: ledger.put_device(device, at_ns, wall_s))
+        self._put_known("device", device.uuid, lambda ledger: ledger.put_device(device, at_ns, wall_s))
 
     def put_refresh(self, uuid: str, refresh_ns: Mapping[str, int]) -> None:
         """Note how often each signal of a GPU changes."""
         learnt = dict(refresh_ns)
-        self._put(lambda ledger: ledger.put_refresh(uuid, learnt))
+        self._put_known("refresh", uuid, lambda ledger: ledger.put_refresh(uuid, learnt))
 
     def put_gap(self, uuid: str, lane: Lane, begin_ns: int, end_ns: int) -> None:
         """Note a stretch in which a lane was not read, for whoever knows of one that the sweeps do not show."""
@@ -174,7 +187,8 @@ class Store:
             "dropped_count": self._dropped_count,
             "dropped_segments_count": self._shelf.dropped_count,
             "set_aside_count": self._set_aside_count + self._shelf.set_aside_count,
-            "disk_full": self._disk_full,
+            "disk_full": self._failure is _Failure.FULL,
+            "refused": self._refused,
             "committed_ns": self._committed_ns,
             "journal": "wal" if self._wal else "delete",
         }
@@ -198,6 +212,20 @@ class Store:
     def _put(self, write: _Write) -> None:
         self._queue.append(write)
 
+    def _put_known(self, what: str, uuid: str, write: _Write) -> None:
+        self._known[what, uuid] = write
+        self._put(write)
+
+    def _locked(self) -> int:
+        self._state.mkdir(parents=True, exist_ok=True, mode=0o700 | (self._mode & 0o044) * 5 // 4)  # who may read may look in
+        return files.lock(self._state, mode=self._mode)
+
+    def _opened(self) -> tuple[Ledger, int]:
+        return ledgers.opened(
+            self._state, boot_id=self._boot_id, mode=self._mode, wal=self._wal, evidence_bytes=self._budget_bytes // 2,
+            now_ns=self._now_ns,
+        )  # fmt: skip
+
     def _run(self) -> None:
         while not self._stop.is_set():
             self._wake.wait(self._commit_s)
@@ -215,10 +243,16 @@ class Store:
                 flushes.append(item)
             else:
                 self._writes.append(item)
-        ok = self._write_rows() and self._write_ledger()
+        if self._is_there() or self._try(self._begin_again):
+            ok = all((self._write_rows(), self._write_ledger()))  # each for itself
+        else:
+            ok = False
+            self._lose(self._keeper.rows())
         now_ns = self._now_ns()
         if ok:
-            self._disk_full = False
+            if self._refused is not None:
+                _log.info("stored again, after: %s", self._refused)
+            self._failure = self._refused = None
             self._committed_ns = now_ns
         stepped = abs(self._wall_offset_ns() - self._offset_ns) >= STEP_NS
         if stepped or self._shelf.is_full() or now_ns - self._kept_ns >= HOUSEKEEPING_NS:
@@ -239,12 +273,24 @@ class Store:
         for event in rows.events:
             wall_s = (event.at_ns + self._wall_offset_ns()) / 1e9
             self._writes.append(partial(_put_event, event, wall_s))
-        if self._try(lambda: self._count(self._shelf.live.write(rows))):
+        held = self._held
+        held.take(rows)
+        if self._try(lambda: self._count(self._shelf.live.write(held))):
+            self._held = Rows()
             return True
-        # What could not be written is a silence in the record, and must not be leant on by what comes next.
-        self._dropped_count += len(rows)
-        self._keeper.restart()
+        if self._failure is _Failure.PASSING and len(held) <= HELD_COUNT:
+            return False
+        self._lose(held)
         return False
+
+    def _lose(self, rows: Rows) -> None:
+        """What could not be written is a silence in the record, and must not be leant on by what comes next."""
+        loss = rows.loss()
+        if self._failure is _Failure.VALUE and not rows.readings:
+            loss = Rows()  # what cannot be stored is the loss itself
+        self._dropped_count += len(rows) - len(rows.gaps)
+        self._held = loss
+        self._keeper.restart()
 
     def _write_ledger(self) -> bool:
         """Everything for the ledger in one transaction; if one write is at fault, each in its own without it."""
@@ -254,15 +300,18 @@ class Store:
         if self._try(lambda: self._together(writes)):
             self._writes = []
             return True
-        if self._disk_full:
+        if self._failure is not _Failure.VALUE:
             self._writes = writes[-RETRIED_COUNT:]
             self._dropped_count += max(0, len(writes) - RETRIED_COUNT)
             return False
         self._writes = []
         for write in writes:
             if not self._try(partial(self._together, [write])):
-                self._dropped_count += 1
-        return True
+                if self._failure is _Failure.VALUE:
+                    self._dropped_count += 1
+                else:
+                    self._writes.append(write)
+        return not self._writes
 
     def _together(self, writes: list[_Write]) -> None:
         with self._ledger.database.atomic():
@@ -278,15 +327,41 @@ class Store:
                 if files.is_full(error):
                     if self._shelf.drop_oldest():
                         continue
-                    if not self._disk_full:
-                        _log.error("the disk is full and no segment is left to drop: readings are not kept: %s", error)
-                    self._disk_full = True
+                    self._refuse(_Failure.FULL, f"the disk is full and no segment is left to drop: {error}")
                     return False
+                if files.is_passing(error) or isinstance(error, StoreError):
+                    self._refuse(_Failure.PASSING, f"{type(error).__name__}: {error}")
+                    return False
+                self._failure = _Failure.VALUE
                 _log.error("not stored: %s: %s", type(error).__name__, error)
                 if files.is_broken(error):
                     self._replace_broken(error)
                 return False
             return True
+
+    def _refuse(self, failure: _Failure, why: str) -> None:
+        """Said once, however often it is tried again."""
+        if self._refused is None:
+            _log.error("nothing can be stored for now: %s", why)
+        self._failure, self._refused = failure, why
+
+    def _is_there(self) -> bool:
+        return self._ledger.is_there and self._shelf.live.is_there
+
+    def _begin_again(self) -> None:
+        """Somebody removed the folder or what lies in it: what it held is gone, and what comes is kept in a new one."""
+        if not files.is_locked_by(self._lock, self._state):
+            lock, self._lock = self._lock, self._locked()  # refused if it is another daemon's by now
+            os.close(lock)
+        if not self._ledger.is_there:
+            self._ledger.database.conn.close()
+            self._ledger, _ = self._opened()
+            self._writes = [*self._known.values(), *self._writes]
+            self._ledger.put_clock(self._now_ns(), self._wall_offset_ns())
+        if not self._shelf.live.is_there:
+            self._shelf.replace_removed()
+        self._keeper.restart()
+        _log.error("%s: files of the store were removed while it was written: begun new ones", self._state)
 
     def _replace_broken(self, error: BaseException) -> None:
         """Find out which file is broken, and begin a new one in its place."""

@@ -1,0 +1,188 @@
+"""Somebody tidies up under a running daemon: its socket, its store, the lock another daemon would need."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import gpuwatch
+from gpuwatch.client import connect
+from gpuwatch.clock import VirtualClock
+from gpuwatch.config import Settings, load
+from gpuwatch.errors import DaemonError
+from gpuwatch.store import Reader, Store
+from tests.faults import stores
+from tests.gpuwatch.live import running, wait_for
+from tests.gpuwatch.store.stored import a_run, feed, opened
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, fast, stream
+
+S = 1_000_000_000
+BUSY_MACHINE = gpuwatch.Policy(accept=frozenset({"cpu-starvation", "sampler-gap"}))
+
+
+def until(holds: Callable[[], bool], within_s: float = 10.0) -> None:
+    for _ in range(int(within_s / 0.05)):
+        if holds():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("it never came true")
+
+
+def answers(settings: Settings) -> bool:
+    try:
+        connect(settings, start=False).close()
+    except DaemonError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def daemon_of(folder: Path) -> Iterator[tuple[Settings, Path]]:
+    """A daemon whose socket has a folder of its own, as under XDG_RUNTIME_DIR; and its log."""
+    places = {"source": "simulated:steady-copy", "state": str(folder / "state"), "socket": str(folder / "run" / "s")}
+    found, log = load(places, environment={"HOME": "/"}), folder / "log"
+    with log.open("ab") as file:
+        process = subprocess.Popen([sys.executable, "-m", "gpuwatch", *found.flags(), "daemon"], stderr=file)
+    try:
+        wait_for(found, process, log)
+        yield found, log
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_a_daemon_whose_socket_and_store_were_removed_is_found_again_and_keeps_what_comes(tmp_path: Path) -> None:
+    with daemon_of(tmp_path) as (settings, path):
+        with gpuwatch.window("open meanwhile", settings=settings, policy=BUSY_MACHINE) as w:
+            threading.Event().wait(1.0)
+            shutil.rmtree(settings.socket.parent)
+            shutil.rmtree(settings.state)
+            until(lambda: answers(settings))
+            until((settings.state / "gpuwatch.db").exists)
+            threading.Event().wait(0.6)
+        # What was read before is gone, and the verdict says so rather than leave it out.
+        (gap,) = [finding for finding in w.verdict.findings if finding.rule == "sampler-gap"]
+        assert gap.answered != "clear", w.verdict
+        with gpuwatch.window("afterwards", settings=settings, policy=BUSY_MACHINE) as w:
+            threading.Event().wait(0.6)
+        assert w.verdict.findings
+        assert settings.socket.parent.stat().st_mode & 0o777 == 0o700
+        with Reader(settings.state) as reader:
+            assert {run.label for run in reader.runs()} == {"open meanwhile", "afterwards"}
+            assert reader.devices()[0].name == "SIMULATED NVIDIA H200"
+        log = path.read_text()
+        assert "the socket was removed; listening there again" in log
+        assert "files of the store were removed while it was written: begun new ones" in log
+        assert log.count("ERROR") == 1
+    assert not settings.socket.exists()
+    stores.check_files(settings.state)
+
+
+def test_another_socket_in_its_place_is_left_alone_and_said_once(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        live.settings.socket.unlink()
+        other = socket.socket(socket.AF_UNIX)
+        other.bind(str(live.settings.socket))
+        until(lambda: "another socket took the place of ours" in live.log.read_text())
+        threading.Event().wait(1.2)
+        assert live.log.read_text().count("took the place") == 1
+    assert live.settings.socket.exists()
+    other.close()
+
+
+class TestTheStoreAlone:
+    def test_what_could_not_be_written_is_a_gap_however_short(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        feed(store, stream(2.0, loaded=True))
+        lost = [*stream(0.5, loaded=True, begin_ns=BEGIN_NS + 2 * S), fast(BEGIN_NS + 25 * S // 10, sm_clock_mhz=1 << 70)]
+        for sweep in lost:
+            store.take(sweep)
+        assert not store.flush(5.0)
+        feed(store, stream(2.0, loaded=True, begin_ns=BEGIN_NS + 26 * S // 10))
+        with Reader(tmp_path) as reader:
+            (gap,) = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 5 * S).gaps
+        assert (gap.begin_ns - BEGIN_NS) / S == pytest.approx(2.0, abs=0.06)
+        assert (gap.end_ns - BEGIN_NS) / S == pytest.approx(2.5, abs=0.06)
+        assert store.statistics()["dropped_count"] > 5
+        store.close()
+
+    def test_a_segment_that_was_removed_costs_its_own_readings_only(self, tmp_path: Path) -> None:
+        store = opened(tmp_path, clock=VirtualClock(BEGIN_NS))
+        feed(store, stream(5.0, loaded=True))
+        (live,) = tmp_path.glob("readings-*.db")
+        live.unlink()
+        feed(store, stream(5.0, loaded=True, begin_ns=BEGIN_NS + 10 * S))
+        with Reader(tmp_path) as reader:
+            assert not reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 5 * S).columns
+            assert reader.trace(UUID, BOOT, BEGIN_NS + 10 * S, BEGIN_NS + 15 * S).observes("power_w")
+        store.close()
+
+    def test_devices_and_refresh_periods_are_told_again(self, tmp_path: Path) -> None:
+        store = opened(tmp_path / "state", clock=VirtualClock(BEGIN_NS))
+        store.put_device(DEVICE)
+        store.put_refresh(UUID, {"power_w": 100_000_000})
+        assert store.flush()
+        shutil.rmtree(tmp_path / "state")
+        feed(store, stream(2.0, loaded=True))
+        with Reader(tmp_path / "state") as reader:
+            assert reader.device(UUID) == DEVICE
+            assert reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 2 * S).refresh_ns == {"power_w": 100_000_000}
+        store.close()
+
+    def test_a_folder_that_became_another_daemons_is_left_to_it(self, tmp_path: Path) -> None:
+        store = opened(tmp_path / "state")
+        shutil.rmtree(tmp_path / "state")
+        other = opened(tmp_path / "state")
+        other.put_run(a_run())
+        store.put_run(a_run(id="ffffffffff"))
+        assert not store.flush(5.0)
+        assert "expected to be its only writer" in store.statistics()["refused"]
+        assert other.flush(5.0)
+        other.close()
+        assert store.flush(5.0)  # and goes on there when that one has left
+        store.close()
+        with Reader(tmp_path / "state") as reader:
+            assert {run.id for run in reader.runs()} == {a_run().id, "ffffffffff"}
+
+
+class TestHeldByAnother:
+    """Somebody has a file of the store open for writing: what comes meanwhile waits."""
+
+    def test_readings_wait_until_a_segment_is_let_go(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        feed(store, stream(2.0, loaded=True))
+        (live,) = tmp_path.glob("readings-*.db")
+        later = list(stream(2.0, loaded=True, begin_ns=BEGIN_NS + 2 * S))
+        self.held(store, live, lambda: list(map(store.take, later)))
+        assert store.statistics()["dropped_count"] == 0
+        assert store.statistics()["refused"] is None
+        with Reader(tmp_path) as reader:
+            assert len(reader.trace(UUID, BOOT, BEGIN_NS + 2 * S, BEGIN_NS + 4 * S).column("power_w")) > 10
+        store.close()
+
+    def test_windows_wait_until_the_ledger_is_let_go(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        assert store.flush()
+        self.held(store, tmp_path / "gpuwatch.db", lambda: store.put_run(a_run()))
+        with Reader(tmp_path) as reader:
+            assert reader.run(a_run().id).label == "gemm"
+        store.close()
+
+    def held(self, store: Store, path: Path, meanwhile: Callable[[], object]) -> None:
+        holder = sqlite3.connect(path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        meanwhile()
+        assert not store.flush(8.0)
+        assert "locked" in store.statistics()["refused"]
+        holder.execute("ROLLBACK")
+        holder.close()
+        assert store.flush(8.0)
