@@ -64,10 +64,10 @@ class Top(Tuned):
         _step("shift+right,right_square_bracket", "later-10s", 10),
         Binding("g", "goto", "go to", id="goto", show=False, tooltip="A time of day, so long ago, or a date"),
         Binding("l", "live", "live", id="live", tooltip="Back to now"),
-        Binding("space", "pause", "pause/play", id="pause", tooltip="Hold what is shown; in the past, play it"),
+        Binding("space", "pause", "pause", id="pause", tooltip="Hold what is shown; in the past, play it"),
         Binding("p", "processes", "processes", id="processes", show=False, tooltip="Who is on the GPUs"),
         Binding("v", "events", "events", id="events", show=False, tooltip="What happened in the last hour"),
-        Binding("r", "retry", "start daemon", id="retry", tooltip="Ask again now, and start the user's daemon where none runs"),
+        Binding("r", "retry", "start", id="retry", tooltip="Ask again now, and start the user's daemon where none runs"),
         Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Keys and letters"),
         Binding("q", "quit", "quit", id="quit", tooltip="Leave; the daemon goes on"),
     ]

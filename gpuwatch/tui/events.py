@@ -88,7 +88,7 @@ class Events(Aside):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="What came after it"),
         Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="What came before it"),
-        Binding("enter", "jump", "its moment", id="open", key_display="⏎", tooltip="Back in time to when it happened"),
+        Binding("enter", "jump", "jump", id="open", key_display="⏎", tooltip="Back in time to when it happened"),
     ]
 
     def __init__(self, past: Past | None) -> None:

@@ -51,7 +51,8 @@ class Explain(ModalScreen[None]):
     CSS = """
     Explain { align: center middle; }
     Explain > VerticalScroll { width: 96; max-width: 100%; height: auto; max-height: 100%; border: round $primary; padding: 0 1; }
-    Explain Markdown { padding: 0; margin: 0; }
+    Explain Markdown, Explain MarkdownH2 { padding: 0; margin: 0 0 1 0; }
+    Explain > VerticalScroll { scrollbar-size-vertical: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,e,enter", "dismiss(None)", "close", key_display="Esc")]
 

@@ -20,6 +20,8 @@ def around(verdict: Verdict, width: int, *, every: bool) -> tuple[list[list[Piec
     said = report.text(verdict, verbose=every, more="a lists them").split("\n")
     head = said[: 2 if verdict.why else 1]
     tail = said[len(head) + len(verdict.hazards) :]
+    if every:  # the findings' figures stand with them already
+        tail = tail[:1] + tail[1 + sum(len(finding.facts) for finding in verdict.hazards) :]
     chip = words.STATUSES[verdict.status.value]
     status, _, rest = head[0].partition("  ")
     first = [Piece(f"{chip.letter} {status}", chip.tone), Piece(words.cut(f"  {rest}", width - len(status) - 2))]

@@ -28,10 +28,10 @@ class Judged(Aside):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The finding above"),
         Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="The finding below"),
-        Binding("enter", "jump", "its moment", id="open", key_display="⏎", tooltip="Back in time to when it happened"),
+        Binding("enter", "jump", "jump", id="open", key_display="⏎", tooltip="Back in time to when it happened"),
         Binding("e", "explain", "explain", id="explain", tooltip="The page of its rule"),
         Binding("c", "copy", "copy", id="copy", tooltip="The verdict as Markdown, to the terminal's clipboard"),
-        Binding("a", "all", "every rule", id="all", tooltip="What was clear and what was not checked, too"),
+        Binding("a", "all", "all", id="all", tooltip="What was clear and what was not checked, too"),
     ]
 
     def __init__(self, run: str, past: Past | None) -> None:

@@ -66,13 +66,14 @@ class Tuned(App[None]):
     def actions(self) -> set[str]:
         """The names under which keys can be given to actions, of every screen of ours."""
         from gpuwatch.tui.events import Events
+        from gpuwatch.tui.gpu import Gpu
         from gpuwatch.tui.judged import Judged
         from gpuwatch.tui.overview import Overview
         from gpuwatch.tui.page import Aside
         from gpuwatch.tui.processes import Processes
 
         every = [*Tuned.BINDINGS, *self.BINDINGS]
-        for screen in (Overview, Aside, Judged, Processes, Events):
+        for screen in (Overview, Aside, Gpu, Judged, Processes, Events):
             every += screen.BINDINGS
         return {binding.id for binding in Binding.make_bindings(every) if binding.id}
 

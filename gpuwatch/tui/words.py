@@ -264,7 +264,7 @@ def window_lines(live: Live, width: int, so_far: Mapping[str, Sequence[str]] | N
             Piece(f"{chip.letter} {chip.name:<10}", chip.tone),
             Piece(f"{cut(report.plain(each.label or each.run), label_width):<{label_width}} {cut(gpus, 3):<4}"),
             Piece(f"{span(max(0, over_ns) / 1e9):>8}{ended:>11}  ", Tone.PLAIN if each.end_ns is None else Tone.DIM),
-            Piece(cut(_found(each, so_far or {}), max(width - used, 8)), Tone.PLAIN if each.end_ns is not None else Tone.DIM),
+            Piece(cut(_found(each, so_far or {}), max(width - used, 8)), Tone.PLAIN if each.end_ns is not None else Tone.NOTE),
         ]
     if not live.windows:
         yield [Piece("  none yet: gpuwatch run -- python bench.py", Tone.DIM)]

@@ -16,6 +16,8 @@ from gpuwatch.config import Settings
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.live import running
 
+TRACES = Path(__file__).parents[2] / "traces"
+
 
 def test_once_prints_every_gpu_and_says_that_it_is_invented(gpuwatch: Gpuwatch, daemon: Settings) -> None:
     ended = gpuwatch("top", "--once", *daemon.flags())
@@ -83,3 +85,29 @@ def test_in_a_terminal_it_is_live_and_leaves_at_q_and_when_told_to_end(daemon: S
         process.kill()
         process.wait()
         os.close(here)
+
+
+def test_once_as_json_tells_every_gpu_and_window(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+    ended = gpuwatch("top", "--once", "--json", *daemon.flags())
+    assert ended.code == 0, ended.err
+    data = ended.data
+    assert (data["schema"], data["source"], data["simulated"]) == (1, "simulated:steady-copy", True)
+    (gpu,) = data["gpus"]
+    assert gpu["said"]["sm_clock_mhz"] > 0
+    assert gpu["said"]["pcie_replay_count"] is None or gpu["said"]["pcie_replay_count"] >= 0
+    assert isinstance(gpu["reasons"], list)
+    assert all(set(process) == {"pid", "name", "user", "memory_bytes", "utilization_ratio"} for process in gpu["processes"])
+    assert gpuwatch("top", "--json", *daemon.flags()).code == 2
+
+
+def test_a_recording_is_told_without_a_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    nowhere = ("--socket", str(tmp_path / "none"))
+    ended = gpuwatch("top", "--once", "--trace", str(TRACES / "h200-windows.capsule"), *nowhere)
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("REPLAY  a recording, not now")
+    assert "contention-process" in ended.out
+    told = gpuwatch("top", "--once", "--json", "--trace", str(TRACES / "h200-windows.capsule"), *nowhere).data
+    assert [window["label"] for window in told["windows"]][-1] == "plain-run"
+    refused = gpuwatch("top", "--once", "--trace", str(tmp_path / "none.csv"))
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert not list(tmp_path.glob("**/gpuwatch.db"))

@@ -135,7 +135,7 @@ def test_the_palette_holds_every_action() -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         titles = {command.title for command in app.get_system_commands(app.screen)}
-        assert {"Pause/play", "Start daemon", "Light/dark", "Help", "Quit"} <= titles
+        assert {"Pause", "Start", "Light/dark", "Help", "Quit"} <= titles
 
     used(app, use)
 

@@ -11,7 +11,7 @@ from gpuwatch.errors import DaemonError
 from gpuwatch.live import Live
 from gpuwatch.tui.app import Top
 from gpuwatch.tui.state import State
-from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, top
+from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, top, travelling
 
 RATE_HZ = 3.0  # a picture is taken when the app is at rest
 SCENES: dict[str, tuple[list[Live | DaemonError], tuple[int, int], list[str], str]] = {
@@ -21,17 +21,35 @@ SCENES: dict[str, tuple[list[Live | DaemonError], tuple[int, int], list[str], st
     "simulated": ([ONE], (80, 24), [], "LIVE"),
     "no GPU": ([NO_GPU], (80, 24), [], "LIVE"),
     "the daemon is gone": ([EIGHT, GONE], (80, 24), [], "GONE"),
+    "eight GPUs on a large screen": ([EIGHT], (200, 60), [], "LIVE"),
     "help": ([EIGHT], (80, 24), ["question_mark"], "LIVE"),
+}
+BACK: dict[str, tuple[tuple[int, int], list[str], str]] = {
+    "back in time": ((120, 40), ["left_square_bracket"], "PAST"),
+    "a window chosen": ((80, 24), ["down", "up", *["down"] * 10], "LIVE"),
+    "a window's findings": ((80, 24), ["up", "up", "up", "up", "enter"], "LIVE"),
+    "a window's findings on a large light screen": ((200, 60), ["t", "up", "up", "up", "up", "enter", "a"], "LIVE"),
+    "a rule explained": ((80, 24), ["up", "up", "up", "up", "e"], "LIVE"),
+    "events": ((80, 24), ["v", "down", "down"], "LIVE"),
+    "processes": ((80, 24), ["p"], "LIVE"),
+    "a time asked for": ((80, 24), ["g", "x", "enter"], "LIVE"),
 }
 
 
-def compare(snap_compare: Callable[..., bool], app: Top, size: tuple[int, int], keys: list[str], state: str) -> bool:
+def compare(
+    snap_compare: Callable[..., bool], app: Top, size: tuple[int, int], keys: list[str], state: str, after: str = ""
+) -> bool:
     async def ready(pilot: Pilot[None]) -> None:
+        await seen(pilot, state)
+        await pilot.press(*keys)
+        await seen(pilot, after or state)
+        await app.workers.wait_for_complete()
+
+    async def seen(pilot: Pilot[None], words: str) -> None:
         for _ in range(200):
-            if state in str(app.screen_stack[0].query_one(State).render()):
+            if words in str(app.screen_stack[0].query_one(State).render()):
                 break
             await pilot.pause(0.01)
-        await pilot.press(*keys)
 
     return snap_compare(app, terminal_size=size, run_before=ready)
 
@@ -40,6 +58,17 @@ def compare(snap_compare: Callable[..., bool], app: Top, size: tuple[int, int], 
 def test_it_looks_as_it_did(scene: str, snap_compare: Callable[..., bool]) -> None:
     pictures, size, keys, state = SCENES[scene]
     assert compare(snap_compare, top(*pictures, rate_hz=RATE_HZ), size, keys, state)
+
+
+@pytest.mark.parametrize("scene", BACK)
+def test_the_other_screens_look_as_they_did(scene: str, snap_compare: Callable[..., bool]) -> None:
+    size, keys, state = BACK[scene]
+    assert compare(snap_compare, travelling(EIGHT, rate_hz=RATE_HZ), size, keys, "LIVE", state)
+
+
+def test_without_colour_a_chosen_line_is_seen(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert compare(snap_compare, travelling(EIGHT, rate_hz=RATE_HZ), (80, 24), ["down", "down"], "LIVE")
 
 
 def test_without_colour_it_says_the_same(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,90 @@
+"""The program itself in a terminal: tmux holds one, and gives what a person would see."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.config import Settings
+from tests.gpuwatch.programs import program
+
+TRACES = Path(__file__).parents[2] / "traces"
+
+
+class Terminal:
+    """A tmux server of its own, 100 by 30."""
+
+    def __init__(self, folder: Path, tmux: str) -> None:
+        self._program = tmux
+        self._socket = str(folder / "tmux")
+
+    def _tmux(self, *arguments: str) -> str:
+        command = [self._program, "-S", self._socket, "-f", "/dev/null", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
+
+    def start(self, *arguments: str) -> None:
+        home = f"HOME={Path(self._socket).parent}"
+        command = shlex.join(["env", "-u", "COLUMNS", "-u", "LINES", home, sys.executable, "-m", "gpuwatch", *arguments])
+        self._tmux("new-session", "-d", "-x", "100", "-y", "30", f"{command}; sleep 60")
+
+    def press(self, *keys: str) -> None:
+        self._tmux("send-keys", "--", *keys)
+
+    def shows(self, holds: Callable[[str], bool]) -> str:
+        for _ in range(300):
+            seen = self._tmux("capture-pane", "-p")
+            if holds(seen):
+                return seen
+            threading.Event().wait(0.05)
+        raise AssertionError(seen)
+
+    def stop(self) -> None:
+        subprocess.run([self._program, "-S", self._socket, "kill-server"], check=False, capture_output=True)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    held = Terminal(tmp_path, program("tmux"))
+    yield held
+    held.stop()
+
+
+def test_live_back_in_time_and_live_again(terminal: Terminal, copying: Settings) -> None:
+    terminal.start(*copying.flags(), "top")
+    seen = terminal.shows(lambda pane: "● LIVE" in pane and "0 H200" in pane)
+    assert "SIMULATED" in seen
+    threading.Event().wait(1.0)
+    terminal.press("Left")
+    seen = terminal.shows(lambda pane: "◂ PAST" in pane)
+    assert " s ago" in seen
+    assert "0 H200" in seen
+    terminal.press("g")
+    terminal.shows(lambda pane: "go to:" in pane)
+    terminal.press("-900d", "Enter")
+    terminal.shows(lambda pane: "nothing is kept before" in pane)
+    terminal.press("Enter")
+    terminal.shows(lambda pane: "SM clock" in pane)
+    terminal.press("Escape")
+    terminal.shows(lambda pane: "⏎ open" in pane)
+    terminal.press("l")
+    terminal.shows(lambda pane: "● LIVE" in pane)
+    terminal.press("q")
+    terminal.shows(lambda pane: "LIVE" not in pane)
+
+
+def test_a_recording_of_a_neighbour_needs_no_daemon(terminal: Terminal) -> None:
+    terminal.start("--socket", "/nowhere/s", "top", "--trace", str(TRACES / "h200-windows.capsule"))
+    seen = terminal.shows(lambda pane: "◂ PAST" in pane and "neighbour-gemm" in pane)
+    assert "REPLAY" in seen
+    assert os.fspath(TRACES)[:20] in seen
+    terminal.press("Down", "Down", "Down", "Down", "Enter")
+    terminal.shows(lambda pane: "R contention-process" in pane)
+    terminal.press("Enter")
+    terminal.shows(lambda pane: "SM clock" in pane and "1 foreign" in pane and "neighbour-gemm-4096" in pane)
