@@ -50,7 +50,7 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
     readers: tuple[Reader, ...] | None = None
     header: list[str] = []
     if query is not None:
-        header = [name.strip() for name in query.split(",")]
+        header = [_printable(name.strip()) for name in query.split(",")]
         readers = _readers(f"{path}: --query", header)
     gpus: dict[str, _Gpu] = {}
     for number, line, complete in lines:
@@ -68,7 +68,9 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
         raise UsageError(f"{path}: expected rows of readings, found none")
     for gpu in gpus.values():
         if gpu.at_ns[-1] - gpu.at_ns[0] > bounds.LONGEST_NS:
-            raise UsageError(f"{path}: expected at most 31 days, found {(gpu.at_ns[-1] - gpu.at_ns[0]) / 86_400e9:.0f}: cut the log")
+            raise UsageError(
+                f"{path}: expected at most 31 days, found {(gpu.at_ns[-1] - gpu.at_ns[0]) / 86_400e9:.0f}: cut the log"
+            )
     return tuple(_evidence(path, key, gpu) for key, gpu in gpus.items())
 
 
@@ -91,7 +93,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str, bool]]:
             if "\0" in text:
                 raise UsageError(f"{where}: expected text, found NUL bytes: was the machine switched off while it was written?")
             if text.strip():
-                yield number, text.strip(), text.endswith("\n")
+                yield number, _printable(text.strip()), text.endswith("\n")
             raw = following
 
 
@@ -182,6 +184,11 @@ def _second_ns(text: str) -> int:
     return round(datetime.strptime(text, "%Y/%m/%d %H:%M:%S").astimezone().timestamp()) * 1_000_000_000
 
 
+def _printable(text: str) -> str:
+    """What could steer a terminal, or break a line of ours that quotes it, is no column's name or value."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
+
+
 def _short(text: str, length: int = 60) -> str:
-    text = "".join(c if c.isprintable() else "?" for c in text)
+    text = _printable(text)
     return repr(text if len(text) <= length else text[: length - 1] + "…")

@@ -7,7 +7,7 @@ ten seconds and three gigabytes of memory are findings: the input is left in bui
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import json
 import os
 import platform
@@ -57,7 +57,9 @@ def _fuzz(name: str, runs: int, seconds: int, *, keep: bool) -> bool:
     said = (_BUILD / f"{name}.log").read_text(errors="replace")
     facts = _facts(said) | {"seconds": round(time.monotonic() - begun_s, 1)}
     ok = code == 0
-    print(f"{name:16} {facts['inputs']:>9} inputs {facts['seconds']:>8} s, {facts['features']} features, {'ok' if ok else 'FOUND'}")
+    print(
+        f"{name:16} {facts['inputs']:>9} inputs {facts['seconds']:>8} s, {facts['features']} features, {'ok' if ok else 'FOUND'}"
+    )
     if ok:
         _add(name, facts)
         if keep:
@@ -80,9 +82,12 @@ def _add(name: str, facts: dict[str, Any]) -> None:
     results["targets"][name] = facts | {
         "inputs": before["inputs"] + facts["inputs"],
         "seconds": round(before["seconds"] + facts["seconds"], 1),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
     }
-    of = {family: sum(results["targets"].get(each, {"inputs": 0})["inputs"] for each in each_of) for family, each_of in FAMILIES.items()}
+    of = {
+        family: sum(results["targets"].get(each, {"inputs": 0})["inputs"] for each in each_of)
+        for family, each_of in FAMILIES.items()
+    }
     results |= {
         "families": of,
         "python": platform.python_version(),

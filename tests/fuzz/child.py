@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import warnings
-
-import atheris
+from typing import Any
 
 
 def main() -> None:
+    # A tool for this alone: nothing else needs it installed.
+    atheris: Any = importlib.import_module("atheris")
     name = sys.argv.pop(1)
     warnings.simplefilter("ignore")
     # The judge is no parser: it is run, and what it does with strange numbers is not what tells one input from another.

@@ -13,6 +13,7 @@ import numpy as np
 from gpuwatch.errors import UsageError
 from gpuwatch.sources import recordings
 from tests.fuzz.dealt import Dealt
+from tests.fuzz.refused import in_one_line
 from tests.fuzz.targets.judged import judged
 
 _PATH = Path(tempfile.mkdtemp(prefix="gpuwatch-fuzz")) / "recording.npz"
@@ -31,9 +32,9 @@ def target(data: bytes) -> None:
         try:
             pieces = read(_PATH)
         except UsageError as error:
-            assert "\n" not in str(error), str(error)
+            in_one_line(error)
             continue
-        judged(pieces)
+        judged(pieces, data)
 
 
 def _archive(dealt: Dealt) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import copy
-import json
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from gpuwatch.report.agreement import agreement
 from gpuwatch.report.record import Judged
 from tests.annotate.builders import evidence
 from tests.fuzz.dealt import Dealt
+from tests.fuzz.refused import in_one_line, sampled
 from tests.fuzz.targets import capsules
 
 _PATH = Path(tempfile.mkdtemp(prefix="gpuwatch-fuzz")) / "report.html"
@@ -44,9 +44,9 @@ def target(data: bytes) -> None:
     try:
         held = embedded.load(_PATH)
     except UsageError as error:
-        assert "\n" not in str(error), str(error)
+        in_one_line(error)
         return
-    for window in held.record.windows:
+    for window in held.record.windows if sampled(data, 8) else ():
         assert agreement(window).differs is not None
 
 

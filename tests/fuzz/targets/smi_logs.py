@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gpuwatch.errors import UsageError
 from gpuwatch.sources import recordings, smi_log
+from tests.fuzz.refused import in_one_line
 from tests.fuzz.targets.judged import judged
 
 _PATH = Path(tempfile.mkdtemp(prefix="gpuwatch-fuzz")) / "log.csv"
@@ -18,8 +19,8 @@ def target(data: bytes) -> None:
     try:
         pieces = smi_log.load(_PATH, query=query[1:].decode("utf-8", "replace") if query else None)
     except UsageError as error:
-        assert "\n" not in str(error)
+        in_one_line(error)
         return
     assert pieces
     recordings.merged(pieces)
-    judged(pieces)
+    judged(pieces, data)

@@ -1,0 +1,65 @@
+"""The fuzz targets in the normal suite: every kept input again, and some that hypothesis makes of them."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz import corpus
+from tests.fuzz.targets import FAMILIES, NAMES, target
+
+HANG_S = 10.0
+# What the suite can spare for each; the rest is done by `make fuzz`.
+EXAMPLES_COUNT = {"escaping": 8, "told": 25, "headers": 40, "archives": 60, "conversations": 60, "reports": 60}
+RESULTS = json.loads((Path(corpus.__file__).parent / "results.json").read_text())
+
+
+def within_time(name: str, data: bytes) -> None:
+    begun_s = time.monotonic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of arithmetic with numbers no GPU has
+        target(name)(data)
+    assert time.monotonic() - begun_s < HANG_S
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kept_input_is_taken_or_refused(name: str) -> None:
+    kept = corpus.inputs(name)
+    assert 0 < len(kept) <= corpus.MOST_COUNT + 20
+    for path in kept:
+        assert path.stat().st_size <= corpus.MOST_BYTES
+        within_time(name, path.read_bytes())
+
+
+@st.composite
+def mutated(draw: st.DrawFn, kept: list[bytes]) -> bytes:
+    """A kept input cut, altered and continued by another's end, or bytes of no origin."""
+    data = bytearray(draw(st.sampled_from([*kept, b""])))
+    for _ in range(draw(st.integers(0, 6))):
+        if data:
+            at = draw(st.integers(0, len(data) - 1))
+            data[at : at + draw(st.integers(0, 8))] = draw(st.binary(max_size=8))
+    return bytes(data) + draw(st.sampled_from([b"", *kept]))[draw(st.integers(0, 64)) :] + draw(st.binary(max_size=32))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_hypothesis_makes_of_them_is_taken_or_refused(name: str) -> None:
+    kept = [path.read_bytes() for path in corpus.inputs(name)]
+
+    @settings(max_examples=EXAMPLES_COUNT.get(name, 120), deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(mutated(kept))
+    def holds(data: bytes) -> None:
+        within_time(name, data)
+
+    holds()
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "exporter"])
+def test_a_million_inputs_of_each_family_found_nothing_that_is_left(family: str) -> None:
+    assert RESULTS["families"][family] >= 1_000_000
