@@ -31,13 +31,19 @@ def beyond_told_ratio(evidence: Evidence) -> float | None:
     return utilization - told if utilization is not None and evidence.window.length_ns >= _SHORTEST_NS else None
 
 
+def launch_bound(evidence: Evidence) -> bool:
+    """Whether the timed calls are so short that a good part of their time is the gap to the next launch."""
+    times = inside(evidence)
+    return bool(len(times.took_s)) and float(np.median(times.took_s)) < _LAUNCH_BOUND_S
+
+
 def beyond_timed_ratio(evidence: Evidence) -> float | None:
     """Utilisation minus the share of time inside timed iterations, over the stretch they span (at least a second).
 
     None for iterations so short that their times contain launch gaps.
     """
     times = inside(evidence)
-    if len(times.at_ns) < 2 or float(np.median(times.took_s)) < _LAUNCH_BOUND_S:
+    if len(times.at_ns) < 2 or launch_bound(evidence):
         return None
     entries_s = times.took_s * times.calls_count
     begin_ns = int(times.at_ns[0])

@@ -60,9 +60,10 @@ def unmeasured(device: Device, idle_period_ns: int = FAST_IDLE_NS, active_period
 class Refresh:
     """How often each value of one GPU changes, learnt from the readings that pass by.
 
-    A change follows at most one refresh after the last, so the median distance between changes is the period, once two
-    things are left out.  Below ``double_ns`` a change is the driver rewriting its page (an H200 seems to change twice within
-    a millisecond in one of a thousand reads).  Above ``idle_ns`` the value merely stood still.
+    Changes lie whole refreshes apart: one while a value moves, some where it mostly stands, as the clock of a GPU that
+    nothing limits.  So the period is the median of the distances near the shortest ones, once two things are left out.  Below
+    ``double_ns`` a change is the driver rewriting its page (an H200 seems to change twice within a millisecond in one of a
+    thousand reads).  Above ``idle_ns`` the value merely stood still.
     """
 
     def __init__(
@@ -112,11 +113,13 @@ class Refresh:
 
     def refresh_ns(self) -> dict[str, int]:
         """By signal, where enough changes were seen."""
-        return {
-            name: round(statistics.median(distances))
-            for name, distances in list(self._distances_ns.items())
-            if len(distances) >= self._fewest
-        }
+        found = {name: self._period_ns(sorted(distances)) for name, distances in list(self._distances_ns.items())}
+        return {name: period_ns for name, period_ns in found.items() if period_ns is not None}
+
+    def _period_ns(self, distances_ns: Sequence[int]) -> int | None:
+        """Of ``fewest`` or more within half of the shortest ones; the very shortest of many may be chance."""
+        near = [each for each in distances_ns if each < 1.5 * distances_ns[len(distances_ns) // 10]]
+        return round(statistics.median(near)) if len(near) >= self._fewest else None
 
 
 def measure(

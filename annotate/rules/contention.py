@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from annotate.busy import beyond_timed_ratio, beyond_told_ratio, utilization_ratio
+from annotate.busy import beyond_timed_ratio, beyond_told_ratio, launch_bound, utilization_ratio
 from annotate.claims import Claim
 from annotate.durations import inside
 from annotate.evidence import Evidence, Fact
@@ -201,6 +201,8 @@ class _Lack:
 def _stretched_ratio(evidence: Evidence) -> float | None:
     """By how much the time the benchmark calls busy exceeds what the GPU was: launches that came late, mid-iteration."""
     told, timed = beyond_told_ratio(evidence), beyond_timed_ratio(evidence)
+    if told is not None and launch_bound(evidence):
+        told = None  # the harness counts its gaps between launches as busy, the driver as idle
     if timed is not None and evidence.timings is not None:
         took_s = inside(evidence).took_s
         if took_s.mean() < _LATE_MEAN_RATIO * np.median(took_s):

@@ -152,6 +152,16 @@ def test_a_value_that_flickers_while_the_driver_writes_does_not_shorten_the_peri
     assert rows(times, values).refresh_ns()["power_w"] == pytest.approx(100 * MS, rel=0.05)
 
 
+def test_a_value_that_mostly_stands_tells_the_refresh_all_the_same() -> None:
+    times = [10.0 * i for i in range(2000)]
+    # Blips of one refresh, as of a clock that nothing limits, between stretches of two to seven refreshes.
+    edges = {0}
+    while max(edges) < 200:
+        edges |= {max(edges) + 2 + len(edges) % 6, max(edges) + 3 + len(edges) % 6}
+    values = [float(sum(edge <= t // 100 for edge in edges)) for t in times]
+    assert rows(times, values).refresh_ns()["power_w"] == pytest.approx(100 * MS, rel=0.05)
+
+
 def test_an_idle_value_tells_nothing() -> None:
     times = [10.0 * i for i in range(2000)]
     assert rows(times, [t // 5000 for t in times]).refresh_ns() == {}

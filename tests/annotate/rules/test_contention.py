@@ -319,6 +319,11 @@ class TestCpuStarvation:
         about = evidence(host=Host(), signals={"utilization_ratio": 0.7}, timings=every(20e-6, took_s=18e-6, length_s=3.0))
         assert isinstance(ask(cpu_starvation, about), Unobserved)
 
+    def test_what_a_harness_tells_of_such_calls_contains_the_gaps_too(self) -> None:
+        short = every(20e-6, took_s=18e-6, length_s=3.0)
+        about = evidence(host=self.host(), signals={"utilization_ratio": 0.7}, told={"busy_ratio": 0.97}, timings=short)
+        assert isinstance(ask(cpu_starvation, about), Clear)
+
     def test_nothing_known_of_the_host_is_unobserved(self) -> None:
         assert isinstance(ask(cpu_starvation, evidence(host=Host())), Unobserved)
         assert isinstance(ask(cpu_starvation, evidence(host=Host(steal_ratio=0.0, span_s=6.0))), Unobserved)
