@@ -8,11 +8,13 @@ from __future__ import annotations
 import base64
 import gzip
 import itertools
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from annotate.comparison import change_text, duration_text
@@ -125,7 +127,7 @@ def _template() -> Any:  # jinja2's Template, whose stubs do not know its undefi
     environment.filters |= {
         "plain": lambda text: plain(str(text)), "fact": _fact, "percent": _percent, "digits": _digits,
         "change": lambda comparison: change_text(comparison.ratio, uncertain=comparison.within_noise),
-        "duration": duration_text,
+        "duration": duration_text, "typeset": _typeset,
     }  # fmt: skip
     return environment.get_template("report.html.j2")
 
@@ -134,6 +136,11 @@ def _fact(value: object) -> str:
     if value is None:
         return "not observed"
     return f"{value:.6g}" if isinstance(value, float) else plain(str(value))
+
+
+def _typeset(words: str) -> Markup:
+    """A page of ours: what stands between backticks is code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(words))))  # noqa: S704 - escaped just before
 
 
 def _percent(ratio: float) -> str:

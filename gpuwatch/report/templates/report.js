@@ -5,8 +5,9 @@
   const bytesOf = (text) => Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const { windows: drawn, overlaid } = JSON.parse(textOf("gpuwatch-drawn"));
   const PAPER_PX = 680; // what A4 and Letter both hold within their margins
-  // Plotly reads a few tags in its texts: what users named must not become one.
-  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  // Plotly reads a few tags and %{…} in its texts: what users named must not become one.
+  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%\u200b{");
+  const short = (text) => (innerWidth >= 600 || paper || text.length < 16 ? text : text.replace(/ \(.*/, "").slice(0, 15) + "…");
   const colour = (role) => getComputedStyle(root).getPropertyValue("--" + role).trim();
   const ROLES = ["first", "second", "third", "fourth", "fifth", "sixth"];
   let paper = false;
@@ -66,10 +67,10 @@
       traces.push({ x, y, yaxis: "y" + suffix, mode: "lines", line: { color: colour(each.role), width: 10 }, connectgaps: false, hovertemplate: plain(each.name) + "<extra></extra>" });
     });
     Object.assign(layout["yaxis" + suffix], { range: [lane.spans.length - 0.4, -0.6], showgrid: false, zeroline: false, title: { text: "" },
-      tickvals: lane.spans.map((_, row) => row), ticktext: lane.spans.map((each) => plain(each.name)) });
+      tickvals: lane.spans.map((_, row) => row), ticktext: lane.spans.map((each) => plain(short(each.name))) });
   }
 
-  const small = (x, y) => ({ ...look(), barmode: "overlay", height: 320, margin: { l: 60, r: 10, t: 30, b: 45 }, legend: { orientation: "h", y: 1.15 },
+  const small = (x, y) => ({ ...look(), barmode: "overlay", height: 320, margin: { l: 60, r: 10, t: 30, b: 45 }, legend: { orientation: "h", y: 1.15, itemsizing: "constant" },
     xaxis: axis({ title: { text: x } }), yaxis: axis({ title: { text: y } }) });
   // Steps and not bars: those behind stay seen.  The highest bin of each is 1, the numbers stand in the hover.
   const histograms = (all, unit) => [all.map((each, index) => ({ x: each.x, y: each.y, name: plain(each.name), customdata: each.counts, mode: "lines",

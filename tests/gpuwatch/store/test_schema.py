@@ -72,6 +72,9 @@ def test_a_released_store_is_opened_written_and_read(released: Path, tmp_path: P
     restored(tmp_path, released)
     with Reader(tmp_path) as reader:  # as it is, before any writer has migrated it
         assert reader.run("0ca7").label == "gemm"
+        signed = {} if released.stem < "ledger-003" else {0: bytes(96)}
+        assert reader.signatures(reader.run("0ca7")) == signed
+        assert reader.packed(reader.run("0ca7"), UUID) == b"evidence"
     store = opened(tmp_path)
     feed(store, stream(2.0, loaded=True, begin_ns=BEGIN_NS + 20 * S))
     store.put_run(a_run(id="after001"))
