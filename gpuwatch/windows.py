@@ -34,7 +34,8 @@ TELL_S = 20.0  # how long an ended window may take to hand over its times
 FOLLOW_S = 1.0
 FOLLOWED_COUNT = 32  # with more windows at once, looking at every tree would itself be the pressure
 TIMES_COUNT = 10_000_000  # of all windows in hand, a quarter of a gigabyte; with more, new ones are judged without
-KEPT_COUNT = 1000  # judged runs answered from memory; older ones are asked of the store
+KEPT_COUNT = 200  # judged runs answered from memory, 60 kB each; older ones are asked of the store
+IN_HAND_COUNT, OWN_COUNT = 4096, 2048  # 17 kB each; who opens windows faster than they are judged would fill any memory
 
 
 class Windows:
@@ -78,6 +79,7 @@ class Windows:
             checked = Policy.from_dict({**policy, "claim": claim})
         except AnnotateError as error:
             raise UsageError(str(error)) from error
+        self._check_room(uid)
         named, warning = in_hand.named(gpus, self._witness.uuids)
         run = Run(
             id=_run_id(), label=label, claim=checked.claim.value, policy=checked.to_dict(), boot_id=self._boot_id,
@@ -95,6 +97,18 @@ class Windows:
         held.run = replace(run, begin_ns=clock.now_ns())
         self._spawn(self._opened(held, covered))
         return held.run, warning
+
+    def _check_room(self, uid: int) -> None:
+        """Raises UsageError if this user, or all together, have more in hand than will be judged in time."""
+        count = len(self._in_hand)
+        if count < OWN_COUNT:
+            return
+        own_count = sum(held.run.uid == uid for held in self._in_hand.values())
+        if count >= IN_HAND_COUNT or own_count >= OWN_COUNT:
+            raise UsageError(
+                f"expected at most {OWN_COUNT} windows of yours open or waiting for the judge, found {own_count} and {count} in"
+                " all; ask each for its verdict before the next one begins"
+            )
 
     def take_times(self, piece: Times, *, uid: int) -> None:
         """Times of iterations of a window not yet closed, in order.  Raises UsageError."""

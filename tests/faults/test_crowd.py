@@ -1,0 +1,79 @@
+"""Windows in crowds: bounded memory and descriptors, a verdict for each, and a clear word where it is too many."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.errors import UsageError
+from gpuwatch.store import Store
+from gpuwatch.windows import OWN_COUNT
+from tests.faults import crowd
+from tests.gpuwatch.live import Live, running
+from tests.gpuwatch.test_windows import Judge, windows
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with running(tmp_path_factory.mktemp("crowd")) as live:
+        yield live
+
+
+def test_windows_opened_all_at_once_are_judged_each(daemon: Live) -> None:
+    figures = crowd.at_once(daemon, 40)
+    assert figures["without_findings_count"] == 0
+    assert figures["after"]["descriptors_count"] <= figures["before"]["descriptors_count"] + 4
+    assert figures["with_all_open"]["descriptors_count"] >= 40
+
+
+def test_windows_one_after_another_leave_nothing_behind_but_their_records(daemon: Live) -> None:
+    figures = crowd.in_sequence(daemon, 300, asked_every=150)
+    assert figures["verdicts"]["opened"] == 300
+    first, last = figures["taken"][0], figures["taken"][-1]
+    assert last["descriptors_count"] <= first["descriptors_count"] + 8
+    assert last["memory_bytes"] - first["memory_bytes"] < 30 << 20
+
+
+def test_more_of_one_user_than_the_daemon_can_have_in_hand_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state", source="nvml", boot_id="boot")
+
+    async def many() -> None:
+        some = windows(store, tmp_path, Judge())
+        opening = {
+            "pid": 0,
+            "uid": 0,
+            "claim": "sustained",
+            "label": None,
+            "policy": {},
+            "gpus": None,
+            "parent": None,
+            "told": {},
+        }
+        for _ in range(OWN_COUNT):
+            await some.open(**opening)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="ask each for its verdict"):
+            await some.open(**opening)  # type: ignore[arg-type]
+        await some.open(**{**opening, "uid": 1})  # type: ignore[arg-type]  # another user still may
+
+    asyncio.run(many())
+    store.close()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_a_thousand_at_once(daemon: Live) -> None:
+    figures = crowd.at_once(daemon, 1000)
+    assert figures["with_all_open"]["memory_bytes"] - figures["before"]["memory_bytes"] < 100 << 20
+    assert figures["open_p50_s"] < 0.1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(20_000)
+def test_a_hundred_thousand_in_sequence(daemon: Live) -> None:
+    figures = crowd.in_sequence(daemon, 100_000)
+    settled, last = figures["taken"][1], figures["taken"][-1]
+    assert last["memory_bytes"] < 1.1 * settled["memory_bytes"]
+    assert figures["list_newest_50_s"] < 1.0
