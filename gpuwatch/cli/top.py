@@ -94,7 +94,8 @@ def _memory(settings: Settings) -> Memory:
 
 def _recorded_screen(path: Path, settings: Settings) -> Exit:
     from gpuwatch.past import Recorded
-    from gpuwatch.tui.app import Top, time_of_day
+    from gpuwatch.tui.app import Top
+    from gpuwatch.tui.when import time_of_day
 
     past = Recorded(path)
     begin_ns, _ = past.span_ns()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import ClassVar, cast
 
 from textual import on
@@ -28,15 +27,6 @@ from gpuwatch.tui.tuned import Tuned
 
 SILENT_S = 2.0  # a question unanswered for so long: what is shown is no longer now
 S = 1_000_000_000
-
-
-def time_of_day(at_ns: int, wall_offset_ns: int | None = None) -> str:
-    """When that was by the clock on the wall, here; with its day if that was not today."""
-    wall_s = clock.wall_s()
-    ahead_s = wall_offset_ns / 1e9 if wall_offset_ns is not None else wall_s - clock.now_ns() / 1e9
-    at = datetime.fromtimestamp(at_ns / 1e9 + ahead_s, tz=UTC).astimezone()
-    today = datetime.fromtimestamp(wall_s, tz=UTC).astimezone().date()
-    return at.strftime("%H:%M:%S" if at.date() == today else "%m-%d %H:%M:%S")
 
 
 def _step(key: str, id_: str, seconds: int, *, show: bool = False) -> Binding:
@@ -78,7 +68,7 @@ class Top(Tuned):
         past: Past | None = None,
         *,
         rate_hz: float | None = None,
-        at: Callable[[int], str] = time_of_day,
+        at: Callable[[int], str] = when.time_of_day,
         wall_offset_ns: Callable[[], int] | None = clock.wall_offset_ns,
         memory: kept.Memory | None = None,
     ) -> None:

@@ -1,16 +1,25 @@
-"""A moment as somebody types it, on the axis that is looked at."""
+"""A moment as somebody types it, and as a clock on the wall shows it."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch import quantities
+from gpuwatch import clock, quantities
 from gpuwatch.quantities import QuantityError
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,9})?))?\Z", re.ASCII)
 EXPECTED = "14:02:31, -5m, -30s, 2026-11-20 14:02:31 or now"
 EXPECTED_WITHOUT_WALL = "-5m (before its end), +12.5s (since its beginning) or end"
+
+
+def time_of_day(at_ns: int, wall_offset_ns: int | None = None) -> str:
+    """When that was by the clock on the wall, here; with its day if that was not today."""
+    wall_s = clock.wall_s()
+    ahead_s = wall_offset_ns / 1e9 if wall_offset_ns is not None else wall_s - clock.now_ns() / 1e9
+    at = datetime.fromtimestamp(at_ns / 1e9 + ahead_s, tz=UTC).astimezone()
+    today = datetime.fromtimestamp(wall_s, tz=UTC).astimezone().date()
+    return at.strftime("%H:%M:%S" if at.date() == today else "%m-%d %H:%M:%S")
 
 
 def moment_ns(text: str, *, begin_ns: int, now_ns: int, wall_offset_ns: int | None) -> int:
