@@ -152,7 +152,7 @@ def _axis(view: View, cells: Span, cursor: int | None) -> list[Piece]:
     zero_ns = view.end_ns if 0 <= view.end_ns - view.zero_ns < cells.slice_ns else view.zero_ns
     begin_s, end_s = (view.begin_ns - zero_ns) / 1e9, (view.end_ns - zero_ns) / 1e9
     for step in range(int(begin_s // step_s), int(end_s // step_s) + 1):
-        label = _offset(step * step_s)
+        label = _offset(step * step_s, step_s)
         middle = int((step * step_s - begin_s) * 1e9 / cells.slice_ns)
         _put(text, middle - len(label) // 2, label)
     marks = [Chip(letter, "", tone) for letter, tone in zip(text, tones, strict=True)]
@@ -166,15 +166,13 @@ def _put(text: list[str], begin: int, words: str) -> None:
         text[begin : begin + len(words)] = words
 
 
-def _offset(seconds: int) -> str:
-    """How far from the moment: 0, −90 s, −2:10, −5 min, +1 h."""
+def _offset(seconds: int, step_s: int) -> str:
+    """How far from the moment, in the unit of the steps: 0, −90 s, −2:10, −5 min, +1 h."""
     sign, size = "−" if seconds < 0 else "+", abs(seconds)
     if not size:
         return "0"
-    if size < 120:
-        return f"{sign}{size} s"
-    if size % 60:
-        return f"{sign}{size // 60}:{size % 60:02}"
+    if step_s < 60:
+        return f"{sign}{size} s" if size < 120 else f"{sign}{size // 60}:{size % 60:02}"
     return f"{sign}{size // 60} min" if size % 3600 else f"{sign}{size // 3600} h"
 
 

@@ -15,7 +15,6 @@ from gpuwatch.tui.words import NOTHING, Piece, Tone, cut, span
 
 DENSE_HOLDS_NS = 100_000_000  # five of its samples: a longer silence is one, and the sampled power stands in
 CENSUS_HOLDS_NS = 11_000_000_000  # as long as a slow lane's row: some sources ask who is there that rarely
-LEAST_ROWS_COUNT = 4
 MOST_ROWS_COUNT = 16  # a curve gains nothing from more
 AT_LIMIT_RATIO = 0.98  # these two as the table of all GPUs has them
 NEAR_C = 5.0
@@ -34,7 +33,7 @@ class Panel:
     percent: bool = False
 
 
-CLOCK = Panel("SM clock", "sm_clock_mhz", "MHz", 100.0, "sm_clock_max_mhz", "max")
+CLOCK = Panel("SM clock", "sm_clock_mhz", "MHz", 300.0, "sm_clock_max_mhz", "max")
 POWER = Panel("power", "power_w", "W", 50.0, "power_limit_w", "limit")
 TEMPERATURE = Panel("temperature", "temperature_c", "°C", 10.0, "temperature_slowdown_c", "slow-down")
 UTILISATION = Panel("utilisation", "utilization_ratio", "%", 100.0, percent=True)
@@ -43,7 +42,7 @@ PANELS = (CLOCK, POWER, TEMPERATURE, UTILISATION)  # the most important first
 
 def rows_counts(height: int, count: int = len(PANELS)) -> list[int]:
     """How many lines of curve each panel gets below its title: the first ones, and more of them, where room is short."""
-    shown = min(count, max(height, 0) // (LEAST_ROWS_COUNT + 1))
+    shown = min(count, (max(height, 0) + 1) // 5)  # four lines each, the title not counted; the last one may get three
     if not shown:
         return []
     each, over = divmod(height - shown, shown)

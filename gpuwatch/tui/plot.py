@@ -128,7 +128,7 @@ class Scale:
 def scale(low: float, high: float, *, least: float = 1.0, ticks_count: int = 3) -> Scale:
     """A range of at least ``least`` around these values, with ticks at round numbers: about so many, not more."""
     if high - low < least:
-        low, high = (0.0, least) if low >= 0 and high <= least else (max(high, low + least) - least, max(high, low + least))
+        low, high = (0.0, least) if low >= 0 and high <= least else (high - least, high)
     fine = _nice((high - low) / 20)
     low, high = math.floor(low / fine + 1e-9) * fine, math.ceil(high / fine - 1e-9) * fine
     step = _nice((high - low) / max(ticks_count, 1))

@@ -77,7 +77,8 @@ def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
     ]  # fmt: skip
     room = width - sum(len(piece.text) for piece in pieces)
     pieces += words.reasons(gpu.said("event_reasons_mask"), max(room, 3))
-    pieces += [_with(words.memory(gpu), " GB"), _with(words.processes(gpu, live.windows), " procs")]
+    crowd = words.processes(gpu, live.windows)
+    pieces += [_with(words.memory(gpu), " GB"), _with(crowd, " process" if crowd.text == "1" else " processes")]
     if (memory_mhz := gpu.said("mem_clock_mhz")) is not None:
         pieces.append(Piece(f"  memory {memory_mhz} MHz", Tone.DIM))
     if (average_w := gpu.said("power_average_w")) is not None:
