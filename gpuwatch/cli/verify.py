@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from annotate import __version__
 from annotate.report import plain
 from gpuwatch.cli import options, output
 from gpuwatch.cli.exits import Exit
@@ -88,6 +89,11 @@ def _say(answer: Agreement, signer: Signed) -> None:
         more = len(answer.differs) - _MOST_SHOWN
         for line in (*answer.differs[:_MOST_SHOWN], *([f"and {more} more"] if more > 0 else ())):
             output.emit(f"  {plain(line)}")
+        if verdict.judge_version != __version__:
+            then = plain(verdict.judge_version)
+            output.emit(
+                f"  judged by gpuwatch {then} then and by {__version__} now: the rules may have changed, not the report"
+            )
     output.emit(f"  signature: {plain(str(signer))}")
 
 

@@ -186,6 +186,15 @@ def test_a_forged_verdict_on_genuine_evidence_is_broken(gpuwatch: Gpuwatch, repo
     assert "signature: BROKEN" in ended.out
 
 
+def test_another_judge_s_verdict_may_differ_and_its_version_is_said(gpuwatch: Gpuwatch, home: Path) -> None:
+    window = judged(scene("from-idle"))
+    older = replace(window, verdict=replace(window.verdict, status=Status.VALID, findings=(), judge_version="0.0.9"))
+    (home / "older.html").write_text(rendered(older))
+    ended = gpuwatch("verify", str(home / "older.html"))
+    assert ended.code == 1
+    assert "judged by gpuwatch 0.0.9 then and by" in ended.out
+
+
 def test_what_cannot_be_asked_is_one_line(gpuwatch: Gpuwatch, report: Path, home: Path) -> None:
     state = ("--state", str(home / "empty"))
     for arguments, says in (
