@@ -57,7 +57,7 @@ def test_no_column_makes_it_raise_or_write_outside_its_box(
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9), st.floats(0.001, 1e6), st.integers(1, 12))
 def test_a_scale_holds_what_it_is_of_with_no_more_ticks_than_asked(low: float, more: float, least: float, count: int) -> None:
     found = scale(low, low + more, least=least, ticks_count=count)
-    slack = 1e-6 * max(abs(low), more, 1.0)
+    slack = 1e-6 * max(abs(low), more, least, 1.0)
     assert found.low <= low + slack
     assert found.high >= low + more - slack
     assert found.high - found.low >= least * (1 - 1e-6) - slack
