@@ -267,7 +267,7 @@ def _start(settings: Settings) -> socket.socket:
     ensure_socket_folder(settings.socket)
     say(f"starting the user's daemon (leaves {settings.idle_exit_s:g} s after its last client)")
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED} | settings.variables()
-    command = [sys.executable, "-m", "gpuwatch", *settings.flags(), "daemon", "--on-demand"]
+    command = [sys.executable, "-P", "-m", "gpuwatch", *settings.flags(), "daemon", "--on-demand"]
     try:
         # Its own session and no inherited streams: a pipe, a terminal or a Ctrl-C of the benchmark does not reach it.
         child = subprocess.Popen(

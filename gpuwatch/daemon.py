@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from annotate import __version__
 from annotate.evidence import Census, Device
@@ -26,6 +26,7 @@ from gpuwatch import clock, config, host, notify, telling, wire
 from gpuwatch.config import Settings
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.judging import Judge
+from gpuwatch.places import ensure_state_folder
 from gpuwatch.protocols import Sink, Sweep
 from gpuwatch.server import Greeting, Server
 from gpuwatch.store import Store
@@ -351,9 +352,20 @@ def _only_one(socket_path: Path) -> Iterator[bool]:
 
 
 def _log_to(settings: Settings, *, on_demand: bool, shared: bool) -> None:
-    settings.state.mkdir(parents=True, exist_ok=True, mode=0o750 if shared else 0o700)
-    handler: logging.Handler = logging.FileHandler(settings.log, mode="w") if on_demand else logging.StreamHandler(sys.stderr)
+    ensure_state_folder(settings.state, mode=0o750 if shared else 0o700)
+    handler = logging.StreamHandler(_emptied(settings.log) if on_demand else sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger("gpuwatch")
     root.addHandler(handler)
     root.setLevel(settings.log_level.upper())
+
+
+def _emptied(log: Path) -> TextIO:
+    """The log, begun anew; never through a link, which could lead to a file that is not ours.  Raises UsageError."""
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(
+            f"{log}: expected a file for messages, found: {error.strerror}; choose another with --state"
+        ) from error
+    return os.fdopen(descriptor, "w")

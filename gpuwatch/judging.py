@@ -73,8 +73,9 @@ class Judge:
         if self._worker is None or self._worker.returncode is not None:
             with contextlib.ExitStack() as stack:
                 said = stack.enter_context(self._log.open("ab")) if self._log else None
+                # -P: nothing is imported from the folder the daemon was started in, which may be everybody's.
                 self._worker = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "gpuwatch.judging", str(self._state),
+                    sys.executable, "-P", "-m", "gpuwatch.judging", str(self._state),
                     stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=said,
                 )  # fmt: skip
         stdin, stdout = self._worker.stdin, self._worker.stdout

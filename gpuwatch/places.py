@@ -58,21 +58,34 @@ def ensure_socket_folder(socket: Path) -> None:
 
     In a folder others may write to, anybody could put a socket in our place.  Raises UsageError with what to do.
     """
-    folder = socket.parent
+    _ensure_ours(socket.parent, "--socket")
+
+
+def ensure_state_folder(state: Path, *, mode: int = 0o700) -> None:
+    """Make the folder of the store; one of ours under the temporary folder, where anybody could have made it, is checked first.
+
+    Raises UsageError with what to do.
+    """
+    if state.parent.name == _private_folder({}).name:
+        _ensure_ours(state.parent, "--state")
+    state.mkdir(mode=mode, parents=True, exist_ok=True)
+
+
+def _ensure_ours(folder: Path, option: str) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
     except OSError as error:
         raise UsageError(
-            f"{folder}: expected a folder for the socket, found: {error.strerror}; choose another with --socket"
+            f"{folder}: expected a folder of yours, found: {error.strerror}; choose another with {option}"
         ) from error
     if stat.S_ISLNK(found.st_mode):
         raise UsageError(
-            f"{folder}: expected a folder of yours, found a symbolic link; remove it or choose another with --socket"
+            f"{folder}: expected a folder of yours, found a symbolic link; remove it or choose another with {option}"
         )
     if found.st_uid not in (os.getuid(), 0):
         raise UsageError(
-            f"{folder}: expected a folder of uid {os.getuid()}, found one of uid {found.st_uid}; choose another with --socket"
+            f"{folder}: expected a folder of uid {os.getuid()}, found one of uid {found.st_uid}; choose another with {option}"
         )
     mode = stat.S_IMODE(found.st_mode)
     if mode & 0o022 and not mode & stat.S_ISVTX:

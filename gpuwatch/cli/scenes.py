@@ -76,7 +76,7 @@ def own_daemon(settings: config.Settings, folder: Path) -> Iterator[dict[str, An
     """A daemon of our own for as long as the block lasts; gives its status.  Raises DaemonError."""
     log = folder / "daemon.log"
     with log.open("w") as errors:
-        command = [sys.executable, "-m", "gpuwatch", *settings.flags(), "daemon"]
+        command = [sys.executable, "-P", "-m", "gpuwatch", *settings.flags(), "daemon"]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
         )
