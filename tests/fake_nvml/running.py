@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,9 @@ class Watch:
 
 
 @contextlib.contextmanager
-def watching(folder: Path, scene: Scene, library: Path) -> Iterator[Watch]:
+def watching(folder: Path, scene: Scene, library: Path, environment: Mapping[str, str] | None = None) -> Iterator[Watch]:
     """A real daemon on the double."""
-    with live.running(folder, "nvml", environment=scene.environment(library)) as found:
+    with live.running(folder, "nvml", environment={**scene.environment(library), **(environment or {})}) as found:
         yield Watch(found, scene, library)
 
 

@@ -15,7 +15,7 @@ from annotate.evidence import Lane
 from gpuwatch import live as looking
 from tests.fake_nvml.program import leave, work_on
 from tests.fake_nvml.running import Watch, command, watching
-from tests.fake_nvml.scene import Client, Scene, create
+from tests.fake_nvml.scene import NO_PERMISSION, Client, create
 
 GIB = 1 << 30
 
@@ -95,6 +95,29 @@ def test_an_xid_rejects_the_window_it_falls_into_and_no_other_gpus(watch: Watch)
     assert found[spared.uuid]["hardware-error"]["answered"] == "clear"
 
 
+def test_a_process_list_that_is_forbidden_proves_nobody_absent(watch: Watch) -> None:
+    forbidden, hidden = watch.scene.gpus[5], watch.scene.gpus[7]
+    for gpu in (forbidden, hidden):
+        work_on(gpu, os.getpid())
+    forbidden.fail("processes", NO_PERMISSION)
+    hidden.clients = [*hidden.clients, Client(pid=4242, hidden=True, memory_bytes=0, sm_percent=40)]
+    with watch.client() as client:
+        opened = client.open(label="who", gpus=[forbidden.uuid, hidden.uuid])
+        begin_ns = time.monotonic_ns()
+        time.sleep(1.1)
+        client.close_window(opened.run, begin_ns, time.monotonic_ns())
+        answered = {
+            verdict["device"]["uuid"]: {finding["rule"]: finding["answered"] for finding in verdict["findings"]}
+            for verdict in client.verdicts(opened.run).verdicts
+        }
+    forbidden.fail("processes", 0)
+    for gpu in (forbidden, hidden):
+        leave(gpu, os.getpid())
+    assert answered[forbidden.uuid]["contention-process"] == "unobserved"
+    neighbour = {answered[hidden.uuid]["contention-process"], answered[hidden.uuid]["contention-residual"]}
+    assert "found" in neighbour, "busy, and on no list: as a process of another container is"
+
+
 def test_an_idle_daemon_asks_each_gpu_twenty_times_a_second_and_sets_nothing(watch: Watch) -> None:
     before = [gpu.calls_count("nvmlDeviceGetUtilizationRates") for gpu in watch.scene.gpus]
     time.sleep(1)
@@ -103,7 +126,7 @@ def test_an_idle_daemon_asks_each_gpu_twenty_times_a_second_and_sets_nothing(wat
     assert not [name for name in watch.scene.called() if "Set" in name and "EventSet" not in name]
 
 
-def test_doctor_measures_what_calls_cost_and_how_often_values_change(scene: Scene, library: Path, tmp_path: Path) -> None:
+def test_doctor_measures_what_calls_cost_and_how_often_values_change(library: Path, tmp_path: Path) -> None:
     small = create(tmp_path / "small", gpus=1)
     gpu = small.gpus[0]
     for number in ("power_mw", "power_average_mw"):

@@ -1,0 +1,62 @@
+"""Runs doctor in front of many drivers at once: one process that has imported everything, and a child of it for each.
+
+The search path for libraries is the folder a child stands in, so that every child finds its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fake_nvml.scene import Scene
+
+
+@dataclass(frozen=True)
+class Told:
+    code: int
+    text: str
+
+
+def doctors(folder: Path, cases: Mapping[str, tuple[Scene, Path]]) -> dict[str, Told]:
+    """What doctor says of each of these machines, by name."""
+    asked = {name: [str(scene.path), str(library)] for name, (scene, library) in cases.items()}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fake_nvml.doctors", str(folder)], input=json.dumps(asked),
+        env={**os.environ, "LD_LIBRARY_PATH": "."}, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    codes: dict[str, int] = json.loads(done.stdout)
+    return {name: Told(code, (folder / name).read_text()) for name, code in codes.items()}
+
+
+def main() -> None:
+    from gpuwatch import cli
+    from gpuwatch.cli import doctor
+    from gpuwatch.cli.checks import driver, machine, places
+    from gpuwatch.sources import nvml
+
+    _ = doctor, driver, machine, places, nvml  # imported before the children are made
+    folder = Path(sys.argv[1])
+    children = {}
+    for name, (scene, library) in json.load(sys.stdin).items():
+        child = os.fork()
+        if child == 0:
+            said = os.open(folder / name, os.O_WRONLY | os.O_CREAT)
+            os.dup2(said, 1)
+            os.dup2(said, 2)
+            os.chdir(library)
+            os.environ["FAKE_NVML_SCENE"] = scene
+            places_of = ["--state", str(folder / f"{name}-state"), "--socket", str(folder / f"{name}-socket")]
+            os._exit(cli.main(["--source", "nvml", *places_of, "doctor"]))
+        children[child] = name
+    ended = [os.wait() for _ in children]
+    print(json.dumps({children[child]: os.waitstatus_to_exitcode(status) for child, status in ended}))
+
+
+if __name__ == "__main__":
+    main()

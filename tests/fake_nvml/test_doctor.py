@@ -1,0 +1,113 @@
+"""What doctor tells of drivers that are missing, too old, forbidden, hung or lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.fake_nvml.build import LIBRARY, older
+from tests.fake_nvml.doctors import Told, doctors
+from tests.fake_nvml.layout import FUNCTIONS
+from tests.fake_nvml.scene import DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, NO_PERMISSION, VERSIONS_DIFFER, Scene, create
+
+MISSING = "libnvidia-ml.so.1 was not found, or is no library: install the NVIDIA driver"
+FORBIDDEN = "no permission to use the GPU: give this user read and write access to /dev/nvidiactl and /dev/nvidia*"
+TOO_OLD = "libnvidia-ml.so.1 is older than this program needs; install a newer NVIDIA driver"
+
+# What a driver answers to whoever attaches, and what doctor makes of it.
+REFUSED = {
+    NO_PERMISSION: FORBIDDEN,
+    VERSIONS_DIFFER: "library and kernel module differ in version (upgraded under a running system?): reload the module",
+    DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded: load the kernel module (modprobe nvidia)",
+    FUNCTION_NOT_FOUND: TOO_OLD,
+}
+
+# What came with later drivers, and what a GPU still tells without it.
+LATER: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    "performance-monitor": (lambda name: "Gpm" in name, "33 of 37 signals answered; not sm_activity_ratio"),
+    "versioned-temperature": (lambda name: name == "nvmlDeviceGetTemperatureV", "37 of 37"),
+    "event-reasons": (lambda name: "EventReasons" in name, "37 of 37"),
+    "fields": (lambda name: name == "nvmlDeviceGetFieldValues", "33 of 37 signals answered; not power_w, hw_thermal_ns"),
+    "power-record": (lambda name: name == "nvmlDeviceGetSamples", "37 of 37"),
+    "events": (lambda name: name.startswith("nvmlEventSet"), "37 of 37"),
+    "process-lists": (lambda name: "RunningProcesses_v3" in name, "37 of 37"),
+    "second-memory": (lambda name: name == "nvmlDeviceGetMemoryInfo_v2", "37 of 37"),
+    "mig": (lambda name: "Mig" in name or "InstanceId" in name, "36 of 37 signals answered; not mig_mode"),
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory, library: Path) -> dict[str, Told]:
+    """Doctors in front of all these machines, at once: each measures for half a second."""
+    folder = tmp_path_factory.mktemp("doctors")
+    cases: dict[str, tuple[Scene, Path]] = {}
+
+    def case(name: str, gpus: int = 1, shown: Path = library) -> Scene:
+        scene = create(folder / f"{name}-scene", gpus=gpus)
+        cases[name] = (scene, shown)
+        return scene
+
+    for code in REFUSED:
+        case(f"refused-{code}").fail("driver", code)
+    for name, content in (("missing", None), ("broken", b"no library")):
+        (folder / f"{name}-library").mkdir()
+        if content is not None:
+            (folder / f"{name}-library" / LIBRARY).write_bytes(content)
+        case(name, shown=folder / f"{name}-library")
+    for name, (lacks, _) in LATER.items():
+        case(name, shown=older(library, folder / f"{name}-library", filter(lacks, FUNCTIONS)))
+    case("ancient", shown=older(library, folder / "ancient-library", ["nvmlDeviceGetCount_v2"]))
+    case("without-gpus", gpus=0)
+    half = case("half", gpus=4)
+    half.gpus[1].hang()
+    half.gpus[2].fail("nvmlDeviceGetHandleByIndex_v2", NO_PERMISSION)
+    half.gpus[3].lose()
+    case("none", gpus=2).fail("nvmlDeviceGetHandleByIndex_v2", NO_PERMISSION)
+    found = doctors(folder, cases)
+    assert not [name for name, said in found.items() if "Traceback" in said.text]
+    return found
+
+
+@pytest.mark.parametrize("code", REFUSED)
+def test_why_no_driver_answers_is_told_with_what_to_do(told: dict[str, Told], code: int) -> None:
+    said = told[f"refused-{code}"]
+    assert (said.code, REFUSED[code] in said.text) == (1, True), said.text
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("missing", MISSING),
+        ("broken", MISSING),
+        ("ancient", TOO_OLD),
+        ("without-gpus", "the driver is loaded but lists no GPU: check nvidia-smi"),
+        ("none", f"no GPU that the driver lists answers: GPU 0: {FORBIDDEN}; GPU 1: {FORBIDDEN}"),
+    ],
+)
+def test_where_nothing_can_be_watched_one_line_says_why(told: dict[str, Told], name: str, says: str) -> None:
+    assert told[name].code == 1
+    (line,) = [line for line in told[name].text.splitlines() if line.startswith("FAIL")]
+    assert line.startswith("FAIL  driver  ")
+    assert says in line
+
+
+@pytest.mark.parametrize("lacking", LATER)
+def test_an_older_library_is_read_as_far_as_it_goes(told: dict[str, Told], lacking: str) -> None:
+    assert told[lacking].code == 0
+    assert f"NVIDIA H200: {LATER[lacking][1]}" in told[lacking].text
+
+
+def test_an_empty_process_list_is_only_believed_where_there_is_a_list(told: dict[str, Told]) -> None:
+    vague = [name for name in LATER if "who is on it is not told" in told[name].text]
+    assert vague == ["process-lists"]
+
+
+@pytest.mark.parametrize(
+    ("index", "says"), [(1, "no answer for 3 s"), (2, FORBIDDEN), (3, "the GPU fell off the bus or is otherwise lost")]
+)
+def test_a_gpu_that_hangs_or_is_forbidden_or_lost_is_named(told: dict[str, Told], index: int, says: str) -> None:
+    assert told["half"].code == 1
+    assert f"FAIL  GPU {index:<20} listed, but not answering: {says}" in told["half"].text
+    assert "PASS  GPU-00000000             NVIDIA H200: 37 of 37 signals answered" in told["half"].text

@@ -1,0 +1,220 @@
+"""What breaks under the daemon: each fault with what its user sees, and that nothing stored is lost."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.store import Reader
+from tests.fake_nvml.program import work_on
+from tests.fake_nvml.running import Watch, watching
+from tests.fake_nvml.scene import (
+    GPU_IS_LOST,
+    RESET_REQUIRED,
+    VERSIONS_DIFFER,
+    Gpu,
+    Scene,
+    create,
+)
+from tests.systemd.manager import Manager, manager
+
+Verdicts = dict[str, Any]
+
+
+@pytest.fixture
+def working(tmp_path: Path) -> Scene:
+    """Four GPUs at work."""
+    scene = create(tmp_path / "working", gpus=4)
+    for gpu in scene.gpus:
+        work_on(gpu, os.getpid())
+    return scene
+
+
+@contextmanager
+def window(watch: Watch, *gpus: Gpu) -> Iterator[Verdicts]:
+    """A window over these GPUs; afterwards its verdicts, by UUID."""
+    verdicts: Verdicts = {}
+    with watch.client() as client:
+        opened = client.open(label="tried", gpus=[gpu.uuid for gpu in gpus])
+        begin_ns = time.monotonic_ns()
+        yield verdicts
+        client.close_window(opened.run, begin_ns, time.monotonic_ns())
+        verdicts.update({verdict["device"]["uuid"]: verdict for verdict in client.verdicts(opened.run, wait_s=30).verdicts})
+
+
+def answered(verdict: Mapping[str, Any]) -> dict[str, str]:
+    return {finding["rule"]: finding["answered"] for finding in verdict["findings"]}
+
+
+def why(verdict: Mapping[str, Any]) -> str:
+    """What the judge says of a witness that was not there."""
+    return str(next(finding["says"] for finding in verdict["findings"] if finding["rule"] == "stale-daemon"))
+
+
+def shown(watch: Watch) -> list[str]:
+    """The rows of top, a GPU each."""
+    ended = watch.command("top", "--once")
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()[1 : 1 + len(watch.scene.gpus)]
+
+
+def readings_count(watch: Watch, gpu: Gpu, begin_ns: int, end_ns: int) -> int:
+    with Reader(watch.live.settings.state) as reader:
+        return len(reader.trace(gpu.uuid, watch.status()["boot_id"], begin_ns, end_ns).column("sm_clock_mhz"))
+
+
+def test_a_lost_gpu_is_named_the_others_are_judged_and_it_is_watched_again(
+    working: Scene, library: Path, tmp_path: Path
+) -> None:
+    stays, off_the_bus, to_be_reset, _ = working.gpus
+    with watching(tmp_path, working, library) as watch:
+        begin_ns = time.monotonic_ns()
+        with window(watch, stays, off_the_bus, to_be_reset) as before:
+            time.sleep(0.3)
+        with window(watch, stays, off_the_bus, to_be_reset) as during:
+            time.sleep(0.3)
+            off_the_bus.lose(GPU_IS_LOST)
+            to_be_reset.lose(RESET_REQUIRED)
+            lost_ns = time.monotonic_ns()
+            watch.until(lambda _: all(watch.gpu(index)["lost"] for index in (1, 2)))
+            rows = shown(watch)
+            asked_count = off_the_bus.calls_count()
+            time.sleep(0.4)
+            assert off_the_bus.calls_count() - asked_count < 30, "a lost GPU is asked seldom"
+        off_the_bus.come_back()
+        to_be_reset.come_back()
+        watch.until(lambda _: not any(watch.gpu(index)["lost"] for index in (1, 2)))
+        with window(watch, off_the_bus, to_be_reset) as after:
+            time.sleep(0.3)
+        kept = watch.command("audit").stdout
+        assert readings_count(watch, off_the_bus, begin_ns, lost_ns) > 2, "what was read before the loss is kept"
+        assert "Traceback" not in watch.live.log.read_text()
+    for gpu, says in ((off_the_bus, "the GPU fell off the bus or is otherwise lost"), (to_be_reset, "the GPU must be reset")):
+        assert f"LOST  {says}" in rows[gpu.index]
+        assert why(during[gpu.uuid]).startswith(f"the GPU was lost: {says}")
+        assert during[gpu.uuid]["status"] != "valid"
+    assert all("1980/1980" in rows[index] for index in (0, 3))
+    for verdict in (*before.values(), during[stays.uuid], *after.values()):
+        assert answered(verdict)["stale-daemon"] == "clear"
+    assert kept.count("tried") == 3
+
+
+def test_a_driver_reloaded_under_the_daemon_is_attached_anew(working: Scene, library: Path, tmp_path: Path) -> None:
+    with watching(tmp_path, working, library) as watch:
+        begin_ns = time.monotonic_ns()
+        with window(watch, working.gpus[0]) as during:
+            time.sleep(0.3)
+            working.unload()
+            unloaded_ns = time.monotonic_ns()
+            watch.until(lambda status: all(gpu["lost"] for gpu in status["gpus"]))
+            rows = shown(watch)
+            working.load()
+            status = watch.until(lambda status: not any(gpu["lost"] for gpu in status["gpus"]))
+        working.load(stale_code=VERSIONS_DIFFER)  # and again, so fast that nobody saw it gone
+        watch.until(lambda status: any(gpu["lost"] for gpu in status["gpus"]))
+        watch.until(lambda status: not any(gpu["lost"] for gpu in status["gpus"]))
+        with window(watch, *working.gpus) as after:
+            time.sleep(0.3)
+            working.gpus[3].xid(79)
+            time.sleep(0.3)
+        assert readings_count(watch, working.gpus[0], begin_ns, unloaded_ns) > 2
+        assert status["pid"] == watch.live.process.pid
+        assert "Traceback" not in watch.live.log.read_text()
+    assert all("LOST  the NVIDIA driver is not loaded: load the kernel module" in row for row in rows)
+    assert why(during[working.gpus[0].uuid]).startswith("the GPU was lost: ")
+    assert [answered(after[gpu.uuid])["stale-daemon"] for gpu in working.gpus] == ["clear"] * 4
+    assert answered(after[working.gpus[3].uuid])["hardware-error"] == "found", "heard from the driver that is there now"
+
+
+def test_a_driver_that_comes_later_is_found(library: Path, scene: Scene, tmp_path: Path) -> None:
+    """No driver is a state: the daemon runs, says so, and looks for one every ten seconds; a hung wait does not keep it."""
+    scene.unload()
+    with watching(tmp_path, scene, library) as watch:
+        assert "the NVIDIA driver is not loaded" in watch.status()["absence"]
+        ended = watch.command("top", "--once")
+        assert (ended.returncode, "no GPU to watch: the NVIDIA driver is not loaded" in ended.stderr) == (1, True)
+        run = watch.command("run", "--", "true")
+        assert run.returncode == 0
+        assert "UNPROVEN" in run.stderr
+        assert "the NVIDIA driver is not loaded" in " ".join(run.stderr.split())
+
+
+def fed(said: dict[str, str]) -> bool:
+    return "WATCHDOG" in said
+
+
+def test_a_call_that_never_returns_costs_its_gpu_and_nothing_else(working: Scene, library: Path, tmp_path: Path) -> None:
+    """The GPU is declared lost, its neighbours are read on, windows open and close, and the service manager hears it lives."""
+    hung, lives = working.gpus[1], working.gpus[2]
+    with manager(tmp_path / "notify") as told:
+        environment = {"NOTIFY_SOCKET": told.address, "WATCHDOG_USEC": "1000000"}
+        with watching(tmp_path, working, library, environment) as watch:
+            assert "4 × NVIDIA H200" in told.until(lambda said: "READY" in said)["STATUS"]
+            hung.hang()
+            with window(watch, hung, lives) as during:
+                begin_s = time.monotonic()
+                watch.until(lambda _: watch.gpu(1)["lost"] is not None)
+                assert time.monotonic() - begin_s < 9
+                _lost_is_told(told, hung)
+                rows = shown(watch)
+            begin_s = time.monotonic()
+            with window(watch, hung, lives) as later:
+                assert time.monotonic() - begin_s < 0.5, "a lost GPU is not waited for"
+                time.sleep(0.3)
+            hung.release()
+            watch.until(lambda _: watch.gpu(1)["lost"] is None)
+            hung.hang("nvmlDeviceGetSamples")  # and a daemon with a thread that never ends can still be stopped
+            time.sleep(1.1)
+            begin_s = time.monotonic()
+            watch.live.process.terminate()
+            assert watch.live.process.wait(20) == 0
+            assert time.monotonic() - begin_s < 8
+            assert "Traceback" not in watch.live.log.read_text()
+    assert "LOST  no answer for 5 s" in rows[1]
+    assert all("1980/1980" in rows[index] for index in (0, 2, 3))
+    for verdicts in (during, later):
+        assert answered(verdicts[lives.uuid])["stale-daemon"] == "clear"
+        assert why(verdicts[hung.uuid]) == "the GPU was lost: no answer for 5 s"
+
+
+def _lost_is_told(told: Manager, hung: Gpu) -> None:
+    said = told.until(lambda said: fed(said) and "lost" in said["STATUS"], 8.0)
+    assert said["STATUS"].startswith("3 × NVIDIA H200")
+    assert f"{hung.uuid} lost: no answer for 5 s" in said["STATUS"]
+    assert sum(map(fed, told.during(1.2))) >= 2
+
+
+@pytest.fixture(scope="module")
+def late(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[Watch]:
+    """A daemon that began while one GPU hung and another was lost."""
+    folder = tmp_path_factory.mktemp("late")
+    scene = create(folder / "scene", gpus=4)
+    scene.gpus[1].hang()
+    scene.gpus[3].lose()
+    with watching(folder, scene, library) as watch:
+        yield watch
+
+
+def test_gpus_that_hang_or_are_lost_at_the_start_are_named_and_the_others_watched(late: Watch) -> None:
+    status = late.until(lambda status: len(status["gpus"]) == 2)
+    assert status["unanswered"] == ["GPU 1: no answer for 3 s", "GPU 3: the GPU fell off the bus or is otherwise lost"]
+    assert [gpu["uuid"] for gpu in status["gpus"]] == [late.scene.gpus[0].uuid, late.scene.gpus[2].uuid]
+    assert "listed, but not answering: GPU 1: no answer for 3 s; GPU 3: the GPU fell off" in late.live.log.read_text()
+    late.scene.gpus[1].release()
+    late.scene.gpus[3].come_back()
+
+
+def test_gpus_that_answer_at_last_join_in_the_drivers_order(late: Watch) -> None:
+    """Last in this file: the daemon looks again every ten seconds, in which the other tests ran."""
+    late.scene.gpus[1].release()
+    late.scene.gpus[3].come_back()
+    status = late.until(lambda status: len(status["gpus"]) == 4)
+    assert [gpu["uuid"] for gpu in status["gpus"]] == [gpu.uuid for gpu in late.scene.gpus]
+    assert status["unanswered"] == []
+    assert all(gpu["lost"] is None for gpu in status["gpus"])
