@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import ClassVar, cast
 
 from textual.binding import Binding, BindingType
@@ -46,6 +47,7 @@ class Gpu(Aside):
     CSS = """
     Gpu Curves { height: 1fr; }
     Gpu #processes { height: auto; }
+    Gpu.old #now, Gpu.old #processes { opacity: 60%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -237,13 +239,14 @@ class Gpu(Aside):
         if showing is None or showing.live is None or gpu is None or stretch is None:
             return
         self._drawn_ns = showing.live.at_ns
+        device = replace(gpu.device, power_limit_w=gpu.said("power_limit_w") or gpu.device.power_limit_w)
         begin_ns, end_ns = stretch
         zero_ns = showing.past_ns if showing.past_ns is not None else showing.live.at_ns
         notice = _TOLD_ONLY if self._past is None else f"{self._why}; {_TOLD_ONLY}" if self._why is not None else None
         self.query_one(Curves).show(
             View(
                 trace=self._track.trace,
-                device=gpu.device,
+                device=device,
                 begin_ns=begin_ns,
                 end_ns=end_ns,
                 zero_ns=zero_ns,

@@ -319,6 +319,17 @@ def test_only_lines_that_changed_are_drawn_again() -> None:
     used(use, Still(TRACE))
 
 
+def test_the_limit_in_force_is_the_line_not_that_of_the_start() -> None:
+    async def use(seen: Seen) -> None:
+        assert "limit 700" in seen.line("power")
+        lowered = replace(LIVE, at_ns=NOW_NS + S, gpus=(gpu(0, power_limit_w=450.0),))
+        seen.host.tell(replace(NOW, live=lowered))
+        assert "limit 450" in seen.line("power")
+        assert "limit 450 W" in seen.words("#limits")
+
+    used(use, Still())
+
+
 def test_a_real_recording_is_shown_with_its_neighbour_and_regimes() -> None:
     past = Recorded(RECORDING)
     begin_ns = past.span_ns()[0]
