@@ -80,6 +80,7 @@ class Top(Tuned):
         self._at = at
         self._wall_offset_ns = wall_offset_ns
         self._travel = Travel(past, at, ends=looks is None) if past is not None else None
+        self._overview = Overview()
         self._live: Live | None = None
         self._why: str | None = None  # the daemon could not be asked
         self._asked_ns: int | None = None  # a question is under way since then
@@ -88,7 +89,7 @@ class Top(Tuned):
         self._seen = Seen.ASKING
 
     def get_default_screen(self) -> Screen[None]:
-        return Overview()
+        return self._overview
 
     def on_mount(self) -> None:
         for number in (signal.SIGTERM, signal.SIGHUP):  # as q: the terminal is put right, and who called us cleans up
@@ -127,7 +128,7 @@ class Top(Tuned):
         looks = cast("Looks", self._looks)
         try:
             self._live, self._why = await asyncio.to_thread(looks.look), None
-            cast("Overview", self.screen_stack[0]).note(self._live)
+            self._overview.note(self._live)
         except DaemonError as error:
             self._why = str(error)
         finally:
