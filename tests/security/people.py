@@ -1,0 +1,36 @@
+"""Another local user, for tests that root runs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.systemd.test_service import as_another
+
+NOBODY = 65534
+only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+
+
+def as_nobody(work: Callable[[], str]) -> str:
+    """What this gives to nobody; what it raises is its answer too."""
+
+    def told() -> str:
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - the other side of a fork
+            return f"{type(error).__name__}: {error}"
+
+    return as_another(told)
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that other users may enter, as pytest's own are not."""
+    with tempfile.TemporaryDirectory(prefix="gw") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)

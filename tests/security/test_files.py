@@ -1,0 +1,190 @@
+"""What is written to disk: with which modes, never through somebody's link, and without anybody's secrets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.client import connect
+from tests.gpuwatch.live import running, settings
+
+SECRETS = ("argv-hunter2", "environ-hunter2", "message-hunter2", "working-folder-hunter2", "file-hunter2")
+PROGRAM = """
+import os, sys, gpuwatch
+from gpuwatch import config
+found = config.load(dict(state=sys.argv[1], socket=sys.argv[2], source="simulated:neighbour"))
+try:
+    with gpuwatch.window("plain label", settings=found) as w:
+        import time; time.sleep(0.4)
+        raise RuntimeError("message-hunter2")
+except RuntimeError:
+    pass
+print(w.verdict.status, w.run_id)
+"""
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*")}
+
+
+def gpuwatch_(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    found = subprocess.run(
+        [sys.executable, "-P", "-m", "gpuwatch", *arguments], capture_output=True, text=True, timeout=100, check=False, cwd=cwd
+    )
+    assert found.returncode in (0, 1), found.stderr
+    return found
+
+
+def test_no_secret_of_a_process_is_kept_shown_or_handed_on(tmp_path: Path) -> None:
+    """Command lines, the environment, an exception's words, the folder and the program's name stay out of everything we make."""
+    work = tmp_path / SECRETS[3]
+    work.mkdir()
+    program = work / f"{SECRETS[4]}.py"
+    program.write_text(PROGRAM)
+    listen = {"GPUWATCH_LISTEN": "127.0.0.1:0", "GPUWATCH_EXPORTER_PROCESSES": "10"}
+    with running(tmp_path, "simulated:neighbour", environment=listen) as live:
+        found = live.settings
+        ended = subprocess.run(
+            [sys.executable, str(program), str(found.state), str(found.socket), f"--password={SECRETS[0]}"],
+            env={**os.environ, "API_TOKEN": SECRETS[1], "TORCH_TOKEN": SECRETS[1], "CUDA_SECRET": SECRETS[1]},
+            cwd=work, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        run = ended.stdout.split()[-1]
+        with connect(found) as client:
+            client.verdicts(run)
+            status = client.status()
+        page = urllib.request.urlopen(status["metrics"], timeout=10).read()
+        assert b"gpuwatch_up" in page
+    flags = found.flags()
+    out = tmp_path / "out"
+    out.mkdir()
+    gpuwatch_(*flags, "report", run, "-o", str(out / "report.html"))
+    gpuwatch_(*flags, "record", "--run", run, "-o", str(out / "run.capsule"))
+    gpuwatch_(*flags, "export", "--parquet", str(out / "fleet"))
+    shown = gpuwatch_(*flags, "show", run).stdout.encode() + gpuwatch_(*flags, "show", run, "--json").stdout.encode()
+    made = [path for folder in (found.state, out) for path in folder.rglob("*") if path.is_file()]
+    assert {path.suffix for path in made} >= {".db", ".html", ".capsule", ".parquet"}
+    texts = {str(path): path.read_bytes() for path in made} | {"metrics": page, "show": shown, "log": live.log.read_bytes()}
+    texts |= {f"{name} unpacked": blob for name, blob in _unpacked(found.state, out).items()}
+    # Looked for in earnest: what should be there is found in the same way.
+    assert any(b"plain label" in text for text in texts.values())
+    for secret in SECRETS:
+        for name, text in texts.items():
+            assert secret.encode() not in text, (secret, name)
+
+
+def _unpacked(state: Path, out: Path) -> dict[str, bytes]:
+    """What is kept compressed: verdicts, evidence, the report's, and the rows of Parquet."""
+    import pyarrow.parquet as parquet
+
+    from gpuwatch.capsule import unpack
+    from gpuwatch.report import embedded
+    from gpuwatch.store import Reader
+
+    found: dict[str, bytes] = {}
+    with Reader(state) as reader:
+        for run in reader.runs():
+            found[run.id] = repr(run).encode() + repr([reader.evidence(run, uuid) for uuid in run.uuids]).encode()
+    found["capsule"] = repr(unpack((out / "run.capsule").read_bytes())).encode()
+    found["report"] = repr(embedded.load(out / "report.html").record).encode()
+    for path in (out / "fleet").rglob("*.parquet"):
+        found[path.name] = repr(parquet.read_table(path).to_pylist()).encode()
+    return found
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o000])
+def test_everything_a_users_daemon_makes_is_closed_to_others_whatever_the_umask(tmp_path: Path, mask: int) -> None:
+    folder = tmp_path / "made"
+    folder.mkdir()
+    found = settings(folder)
+    program = (
+        "import os, sys, gpuwatch; os.umask(int(sys.argv[3])); from gpuwatch import config\n"
+        "s = config.load(dict(state=sys.argv[1], socket=sys.argv[2], source='simulated:steady-copy'))\n"
+        "with gpuwatch.window('a', settings=s) as w: pass\n"
+        "print(w.verdict.status)"
+    )
+    # The daemon a window starts, with its log; it is ended by the test.
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(found.state), str(found.socket), str(mask)], capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    try:
+        assert ended.returncode == 0, ended.stderr
+        made = modes(folder)
+        assert {"state", "state/gpuwatch.db", "state/daemon.log", "state/lock", "s", "s.lock"} <= made.keys()
+        assert any(name.endswith("-wal") for name in made)
+        assert any(name.startswith("state/readings-") for name in made)
+        assert made["state"] == 0o700
+        open_ = {name: oct(mode) for name, mode in made.items() if mode & 0o077}
+        assert open_ in ({}, {"state/signing.pub": "0o644"})  # which is for others to know, in a folder they do not enter
+    finally:
+        with connect(found, start=False) as client:
+            os.kill(int(client.status()["pid"]), 15)
+
+
+def test_a_link_in_the_place_of_the_daemons_log_is_not_written_through(tmp_path: Path) -> None:
+    found = settings(tmp_path)
+    found.state.mkdir(mode=0o700)
+    precious = tmp_path / "precious"
+    precious.write_text("untouched")
+    found.log.symlink_to(precious)
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "gpuwatch", *found.flags(), "daemon", "--on-demand"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode != 0
+    assert precious.read_text() == "untouched"
+
+
+@pytest.mark.parametrize("name", ["run.capsule", "report.html"])
+def test_a_link_in_the_place_of_an_output_is_replaced_and_not_written_through(tmp_path: Path, name: str) -> None:
+    capsule = Path(__file__).parents[1] / "traces" / "h200-windows.capsule"
+    precious, target = tmp_path / "precious", tmp_path / name
+    precious.write_text("untouched")
+    target.symlink_to(precious)
+    from gpuwatch.cli import written
+
+    written.whole(target, capsule.read_bytes())
+    assert precious.read_text() == "untouched"
+    assert not target.is_symlink()
+    assert stat.S_IMODE(target.stat().st_mode) & 0o022 == 0
+
+
+@pytest.mark.parametrize("planted", ["gpuwatch/judging.py", "msgspec.py", "numpy.py"])
+def test_nothing_is_run_from_the_folder_a_daemon_was_started_in(tmp_path: Path, planted: str) -> None:
+    folder, trap = tmp_path / "everybodys", tmp_path / "trapped"
+    (folder / planted).parent.mkdir(parents=True)
+    (folder / planted).write_text(f"open({str(trap)!r}, 'w')")
+    found = settings(tmp_path)
+    script = shutil.which("gpuwatch", path=str(Path(sys.executable).parent)) or pytest.skip("gpuwatch is not installed")
+    process = subprocess.Popen([script, *found.flags(), "daemon"], cwd=folder, stderr=subprocess.PIPE)
+    try:
+        from tests.gpuwatch.live import wait_for
+
+        wait_for(found, process, tmp_path / "log")
+        with connect(found, start=False) as client:
+            opened = client.open()
+            client.close_window(opened.run, opened.opened_ns, opened.opened_ns)
+            assert client.verdicts(opened.run).verdicts  # the worker lives, and has judged
+    finally:
+        process.terminate()
+        process.wait(20)
+    assert not trap.exists()
+
+
+def test_a_daemon_runs_one_other_process_and_that_one_only_reads(tmp_path: Path) -> None:
+    """What root would run, if root ran the daemon: itself and the judge's worker, which holds no lock, socket or listener."""
+    with running(tmp_path) as live, connect(live.settings) as client:
+        pid = int(client.status()["pid"])
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        commands = [Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1:] for child in children]
+        assert [command[:3] for command in commands] == [[b"-P", b"-m", b"gpuwatch.judging"]]
+        held = [str(path.readlink()) for path in Path(f"/proc/{children[0]}/fd").iterdir() if path.is_symlink()]
+        assert not [name for name in held if name.endswith(("lock", "s.lock", "-wal"))]

@@ -1,0 +1,224 @@
+"""Another user of the machine: at the system's daemon, at somebody's own, and in places they made first."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import gpuwatch
+from gpuwatch import clock, config, places, wire
+from gpuwatch.client import Client, connect
+from gpuwatch.config import Settings
+from gpuwatch.errors import DaemonError, UsageError
+from tests.gpuwatch.live import Live, running, settings, wait_for
+from tests.security.people import NOBODY, as_nobody, only_root, open_folder
+
+pytestmark = only_root
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The system's daemon, and where."""
+
+    settings: Settings
+    process: subprocess.Popen[bytes]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Shared]:
+    with open_folder() as folder:
+        found = settings(folder)
+        log = folder / "log"
+        with log.open("ab") as said:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "gpuwatch", *found.flags(), "daemon", "--system"], stderr=said, cwd="/"
+            )
+        try:
+            wait_for(found, process, log)
+            yield Shared(found, process)
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def replies(path: Path, *messages: wire.Message) -> str:
+    """What each is answered, a line each, after the greeting."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        connection.connect(str(path))
+        with connection.makefile("rwb") as line:
+            said = []
+            for message in (wire.Hello(protocol=1, version="0"), *messages):
+                line.write(wire.encode(message))
+                line.flush()
+                said.append(line.readline().decode())
+        return "".join(said[1:])
+
+
+def test_a_window_of_another_user_is_neither_ended_closed_timed_asked_for_nor_seen(shared: Shared) -> None:
+    path = shared.settings.socket
+    with connect(shared.settings) as client:
+        opened = client.open(label="secret-label")
+        now_ns = clock.now_ns()
+        said = as_nobody(
+            lambda: replies(
+                path,
+                wire.End(run=opened.run, begin_ns=opened.opened_ns, end_ns=now_ns),
+                wire.Close(run=opened.run, begin_ns=opened.opened_ns, end_ns=now_ns, told={"exception": "forged"}),
+                wire.Times(run=opened.run, at_ns=bytes(8), took_s=bytes(8)),
+                wire.AskVerdicts(run=opened.run, wait_s=0),
+                wire.AskReadings(),
+                wire.AskStatus(),
+            )
+        ).splitlines()
+        assert len(said) == 6, said
+        assert all("no window" in line for line in said[:4]), said
+        assert not any("secret-label" in line or opened.run in line for line in said[4:])
+        client.close_window(opened.run, opened.opened_ns, clock.now_ns())
+        assert client.verdicts(opened.run).status in ("valid", "flagged", "unproven", "rejected")
+
+
+def test_a_window_is_of_the_user_the_kernel_names_whatever_is_told(shared: Shared) -> None:
+    path = shared.settings.socket
+    forged = wire.Open(label="forged", parent="0" * 18, told={"exception": "none", "uid": 0, "user": "root", "pid": 1})
+    said = as_nobody(lambda: replies(path, forged))
+    assert '"opened"' in said, said
+    with connect(shared.settings) as client:
+        run = said.partition('"run":"')[2].partition('"')[0]
+        client.verdicts(run)  # root may ask for everybody's
+    from gpuwatch.store import Reader
+
+    with Reader(shared.settings.state) as reader:
+        found = reader.run(run)
+        assert (found.uid, found.told.get("user")) == (NOBODY, "root")  # what is told is kept as told
+        assert found.user == "nobody"
+
+
+def test_told_facts_of_absurd_size_are_refused(shared: Shared) -> None:
+    path = shared.settings.socket
+    absurd = (
+        wire.Open(told={str(i): i for i in range(300)}), wire.Open(told={"a": "x" * 20_000}), wire.Open(told={"x" * 20_000: 1}),
+        wire.Open(label="x" * 300), wire.Open(parent="x" * 100),
+    )  # fmt: skip
+    said = as_nobody(lambda: replies(path, *absurd)).splitlines()
+    assert len(said) == len(absurd)
+    assert all('"refused"' in line and "expected at most" in line for line in said), said
+
+
+def test_files_of_the_systems_daemon_are_closed_to_those_outside_its_group(shared: Shared) -> None:
+    state = shared.settings.state
+
+    def listed() -> str:
+        return ",".join(path.name for path in state.iterdir())
+
+    assert "PermissionError" in as_nobody(listed)
+    assert "PermissionError" in as_nobody(lambda: (state / "gpuwatch.db").read_bytes().hex()[:8])
+
+
+@pytest.fixture(scope="module")
+def mine() -> Iterator[Live]:
+    with open_folder() as folder, running(folder) as live:
+        yield live
+
+
+def test_a_users_socket_does_not_let_another_user_connect(mine: Live) -> None:
+    assert stat.S_IMODE(mine.settings.socket.stat().st_mode) == 0o600
+    assert "PermissionError" in as_nobody(lambda: replies(mine.settings.socket))
+
+
+def test_a_daemon_of_another_user_is_not_trusted_by_a_client() -> None:
+    with open_folder() as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        found = settings(folder)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        ready, go = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+                listener.bind(str(found.socket))
+                listener.listen()
+                os.write(go, b"x")
+                while True:
+                    listener.accept()
+            finally:
+                os._exit(0)
+        os.read(ready, 1)
+        try:
+            with pytest.raises(DaemonError, match=f"expected a daemon of uid 0 or root, found uid {NOBODY}") as caught:
+                connect(found)
+            assert caught.value.code == "untrusted"
+            with gpuwatch.window("at a squatter's", settings=found) as w:
+                pass
+            assert w.verdict.status.value == "unproven"
+        finally:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "writable"])
+def test_a_socket_folder_that_somebody_else_made_is_refused_by_client_and_daemon(kind: str) -> None:
+    with open_folder() as folder:
+        theirs = folder / "gpuwatch-0"
+        if kind == "link":
+            (folder / "real").mkdir()
+            theirs.symlink_to(folder / "real")
+            os.chown(theirs, NOBODY, NOBODY, follow_symlinks=False)
+        else:
+            theirs.mkdir(mode=0o700)
+            os.chown(theirs, NOBODY if kind == "folder" else 0, 0)
+            theirs.chmod(0o777 if kind == "writable" else 0o700)
+        found = config.load(
+            {"source": "simulated", "state": str(folder / "state")}, environment={"HOME": "/", "TMPDIR": str(folder)}
+        )
+        assert found.socket.parent == theirs
+        with pytest.raises(UsageError, match="expected a folder"):
+            places.ensure_socket_folder(found.socket)
+        daemon = subprocess.run(
+            [sys.executable, "-P", "-m", "gpuwatch", *found.flags(), "daemon"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (daemon.returncode, daemon.stderr.count("\n")) == (2, 1), daemon.stderr
+        with gpuwatch.window("at a squatter's", settings=found) as w:
+            pass
+        assert "expected a folder" in w.verdict.why
+        assert not list(theirs.glob("*.sock"))
+
+
+def test_a_store_under_the_temporary_folder_is_not_kept_in_somebody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_folder() as folder:
+        theirs = folder / f"gpuwatch-{os.getuid()}"
+        theirs.mkdir()
+        os.chown(theirs, NOBODY, NOBODY)
+        with pytest.raises(UsageError, match=f"found one of uid {NOBODY}; choose another with --state"):
+            places.ensure_state_folder(theirs / "gpuwatch")
+        assert not (theirs / "gpuwatch").exists()
+
+
+def test_a_second_connection_of_the_same_user_speaks_for_its_windows_and_a_stranger_never_does(shared: Shared) -> None:
+    """A window belongs to a user, so that `gpuwatch run` may close what its child opened."""
+    with connect(shared.settings) as one, connect(shared.settings) as two:
+        opened = one.open(label="shared among mine")
+        two.close_window(opened.run, opened.opened_ns, clock.now_ns())
+        assert two.verdicts(opened.run).run == opened.run
+
+
+def test_a_client_hears_only_what_its_greeting_allows(shared: Shared) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        connection.connect(str(shared.settings.socket))
+        connection.sendall(wire.encode(wire.AskStatus()))
+        assert b"expected hello as the first message" in connection.recv(4096)
+    assert isinstance(connect(shared.settings, start=False), Client)
