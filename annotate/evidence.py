@@ -215,11 +215,11 @@ class PowerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something the driver reported by itself: an Xid, a clock change, a GPU lost or back."""
+    """Something that was reported or befell: an Xid, a clock change, a GPU lost or back, the machine suspended."""
 
     uuid: str
     at_ns: int
-    kind: str  # "xid", "clock", "ecc", "lost", "back"
+    kind: str  # "xid", "clock", "ecc", "lost", "back", "suspended"
     value: int | None = None
     text: str | None = None
 

@@ -56,6 +56,11 @@ def facts(*tensors: object) -> dict[str, FactValue]:
     }
 
 
+def has_tensor(values: Iterable[object]) -> bool:
+    """Whether any is of a library that names types of data: others than torch and numpy are passed over, words are a mistake."""
+    return any(hasattr(each, "dtype") for each in _flat(values))
+
+
 def _flat(values: Iterable[object]) -> Iterator[object]:
     for value in values:
         if isinstance(value, Mapping):

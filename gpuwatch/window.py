@@ -201,9 +201,14 @@ class Window:
         """Look at the inputs of the measured work: zeros and repeated values run cooler and faster than data.
 
         Some values of each tensor (torch's or numpy's) are sampled, which takes about a millisecond: call it before the
-        timed part.
+        timed part.  Raises UsageError where none is a tensor.
         """
         self._inside("inputs")
+        from gpuwatch.inputs import has_tensor
+
+        if not has_tensor(tensors):
+            found = ", ".join(type(each).__name__ for each in tensors)
+            raise UsageError(f"inputs: expected tensors of torch or numpy, found {found or 'nothing'}")
         self._testimony.look_at(tensors)
 
     def tell(self, **facts: FactValue) -> None:

@@ -152,7 +152,7 @@ def impossible_time(
     "semantic-mismatch",
     basis=Basis.TOLD,
     says="{what}",
-    remedy="Compare the output with a reference, correct what differs, and tell the error and the limit.",
+    remedy="Compare the output with a reference (bench: reference=…), correct what differs, and tell the error and the limit.",
 )
 def semantic_mismatch(evidence: Evidence, claim: Claim) -> Answer:
     """Finds a number whose result is wrong, and notes one of `bench` whose result nobody checked.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--seconds", type=click.FloatRange(0.05, 3600), default=3.0, show_default=True, help="GPU time of functions.")
 @click.option("--own-steady", is_flag=True, help="Also each function alone, at the clock its own power allows (48 s more).")
 @click.option("--no-check", is_flag=True, help="Do not compare the functions' results.")
+@click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if the decision is among these. Comma-separated.")
 @options.policy_options
 @options.json_option
 @options.settings_options
@@ -39,11 +40,12 @@ def command(
     seconds: float,
     own_steady: bool,
     no_check: bool,
+    fail_on: str | None,
     claim: str | None,
     accept: tuple[str, ...],
     limits: tuple[str, ...],
     as_json: bool,
-) -> None:
+) -> Exit:
     """Say of B whether it is faster than A: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE.
 
     \b
@@ -59,6 +61,7 @@ def command(
     """
     from gpuwatch.comparing.loading import names_function
 
+    failing = _failing(fail_on)
     policy = options.policy(claim, accept, limits)
     of_functions = [names_function(arm) for arm in arms]
     if revision is not None or any(of_functions):
@@ -87,6 +90,16 @@ def command(
         # Labels, and what differs between two runs, are what any program told: none of it steers this terminal.
         harmless = "\n".join(plain(line) for line in text.split("\n"))
         output.emit(output.coloured(harmless, sys.stdout))
+    return Exit.FAILED if failing & {each["decision"] for each in data["comparisons"]} else Exit.OK
+
+
+def _failing(text: str | None) -> set[str]:
+    from annotate.comparison import Decision
+
+    named = {word.strip().lower() for word in text.split(",") if word.strip()} if text is not None else set()
+    if text is not None and (not named or named - set(Decision)):
+        raise UsageError(f"--fail-on: expected some of {', '.join(Decision)}, found {text!r}")
+    return named
 
 
 def _check_functions(arms: tuple[str, ...], of_functions: list[bool], revision: str | None, policy: Policy | None) -> None:

@@ -45,6 +45,10 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
         output.emit_json({"folder": folder, **counts, "parts": [str(part) for part in done.parts]})
     else:
         output.say(
-            f"{folder}: {done.windows_count} windows added as {done.rows_count} rows in {len(done.parts)} parts;"
-            f" {done.there_count} were there"
+            f"{folder}: {_counted(done.windows_count, 'window')} added as {_counted(done.rows_count, 'row')}"
+            f" in {_counted(len(done.parts), 'part')}; {done.there_count} were there"
         )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -19,6 +19,7 @@ from gpuwatch.comparing.asked import Arm
 from gpuwatch.comparing.design import Pairs, Runner
 from gpuwatch.comparing.loading import wants_inputs
 from gpuwatch.errors import UsageError
+from gpuwatch.inputs import has_tensor
 from gpuwatch.measuring import reference as references
 from gpuwatch.measuring import trees
 from gpuwatch.measuring.plain import finite
@@ -160,7 +161,8 @@ def compare(
     own = {}
     with _watched((label or " and ".join(names))[:LABEL_LENGTH], settings, watch=watch) as watched:
         if watched is not None:
-            watched.inputs(*given[0])
+            if has_tensor(given[0]):
+                watched.inputs(*given[0])
         limit_s = max(_LONGEST_S, 2 * asked.seconds * len(others))
         pairs = design.interleaved(timing, runners[first], others, seconds=asked.seconds, limit_s=limit_s, seed=asked.seed)
         if watched is not None:

@@ -71,7 +71,7 @@ def bench(
     request.check_choices(timer, cache, retries)
     call_flops_count, call_bytes = request.amount_or_none("flops", flops), request.amount_or_none("bytes", bytes)
     min_s, max_s = request.amount_or_none("min_s", min_s), request.amount("max_s", max_s)
-    target_ratio, rtol = request.amount("target_ratio", target_ratio), request.amount_or_none("rtol", rtol, zero=True)
+    target_ratio, rtol = request.share("target_ratio", target_ratio), request.amount_or_none("rtol", rtol, zero=True)
     warmup_max_s, kind = request.amount("warmup_max_s", warmup_max_s, zero=True), request.dtype_named(dtype)
     if min_s is not None and min_s > max_s:
         raise UsageError(f"min_s: expected at most max_s ({max_s:g}), found {min_s:g}")

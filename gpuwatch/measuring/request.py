@@ -65,6 +65,14 @@ def amount(name: str, value: object, *, zero: bool = False) -> float:
     return number
 
 
+def share(name: str, value: object) -> float:
+    """A number above 0 and below 1.  Raises UsageError."""
+    number = amount(name, value)
+    if number >= 1:
+        raise UsageError(f"{name}: expected a share between 0 and 1, as 0.005 for half a per cent, found {value!r}")
+    return number
+
+
 def amount_or_none(name: str, value: object, *, zero: bool = False) -> float | None:
     """The same where None means that it is not said."""
     return None if value is None else amount(name, value, zero=zero)

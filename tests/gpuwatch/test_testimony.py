@@ -185,6 +185,12 @@ def test_iterations_take_a_whole_number(copying: Settings, count: int) -> None:
         w.iterations(count)
 
 
+@pytest.mark.parametrize("nothing", [("x",), (), ([3, 4],)])
+def test_inputs_are_tensors(copying: Settings, nothing: tuple[object, ...]) -> None:
+    with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="expected tensors"):
+        w.inputs(*nothing)
+
+
 def test_without_a_daemon_iterations_still_run(tmp_path: object, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     settings = load({"socket": "/proc/nowhere/s", "state": "/proc/nowhere"})

@@ -70,6 +70,14 @@ class TestRuns:
         assert text.startswith(decision.upper())
         assert ("?" in text) == (decision == "inconclusive")
 
+    def test_a_decision_that_is_named_fails(self, gpuwatch: Gpuwatch, store: Stored) -> None:
+        where = store(0.2)
+        assert gpuwatch(*where, "compare", "0ca7", "1ca7", "--fail-on", "slower, incomparable").code == 1
+        assert gpuwatch(*where, "compare", "0ca7", "1ca7", "--fail-on", "inconclusive", "--json").code == 0
+        refused = gpuwatch(*where, "compare", "0ca7", "1ca7", "--fail-on", "worse")
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert "expected some of faster, slower" in refused.err
+
     def test_what_runs_tell_of_themselves_steers_no_terminal(self, gpuwatch: Gpuwatch, store: Stored) -> None:
         text = gpuwatch(*store(-0.2, uuid="GPU-f\x1b[31m\x07"), "compare", "0ca7", "1ca7").out
         assert "GPU-f\\x1b[31m\\x07" in text

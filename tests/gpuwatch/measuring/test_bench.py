@@ -413,6 +413,7 @@ def _numbers() -> Iterator[int]:
         ({"max_s": 0}, "max_s: expected a number above 0"),
         ({"min_s": 20.0}, "min_s: expected at most max_s"),
         ({"target_ratio": "narrow"}, "target_ratio: expected a number"),
+        ({"target_ratio": 5}, "target_ratio: expected a share between 0 and 1"),
         ({"warmup_max_s": -1}, "warmup_max_s: expected a number of at least 0"),
         ({"rtol": -1e-3}, "rtol: expected a number of at least 0"),
         ({"rtol": "1"}, "rtol: expected a number of at least 0, found '1'"),
