@@ -160,9 +160,8 @@ def compare(
     design.warmed(timing, list(runners.values()), asked.warm_s)
     own = {}
     with _watched((label or " and ".join(names))[:LABEL_LENGTH], settings, watch=watch) as watched:
-        if watched is not None:
-            if has_tensor(given[0]):
-                watched.inputs(*given[0])
+        if watched is not None and has_tensor(given[0]):
+            watched.inputs(*given[0])
         limit_s = max(_LONGEST_S, 2 * asked.seconds * len(others))
         pairs = design.interleaved(timing, runners[first], others, seconds=asked.seconds, limit_s=limit_s, seed=asked.seed)
         if watched is not None:
