@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from annotate import __version__
 from annotate.evidence import Census, Device
-from gpuwatch import clock, config, host, notify, telling, wire
+from gpuwatch import clock, config, host, notify, sleep, telling, wire
 from gpuwatch.config import Settings
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.judging import Judge
@@ -131,7 +131,10 @@ class Daemon:
             self._ready()
             self._serving = True
             self._manager.ready(self._witness.summary())
-            watches = [asyncio.create_task(self._report()), asyncio.create_task(self._stay_reachable())]
+            watches = [
+                asyncio.create_task(each)
+                for each in (self._report(), self._stay_reachable(), self._notice_sleep(sleep.Sleeps()))
+            ]
             _log.info("ready: %s, %d GPUs, %s", self._witness.source_name, len(self._witness.uuids), self.settings.socket)
             await self._until_done()
         finally:
@@ -164,6 +167,13 @@ class Daemon:
         while True:
             await asyncio.sleep(REACHABLE_S)
             await self._server.reappear()
+
+    async def _notice_sleep(self, sleeps: sleep.Sleeps) -> None:
+        while True:
+            await asyncio.sleep(sleep.LOOK_S)
+            if (slept := sleeps.look()) is not None:
+                _log.warning("the machine was suspended for %.1f s", slept.slept_s)
+                self._witness.slept(slept)
 
     async def _report(self) -> None:
         """Tell the service manager how it goes, and that we live: only while every GPU that is not lost is being read.

@@ -12,13 +12,14 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from annotate.evidence import SIGNALS, Census, Device, Lane, Reading
+from annotate.evidence import SIGNALS, Census, Device, Event, Lane, Reading
 from gpuwatch import kernel_log, lanes
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import Settings
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError, UsageError
 from gpuwatch.protocols import Sink, Source, Sweep
 from gpuwatch.sampler import EventWatch, Sampler
+from gpuwatch.sleep import Sleep
 from gpuwatch.sources import open_source
 from gpuwatch.store import Store
 
@@ -197,6 +198,14 @@ class Witness:
 
     def window_closed(self, uuids: tuple[str, ...] | None) -> None:
         self._count(uuids, -1)
+
+    def slept(self, sleep: Sleep) -> None:
+        """The machine was suspended: what lies on both sides of it is not one stretch of watching, and is kept as two."""
+        text = f"the machine was suspended for {sleep.slept_s:.1f} s"
+        for uuid in self._samplers:
+            event = Event(uuid=uuid, at_ns=sleep.end_ns, kind="suspended", text=text)
+            self._store.take(Sweep(uuid, Lane.EVENTS, sleep.end_ns, 0, 0, event))
+            self._store.put_gap(uuid, Lane.FAST, sleep.begin_ns, sleep.end_ns)
 
     async def mark(self, uuids: Sequence[str]) -> None:
         """The cheap part of these GPUs' edges, in parallel: what the opening of a window waits for."""

@@ -1,0 +1,40 @@
+"""Whether the machine was suspended: the clock of all evidence stands still meanwhile, and nothing on it shows that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpuwatch import clock
+
+LOOK_S = 0.2  # less than a window's tail, so that its judge knows
+SLEPT_NS = 100_000_000  # the two clocks are read a moment apart; no suspension is as short
+REFRESH_NS = 100_000_000  # what was read last may be a refresh of the driver's page old
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """The stretch of CLOCK_MONOTONIC in which the machine was suspended, and for how long it was."""
+
+    begin_ns: int
+    end_ns: int
+    slept_s: float
+
+
+class Sleeps:
+    """Looks for suspensions since the last look."""
+
+    def __init__(
+        self, now_ns: Callable[[], int] = clock.now_ns, boot_offset_ns: Callable[[], int] = clock.boot_offset_ns
+    ) -> None:
+        self._now_ns = now_ns
+        self._boot_offset_ns = boot_offset_ns
+        self._looked_ns, self._offset_ns = now_ns(), boot_offset_ns()
+
+    def look(self) -> Sleep | None:
+        looked_ns, offset_ns = self._looked_ns, self._offset_ns
+        self._looked_ns, self._offset_ns = self._now_ns(), self._boot_offset_ns()
+        slept_ns = self._offset_ns - offset_ns
+        if slept_ns < SLEPT_NS:
+            return None
+        return Sleep(looked_ns - REFRESH_NS, self._looked_ns, slept_ns / 1e9)

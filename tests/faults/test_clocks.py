@@ -1,0 +1,146 @@
+"""The wall clock is set under a running daemon, and the machine is suspended: windows and audit keep their times."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpuwatch
+from gpuwatch import clock, sleep
+from gpuwatch.store import Reader
+from tests.gpuwatch.live import Live, running
+
+HOUR_S = 3600.0
+BUSY_MACHINE = gpuwatch.Policy(accept=frozenset({"cpu-starvation"}))
+
+
+class SetClocks:
+    """What is added to the daemon's clocks."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.set()
+
+    def set(self, *, wall_s: float = 0.0, boot_s: float = 0.0) -> None:
+        with self._path.open("r+b" if self._path.exists() else "w+b") as file:
+            file.write(struct.pack("=2q", round(wall_s * 1e9), round(boot_s * 1e9)))
+
+
+@pytest.fixture
+def set_clocks(tmp_path: Path) -> Iterator[tuple[Live, SetClocks]]:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("setting the clocks of one process takes a C compiler: cc")
+    library = tmp_path / "clocks.so"
+    source = Path(__file__).with_name("clocks.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
+    clocks = SetClocks(tmp_path / "clocks")
+    environment = {"LD_PRELOAD": str(library), "TEST_CLOCKS": str(tmp_path / "clocks")}
+    with running(tmp_path, environment=environment) as live:
+        yield live, clocks
+
+
+def wait(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def test_a_wall_clock_set_back_and_forth_leaves_every_window_its_length_and_readings(
+    set_clocks: tuple[Live, SetClocks],
+) -> None:
+    live, clocks = set_clocks
+    lengths = {}
+    begun_s = clock.wall_s()
+    for name, wall_s in (("ahead", HOUR_S), ("back", -HOUR_S)):
+        with gpuwatch.window(name, settings=live.settings, policy=BUSY_MACHINE) as w:
+            wait(0.4)
+            clocks.set(wall_s=wall_s)
+            wait(0.8)
+        assert w.begin_ns is not None
+        assert w.end_ns is not None
+        lengths[name] = w.end_ns - w.begin_ns
+        (gap,) = [finding for finding in w.verdict.findings if finding.rule == "sampler-gap"]
+        assert gap.facts["dark_s"] < 0.5, "no reading is missing"
+    with gpuwatch.window("after", settings=live.settings, policy=BUSY_MACHINE) as w:
+        wait(0.6)
+    assert w.verdict.findings
+    with Reader(live.settings.state) as reader:
+        runs = {str(run.label): run for run in reader.runs()}
+        for name, length_ns in lengths.items():
+            assert runs[name].end_ns is not None
+            assert abs((runs[name].end_ns or 0) - runs[name].begin_ns - length_ns) < 100_000_000
+        # Wall time is what the clock of the machine said when each began.
+        assert runs["ahead"].begun_wall_s == pytest.approx(begun_s, abs=5)
+        assert runs["back"].begun_wall_s == pytest.approx(begun_s + HOUR_S, abs=10)
+        assert runs["after"].begun_wall_s == pytest.approx(begun_s - HOUR_S, abs=15)
+        # And a wall time of each stretch leads back to the readings of it.
+        for name in ("ahead", "back", "after"):
+            boot_id, at_ns = reader.to_monotonic(runs[name].begun_wall_s + 0.2)
+            assert boot_id == runs[name].boot_id
+            assert at_ns == pytest.approx(runs[name].begin_ns, abs=1.5e9), name
+    assert audited(live, "30min") == {"ahead", "back"}  # the one that began an hour behind is older than that
+    assert audited(live, "2h") == {"ahead", "after", "back"}
+    assert "ERROR" not in live.log.read_text()
+
+
+def audited(live: Live, since: str) -> set[str]:
+    """The windows that a person is shown who asks by the true clock."""
+    command = [sys.executable, "-m", "gpuwatch", *live.settings.flags(), "audit", "--since", since, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert not done.stderr or "gpuwatch show" in done.stderr, done.stderr
+    return {window["label"] for window in json.loads(done.stdout)["runs"]}
+
+
+def test_a_suspended_machine_is_a_gap_in_the_window_and_an_event_in_the_store(set_clocks: tuple[Live, SetClocks]) -> None:
+    live, clocks = set_clocks
+    with gpuwatch.window("over a suspension", settings=live.settings, policy=BUSY_MACHINE) as w:
+        wait(0.6)
+        clocks.set(wall_s=600.0, boot_s=600.0)
+        wait(0.6)
+    (gap,) = [finding for finding in w.verdict.findings if finding.rule == "sampler-gap"]
+    assert gap.answered == "found"
+    assert "suspended for 600.0 s" in live.log.read_text()
+    with Reader(live.settings.state) as reader:
+        (run,) = reader.runs()
+        events = reader.trace(run.uuids[0], run.boot_id, run.begin_ns, run.end_ns or 0).events
+    assert [(event.kind, event.text) for event in events] == [("suspended", "the machine was suspended for 600.0 s")]
+
+
+def test_a_suspension_just_before_the_end_is_known_to_the_judge(set_clocks: tuple[Live, SetClocks]) -> None:
+    live, clocks = set_clocks
+    with gpuwatch.window("woken to end", settings=live.settings, policy=BUSY_MACHINE) as w:
+        wait(1.0)
+        clocks.set(wall_s=600.0, boot_s=600.0)
+    assert "suspended" not in w.verdict.why
+    with Reader(live.settings.state) as reader:
+        (run,) = reader.runs()
+        trace = reader.evidence(run, run.uuids[0]).trace
+    assert trace.gaps, "the judge's own evidence holds it"
+
+
+class TestSleeps:
+    def test_it_is_found_between_two_looks_and_once(self) -> None:
+        now_s, slept_s = 100.0, 0.0
+        sleeps = sleep.Sleeps(lambda: round(now_s * 1e9), lambda: round(slept_s * 1e9))
+        now_s = 100.2
+        assert sleeps.look() is None
+        now_s, slept_s = 100.4, 30.0
+        found = sleeps.look()
+        assert found is not None
+        assert found.slept_s == 30.0
+        assert (found.begin_ns, found.end_ns) == (100_100_000_000, 100_400_000_000)
+        now_s = 100.6
+        assert sleeps.look() is None
+
+    def test_two_clocks_read_a_moment_apart_are_no_sleep(self) -> None:
+        offsets = iter((0, 50_000_000, 0))
+        sleeps = sleep.Sleeps(lambda: 0, lambda: next(offsets))
+        assert sleeps.look() is None
+        assert sleeps.look() is None
