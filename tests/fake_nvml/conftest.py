@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fake_nvml.build import build
-from tests.fake_nvml.scene import Scene, create
+from tests.fake_nvml.scene import Client, Scene, create
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +22,26 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
     return create(tmp_path / "scene")
+
+
+@pytest.fixture(scope="session")
+def contract(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[subprocess.Popen[str]]:
+    """The contract of every source, asked of ours on the double: tests of a process that finds the library."""
+    scene = create(tmp_path_factory.mktemp("contract") / "scene", gpus=2)
+    scene.gpus[0].partition("1g.18gb")
+    scene.gpus[0].clients = [
+        Client(pid=os.getpid(), sm_percent=50),
+        Client(pid=4242, hidden=True, memory_bytes=0, sm_percent=10),
+    ]
+    for name in ("energy_mj", "power_cap_ns", "power_violation_ns"):
+        scene.gpus[0].moves(name, 1e6)
+    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", "-k", "nvml", "-rA"]
+    environment = {**os.environ, **scene.environment(library)}
+    for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST"):
+        environment.pop(name, None)
+    process = subprocess.Popen(
+        [*asked, "tests/gpuwatch/sources/test_contract.py"], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    yield process
+    process.kill()
+    process.wait()

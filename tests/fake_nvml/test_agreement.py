@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 from tests.fake_nvml.running import told
 from tests.fake_nvml.scene import Client, Scene, create
 
+pytestmark = pytest.mark.usefixtures("contract")  # it mostly waits, so it begins early
 GIB = 1 << 30
 
 
@@ -80,27 +79,3 @@ def test_another_reader_agrees_with_ours(
                 assert value == pytest.approx(our[name], abs=bytes_apart), name
             else:
                 assert value == our[name], name
-
-
-@pytest.fixture(scope="module")
-def contract(tmp_path_factory: pytest.TempPathFactory, library: Path) -> subprocess.Popen[str]:
-    """The contract of every source, asked of ours on the double; it mostly waits, so it runs beside the other tests."""
-    scene = create(tmp_path_factory.mktemp("contract") / "scene", gpus=2)
-    scene.gpus[0].partition("1g.18gb")
-    scene.gpus[0].clients = [
-        Client(pid=os.getpid(), sm_percent=50),
-        Client(pid=4242, hidden=True, memory_bytes=0, sm_percent=10),
-    ]
-    for name in ("energy_mj", "power_cap_ns", "power_violation_ns"):
-        scene.gpus[0].moves(name, 1e6)
-    return subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", "-k", "nvml", "-rA",
-         "tests/gpuwatch/sources/test_contract.py"],
-        env={**os.environ, **scene.environment(library)}, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-def test_the_source_keeps_its_contract_on_the_double(contract: subprocess.Popen[str]) -> None:
-    said, _ = contract.communicate(timeout=60)
-    assert contract.returncode == 0, said
-    assert said.count("PASSED") == said.count("[nvml") >= 15, said

@@ -69,6 +69,26 @@ def readings_count(watch: Watch, gpu: Gpu, begin_ns: int, end_ns: int) -> int:
         return len(reader.trace(gpu.uuid, watch.status()["boot_id"], begin_ns, end_ns).column("sm_clock_mhz"))
 
 
+@pytest.fixture(scope="module")
+def late(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[Watch]:
+    """A daemon that began while one GPU hung and another was lost."""
+    folder = tmp_path_factory.mktemp("late")
+    scene = create(folder / "scene", gpus=4)
+    scene.gpus[1].hang()
+    scene.gpus[3].lose()
+    with watching(folder, scene, library) as watch:
+        yield watch
+
+
+def test_gpus_that_hang_or_are_lost_at_the_start_are_named_and_the_others_watched(late: Watch) -> None:
+    status = late.until(lambda status: len(status["gpus"]) == 2)
+    assert status["unanswered"] == ["GPU 1: no answer for 3 s", "GPU 3: the GPU fell off the bus or is otherwise lost"]
+    assert [gpu["uuid"] for gpu in status["gpus"]] == [late.scene.gpus[0].uuid, late.scene.gpus[2].uuid]
+    assert "listed, but not answering: GPU 1: no answer for 3 s; GPU 3: the GPU fell off" in late.live.log.read_text()
+    late.scene.gpus[1].release()
+    late.scene.gpus[3].come_back()
+
+
 def test_a_lost_gpu_is_named_the_others_are_judged_and_it_is_watched_again(
     working: Scene, library: Path, tmp_path: Path
 ) -> None:
@@ -188,26 +208,6 @@ def _lost_is_told(told: Manager, hung: Gpu) -> None:
     assert said["STATUS"].startswith("3 × NVIDIA H200")
     assert f"{hung.uuid} lost: no answer for 5 s" in said["STATUS"]
     assert sum(map(fed, told.during(1.2))) >= 2
-
-
-@pytest.fixture(scope="module")
-def late(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[Watch]:
-    """A daemon that began while one GPU hung and another was lost."""
-    folder = tmp_path_factory.mktemp("late")
-    scene = create(folder / "scene", gpus=4)
-    scene.gpus[1].hang()
-    scene.gpus[3].lose()
-    with watching(folder, scene, library) as watch:
-        yield watch
-
-
-def test_gpus_that_hang_or_are_lost_at_the_start_are_named_and_the_others_watched(late: Watch) -> None:
-    status = late.until(lambda status: len(status["gpus"]) == 2)
-    assert status["unanswered"] == ["GPU 1: no answer for 3 s", "GPU 3: the GPU fell off the bus or is otherwise lost"]
-    assert [gpu["uuid"] for gpu in status["gpus"]] == [late.scene.gpus[0].uuid, late.scene.gpus[2].uuid]
-    assert "listed, but not answering: GPU 1: no answer for 3 s; GPU 3: the GPU fell off" in late.live.log.read_text()
-    late.scene.gpus[1].release()
-    late.scene.gpus[3].come_back()
 
 
 def test_gpus_that_answer_at_last_join_in_the_drivers_order(late: Watch) -> None:

@@ -19,8 +19,11 @@ from tests.fake_nvml.running import watching
 from tests.fake_nvml.scene import create
 
 # The rules that can no longer tell, and what they say.  The others ask something else instead, or never needed it.
-# On a busy machine a window of a second may hold too few rows of the slow lane for these.
-RARELY_READ = {"hardware-error", "throttle-hw-slowdown", "throttle-power-brake", "sampler-perturbs", "clock-controller-present"}
+# On a busy machine a window of a second may hold too few rows for these.
+RARELY_READ = {
+    "hardware-error", "throttle-hw-slowdown", "throttle-power-brake", "sampler-perturbs", "clock-controller-present",
+    "bursty-duty-cycle",
+}  # fmt: skip
 UNUSED = {"numa-pcie-affinity": "not observed: the PCIe generation of a busy GPU"}
 SILENCED = {
     "sm_clock_mhz": {"clock-ramp": "sm_clock_mhz was not observed"},

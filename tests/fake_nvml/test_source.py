@@ -1,0 +1,11 @@
+"""Our source keeps the contract of every source when NVIDIA's own binding and the double are below it."""
+
+from __future__ import annotations
+
+import subprocess
+
+
+def test_the_source_keeps_its_contract_on_the_double(contract: subprocess.Popen[str]) -> None:
+    said, _ = contract.communicate(timeout=60)
+    assert contract.returncode == 0, said
+    assert said.count("PASSED") == said.count("[nvml") >= 15, said
