@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from typing import Protocol
+
+
+class Signal(Protocol):
+    """What a wait looks at: a threading.Event, or a Wake."""
+
+    def is_set(self) -> bool: ...
+
+    def wait(self, timeout: float | None = None) -> bool: ...
 
 
 def now_ns() -> int:
@@ -46,7 +54,7 @@ class MonotonicClock:
     def now_ns(self) -> int:
         return time.monotonic_ns()
 
-    def wait_until(self, due_ns: int, stop: threading.Event) -> bool:
+    def wait_until(self, due_ns: int, stop: Signal) -> bool:
         """Sleep until a time; True at once when ``stop`` is set meanwhile."""
         left_ns = due_ns - time.monotonic_ns()
         return stop.wait(left_ns / 1e9) if left_ns > 0 else stop.is_set()
@@ -64,7 +72,7 @@ class VirtualClock:
     def now_ns(self) -> int:
         return self._now_ns
 
-    def wait_until(self, due_ns: int, stop: threading.Event) -> bool:
+    def wait_until(self, due_ns: int, stop: Signal) -> bool:
         self._now_ns = max(self._now_ns, due_ns)
         return stop.is_set()
 

@@ -6,12 +6,12 @@ makes a Sweep of every answer.  Sinks (store, exporter, live feed) take sweeps. 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading
+from gpuwatch.clock import Signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Clock(Protocol):
 
     def now_ns(self) -> int: ...
 
-    def wait_until(self, due_ns: int, stop: threading.Event) -> bool:
+    def wait_until(self, due_ns: int, stop: Signal) -> bool:
         """Wait for a time; True if ``stop`` was set instead."""
         ...
 

@@ -13,6 +13,7 @@ from gpuwatch.lanes import Plan
 from gpuwatch.pace import Statistics, ThreadCost
 from gpuwatch.protocols import Clock, Lost, Observed, Sink, Source, Sweep
 from gpuwatch.turns import Turn, sweeps
+from gpuwatch.wake import Wake
 
 __all__ = ["EventWatch", "Sampler", "SamplerStatistics", "sweeps"]
 
@@ -86,7 +87,7 @@ class Sampler:
         ]
         for turn in (*self._fast, *self._slow):
             turn.ask = self._reopened_if_gone(turn, turn.ask)
-        self._fast_wake, self._slow_wake = threading.Event(), threading.Event()
+        self._fast_wake, self._slow_wake = Wake(), Wake()
         self._fast_cost, self._slow_cost = ThreadCost(), ThreadCost()
         self._threads = [
             self._thread("fast", self._fast, self._fast_wake, self._fast_cost),
@@ -259,7 +260,7 @@ class Sampler:
         for sink in self._sinks:
             sink.take(sweep)
 
-    def _thread(self, kind: str, turns: Sequence[Turn], wake: threading.Event, cost: ThreadCost) -> threading.Thread:
+    def _thread(self, kind: str, turns: Sequence[Turn], wake: Wake, cost: ThreadCost) -> threading.Thread:
         def run() -> None:
             for sweep in sweeps(turns, self._clock, self._stop, wake):
                 self._give(sweep)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from annotate.evidence import Event, Lane
+from gpuwatch.clock import Signal
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError
 from gpuwatch.pace import Pace
 from gpuwatch.protocols import Clock, Lost, Observed, Source, Sweep
+from gpuwatch.wake import Wake
 
 FIRST_RETRY_NS = 1_000_000_000
 LONGEST_RETRY_NS = 30_000_000_000
@@ -82,8 +83,8 @@ class Turn:
 def sweeps(
     turns: Sequence[Turn],
     clock: Clock,
-    stop: threading.Event,
-    wake: threading.Event | None = None,
+    stop: Signal,
+    wake: Wake | None = None,
     *,
     nap_ns: int = 250_000_000,  # how long ``stop`` may go unseen, for whoever sets it need not know ``wake``
 ) -> Iterator[Sweep]:
@@ -92,19 +93,18 @@ def sweeps(
     Of several deadlines that passed meanwhile only the last is kept.  A question that finds its GPU or source lost gives
     one Lost, is asked again after 1, 2, 4 ... 30 s, and gives one Event "back" when it is answered.
     """
-    wake = stop if wake is None else wake
     begin_ns = clock.now_ns()
     for turn in turns:
         turn.due_ns = begin_ns
     while not stop.is_set():
-        if wake is not stop and wake.is_set():
+        if wake is not None and wake.is_set():
             wake.clear()
             for hurried in turns:
                 hurried._heed()  # noqa: SLF001 - a turn and its loop are one thing in two halves
         turn = min(turns, key=_due_ns)
         now_ns = clock.now_ns()
         if turn.due_ns > now_ns:
-            clock.wait_until(min(turn.due_ns, now_ns + nap_ns), wake)
+            clock.wait_until(min(turn.due_ns, now_ns + nap_ns), wake or stop)
             continue
         yield from turn._take_turn(clock)  # noqa: SLF001
 

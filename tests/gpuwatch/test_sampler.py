@@ -16,6 +16,7 @@ from gpuwatch.protocols import Lost, Sweep
 from gpuwatch.sampler import EventWatch, Sampler
 from gpuwatch.sources.simulated import Simulated
 from gpuwatch.turns import Turn, sweeps
+from gpuwatch.wake import Wake
 from tests.gpuwatch.scripted import DEVICE, UUID, Kept, Scripted
 
 MS = 1_000_000
@@ -33,7 +34,7 @@ class Loop:
         self.fails: Exception | None = None
         self.period_ns = period_ns
         self.turn = Turn("fast", UUID, Lane.FAST, self._ask, lambda: self.period_ns)
-        self.wake = threading.Event()
+        self.wake = Wake()
         self.sweeps = sweeps([self.turn], self.clock, threading.Event(), self.wake)
 
     def _ask(self) -> tuple[Reading]:
