@@ -115,9 +115,6 @@ class _Reading:
         for record in (entry.device, entry.host, *entry.events):
             if record is not None:
                 bounds.numbers(record)
-        for fact in entry.told.values():
-            if isinstance(fact, int | float) and not abs(fact) <= bounds.LARGEST:
-                raise ValueError("told: expected a number of at most 64 bits, found a larger one")
         trace = Trace(
             columns={name: self._column(kept, counts=name in COUNTERS) for name, kept in entry.columns.items()},
             dense_power=self._column(entry.dense),

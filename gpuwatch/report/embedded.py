@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import gzip
 import json
 import re
 import zlib
@@ -17,6 +16,7 @@ from gpuwatch.report import page, record
 from gpuwatch.report.record import Record
 
 _MOST_BYTES = 50_000_000  # no report of ours is a tenth of it
+_GZIP = 31  # zlib's number for a header of gzip
 _PARTS = ("gpuwatch-record", "gpuwatch-evidence", "gpuwatch-plotly")
 
 
@@ -88,7 +88,10 @@ def _comparable(html: str) -> str:
     begin = html.find('id="gpuwatch-plotly">') + len('id="gpuwatch-plotly">')
     end = html.find("</script>", begin)
     try:
-        library = gzip.decompress(base64.b64decode(html[begin:end], validate=True)).decode(errors="replace")
-    except (ValueError, binascii.Error, OSError, EOFError, zlib.error):
+        unpacking = zlib.decompressobj(wbits=_GZIP)
+        library = unpacking.decompress(base64.b64decode(html[begin:end], validate=True), _MOST_BYTES).decode(errors="replace")
+        if not unpacking.eof or unpacking.unused_data:
+            library = html[begin:end]
+    except (ValueError, binascii.Error, zlib.error):
         library = html[begin:end]
     return html[:begin] + library + html[end:]

@@ -1,0 +1,164 @@
+"""A few kilobytes that stand for gigabytes: each reader refuses them, or reads them, within a bounded memory and time."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import resource
+import subprocess
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch import capsule
+from gpuwatch.report import record
+from tests.annotate.builders import evidence
+
+MOST_BYTES = 3 << 30  # of address space, an interpreter with numpy and scipy included: threads reserve much and use little
+_READ = {
+    "recording": "from gpuwatch.sources import recordings; recordings.load(sys.argv[1])",
+    "whole": "from gpuwatch.sources import recordings; recordings.whole(sys.argv[1])",
+    "report": "from pathlib import Path; from gpuwatch.report import embedded; embedded.load(Path(sys.argv[1]))",
+}
+_GOOD = capsule.pack([evidence(length_s=1.0, signals={"power_w": 600.0, "power_cap_ns": 0})])
+
+
+def read(kind: str, path: Path) -> str:
+    """What a process with so much memory says of a file: the refusal, or nothing."""
+    program = f"import sys\nfrom gpuwatch.errors import UsageError\ntry:\n    {_READ[kind]}\nexcept UsageError as error:\n    print(error)\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60, check=False,
+        env={"OPENBLAS_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES)),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert ended.stdout.count("\n") <= 1
+    return ended.stdout.strip()
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+def altered(change: Callable[[dict[str, Any]], None], arrays: bytes = b"") -> bytes:
+    with zipfile.ZipFile(io.BytesIO(_GOOD)) as archive:
+        manifest, blocks = json.loads(archive.read("manifest.json")), archive.read("arrays")
+    change(manifest)
+    return zipped({"manifest.json": json.dumps(manifest).encode(), "arrays": blocks + arrays})
+
+
+def _many_columns(manifest: dict[str, Any]) -> None:
+    """One array of eight million numbers, under two thousand names."""
+    manifest["arrays"].append([8_000_000, 1])
+    number = len(manifest["arrays"]) - 1
+    manifest["evidence"][0]["columns"] = {f"n{i}": [number, number] for i in range(2000)}
+
+
+def _many_repeats(manifest: dict[str, Any]) -> None:
+    """Each column's two rows an hour apart, repeated each millisecond."""
+    manifest["arrays"] += [[2, 1], [0, 1]]
+    times, silent = len(manifest["arrays"]) - 2, len(manifest["arrays"]) - 1
+    manifest["evidence"][0]["columns"] = {f"n{i}": [times, times, 1_000_000, silent] for i in range(2000)}
+
+
+def _deep(manifest: dict[str, Any]) -> None:
+    manifest["evidence"][0]["told"] = json.loads("[" * 900 + "]" * 900)
+
+
+def _long_window(manifest: dict[str, Any]) -> None:
+    manifest["evidence"][0]["window"]["end_ns"] = 1 << 61
+
+
+CAPSULES: dict[str, Callable[[], bytes]] = {
+    "columns of one array": lambda: altered(_many_columns, b"\x01" + bytes(8_000_000)),
+    "repeats": lambda: altered(_many_repeats, b"\x08" + bytes(8) + (2 * 3_600_000_000_000).to_bytes(8, "little") + b"\x01"),
+    "depth": lambda: altered(_deep),
+    "years": lambda: altered(_long_window),
+    "manifest": lambda: zipped({"manifest.json": b'{"schema":2,"evidence":[' + b" " * (200 << 20), "arrays": b""}),
+    "numbers": lambda: altered(lambda manifest: manifest["arrays"].append([1 << 60, 1])),
+    "method": lambda: _of_method(zipfile.ZIP_LZMA),
+}
+
+
+def _of_method(method: int) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        archive.writestr("manifest.json", b"{" + b" " * (100 << 20))
+        archive.writestr("arrays", b"")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", CAPSULES)
+def test_a_small_capsule_that_stands_for_much_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.capsule"
+    path.write_bytes(CAPSULES[name]())
+    said = read("recording", path)
+    assert "expected" in said, said
+
+
+def npy(shape: str, descr: str = "<f8", data: bytes = b"") -> bytes:
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}}}".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
+
+
+ARCHIVES = {
+    "header": {"telemetry.npy": npy("(1000000000, 1000)"), "cols.npy": npy("(1,)", "<U4", b"t\0\0\0_\0\0\0n\0\0\0s\0\0\0")},
+    "no width": {
+        "telemetry.npy": npy("(1, 1)", "<f8", bytes(8)),
+        "mark_a.npy": npy("(1000000000,)", "<U0"),
+        "cols.npy": npy("(0,)"),
+    },
+    "deep header": {"telemetry.npy": npy("(" * 4000 + ")" * 4000), "cols.npy": npy("(0,)")},
+    "pickle": {"telemetry.npy": npy("(1,)", "|O", b"cos\nsystem\n(S'true'\ntR."), "cols.npy": npy("(0,)")},
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+@pytest.mark.parametrize("kind", ["recording", "whole"])
+def test_a_small_archive_that_promises_much_is_refused(tmp_path: Path, name: str, kind: str) -> None:
+    path = tmp_path / "x.npz"
+    path.write_bytes(zipped(ARCHIVES[name]))
+    assert "expected" in read(kind, path)
+
+
+def test_an_archive_that_unpacks_to_more_than_a_day_holds_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    path.write_bytes(zipped({"telemetry.npy": npy("(160000000, 1)", "<f8", bytes(1_280_000_000)), "cols.npy": npy("(0,)")}))
+    assert path.stat().st_size < 8_000_000
+    assert "expected an .npz of at most" in read("recording", path)
+
+
+def test_a_report_whose_library_unpacks_to_gigabytes_is_read_within_bounds(tmp_path: Path) -> None:
+    """Of this version's own making, by what it says: then its page is compared with what this version would write."""
+    packing = zlib.compressobj(9, wbits=31)
+    head = packing.compress(b"") + packing.flush(zlib.Z_FULL_FLUSH)
+    zeroes = packing.compress(bytes(1 << 24)) + packing.flush(zlib.Z_FULL_FLUSH)  # stands for itself wherever it is put
+    bomb = head + zeroes * 512  # eight gigabytes
+    data, packed = record.to_data(record.Record(windows=(), maker=record.maker()))
+    page = (
+        f'<html><meta data-nonce="{"n" * 24}"><script id="gpuwatch-record">{record.as_json(data)}</script>'
+        f'<script id="gpuwatch-evidence">{packed}</script>'
+        f'<script type="text/plain" id="gpuwatch-plotly">{base64.b64encode(bomb).decode()}</script></html>'
+    )
+    path = tmp_path / "report.html"
+    path.write_text(page)
+    assert len(page) < 12_000_000
+    read("report", path)
+
+
+def test_an_endless_line_and_endless_depth_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes(b"timestamp," * 10_000_000)
+    assert "line of more than" in read("recording", path)
+    path.write_bytes(b"PK\x03\x04" + bytes(1000))
+    assert "damaged archive" in read("recording", path)
