@@ -49,7 +49,12 @@ _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
-    """A forked child lets go of its copies of the sockets: the daemon tells a dead benchmark by the closed connection."""
+    """A forked child lets go of its copies of the sockets: the daemon tells a dead benchmark by the closed connection.
+
+    And of the lock, which the thread that holds it will not release here: that one is not in the child.
+    """
+    global _starting  # noqa: PLW0603 - the child's own
+    _starting = threading.Lock()
     for client in list(_clients):
         client.close()
 

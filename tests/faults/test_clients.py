@@ -1,0 +1,242 @@
+"""Clients killed, forked, with many threads, in another PID namespace, of another user: what is seen, and what is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpuwatch
+from gpuwatch.client import connect
+from gpuwatch.config import Settings
+from gpuwatch.store import Reader, Run
+from tests.gpuwatch.live import Live, running
+
+ROOT = Path(__file__).resolve().parents[2]
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="takes root")
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Live]:
+    """Where another user could reach it, were it let in: pytest's own folders are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="gw-clients-") as name, running(Path(name)) as live:
+        yield live
+
+
+def program(settings: Settings, body: str) -> list[str]:
+    """A client that finds this daemon; ``opened(label)`` makes a window."""
+    head = f"""
+        import json, os, sys, threading, time
+        import gpuwatch
+        from gpuwatch import config
+        settings = config.load(dict(source={settings.source!r}, state={str(settings.state)!r}, socket={str(settings.socket)!r}))
+        def opened(label):
+            return gpuwatch.window(label, settings=settings)
+    """
+    return [sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(body)]
+
+
+def said(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def judged(live: Live, label: str) -> Run:
+    """The window of this label, once it has its verdict."""
+    for _ in range(200):
+        with Reader(live.settings.state) as reader:
+            runs = reader.runs(label=label)
+        if runs and runs[0].verdicts:
+            return runs[0]
+        threading.Event().wait(0.05)
+    raise AssertionError(f"no verdict of {label!r}")
+
+
+def test_a_client_killed_inside_its_window_leaves_it_unproven_with_the_reason(daemon: Live) -> None:
+    body = """
+        with opened("killed"):
+            print("in", flush=True)
+            time.sleep(60)
+    """
+    client = subprocess.Popen(program(daemon.settings, body), stdout=subprocess.PIPE, cwd=ROOT)
+    assert client.stdout is not None
+    assert client.stdout.readline() == b"in\n"
+    threading.Event().wait(1.2)  # a shorter one is flagged for that as well
+    client.kill()
+    client.wait()
+    client.stdout.close()
+    run = judged(daemon, "killed")
+    assert run.status == "unproven"
+    assert "without closing" in run.why
+
+
+def test_a_stopped_client_keeps_its_window_and_others_are_served(daemon: Live) -> None:
+    body = """
+        with opened("stopped"):
+            print("in", flush=True)
+            time.sleep(0.5)
+        print(bool(opened.__name__))
+    """
+    client = subprocess.Popen(program(daemon.settings, body), stdout=subprocess.PIPE, cwd=ROOT)
+    assert client.stdout is not None
+    client.stdout.readline()
+    os.kill(client.pid, signal.SIGSTOP)
+    with gpuwatch.window("meanwhile", settings=daemon.settings) as w:
+        pass
+    assert w.run_id is not None
+    os.kill(client.pid, signal.SIGCONT)
+    assert client.wait(20) == 0
+    client.stdout.close()
+    assert "without closing" not in judged(daemon, "stopped").why
+
+
+FORKED = """
+    with opened("parent") as w:
+        child = os.fork()
+        if child == 0:
+            {child}
+            os._exit(7)
+        _, status = os.waitpid(child, 0)
+        time.sleep(0.3)
+    print(os.waitstatus_to_exitcode(status), w.verdict.why, bool(w.verdict.findings))
+"""
+
+
+@pytest.mark.parametrize(
+    ("child", "exit_code"),
+    [
+        ("pass", 7),  # ends inside
+        ("w.__exit__(None, None, None); assert 'forked child' in w.verdict.why; os._exit(3)", 3),
+        ("w.record([0.1, 0.2]); w.__exit__(None, None, None); os._exit(4)", 4),
+        ("v = opened('of the child').__enter__(); v.__exit__(None, None, None); assert v.verdict.findings; os._exit(5)", 5),
+    ],
+    ids=["ends", "leaves the block", "records", "opens its own"],
+)
+def test_a_forked_child_may_do_what_it_likes(daemon: Live, child: str, exit_code: int) -> None:
+    code, _, findings = said(program(daemon.settings, FORKED.format(child=child))).partition(" ")
+    assert int(code) == exit_code
+    assert findings.strip().endswith("True"), findings
+
+
+def test_a_child_forked_while_another_thread_starts_a_daemon_can_open_windows(tmp_path: Path) -> None:
+    """The lock under which a process starts its daemon is not inherited held."""
+    body = """
+        begun = threading.Event()
+        def first():
+            begun.set()
+            opened("first").__enter__()
+        other = threading.Thread(target=first, daemon=True)
+        other.start()
+        begun.wait()
+        time.sleep(0.05)
+        child = os.fork()
+        if child == 0:
+            w = opened("of the child").__enter__()
+            w.__exit__(None, None, None)
+            os._exit(0 if w.run_id else 1)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status))
+        import signal
+        os.kill(gpuwatch.client.connect(settings).welcome.pid, signal.SIGTERM)
+    """
+    from tests.gpuwatch.live import settings
+
+    assert said(program(settings(tmp_path), body)).strip() == "0"
+
+
+def test_eight_threads_each_with_windows_of_their_own_do_not_mix_them_up(daemon: Live) -> None:
+    body = """
+        found = {}
+        def work(number):
+            windows = []
+            for i in range(5):
+                with opened(f"thread {number}.{i}") as w:
+                    with opened(f"inner {number}.{i}") as inner:
+                        time.sleep(0.01)
+                assert inner.parent is w and w.parent is None
+                windows.append(w)
+            found[number] = [bool(w.verdict.findings) and w.verdict.label for w in windows]
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+        [t.start() for t in threads]; [t.join() for t in threads]
+        print(json.dumps(found))
+    """
+    found = json.loads(said(program(daemon.settings, body)))
+    assert found == {str(n): [f"thread {n}.{i}" for i in range(5)] for n in range(8)}
+
+
+@as_root
+def test_a_client_in_a_pid_namespace_of_its_own_is_known_by_its_pid_outside(daemon: Live) -> None:
+    body = """
+        with opened("in a namespace") as w:
+            time.sleep(0.3)
+        print(os.getpid(), bool(w.verdict.findings))
+    """
+    done = subprocess.run(
+        ["unshare", "-pf", "--mount-proc", *program(daemon.settings, body)], capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT,
+    )  # fmt: skip
+    if "Operation not permitted" in done.stderr:
+        pytest.skip("this machine does not let us make a PID namespace")
+    assert done.stdout.split() == ["1", "True"], done.stderr
+    run = judged(daemon, "in a namespace")
+    assert run.pid > 1
+    assert run.pid in run.pids
+    assert run.process is not None
+
+
+@as_root
+def test_a_daemon_in_a_pid_namespace_does_not_guess_at_processes_outside_of_it(tmp_path: Path) -> None:
+    from tests.gpuwatch.live import settings, wait_for
+
+    found, log = settings(tmp_path), tmp_path / "log"
+    with log.open("ab") as file:
+        command = ["unshare", "-pf", "--mount-proc", "--kill-child", sys.executable, "-m", "gpuwatch", *found.flags(), "daemon"]
+        process = subprocess.Popen(command, stderr=file, cwd=ROOT)
+    try:
+        wait_for(found, process, log)
+        with gpuwatch.window("from outside", settings=found) as w:
+            threading.Event().wait(0.3)
+        assert w.run_id is not None
+        assert w.verdict.status == "unproven"
+        assert "name the GPU" in w.verdict.why
+        with connect(found) as client:
+            uuid = client.status()["gpus"][0]["uuid"]
+        with gpuwatch.window("named", settings=found, gpus=[uuid]) as w:
+            threading.Event().wait(0.3)
+        assert w.verdict.findings
+    finally:
+        process.kill()
+        process.wait()
+
+
+@as_root
+def test_another_users_client_is_told_to_start_its_own_and_its_code_runs(daemon: Live) -> None:
+    folder = daemon.settings.socket.parent
+    folder.chmod(0o755)
+    daemon.settings.socket.chmod(0o666)
+    body = """
+        with opened("not mine") as w:
+            print("ran", flush=True)
+        print(w.verdict.status.value, w.verdict.why)
+    """
+    command = program(daemon.settings, body)
+    done = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command], capture_output=True, text=True, timeout=60,
+        check=False, cwd="/", env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"},
+    )  # fmt: skip
+    if "Permission denied" in done.stderr and not done.stdout:
+        pytest.skip("another user cannot read this interpreter")
+    assert done.stdout.startswith("ran\nunproven "), done.stderr
+    assert "this daemon serves uid 0, not 65534; start your own" in done.stdout
+    assert "Traceback" not in done.stderr
