@@ -17,6 +17,7 @@ from gpuwatch.window import window
 from tests.gpuwatch.cli.conftest import Gpuwatch
 
 DOCS = Path(__file__).parents[3] / "docs" / "schemas"
+TRACES = Path(__file__).parents[2] / "traces"
 FILES = (Path(annotate.__file__).parent / "verdict.schema.json", *sorted(DOCS.glob("*.json")))
 SCHEMAS = [json.loads(file.read_text()) for file in FILES]
 REGISTRY: Registry[Any] = Registry().with_resources([(schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS])
@@ -44,6 +45,7 @@ def test_a_schema_is_one(schema: dict[str, object]) -> None:
         (["doctor"], "doctor"),
         (["show"], "show"),
         (["audit"], "audit"),
+        (["top", "--once"], "top"),
         (["audit", "--from", "3s", "--to", "2s"], "judged"),
         (["record", "-o", "some.gpuwatch", "--seconds", "0.2"], "record"),
         (["show", "ffffffff"], "error"),
@@ -55,7 +57,7 @@ def test_every_command_follows_its_schema(
     gpuwatch: Gpuwatch, daemon: Settings, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], name: str
 ) -> None:
     monkeypatch.chdir(home)
-    if name in ("show", "audit"):
+    if name in ("show", "audit", "top"):
         with window("for the schema", sync=False, settings=daemon) as watched:
             threading.Event().wait(0.05)
         assert watched.verdicts
@@ -68,3 +70,9 @@ def test_a_window_follows_its_schema_with_and_without_a_command(daemon: Settings
     check(watched.to_dict(), "urn:gpuwatch:window:1")
     assert gpuwatch(*daemon.flags(), "run", "--json", str(home / "run.json"), "--", "true").code == 0
     check(json.loads((home / "run.json").read_text()), "urn:gpuwatch:window:1")
+
+
+def test_a_recording_shown_once_follows_its_schema(gpuwatch: Gpuwatch) -> None:
+    shown = gpuwatch("top", "--once", "--trace", str(TRACES / "h200-windows.capsule"), "--json").data
+    check(shown, "urn:gpuwatch:cli:1#/$defs/top")
+    assert any(window["hazards"] for window in shown["windows"])
