@@ -37,7 +37,7 @@ class InHand:
     before: pressure.Pressure | None = None
     seen: set[str] = field(default_factory=set)  # GPUs on which its processes held a context
     pids: set[int] = field(default_factory=set)
-    strangers: set[int] = field(default_factory=set)  # looked up once, found not to descend from it
+    strangers: dict[str, set[int]] = field(default_factory=dict)  # by GPU: on it when last seen, found not to descend from it
     opened_ns: int = 0  # when it was asked for: no honest mark lies before
     active: bool = False  # its GPUs are sampled at the full rate for it
     threads: dict[int, tuple[int, int]] = field(default_factory=dict)  # what each ran and waited when last seen
@@ -82,13 +82,17 @@ class InHand:
 
     def note(self, census: Census) -> None:
         """Look for its processes in a list of those on a GPU."""
+        root, known, strangers = self.run.pid, self.strangers.get(census.uuid, set()), set()
         for process in census.processes:
             pid = process.pid
-            if pid not in self.pids and pid not in self.strangers:
-                root = self.run.pid
-                (self.pids if root and host.descends(pid, root) else self.strangers).add(pid)
+            # Who was not there the last time is looked at, whoever had that PID before: they are used again.
+            if pid not in self.pids and pid not in known and root and host.descends(pid, root):
+                self.pids.add(pid)
             if pid in self.pids:
                 self.seen.add(census.uuid)
+            else:
+                strangers.add(pid)
+        self.strangers[census.uuid] = strangers
         if census.visibility != "host":
             self.hidden = True
 

@@ -14,6 +14,8 @@ from gpuwatch.store.columns import GPUS_COUNT, LANE_COLUMNS, key, quoted
 from gpuwatch.store.keeping import Rows
 from gpuwatch.store.run import as_json
 
+KNOWN_COUNT = 4096  # processes whose number is remembered; one that is forgotten gets another
+
 
 class Segment:
     """The live segment.  Its methods raise sqlite3.Error."""
@@ -144,12 +146,17 @@ class Segment:
         key = (process.pid, process.started_s, process.name, process.user, int(process.graphics), int(process.listed))
         number = self._processes.get(key)
         if number is None:
-            number = self._processes[key] = len(self._processes)
+            if len(self._processes) >= KNOWN_COUNT:
+                self._processes.clear()
+            number = self._processes[key] = self._next_process
+            self._next_process += 1
             self._db.execute("INSERT INTO processes VALUES (?, ?, ?, ?, ?, ?, ?)", (number, *key))
         return number
 
     def _recall(self) -> None:
         """The numbers that are committed, no others."""
         self._gpus = {row[1]: row[0] for row in self._db.execute("SELECT gpu, uuid FROM gpus")}
-        processes = self._db.execute("SELECT process, pid, started_s, name, user, graphics, listed FROM processes")
+        self._next_process: int = self._db.execute("SELECT coalesce(max(process) + 1, 0) FROM processes").fetchone()[0]
+        latest = "SELECT process, pid, started_s, name, user, graphics, listed FROM processes ORDER BY process DESC LIMIT ?"
+        processes = self._db.execute(latest, (KNOWN_COUNT,))
         self._processes = {tuple(row[1:]): row[0] for row in processes}

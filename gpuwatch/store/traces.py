@@ -66,6 +66,8 @@ class Pieces:
     def _lane(self, db: Database, gpu: int, lane: Lane) -> None:
         there = {row[1] for row in db.execute(f"PRAGMA table_info({lane.value})")}
         columns = [column for column in LANE_COLUMNS[lane] if column.name in there]
+        if not columns:  # written before there was such a lane
+            return
         select = f"SELECT at_ns, stood_ms, {quoted(column.name for column in columns)} FROM {lane.value} WHERE gpu = ?"
         rows = _since(db, select, gpu, self.begin_ns, self.end_ns)
         if not rows:
@@ -80,18 +82,14 @@ class Pieces:
         rows = _since(db, select, gpu, self.begin_ns, self.end_ns)
         if not rows:
             return
-        known = {
-            number: Process(pid=pid, started_s=started_s, name=name, user=user, graphics=bool(graphics), listed=bool(listed))
-            for number, pid, started_s, name, user, graphics, listed in db.execute(
-                "SELECT process, pid, started_s, name, user, graphics, listed FROM processes"
-            )
-        }
+        seats = {row[4]: msgspec.json.decode(row[4]) for row in rows}
+        known = _processes(db, sorted({seat[0] for present in seats.values() for seat in present}))
         lists: dict[str, tuple[Process, ...]] = {}
         index, times = _stood([row[0] for row in rows], [row[1] for row in rows], self.begin_ns, self.end_ns)
         for i, at_ns in zip(index.tolist(), times.tolist(), strict=True):
             _, _, took_us, visibility, present = rows[i]
             if present not in lists:
-                lists[present] = tuple(_seated(known, *seat) for seat in msgspec.json.decode(present))
+                lists[present] = tuple(_seated(known, *seat) for seat in seats[present])
             self.censuses.append(
                 Census(uuid=uuid, at_ns=at_ns, took_ns=took_us * 1000, processes=lists[present],
                        visibility=Visibility(visibility))
@@ -141,6 +139,20 @@ def _joined(pieces: Sequence[tuple[Times, Values]]) -> tuple[Times, Values]:
     at_ns, values = at_ns[order], values[order]
     first = np.concatenate((np.ones(min(1, len(at_ns)), bool), np.diff(at_ns) > 0))
     return at_ns[first], values[first]
+
+
+def _processes(db: Database, numbers: Sequence[int]) -> dict[int, Process]:
+    """Only those that are asked for: a segment may have seen a hundred thousand come and go."""
+    known: dict[int, Process] = {}
+    for i in range(0, len(numbers), 500):  # SQLite allows 999 values at least
+        some = numbers[i : i + 500]
+        sql = f"""SELECT process, pid, started_s, name, user, graphics, listed FROM processes
+            WHERE process IN ({", ".join("?" * len(some))})"""
+        for number, pid, started_s, name, user, graphics, listed in db.execute(sql, list(some)):
+            known[number] = Process(
+                pid=pid, started_s=started_s, name=name, user=user, graphics=bool(graphics), listed=bool(listed)
+            )
+    return known
 
 
 def _seated(known: Mapping[int, Process], number: int, memory_bytes: int | None, utilization_ratio: float | None) -> Process:

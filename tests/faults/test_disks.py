@@ -1,0 +1,111 @@
+"""A disk that is full or read-only for a while, under a running daemon: it serves, says so once, and nothing judged is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpuwatch
+from gpuwatch import config
+from gpuwatch.client import connect
+from gpuwatch.store import Reader
+from tests.faults import stores
+from tests.faults.test_removed import until
+from tests.gpuwatch.live import Live, running
+
+BUSY_MACHINE = gpuwatch.Policy(accept=frozenset({"cpu-starvation", "sampler-gap"}))
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file system takes root")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "gw-faults", str(folder)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted: {done.stderr.decode().strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def remount(folder: Path, how: str) -> None:
+    # A file system with files open for writing is made read-only as a failing disk is: for new writes, and at once.
+    subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
+
+
+def window(live: Live, label: str) -> gpuwatch.Window:
+    with gpuwatch.window(label, settings=live.settings, policy=BUSY_MACHINE) as w:
+        threading.Event().wait(0.4)
+    return w
+
+
+def store_of(live: Live) -> dict[str, object]:
+    with connect(live.settings) as client:
+        found: dict[str, object] = client.status()["store"]
+        return found
+
+
+def test_a_full_disk_is_said_once_served_over_and_left_behind(disk: Path, tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        assert window(live, "before").verdict.findings
+        full = disk / "somebody's"
+        with full.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+            while True:
+                file.write(bytes(4096))
+        until(lambda: bool(store_of(live)["disk_full"]), 20.0)
+        w = window(live, "meanwhile")
+        assert w.run_id is not None, "windows are served"
+        assert w.verdict.why or w.verdict.findings
+        full.unlink()
+        until(lambda: not store_of(live)["disk_full"])
+        assert window(live, "after").verdict.findings
+        log = live.log.read_text()
+        assert log.count("the disk is full") == 2  # when it came, and when it was over
+        assert "Traceback" not in log
+    with Reader(disk) as reader:
+        assert {run.label for run in reader.runs()} == {"before", "meanwhile", "after"}
+    stores.check_files(disk)
+
+
+def test_without_room_at_its_start_a_daemon_says_so_in_one_line(disk: Path, tmp_path: Path) -> None:
+    with (disk / "somebody's").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+        while True:
+            file.write(bytes(4096))
+    done = start(tmp_path)
+    assert done.returncode != 0
+    assert done.stderr.strip().count("\n") == 0, done.stderr
+    assert str(disk) in done.stderr
+    (disk / "somebody's").unlink()
+    with running(tmp_path) as live:
+        assert window(live, "then").verdict.findings
+
+
+def test_a_read_only_disk_is_one_line_at_the_start_and_for_a_window(disk: Path, tmp_path: Path) -> None:
+    remount(disk, "ro")
+    done = start(tmp_path)
+    assert done.returncode != 0
+    assert done.stderr.strip().count("\n") == 0, done.stderr
+    assert "Read-only file system" in done.stderr
+    settings = config.load(
+        {"source": "simulated:steady-copy", "state": str(disk), "socket": str(tmp_path / "s")}, environment={"HOME": "/"}
+    )
+    with gpuwatch.window("nowhere to keep it", settings=settings) as w:
+        ran = True
+    assert ran
+    assert w.verdict.status == "unproven"
+    assert "\n" not in w.verdict.why
+
+
+def start(tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    places = [f"--state={tmp_path / 'state'}", f"--socket={tmp_path / 's'}", "--source=simulated:steady-copy"]
+    return subprocess.run(
+        [sys.executable, "-m", "gpuwatch", *places, "daemon"], capture_output=True, text=True, timeout=60, check=False
+    )

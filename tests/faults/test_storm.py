@@ -1,0 +1,88 @@
+"""Processes that come and go by the hundred a second, their PIDs used again: bounded lists, and own stays own."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from annotate.evidence import Census, Host, Lane, Ownership, Process
+from gpuwatch import clock
+from gpuwatch.clock import VirtualClock
+from gpuwatch.in_hand import InHand
+from gpuwatch.protocols import Sweep
+from gpuwatch.store import Reader
+from gpuwatch.store.segment import KNOWN_COUNT
+from tests.gpuwatch.store.stored import a_run, opened
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, fast
+
+S = 1_000_000_000
+OWN = Process(pid=500, name="python", started_s=1.7e9, memory_bytes=1 << 30)
+
+
+def storm(seconds: int, *, born: int = 200, pids: int = 1000) -> Iterator[Sweep]:
+    """Five lists a second; of every fifth of a second's births each is seen once, under one of so few PIDs."""
+    dice = random.Random(0)
+    for fifth in range(seconds * 5):
+        at_ns = BEGIN_NS + fifth * S // 5
+        some = dice.sample(range(1000, 1000 + pids), born // 5)
+        others = [
+            Process(pid=pid, name=f"burst-{fifth % 7}", started_s=1.7e9 + fifth / 5, memory_bytes=1 << 20) for pid in some
+        ]
+        census = Census(uuid=UUID, at_ns=at_ns, took_ns=10_000, processes=(OWN, *others))
+        yield fast(at_ns, sm_clock_mhz=1980, power_w=500.0 + fifth % 9)
+        yield Sweep(UUID, Lane.PROCESSES, at_ns, 0, 0, census)
+
+
+def test_a_storm_is_kept_whole_and_its_names_do_not_fill_the_memory(tmp_path: Path) -> None:
+    virtual = VirtualClock(BEGIN_NS)
+    store = opened(tmp_path, clock=virtual)
+    store.put_device(DEVICE)
+    for sweep in storm(120):
+        store.take(sweep)
+    assert store.flush(30.0)
+    segment = store._shelf.live
+    assert len(segment._processes) <= KNOWN_COUNT + 41
+    with Reader(tmp_path) as reader:
+        run = a_run(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + 120 * S, pids=frozenset({OWN.pid}))
+        trace = reader.evidence(run, UUID).trace
+    assert len(trace.censuses) == 600
+    assert {len(census.processes) for census in trace.censuses} == {41}
+    for census in trace.censuses:
+        own = [process for process in census.processes if process.ownership is Ownership.OWN]
+        assert [process.pid for process in own] == [OWN.pid]
+        assert all(p.ownership is Ownership.FOREIGN for p in census.processes if p.pid != OWN.pid)
+    names = {process.name for process in trace.censuses[7].processes}
+    assert names == {"python", "burst-0"}
+    assert store.statistics()["dropped_count"] == 0
+    store.close()
+
+
+def opened_by(pid: int) -> InHand:
+    return InHand(a_run(pid=pid, pids=frozenset({pid}), uuids=()), None, Host(boot_id=BOOT), pids={pid})
+
+
+def listed(*pids: int) -> Census:
+    return Census(uuid=UUID, at_ns=clock.now_ns(), took_ns=1, processes=tuple(Process(pid=pid) for pid in pids))
+
+
+def test_what_a_window_remembers_of_strangers_is_who_is_there_now() -> None:
+    held = opened_by(os.getpid())
+    for first in range(0, 1_000_000, 1000):
+        held.note(listed(*range(10_000_000 + first, 10_000_040 + first)))
+    assert sum(map(len, held.strangers.values())) <= 40
+    assert held.pids == {os.getpid()}
+
+
+def test_a_child_that_was_given_a_strangers_pid_is_its_own() -> None:
+    held = opened_by(os.getpid())
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        # Before, somebody else had that PID: not below us then, and gone when the next list was taken.
+        held.strangers[UUID] = {child.pid}
+        held.note(listed())
+        held.note(listed(child.pid))
+        assert child.pid in held.pids
+        child.communicate(b"\n")

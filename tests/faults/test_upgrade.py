@@ -1,0 +1,98 @@
+"""The daemon is stopped and another version started while windows are open."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import gpuwatch
+from gpuwatch.config import Settings
+from gpuwatch.errors import DaemonError
+from gpuwatch.store import Reader
+from tests.faults import stores
+from tests.gpuwatch import live
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# What a later version could be: it speaks newer protocols, from PROTOCOL on, and no older ones.
+LATER = """
+import sys
+from gpuwatch import wire
+from gpuwatch.cli import main
+wire.OLDEST_PROTOCOL, wire.PROTOCOL = (int(each) for each in sys.argv[1:3])
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+@contextmanager
+def later_version(settings: Settings, oldest: int, newest: int) -> Iterator[None]:
+    command = [sys.executable, "-c", LATER, str(oldest), str(newest), *settings.flags(), "daemon"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=ROOT)
+    try:
+        for _ in range(300):
+            try:
+                gpuwatch.client.connect(settings, start=False).close()
+                break
+            except DaemonError as error:
+                if error.code == "protocol":
+                    break
+                assert process.poll() is None
+                threading.Event().wait(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_windows_open_across_an_upgrade_end_unproven_and_what_comes_is_served_or_told_what_to_do(tmp_path: Path) -> None:
+    with live.running(tmp_path) as old:
+        settings = old.settings
+        with gpuwatch.window("judged before", settings=settings) as before:
+            threading.Event().wait(0.3)
+        assert before.verdict.findings
+        closed = gpuwatch.window("closed before", settings=settings).__enter__()
+        closed.__exit__(None, None, None)  # its verdict is not asked yet
+        with gpuwatch.window("across", settings=settings) as across:
+            old.process.terminate()
+            assert old.process.wait(20) == 0
+            with later_version(settings, 1, 2):  # still serves this client
+                with gpuwatch.window("after", settings=settings) as after:
+                    threading.Event().wait(0.3)
+                assert after.verdict.findings
+                assert closed.verdict.findings, "the verdict of one before is found by the one after"
+    assert across.verdict.status == "unproven"
+    assert "went away" in across.verdict.why
+    with later_version(settings, 2, 3):  # too new for this client
+        with gpuwatch.window("too old", settings=settings) as w:
+            ran = True
+        assert ran
+        assert w.verdict.status == "unproven"
+        assert w.verdict.why == "expected protocol 2 or newer, found 1; upgrade the client"
+    stores.check_files(settings.state)
+    stores.check_rows(settings.state)
+    with Reader(settings.state) as reader:
+        said = {run.label: (run.status, run.told.get("abandoned")) for run in reader.runs()}
+    assert said["across"][1] == "the daemon was stopped meanwhile"
+    assert set(said) == {"judged before", "closed before", "across", "after"}
+
+
+def test_a_store_of_a_later_version_is_left_alone_and_the_window_says_what_to_do(tmp_path: Path) -> None:
+    with live.running(tmp_path) as old:
+        settings = old.settings
+    path = settings.state / "gpuwatch.db"
+    connection = sqlite3.connect(path)
+    connection.execute("INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('gpuwatch', '999', '')")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    with gpuwatch.window("downgraded", settings=settings) as w:
+        ran = True
+    assert ran
+    assert w.verdict.status == "unproven"
+    assert "found 999; use a newer gpuwatch, or another folder with --state" in w.verdict.why
+    assert path.read_bytes() == before
