@@ -1,0 +1,259 @@
+"""What watching costs the watched, on a real GPU: work in turns with no watcher, with ours, and with others'.
+
+    python -m tests.hardware.effect OUT_FOLDER [SECONDS]
+
+Every watcher runs all along and is stopped (SIGSTOP) outside of its own turns, so that one run, one card and one heat serve
+all of them.  A turn is half a second of an fp32 GEMM, which no power limits, and 20 000 launches timed one by one.  Writes
+``effect.json``: a row a watcher, differences to the turns with none as medians over rounds with 95 % intervals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+
+LAUNCHES_COUNT = 20_000
+GEMM_S = 0.5
+SETTLE_S = 0.15  # after a watcher goes on
+BOOTSTRAPS_COUNT = 2000
+_NVITOP = """
+import time
+from nvitop import Device
+devices = Device.all()
+while True:
+    for device in devices:
+        device.as_snapshot()
+        device.processes()
+    time.sleep(0.1)
+"""
+_GPUSTAT = """
+import time, gpustat
+while True:
+    gpustat.new_query()
+    time.sleep(0.1)
+"""
+_OPEN = """
+import sys, time, gpuwatch
+from gpuwatch.config import load
+with gpuwatch.window("held open", sync=False, settings=load({"state": sys.argv[1], "socket": sys.argv[2]})):
+    time.sleep(3600)
+"""
+_SCRAPE = """
+import time, urllib.request
+while True:
+    urllib.request.urlopen("http://127.0.0.1:9479/metrics").read()
+    time.sleep(1)
+"""
+
+
+@dataclass
+class Watcher:
+    """A process that watches; ``beside`` keeps it busy (a window held open, a scraper) and is not charged to it."""
+
+    name: str
+    process: subprocess.Popen[bytes] | None = None
+    beside: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    cpu_s: float = 0.0
+    active_s: float = 0.0
+    memory_bytes: int = 0
+    gemm_s: list[float] = field(default_factory=list)
+    launches_s: list[tuple[float, float, float]] = field(default_factory=list)  # p50, p99, p99.9 of a turn
+
+    def send(self, number: int) -> None:
+        for process in [*self._family(), *(psutil.Process(each.pid) for each in self.beside)]:
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(number)
+
+    def _family(self) -> list[psutil.Process]:
+        if self.process is None:
+            return []
+        parent = psutil.Process(self.process.pid)
+        return [parent, *parent.children(recursive=True)]
+
+    def spent_s(self) -> float:
+        return sum(sum(each.cpu_times()[:2]) for each in self._family())
+
+    def resident_bytes(self) -> int:
+        return sum(each.memory_info().rss for each in self._family())
+
+    def end(self) -> None:
+        self.send(signal.SIGCONT)
+        for each in [*self.beside, *([self.process] if self.process else [])]:
+            each.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                each.wait(5)
+
+
+def _start(*command: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _python(code: str, *arguments: str) -> subprocess.Popen[bytes]:
+    return _start(sys.executable, "-c", code, *arguments)
+
+
+def _daemon(folder: Path, name: str, *more: str) -> subprocess.Popen[bytes]:
+    place = folder / name
+    return _start(
+        sys.executable,
+        "-m",
+        "gpuwatch",
+        "daemon",
+        "--source",
+        "nvml",
+        "--state",
+        str(place),
+        "--socket",
+        str(place / "s"),
+        *more,
+    )
+
+
+@contextlib.contextmanager
+def watchers() -> Iterator[list[Watcher]]:
+    """Every watcher there is here, each stopped."""
+    folder = Path(tempfile.mkdtemp(prefix="gpuwatch-effect-"))
+    found = [
+        Watcher("none"),
+        Watcher("gpuwatch, 20 Hz", _daemon(folder, "idle")),
+        Watcher("gpuwatch, 100 Hz: a window is open", _daemon(folder, "open")),
+        Watcher("the same, scraped each second", _daemon(folder, "scraped", "--listen", "127.0.0.1:9479")),
+    ]
+    try:
+        time.sleep(3.0)
+        for watcher, name in ((found[2], "open"), (found[3], "scraped")):
+            watcher.beside.append(_python(_OPEN, str(folder / name), str(folder / name / "s")))
+        found[3].beside.append(_python(_SCRAPE))
+        query = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
+        if shutil.which("nvidia-smi"):
+            found += [
+                Watcher(f"nvidia-smi -lms {each}", _start("nvidia-smi", query, "--format=csv", f"-lms={each}"))
+                for each in (100, 10)
+            ]
+        for name, code in (("nvitop", _NVITOP), ("gpustat", _GPUSTAT)):
+            with contextlib.suppress(ImportError):
+                __import__(name)
+                found.append(Watcher(f"{name}'s API, 10 Hz", _python(code)))
+        time.sleep(4.0)
+        for watcher in found:
+            watcher.send(signal.SIGSTOP)
+        yield found
+    finally:
+        for watcher in found:
+            watcher.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def launches() -> tuple[float, float, float]:
+    """The host's time of single launches in a queue that never fills: p50, p99 and p99.9 in seconds."""
+    x = torch.zeros(1, device="cuda")
+    took = np.empty(LAUNCHES_COUNT)
+    clock = time.perf_counter_ns
+    for number in range(LAUNCHES_COUNT):
+        begin = clock()
+        x.add_(1.0)
+        took[number] = clock() - begin
+        if number % 200 == 199:
+            torch.cuda.synchronize()
+    p50, p99, p999 = np.quantile(took, (0.5, 0.99, 0.999)) / 1e9
+    return float(p50), float(p99), float(p999)
+
+
+def gemms(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> float:
+    """The median of a GEMM back to back, in seconds, by events."""
+    pairs = []
+    until = time.perf_counter() + GEMM_S
+    while time.perf_counter() < until:
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        torch.mm(a, b, out=out)
+        last.record()
+        pairs.append((first, last))
+        if len(pairs) % 20 == 0:
+            last.synchronize()
+    torch.cuda.synchronize()
+    return float(np.median([first.elapsed_time(last) for first, last in pairs])) / 1e3
+
+
+def rounds(found: Sequence[Watcher], seconds: float) -> int:
+    """Rounds in which everyone has a turn, in an order drawn anew, for so many seconds."""
+    a, b, out = (torch.randn(4096, 4096, device="cuda") for _ in range(3))
+    rng, until, count = random.Random(0), time.monotonic() + seconds, 0
+    gemms(a, b, out)
+    while time.monotonic() < until:
+        for watcher in rng.sample(list(found), len(found)):
+            watcher.send(signal.SIGCONT)
+            time.sleep(SETTLE_S)
+            begin, spent_s = time.monotonic(), watcher.spent_s()
+            watcher.gemm_s.append(gemms(a, b, out))
+            watcher.launches_s.append(launches())
+            watcher.cpu_s += watcher.spent_s() - spent_s
+            watcher.active_s += time.monotonic() - begin
+            watcher.memory_bytes = watcher.resident_bytes()
+            watcher.send(signal.SIGSTOP)
+        count += 1
+    return count
+
+
+def row(watcher: Watcher, none: Watcher) -> dict[str, Any]:
+    gemm = np.array(watcher.gemm_s) / np.array(none.gemm_s) - 1.0
+    late = np.array(watcher.launches_s) - np.array(none.launches_s)
+    has_process = watcher.process is not None
+    return {
+        "table": "effect", "watcher": watcher.name, "rounds_count": len(gemm),
+        "cpu_ratio": watcher.cpu_s / watcher.active_s if has_process else None,
+        "memory_bytes": watcher.memory_bytes if has_process else None,
+        "gemm_s": float(np.median(watcher.gemm_s)), "gemm_change_ratio": _interval(gemm),
+        "launch_s": [float(each) for each in np.median(np.array(watcher.launches_s), axis=0)],
+        "launch_change_s": [_interval(late[:, column]) for column in range(3)],
+    }  # fmt: skip
+
+
+def _interval(values: np.ndarray[Any, np.dtype[np.float64]]) -> list[float]:
+    """Median over rounds, and what 95 % of resampled rounds give."""
+    rng = np.random.default_rng(0)
+    medians = np.median(rng.choice(values, (BOOTSTRAPS_COUNT, len(values))), axis=1)
+    return [float(np.median(values)), *(float(each) for each in np.quantile(medians, (0.025, 0.975)))]
+
+
+def main(arguments: list[str]) -> int:
+    folder = Path(arguments[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    with watchers() as found:
+        rounds(found, float(arguments[1]) if len(arguments) > 1 else 120.0)
+        rows = [
+            {"date": time.strftime("%Y-%m-%d"), "gpu": torch.cuda.get_device_name(), **row(each, found[0])} for each in found
+        ]
+    (folder / "effect.json").write_text(json.dumps(rows, indent=1))
+    print(f"{'watcher':<36}{'CPU':>8}{'MB':>6}{'GEMM':>26}{'launch p50':>24}{'p99.9 us':>24}")
+    for each in rows:
+        cpu = "–" if each["cpu_ratio"] is None else f"{each['cpu_ratio']:.2%}"
+        memory = "–" if each["memory_bytes"] is None else f"{each['memory_bytes'] / 1e6:.0f}"
+        gemm, p50, p999 = each["gemm_change_ratio"], each["launch_change_s"][0], each["launch_change_s"][2]
+        print(
+            f"{each['watcher']:<36}{cpu:>8}{memory:>6}   {gemm[0]:+.3%} ({gemm[1]:+.3%}, {gemm[2]:+.3%})"
+            f"  {p50[0] * 1e6:+6.2f} ({p50[1] * 1e6:+.2f}, {p50[2] * 1e6:+.2f})"
+            f"  {p999[0] * 1e6:+6.2f} ({p999[1] * 1e6:+.2f}, {p999[2] * 1e6:+.2f})"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
+    sys.exit(main(sys.argv[1:]))
