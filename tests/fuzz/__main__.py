@@ -24,7 +24,7 @@ from tests.fuzz.targets import FAMILIES, NAMES
 
 RESULTS = Path(__file__).parent / "results.json"
 _BUILD = Path("build/fuzz")
-_HANG_S, _MEMORY_MB, _LENGTH = 10, 3000, 4096
+_HANG_S, _MEMORY_MB, _LENGTH = 10, 3000, 1024
 
 
 def main() -> None:
