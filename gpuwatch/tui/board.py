@@ -13,7 +13,7 @@ from annotate.evidence import Census, Column, Device, Lane, Times, Trace, Values
 from gpuwatch.tui import panels, plot, ribbon
 from gpuwatch.tui.panels import CENSUS_HOLDS_NS, Drawn, clipped
 from gpuwatch.tui.plot import GUTTER_COUNT, Span
-from gpuwatch.tui.words import NOTHING, STATUSES, Chip, Piece, Tone, chips, cut
+from gpuwatch.tui.words import NOTHING, Chip, Piece, Tone, chips, cut, status
 from gpuwatch.wire import Shown
 
 ROOMY_COUNT = 20  # lines from which processes and windows have ribbons too
@@ -128,7 +128,7 @@ def _verdicts(view: View, cells: Span) -> list[Chip]:
         end_ns = window.end_ns if window.end_ns is not None else view.zero_ns
         first = int(np.searchsorted(edges_ns, window.begin_ns, side="right")) - 1
         last = int(np.searchsorted(edges_ns, end_ns, side="left"))
-        chip = STATUSES.get(window.status, Chip("?", report.plain(window.status), Tone.NOTE))
+        chip = status(window.status)
         for cell in range(max(first, 0), min(last, cells.slices_count)):
             shown[cell] = chip
     return shown
@@ -205,10 +205,8 @@ def _at_cursor(view: View, cells: Span, cursor: int | None, reasons: ribbon.Slic
             yield Piece(f", {strangers} foreign", Tone.WARN)
     for window in view.windows:
         if view.device.uuid in window.uuids and window.begin_ns < end_ns and (window.end_ns or view.zero_ns) >= begin_ns:
-            chip = STATUSES.get(window.status, Chip("?", window.status, Tone.NOTE))
-            yield Piece(
-                f"  {chip.letter} {report.plain(chip.name)} {cut(report.plain(window.label or window.run), 30)}", chip.tone
-            )
+            chip = status(window.status)
+            yield Piece(f"  {chip.letter} {chip.name} {cut(report.plain(window.label or window.run), 30)}", chip.tone)
 
 
 def _precise(seconds: float) -> str:

@@ -59,7 +59,7 @@ def _of_windows(live: Live) -> Iterator[Happened]:
         label, uuids = report.plain(window.label or window.run), tuple(window.uuids)
         yield Happened(window.begin_ns, uuids, "begun", f"window {label}", Tone.DIM, f"{window.run} begun")
         if window.end_ns is not None:
-            chip = words.STATUSES.get(window.status, words.Chip("?", report.plain(window.status), Tone.NOTE))
+            chip = words.status(window.status)
             more = f": {', '.join(window.hazards)}" if window.hazards else ""
             yield Happened(
                 window.end_ns, uuids, "ended", f"window {label}, {chip.name}{more}", chip.tone, f"{window.run} ended"

@@ -103,7 +103,7 @@ class Judged(Aside):
         window = self._window
         if window is None:
             return [Piece(words.cut(f"window {report.plain(self._run)}", self.columns))]
-        chip = words.STATUSES.get(window.status, words.Chip("?", report.plain(window.status), Tone.NOTE))
+        chip = words.status(window.status)
         label = words.cut(report.plain(window.label or window.run), max(self.columns - len(chip.name) - 4, 8))
         return [Piece(f"{chip.letter} {chip.name}  ", chip.tone), Piece(label)]
 

@@ -8,7 +8,7 @@ from annotate import report
 from annotate.evidence import Ownership, Process, Visibility
 from gpuwatch import wire
 from gpuwatch.live import Live, LiveGpu
-from gpuwatch.tui import words
+from gpuwatch.tui import gpu_words, words
 from gpuwatch.tui.panels import clipped
 from gpuwatch.tui.seams import Showing
 from gpuwatch.tui.words import NOTHING, Piece, Tone
@@ -25,7 +25,7 @@ def head(uuid: str, gpu: LiveGpu | None, showing: Showing, width: int) -> list[P
     everyone = [each.device.uuid for each in showing.live.gpus] if showing.live is not None else []
     pieces = [Piece(f" GPU {everyone.index(uuid)} of {len(everyone)}" if uuid in everyone else " GPU")]
     if gpu is not None:
-        pieces.append(Piece(f"  {words.name(gpu)}"))
+        pieces.append(Piece(f"  {gpu_words.name(gpu)}"))
     pieces += [*_wrong(gpu, showing), Piece(f"  {report.plain(uuid)}", Tone.DIM)]
     return clipped(pieces, width)
 
@@ -37,7 +37,7 @@ def _wrong(gpu: LiveGpu | None, showing: Showing) -> list[Piece]:
         return [Piece("  × not among the GPUs of this time", Tone.BAD)]
     if gpu.lost is not None:
         return [Piece(f"  × LOST  {report.plain(gpu.lost)}", Tone.BAD)]
-    stale_s = words.stale_s(gpu, showing.live.at_ns)
+    stale_s = gpu_words.stale_s(gpu, showing.live.at_ns)
     return [Piece(f"  ! STALE {stale_s:.0f} s", Tone.BAD)] if stale_s is not None else []
 
 
@@ -70,15 +70,15 @@ def limits(gpu: LiveGpu, width: int) -> list[Piece]:
 
 def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
     """Its values as the table of all GPUs has them, each with its unit, and its reasons by name."""
-    held, (mhz, _, share) = words.clock(gpu), words.clock(gpu).text.partition(" ")
+    held, (mhz, _, share) = gpu_words.clock(gpu), gpu_words.clock(gpu).text.partition(" ")
     pieces = [
-        Piece(f" {mhz} MHz{f' {share.strip()}' if share else ''}", held.tone), _with(words.power(gpu), " W"),
-        _with(words.temperature(gpu), " °C"), _with(words.utilisation(gpu), " util"), Piece("  "),
+        Piece(f" {mhz} MHz{f' {share.strip()}' if share else ''}", held.tone), _with(gpu_words.power(gpu), " W"),
+        _with(gpu_words.temperature(gpu), " °C"), _with(gpu_words.utilisation(gpu), " util"), Piece("  "),
     ]  # fmt: skip
     room = width - sum(len(piece.text) for piece in pieces)
     pieces += words.reasons(gpu.said("event_reasons_mask"), max(room, 3))
-    crowd = words.processes(gpu, live.windows)
-    pieces += [_with(words.memory(gpu), " GB"), _with(crowd, " process" if crowd.text == "1" else " processes")]
+    crowd = gpu_words.processes(gpu, live.windows)
+    pieces += [_with(gpu_words.memory(gpu), " GB"), _with(crowd, " process" if crowd.text == "1" else " processes")]
     if (memory_mhz := gpu.said("mem_clock_mhz")) is not None:
         pieces.append(Piece(f"  memory {memory_mhz} MHz", Tone.DIM))
     if (average_w := gpu.said("power_average_w")) is not None:

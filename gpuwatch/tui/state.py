@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from annotate import report
 from annotate.evidence import Lane
-from gpuwatch.tui import words
+from gpuwatch.tui import gpu_words, words
 from gpuwatch.tui.lines import Lines
 from gpuwatch.tui.seams import Showing
 from gpuwatch.tui.words import Piece, Tone
@@ -41,7 +41,7 @@ def seen(showing: Showing) -> Seen:
     if showing.paused:
         return Seen.PAUSED
     answering = [gpu for gpu in live.gpus if gpu.lost is None and Lane.FAST in gpu.rows]
-    stale = [gpu for gpu in answering if words.stale_s(gpu, live.at_ns) is not None]
+    stale = [gpu for gpu in answering if gpu_words.stale_s(gpu, live.at_ns) is not None]
     return Seen.STALE if answering and len(stale) == len(answering) else Seen.LIVE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpuwatch.live import Live
-from gpuwatch.tui import words
+from gpuwatch.tui import window_table
 from gpuwatch.tui.rows import Rows
 
 
@@ -13,4 +13,4 @@ class Windows(Rows):
     """Each window's verdict, or that it is still open, and the rules that found something."""
 
     def tell(self, live: Live, width: int, so_far: Mapping[str, Sequence[str]], chosen: str | None) -> None:
-        self.show_rows(words.window_lines(live, width, so_far), [None, *(window.run for window in live.windows)], chosen)
+        self.show_rows(window_table.window_lines(live, width, so_far), [None, *(window.run for window in live.windows)], chosen)

@@ -16,7 +16,7 @@ from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.live import Live, of
 from gpuwatch.past import Recorded, Stored
 from gpuwatch.protocols import Sweep
-from gpuwatch.tui import words
+from gpuwatch.tui import gpu_table, gpu_words, words
 from gpuwatch.window import window
 from tests.gpuwatch.live import running
 from tests.gpuwatch.store.stored import feed, opened
@@ -69,7 +69,7 @@ def test_a_moment_is_shown_as_it_was(lived: Lived, past: Stored) -> None:
         assert was.said("memory_used_bytes") == told.said("memory_used_bytes")
         assert type(was.said("sm_clock_mhz")) is int
         assert {p.pid for p in was.census.processes} == {p.pid for p in told.census.processes}  # type: ignore[union-attr]
-    assert words.stale_s(then.gpus[0], then.at_ns) is None
+    assert gpu_words.stale_s(then.gpus[0], then.at_ns) is None
 
 
 def test_a_window_that_had_not_ended_is_open_and_one_that_had_has_its_verdict(lived: Lived, past: Stored) -> None:
@@ -159,7 +159,7 @@ def test_a_recording_is_shown_at_any_moment_of_it(name: str, windows_count: int)
         assert live.source == f"replay:{TRACES / name}"
         assert all(each.begin_ns <= at_ns for each in live.windows)
         assert all(row.at_ns <= at_ns for gpu in live.gpus for row in gpu.rows.values())
-        assert words.text(words.gpu_lines(live, 99))
+        assert words.text(gpu_table.gpu_lines(live, 99))
     assert past.has_wall_time is name.endswith(".csv")
 
 
@@ -168,7 +168,7 @@ def test_a_recorded_neighbour_is_foreign_in_its_window_and_the_verdict_says_so()
     found = next(each for each in past.live(past.span_ns()[1]).windows if each.label == "neighbour-gemm-4096")
     assert (found.status, found.hazards[0]) == ("rejected", "contention-process")
     then = past.live(found.begin_ns + 3 * S)
-    assert words.processes(then.gpus[0], then.windows).text == "1o 1F"
+    assert gpu_words.processes(then.gpus[0], then.windows).text == "1o 1F"
     assert next(each for each in then.windows if each.run == found.run).status == "open"
     assert past.verdicts(found.run)[0].finding("contention-process").span_ns is not None
 

@@ -41,11 +41,11 @@ def used(app: Top, use: Use, size: tuple[int, int] = (100, 30)) -> Top:
 
 
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
-    for _ in range(200):
+    for _ in range(1000):
         if holds():
             return
         await pilot.pause(0.01)
-    raise AssertionError("it did not come about in two seconds")
+    raise AssertionError("it did not come about in ten seconds")
 
 
 def looks(app: Top) -> Frozen:

@@ -20,7 +20,7 @@ def compare(
     snap_compare: Callable[..., bool], host: Host, size: tuple[int, int], keys: tuple[str, ...] = (), *, light: bool = False
 ) -> bool:
     async def ready(pilot: Pilot[None]) -> None:
-        for _ in range(300):
+        for _ in range(1000):
             if "20 ms record" in host.detail.query_one(Curves).text:
                 break
             await pilot.pause(0.01)

@@ -65,7 +65,7 @@ class Seen:
         await self._pilot.pause()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        for _ in range(300):
+        for _ in range(1000):
             if holds():
                 return
             await self._pilot.pause(0.01)

@@ -46,7 +46,7 @@ def compare(
         await app.workers.wait_for_complete()
 
     async def seen(pilot: Pilot[None], words: str) -> None:
-        for _ in range(200):
+        for _ in range(1000):
             if words in str(app.screen_stack[0].query_one(State).render()):
                 break
             await pilot.pause(0.01)

@@ -38,7 +38,7 @@ class Terminal:
         self._tmux("send-keys", "--", *keys)
 
     def shows(self, holds: Callable[[str], bool]) -> str:
-        for _ in range(300):
+        for _ in range(600):
             seen = self._tmux("capture-pane", "-p")
             if holds(seen):
                 return seen

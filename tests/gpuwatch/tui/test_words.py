@@ -9,19 +9,21 @@ import pytest
 from annotate.evidence import Lane, Reason, Visibility
 from annotate.verdict import Status
 from gpuwatch.live import Live, LiveGpu
-from gpuwatch.tui import words
+from gpuwatch.tui import gpu_table, gpu_words, window_table, words
 from gpuwatch.tui.words import Tone
 from gpuwatch.wire import Shown
 from tests.gpuwatch.tui.frozen import EIGHT, NO_GPU, NOW_NS, WINDOWS, gpu, window
 
 
 def line(gpu: LiveGpu, width: int = 120, windows: tuple[Shown, ...] = ()) -> str:
-    return words.text(words.gpu_lines(Live(at_ns=NOW_NS, source="nvml", gpus=(gpu,), windows=windows), width)).split("\n")[1]
+    return words.text(gpu_table.gpu_lines(Live(at_ns=NOW_NS, source="nvml", gpus=(gpu,), windows=windows), width)).split("\n")[
+        1
+    ]
 
 
 @pytest.mark.parametrize("width", [79, 119, 199])
 def test_no_line_is_wider_than_the_screen(width: int) -> None:
-    for lines in (words.gpu_lines(EIGHT, width), words.window_lines(EIGHT, width), words.absence_lines(NO_GPU)):
+    for lines in (gpu_table.gpu_lines(EIGHT, width), window_table.window_lines(EIGHT, width), gpu_table.absence_lines(NO_GPU)):
         assert max(map(len, words.text(lines).split("\n"))) <= width
 
 
@@ -39,7 +41,7 @@ def test_every_status_has_a_letter_and_a_word() -> None:
 
 
 def test_whatever_is_in_colour_says_so_in_letters_too() -> None:
-    for seen in words.gpu_lines(EIGHT, 120):
+    for seen in gpu_table.gpu_lines(EIGHT, 120):
         loud = [piece for piece in seen if piece.tone in (Tone.WARN, Tone.BAD)]
         if loud:
             text = words.text([seen])
@@ -62,24 +64,24 @@ def test_names_fall_back_to_letters_where_they_do_not_fit() -> None:
 def test_processes_are_own_or_foreign_while_a_window_is_open_there() -> None:
     opened = window("1", "open", ago_s=None, pids=[7], gpus=())
     shared = gpu(pids=[7, 8, 9])
-    assert words.processes(shared, ()).text == "3"
-    assert words.processes(shared, (opened,)) == words.Piece("1o 2F", Tone.WARN)
-    assert words.processes(gpu(pids=[7]), (opened,)) == words.Piece("1o 0F", Tone.PLAIN)
-    assert words.processes(gpu(pids=[8]), (opened,)).text == "1", "another GPU than the window's"
+    assert gpu_words.processes(shared, ()).text == "3"
+    assert gpu_words.processes(shared, (opened,)) == words.Piece("1o 2F", Tone.WARN)
+    assert gpu_words.processes(gpu(pids=[7]), (opened,)) == words.Piece("1o 0F", Tone.PLAIN)
+    assert gpu_words.processes(gpu(pids=[8]), (opened,)).text == "1", "another GPU than the window's"
     census = shared.census
     assert census is not None
     unseen = replace(shared, census=replace(census, visibility=Visibility.NAMESPACE))
-    assert words.processes(unseen, (opened,)).text == "1o ≥2F"
+    assert gpu_words.processes(unseen, (opened,)).text == "1o ≥2F"
 
 
 def test_a_sampler_that_is_late_is_not_stale_and_a_silent_one_is() -> None:
-    assert words.stale_s(gpu(age_s=1.9), NOW_NS) is None
-    assert words.stale_s(gpu(age_s=7.0), NOW_NS) == pytest.approx(7.0)
-    assert words.stale_s(replace(gpu(age_s=7.0), period_ns={Lane.FAST: 5_000_000_000}), NOW_NS) is None
+    assert gpu_words.stale_s(gpu(age_s=1.9), NOW_NS) is None
+    assert gpu_words.stale_s(gpu(age_s=7.0), NOW_NS) == pytest.approx(7.0)
+    assert gpu_words.stale_s(replace(gpu(age_s=7.0), period_ns={Lane.FAST: 5_000_000_000}), NOW_NS) is None
 
 
 def test_what_users_wrote_reaches_no_terminal_unescaped() -> None:
-    shown = words.text(words.window_lines(Live(at_ns=NOW_NS, source="nvml", windows=WINDOWS), 199))
+    shown = words.text(window_table.window_lines(Live(at_ns=NOW_NS, source="nvml", windows=WINDOWS), 199))
     assert "\x1b" not in shown
     assert "[bold]not" in shown
 
