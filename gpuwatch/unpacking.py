@@ -154,9 +154,9 @@ class _Reading:
 
     def _pair(self, times: int, values: int) -> Column:
         at_ns, found = self._times(times), self._array(values)
+        self._spend(len(at_ns))
         if len(at_ns) != len(found):
             raise CapsuleError(f"expected {len(at_ns)} values, one for each time, found {len(found)}")
-        self._spend(len(at_ns))
         return Column(at_ns, bounds.values(found.astype(np.float64)))
 
     def _column(self, kept: Sequence[int], *, counts: bool = False) -> Column:

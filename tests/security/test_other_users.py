@@ -99,7 +99,7 @@ def test_a_window_is_of_the_user_the_kernel_names_whatever_is_told(shared: Share
     with Reader(shared.settings.state) as reader:
         found = reader.run(run)
         assert (found.uid, found.told.get("user")) == (NOBODY, "root")  # what is told is kept as told
-        assert found.user == "nobody"
+        assert found.user in (None, "nobody")  # looked up by the process's number: it may have ended first
 
 
 def test_told_facts_of_absurd_size_are_refused(shared: Shared) -> None:
