@@ -31,11 +31,14 @@ class Pace:
     """The last minute of one question's passes.  Written by its thread, read by any."""
 
     def __init__(self) -> None:
-        # A minute at 200 Hz; faster than that, the minute is shorter.
+        # A minute, at 200 Hz and slower; faster than that, it is shorter.
         self._passes: deque[tuple[int, int, int, int]] = deque(maxlen=12_000)
 
     def note(self, at_ns: int, late_ns: int, took_ns: int, missed_count: int) -> None:
-        self._passes.append((at_ns, late_ns, took_ns, missed_count))
+        passes = self._passes
+        passes.append((at_ns, late_ns, took_ns, missed_count))
+        while passes[0][0] < at_ns - WITHIN_NS:
+            passes.popleft()
 
     def rate_hz(self, now_ns: int, *, within_ns: int = 10_000_000_000) -> float:
         """Passes a second of late, without the sorting that the statistics of a whole minute take."""

@@ -153,6 +153,9 @@ class Server:
                     pass
         except (ConnectionError, asyncio.CancelledError):
             pass  # the client went away, or the daemon stops
+        except MemoryError:
+            _log.error("out of memory: the connection of process %d is closed", pid)
+            writer.transport.abort()
         except TimeoutError:  # it said nothing, or does not read: what is left for it is for nobody
             writer.transport.abort()
         finally:

@@ -1,0 +1,55 @@
+"""A daemon that gets no more memory: the benchmark goes on, what could not be done is said, and it recovers."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+import gpuwatch
+from gpuwatch.client import connect
+from tests.gpuwatch.live import Live, running
+
+BUSY_MACHINE = gpuwatch.Policy(accept=frozenset({"cpu-starvation", "sampler-gap", "window-too-short"}))
+
+
+def limit(pid: int, most_bytes: int) -> None:
+    _, hard = resource.prlimit(pid, resource.RLIMIT_AS)
+    resource.prlimit(pid, resource.RLIMIT_AS, (most_bytes, hard))
+
+
+def mapped_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * 4096
+
+
+def window(live: Live, label: str) -> gpuwatch.Window:
+    with gpuwatch.window(label, settings=live.settings, policy=BUSY_MACHINE) as w:
+        threading.Event().wait(0.4)
+    return w
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
+def test_a_daemon_without_more_memory_says_what_it_could_not_do_and_the_next_is_judged(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        assert window(live, "before").verdict.findings
+        pid = live.process.pid
+        limit(pid, mapped_bytes(pid))  # nothing more can be mapped; what is free inside still serves
+        threading.Event().wait(1.0)
+        for number in range(5):
+            verdict = window(live, f"meanwhile {number}").verdict
+            assert verdict.findings or verdict.why, "judged, or why not"
+        if live.process.poll() is None:  # else the next window starts another, as it does after any death
+            limit(pid, resource.RLIM_INFINITY)
+        threading.Event().wait(0.5)
+        after = window(live, "after").verdict
+        assert after.findings, after.why
+        with connect(live.settings) as client:
+            (gpu,) = client.status()["gpus"]
+            serving = client.welcome.pid
+        assert gpu["lost"] is None
+        if serving != pid:
+            os.kill(serving, signal.SIGTERM)
