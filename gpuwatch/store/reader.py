@@ -36,6 +36,8 @@ _T = TypeVar("_T")
 # What a torn file can make of a row: nothing SQLite can read, or values that are none of ours.
 _DAMAGE = (sqlite3.Error, zlib.error, msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError)
 
+_NOTHING_KEPT = "no readings of this interval are kept"
+
 
 class Reader:
     """Every method raises StoreError, in one line, where the store cannot say it."""
@@ -152,7 +154,7 @@ class Reader:
             host=run.host or Host(boot_id=run.boot_id),
             told=run.told,
             timings=self._timings(run.id),
-            absence=None if trace.columns else run.why or "no readings of this interval are kept",
+            absence=None if trace.columns else self._lost(uuid, run.boot_id, end_ns) or run.why or _NOTHING_KEPT,
         )
 
     def trace(self, uuid: str, boot_id: str, begin_ns: int, end_ns: int) -> Trace:
@@ -169,6 +171,14 @@ class Reader:
         ]  # fmt: skip
         refresh_ns = dict(self._rows("SELECT signal, refresh_ns FROM refresh WHERE uuid = ?", (uuid,)))
         return pieces.trace(events=events, refresh_ns=refresh_ns)
+
+    def _lost(self, uuid: str, boot_id: str, at_ns: int) -> str | None:
+        """Why a GPU of which nothing was read was not there: it may have been lost long before."""
+        last = self._first(
+            "SELECT kind, text FROM events WHERE uuid = ? AND boot_id = ? AND at_ns <= ? AND kind IN ('lost', 'back')"
+            " ORDER BY at_ns DESC, id DESC LIMIT 1", (uuid, boot_id, at_ns),
+        )  # fmt: skip
+        return f"the GPU was lost: {last[1] or 'it stopped answering'}" if last and last[0] == "lost" else None
 
     def devices(self) -> tuple[Device, ...]:
         """Every GPU ever watched, as it was last, in the order they were first seen."""
