@@ -282,8 +282,7 @@ class Witness:
     def _join(self, source: Source, devices: Sequence[Device]) -> None:
         """Watch those boards that are not watched yet."""
         known, boards = self._devices, [device for device in devices if device.parent_uuid is None]
-        # In the driver's order, whoever came late; what is no longer listed follows, as lost.
-        self._devices = {**{board.uuid: known.get(board.uuid, board) for board in boards}, **known}
+        self._devices = _in_order(known, boards)
         for device in (board for board in boards if board.uuid not in known):
             # Daemonic: one that never returns from the driver must not keep the process.
             watch = threading.Thread(target=self._watch, args=(source, device), name="gpuwatch-measure", daemon=True)
@@ -373,6 +372,16 @@ class Witness:
             self._join(source, source.devices())
         except SourceError:
             return  # the lanes tell of it
+
+
+def _in_order(known: Mapping[str, Device], boards: Sequence[Device]) -> dict[str, Device]:
+    """The known ones where they stand, listed now or lost, and each of the others behind its neighbour in the list."""
+    order, place = list(known.values()), 0
+    for board in boards:
+        place = next((at for at, other in enumerate(order, 1) if other.uuid == board.uuid), place + 1)
+        if board.uuid not in known:
+            order.insert(place - 1, board)
+    return {device.uuid: device for device in order}
 
 
 def _unanswered(source: Source) -> tuple[str, ...]:
