@@ -28,7 +28,7 @@ def mapped_bytes(pid: int) -> int:
 
 def window(live: Live, label: str) -> gpuwatch.Window:
     with gpuwatch.window(label, settings=live.settings, policy=BUSY_MACHINE) as w:
-        threading.Event().wait(0.4)
+        threading.Event().wait(0.2)
     return w
 
 
@@ -38,8 +38,8 @@ def test_a_daemon_without_more_memory_says_what_it_could_not_do_and_the_next_is_
         assert window(live, "before").verdict.findings
         pid = live.process.pid
         limit(pid, mapped_bytes(pid))  # nothing more can be mapped; what is free inside still serves
-        threading.Event().wait(1.0)
-        for number in range(5):
+        threading.Event().wait(0.3)
+        for number in range(2):
             verdict = window(live, f"meanwhile {number}").verdict
             assert verdict.findings or verdict.why, "judged, or why not"
         if live.process.poll() is None:  # else the next window starts another, as it does after any death
