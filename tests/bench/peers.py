@@ -1,0 +1,42 @@
+"""Others' watchers, in an environment of their own under build/, made when it is first asked for."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PLACE = ROOT / "build" / "peers"
+PINNED = Path(__file__).with_name("peers.txt")
+
+
+class Missing(Exception):
+    """They cannot be had here; the message says why in one line."""
+
+
+def versions() -> dict[str, str]:
+    """The pinned ones, by name."""
+    return dict(re.findall(r"^([\w-]+)==(\S+)$", PINNED.read_text(), re.MULTILINE))
+
+
+def python(place: Path = PLACE) -> Path:
+    """The interpreter that has them.  Raises Missing."""
+    made, stamp = place / "bin" / "python", place / "installed"
+    if stamp.exists() and stamp.read_text() == PINNED.read_text():
+        return made
+    venv.create(place, with_pip=True, clear=True)
+    install = [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1", "-r", str(PINNED)]
+    done = subprocess.run(install, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        raise Missing(f"pip could not install {', '.join(versions())}: {said[-1] if said else f'exit code {done.returncode}'}")
+    stamp.write_text(PINNED.read_text())
+    return made
+
+
+def packages(place: Path = PLACE) -> Path:
+    """Where their modules lie, for a program of ours that wants one of them beside it."""
+    return place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
