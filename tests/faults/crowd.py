@@ -32,7 +32,7 @@ def at_once(live: Live, count: int) -> dict[str, Any]:
     closed_ns = clock.now_ns()
     verdicts = Counter(str(w.verdict.status) for w in windows)
     judged_s = (clock.now_ns() - closed_ns) / 1e9
-    unanswered = [w.verdict.why for w in windows if not w.verdict.findings]
+    unanswered = [w.verdict.why.partition(";")[0] for w in windows if not w.verdict.findings]
     after = _taken(pid)
     return {
         "windows_count": count, "verdicts": dict(verdicts), "without_findings_count": len(unanswered),
@@ -54,7 +54,7 @@ def in_sequence(live: Live, count: int, *, asked_every: int = 100, progress: boo
         verdicts["opened" if w.run_id else w.verdict.why] += 1
         if number % asked_every == asked_every - 1:
             verdict = w.verdict
-            verdicts[f"asked: {verdict.status if verdict.findings else verdict.why}"] += 1
+            verdicts[f"asked: {verdict.status if verdict.findings else verdict.why.partition(';')[0]}"] += 1
         if number % max(1, count // 20) == 0 or number == count - 1:
             taken.append(_taken(pid))
             if progress:
