@@ -375,13 +375,12 @@ class Witness:
 
 
 def _in_order(known: Mapping[str, Device], boards: Sequence[Device]) -> dict[str, Device]:
-    """The known ones where they stand, listed now or lost, and each of the others behind its neighbour in the list."""
-    order, place = list(known.values()), 0
-    for board in boards:
-        place = next((at for at, other in enumerate(order, 1) if other.uuid == board.uuid), place + 1)
-        if board.uuid not in known:
-            order.insert(place - 1, board)
-    return {device.uuid: device for device in order}
+    """The known ones, listed now or lost, and the others: by their places on the bus, which is how a driver lists them."""
+    found = {**known, **{board.uuid: board for board in boards if board.uuid not in known}}
+    places = {uuid: place for uuid, device in found.items() if (place := kernel_log.place(device.pci_bus_id)) is not None}
+    if not known or len(places) < len(found):
+        return found
+    return {uuid: found[uuid] for uuid in sorted(found, key=places.__getitem__)}
 
 
 def _unanswered(source: Source) -> tuple[str, ...]:
