@@ -288,6 +288,9 @@ class Witness:
             watch = threading.Thread(target=self._watch, args=(source, device), name="gpuwatch-measure", daemon=True)
             watch.start()
         unanswered = _unanswered(source)
+        # Of a GPU that was watched before, its own lanes tell that it is lost, and ask again.
+        if len(unanswered) <= len(known.keys() - {board.uuid for board in boards}):
+            unanswered = ()
         if unanswered != self._unanswered:
             self._unanswered = unanswered
             _log.warning("listed, but not answering: %s", "; ".join(unanswered) or "none any more")
