@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sqlite3
@@ -12,6 +13,8 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from sqlite_utils import Database
 
 from annotate.evidence import Device, Event, Lane, Timings
 from gpuwatch import clock as clocks
@@ -247,7 +250,8 @@ class Store:
             ok = all((self._write_rows(), self._write_ledger()))  # each for itself
         else:
             ok = False
-            self._lose(self._keeper.rows())
+            self._held.take(self._keeper.rows())
+            self._lose(self._held)
         now_ns = self._now_ns()
         if ok:
             if self._refused is not None:
@@ -319,7 +323,7 @@ class Store:
                 write(self._ledger)
 
     def _try(self, work: Callable[[], object]) -> bool:
-        """Do it; make room and do it again while the disk is full; replace the live segment if it is what broke."""
+        """Do it; make room and do it again while the disk is full; replace the file that broke, if one did."""
         while True:
             try:
                 work()
@@ -332,10 +336,9 @@ class Store:
                 if files.is_passing(error) or isinstance(error, StoreError):
                     self._refuse(_Failure.PASSING, f"{type(error).__name__}: {error}")
                     return False
-                self._failure = _Failure.VALUE
                 _log.error("not stored: %s: %s", type(error).__name__, error)
-                if files.is_broken(error):
-                    self._replace_broken(error)
+                replaced = files.is_broken(error) and self._replaced_broken(error)
+                self._failure = _Failure.PASSING if replaced else _Failure.VALUE
                 return False
             return True
 
@@ -363,15 +366,25 @@ class Store:
         self._keeper.restart()
         _log.error("%s: files of the store were removed while it was written: begun new ones", self._state)
 
-    def _replace_broken(self, error: BaseException) -> None:
-        """Find out which file is broken, and begin a new one in its place."""
-        try:
-            if files.check(self._shelf.live.database, now_ns=self._now_ns) is not None:
-                self._shelf.replace_broken(error)
+    def _replaced_broken(self, why: BaseException) -> bool:
+        """Find out which file is broken and set it aside: what it did not take goes into a new one, in a moment."""
+        live, ledger = self._shelf.live, self._ledger
+        broken = [each for each in (live, ledger) if self._is_broken(each.database)]
+        with contextlib.suppress(*_UNSTORABLE):  # where it cannot be replaced now, it is missed by the next commit
+            if live in broken:
                 self._keeper.restart()
-        except files.REFUSALS:
-            self._shelf.replace_broken(error)
-            self._keeper.restart()
+                self._shelf.replace_broken(why)
+            if ledger in broken:
+                ledger.database.conn.close()
+                files.set_aside(ledger.path, why, wall_s=clocks.wall_s())
+                self._set_aside_count += 1
+        return bool(broken)
+
+    def _is_broken(self, database: Database) -> bool:
+        try:
+            return files.check(database, now_ns=self._now_ns) is not None
+        except files.REFUSALS as error:
+            return files.is_broken(error)
 
     def _keep_house(self) -> None:
         now_ns = self._now_ns()

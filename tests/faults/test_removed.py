@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import socket
 import sqlite3
@@ -152,6 +153,31 @@ class TestTheStoreAlone:
         store.close()
         with Reader(tmp_path / "state") as reader:
             assert {run.id for run in reader.runs()} == {a_run().id, "ffffffffff"}
+
+
+class TestBrokenWhileWritten:
+    def test_a_ledger_that_breaks_under_the_writer_is_replaced_and_what_it_did_not_take_is_kept(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        store.put_device(DEVICE)
+        for i in range(200):
+            store.put_run(a_run(id=f"{i:010d}"), {UUID: bytes(3000)})
+        assert store.flush(10.0)
+        database = store._ledger.database
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with (tmp_path / "gpuwatch.db").open("r+b") as file:
+            file.seek(4096)
+            file.write(os.urandom(500_000))
+        database.execute("PRAGMA shrink_memory")
+        for _ in range(3):
+            store.put_run(a_run())
+            store.flush(5.0)
+        assert store.flush(5.0)
+        assert store.statistics()["set_aside_count"] == 1
+        with Reader(tmp_path) as reader:
+            assert [run.id for run in reader.runs()] == [a_run().id]
+            assert reader.device(UUID) == DEVICE
+        store.close()
+        assert len(list(tmp_path.glob("gpuwatch.db.corrupt-*"))) == 1
 
 
 class TestHeldByAnother:
