@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from annotate.evidence import Lane
 from gpuwatch import live as looking
+from gpuwatch.sources import has_driver
 from tests.fake_nvml.program import leave, work_on
 from tests.fake_nvml.running import Watch, command, watching
 from tests.fake_nvml.scene import NO_PERMISSION, Client, create
@@ -25,6 +27,16 @@ def watch(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[W
     folder = tmp_path_factory.mktemp("watched")
     with watching(folder, create(folder / "scene"), library) as found:
         yield found
+
+
+def test_loading_the_library_is_all_that_makes_a_machine_one_with_a_driver(watch: Watch) -> None:
+    program = "from gpuwatch.sources import has_driver; print(has_driver())"
+    said = [
+        subprocess.run([sys.executable, "-c", program], env={**os.environ, **more}, capture_output=True, text=True, check=True)
+        for more in (watch.scene.environment(watch.library), {})
+    ]
+    assert said[0].stdout == "True\n"
+    assert said[1].stdout == f"{has_driver()}\n"
 
 
 def test_top_shows_every_gpu_as_the_driver_has_it(watch: Watch) -> None:
