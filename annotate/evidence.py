@@ -35,6 +35,7 @@ class Lane(StrEnum):
     """How often something is asked: every signal belongs to the lane its measured cost allows."""
 
     FAST = "fast"
+    PULSE = "pulse"  # of the fast lane, the few signals that are asked between two of its rows while a window is open
     SLOW = "slow"
     EDGE = "edge"
     PROCESSES = "processes"

@@ -84,8 +84,8 @@ _WATCHED = (
           why="It is named by the driver and not one reading of it succeeded since the daemon started.",
           do="gpuwatch doctor says which calls fail; in a container or MIG guest, which devices it was given."),
     Alert(name="GpuwatchSamplesMissed", hold="15m",
-          expr='sum by (instance, uuid, gpu) (rate(gpuwatch_samples_missed_total{lane="fast"}[10m]))\n> 0.1 *\n'
-          'sum by (instance, uuid, gpu) (rate(gpuwatch_samples_total{lane="fast"}[10m]))',
+          expr='sum by (instance, uuid, gpu) (rate(gpuwatch_samples_missed_total{lane=~"fast|pulse"}[10m]))\n> 0.1 *\n'
+          'sum by (instance, uuid, gpu) (rate(gpuwatch_samples_total{lane=~"fast|pulse"}[10m]))',
           says=f"one in ten readings of {_GPU} is missed",
           why="The daemon does not come to run in time, or the driver's calls have become slow. Verdicts have holes.",
           do="Give the daemon a processor nobody else is pinned to; look for a second poller of the same GPU.", rule="sampler-gap"),

@@ -160,9 +160,9 @@ KEYS: tuple[Key, ...] = (
     Key("listen_insecure", "listen_insecure", False, _switch, _switch_text,  # noqa: FBT003 - a default like the others
         "serve metrics beyond this machine without encryption or without asking who reads"),
     Key("sampling.idle_period", "idle_period_ns", 50_000_000, _period, quantities.duration_text,
-        "how often the fast lane is read while no window is open"),
+        "how often the fast lane is read while no window is open, and, but for clock and reasons, in windows (50 ms at most)"),
     Key("sampling.active_period", "active_period_ns", 10_000_000, _period, quantities.duration_text,
-        "how often the fast lane is read while a window is open"),
+        "how often clock and reasons are read while a window is open"),
     Key("sampling.budget", "budget_ratio", 0.01, _share, quantities.share_text,
         "the share of one processor core that watching one GPU may take"),
     Key("store.budget", "store_budget_bytes", 2 << 30, _bytes, quantities.size_text,

@@ -13,8 +13,13 @@ from gpuwatch.protocols import Clock, Source, Sweep
 
 FAST_IDLE_NS = 50_000_000
 FAST_ACTIVE_NS = 10_000_000
+ROW_NS = 50_000_000  # of the whole fast row in a window: the driver writes its values anew every 100 ms, asked twice as often
 SLOW_IDLE_NS = 10_000_000_000
 SLOW_ACTIVE_NS = 1_000_000_000
+
+# What a window asks at the full rate: when the clock moved, and why, are placed in time as finely as iterations are.  Power
+# has its own record (20 ms apart), counters miss nothing between two rows, and what is left moves slowly.
+PULSE = ("sm_clock_mhz", "event_reasons_mask")
 
 # Values that move with every refresh under load.  Memory in use answers at once, and a mask changes when the state does,
 # so the time between their changes says nothing about the page they are read from.
@@ -45,14 +50,31 @@ class Plan:
     def period_ns(self, lane: Lane, *, active: bool) -> int:
         return (self.active_period_ns if active else self.idle_period_ns)[lane]
 
+    def in_a_window(self, idle_period_ns: int, active_period_ns: int) -> Mapping[Lane, int]:
+        """The periods of the fast lane and its pulse in a window, of those asked for and what the budget allows."""
+        return in_a_window(idle_period_ns, active_period_ns, self.least_period_ns, pulse=bool(self.names.get(Lane.PULSE)))
+
+
+def in_a_window(idle_period_ns: int, active_period_ns: int, least_ns: Mapping[Lane, int], *, pulse: bool) -> dict[Lane, int]:
+    """A pulse at the full rate and the whole row as often as its values need, or no pulse where that is no rarer.
+
+    Whoever has the whole row asked more often than ``ROW_NS`` while idle has it so in a window too.
+    """
+    row_ns = max(active_period_ns, least_ns.get(Lane.FAST, 0))
+    if not pulse:
+        return {Lane.FAST: row_ns}
+    row_ns = max(row_ns, min(idle_period_ns, ROW_NS))
+    pulse_ns = max(active_period_ns, least_ns.get(Lane.PULSE, 0))
+    return {Lane.FAST: row_ns, Lane.PULSE: pulse_ns} if pulse_ns < row_ns else {Lane.FAST: row_ns}
+
 
 def unmeasured(device: Device, idle_period_ns: int = FAST_IDLE_NS, active_period_ns: int = FAST_ACTIVE_NS) -> Plan:
     """Every signal in the lane it was made for: the plan of a GPU that could not be measured, and may come back."""
     return Plan(
         uuid=device.uuid,
-        names={lane: signals(lane) for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)},
+        names={**{lane: signals(lane) for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)}, Lane.PULSE: PULSE},
         idle_period_ns={Lane.FAST: idle_period_ns, Lane.SLOW: SLOW_IDLE_NS},
-        active_period_ns={Lane.FAST: active_period_ns, Lane.SLOW: SLOW_ACTIVE_NS},
+        active_period_ns={**in_a_window(idle_period_ns, active_period_ns, {}, pulse=True), Lane.SLOW: SLOW_ACTIVE_NS},
         reasons=dict.fromkeys((Lane.FAST, Lane.SLOW), "not measured: the GPU did not answer when the daemon started"),
     )
 
@@ -85,8 +107,8 @@ class Refresh:
         self._previous_ns = 0
 
     def take(self, sweep: Sweep) -> None:
-        """As a sink: fast rows of this GPU are looked at, all else passes."""
-        if sweep.lane == Lane.FAST and isinstance(sweep.observed, Reading):
+        """As a sink: fast rows of this GPU and its pulse are looked at, all else passes."""
+        if sweep.lane in (Lane.FAST, Lane.PULSE) and isinstance(sweep.observed, Reading):
             self.observe(sweep.observed)
 
     def observe(self, reading: Reading) -> None:
@@ -153,7 +175,10 @@ def measure(
 
     fast = tuple(name for name in signals(Lane.FAST) if name not in silent)
     refresh = Refresh(uuid)
-    fast_row_ns = _watch(source, uuid, fast, clock, until_ns, refresh)
+    pulse = tuple(name for name in PULSE if name in fast)
+    pulse_until_ns = min(until_ns, clock.now_ns() + _PULSE_WATCHED_NS)
+    pulse_ns = _watch(source, uuid, Lane.PULSE, pulse, clock, pulse_until_ns, refresh) if pulse else 0
+    fast_row_ns = _watch(source, uuid, Lane.FAST, fast, clock, until_ns, refresh)
     # Means over an interval (GPM) had nothing to say, and cost next to nothing, until some time had passed since their
     # first call; one call answers all of them, so they share what it costs.
     if silent:
@@ -173,18 +198,24 @@ def measure(
         names[Lane.SLOW].append(name)
         reasons[name] = f"costs {costs[name] / 1e6:.2f} ms a call, so it is asked in the slow lane"
         fast_row_ns = max(0, fast_row_ns - costs[name])
+        pulse_ns = max(0, pulse_ns - costs[name] * (name in pulse))
+    names[Lane.PULSE] = [name for name in pulse if name in names[Lane.FAST]]
     rows = {
         Lane.FAST: fast_row_ns,
+        Lane.PULSE: pulse_ns,
         Lane.SLOW: sum(costs[name] for name in names[Lane.SLOW]),
         Lane.EDGE: sum(costs[name] for name in names[Lane.EDGE]),
     }
     idle = {Lane.FAST: idle_period_ns, Lane.SLOW: SLOW_IDLE_NS}
-    active = {Lane.FAST: active_period_ns, Lane.SLOW: SLOW_ACTIVE_NS}
-    least = {lane: round(rows[lane] / budget_ratio) for lane in (Lane.FAST, Lane.SLOW)}
-    for lane, least_ns in least.items():
-        if least_ns > active[lane]:
-            reasons[lane] = f"a row costs {rows[lane] / 1e6:.2f} ms, so it is asked every {least_ns / 1e6:.0f} ms at most"
-        active[lane], idle[lane] = max(active[lane], least_ns), max(idle[lane], least_ns)
+    least = {lane: round(rows[lane] / budget_ratio) for lane in (Lane.FAST, Lane.PULSE, Lane.SLOW)}
+    pulses = bool(names[Lane.PULSE])
+    wanted = {**in_a_window(idle_period_ns, active_period_ns, {}, pulse=pulses), Lane.SLOW: SLOW_ACTIVE_NS}
+    active = {**in_a_window(idle_period_ns, active_period_ns, least, pulse=pulses)}
+    active[Lane.SLOW] = max(SLOW_ACTIVE_NS, least[Lane.SLOW])
+    for lane, wished_ns in wanted.items():
+        if least[lane] > wished_ns:
+            reasons[lane] = f"a row costs {rows[lane] / 1e6:.2f} ms, so it is asked every {least[lane] / 1e6:.0f} ms at most"
+    idle = {lane: max(period_ns, least[lane]) for lane, period_ns in idle.items()}
     return Plan(
         uuid=uuid,
         names={lane: tuple(of_lane) for lane, of_lane in names.items()},
@@ -199,15 +230,20 @@ def measure(
     )
 
 
-def _watch(source: Source, uuid: str, names: Sequence[str], clock: Clock, until_ns: int, refresh: Refresh) -> int:
-    """Read the fast row until the time is up: what a row costs, and how often its values change."""
+_PULSE_WATCHED_NS = 60_000_000  # a dozen readings: what two calls cost after a pause
+
+
+def _watch(
+    source: Source, uuid: str, lane: Lane, names: Sequence[str], clock: Clock, until_ns: int, refresh: Refresh
+) -> int:  # fmt: skip
+    """Read these signals until the time is up: what a row of them costs, and how often their values change."""
     never = threading.Event()
     step_ns = 5_000_000  # a twentieth of the shortest refresh period of a driver's page
     took: list[int] = []
     names = tuple(names)
     due_ns = clock.now_ns()
     while not took or due_ns < until_ns:
-        reading = source.read(uuid, Lane.FAST, names)
+        reading = source.read(uuid, lane, names)
         refresh.observe(reading)
         took.append(reading.took_ns)
         due_ns = max(due_ns + step_ns, clock.now_ns())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -66,8 +66,9 @@ class Sampler:
         self._hang_ns = hang_ns
         self._give_way_ns = give_way_ns
         self._active = False
-        self._idle_period_ns = dict(plan.idle_period_ns)
-        self._active_period_ns = dict(plan.active_period_ns)
+        self._idle_period_ns: Mapping[Lane, int] = plan.idle_period_ns
+        self._active_period_ns: Mapping[Lane, int] = plan.active_period_ns
+        self._row_at_ns = 0  # when the whole fast row was last asked for
         uuid = device.uuid
 
         def census_ns() -> int:
@@ -77,7 +78,7 @@ class Sampler:
             return busy_slow_period_ns if self._active else idle_slow_period_ns
 
         self._fast = [
-            Turn("fast", uuid, Lane.FAST, self._row(Lane.FAST), self._period_of(Lane.FAST)),
+            Turn("fast", uuid, Lane.FAST, self._row_or_pulse(), self._fast_period_ns),
             Turn("processes", uuid, Lane.PROCESSES, self._census, census_ns),
         ]
         self._slow = [
@@ -113,9 +114,10 @@ class Sampler:
         """Whether the source as a whole said it is not there: open it again, then make new samplers."""
         return any(turn.gone for turn in (*self._fast, *self._slow))
 
-    def period_ns(self, lane: Lane) -> int:
-        """How often the fast or the slow lane is asked now."""
-        return self._period_of(lane)()
+    @property
+    def period_ns(self) -> Mapping[Lane, int]:
+        """How often each lane is asked now; the pulse only while a window is open."""
+        return self._active_period_ns if self._active else self._idle_period_ns
 
     def start(self) -> None:
         for thread in (*self._threads, self._watching):
@@ -135,6 +137,7 @@ class Sampler:
         """Switch between the idle and the active rate, at once; either way the slow lane is read soon after."""
         self._active = active
         if active:
+            self._row_at_ns = 0  # the first answer is whole
             now_ns = self._clock.now_ns()
             for turn in self._fast:
                 turn.hurry(now_ns)
@@ -142,10 +145,11 @@ class Sampler:
         self._hurry_slow()
 
     def set_periods(self, idle_period_ns: int, active_period_ns: int) -> None:
-        """Change the fast lane's periods, from the next pass on; the budget's limit stays."""
-        least_ns = self.plan.least_period_ns.get(Lane.FAST, 0)
-        self._idle_period_ns[Lane.FAST] = max(idle_period_ns, least_ns)
-        self._active_period_ns[Lane.FAST] = max(active_period_ns, least_ns)
+        """Change the periods of the fast lane and its pulse, from the next pass on; the budget's limits stay."""
+        idle_ns = max(idle_period_ns, self.plan.least_period_ns.get(Lane.FAST, 0))
+        slow_ns = self._active_period_ns[Lane.SLOW]
+        self._idle_period_ns = {**self._idle_period_ns, Lane.FAST: idle_ns}
+        self._active_period_ns = {**self.plan.in_a_window(idle_period_ns, active_period_ns), Lane.SLOW: slow_ns}
 
     def mark(self) -> None:
         """The cheap part of an edge, which a benchmark may wait for: the fast row, 0.2 ms on an H200 after a pause."""
@@ -187,7 +191,7 @@ class Sampler:
 
     @property
     def rate_hz(self) -> float:
-        """How often a second the fast lane was read over the last ten."""
+        """How often a second the clock was read, with the whole fast row or between two of them, over the last ten."""
         return self._fast[0].pace.rate_hz(self._clock.now_ns())
 
     def statistics(self) -> SamplerStatistics:
@@ -220,6 +224,25 @@ class Sampler:
         uuid, names = self.uuid, self.plan.names.get(lane, ())
         return lambda: (self._source.read(uuid, lane, names),)
 
+    def _row_or_pulse(self) -> Callable[[], Sequence[Observed]]:
+        """The whole fast row whenever it is due; at the deadlines between, only what is in the pulse."""
+        row, pulse = self._row(Lane.FAST), self._row(Lane.PULSE)
+
+        def ask() -> Sequence[Observed]:
+            now_ns, period_ns = self._clock.now_ns(), self.period_ns
+            pulse_ns = period_ns.get(Lane.PULSE)
+            # Deadlines lie a pulse apart and are met more or less late: half of one tells this row's from the next's.
+            if pulse_ns is not None and now_ns - self._row_at_ns < period_ns[Lane.FAST] - pulse_ns // 2:
+                return pulse()
+            self._row_at_ns = now_ns
+            return row()
+
+        return ask
+
+    def _fast_period_ns(self) -> int:
+        period_ns = self.period_ns
+        return period_ns.get(Lane.PULSE) or period_ns[Lane.FAST]
+
     def _census(self) -> Sequence[Observed]:
         return (self._source.census(self.uuid),)
 
@@ -243,7 +266,7 @@ class Sampler:
             self.watch()
 
     def _period_of(self, lane: Lane) -> Callable[[], int]:
-        return lambda: (self._active_period_ns if self._active else self._idle_period_ns)[lane]
+        return lambda: self.period_ns[lane]
 
     def _hurry_slow(self) -> None:
         due_ns = self._clock.now_ns() + self._give_way_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from annotate.evidence import Event, Lane
+from annotate.evidence import Event, Lane, Reading
 from gpuwatch.clock import Signal
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError
 from gpuwatch.pace import Pace
@@ -67,8 +67,9 @@ class Turn:
             self.gone, self.retry_ns = False, FIRST_RETRY_NS
             back = Event(uuid=self.uuid, at_ns=answered_ns, kind="back", text=self.what)
             yield Sweep(self.uuid, self.lane, due_ns, late_ns, 0, back)
-        for item in observed:
-            yield Sweep(self.uuid, self.lane, due_ns, late_ns, missed_count, item)
+        for item in observed:  # a row says itself which it is: the fast question is answered by rows and by pulses
+            lane = item.lane if isinstance(item, Reading) else self.lane
+            yield Sweep(self.uuid, lane, due_ns, late_ns, missed_count, item)
 
     def _fail(self, error: SourceError, now_ns: int, due_ns: int) -> Iterator[Sweep]:
         first = self.lost is None

@@ -102,7 +102,7 @@ class Witness:
         plan = sampler.plan
         return Watched(
             device, position, sampler.lost,
-            {lane: sampler.period_ns(lane) for lane in (Lane.FAST, Lane.SLOW)},
+            sampler.period_ns,
             {name: name not in plan.unanswered for name in SIGNALS} if plan.row_cost_ns else {},
         )  # fmt: skip
 
@@ -147,8 +147,8 @@ class Witness:
     def take(self, sweep: Sweep) -> None:
         """As a sink of its own samplers: keep the last of each lane, learn the refresh periods."""
         self._latest[(sweep.uuid, sweep.lane)] = sweep
-        if sweep.lane is Lane.FAST and isinstance(sweep.observed, Reading) and (refresh := self._refresh.get(sweep.uuid)):
-            refresh.observe(sweep.observed)
+        if isinstance(sweep.observed, Reading) and (refresh := self._refresh.get(sweep.uuid)):
+            refresh.take(sweep)
 
     # Its life
 

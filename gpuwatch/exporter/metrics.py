@@ -42,6 +42,11 @@ REASON_CLASSES: Mapping[str, str] = {
     "display_clock_setting": "benign",
 }
 LANES = ("fast", "slow", "processes", "power")
+ASKED = (
+    "fast",
+    "pulse",
+    *LANES[1:],
+)  # the pulse comes and goes with windows: it has no age, and what loses it loses the fast lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +112,8 @@ _TABLE = (
     _gauge("gpu_clock_limit_hertz", "The highest clock of the board, and the one a lock or application clock asks for.",
            (*GPU, "domain", "kind"), "Device.sm_clock_max_mhz, Device.mem_clock_max_mhz, sm_clock_lock_mhz",
            domain=("sm", "memory"), kind=("max", "locked")),
-    _histogram("gpu_clock_ratio", "Clock over the board's highest in every sample of the fast lane, so that dips between "
-               "scrapes survive. load is idle where the driver gave idleness as the reason of the clock.", RATIO_BUCKETS,
+    _histogram("gpu_clock_ratio", "Clock over the board's highest in every sample that has it (the SM clock's: each pulse too), "
+               "so that dips between scrapes survive. load is idle where the driver gave idleness as the reason of the clock.", RATIO_BUCKETS,
                (*GPU, "domain", "load"), "sm_clock_mhz, mem_clock_mhz, event_reasons_mask",
                domain=("sm", "memory"), load=("busy", "idle", "unknown")),
     _gauge("gpu_clock_event_active", "1 while the driver gives this reason for the clock; reasons the GPU does not support "
@@ -176,16 +181,17 @@ _TABLE = (
     # What watching costs, and how well it goes
     _gauge("reading_age_seconds", "Age of the last answer at the time of the scrape. Grows while a GPU or lane is lost.",
            (*GPU, "lane"), "the last sweep", lane=LANES),
-    _gauge("sampling_period_seconds", "How often the lane is asked now: quicker while a window is open.", (*GPU, "lane"),
-           "the lane plan", lane=("fast", "slow")),
+    _gauge("sampling_period_seconds", "How often the lane is asked now: quicker while a window is open, and only "
+           "then is there a pulse, the clock and its reasons between two rows of the fast lane.", (*GPU, "lane"),
+           "the lane plan", lane=("fast", "pulse", "slow")),
     _counter("samples_total", "Answers of this lane; edge is what windows ask at their ends.", (*GPU, "lane"), "sweeps",
-             lane=(*LANES, "edge")),
+             lane=(*ASKED, "edge")),
     _counter("samples_missed_total", "Deadlines that passed without being asked.", (*GPU, "lane"), "Sweep.missed_count",
-             lane=LANES),
+             lane=ASKED),
     _counter("losses_total", "Times the GPU or its driver stopped answering in this lane.", (*GPU, "lane"), "Lost", lane=LANES),
     _counter("sampling_call_seconds_total", "Time spent inside the driver's calls: the observer's effect, by rate().",
-             (*GPU, "lane"), "took_ns", lane=(*LANES, "edge")),
-    _histogram("sample_lateness_seconds", "How late samples of the fast lane began.", LATENESS_BUCKETS, GPU, "Sweep.late_ns"),
+             (*GPU, "lane"), "took_ns", lane=(*ASKED, "edge")),
+    _histogram("sample_lateness_seconds", "How late samples of the fast lane and its pulse began.", LATENESS_BUCKETS, GPU, "Sweep.late_ns"),
     _counter("daemon_cpu_seconds_total", "Processor time of the daemon, all threads; the judge's worker apart.",
              of="the operating system"),
     _gauge("daemon_resident_memory_bytes", "Memory of the daemon, the judge's worker apart.", of="the operating system"),

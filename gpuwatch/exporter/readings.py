@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Mapping
 
 from annotate.evidence import Census, Device, Lane, Reading, Reason, Visibility
-from gpuwatch.exporter.metrics import LANES, REASON_CLASSES
+from gpuwatch.exporter.metrics import ASKED, LANES, REASON_CLASSES
 from gpuwatch.exporter.page import Page
 from gpuwatch.exporter.tally import LOADS, GpuTally
 from gpuwatch.witness import Watched
@@ -114,12 +114,13 @@ def watching(page: Page, watched: Watched, tally: GpuTally, now_ns: int) -> None
     ids = (watched.device.uuid, str(watched.position))
     for lane, counts in tally.lanes.items():
         of_lane = (*ids, lane.value)
-        if lane.value in LANES:
+        if lane.value in ASKED:
             page.put("gpuwatch_samples_missed_total", counts.missed_count, *of_lane)
+        if lane.value in LANES:
             page.put("gpuwatch_losses_total", counts.lost_count, *of_lane)
             if counts.at_ns is not None:
                 page.put("gpuwatch_reading_age_seconds", max(0, now_ns - counts.at_ns) / 1e9, *of_lane)
-        elif lane is not Lane.EDGE:
+        elif lane not in (Lane.PULSE, Lane.EDGE):
             continue
         page.put("gpuwatch_samples_total", counts.count, *of_lane)
         page.put("gpuwatch_sampling_call_seconds_total", counts.call_ns / 1e9, *of_lane)

@@ -75,6 +75,8 @@ class GpuTally:
             if isinstance(observed, Reading):
                 if sweep.lane is Lane.FAST:
                     self._fast(observed, sweep.late_ns)
+                elif sweep.lane is Lane.PULSE:
+                    self._clock(observed, sweep.late_ns)
                 elif sweep.lane is Lane.SLOW:
                     self.slow = observed
                     self.limit_w = observed.power_limit_w or self.limit_w
@@ -101,21 +103,25 @@ class GpuTally:
 
     def _fast(self, reading: Reading, late_ns: int) -> None:
         self.fast = reading
-        mask = reading.event_reasons_mask
-        load = 2 if mask is None else 1 if mask & _IDLE else 0
-        device = self.device
-        if (clock_mhz := reading.sm_clock_mhz) is not None and (max_mhz := device.sm_clock_max_mhz):
-            self.sm[load].note(clock_mhz / max_mhz)
-        if (clock_mhz := reading.mem_clock_mhz) is not None and (max_mhz := device.mem_clock_max_mhz):
+        load = self._clock(reading, late_ns)
+        if (clock_mhz := reading.mem_clock_mhz) is not None and (max_mhz := self.device.mem_clock_max_mhz):
             self.mem[load].note(clock_mhz / max_mhz)
         if reading.power_w is not None and self.limit_w:
             self.power.note(reading.power_w / self.limit_w)
+
+    def _clock(self, reading: Reading, late_ns: int) -> int:
+        """What a whole fast row and a pulse both say; which of the loads it was under."""
+        mask = reading.event_reasons_mask
+        load = 2 if mask is None else 1 if mask & _IDLE else 0
+        if (clock_mhz := reading.sm_clock_mhz) is not None and (max_mhz := self.device.sm_clock_max_mhz):
+            self.sm[load].note(clock_mhz / max_mhz)
         if late_ns:  # the edges of windows are read when they come: no deadline, no lateness
             self.lateness.note(late_ns / 1e9)
         before, self.mask = self.mask, mask
         stood_ns, self.mask_at_ns = reading.at_ns - self.mask_at_ns, reading.at_ns
         if before is not None and 0 < stood_ns <= STANDS_NS:
             self.held_ns[before] = self.held_ns.get(before, 0) + stood_ns
+        return load
 
     def _told(self, observed: Event | Lost, lane: LaneTally) -> None:
         if isinstance(observed, Lost):

@@ -16,9 +16,11 @@ from annotate.evidence import Device, Lane, Reading, signals
 # Unit of the record -> unit of the column, how many of it, and the decimals beyond which only rounding noise is left.
 _SCALES = {"w": ("mw", 1000.0, 6), "j": ("mj", 1000.0, 6), "ratio": ("percent", 100.0, 9), "bytes": ("kib", 1 / 1024, None)}
 
-# The signals each table can hold: a dear fast one may be asked in the slow lane, a cheap one again at the edges.
+# The signals each table can hold: a dear fast one may be asked in the slow lane, a cheap one again at the edges, some more
+# often than the rest of their row.
 LANE_SIGNALS: dict[Lane, tuple[str, ...]] = {
     Lane.FAST: signals(Lane.FAST),
+    Lane.PULSE: signals(Lane.FAST),
     Lane.SLOW: signals(Lane.SLOW) + signals(Lane.FAST),
     Lane.EDGE: signals(Lane.EDGE) + signals(Lane.FAST),
 }

@@ -71,6 +71,7 @@ class _Stretch:
 @dataclass(slots=True)
 class _Gpu:
     fast: _Stretch | None = None
+    pulse: _Stretch | None = None
     listing: _Stretch | None = None
     due_ns: int | None = None
     period_ns: int | None = None
@@ -97,6 +98,8 @@ class Keeper:
         if isinstance(observed, Reading):
             if observed.lane is Lane.FAST:
                 self._fast(gpu, sweep, observed)
+            elif observed.lane is Lane.PULSE:
+                self._pulse(gpu, observed)
             else:
                 self._back(gpu, observed.uuid, observed.lane, observed.at_ns)
                 self._rows.readings.append(
@@ -116,9 +119,9 @@ class Keeper:
     def rows(self) -> Rows:
         """Everything new since the last call; what is still going on is given again whenever it grew."""
         for uuid, gpu in self._gpus.items():
-            for stretch, close in ((gpu.fast, self._close_fast), (gpu.listing, self._close_listing)):
-                if stretch is not None and stretch.handed_ns != stretch.until_ns:
-                    close(uuid, stretch)
+            self._close(Lane.FAST, uuid, gpu.fast)
+            self._close(Lane.PULSE, uuid, gpu.pulse)
+            self._close_listing(uuid, gpu.listing)
             if len(gpu.power_at_ns) > gpu.power_handed:
                 gpu.power_handed = len(gpu.power_at_ns)
                 self._rows.power.append((uuid, tuple(gpu.power_at_ns), tuple(gpu.power_w)))
@@ -132,7 +135,7 @@ class Keeper:
     def restart(self) -> None:
         """What follows goes into another file: nothing may lean on rows of the last one."""
         for gpu in self._gpus.values():
-            gpu.fast = gpu.listing = None
+            gpu.fast = gpu.pulse = gpu.listing = None
             gpu.power_at_ns, gpu.power_w, gpu.power_handed = [], [], 0
             gpu.gaps_handed.clear()
 
@@ -152,9 +155,20 @@ class Keeper:
         if stretch is not None and goes_on and _same(content, stretch.content):
             stretch.until_ns = at_ns
         else:
-            if stretch is not None and stretch.handed_ns != stretch.until_ns:
-                self._close_fast(uuid, stretch)
+            self._close(Lane.FAST, uuid, stretch)
             gpu.fast = _Stretch(at_ns, at_ns, content)
+        if gpu.pulse is not None and _denies(content, gpu.pulse.content):
+            self._close(Lane.PULSE, uuid, gpu.pulse)
+            gpu.pulse = None
+
+    def _pulse(self, gpu: _Gpu, reading: Reading) -> None:
+        """Between the rows of the fast lane, which alone tells of gaps: windows are what ends a pulse."""
+        content, stretch = LANE_VALUES[Lane.PULSE](reading), gpu.pulse
+        if stretch is not None and 0 < reading.at_ns - stretch.until_ns <= GAP_NS and content == stretch.content:
+            stretch.until_ns = reading.at_ns
+        else:
+            self._close(Lane.PULSE, reading.uuid, stretch)
+            gpu.pulse = _Stretch(reading.at_ns, reading.at_ns, content)
 
     def _is_gap(self, gpu: _Gpu, sweep: Sweep, last_ns: int | None, at_ns: int) -> bool:
         """Whether the lane was silent for longer than its deadlines explain."""
@@ -171,7 +185,7 @@ class Keeper:
         """At a window's edge the last reading becomes a row of its own: counters are compared between such rows."""
         stretch = gpu.fast
         if stretch is not None and stretch.until_ns > stretch.at_ns:
-            self._close_fast(uuid, stretch)
+            self._close(Lane.FAST, uuid, stretch)
             gpu.fast = _Stretch(stretch.until_ns, stretch.until_ns, stretch.content)
 
     def _census(self, gpu: _Gpu, census: Census) -> None:
@@ -184,8 +198,7 @@ class Keeper:
         if same and stretch is not None and 0 < census.at_ns - stretch.until_ns <= HEARTBEAT_NS:
             stretch.until_ns = census.at_ns
             return
-        if stretch is not None and stretch.handed_ns != stretch.until_ns:
-            self._close_listing(census.uuid, stretch)
+        self._close_listing(census.uuid, stretch)
         gpu.listing = _Stretch(census.at_ns, census.at_ns, (census.took_ns // 1000, *content))
         if busy:
             self._close_listing(census.uuid, gpu.listing)
@@ -215,16 +228,26 @@ class Keeper:
         self._rows.gaps.append((uuid, lane, begin_ns, at_ns))
         return True
 
-    def _close_fast(self, uuid: str, stretch: _Stretch) -> None:
+    def _close(self, lane: Lane, uuid: str, stretch: _Stretch | None) -> None:
+        """A row of what was not handed out yet."""
+        if stretch is None or stretch.handed_ns == stretch.until_ns:
+            return
         stretch.handed_ns = stretch.until_ns
         stood_ms = (stretch.until_ns - stretch.at_ns) // _MS
-        self._rows.readings.append((Lane.FAST, stretch.at_ns, uuid, stood_ms, stretch.content))
+        self._rows.readings.append((lane, stretch.at_ns, uuid, stood_ms, stretch.content))
 
-    def _close_listing(self, uuid: str, stretch: _Stretch) -> None:
+    def _close_listing(self, uuid: str, stretch: _Stretch | None) -> None:
+        if stretch is None or stretch.handed_ns == stretch.until_ns:
+            return
         stretch.handed_ns = stretch.until_ns
         took_us, visibility, processes = stretch.content
         stood_ms = (stretch.until_ns - stretch.at_ns) // _MS
         self._rows.censuses.append((stretch.at_ns, uuid, stood_ms, took_us, visibility, processes))
+
+
+def _denies(content: tuple[Any, ...], pulse: tuple[Any, ...]) -> bool:
+    """Whether a whole row says otherwise than the pulse did: then that no longer stands."""
+    return any(said is not None and said != value for value, said in zip(content, pulse, strict=True))
 
 
 def _same(content: tuple[Any, ...], kept: tuple[Any, ...]) -> bool:

@@ -106,6 +106,16 @@ def _readings_001(db: Database) -> None:
     )
 
 
+@READINGS(name="002")
+def _readings_002(db: Database) -> None:
+    _create(
+        db,
+        """CREATE TABLE pulse (
+            id INTEGER PRIMARY KEY, at_ns INTEGER GENERATED ALWAYS AS (id >> 6) VIRTUAL,
+            gpu INTEGER GENERATED ALWAYS AS (id & 63) VIRTUAL, stood_ms INTEGER NOT NULL) STRICT""",
+    )
+
+
 def prepare_ledger(db: Database, migrations: Migrations = LEDGER) -> None:
     """Bring ``gpuwatch.db`` up to this version, and give it the columns and views this version knows."""
     migrations.apply(db)
@@ -193,6 +203,7 @@ def _readings_views() -> dict[str, str]:
 
     return {
         "readings_view": rows(Lane.FAST),
+        "pulse_readings_view": rows(Lane.PULSE),
         "slow_readings_view": rows(Lane.SLOW),
         "edge_readings_view": rows(Lane.EDGE),
         "processes_view": f"""SELECT {at} AS at_utc, stood_ms / 1e3 AS stood_s, gpus.uuid, pid, name, user,

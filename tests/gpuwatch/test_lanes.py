@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 
 from annotate.evidence import SIGNALS, Lane, Reading, signals
 from gpuwatch.clock import VirtualClock
-from gpuwatch.lanes import FAST_ACTIVE_NS, FAST_IDLE_NS, SLOW_ACTIVE_NS, Plan, Refresh, measure, unmeasured
+from gpuwatch.lanes import (
+    FAST_ACTIVE_NS,
+    FAST_IDLE_NS,
+    PULSE,
+    ROW_NS,
+    SLOW_ACTIVE_NS,
+    Plan,
+    Refresh,
+    in_a_window,
+    measure,
+    unmeasured,
+)
 from gpuwatch.sources.simulated import Simulated
 from tests.gpuwatch.scripted import DEVICE, FAST, UUID, Scripted, every, silent
 
@@ -23,9 +34,11 @@ def plan_of(seconds: float = 0.5, **settings_of: Any) -> Plan:
 def test_cheap_signals_stay_in_their_lanes_at_full_rate() -> None:
     plan = plan_of()
     assert {lane: set(names) for lane, names in plan.names.items()} == {
-        lane: set(signals(lane)) - {"thermal_violation_ns"} for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)
+        **{lane: set(signals(lane)) - {"thermal_violation_ns"} for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)},
+        Lane.PULSE: set(PULSE),
     }
-    assert plan.period_ns(Lane.FAST, active=True) == FAST_ACTIVE_NS
+    assert plan.period_ns(Lane.PULSE, active=True) == FAST_ACTIVE_NS
+    assert plan.period_ns(Lane.FAST, active=True) == ROW_NS
     assert plan.period_ns(Lane.FAST, active=False) == FAST_IDLE_NS
     assert set(plan.reasons) == {"thermal_violation_ns"}
     assert plan.cost_ns["sm_clock_mhz"] == 1000
@@ -36,13 +49,15 @@ def test_a_fast_signal_that_costs_more_than_a_millisecond_is_asked_in_the_slow_l
     assert "sw_thermal_ns" not in plan.names[Lane.FAST]
     assert "sw_thermal_ns" in plan.names[Lane.SLOW]
     assert "2.00 ms" in plan.reasons["sw_thermal_ns"]
-    assert plan.period_ns(Lane.FAST, active=True) == FAST_ACTIVE_NS
+    assert plan.period_ns(Lane.PULSE, active=True) == FAST_ACTIVE_NS
+    assert plan.period_ns(Lane.FAST, active=True) == ROW_NS
 
 
 def test_one_signal_that_would_eat_the_lanes_budget_moves_though_it_is_below_a_millisecond() -> None:
     plan = plan_of(costs_ns={"sync_boost_ns": 600_000})
     assert "sync_boost_ns" in plan.names[Lane.SLOW]
-    assert plan.period_ns(Lane.FAST, active=True) == FAST_ACTIVE_NS
+    assert plan.period_ns(Lane.PULSE, active=True) == FAST_ACTIVE_NS
+    assert plan.period_ns(Lane.FAST, active=True) == ROW_NS
 
 
 def test_where_every_call_is_dear_all_stay_and_the_lane_is_stretched_to_the_budget() -> None:
@@ -52,6 +67,33 @@ def test_where_every_call_is_dear_all_stay_and_the_lane_is_stretched_to_the_budg
     assert plan.period_ns(Lane.FAST, active=True) == row_ns * 100 == plan.least_period_ns[Lane.FAST]
     assert plan.period_ns(Lane.FAST, active=False) == row_ns * 100
     assert "is asked every 120 ms at most" in plan.reasons[Lane.FAST]
+
+
+def test_where_every_call_is_dear_the_pulse_goes_on_while_whole_rows_grow_rare() -> None:
+    plan = plan_of(usual_cost_ns=100_000)
+    assert plan.period_ns(Lane.PULSE, active=True) == 2 * 100_000 * 100
+    assert "is asked every 20 ms at most" in plan.reasons[Lane.PULSE]
+
+
+def test_what_is_in_the_pulse_is_what_this_gpu_answers_in_the_fast_lane() -> None:
+    assert plan_of(values={"event_reasons_mask": silent}).names[Lane.PULSE] == ("sm_clock_mhz",)
+    assert plan_of(costs_ns={"sm_clock_mhz": 2 * MS}).names[Lane.PULSE] == ("event_reasons_mask",)
+    without = plan_of(values=dict.fromkeys(PULSE, silent))
+    assert without.names[Lane.PULSE] == ()
+    assert Lane.PULSE not in without.active_period_ns
+    assert without.period_ns(Lane.FAST, active=True) == FAST_ACTIVE_NS  # no reason to ask the rest more rarely
+
+
+@given(st.integers(1, 10**9), st.integers(1, 10**9), st.integers(0, 10**9), st.integers(0, 10**9), st.booleans())
+def test_a_window_asks_no_lane_more_often_than_wished_or_allowed_and_none_too_rarely(
+    idle_ns: int, active_ns: int, least_row_ns: int, least_pulse_ns: int, pulse: bool
+) -> None:
+    least = {Lane.FAST: least_row_ns, Lane.PULSE: least_pulse_ns}
+    found = in_a_window(idle_ns, active_ns, least, pulse=pulse)
+    assert all(period_ns >= max(active_ns, least[lane]) for lane, period_ns in found.items())
+    assert found[Lane.FAST] <= max(active_ns, least_row_ns, ROW_NS)
+    assert found[Lane.FAST] <= max(active_ns, least_row_ns, idle_ns)
+    assert found.get(Lane.PULSE, 0) < found[Lane.FAST]
 
 
 def test_a_slow_lane_beyond_its_budget_is_stretched_too() -> None:
@@ -127,7 +169,8 @@ def test_a_gpu_that_could_not_be_measured_is_asked_everything_in_its_own_lane() 
     plan = unmeasured(DEVICE, 40 * MS, 20 * MS)
     assert plan.names[Lane.FAST] == FAST
     assert plan.period_ns(Lane.FAST, active=False) == 40 * MS
-    assert plan.period_ns(Lane.FAST, active=True) == 20 * MS
+    assert plan.period_ns(Lane.FAST, active=True) == 40 * MS
+    assert plan.period_ns(Lane.PULSE, active=True) == 20 * MS
     assert plan.reasons
 
 

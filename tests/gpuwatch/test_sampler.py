@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 from annotate.evidence import Event, Lane, Reading
@@ -146,7 +147,7 @@ def taken(sampler: Sampler, clock: VirtualClock, seconds: float) -> Iterator[Swe
     ("active", "expected"),
     [
         (False, {"fast": 201, "slow": 2, "power": 11, "processes": 13}),
-        (True, {"fast": 1001, "slow": 11, "power": 11, "processes": 62}),
+        (True, {"fast": 201, "pulse": 800, "slow": 11, "power": 11, "processes": 62}),
     ],
 )
 def test_each_lane_has_its_rate_idle_and_active(active: bool, expected: dict[str, int]) -> None:
@@ -171,9 +172,10 @@ def test_activation_switches_at_once_and_reads_the_slow_lane_soon() -> None:
     sampler.set_active(True)
     begin_ns = clock.now_ns()
     found = list(taken(sampler, clock, 0.1))
-    fast = [sweep for sweep in found if sweep.lane == Lane.FAST]
+    fast = [sweep for sweep in found if sweep.lane in (Lane.FAST, Lane.PULSE)]
     slow = [sweep for sweep in found if sweep.lane == Lane.SLOW]
     assert fast[0].due_ns - begin_ns <= MS
+    assert [sweep.lane for sweep in fast[:7]] == [Lane.FAST, *[Lane.PULSE] * 4, Lane.FAST, Lane.PULSE]
     assert len(fast) >= 10
     assert 0 <= slow[0].due_ns - begin_ns <= 10 * MS
     list(taken(sampler, clock, 0.5))
@@ -181,6 +183,69 @@ def test_activation_switches_at_once_and_reads_the_slow_lane_soon() -> None:
     begin_ns = clock.now_ns()
     assert any(sweep.lane == Lane.SLOW and sweep.due_ns - begin_ns <= 10 * MS for sweep in taken(sampler, clock, 0.1))
     assert sum(sweep.lane == Lane.FAST for sweep in taken(sampler, clock, 1.0)) == pytest.approx(20, abs=2)
+
+
+def test_a_pulse_asks_clock_and_reasons_between_two_whole_rows_and_only_in_a_window() -> None:
+    sampler, source, clock = virtual(active=True)
+    readings = [sweep.observed for sweep in taken(sampler, clock, 1.0) if isinstance(sweep.observed, Reading)]
+    fast = [reading.at_ns for reading in readings if reading.lane is Lane.FAST]
+    assert set(np.diff(fast)) == {50 * MS}
+    both = [reading.at_ns for reading in readings if reading.lane in (Lane.FAST, Lane.PULSE)]
+    assert set(np.diff(both)) == {10 * MS}
+    pulse = next(reading for reading in readings if reading.lane is Lane.PULSE)
+    assert (pulse.sm_clock_mhz, pulse.event_reasons_mask) == (1, 1)
+    assert pulse.power_w is pulse.power_cap_ns is None
+    assert sampler.period_ns == {Lane.FAST: 50 * MS, Lane.PULSE: 10 * MS, Lane.SLOW: S}
+    sampler.set_active(False)
+    source.reads.clear()
+    list(taken(sampler, clock, 1.0))
+    assert {lane for lane, _ in source.reads} <= {Lane.FAST, Lane.SLOW}
+    assert Lane.PULSE not in sampler.period_ns
+
+
+def test_late_passes_move_no_row_and_what_is_missed_is_counted_once() -> None:
+    clock = VirtualClock()
+    source = Scripted(clock, takes_time=True, usual_cost_ns=300_000)  # a row takes 3.6 ms
+    sampler = Sampler(source, DEVICE, unmeasured(DEVICE), (), clock, threading.Event())
+    sampler.set_active(True)
+    found = list(taken(sampler, clock, 3.0))
+    due = [sweep.due_ns for sweep in found if sweep.lane is Lane.FAST]
+    assert np.median(np.diff(due)) == 50 * MS
+    pulses = sum(sweep.lane is Lane.PULSE for sweep in found)
+    missed = sum(sweep.missed_count for sweep in found if sweep.lane in (Lane.FAST, Lane.PULSE))
+    assert len(due) + pulses + missed == pytest.approx(300, abs=2)
+
+
+def test_a_gpu_that_is_lost_in_a_pulse_is_lost_once_and_back_with_a_whole_row() -> None:
+    clock, lost = VirtualClock(), threading.Event()
+
+    def fails(lane: Lane) -> None:
+        if lost.is_set() and lane in (Lane.FAST, Lane.PULSE):
+            raise DeviceLostError(UUID, "gone")
+
+    sampler = Sampler(Scripted(clock, fails=fails), DEVICE, unmeasured(DEVICE), (), clock, threading.Event())
+    sampler.set_active(True)
+    list(taken(sampler, clock, 0.02))
+    lost.set()
+    told = [sweep for sweep in taken(sampler, clock, 2.5) if sweep.lane in (Lane.FAST, Lane.PULSE)]
+    assert [(sweep.lane, type(sweep.observed)) for sweep in told] == [(Lane.FAST, Lost)]
+    sampler.set_active(False)  # the window ended meanwhile: nothing waits for a pulse
+    lost.clear()
+    back = [sweep for sweep in taken(sampler, clock, 5.0) if sweep.lane in (Lane.FAST, Lane.PULSE)]
+    assert isinstance(back[0].observed, Event)
+    assert back[1].lane is Lane.FAST
+    assert sampler.lost is None
+
+
+def test_whoever_asks_for_whole_rows_at_the_full_rate_gets_them() -> None:
+    sampler, _, clock = virtual(active=True)
+    sampler.set_periods(10 * MS, 10 * MS)
+    assert {sweep.lane for sweep in taken(sampler, clock, 1.0)} & {Lane.FAST, Lane.PULSE} == {Lane.FAST}
+    assert sampler.rate_hz == pytest.approx(100, abs=2)
+    sampler.set_periods(S, 10 * MS)  # rarely while idle is not rarely in a window
+    assert sampler.period_ns == {Lane.FAST: 50 * MS, Lane.PULSE: 10 * MS, Lane.SLOW: S}
+    sampler.set_periods(S, 200 * MS)
+    assert sampler.period_ns == {Lane.FAST: 200 * MS, Lane.SLOW: S}
 
 
 def test_configured_periods_hold_but_never_below_what_the_budget_allows() -> None:
@@ -262,7 +327,7 @@ def test_both_threads_give_every_lane_to_the_sinks(threads: Any) -> None:
     sampler, _, kept = threads()
     assert kept.wait_for(lambda found: {Lane.FAST, Lane.SLOW, Lane.POWER, Lane.PROCESSES} <= {s.lane for s in found})
     sampler.set_active(True)
-    assert kept.wait_for(readings(Lane.FAST, 100))
+    assert kept.wait_for(readings(Lane.PULSE, 100))
     assert sampler.lost is None
     assert sampler.statistics().of("fast").asked_count > 50
     assert sampler.status()["questions"]["fast"]["rate_hz"] > 0

@@ -126,17 +126,27 @@ def _blind(dropped: list[str]) -> list[str]:
     return [" or ".join(group) for group in _NEEDED if all(name in dropped for name in group)]
 
 
+_PULSE_WORDS = {"sm_clock_mhz": "clock", "event_reasons_mask": "reasons"}
+
+
 def _speed(device: Device, plan: Plan) -> Check:
-    row_us = plan.row_cost_ns.get(Lane.FAST, 0) / 1e3
-    period_ms = plan.active_period_ns[Lane.FAST] / 1e6
+    row_us, period_ms = plan.row_cost_ns.get(Lane.FAST, 0) / 1e3, plan.active_period_ns[Lane.FAST] / 1e6
+    taken = f"a fast reading costs {row_us:.0f} µs and is taken every {period_ms:g} ms in a window"
+    if Lane.PULSE in plan.active_period_ns:
+        pulse_us, pulse_ms = plan.row_cost_ns.get(Lane.PULSE, 0) / 1e3, plan.active_period_ns[Lane.PULSE] / 1e6
+        words = " and ".join(_PULSE_WORDS.get(name, name) for name in plan.names[Lane.PULSE])
+        taken = (
+            f"in a window {words} are read every {pulse_ms:g} ms ({pulse_us:.0f} µs),"
+            f" the rest of the fast lane every {period_ms:g} ms ({row_us:.0f} µs)"
+        )
     refresh = [plan.refresh_ns[name] / 1e6 for name in ("sm_clock_mhz", "power_w", "power_cap_ns") if name in plan.refresh_ns]
     fresh = (
         f"values change every {statistics.median(refresh):.0f} ms" if refresh else "how often values change shows under load"
     )
-    found = f"a fast reading costs {row_us:.0f} µs and is taken every {period_ms:g} ms in a window; {fresh}"
-    if Lane.FAST in plan.reasons:
+    found = f"{taken}; {fresh}"
+    if reasons := [plan.reasons[lane] for lane in (Lane.PULSE, Lane.FAST) if lane in plan.reasons]:
         return warned(
-            f"{_name(device)} speed", f"{found} ({plan.reasons[Lane.FAST]})", "raise sampling.budget, or accept fewer readings"
+            f"{_name(device)} speed", f"{found} ({'; '.join(reasons)})", "raise sampling.budget, or accept fewer readings"
         )
     return passed(f"{_name(device)} speed", found)
 

@@ -82,7 +82,7 @@ class Machine:
     def watched(self) -> tuple[Watched, ...]:
         return tuple(
             Watched(
-                sampler.device, position, sampler.lost, {lane: sampler.period_ns(lane) for lane in (Lane.FAST, Lane.SLOW)},
+                sampler.device, position, sampler.lost, sampler.period_ns,
                 {name: name not in self.unsupported for name in SIGNALS},
             )
             for position, sampler in enumerate(self.samplers)

@@ -29,6 +29,11 @@ def fast(at_ns: int, uuid: str = UUID, **signals: Any) -> Sweep:
     return sweep(reading, Lane.FAST, uuid=uuid)
 
 
+def pulse(at_ns: int, uuid: str = UUID, **signals: Any) -> Sweep:
+    reading = Reading(uuid=uuid, lane=Lane.PULSE, at_ns=at_ns, took_ns=5_000, **signals)
+    return sweep(reading, Lane.PULSE, uuid=uuid)
+
+
 def listing(at_ns: int, *processes: Process, visibility: Visibility = Visibility.HOST) -> Sweep:
     census = Census(uuid=UUID, at_ns=at_ns, took_ns=10_000, processes=processes, visibility=visibility)
     return sweep(census, Lane.PROCESSES)
@@ -38,7 +43,8 @@ def stream(
     seconds: float, *, loaded: bool, begin_ns: int = BEGIN_NS, period_ns: int = 50 * _MS, slow_s: float = 10.0, seed: int = 0
 ) -> Iterator[Sweep]:
     """As measured on an H200 (driver 580): under load power moves at 10 Hz and the clock at 5 Hz; idle, both stand still
-    but for half a watt of noise.  Dense power comes 50 times a second, processes five times."""
+    but for half a watt of noise.  Under load there is a pulse every 10 ms.  Dense power comes 50 times a second, processes
+    five times."""
     chance = random.Random(seed)
     power_w, average_w, clock_mhz, cap_ns, energy_j = (566.0, 560.0, 1980, 0, 0.0) if loaded else (75.0, 75.0, 345, 0, 0.0)
     noise_w = 8.0 if loaded else 0.4
@@ -61,6 +67,9 @@ def stream(
             power_cap_ns=45_000_000_000 + cap_ns, sync_boost_ns=0, sw_thermal_ns=0,
         )  # fmt: skip
         yield sweep(reading, Lane.FAST)
+        if loaded:
+            for i in range(10, period_ns // _MS, 10):
+                yield pulse(at_ns + i * _MS, sm_clock_mhz=clock_mhz, event_reasons_mask=4)
         if ms % 200 == 0:
             yield listing(at_ns + 10_000, *processes)
         if ms % 1000 == 0 and ms:

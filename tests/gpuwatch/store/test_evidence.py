@@ -38,7 +38,7 @@ from gpuwatch.store import Reader, dense
 from gpuwatch.store.columns import LANE_COLUMNS, stored
 from tests.annotate.builders import evidence
 from tests.gpuwatch.store.stored import a_run, feed, opened, sweeps_of
-from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, OWN, UUID, fast, listing, stream, sweep
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, OWN, UUID, fast, listing, pulse, stream, sweep
 
 MS, S = 1_000_000, 1_000_000_000
 
@@ -73,6 +73,23 @@ def test_a_scene_is_judged_from_the_store_as_it_is_judged_directly(scene: str, t
     assert ours.status == theirs.status
     assert [(f.rule, f.severity) for f in ours.hazards] == [(f.rule, f.severity) for f in theirs.hazards]
     assert {f.rule for f in ours.unobserved} == {f.rule for f in theirs.unobserved}
+
+
+def test_a_pulse_speaks_of_clock_and_reasons_and_of_nothing_else(tmp_path: Path) -> None:
+    sweeps = []
+    for ms in range(0, 1000, 10):
+        at_ns, clock_mhz = BEGIN_NS + ms * MS, 1500 if ms in (310, 320) else 1980
+        if ms % 50:
+            sweeps.append(pulse(at_ns, sm_clock_mhz=clock_mhz, event_reasons_mask=4 if ms < 700 else None))
+        else:
+            sweeps.append(fast(at_ns, sm_clock_mhz=clock_mhz, event_reasons_mask=4, power_w=600.0 + ms))
+    trace = readback(tmp_path, sweeps, BEGIN_NS, BEGIN_NS + S)
+    times = BEGIN_NS + MS * np.arange(5, 1000, 10)
+    low = trace.at("sm_clock_mhz", times) == 1500
+    assert ((times[low] - BEGIN_NS) // MS).tolist() == [315, 325]
+    assert np.isnan(trace.at("event_reasons_mask", times[72:75])).all()  # asked, and not said
+    assert set((trace.column("power_w").at_ns - BEGIN_NS) // MS) == set(range(0, 1000, 50))
+    assert not np.isnan(trace.column("power_w").values).any()
 
 
 STEP = st.tuples(

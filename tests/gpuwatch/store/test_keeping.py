@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from annotate.evidence import Census, Event, Lane, PowerRecord, Process, Reading
 from gpuwatch.protocols import Lost, Sweep
 from gpuwatch.store.keeping import POWER_BLOB_NS, Keeper, Rows
-from tests.gpuwatch.store.streams import BEGIN_NS, OWN, UUID, fast, listing, sweep
+from tests.gpuwatch.store.streams import BEGIN_NS, OWN, UUID, fast, listing, pulse, sweep
 
 MS = 1_000_000
 
@@ -67,6 +68,55 @@ def test_the_reading_at_a_windows_edge_is_a_row_of_its_own() -> None:
     rows = kept(*every(50, 3, power_cap_ns=7), sweep(edge, Lane.EDGE), *every(50, 2, first_ms=150, power_cap_ns=7))
     assert spans(rows) == [(0, 100), (100, 100)]
     assert [lane for lane, *_ in rows.readings].count(Lane.EDGE) == 1
+
+
+class TestPulse:
+    """Between two rows of the fast lane clock and reasons are rows of their own, which stand as long as nothing says otherwise."""
+
+    @staticmethod
+    def pulses(rows: Rows) -> list[tuple[int, int]]:
+        return [((at - BEGIN_NS) // MS, stood_ms) for lane, at, _, stood_ms, _ in rows.readings if lane is Lane.PULSE]
+
+    @staticmethod
+    def window(clock_mhz: Callable[[int], int], count: int = 100) -> list[Sweep]:
+        """A whole row every 50 ms and a pulse at the deadlines between."""
+        return [
+            (fast if ms % 50 == 0 else pulse)(BEGIN_NS + ms * MS, sm_clock_mhz=clock_mhz(ms), event_reasons_mask=4)
+            for ms in range(0, 10 * count, 10)
+        ]
+
+    def test_equal_ones_are_one_row_across_the_fast_rows_between(self) -> None:
+        rows = kept(*self.window(lambda ms: 1980))
+        assert self.pulses(rows) == [(10, 980)]
+        assert spans(rows) == [(0, 950)]
+
+    def test_a_dip_that_no_fast_row_saw_is_kept_to_ten_milliseconds(self) -> None:
+        rows = kept(*self.window(lambda ms: 1500 if ms in (310, 320) else 1980))
+        assert self.pulses(rows) == [(10, 280), (310, 10), (330, 660)]
+        assert spans(rows) == [(0, 950)]
+
+    def test_a_dip_that_only_a_fast_row_saw_ends_what_stood(self) -> None:
+        rows = kept(*self.window(lambda ms: 1500 if ms == 300 else 1980))
+        assert self.pulses(rows) == [(10, 280), (310, 680)]
+
+    def test_one_does_not_stand_from_window_to_window(self) -> None:
+        later = [pulse(BEGIN_NS + (2000 + i) * MS, sm_clock_mhz=1980, event_reasons_mask=4) for i in (10, 20)]
+        rows = kept(*self.window(lambda ms: 1980, 10), *every(50, 30, first_ms=100, sm_clock_mhz=1980), *later)
+        assert self.pulses(rows) == [(10, 80), (2010, 10)]
+
+    def test_none_is_a_gap_or_hides_one(self) -> None:
+        rows = kept(*self.window(lambda ms: 1980, 10), *every(50, 3, first_ms=600))
+        assert rows.gaps == [(UUID, Lane.FAST, BEGIN_NS + 50 * MS, BEGIN_NS + 600 * MS)]
+
+    def test_what_is_still_going_on_is_handed_out_again_as_it_grows_and_not_into_another_file(self) -> None:
+        keeper, found = Keeper(), []
+        for each in self.window(lambda ms: 1980, 5):
+            keeper.take(each)
+            found.append(self.pulses(keeper.rows()))
+        assert found == [[], [(10, 0)], [(10, 10)], [(10, 20)], [(10, 30)]]
+        keeper.restart()
+        keeper.take(pulse(BEGIN_NS + 50 * MS, sm_clock_mhz=1980, event_reasons_mask=4))
+        assert self.pulses(keeper.rows()) == [(50, 0)]
 
 
 def test_slow_and_edge_readings_are_all_kept() -> None:

@@ -5,7 +5,8 @@ CREATE TABLE "_sqlite_migrations" (
    "name" TEXT,
    "applied_at" TEXT
 );
-INSERT INTO "_sqlite_migrations" VALUES(1,'gpuwatch-readings','001','2026-11-21 17:45:12.749290+00:00');
+INSERT INTO "_sqlite_migrations" VALUES(1,'gpuwatch-readings','001','2026-11-21 18:31:19.128589+00:00');
+INSERT INTO "_sqlite_migrations" VALUES(2,'gpuwatch-readings','002','2026-11-21 18:31:19.128836+00:00');
 CREATE TABLE census (
             id INTEGER PRIMARY KEY, at_ns INTEGER GENERATED ALWAYS AS (id >> 6) VIRTUAL,
             gpu INTEGER GENERATED ALWAYS AS (id & 63) VIRTUAL, stood_ms INTEGER NOT NULL, took_us INTEGER NOT NULL, visibility TEXT NOT NULL, present TEXT NOT NULL)
@@ -49,6 +50,17 @@ CREATE TABLE processes (
             process INTEGER PRIMARY KEY, pid INTEGER NOT NULL, started_s REAL, name TEXT, user TEXT,
             graphics INTEGER NOT NULL, listed INTEGER NOT NULL) STRICT;
 INSERT INTO "processes" VALUES(0,4242,1700000000.0,'python','me',0,1);
+CREATE TABLE pulse (
+            id INTEGER PRIMARY KEY, at_ns INTEGER GENERATED ALWAYS AS (id >> 6) VIRTUAL,
+            gpu INTEGER GENERATED ALWAYS AS (id & 63) VIRTUAL, stood_ms INTEGER NOT NULL, "sm_clock_mhz" INTEGER, "mem_clock_mhz" INTEGER, "power_mw" REAL, "power_average_mw" REAL, "temperature_c" INTEGER, "event_reasons_mask" INTEGER, "utilization_percent" REAL, "mem_utilization_percent" REAL, "memory_used_kib" REAL, "power_cap_ns" INTEGER, "sync_boost_ns" INTEGER, "sw_thermal_ns" INTEGER) STRICT;
+INSERT INTO "pulse" VALUES(64000643231616,180,1920,NULL,NULL,NULL,NULL,4,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "pulse" VALUES(64013442544320,179,1935,NULL,NULL,NULL,NULL,4,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "pulse" VALUES(64026241172224,180,1920,NULL,NULL,NULL,NULL,4,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "pulse" VALUES(64039041232768,179,1905,NULL,NULL,NULL,NULL,4,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "pulse" VALUES(64051842967808,180,1935,NULL,NULL,NULL,NULL,4,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "pulse" VALUES(64064644373376,580,1980,NULL,NULL,NULL,NULL,4,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "pulse" VALUES(64103043570304,180,1965,NULL,NULL,NULL,NULL,4,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "pulse" VALUES(64115842525440,179,1875,NULL,NULL,NULL,NULL,4,NULL,NULL,NULL,NULL,NULL,NULL);
 CREATE TABLE segment (
             id INTEGER PRIMARY KEY CHECK (id = 1), boot_id TEXT NOT NULL, begin_ns INTEGER NOT NULL,
             wall_offset_ns INTEGER NOT NULL, source TEXT NOT NULL) STRICT;
@@ -60,6 +72,8 @@ CREATE UNIQUE INDEX "idx__sqlite_migrations_migration_set_name"
     ON "_sqlite_migrations" ("migration_set", "name");
 CREATE VIEW "readings_view" AS SELECT strftime('%Y-%m-%d %H:%M:%f', (at_ns + (SELECT wall_offset_ns FROM segment)) / 1e9, 'unixepoch') AS at_utc, stood_ms / 1e3 AS stood_s, gpus.uuid, "sm_clock_mhz" AS "sm_clock_mhz", "mem_clock_mhz" AS "mem_clock_mhz", "power_mw" / 1000.0 AS "power_w", "power_average_mw" / 1000.0 AS "power_average_w", "temperature_c" AS "temperature_c", "event_reasons_mask" AS "event_reasons_mask", "utilization_percent" / 100.0 AS "utilization_ratio", "mem_utilization_percent" / 100.0 AS "mem_utilization_ratio", "memory_used_kib" * 1024 AS "memory_used_bytes", "power_cap_ns" AS "power_cap_ns", "sync_boost_ns" AS "sync_boost_ns", "sw_thermal_ns" AS "sw_thermal_ns", at_ns
             FROM fast JOIN gpus USING (gpu) ORDER BY at_ns;
+CREATE VIEW "pulse_readings_view" AS SELECT strftime('%Y-%m-%d %H:%M:%f', (at_ns + (SELECT wall_offset_ns FROM segment)) / 1e9, 'unixepoch') AS at_utc, stood_ms / 1e3 AS stood_s, gpus.uuid, "sm_clock_mhz" AS "sm_clock_mhz", "mem_clock_mhz" AS "mem_clock_mhz", "power_mw" / 1000.0 AS "power_w", "power_average_mw" / 1000.0 AS "power_average_w", "temperature_c" AS "temperature_c", "event_reasons_mask" AS "event_reasons_mask", "utilization_percent" / 100.0 AS "utilization_ratio", "mem_utilization_percent" / 100.0 AS "mem_utilization_ratio", "memory_used_kib" * 1024 AS "memory_used_bytes", "power_cap_ns" AS "power_cap_ns", "sync_boost_ns" AS "sync_boost_ns", "sw_thermal_ns" AS "sw_thermal_ns", at_ns
+            FROM pulse JOIN gpus USING (gpu) ORDER BY at_ns;
 CREATE VIEW "slow_readings_view" AS SELECT strftime('%Y-%m-%d %H:%M:%f', (at_ns + (SELECT wall_offset_ns FROM segment)) / 1e9, 'unixepoch') AS at_utc, stood_ms / 1e3 AS stood_s, gpus.uuid, "hw_thermal_ns" AS "hw_thermal_ns", "power_brake_ns" AS "power_brake_ns", "energy_mj" / 1000.0 AS "energy_j", "memory_temperature_c" AS "memory_temperature_c", "temperature_margin_c" AS "temperature_margin_c", "ecc_corrected_count" AS "ecc_corrected_count", "ecc_uncorrected_count" AS "ecc_uncorrected_count", "remapped_rows_count" AS "remapped_rows_count", "remap_pending_count" AS "remap_pending_count", "remap_failed_count" AS "remap_failed_count", "pcie_replay_count" AS "pcie_replay_count", "pcie_generation_count" AS "pcie_generation_count", "pcie_width_count" AS "pcie_width_count", "sm_activity_percent" / 100.0 AS "sm_activity_ratio", "sm_occupancy_percent" / 100.0 AS "sm_occupancy_ratio", "tensor_activity_percent" / 100.0 AS "tensor_activity_ratio", "dram_activity_percent" / 100.0 AS "dram_activity_ratio", "power_limit_mw" / 1000.0 AS "power_limit_w", "sm_clock_lock_mhz" AS "sm_clock_lock_mhz", "persistence_mode" AS "persistence_mode", "ecc_mode" AS "ecc_mode", "mig_mode" AS "mig_mode", "compute_mode" AS "compute_mode", "sm_clock_mhz" AS "sm_clock_mhz", "mem_clock_mhz" AS "mem_clock_mhz", "power_mw" / 1000.0 AS "power_w", "power_average_mw" / 1000.0 AS "power_average_w", "temperature_c" AS "temperature_c", "event_reasons_mask" AS "event_reasons_mask", "utilization_percent" / 100.0 AS "utilization_ratio", "mem_utilization_percent" / 100.0 AS "mem_utilization_ratio", "memory_used_kib" * 1024 AS "memory_used_bytes", "power_cap_ns" AS "power_cap_ns", "sync_boost_ns" AS "sync_boost_ns", "sw_thermal_ns" AS "sw_thermal_ns", at_ns
             FROM slow JOIN gpus USING (gpu) ORDER BY at_ns;
 CREATE VIEW "edge_readings_view" AS SELECT strftime('%Y-%m-%d %H:%M:%f', (at_ns + (SELECT wall_offset_ns FROM segment)) / 1e9, 'unixepoch') AS at_utc, stood_ms / 1e3 AS stood_s, gpus.uuid, "power_violation_ns" AS "power_violation_ns", "thermal_violation_ns" AS "thermal_violation_ns", "sm_clock_mhz" AS "sm_clock_mhz", "mem_clock_mhz" AS "mem_clock_mhz", "power_mw" / 1000.0 AS "power_w", "power_average_mw" / 1000.0 AS "power_average_w", "temperature_c" AS "temperature_c", "event_reasons_mask" AS "event_reasons_mask", "utilization_percent" / 100.0 AS "utilization_ratio", "mem_utilization_percent" / 100.0 AS "mem_utilization_ratio", "memory_used_kib" * 1024 AS "memory_used_bytes", "power_cap_ns" AS "power_cap_ns", "sync_boost_ns" AS "sync_boost_ns", "sw_thermal_ns" AS "sw_thermal_ns", at_ns

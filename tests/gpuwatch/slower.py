@@ -1,0 +1,52 @@
+"""Recorded evidence as the lanes of today would have taken it: clock and reasons as recorded, the rest of the fast row at 20 Hz."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from annotate.evidence import SIGNALS, Column, Evidence, Lane, Times, Window
+from gpuwatch.lanes import PULSE, ROW_NS
+
+
+def slower(evidence: Evidence, *, phase_ns: int = 0, period_ns: int = ROW_NS, changes_only: bool = True) -> Evidence:
+    """With the fast row asked every ``period_ns`` from ``phase_ns`` on, and at the window's edges as ever.
+
+    ``changes_only``: rows that repeat were left out of the recording, so that a value stands until the next one; else a
+    row is what was really asked, and of those only the first of each period is kept.
+    """
+    thin = _standing if changes_only else _first_of_each
+    columns = {
+        name: thin(column, evidence.window, phase_ns, period_ns)
+        if SIGNALS[name] is Lane.FAST and name not in PULSE and len(column) else column
+        for name, column in evidence.trace.columns.items()
+    }  # fmt: skip
+    return replace(evidence, trace=replace(evidence.trace, columns=columns))
+
+
+def _standing(column: Column, window: Window, phase_ns: int, period_ns: int) -> Column:
+    """Each row seen at the next deadline after it: what came and went between two of them is not seen at all."""
+    first_ns = int(column.at_ns[0])
+    deadlines = -(-(column.at_ns - first_ns - phase_ns) // period_ns) * period_ns + first_ns + phase_ns
+    last = np.append(np.diff(deadlines) > 0, True)
+    return _with_edges(column, window, deadlines[last], np.flatnonzero(last))
+
+
+def _first_of_each(column: Column, window: Window, phase_ns: int, period_ns: int) -> Column:
+    passes = (column.at_ns - column.at_ns[0] - phase_ns) // period_ns
+    index = np.flatnonzero(np.append(True, np.diff(passes) > 0))
+    return _with_edges(column, window, column.at_ns[index], index)
+
+
+def _with_edges(column: Column, window: Window, at_ns: Times, index: Times) -> Column:
+    """And the rows at the window's edges, which are asked whatever the period."""
+    last = len(column) - 1
+    before = max(0, int(np.searchsorted(column.at_ns, window.begin_ns, side="right")) - 1)
+    after = min(last, int(np.searchsorted(column.at_ns, window.end_ns)))
+    times = np.concatenate((at_ns, column.at_ns[[before, after, last]]))
+    rows = np.concatenate((index, [before, after, last]))
+    order = np.argsort(times, kind="stable")
+    times, values = times[order], column.values[rows[order]]
+    first = np.append(True, np.diff(times) > 0)
+    return Column(times[first], values[first])
