@@ -129,7 +129,6 @@ def _running(facts: dict[str, Any]) -> Check:
     if facts.get("absence"):
         return warned("daemon", f"{found}: {facts['absence']}", "see driver above; it looks again every few seconds", **facts)
     if lost:
-        return warned(
-            "daemon", f"{found}; lost: {', '.join(lost)}", "dmesg may name the cause; the other GPUs are watched", **facts
-        )
+        rest = "the other GPUs are watched" if len(lost) < len(gpus) else "none is watched until it is back"
+        return warned("daemon", f"{found}; lost: {', '.join(lost)}", f"dmesg may name the cause; {rest}", **facts)
     return passed("daemon", found, **facts)
