@@ -80,7 +80,7 @@ class Top(Tuned):
         self._at = at
         self._wall_offset_ns = wall_offset_ns
         self._travel = Travel(past, at, ends=looks is None) if past is not None else None
-        self._overview = Overview()
+        self._overview = Overview(past)
         self._live: Live | None = None
         self._why: str | None = None  # the daemon could not be asked
         self._asked_ns: int | None = None  # a question is under way since then

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
+from textual.worker import Worker
 
 from annotate.evidence import Reason
 from gpuwatch.live import Live
+from gpuwatch.tui.asker import Asker
 from gpuwatch.tui.gpus import Gpus
 from gpuwatch.tui.page import Page, Quiet
 from gpuwatch.tui.rows import Rows, moved
-from gpuwatch.tui.seams import Showing
+from gpuwatch.tui.seams import Past, Showing
 from gpuwatch.tui.sofar import SoFar
+from gpuwatch.tui.trails import Question, Trails
 from gpuwatch.tui.windows import Windows
 from gpuwatch.tui.wishes import ExplainThese, OpenGpu, OpenWindow
 
@@ -36,8 +40,11 @@ class Overview(Page):
         ),
     ]
 
-    def __init__(self) -> None:
+    def __init__(self, past: Past | None) -> None:
         super().__init__()
+        self._asker = Asker(past)
+        self._trails = Trails()
+        self._in_past = False
         self._live: Live | None = None
         self._chosen: str | None = None
         self._so_far = SoFar()
@@ -48,8 +55,9 @@ class Overview(Page):
         yield Quiet(Windows(), id="windows")
 
     def note(self, live: Live) -> None:
-        """An answer, whichever screen is on top: what it says against an open window is kept."""
+        """An answer, whichever screen is on top: what it says against an open window is kept, and where the clocks are."""
         self._so_far.note(live)
+        self._trails.note(live)
 
     def tell(self, showing: Showing) -> None:
         if showing.live is not None:
@@ -58,7 +66,9 @@ class Overview(Page):
                 so_far = SoFar()
                 so_far.note(showing.live)
             self._live, self._said = showing.live, so_far.said()
+            self._in_past = showing.past_ns is not None
             self._draw(showing.live)
+            self._wonder()
 
     def action_choose(self, by: int) -> None:
         if self._live is not None:
@@ -111,8 +121,23 @@ class Overview(Page):
             for rows in self.query(Rows):
                 self.keep_in_view(rows, name)
 
+    def _wonder(self) -> None:
+        """Ask for what of the last two minutes is not known yet."""
+        if self._live is not None and self._asker.may(self._live.at_ns):
+            question = self._trails.question(self._live, past=self._in_past)
+            if question is not None:
+                _: Worker[None] = self.run_worker(partial(self._ask, question))
+
+    async def _ask(self, question: Question) -> None:
+        answer = await self._asker.ask(question.put, question.at_ns)
+        if answer is not None:
+            self._trails.take(question, answer)
+        if self._live is not None and self.query(Gpus):  # not there any more as the monitor leaves
+            self._draw(self._live)
+            self._wonder()
+
     def _draw(self, live: Live) -> None:
-        self.query_one(Gpus).tell(live, self.columns, self._chosen)
+        self.query_one(Gpus).tell(live, self.columns, self.app.size.height, self._trails, self._chosen)
         self.query_one(Windows).tell(live, self.columns, self._said, self._chosen)
 
     def _open(self, name: str) -> None:

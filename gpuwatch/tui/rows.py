@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from textual.content import Content
 from textual.events import Click
 from textual.message import Message
+from textual.visual import VisualType
 
 from gpuwatch.tui.lines import Lines
 from gpuwatch.tui.words import Piece
@@ -16,6 +18,7 @@ class Rows(Lines):
     """Lines with names; those without one, as a heading, cannot be chosen."""
 
     _names: tuple[str | None, ...] = ()
+    _breaks_count: int | None = None
 
     @dataclass
     class Chosen(Message):
@@ -28,6 +31,12 @@ class Rows(Lines):
         """``names`` go with the first lines; whatever follows has none."""
         self._names = tuple(names)
         self.show(lines, chosen=self.place(chosen))
+
+    def update(self, content: VisualType = "", *, layout: bool = True) -> None:
+        """A line of rows is never wrapped: as long as there are so many, nothing around them moves."""
+        count = content.plain.count("\n") if isinstance(content, Content) else None
+        layout, self._breaks_count = layout and (count is None or count != self._breaks_count), count
+        super().update(content, layout=layout)
 
     def place(self, name: str | None) -> int | None:
         """The number of the first line of that name."""

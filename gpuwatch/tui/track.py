@@ -19,10 +19,15 @@ _T = TypeVar("_T", Census, Event)
 
 
 class Track:
-    """One GPU's trace, growing at both ends; a stretch that does not touch what is known begins it anew."""
+    """One GPU's trace, growing at both ends; a stretch that does not touch what is known begins it anew.
 
-    def __init__(self) -> None:
+    What lies further than ``kept_ns`` from the end that grew last is let go.
+    """
+
+    def __init__(self, signals: Sequence[str] = SIGNALS, *, kept_ns: int = KEPT_NS) -> None:
         self.trace = Trace()
+        self._signals = signals
+        self._kept_ns = kept_ns
         self._asked: tuple[int, int] | None = None
         self._settled_ns = 0  # until then nothing more will come
 
@@ -30,7 +35,7 @@ class Track:
         """The last row and census of now; those known already change nothing."""
         row, known = gpu.rows.get(Lane.FAST), self.trace
         if row is not None:
-            columns = {name: _appended(known.column(name), row, name) for name in SIGNALS}
+            columns = {name: _appended(known.column(name), row, name, self._kept_ns) for name in self._signals}
             known = replace(known, columns={name: column for name, column in columns.items() if len(column)})
         if gpu.census is not None and (not known.censuses or gpu.census.at_ns > known.censuses[-1].at_ns):
             known = replace(known, censuses=(*known.censuses, gpu.census))
@@ -52,12 +57,14 @@ class Track:
             # What was told since then stays: it is newer than any answer.
             self.trace = Trace() if self._asked is not None else self.trace
             self._asked, self._settled_ns = (begin_ns, end_ns), begin_ns
+        if begin_ns < self._asked[0] and end_ns < self._asked[1]:  # it grew backwards
+            self._let_go_after(begin_ns + self._kept_ns)
         self._asked = min(begin_ns, self._asked[0]), max(end_ns, self._asked[1])
         if end_ns == self._asked[1]:
             self._settled_ns = max(self._settled_ns, min(end_ns, now_ns - SETTLE_NS))
-        from_ns = max(self._asked[0], self._asked[1] - KEPT_NS)
+        from_ns = max(self._asked[0], self._asked[1] - self._kept_ns)
         self._asked = from_ns, self._asked[1]
-        columns = {name: _spliced(self.trace.column(name), answer.column(name), begin_ns, from_ns) for name in SIGNALS}
+        columns = {name: _spliced(self.trace.column(name), answer.column(name), begin_ns, from_ns) for name in self._signals}
         gaps = {(gap.lane, gap.begin_ns): gap for gap in (*self.trace.gaps, *answer.gaps)}
         self.trace = Trace(
             columns={name: column for name, column in columns.items() if len(column)},
@@ -67,6 +74,18 @@ class Track:
             gaps=tuple(sorted((gap for gap in gaps.values() if gap.end_ns >= from_ns), key=_begin_ns)),
         )
 
+    def _let_go_after(self, until_ns: int) -> None:
+        """Nothing later than this is known any more."""
+        if self._asked is None or self._asked[1] <= until_ns:
+            return
+        self._asked, self._settled_ns = (self._asked[0], until_ns), min(self._settled_ns, until_ns)
+        self.trace = replace(
+            self.trace, columns={name: _until(column, until_ns) for name, column in self.trace.columns.items()},
+            dense_power=_until(self.trace.dense_power, until_ns),
+            censuses=tuple(each for each in self.trace.censuses if each.at_ns <= until_ns),
+            events=tuple(each for each in self.trace.events if each.at_ns <= until_ns),
+        )  # fmt: skip
+
     def _apart(self, begin_ns: int, end_ns: int) -> bool:
         return self._asked is not None and (end_ns < self._asked[0] or begin_ns > self._asked[1])
 
@@ -75,11 +94,16 @@ def _begin_ns(gap: Gap) -> int:
     return gap.begin_ns
 
 
-def _appended(column: Column, row: Reading, name: str) -> Column:
+def _until(column: Column, until_ns: int) -> Column:
+    end = int(np.searchsorted(column.at_ns, until_ns, side="right"))
+    return Column(column.at_ns[:end], column.values[:end])
+
+
+def _appended(column: Column, row: Reading, name: str, kept_ns: int) -> Column:
     value = getattr(row, name)
     if (len(column) and row.at_ns <= column.at_ns[-1]) or (value is None and not len(column)):
         return column
-    begin = int(np.searchsorted(column.at_ns, row.at_ns - KEPT_NS)) if len(column) > 1024 else 0
+    begin = int(np.searchsorted(column.at_ns, row.at_ns - kept_ns)) if len(column) > 1024 else 0
     number = np.nan if value is None else float(value)
     return Column(np.append(column.at_ns[begin:], row.at_ns), np.append(column.values[begin:], number))
 

@@ -52,7 +52,7 @@ def test_a_line_is_chosen_by_pointing_at_it_and_opened_by_pointing_twice() -> No
         await pilot.press("enter")
         assert isinstance(app.screen, Judged)
         await pilot.press("escape")
-        await pilot.click(Gpus, offset=(5, 2), times=2)
+        await pilot.click(Gpus, offset=(5, 4), times=2)
         await until(pilot, lambda: isinstance(app.screen, Gpu))
         assert isinstance(app.screen, Gpu)
         assert app.screen.uuid == "GPU-00000001"

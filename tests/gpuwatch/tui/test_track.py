@@ -88,3 +88,12 @@ def test_a_gap_that_lasts_is_known_once_with_its_latest_end() -> None:
         answer = replace(history(0, end_s), gaps=(Gap(begin_ns=10 * S, end_ns=end_s * S),))
         track.take(answer, 0, end_s * S, now_ns=end_s * S)
     assert track.trace.gaps == (Gap(begin_ns=10 * S, end_ns=12 * S),)
+
+
+def test_going_back_further_than_is_kept_comes_to_an_end_and_so_does_coming_back() -> None:
+    past, track = Still(history(0, 1400)), Track(kept_ns=300 * S)
+    for begin_s, end_s in ((1200, 1300), (1000, 1100), (850, 950), (700, 800), (900, 1000), (1200, 1300)):
+        fill(track, past, begin_s * S, end_s * S, now_ns=2000 * S)
+        at_ns = track.trace.column("sm_clock_mhz").at_ns
+        assert at_ns[-1] - at_ns[0] <= 300 * S, "what is kept has an end"
+        assert len(at_ns[(at_ns >= begin_s * S) & (at_ns <= end_s * S)]) == 2 * (end_s - begin_s) + 1
