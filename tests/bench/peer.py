@@ -2,7 +2,7 @@
 
     python peer.py nvitop|gpustat|zeus HZ
 
-Says "ready" once it has looked for the first time, and at SIGTERM how often it looked and how late, as JSON.
+Says "ready" once it has looked for the first time, and at SIGTERM how late it looked, as JSON.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+
+_KEPT: list[object] = []
 
 
 def nvitop() -> Callable[[], object]:
@@ -28,34 +30,36 @@ def gpustat() -> Callable[[], object]:
     return query
 
 
-def zeus() -> Callable[[], object]:
-    """Its monitor of power polls in processes of its own; what is asked here is what they found."""
+def zeus() -> Callable[[], object] | None:
+    """Its monitor of power polls in processes of its own: there is nothing to ask here."""
     from zeus.monitor import PowerMonitor  # type: ignore[import-not-found]  # only the peers' environment has it
 
-    hz = float(sys.argv[2])
-    monitor = PowerMonitor(update_period=1 / hz, max_samples_per_gpu=1000)
-    return lambda: monitor
+    _KEPT.append(PowerMonitor(update_period=1 / float(sys.argv[2]), max_samples_per_gpu=1000))
+    return None
 
 
 def main() -> None:
-    look, period_ns = {"nvitop": nvitop, "gpustat": gpustat, "zeus": zeus}[sys.argv[1]](), round(1e9 / float(sys.argv[2]))
-    look()
+    looks: dict[str, Callable[[], Callable[[], object] | None]] = {"nvitop": nvitop, "gpustat": gpustat, "zeus": zeus}
+    look, period_ns = looks[sys.argv[1]](), round(1e9 / float(sys.argv[2]))
     late_ns: list[int] = []
 
     def tell(*_: object) -> None:
-        late_ns.sort()
-        print(json.dumps({"asked_count": len(late_ns), "late_p50_ns": late_ns[len(late_ns) // 2] if late_ns else 0}), flush=True)
+        found = sorted(late_ns)
+        p50_ns, p99_ns = (found[len(found) * each // 100] if found else None for each in (50, 99))
+        print(json.dumps({"late_p50_ns": p50_ns, "late_p99_ns": p99_ns}), flush=True)
         raise SystemExit
 
     signal.signal(signal.SIGTERM, tell)
+    if look is not None:
+        look()
     print("ready", flush=True)
     due_ns = time.monotonic_ns()
-    while True:
+    while look is not None:
         time.sleep(max(0.0, (due_ns - time.monotonic_ns()) / 1e9))
-        late = time.monotonic_ns() - due_ns
-        late_ns.append(late)
+        late_ns.append(time.monotonic_ns() - due_ns)
         look()
-        due_ns += period_ns * max(1, -(-(time.monotonic_ns() - due_ns) // period_ns))
+        due_ns += period_ns * max(1, -(-(time.monotonic_ns() - due_ns) // period_ns))  # what is missed is skipped
+    signal.pause()
 
 
 if __name__ == "__main__":

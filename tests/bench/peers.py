@@ -13,7 +13,7 @@ PLACE = ROOT / "build" / "peers"
 PINNED = Path(__file__).with_name("peers.txt")
 
 
-class Missing(Exception):
+class MissingError(Exception):
     """They cannot be had here; the message says why in one line."""
 
 
@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
 
 
 def python(place: Path = PLACE) -> Path:
-    """The interpreter that has them.  Raises Missing."""
+    """The interpreter that has them.  Raises MissingError."""
     made, stamp = place / "bin" / "python", place / "installed"
     if stamp.exists() and stamp.read_text() == PINNED.read_text():
         return made
@@ -32,7 +32,9 @@ def python(place: Path = PLACE) -> Path:
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise Missing(f"pip could not install {', '.join(versions())}: {said[-1] if said else f'exit code {done.returncode}'}")
+        raise MissingError(
+            f"pip could not install {', '.join(versions())}: {said[-1] if said else f'exit code {done.returncode}'}"
+        )
     stamp.write_text(PINNED.read_text())
     return made
 

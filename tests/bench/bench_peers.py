@@ -1,0 +1,250 @@
+"""What watching costs beside others' watchers, in one run: on the double of the driver with one GPU and with eight.
+
+The double's calls compute for as long as they took on an H200, so that every watcher pays the same driver for what it asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gpuwatch
+from gpuwatch.client import connect
+from gpuwatch.config import Settings
+from tests.bench import peers
+from tests.bench.spent import Spent, spending
+from tests.fake_nvml.build import build
+from tests.fake_nvml.layout import CLASSES
+from tests.fake_nvml.scene import Client, Scene, create
+from tests.gpuwatch.live import running
+
+Figures = dict[str, float]
+
+COUNTS = (1, 8)
+HZ = 10
+WINDOWS_COUNT = 100
+SETTLE_S = 2.0
+# Microseconds a call computes, by class and then by function: an H200's (docs/HARDWARE.md), those of the page and of lists as
+# they are after a pause rather than in a tight loop: with them a pass over the three lists takes 0.35 ms, as it did there.
+COST_US = {
+    "page": 5.0, "call": 5.0, "identity": 1.0, "mig": 1.0, "processes": 115.0, "record": 250.0, "gpm": 5.0,
+    "nvmlDeviceGetTotalEnergyConsumption": 3700.0, "nvmlDeviceGetPcieThroughput": 20800.0, "nvmlGpmMetricsGet": 1400.0,
+    "nvmlDeviceGetProcessUtilization": 1800.0, "nvmlDeviceGetViolationStatus": 600.0, "nvmlDeviceGetPcieReplayCounter": 130.0,
+}  # fmt: skip
+_DEAR_US = 100.0  # calls from here on are the slow lane's, and those for processes
+
+
+@dataclass
+class Row:
+    """One watcher over one stretch."""
+
+    name: str
+    spent: Spent
+    calls_hz: float
+    driver_ratio: float  # of one core, inside the driver's calls
+    dear_ratio: float  # the part of it that is calls of a tenth of a millisecond and more
+    rate_hz: float | None = None
+    late_p50_ns: int | None = None
+    late_p99_ns: int | None = None
+
+    def line(self) -> str:
+        late = "–" if self.late_p50_ns is None else f"{self.late_p50_ns / 1e6:.2f} / {(self.late_p99_ns or 0) / 1e6:.2f}"
+        rate = "–" if self.rate_hz is None else f"{self.rate_hz:.1f}"
+        return (
+            f"{self.name:<44}{self.spent.cpu_ratio:>8.2%}{self.driver_ratio:>10.2%}{self.calls_hz:>9.0f}"
+            f"{self.spent.memory_bytes / 1e6:>8.0f}{rate:>8}{late:>16}"
+        )
+
+
+def machine(path: Path, gpus: int, pid: int) -> Scene:
+    """Busy H200s, a process on each."""
+    scene = create(path, gpus=gpus)
+    for name, us in COST_US.items():
+        scene.cost(name, us)
+    for gpu in scene.gpus:
+        gpu.set(power_mw=600e3, sm_clock_mhz=1600, utilization_percent=97, event_reasons_mask=4)
+        gpu.clients = [Client(pid=pid, sm_percent=97)]
+        gpu.ripples("power_mw", 30e3)
+        gpu.ripples("power_average_mw", 5e3)
+        gpu.ripples("sm_clock_mhz", 60)
+        gpu.moves("power_cap_ns", 0.7e9)
+        gpu.moves("energy_mj", 600e3)
+    return scene
+
+
+@contextlib.contextmanager
+def scraped(url: str | None) -> Iterator[None]:
+    """The page is fetched each second, by this process."""
+    stop = threading.Event()
+
+    def fetch() -> None:
+        while url is not None and not stop.wait(1.0):
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                answer.read()
+
+    thread = threading.Thread(target=fetch)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def watched(name: str, pid: int, scene: Scene, seconds: float) -> Row:
+    """What it spends, and asks of the driver, in so many seconds."""
+    before = scene.called()
+    with spending(pid) as spent:
+        time.sleep(seconds)
+    calls = {function: count - before.get(function, 0) for function, count in scene.called().items()}
+    took_us = {function: COST_US.get(function, COST_US.get(CLASSES[function], 0.0)) for function in calls}
+    inside_s = {function: count * took_us[function] / 1e6 for function, count in calls.items()}
+    dear_s = sum(inside_s[function] for function in calls if took_us[function] >= _DEAR_US)
+    length_s = spent.length_s
+    return Row(name, spent, sum(calls.values()) / length_s, sum(inside_s.values()) / length_s, dear_s / length_s)
+
+
+def ours(scene: Scene, library: Path, seconds: float, *, open_window: bool) -> Iterator[Row]:
+    """Our daemon, whole: without a scrape and with one each second."""
+    environment = {**scene.environment(library), "GPUWATCH_LISTEN": "127.0.0.1:0"}
+    name = "gpuwatch, 100 Hz: a window is open" if open_window else "gpuwatch, 20 Hz"
+    with contextlib.ExitStack() as held:
+        folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="gw")))
+        live = held.enter_context(running(folder, "nvml", environment=environment))
+        if open_window:
+            uuids = [gpu.uuid for gpu in scene.gpus]
+            held.enter_context(gpuwatch.window("held open", gpus=uuids, sync=False, settings=live.settings))
+        time.sleep(SETTLE_S)
+        for how, url in ((name, None), (f"{name}, scraped", _status(live.settings)["metrics"])):
+            before = scene.calls_count("nvmlDeviceGetCurrentClocksEventReasons")
+            with scraped(url):
+                row = watched(how, live.process.pid, scene, seconds)
+            asked = scene.calls_count("nvmlDeviceGetCurrentClocksEventReasons") - before
+            row.rate_hz = asked / row.spent.length_s / len(scene.gpus)
+            said = [gpu["questions"]["fast"] for gpu in _status(live.settings)["gpus"]]
+            row.late_p50_ns = max(each["late_p50_ns"] for each in said)
+            row.late_p99_ns = max(each["late_p99_ns"] for each in said)
+            yield row
+
+
+def _status(settings: Settings) -> dict[str, Any]:
+    with connect(settings, start=False) as client:
+        return client.status()
+
+
+def theirs(name: str, python: Path, scene: Scene, library: Path, seconds: float) -> Row:
+    """One of the others, by its API, so many times a second."""
+    said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - what it complains of is read where it does not start
+    process = subprocess.Popen(
+        [str(python), str(Path(__file__).with_name("peer.py")), name, str(HZ)], stdout=subprocess.PIPE, stderr=said, text=True,
+        env={**os.environ, **scene.environment(library)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline() != "ready\n":
+            said.seek(0)
+            raise AssertionError(f"{name} did not start on the double: {said.read()}")
+        time.sleep(SETTLE_S)
+        counted = {"nvitop": "nvmlDeviceGetUtilizationRates", "gpustat": "nvmlDeviceGetUtilizationRates"}.get(name)
+        before = scene.calls_count(counted) if counted else 0
+        row = watched(f"{name} {peers.versions()[name]}, {_WHAT[name]}", process.pid, scene, seconds)
+        if counted:
+            row.rate_hz = (scene.calls_count(counted) - before) / row.spent.length_s / len(scene.gpus)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        told = process.stdout.read()
+        process.wait(20)
+        said.close()
+    row.late_p50_ns, row.late_p99_ns = (json.loads(told)[each] for each in ("late_p50_ns", "late_p99_ns"))
+    return row
+
+
+_WHAT = {"nvitop": "snapshots, processes", "gpustat": "new_query()", "zeus": "PowerMonitor"}
+
+
+def windows(scene: Scene, library: Path) -> list[tuple[str, float, float]]:
+    """Medians of opening and closing a window in milliseconds, ours and Zeus's in turns, in one process."""
+    environment = scene.environment(library)
+    with tempfile.TemporaryDirectory(prefix="gw") as folder, running(Path(folder), "nvml", environment=environment) as live:
+        uuids = [gpu.uuid for gpu in scene.gpus]
+        asked = {
+            "uuids": uuids,
+            "peers": str(peers.packages()),
+            "state": str(live.settings.state),
+            "socket": str(live.settings.socket),
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.bench.two_windows", json.dumps(asked), str(WINDOWS_COUNT)], check=True,
+            env={**os.environ, **scene.environment(library)}, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    return [
+        (name, statistics.median(enter) * 1e3, statistics.median(leave) * 1e3) for name, enter, leave in json.loads(done.stdout)
+    ]
+
+
+def main(seconds: float = 15.0, counts: tuple[int, ...] = COUNTS) -> Figures:
+    figures: Figures = {}
+    absent = "not on this machine" if shutil.which("nvidia-smi") is None else "left out: it does not use the double's library"
+    try:
+        python: Path | None = peers.python()
+    except peers.MissingError as error:
+        python, absent = None, f"{absent}\nnvitop, gpustat, zeus: {error}"
+    with tempfile.TemporaryDirectory(prefix="gw") as folder, _sleeping() as pid:
+        library = build(Path(folder) / "library")
+        for count in counts:
+            scene = machine(Path(folder) / f"scene-{count}", count, pid)
+            what = f"watching {count} busy GPU{'s' if count > 1 else ''} on the double, {seconds:.0f} s each"
+            print(f"\n{what:<44}{'CPU':>8}{'in driver':>10}{'calls/s':>9}{'MB':>8}{'Hz':>8}{'late p50/p99 ms':>16}")
+            for open_window in (False, True):
+                for row in ours(scene, library, seconds, open_window=open_window):
+                    print(row.line(), flush=True)
+                    key = f"{100 if open_window else 20}hz{'_scraped' if row.name.endswith('scraped') else ''}_{count}"
+                    figures |= {
+                        f"{key}_cpu_ratio": row.spent.cpu_ratio, f"{key}_dear_ratio": row.dear_ratio,
+                        f"{key}_memory_bytes": row.spent.memory_bytes, f"{key}_rate_hz": row.rate_hz or 0.0,
+                        f"{key}_late_p99_ms": (row.late_p99_ns or 0) / 1e6,
+                    }  # fmt: skip
+            for name in peers.versions() if python is not None else ():
+                assert python is not None
+                row = theirs(name, python, scene, library, seconds)
+                print(row.line(), flush=True)
+                figures |= {
+                    f"{name}_{count}_cpu_ratio": row.spent.cpu_ratio,
+                    f"{name}_{count}_memory_bytes": row.spent.memory_bytes,
+                }
+            print(f"{'nvidia-smi -lms':<44}{absent}")
+            if python is not None:
+                print(f"{f'a window over {count}, median of {WINDOWS_COUNT} in turns':<44}{'enter ms':>10}{'exit ms':>10}")
+                for name, enter_ms, exit_ms in windows(scene, library):
+                    print(f"{name:<44}{enter_ms:>10.2f}{exit_ms:>10.2f}", flush=True)
+                    figures |= {f"{name}_{count}_enter_ms": enter_ms, f"{name}_{count}_exit_ms": exit_ms}
+    return figures
+
+
+@contextlib.contextmanager
+def _sleeping() -> Iterator[int]:
+    """A process to be seen on the GPUs."""
+    process = subprocess.Popen(["sleep", "infinity"])
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+if __name__ == "__main__":
+    main()
