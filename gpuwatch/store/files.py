@@ -31,6 +31,7 @@ PAGE_BYTES = 4096
 _LOG_PAGES_COUNT = 256  # a log of a megabyte is written back twice a minute
 _BUSY_S = 5.0
 _HELD_S = 1.0  # the writer keeps what it has and tries again
+_CACHE_KIB = 1000  # rows are only added: half of what SQLite takes by itself, a connection
 _CHECK_STEPS = 1000  # virtual machine steps of SQLite between two looks at the clock
 _HEADER_BYTES = 100  # https://www.sqlite.org/fileformat.html: bytes 18 and 19 are 2 in WAL mode
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_SHMSIZE}
@@ -83,6 +84,7 @@ def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Databas
         connection.execute(f"PRAGMA journal_mode={'WAL' if wal else 'DELETE'}")
         connection.execute(f"PRAGMA synchronous={'FULL' if durable or not wal else 'NORMAL'}")
         connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES_COUNT}")
+        connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
         connection.execute("PRAGMA temp_store=MEMORY")
     except REFUSALS:
         connection.close()
