@@ -203,7 +203,7 @@ def main(seconds: float = 15.0, counts: tuple[int, ...] = COUNTS) -> Figures:
         python: Path | None = peers.python()
     except peers.MissingError as error:
         python, absent = None, f"{absent}\nnvitop, gpustat, zeus: {error}"
-    with tempfile.TemporaryDirectory(prefix="gw") as folder, _sleeping() as pid:
+    with tempfile.TemporaryDirectory(prefix="gw") as folder, sleeping() as pid:
         library = build(Path(folder) / "library")
         for count in counts:
             scene = machine(Path(folder) / f"scene-{count}", count, pid)
@@ -236,7 +236,7 @@ def main(seconds: float = 15.0, counts: tuple[int, ...] = COUNTS) -> Figures:
 
 
 @contextlib.contextmanager
-def _sleeping() -> Iterator[int]:
+def sleeping() -> Iterator[int]:
     """A process to be seen on the GPUs."""
     process = subprocess.Popen(["sleep", "infinity"])
     try:
