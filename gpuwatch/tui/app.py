@@ -40,10 +40,10 @@ class Top(Tuned):
     TITLE = "gpuwatch"
     CSS = """
     State { height: 1; background: $panel; }
-    Banner { height: 1; background: $warning; color: $background; text-style: bold; text-align: center; display: none; }
+    Banner { height: 1; background: $warning; color: auto; text-style: bold; text-align: center; display: none; }
     #gpus { height: auto; max-height: 60%; }
     #windows { height: 1fr; border-top: solid $primary; }
-    .old Quiet { opacity: 60%; }
+    .old Quiet { opacity: 75%; }
     Quiet { scrollbar-size-vertical: 1; }
     Quiet Lines { text-wrap: nowrap; text-overflow: clip; }
     """

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from rich.segment import Segment
-from rich.style import Style
 from textual.events import Click
-from textual.geometry import Region
 from textual.message import Message
-from textual.strip import Strip
-from textual.widget import Widget
 
 from gpuwatch.tui import board
 from gpuwatch.tui.board import View
 from gpuwatch.tui.plot import GUTTER_COUNT
-from gpuwatch.tui.words import Piece, Tone
+from gpuwatch.tui.strips import Strips
 
 
-class Curves(Widget):
+class Curves(Strips):
     """What ``board`` lays out, for the size there is."""
 
-    # As STYLES of `lines`; here a style is asked for by its class, a line at a time.
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"curves--{tone}" for tone in ("plain", "dim", "good", "note", "warn", "bad")}
-    DEFAULT_CSS = """
-    Curves { height: 1fr; }
-    Curves > .curves--dim { color: $foreground-muted; }
-    Curves > .curves--good { color: $text-success; }
-    Curves > .curves--note { color: $text-secondary; }
-    Curves > .curves--warn { color: $text-warning; text-style: bold; }
-    Curves > .curves--bad { color: $text-error; text-style: bold; }
-    """
+    DEFAULT_CSS = "Curves { height: 1fr; }"
 
     class Picked(Message):
         """Somebody pointed at a moment."""
@@ -42,8 +26,6 @@ class Curves(Widget):
     def __init__(self) -> None:
         super().__init__()
         self._view: View | None = None
-        self._lines: list[list[Piece]] = []
-        self._styles: dict[Tone, Style] = {}
 
     def show(self, view: View) -> None:
         self._view = view
@@ -58,31 +40,5 @@ class Curves(Widget):
             self.post_message(self.Picked(self._view.begin_ns + round((event.x - GUTTER_COUNT + 0.5) * cells.slice_ns)))
 
     def _draw(self) -> None:
-        if self._view is None or not self.size.width or not self.size.height:
-            return
-        before, self._lines = self._lines, board.lines(self._view, self.size.width, self.size.height)
-        changed = [
-            row
-            for row in range(max(len(before), len(self._lines)))
-            if row >= len(before) or row >= len(self._lines) or before[row] != self._lines[row]
-        ]
-        if changed:
-            self.refresh(*(Region(0, row, self.size.width, 1) for row in changed))
-
-    def notify_style_update(self) -> None:
-        """Another theme."""
-        self._styles.clear()
-        super().notify_style_update()
-
-    def render_line(self, y: int) -> Strip:
-        # Asked for once: textual works a style out anew at every question.
-        if not self._styles:
-            self._styles = {tone: self.get_component_rich_style(f"curves--{tone}") for tone in Tone}
-        pieces = self._lines[y] if y < len(self._lines) else []
-        strip = Strip([Segment(piece.text, self._styles[piece.tone]) for piece in pieces])
-        return strip.adjust_cell_length(self.size.width, self._styles[Tone.PLAIN])
-
-    @property
-    def text(self) -> str:
-        """What is shown, as words."""
-        return "\n".join("".join(piece.text for piece in line).rstrip() for line in self._lines)
+        if self._view is not None and self.size.width and self.size.height:
+            self.draw_lines(board.lines(self._view, self.size.width, self.size.height))

@@ -47,7 +47,7 @@ class Gpu(Aside):
     CSS = """
     Gpu Curves { height: 1fr; }
     Gpu #processes { height: auto; }
-    Gpu.old #now, Gpu.old #processes { opacity: 60%; }
+    Gpu.old #now, Gpu.old #processes { opacity: 75%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(

@@ -1,4 +1,4 @@
-"""A widget of lines: pieces of text with a tone, drawn only when they changed."""
+"""A widget of lines: pieces of text with a tone, wrapped where they must, drawn only when they changed."""
 
 from __future__ import annotations
 
@@ -17,30 +17,23 @@ STYLES: Mapping[Tone, str] = {
     Tone.WARN: "bold $text-warning",
     Tone.BAD: "bold $text-error",
 }
-CHOSEN = "reverse"  # which a screen without colours has too
 
 
 class Lines(Static):
     """Text in tones.  What was drawn last is kept, so that a screen at rest costs nothing."""
 
-    _shown: tuple[tuple[tuple[Piece, ...], ...], int | None] = ((), None)
+    _shown: tuple[tuple[Piece, ...], ...] = ()
 
-    def show(self, lines: Iterable[Iterable[Piece]], *, chosen: int | None = None) -> None:
-        """``chosen`` is the number of the line somebody stands on."""
-        wanted = tuple(tuple(line) for line in lines), chosen
+    def show(self, lines: Iterable[Iterable[Piece]]) -> None:
+        wanted = tuple(tuple(line) for line in lines)
         if wanted != self._shown:
             self._shown = wanted
-            width = self.size.width
-            self.update(
-                Content("\n").join(
-                    _standing(line, width) if number == chosen else _line(line) for number, line in enumerate(wanted[0])
-                )
-            )
+            self.update(Content("\n").join(map(_line, wanted)))
 
-
-def _standing(pieces: tuple[Piece, ...], width: int) -> Content:
-    """The line somebody stands on, to the screen's edge."""
-    return Content.styled("".join(piece.text for piece in pieces).ljust(width), CHOSEN)
+    @property
+    def text(self) -> str:
+        """What is shown, as words."""
+        return "\n".join("".join(piece.text for piece in line) for line in self._shown)
 
 
 def _line(pieces: tuple[Piece, ...]) -> Content:

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from textual.content import Content
 from textual.events import Click
 from textual.message import Message
-from textual.visual import VisualType
 
-from gpuwatch.tui.lines import Lines
+from gpuwatch.tui.strips import Strips
 from gpuwatch.tui.words import Piece
 
 
-class Rows(Lines):
+class Rows(Strips):
     """Lines with names; those without one, as a heading, cannot be chosen."""
 
     _names: tuple[str | None, ...] = ()
-    _breaks_count: int | None = None
 
     @dataclass
     class Chosen(Message):
@@ -27,16 +24,10 @@ class Rows(Lines):
         name: str
         opened: bool
 
-    def show_rows(self, lines: Iterable[Iterable[Piece]], names: Sequence[str | None], chosen: str | None) -> None:
+    def show_rows(self, lines: Iterable[list[Piece]], names: Sequence[str | None], chosen: str | None) -> None:
         """``names`` go with the first lines; whatever follows has none."""
         self._names = tuple(names)
-        self.show(lines, chosen=self.place(chosen))
-
-    def update(self, content: VisualType = "", *, layout: bool = True) -> None:
-        """A line of rows is never wrapped: as long as there are so many, nothing around them moves."""
-        count = content.plain.count("\n") if isinstance(content, Content) else None
-        layout, self._breaks_count = layout and (count is None or count != self._breaks_count), count
-        super().update(content, layout=layout)
+        self.draw_lines(lines, chosen=self.place(chosen))
 
     def place(self, name: str | None) -> int | None:
         """The number of the first line of that name."""

@@ -110,16 +110,13 @@ class Trails:
 
 
 def trail(trace: Trace, device: Device, span: Span) -> Trail:
-    """The clock at its lowest in each cell, against its maximum, as loud as the reason that holds it; nothing in a gap."""
+    """The clock at its lowest in each cell, against its maximum, and the gravest reason; nothing in a gap."""
     chips = ribbon.letters(ribbon.slices(plot.without(trace.column(REASONS), trace.gaps), span))
     lowest = plot.band(plot.without(trace.column(CLOCK), trace.gaps), span).low
     ends = lowest[~np.isnan(lowest)]
     most = device.sm_clock_max_mhz or (float(ends.max()) if len(ends) else 1.0)
     levels = np.clip(np.nan_to_num(np.ceil(lowest / most * (len(EIGHTHS) - 1)), nan=0.0), 0, len(EIGHTHS) - 1).astype(int)
-    bars = [
-        Chip(EIGHTHS[level], "", chip.tone if chip.tone in (Tone.WARN, Tone.BAD) else Tone.DIM)
-        for level, chip in zip(levels.tolist(), chips, strict=True)
-    ]
+    bars = "".join(EIGHTHS[level] for level in levels.tolist())
     first = next((index for index, chip in enumerate(chips) if chip is not ribbon.NOT_OBSERVED), 0)
     chips[:first] = [BEFORE] * first
-    return Trail(tuple(ribbon.pieces(bars)), tuple(ribbon.pieces(chips)))
+    return Trail((Piece(bars, Tone.DIM),), tuple(ribbon.pieces(chips)))

@@ -15,6 +15,7 @@ from textual.timer import Timer
 
 from annotate import report
 from gpuwatch.tui.kept import RATES_HZ, Memory, checked_keys
+from gpuwatch.tui.legible import legible
 
 RATE_HZ = 4.0
 
@@ -40,6 +41,9 @@ class Tuned(App[None]):
         self._memory = memory
         self._rate_hz = rate_hz or memory.kept.rate_hz or RATE_HZ
         self._timer: Timer | None = None
+
+    def get_css_variables(self) -> dict[str, str]:
+        return legible(super().get_css_variables())
 
     def tick(self) -> None:
         """What is done so many times a second."""

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from annotate.evidence import Census, Device, Event, Lane, Process, Reading, Trace
+import numpy as np
+
+from annotate.evidence import Census, Column, Device, Event, Lane, Process, Reading, Trace
 from annotate.verdict import Answered, Finding, Status, Verdict
 from gpuwatch.errors import DaemonError, StoreError
 from gpuwatch.live import Live, LiveGpu
@@ -71,6 +73,7 @@ EIGHT = Live(
     ),
 )  # fmt: skip
 ONE = Live(at_ns=NOW_NS, source="simulated:steady-gemm", simulated=True, gpus=(gpu(name="SIMULATED NVIDIA H200"),))
+TWO = replace(EIGHT, gpus=EIGHT.gpus[:2])
 NO_GPU = Live(at_ns=NOW_NS, source="nvml", absence="libnvidia-ml.so.1: cannot open shared object file")
 STALE = replace(EIGHT, gpus=tuple(gpu(number, age_s=9.0) for number in range(2)), windows=())
 GONE = DaemonError("the daemon went away (connection closed)", "gone")
@@ -127,6 +130,21 @@ EVENTS = (
 KEPT_S = 100
 
 
+def lived(number: int, begin_ns: int, end_ns: int) -> Trace:
+    """Each GPU its own way: warms up into its power cap, idles, meets heat; one falls silent for a while."""
+    at_ns = np.arange(max(begin_ns, NOW_NS - KEPT_S * S), min(end_ns, NOW_NS) + 1, S // 10, dtype=np.int64)
+    ago_s = (NOW_NS - at_ns) / 1e9 + 5 * number
+    if number == 4:
+        mask, mhz = np.full(len(at_ns), 1), np.full(len(at_ns), 345.0)
+    else:
+        busy, capped, hot = ago_s < 90, ago_s < 72, (ago_s < 40) & (ago_s > 25) & (number % 3 == 0)
+        mask = np.where(busy, 0, 1) | np.where(capped & (number % 4 != 2), 0x4, 0) | np.where(hot, 0x40, 0)
+        mhz = np.where(busy, 1980.0, 345.0) - np.where(capped, 330 + 60 * np.sin(ago_s), 0.0) - np.where(hot, 600.0, 0.0)
+    told = (ago_s < 20) | (ago_s > 35) if number == 1 else np.ones(len(at_ns), bool)
+    columns = {"sm_clock_mhz": mhz, "event_reasons_mask": mask.astype(np.float64)}
+    return Trace(columns={name: Column(at_ns[told], column[told]) for name, column in columns.items()})
+
+
 @dataclass
 class FrozenPast:
     """A hundred seconds of what a picture shows, in which the clock of the first GPU tells how long ago it is."""
@@ -150,7 +168,7 @@ class FrozenPast:
 
     def trace(self, uuid: str, begin_ns: int, end_ns: int) -> Trace:
         self._ask()
-        return Trace()
+        return lived(int(uuid.rpartition("-")[2]), begin_ns, end_ns)
 
     def events(self, begin_ns: int, end_ns: int) -> Sequence[Event]:
         self._ask()

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from textual.pilot import Pilot
+from textual.widget import Widget
 
 from gpuwatch.errors import DaemonError
 from gpuwatch.live import Live
@@ -17,12 +18,13 @@ from gpuwatch.tui.gpus import Gpus
 from gpuwatch.tui.help import Help
 from gpuwatch.tui.lines import Lines
 from gpuwatch.tui.state import State
+from gpuwatch.tui.strips import Strips
 from gpuwatch.tui.windows import Windows
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, STALE, Frozen, top
 
 
-def shown(app: Top, kind: type[Lines]) -> str:
-    return str(app.screen_stack[0].query_one(kind).render())
+def shown(app: Top, kind: type[Lines | Strips]) -> str:
+    return app.screen_stack[0].query_one(kind).text
 
 
 Use: TypeAlias = Callable[[Pilot[None]], Awaitable[None]]
@@ -62,7 +64,7 @@ def looks(app: Top) -> Frozen:
         (GONE, State, "the daemon went away"), (ONE, Banner, "SIMULATED"),
     ],
 )  # fmt: skip
-def test_a_state_is_said_in_words(now: Live | DaemonError, kind: type[Lines], words: str) -> None:
+def test_a_state_is_said_in_words(now: Live | DaemonError, kind: type[Lines | Strips], words: str) -> None:
     app = top(now)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -121,7 +123,7 @@ def test_help_tells_every_key_from_the_bindings_and_any_of_its_keys_closes_it() 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("question_mark")
         assert isinstance(app.screen, Help)
-        said = str(app.screen.query_one(Lines).render())
+        said = app.screen.query_one(Lines).text
         for words in ("pause", "light/dark", "quit", "X hw thermal", "V VALID"):
             assert words in said
         await pilot.press("q")
@@ -152,13 +154,16 @@ def test_q_leaves_and_lets_go_of_the_daemon() -> None:
 def test_a_screen_that_would_look_the_same_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     app = top(EIGHT)
     drawn: list[Any] = []
-    update = Lines.update
 
-    def counted(self: Lines, *arguments: Any, **named: Any) -> None:
-        drawn.append(self)
-        update(self, *arguments, **named)
+    def counted(drawing: Callable[..., Any]) -> Callable[..., Any]:
+        def counts(self: Widget, *arguments: Any, **named: Any) -> Any:
+            drawn.append(self)
+            return drawing(self, *arguments, **named)
 
-    monkeypatch.setattr(Lines, "update", counted)
+        return counts
+
+    monkeypatch.setattr(Lines, "update", counted(Lines.update))
+    monkeypatch.setattr(Strips, "render_line", counted(Strips.render_line))
 
     async def use(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: looks(app).looked_count > 3)

@@ -47,7 +47,7 @@ class Seen:
         return self.host.detail.query_one(Curves).text
 
     def words(self, name: str) -> str:
-        return str(self.host.detail.query_one(name, Lines).render())
+        return self.host.detail.query_one(name, Lines).text
 
     def line(self, beginning: str) -> str:
         return next((line for line in self.curves.split("\n") if line.strip().startswith(beginning)), "")

@@ -140,11 +140,11 @@ def test_processes_tell_own_from_foreign_and_unknown_and_keep_their_order(tmp_pa
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("p")
         await until(pilot, lambda: isinstance(app.screen, Processes))
-        said = str(app.screen.query(Lines).last().render())
+        said = app.screen.query(Lines).last().text
         assert "F foreign" in said
         assert "o own" in said
         await pilot.press("s")
-        assert "by memory" in str(app.screen.query(Lines).last().render())
+        assert "by memory" in app.screen.query(Lines).last().text
 
     used(app, use)
     assert json.loads((tmp_path / "top.json").read_text()) == {"sort": "memory"}

@@ -19,6 +19,7 @@ from gpuwatch.tui.judged import Judged
 from gpuwatch.tui.lines import Lines
 from gpuwatch.tui.rows import Rows
 from gpuwatch.tui.state import State
+from gpuwatch.tui.strips import Strips
 from gpuwatch.tui.windows import Windows
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NOW_NS, FrozenPast, S, travelling
 from tests.gpuwatch.tui.test_app import until
@@ -26,8 +27,8 @@ from tests.gpuwatch.tui.test_app import until
 Use: TypeAlias = Callable[[Pilot[None]], Awaitable[None]]
 
 
-def shown(app: Top, kind: type[Lines]) -> str:
-    return str(app.screen.query_one(kind).render())
+def shown(app: Top, kind: type[Lines | Strips]) -> str:
+    return app.screen.query_one(kind).text
 
 
 def used(app: Top, use: Use, size: tuple[int, int] = (100, 40)) -> Top:
@@ -93,6 +94,7 @@ def test_before_the_first_moment_there_is_nothing_and_that_is_said() -> None:
     async def use(pilot: Pilot[None]) -> None:
         app.travel_to(NOW_NS - 5000 * S)
         await until(pilot, lambda: "14:00:51, 1 min 40 s ago" in shown(app, State))
+        await until(pilot, lambda: bool(app._notifications))
         assert [str(each.message) for each in app._notifications] == ["nothing is kept before 14:00:51"]
 
     used(app, use)
