@@ -1,24 +1,29 @@
-"""`make bench`: every benchmark of the repository, one table after the other."""
+"""`make bench`: every benchmark of the repository, or those named, one table after the other.
+
+python -m tests.bench [--save] [NAME …]     --save keeps them in results.json, and makes docs/BENCHMARKS.md of it
+"""
 
 from __future__ import annotations
 
-from tests.bench import (
-    bench_compare,
-    bench_fleet,
-    bench_judge,
-    bench_rejudge,
-    bench_scrape,
-    bench_store,
-    bench_top,
-    bench_window,
-)
+import sys
+
+from tests.bench import render, saved
+
+
+def main(arguments: list[str]) -> int:
+    keeps = "--save" in arguments
+    named = [each.removeprefix("bench_") for each in arguments if each != "--save"]
+    if unknown := [each for each in named if each not in saved.names()]:
+        print(f"expected names of benchmarks ({', '.join(saved.names())}), found {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    for name in named or saved.names():
+        print(f"\n== {name}", flush=True)
+        found = saved.run(name)
+        if keeps:  # each as soon as it is done: a later one may fail
+            saved.save({name: found})
+            render.write()
+    return 0
+
 
 if __name__ == "__main__":
-    bench_store.main()
-    bench_judge.main()
-    bench_compare.main()
-    bench_rejudge.main()
-    bench_window.main()
-    bench_scrape.main()
-    bench_fleet.main()
-    bench_top.main()
+    sys.exit(main(sys.argv[1:]))

@@ -12,7 +12,8 @@ from tests.annotate.builders import capped_ns, evidence
 from tests.campaign import clean
 
 
-def main() -> None:
+def main() -> dict[str, float]:
+    figures = {}
     judge(evidence())  # imports scipy
     print("judging, warm            unpack ms   judge ms   capsule kB")
     cases = {
@@ -37,10 +38,12 @@ def main() -> None:
             judge(each)
             unpacking.append(t1 - t0)
             judging.append(time.perf_counter() - t1)
+        figures[f"{name.strip()}, ms"] = statistics.median(judging) * 1e3
         print(
             f"{name:22} {statistics.median(unpacking) * 1e3:8.1f} "
             f"{statistics.median(judging) * 1e3:10.1f} {len(packed) / 1e3:12.1f}"
         )
+    return figures
 
 
 if __name__ == "__main__":

@@ -57,7 +57,8 @@ def stored(folder: Path, *, loaded: bool, period_ns: int = 50_000_000, slow_s: f
     }
 
 
-def main() -> None:
+def main() -> dict[str, float]:
+    figures: dict[str, float] = {}
     cases = {
         "idle, 20 Hz": {"loaded": False},
         "loaded, 20 Hz": {"loaded": True},
@@ -67,11 +68,13 @@ def main() -> None:
     for name, case in cases.items():
         with tempfile.TemporaryDirectory() as folder:
             result = stored(Path(folder), **case)  # type: ignore[arg-type]  # one dictionary for flags and numbers
+        figures |= {f"{name}, {key}": value for key, value in result.items()}
         if first:
             print(f"{'storing one GPU':30}" + "".join(f"{key:>17}" for key in result))
             first = False
         print(f"{name:30}" + "".join(f"{value:17.2f}" for value in result.values()))
     print("cpu % includes making the synthetic stream; flushed every half second as the writer does by itself")
+    return figures
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def enter_and_exit(settings: Settings, count: int = _COUNT) -> tuple[list[float]
     return sorted(enter), sorted(leave)
 
 
-def main() -> None:
+def main() -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="gw") as folder, running(Path(folder)) as live:
         enter, leave = enter_and_exit(live.settings)
         print("a window, simulated GPU      enter ms    exit ms    echo ms")
@@ -66,6 +66,7 @@ def main() -> None:
             f"median of {_COUNT}                {statistics.median(enter) * 1e3:8.2f} {statistics.median(leave) * 1e3:10.2f} "
             f"{echo(Path(folder) / 'echo'):10.2f}"
         )
+        return {"enter_ms": statistics.median(enter) * 1e3, "exit_ms": statistics.median(leave) * 1e3}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,219 @@
+"""What each number was to reach, what was measured, and whether it is met: every figure from committed data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.bench.saved import Saved
+from tests.faults import results as campaigns
+from tests.hardware.merged import FIGURES, TRACES, VERDICTS, caught, rows
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """``met`` is None where nothing was measured yet."""
+
+    text: str
+    met: bool | None = None
+
+
+@dataclass(frozen=True)
+class Data:
+    """Everything a target is measured by."""
+
+    benches: Mapping[str, Saved]
+    effect: Mapping[str, Row]  # by watcher, the latest rows of a real GPU
+    verdicts: list[Row]
+    figures: list[Row]
+    campaigns: Mapping[str, Any]
+
+    def figure(self, bench: str, name: str) -> float | None:
+        found = self.benches.get(bench)
+        return None if found is None else found.figures.get(name)
+
+
+def data(benches: Mapping[str, Saved]) -> Data:
+    figures = rows(TRACES / FIGURES)
+    effect = {row["watcher"]: row for row in figures if row["table"] == "effect"}
+    return Data(benches, effect, rows(TRACES / VERDICTS), figures, campaigns.kept())
+
+
+@dataclass(frozen=True)
+class Target:
+    what: str
+    target: str
+    measure: Callable[[Data], Measured]
+    where: str  # the table or page the figures are of
+    why_not: str = ""  # said where it is missed
+
+
+def _below(found: float | None, most: float, text: Callable[[float], str]) -> Measured:
+    return Measured("not measured yet") if found is None else Measured(text(found), found <= most)
+
+
+def _all(parts: Iterable[Measured]) -> Measured:
+    """Met if each part is; what is not measured yet leaves it open."""
+    parts = list(parts)
+    known = [part for part in parts if part.met is not None]
+    if not known:
+        return Measured("not measured yet")
+    return Measured("; ".join(part.text for part in known), all(part.met for part in known))
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio:.2%}"
+
+
+def _watching(hz: int, most: float) -> Callable[[Data], Measured]:
+    """A GPU's share of the whole daemon; while a window is open, dear calls apart, which have a target of their own."""
+
+    def measure(found: Data) -> Measured:
+        parts = []
+        for count in (1, 8):
+            whole, dear = (found.figure("peers", f"{hz}hz_scraped_{count}_{kind}_ratio") for kind in ("cpu", "dear"))
+            if whole is None or dear is None:
+                continue
+            apart = (whole - (dear if hz > 20 else 0.0)) / count
+            gpus = "1 GPU" if count == 1 else f"each of {count}"
+            parts.append(_below(apart, most, lambda ratio, gpus=gpus: f"{_percent(ratio)} ({gpus}, double)"))  # type: ignore[misc]
+        watcher = found.effect.get("gpuwatch, 20 Hz" if hz == 20 else "the same, scraped each second")
+        if watcher is not None:
+            parts.append(_below(watcher["cpu_ratio"], most, lambda ratio: f"{_percent(ratio)} (1 GPU, H200)"))
+        return _all(parts)
+
+    return measure
+
+
+def _dear(found: Data) -> Measured:
+    each = [found.figure("peers", f"100hz_scraped_{count}_dear_ratio") for count in (1, 8)]
+    counted = [ratio / count for ratio, count in zip(each, (1, 8), strict=True) if ratio is not None]
+    return _below(max(counted, default=None), 0.01, lambda ratio: f"{_percent(ratio)} (double)")
+
+
+def _ours(found: Data) -> list[Row]:
+    return [row for name, row in found.effect.items() if name.startswith(("gpuwatch", "the same"))]
+
+
+def _gemm(found: Data) -> Measured:
+    """Met where the interval of the change holds nothing, or the change itself is small enough."""
+    worst = max((row["gemm_change_ratio"][0] for row in _ours(found)), default=None)
+    return _below(worst, 0.0005, lambda ratio: f"{ratio:+.3%} (H200, the worst of {len(_ours(found))} ways to watch)")
+
+
+def _launch(found: Data) -> Measured:
+    worst = max((row["launch_change_s"][2][0] for row in _ours(found)), default=None)
+    return _below(worst, 1e-6, lambda late_s: f"{late_s * 1e6:+.2f} µs (H200, the worst of {len(_ours(found))} ways to watch)")
+
+
+def _window(edge: str) -> Callable[[Data], Measured]:
+    def measure(found: Data) -> Measured:
+        parts = [
+            _below(found.figure("peers", f"gpuwatch_{count}_{edge}_ms"), 2.0, lambda ms, count=count: f"{ms:.2f} ms ({count} GPU, double)")  # type: ignore[misc]
+            for count in (1, 8)
+        ]  # fmt: skip
+        zeus = found.figure("peers", f"zeus_1_{edge}_ms")
+        measured = _all(parts)
+        return measured if zeus is None else Measured(f"{measured.text}; Zeus {zeus:.2f} ms with 1", measured.met)
+
+    return measure
+
+
+def _judging(found: Data) -> Measured:
+    figures = found.benches["judge"].figures if "judge" in found.benches else {}
+    short = {name: ms for name, ms in figures.items() if " Hz" in name and not name.startswith(("60", "600"))}
+    return _below(max(short.values(), default=None), 50.0, lambda ms: f"{ms:.1f} ms (windows to 6 s at 100 Hz)")
+
+
+def _scatter(found: Data) -> Measured:
+    """The median of each kernel's pairs of windows, where its clock moved enough to correct for."""
+    by_kernel: dict[str, list[float]] = {}
+    for row in found.figures:
+        if row["table"] == "corrections" and "refused" not in row["fit"] and row["time_s"] >= 50e-6:
+            by_kernel.setdefault(row["kernel"], []).append(row["scatters"][0]["corrected_ratio"])
+    worst = max((float(np.median(each)) for each in by_kernel.values()), default=None)
+    return _below(worst, 0.002, lambda ratio: f"at most {_percent(ratio)} of {len(by_kernel)} kernels (H200)")
+
+
+def _comparing(found: Data) -> Measured:
+    trials = [row for row in found.figures if row["table"] == "comparisons"]
+    parts = []
+    for differ in (True, False):
+        of = [row for row in trials if row["differ"] is differ]
+        called = sum(row["decision"] in ("faster", "slower") for row in of)
+        if of:
+            met = called >= 0.95 * len(of) if differ else called <= 0.05 * len(of)
+            parts.append(Measured(f"{'0.5 % found' if differ else 'A/A called'} {called} of {len(of)} (H200)", met))
+    hit, invented = found.figure("compare", "found_ratio"), found.figure("compare", "invented_ratio")
+    if hit is not None and invented is not None:
+        parts.append(
+            Measured(
+                f"simulated and dealt out, the worst: {hit:.1%} found, {invented:.1%} invented",
+                hit >= 0.95 and invented <= 0.05,
+            )
+        )
+    return _all(parts)
+
+
+def _verdicts(found: Data) -> Measured:
+    clean = [row for row in found.verdicts if row["kind"] == "clean"]
+    injected = [row for row in found.verdicts if row["kind"] == "injected"]
+    wrong, missed = sum(row["status"] != "valid" for row in clean), sum(not caught(row) for row in injected)
+    met = wrong <= 0.01 * len(clean) and missed <= 0.01 * len(injected)
+    return Measured(f"{wrong} of {len(clean)} clean not valid, {missed} of {len(injected)} injected yet valid (H200)", met)
+
+
+def _storing(case: str, most_mb: float) -> Callable[[Data], Measured]:
+    return lambda found: _below(found.figure("store", f"{case}, MB/day"), most_mb, lambda mb: f"{mb:.1f} MB")
+
+
+def _rejudging(found: Data) -> Measured:
+    return _below(found.figure("rejudge", "whole_s"), 60.0, lambda took_s: f"{took_s:.0f} s")
+
+
+def _listing(found: Data) -> Measured:
+    return _below(found.figure("growth", "windows_1000000_audit_s"), 1.0, lambda took_s: f"{took_s:.2f} s, the whole command")
+
+
+def _crashes(found: Data) -> Measured:
+    kills = found.campaigns.get("kills")
+    if kills is None:
+        return Measured("not measured yet")
+    return Measured(f"{kills['rounds_count']} kills: {kills['lost_max_s']:.2f} s lost at most", kills["lost_max_s"] <= 1.0)
+
+
+_PEERS, _VALIDATION = "[peers](#peers)", "[VALIDATION](VALIDATION.md)"
+_SHARE = "asking, sorting and storing in Python takes more than the driver's calls do"
+TARGETS = (
+    Target("watching at 20 Hz, whole daemon, stored and scraped", "≤ 0.5 % of a core a GPU", _watching(20, 0.005), _PEERS, _SHARE),
+    Target("… at 100 Hz while a window is open, dear calls apart", "≤ 1 % of a core a GPU", _watching(100, 0.01), _PEERS, _SHARE),
+    Target("… dear calls then", "≤ 1 % of a core a GPU", _dear, _PEERS, "energy, GPM and utilisation are the driver's own price"),
+    Target("effect on a GEMM", "< 0.05 %", _gemm, "[the watched](#the-watched)"),
+    Target("effect on the p99.9 of kernel launches", "< 1 µs", _launch, "[the watched](#the-watched)"),
+    Target("`window()`, enter", "≤ 2 ms, median", _window("enter"), _PEERS, "each GPU is asked for its edge before the benchmark goes on"),
+    Target("`window()`, exit", "≤ 2 ms, median", _window("exit"), _PEERS, "each GPU is asked for its edge before the benchmark goes on"),
+    Target("judging a window, warm", "≤ 50 ms", _judging, "[judge](#judge)"),
+    Target("scatter of estimates of 100 ms, capped, corrected", "≤ 0.2 %", _scatter, _VALIDATION),
+    Target("comparison", "0.5 % found ≥ 95 %, A/A called ≤ 5 %", _comparing, f"{_VALIDATION}, [compare](#compare)"),
+    Target("verdicts on real GPUs", "≤ 1 % of clean not valid, ≥ 99 % of injected found", _verdicts, _VALIDATION),
+    Target("storing a GPU under load", "≤ 60 MB a day", _storing("loaded, 20 Hz", 60.0), "[store](#store)", "the stream has every signal move at each refresh"),
+    Target("storing an idle GPU", "≤ 10 MB a day", _storing("idle, 20 Hz", 10.0), "[store](#store)"),
+    Target("10 000 windows judged again", "≤ 60 s", _rejudging, "[rejudge](#rejudge)"),
+    Target("`gpuwatch audit` with a million windows stored", "≤ 1 s", _listing, "[growth](#growth)"),
+    Target("killed at any moment (`make soak`)", "≤ 1 s of readings lost, no corruption", _crashes, "`tests/faults/results.json`"),
+)  # fmt: skip
+
+
+def as_rows(found: Data) -> list[str]:
+    """Markdown: target, measured, met or why not."""
+    lines = ["| what | target | measured | | where |", "|---|---|---|---|---|"]
+    for each in TARGETS:
+        measured = each.measure(found)
+        said = {None: "–", True: "met", False: f"**not met**{': ' if each.why_not else ''}{each.why_not}"}[measured.met]
+        lines.append(f"| {each.what} | {each.target} | {measured.text} | {said} | {each.where} |")
+    return lines

@@ -1,0 +1,75 @@
+"""The benchmarks' page is what the committed data make of it; every benchmark is run and shown."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench import render, saved, targets
+from tests.bench.saved import Saved
+
+
+def test_the_page_and_the_readme_are_fresh() -> None:
+    assert render.main(["--check"]) == 0
+
+
+@pytest.mark.parametrize("name", saved.names())
+def test_every_benchmark_runs_by_its_name_alone_and_is_on_the_page(name: str) -> None:
+    parameters = inspect.signature(saved.main_of(name)).parameters.values()
+    assert all(each.default is not inspect.Parameter.empty for each in parameters)
+    assert f"### {name}\n" in render.PAGE.read_text()
+
+
+def test_a_name_that_is_none_gets_a_line_with_those_that_are() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench", "wndow"], cwd=render.ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "expected names of benchmarks (" in done.stderr
+    assert done.stderr.endswith("found wndow\n")
+
+
+def test_a_run_is_kept_with_its_machine_and_replaces_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    name, other = saved.names()[:2]
+    first, second = (
+        Saved(
+            date="2026-11-21", took_s=1.0, machine=saved.machine(), processors_count=2, load_begin=load, load_end=0.0,
+            versions=saved.versions(), table=f"at {load}", figures={"x_ms": load},
+        )
+        for load in (0.5, 1.5)
+    )  # fmt: skip
+    saved.save({name: first, other: first, "a benchmark that is no more": first}, path)
+    saved.save({name: second}, path)
+    assert saved.load(path) == {name: second, other: first}
+    assert (first.is_shared, second.is_shared) == (False, True)
+
+
+def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
+    nothing = targets.Data({}, {}, [], [], {})
+    found = [each.measure(nothing) for each in targets.TARGETS if each.what != "verdicts on real GPUs"]
+    assert {each.met for each in found} == {None}
+    assert "Not measured yet" in render.page(nothing)
+
+
+def test_rows_of_a_real_gpu_make_the_table_of_the_watched() -> None:
+    none = {
+        "watcher": "none", "gpu": "NVIDIA H200", "date": "2026-11-21", "rounds_count": 40, "cpu_ratio": None, "memory_bytes": None,
+        "gemm_s": 0.0027, "gemm_change_ratio": [0.0, 0.0, 0.0], "launch_s": [3e-6, 9e-6, 14e-6], "launch_change_s": [[0.0] * 3] * 3,
+    }  # fmt: skip
+    ours = none | {
+        "watcher": "gpuwatch, 20 Hz", "cpu_ratio": 0.004, "memory_bytes": 110e6, "gemm_change_ratio": [0.0006, 0.0, 0.001],
+        "launch_change_s": [[0.0, -1e-7, 1e-7]] * 2 + [[0.5e-6, -1e-6, 2e-6]],
+    }  # fmt: skip
+    found = targets.Data({}, {str(row["watcher"]): row for row in (none, ours)}, [], [], {})
+    text = render.page(found)
+    assert "| none | – | – | 2.700 ms | 3.00 | 9.00 | 14.00 |" in text
+    assert "| gpuwatch, 20 Hz | 0.40% | 110 | +0.060% (+0.000% to +0.100%)" in text
+    said = {line.split(" | ")[0].strip("| "): line for line in targets.as_rows(found)}
+    assert "**not met**" in said["effect on a GEMM"]
+    assert "met" in said["effect on the p99.9 of kernel launches"]
+    assert "**" not in said["effect on the p99.9 of kernel launches"]
