@@ -93,7 +93,8 @@ class Reader:
             wheres.append((f"status IN ({', '.join('?' * len(status))})", list(status)))
         where = " AND ".join(sql for sql, _ in wheres) or "1"
         values = [value for _, of_one in wheres for value in of_one]
-        order = "badness DESC, begun_wall_s DESC" if worst_first else "begun_wall_s DESC"
+        # One status is as bad as itself: its own index has the order, which the one of badness would have to look for.
+        order = "badness DESC, begun_wall_s DESC" if worst_first and len(status) != 1 else "begun_wall_s DESC"
         sql = f"SELECT * FROM runs WHERE {where} ORDER BY {order}, id DESC LIMIT ?"
         return self._runs(sql, [*values, -1 if limit is None else limit])
 

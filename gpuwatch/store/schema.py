@@ -117,12 +117,14 @@ def _readings_002(db: Database) -> None:
 
 
 def prepare_ledger(db: Database, migrations: Migrations = LEDGER) -> None:
-    """Bring ``gpuwatch.db`` up to this version, and give it the columns and views this version knows."""
+    """Bring ``gpuwatch.db`` up to this version, and give it the columns, views and indexes this version knows."""
     migrations.apply(db)
     with db.atomic():
         _add_columns(db, "devices", DEVICE_COLUMNS)
         for name, sql in _LEDGER_VIEWS.items():
             db.create_view(name, sql, replace=True)
+        # Going back in time asks for what had begun by a moment: of a million windows it took 0.75 s without.
+        db.execute("CREATE INDEX IF NOT EXISTS runs_moment ON runs (boot_id, begin_ns)")
 
 
 def prepare_readings(db: Database, migrations: Migrations = READINGS) -> None:

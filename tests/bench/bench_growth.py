@@ -19,7 +19,7 @@ from gpuwatch.store import Reader, Store, files
 from gpuwatch.store.boot import Boot
 from tests.bench import made_up
 from tests.bench.bench_peers import machine, ours, sleeping
-from tests.bench.bench_store import readings_bytes
+from tests.bench.bench_store import readings_bytes, unwatched
 from tests.bench.bench_top import first_ms
 from tests.fake_nvml.build import build
 from tests.gpuwatch.live import running, settings
@@ -72,7 +72,7 @@ def day_bytes(folder: Path, gpus: int, seconds: float = 600.0) -> float:
     clock = VirtualClock(BEGIN_NS)
     store = Store(folder / "full", source="synthetic", boot_id=BOOT, commit_s=60.0, clock=clock)
     due_ns = BEGIN_NS
-    for sweeps in zip(*(stream(seconds, loaded=True, seed=seed) for seed in range(gpus)), strict=False):
+    for sweeps in zip(*(unwatched(stream(seconds, loaded=True, seed=seed)) for seed in range(gpus)), strict=False):
         for number, each in enumerate(sweeps):
             uuid = f"{UUID[:-2]}{number:02x}"
             store.take(replace(each, uuid=uuid, observed=replace(each.observed, uuid=uuid)))

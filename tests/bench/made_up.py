@@ -15,6 +15,7 @@ from gpuwatch.clock import VirtualClock
 from gpuwatch.sources.simulated import simulate
 from gpuwatch.store import Store, files
 from gpuwatch.store.segment import Segment
+from tests.bench.bench_store import unwatched
 from tests.gpuwatch.store.stored import WALL_OFFSET_NS, a_run, feed
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, stream
 
@@ -80,10 +81,10 @@ def _multiply(db: sqlite3.Connection, first: int, last: int) -> None:
 
 
 def days(folder: Path, count: int) -> Iterator[int]:
-    """A store with readings of one loaded GPU, a segment a day, ever longer; gives the days there are."""
+    """A store with readings of one loaded GPU and no window, a segment a day, ever longer; gives the days there are."""
     clock = VirtualClock(BEGIN_NS)
     store = Store(folder, source="synthetic", boot_id=BOOT, commit_s=60.0, clock=clock, wall_offset_ns=lambda: WALL_OFFSET_NS)
-    feed(store, stream(HOUR_NS / 1e9, loaded=True), clock=clock, flush_ns=20_000_000_000)
+    feed(store, unwatched(stream(HOUR_NS / 1e9, loaded=True)), clock=clock, flush_ns=20_000_000_000)
     store.close()
     (hour,) = folder.glob(files.SEGMENTS)
     template = hour.replace(folder / "hour")  # no segment's name: the store passes it by

@@ -201,7 +201,7 @@ TARGETS = (
     Target("scatter of estimates of 100 ms, capped, corrected", "≤ 0.2 %", _scatter, _VALIDATION),
     Target("comparison", "0.5 % found ≥ 95 %, A/A called ≤ 5 %", _comparing, f"{_VALIDATION}, [compare](#compare)"),
     Target("verdicts on real GPUs", "≤ 1 % of clean not valid, ≥ 99 % of injected found", _verdicts, _VALIDATION),
-    Target("storing a GPU under load", "≤ 60 MB a day", _storing("loaded, 20 Hz", 60.0), "[store](#store)", "the stream has every signal move at each refresh"),
+    Target("storing a GPU under load", "≤ 60 MB a day", _storing("loaded, 20 Hz", 60.0), "[store](#store)", "every signal moves at each refresh"),
     Target("storing an idle GPU", "≤ 10 MB a day", _storing("idle, 20 Hz", 10.0), "[store](#store)"),
     Target("10 000 windows judged again", "≤ 60 s", _rejudging, "[rejudge](#rejudge)"),
     Target("`gpuwatch audit` with a million windows stored", "≤ 1 s", _listing, "[growth](#growth)"),
