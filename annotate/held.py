@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from annotate.evidence import SIGNALS, Column, Evidence, Lane, Reason, Times, Trace, Values
+from annotate.evidence import SIGNALS, Column, Evidence, Lane, Reason, Times, Trace, Values, grid
 
 # Over fully capped half seconds an H200's violation time read 0.97-1.03 of the time: 15 ms of error, rounded up.
 _VIOLATION_ERROR_NS = 20_000_000
@@ -145,9 +145,10 @@ def running(evidence: Evidence, name: str, bits: Reason) -> Column:
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns(name)
-    edges_ns = np.arange(window.begin_ns, window.end_ns + 1, refresh_ns, dtype=np.int64)
+    edges_ns = grid(window.begin_ns, window.end_ns + 1, refresh_ns)
+    step_ns = int(edges_ns[1] - edges_ns[0]) if len(edges_ns) > 1 else refresh_ns
     grown_ns = np.diff(trace.at(name, edges_ns))
     if len(grown_ns) and (grown_ns >= 0).all():  # neither unobserved anywhere nor set back
-        return Column(edges_ns[:-1], (grown_ns > 0.02 * refresh_ns).astype(np.float64))
+        return Column(edges_ns[:-1], (grown_ns > 0.02 * step_ns).astype(np.float64))
     times, masks = reasons(evidence)
     return Column(times, ((masks & int(bits)) != 0).astype(np.float64))

@@ -13,6 +13,7 @@ from annotate.held import began_ns, by_violation, power_cap, running
 
 # Over a second the counter's error, a refresh at each edge, still leaves capped and free apart.
 _BLOCK_NS = 1_000_000_000
+_BLOCKS_COUNT = 300  # at most: of a window of a day, parts of five minutes, each of which may still be certainly mixed
 # The driver's dense record of power: its spacing, which is also its lag.
 _DENSE_NS = 20_000_000
 _GRID_NS = 10_000_000
@@ -30,7 +31,7 @@ class Turn:
 def cap_turn(evidence: Evidence, *, capped_ratio: float, free_ratio: float) -> Turn | None:
     """Where the cap engaged or let go, if parts of a second or more certainly differ, or one was certainly mixed."""
     window = evidence.window
-    count = max(1, window.length_ns // _BLOCK_NS)
+    count = min(max(1, window.length_ns // _BLOCK_NS), _BLOCKS_COUNT)
     edges_ns = [window.begin_ns + window.length_ns * i // count for i in range(count + 1)]
     blocks = [power_cap(evidence.part(begin_ns, end_ns)) for begin_ns, end_ns in pairwise(edges_ns)]
     known = [held for held in (*blocks, power_cap(evidence)) if held is not None]

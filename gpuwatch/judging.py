@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("gpuwatch.judging")
 _LENGTH = struct.Struct(">I")
 _ANSWER_S = 20.0
+_WINDOW_RATIO = 1 / 300  # more patience for long windows: a day's takes half a minute here
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -52,12 +53,13 @@ class Judge:
             with contextlib.suppress(OSError, EOFError, TimeoutError):
                 await self._exchange(b"")
 
-    async def judge(self, run: str) -> Judgement:
+    async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
         """Never raises for a failing worker: a judgement without verdicts says why."""
+        patience_s = _ANSWER_S + length_s * _WINDOW_RATIO
         async with self._turn:
             for _ in range(2):
                 try:
-                    return msgspec.msgpack.decode(await self._exchange(run.encode()), type=Judgement)
+                    return msgspec.msgpack.decode(await self._exchange(run.encode(), patience_s), type=Judgement)
                 except (OSError, EOFError, TimeoutError, msgspec.DecodeError) as error:
                     _log.warning("the judge's worker failed on %s: %r", run, error)
                     self.stop()
@@ -69,7 +71,7 @@ class Judge:
                 self._worker.kill()
         self._worker = None
 
-    async def _exchange(self, request: bytes) -> bytes:
+    async def _exchange(self, request: bytes, patience_s: float = _ANSWER_S) -> bytes:
         if self._worker is None or self._worker.returncode is not None:
             with contextlib.ExitStack() as stack:
                 said = stack.enter_context(self._log.open("ab")) if self._log else None
@@ -88,7 +90,7 @@ class Judge:
             (length,) = _LENGTH.unpack(await stdout.readexactly(_LENGTH.size))
             return await stdout.readexactly(length)
 
-        return await asyncio.wait_for(answer(), _ANSWER_S)
+        return await asyncio.wait_for(answer(), patience_s)
 
 
 def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:

@@ -285,7 +285,8 @@ class Windows:
         self._sample_less(held)
         await self._loop_thread(self._store.flush, 2.0)
         asked_ns = clock.now_ns()
-        judgement = await self._judge.judge(held.run.id)
+        length_s = ((held.run.end_ns or held.run.begin_ns) - held.run.begin_ns) / 1e9
+        judgement = await self._judge.judge(held.run.id, length_s)
         held.judging_s = (clock.now_ns() - asked_ns) / 1e9
         verdicts = tuple(judgement.verdicts)
         status = verdicts[0]["status"] if verdicts else Status.UNPROVEN.value

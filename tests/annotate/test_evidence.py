@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotate.evidence import Gap, Lane, Reading, Trace
+from annotate.evidence import GRID_COUNT, Gap, Lane, Reading, Trace, grid
 from tests.annotate.builders import UUID
 
 SECOND_NS = 1_000_000_000
@@ -79,3 +79,10 @@ def test_an_increase_is_never_negative_and_divides_by_the_time_between_its_own_r
         first, last = (round(t / (0.3 * SECOND_NS)) for t in (increase.begin_ns, increase.end_ns))
         assert increase.amount == totals_ns[last] - totals_ns[first] >= 0
         assert increase.ratio == pytest.approx(increase.amount / (increase.end_ns - increase.begin_ns))
+
+
+def test_a_grid_over_a_day_has_no_more_points_than_over_an_hour_and_half() -> None:
+    assert (np.diff(grid(0, 10 * SECOND_NS, 10_000_000)) == 10_000_000).all()
+    day = grid(0, 86_400 * SECOND_NS, 10_000_000)
+    assert len(day) <= GRID_COUNT + 1
+    assert (day[0], day[-1] < 86_400 * SECOND_NS) == (0, True)
