@@ -40,7 +40,7 @@ class Judge:
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails
 
-    async def judge(self, run: str) -> Judgement:
+    async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
         if self.fails:
             raise ZeroDivisionError(run)
         return Judgement(why="nothing was seen")

@@ -48,7 +48,7 @@ class _Witness:
 
 
 class _Judge:
-    async def judge(self, run: str) -> Judgement:
+    async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
         return Judgement(why="nothing was seen")
 
 
