@@ -25,6 +25,7 @@ from annotate.evidence import (
 from annotate.evidence import signals as signals_of
 from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import DeviceLostError
+from gpuwatch.lanes import PULSE, ROW_NS
 from gpuwatch.sources.simulated.gpu import OWN_PID
 from gpuwatch.sources.simulated.scenes import Scene
 from gpuwatch.sources.simulated.source import Simulated, scenes_named
@@ -50,6 +51,9 @@ class _Witness:
     def fast(self, at_ns: int) -> None:
         self._row(Lane.FAST, at_ns)
 
+    def pulse(self, at_ns: int) -> None:
+        self._row(Lane.PULSE, at_ns, PULSE)
+
     def edge(self, at_ns: int) -> None:
         self._row(Lane.EDGE, at_ns)
 
@@ -62,9 +66,11 @@ class _Witness:
     def processes(self, at_ns: int) -> None:
         self._census(at_ns, utilization=False)
 
-    def _row(self, lane: Lane, at_ns: int) -> None:
-        names = signals_of(lane)
-        reading = self._ask(lane, at_ns, lambda: self.source.read(self.uuid, lane, names))
+    def _row(self, lane: Lane, at_ns: int, names: tuple[str, ...] | None = None) -> None:
+        names = names or signals_of(lane)
+        # One question in two lengths: a loss in the pulse is the fast lane's.
+        asked = Lane.FAST if lane is Lane.PULSE else lane
+        reading = self._ask(asked, at_ns, lambda: self.source.read(self.uuid, lane, names))
         self.readings += [reading] if reading else []
 
     def _census(self, at_ns: int, *, utilization: bool) -> None:
@@ -93,7 +99,7 @@ def simulate(
 ) -> tuple[Evidence, ...]:
     """The evidence a daemon would have of the scene's own benchmark, one piece a GPU.
 
-    20 Hz before and after the benchmark, 100 Hz during it, slow lane each second.  ``lead_s`` is cut at the scene's epoch.
+    20 Hz, and clock and reasons at 100 Hz during the benchmark, slow lane each second.  ``lead_s`` is cut at the scene's epoch.
     A scene need not be one of the named ones.  The same arguments give the same evidence.  Raises UsageError for an unknown scene.
     """
     members = scenes_named(scene) if isinstance(scene, str) else (scene,)
@@ -114,7 +120,8 @@ def _simulate(
     first_ns, last_ns = max(_EPOCH_NS, begin_ns - round(lead_s * 1e9)), end_ns + round(tail_s * 1e9)
     for at_ns in _grid(first_ns, begin_ns, end_ns, last_ns):
         clock.wait_until(at_ns, _NEVER)
-        witness.fast(at_ns)
+        whole = not begin_ns < at_ns < end_ns or (at_ns - begin_ns) % ROW_NS < 10 * _MS
+        (witness.fast if whole else witness.pulse)(at_ns)
         elapsed_ns = at_ns - first_ns
         if at_ns in (begin_ns, end_ns):
             witness.edge(at_ns)
@@ -138,7 +145,7 @@ _NEVER = threading.Event()
 
 
 def _grid(first_ns: int, begin_ns: int, end_ns: int, last_ns: int) -> list[int]:
-    """When the fast lane is due: every 50 ms, every 10 ms while the window is open, and at its edges."""
+    """When the fast lane or its pulse is due: every 50 ms, every 10 ms while the window is open, and at its edges."""
     due = [*range(first_ns, begin_ns, 50 * _MS), *range(begin_ns, end_ns, 10 * _MS), end_ns]
     return due + list(range(end_ns + 10 * _MS, last_ns, 50 * _MS)) + [last_ns]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from annotate.evidence import Evidence, Host, Lane, PowerRecord, Reading, signals
 from gpuwatch.clock import VirtualClock
+from gpuwatch.lanes import PULSE
 from gpuwatch.protocols import Sweep
 from gpuwatch.store import Run, Store
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID
@@ -71,10 +72,9 @@ def sweeps_of(evidence: Evidence) -> list[Sweep]:
             column = trace.column(name)
             for at_ns, value in zip(column.at_ns.tolist(), column.values.tolist(), strict=True):
                 rows.setdefault(at_ns, {})[name] = None if math.isnan(value) else value
-        out += [
-            Sweep(uuid, lane, at_ns, 0, 0, Reading(uuid=uuid, lane=lane, at_ns=at_ns, took_ns=1, **values))
-            for at_ns, values in rows.items()
-        ]
+        for at_ns, values in rows.items():
+            asked = Lane.PULSE if lane is Lane.FAST and values.keys() <= set(PULSE) else lane
+            out.append(Sweep(uuid, asked, at_ns, 0, 0, Reading(uuid=uuid, lane=asked, at_ns=at_ns, took_ns=1, **values)))
     out += [Sweep(uuid, Lane.PROCESSES, census.at_ns, 0, 0, census) for census in trace.censuses]
     dense = trace.dense_power
     for begin in range(0, len(dense), 50):
