@@ -21,7 +21,7 @@ from gpuwatch.capsule import unpack
 from gpuwatch.errors import CapsuleError, StoreError
 from gpuwatch.store import files, schema
 from gpuwatch.store.columns import device_from_row
-from gpuwatch.store.run import UNFINISHED, Ended, Run, from_row
+from gpuwatch.store.run import BADNESS, UNFINISHED, Ended, Run, from_row
 from gpuwatch.store.traces import Pieces
 
 LEAD_NS = 5_000_000_000
@@ -91,10 +91,12 @@ class Reader:
             wheres.append(("status = ?", list(status)))  # of several, SQLite cannot use the index for the order
         elif status:
             wheres.append((f"status IN ({', '.join('?' * len(status))})", list(status)))
+        if status and worst_first:  # says the same again by what the rows are in order of, or all of them would be sorted
+            badness = sorted({BADNESS.get(each, -1) for each in status})
+            wheres.append((f"badness IN ({', '.join('?' * len(badness))})", badness))
         where = " AND ".join(sql for sql, _ in wheres) or "1"
         values = [value for _, of_one in wheres for value in of_one]
-        # One status is as bad as itself: its own index has the order, which the one of badness would have to look for.
-        order = "badness DESC, begun_wall_s DESC" if worst_first and len(status) != 1 else "begun_wall_s DESC"
+        order = "badness DESC, begun_wall_s DESC" if worst_first else "begun_wall_s DESC"
         sql = f"SELECT * FROM runs WHERE {where} ORDER BY {order}, id DESC LIMIT ?"
         return self._runs(sql, [*values, -1 if limit is None else limit])
 

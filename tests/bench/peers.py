@@ -27,7 +27,10 @@ def python(place: Path = PLACE) -> Path:
     made, stamp = place / "bin" / "python", place / "installed"
     if stamp.exists() and stamp.read_text() == PINNED.read_text():
         return made
-    venv.create(place, with_pip=True, clear=True)
+    try:
+        venv.create(place, with_pip=True, clear=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise MissingError(f"an environment for {', '.join(versions())} could not be made: {error}") from error
     install = [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1", "-r", str(PINNED)]
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode:
