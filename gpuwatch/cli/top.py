@@ -101,7 +101,7 @@ def _recorded_screen(path: Path, settings: Settings) -> Exit:
     begin_ns, _ = past.span_ns()
 
     def at(at_ns: int) -> str:
-        return time_of_day(at_ns, 0) if past.has_wall_time else f"{(at_ns - begin_ns) / 1e9:+.1f} s"
+        return time_of_day(at_ns, 0) if past.has_wall_time else f"t{(at_ns - begin_ns) / 1e9:+.1f} s"
 
     Top(None, past, at=at, wall_offset_ns=(lambda: 0) if past.has_wall_time else None, memory=_memory(settings)).run()
     return Exit.OK

@@ -11,6 +11,7 @@ import numpy as np
 from annotate import report
 from annotate.evidence import Census, Column, Device, Lane, Times, Trace, Values
 from gpuwatch.tui import panels, plot, ribbon
+from gpuwatch.tui.covers import covers
 from gpuwatch.tui.panels import CENSUS_HOLDS_NS, Drawn, clipped
 from gpuwatch.tui.plot import GUTTER_COUNT, Span
 from gpuwatch.tui.words import NOTHING, Chip, Piece, Tone, chips, cut, status
@@ -109,13 +110,11 @@ def _open_in(view: View) -> list[Shown]:
 
 def foreign(census: Census, uuid: str, windows: Sequence[Shown]) -> int:
     """How many of a census belong to none of the windows open on that GPU then; 0 where none was."""
-    covering = [
-        each for each in windows if each.begin_ns <= census.at_ns and (each.end_ns is None or census.at_ns <= each.end_ns)
-    ]
-    if not covering:
+    then = [each for each in windows if each.begin_ns <= census.at_ns and (each.end_ns is None or census.at_ns <= each.end_ns)]
+    if not then:
         return 0
     pids = {process.pid for process in census.processes}
-    owners = [set(each.pids) for each in covering if uuid in each.uuids or pids & set(each.pids)]
+    owners = [set(each.pids) for each in then if covers(each, uuid, pids)]
     return len(pids.difference(*owners)) if any(owners) else 0
 
 

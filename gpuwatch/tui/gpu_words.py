@@ -8,6 +8,7 @@ from annotate import report
 from annotate.evidence import Lane, Visibility
 from gpuwatch import wire
 from gpuwatch.live import LiveGpu
+from gpuwatch.tui.covers import covering
 from gpuwatch.tui.words import NOTHING, Piece, Tone, chips
 
 STALE_PERIODS = 3
@@ -75,10 +76,10 @@ def processes(gpu: LiveGpu, windows: Sequence[wire.Shown]) -> Piece:
     pids = {process.pid for process in gpu.census.processes}
     seen = "" if gpu.census.visibility is not Visibility.NAMESPACE else "≥"
     count = len(pids) + gpu.processes_left_out_count
-    covering = [each for each in windows if each.end_ns is None and (gpu.device.uuid in each.uuids or pids & set(each.pids))]
-    if not covering:
+    opened = covering(windows, gpu.device.uuid, pids)
+    if not opened:
         return Piece(f"{seen}{count}", Tone.DIM if not count else Tone.PLAIN)
-    own = len(pids & {pid for each in covering for pid in each.pids})
+    own = len(pids & {pid for each in opened for pid in each.pids})
     foreign = count - own
     return Piece(f"{own}o {seen}{foreign}F", Tone.WARN if foreign else Tone.PLAIN)
 

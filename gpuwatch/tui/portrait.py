@@ -9,6 +9,7 @@ from annotate.evidence import Ownership, Process, Visibility
 from gpuwatch import wire
 from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import gpu_words, words
+from gpuwatch.tui.covers import covering
 from gpuwatch.tui.panels import clipped
 from gpuwatch.tui.seams import Showing
 from gpuwatch.tui.words import NOTHING, Piece, Tone
@@ -23,11 +24,15 @@ _WHOSE = {
 def head(uuid: str, gpu: LiveGpu | None, showing: Showing, width: int) -> list[Piece]:
     """Which GPU, and what is wrong with it."""
     everyone = [each.device.uuid for each in showing.live.gpus] if showing.live is not None else []
-    pieces = [Piece(f" GPU {everyone.index(uuid)} of {len(everyone)}" if uuid in everyone else " GPU")]
+    pieces = [Piece(f" GPU {everyone.index(uuid)}{_of(len(everyone))}" if uuid in everyone else " GPU")]
     if gpu is not None:
         pieces.append(Piece(f"  {gpu_words.name(gpu)}"))
     pieces += [*_wrong(gpu, showing), Piece(f"  {report.plain(uuid)}", Tone.DIM)]
     return clipped(pieces, width)
+
+
+def _of(count: int) -> str:
+    return f" of 0–{count - 1}" if count > 1 else ""
 
 
 def _wrong(gpu: LiveGpu | None, showing: Showing) -> list[Piece]:
@@ -97,10 +102,10 @@ def whose(process: Process, uuid: str, census_pids: set[int], windows: Sequence[
     """Own or foreign to the windows open on this GPU; unknown while there is none."""
     if process.ownership is not Ownership.UNKNOWN:
         return process.ownership
-    covering = [each for each in windows if each.end_ns is None and (uuid in each.uuids or census_pids & set(each.pids))]
-    if not any(each.pids for each in covering):
+    opened = covering(windows, uuid, census_pids)
+    if not any(each.pids for each in opened):
         return Ownership.UNKNOWN
-    return Ownership.OWN if any(process.pid in each.pids for each in covering) else Ownership.FOREIGN
+    return Ownership.OWN if any(process.pid in each.pids for each in opened) else Ownership.FOREIGN
 
 
 def process_lines(gpu: LiveGpu, live: Live, width: int, most: int) -> list[list[Piece]]:

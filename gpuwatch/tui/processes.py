@@ -14,6 +14,7 @@ from annotate.evidence import Ownership, Process, Visibility
 from gpuwatch import wire
 from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import words
+from gpuwatch.tui.covers import covering
 from gpuwatch.tui.lines import Lines
 from gpuwatch.tui.page import Aside, Quiet
 from gpuwatch.tui.seams import Showing
@@ -46,10 +47,10 @@ def seats(live: Live) -> list[Seat]:
 
 def _owner(process: Process, gpu: LiveGpu, windows: Sequence[wire.Shown]) -> Ownership:
     pids = {each.pid for each in gpu.census.processes} if gpu.census is not None else set()
-    covering = [each for each in windows if each.end_ns is None and (gpu.device.uuid in each.uuids or pids & set(each.pids))]
-    if not covering or not any(each.pids for each in covering):
+    opened = covering(windows, gpu.device.uuid, pids)
+    if not any(each.pids for each in opened):
         return Ownership.UNKNOWN
-    return Ownership.OWN if any(process.pid in each.pids for each in covering) else Ownership.FOREIGN
+    return Ownership.OWN if any(process.pid in each.pids for each in opened) else Ownership.FOREIGN
 
 
 def ordered(found: Sequence[Seat], order: str) -> list[Seat]:

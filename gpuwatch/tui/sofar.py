@@ -8,6 +8,7 @@ from annotate.evidence import Lane, Reason
 from gpuwatch import wire
 from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import words
+from gpuwatch.tui.covers import covers
 
 # By what a number becomes one of something else; the power cap, which is how a heavy kernel runs, last.
 _AGAINST: tuple[Reason, ...] = (
@@ -36,7 +37,7 @@ def against(window: wire.Shown, gpus: Sequence[LiveGpu]) -> Iterator[str]:
     """What one answer says; only what was read since the window began counts."""
     for gpu in gpus:
         pids = {process.pid for process in gpu.census.processes} if gpu.census is not None else set()
-        if gpu.device.uuid not in window.uuids and not pids & set(window.pids):
+        if not covers(window, gpu.device.uuid, pids):
             continue
         if gpu.lost is not None:
             yield _LOST

@@ -17,6 +17,7 @@ from gpuwatch.tui.app import Top
 from gpuwatch.tui.gpu import Gpu
 from gpuwatch.tui.seams import Past, Showing
 from gpuwatch.tui.state import State
+from gpuwatch.wire import Shown
 from tests.gpuwatch.tui.frozen import NOW_NS, S
 
 
@@ -32,6 +33,7 @@ class Still:
     span: tuple[int, int] | None = (0, NOW_NS)
     refusal: str | None = None
     asked: list[tuple[int, int]] = field(default_factory=list)
+    later: tuple[Shown, ...] = ()
 
     def span_ns(self) -> tuple[int, int] | None:
         return self.span
@@ -48,7 +50,7 @@ class Still:
         )  # fmt: skip
 
     def live(self, at_ns: int) -> Live:
-        raise NotImplementedError
+        return Live(at_ns=at_ns, source="nvml", windows=self.later)
 
     def events(self, begin_ns: int, end_ns: int) -> Sequence[Event]:
         return [event for event in self.of.events if begin_ns <= event.at_ns <= end_ns]

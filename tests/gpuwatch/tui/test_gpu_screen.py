@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from textual.pilot import Pilot
 from textual.strip import Strip
@@ -208,6 +209,19 @@ def test_back_in_time_the_moment_is_in_the_middle_and_marked() -> None:
     used(use, Still(TRACE), showing=showing)
 
 
+def test_back_in_time_a_window_that_was_open_then_is_shown_as_it_became() -> None:
+    then_ns = NOW_NS - 80 * S
+    opened = msgspec.structs.replace(WINDOWS[0], begin_ns=then_ns, end_ns=None)
+    showing = replace(NOW, live=replace(LIVE, at_ns=then_ns, windows=(opened,)), past_ns=then_ns)
+    became = msgspec.structs.replace(opened, status="rejected", end_ns=then_ns + 20 * S)
+
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: seen.line("window").count("R") > 10)
+        assert "o" not in seen.line("window").partition("│")[2]
+
+    used(use, Still(TRACE, later=(became,)), showing=showing)
+
+
 def test_back_in_time_near_the_end_the_stretch_ends_with_what_there_is() -> None:
     then_ns = NOW_NS - 10 * S
     showing = replace(NOW, live=replace(LIVE, at_ns=then_ns), past_ns=then_ns)
@@ -249,12 +263,12 @@ def test_a_store_that_refuses_is_said_in_its_words_and_asked_again_later() -> No
 def test_n_and_tab_go_round_the_gpus_at_the_same_time() -> None:
     async def use(seen: Seen) -> None:
         await seen.press("n")
-        assert "GPU 1 of 8" in seen.words("#head")
+        assert "GPU 1 of 0–7" in seen.words("#head")
         await seen.press("shift+tab", "N")
-        assert "GPU 7 of 8" in seen.words("#head")
+        assert "GPU 7 of 0–7" in seen.words("#head")
         assert "× LOST  GPU is lost (Xid 79)" in seen.words("#head")
         await seen.press("tab")
-        assert "GPU 0 of 8" in seen.words("#head")
+        assert "GPU 0 of 0–7" in seen.words("#head")
         assert seen.host.detail.uuid == "GPU-00000000"
 
     used(use, Still(TRACE))
