@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,14 @@ def test_runs_are_found_by_time_label_status_and_number(state: Path) -> None:
 
 def test_the_worst_come_first_when_asked_for(state: Path) -> None:
     assert ids(state, worst_first=True) == ["0001", "0002", "0004", "0000", "0003"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_worst_of_some_statuses_come_in_the_order_they_have_among_all(state: Path, count: int) -> None:
+    with Reader(state) as reader:
+        every = [(run.id[:4], run.status) for run in reader.runs(worst_first=True)]
+    for some in combinations(sorted({status for _, status in every}), count):
+        assert ids(state, worst_first=True, status=some) == [run_id for run_id, status in every if status in some]
 
 
 def test_a_run_is_found_by_the_beginning_of_its_id(state: Path) -> None:
