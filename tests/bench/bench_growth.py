@@ -18,7 +18,7 @@ from gpuwatch.config import Settings
 from gpuwatch.store import Reader, Store, files
 from gpuwatch.store.boot import Boot
 from tests.bench import made_up
-from tests.bench.bench_peers import machine, ours, sleeping
+from tests.bench.bench_peers import machine, no_double, ours, sleeping
 from tests.bench.bench_store import readings_bytes, unwatched
 from tests.bench.bench_top import first_ms
 from tests.fake_nvml.build import build
@@ -45,8 +45,11 @@ def main(
 
 def with_gpus(counts: Sequence[int], seconds: float) -> Figures:
     figures: Figures = {}
+    if why := no_double():
+        print(f"\ngrowth with GPUs: {why}")
+        return figures
     print(
-        f"\nbusy GPUs on the double    CPU 20 Hz  a GPU   CPU in a window  a GPU        MB    MB/day  a GPU   ({seconds:.0f} s each)"
+        f"\n{f'busy GPUs, double, {seconds:.0f} s each':<26}{'20 Hz':>9}{'a GPU':>8}{'in a window':>13}{'a GPU':>8}{'MB':>7}{'MB/day':>9}{'a GPU':>8}"
     )
     with tempfile.TemporaryDirectory(prefix="gw") as folder, sleeping() as pid:
         library = build(Path(folder) / "library")
@@ -55,8 +58,9 @@ def with_gpus(counts: Sequence[int], seconds: float) -> Figures:
             idle, busy = (next(ours(scene, library, seconds, open_window=each)) for each in (False, True))
             stored = day_bytes(Path(folder) / f"store-{count}", count)
             print(
-                f"{count:>22}{idle.spent.cpu_ratio:>14.2%}{idle.spent.cpu_ratio / count:>7.2%}{busy.spent.cpu_ratio:>18.2%}"
-                f"{busy.spent.cpu_ratio / count:>7.2%}{busy.spent.memory_bytes / 1e6:>10.0f}{stored / 1e6:>10.1f}{stored / count / 1e6:>7.1f}",
+                f"{count:<26}{idle.spent.cpu_ratio:>9.2%}{idle.spent.cpu_ratio / count:>8.2%}{busy.spent.cpu_ratio:>13.2%}"
+                f"{busy.spent.cpu_ratio / count:>8.2%}{busy.spent.memory_bytes / 1e6:>7.0f}{stored / 1e6:>9.1f}"
+                f"{stored / count / 1e6:>8.1f}",
                 flush=True,
             )
             figures |= {
@@ -90,24 +94,19 @@ def day_bytes(folder: Path, gpus: int, seconds: float = 600.0) -> float:
 def with_windows(counts: Sequence[int]) -> Figures:
     figures: Figures = {}
     heads = (
-        "ledger MB",
-        "audit s",
-        "of a label",
-        "rejected",
-        "show s",
-        "newest 200 ms",
-        "back in time ms",
-        "keep one ms",
-        "daemon up s",
-        "first picture s",
-    )
-    print(f"\n{'stored windows':<16}" + "".join(f"{head:>17}" for head in heads))
+        "ledger MB", "audit s", "of a label", "rejected", "2 statuses", "show s", "newest 200", "back, ms", "keep 1, ms",
+        "daemon up s", "1st picture",
+    )  # fmt: skip
+    print(f"\n{'stored windows':<15}" + "".join(f"{head:>12}" for head in heads))
     with tempfile.TemporaryDirectory(prefix="gw") as place:
         found = settings(Path(place))
         for count in made_up.windows(found.state, wall_s() - 60.0 * max(counts), tuple(counts)):
             row = _windows(Path(place), found, count)
-            print(f"{count:<16}" + "".join(f"{value:>17.2f}" for value in row.values()), flush=True)
+            print(f"{count:<15}" + "".join(f"{value:>12.2f}" for value in row.values()), flush=True)
             figures |= {f"windows_{count}_{name}": value for name, value in row.items()}
+    print(
+        "audit, show: the whole command; newest 200: the reader, ms; back: top's first moment of the past; 1st picture: top's, s"
+    )
     return figures
 
 
@@ -118,6 +117,7 @@ def _windows(place: Path, found: Settings, count: int) -> Figures:
         "audit_s": command_s(found, "audit"),
         "audit_label_s": command_s(found, "audit", "--label", "bursty-3-7"),
         "audit_rejected_s": command_s(found, "audit", "--status", "rejected"),
+        "audit_two_s": command_s(found, "audit", "--status", "flagged,unproven"),
         "show_s": command_s(found, "show"),
         "newest_ms": timed_ms(lambda: _newest(state)),
         "past_ms": timed_ms(lambda: _back(state, count)),
@@ -187,14 +187,14 @@ def _keep_ms(state: Path, count: int = 20) -> float:
 
 def with_days(counts: Sequence[int]) -> Figures:
     figures: Figures = {}
-    heads = ("readings MB", "open, ms", "a minute, ms", "again, ms", "top's span, ms", "writer up, ms", "half dropped, ms")
-    print(f"\n{'days, one busy GPU':<20}" + "".join(f"{head:>17}" for head in heads))
+    heads = ("readings MB", "open, ms", "a minute", "again, ms", "top's span", "writer up", "half dropped")
+    print(f"\n{'days, one busy GPU':<20}" + "".join(f"{head:>13}" for head in heads))
     with tempfile.TemporaryDirectory(prefix="gw") as place:
         state = Path(place)
         for count in made_up.days(state, max(counts)):
             if count in counts:
                 row = _days(state, count)
-                print(f"{count:<20}" + "".join(f"{value:>17.2f}" for value in row.values()), flush=True)
+                print(f"{count:<20}" + "".join(f"{value:>13.2f}" for value in row.values()), flush=True)
                 figures |= {f"days_{count}_{name}": value for name, value in row.items()}
     return figures
 

@@ -70,6 +70,11 @@ class Row:
         )
 
 
+def no_double() -> str | None:
+    """Why there can be no double here."""
+    return None if shutil.which("gcc") else "left out, since the double of the driver needs gcc: sudo make system"
+
+
 def machine(path: Path, gpus: int, pid: int) -> Scene:
     """Busy H200s, a process on each."""
     scene = create(path, gpus=gpus)
@@ -198,6 +203,9 @@ def windows(scene: Scene, library: Path) -> list[tuple[str, float, float]]:
 
 def main(seconds: float = 15.0, counts: tuple[int, ...] = COUNTS) -> Figures:
     figures: Figures = {}
+    if why := no_double():
+        print(f"\nwatching beside others: {why}")
+        return figures
     absent = "not on this machine" if shutil.which("nvidia-smi") is None else "left out: it does not use the double's library"
     try:
         python: Path | None = peers.python()

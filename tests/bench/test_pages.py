@@ -50,7 +50,7 @@ def test_a_run_is_kept_with_its_machine_and_replaces_the_one_before(tmp_path: Pa
 
 
 def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
-    nothing = targets.Data({}, {}, [], [], {})
+    nothing = targets.Data({}, {}, [], [], {}, {})
     found = [each.measure(nothing) for each in targets.TARGETS if each.what != "verdicts on real GPUs"]
     assert {each.met for each in found} == {None}
     assert "Not measured yet" in render.page(nothing)
@@ -65,7 +65,7 @@ def test_rows_of_a_real_gpu_make_the_table_of_the_watched() -> None:
         "watcher": "gpuwatch, 20 Hz", "cpu_ratio": 0.004, "memory_bytes": 110e6, "gemm_change_ratio": [0.0006, 0.0, 0.001],
         "launch_change_s": [[0.0, -1e-7, 1e-7]] * 2 + [[0.5e-6, -1e-6, 2e-6]],
     }  # fmt: skip
-    found = targets.Data({}, {str(row["watcher"]): row for row in (none, ours)}, [], [], {})
+    found = targets.Data({}, {str(row["watcher"]): row for row in (none, ours)}, [], [], {}, {})
     text = render.page(found)
     assert "| none | – | – | 2.700 ms | 3.00 | 9.00 | 14.00 |" in text
     assert "| gpuwatch, 20 Hz | 0.40% | 110 | +0.060% (+0.000% to +0.100%)" in text
