@@ -40,9 +40,11 @@ WINDOWS_COUNT = 100
 SETTLE_S = 2.0
 # Microseconds a call computes, by class and then by function: an H200's (docs/HARDWARE.md), those of the page and of lists as
 # they are after a pause rather than in a tight loop: with them a pass over the three lists takes 0.35 ms, as it did there.
+# Of the 20.8 ms of a call for PCIe throughput most is waited, not computed (a snapshot of nvitop's, with two of them, took 50 ms
+# there and 9.7 ms of processor time); here only what is computed counts, so nvitop is quicker than it would be.
 COST_US = {
     "page": 5.0, "call": 5.0, "identity": 1.0, "mig": 1.0, "processes": 115.0, "record": 250.0, "gpm": 5.0,
-    "nvmlDeviceGetTotalEnergyConsumption": 3700.0, "nvmlDeviceGetPcieThroughput": 20800.0, "nvmlGpmMetricsGet": 1400.0,
+    "nvmlDeviceGetTotalEnergyConsumption": 3700.0, "nvmlDeviceGetPcieThroughput": 3000.0, "nvmlGpmMetricsGet": 1400.0,
     "nvmlDeviceGetProcessUtilization": 1800.0, "nvmlDeviceGetViolationStatus": 600.0, "nvmlDeviceGetPcieReplayCounter": 130.0,
 }  # fmt: skip
 _DEAR_US = 100.0  # calls from here on are the slow lane's, and those for processes
@@ -206,41 +208,49 @@ def main(seconds: float = 15.0, counts: tuple[int, ...] = COUNTS) -> Figures:
     if why := no_double():
         print(f"\nwatching beside others: {why}")
         return figures
-    absent = "not on this machine" if shutil.which("nvidia-smi") is None else "left out: it does not use the double's library"
+    absent = [
+        "nvidia-smi -lms: " + ("left out, it needs more of a driver" if shutil.which("nvidia-smi") else "not on this machine")
+    ]
     try:
         python: Path | None = peers.python()
     except peers.MissingError as error:
-        python, absent = None, f"{absent}\nnvitop, gpustat, zeus: {error}"
+        python = None
+        absent.append(str(error))
     with tempfile.TemporaryDirectory(prefix="gw") as folder, sleeping() as pid:
         library = build(Path(folder) / "library")
         for count in counts:
             scene = machine(Path(folder) / f"scene-{count}", count, pid)
             what = f"watching {count} busy GPU{'s' if count > 1 else ''} on the double, {seconds:.0f} s each"
             print(f"\n{what:<44}{'CPU':>8}{'in driver':>10}{'calls/s':>9}{'MB':>8}{'Hz':>8}{'late p50/p99 ms':>16}")
-            for open_window in (False, True):
-                for row in ours(scene, library, seconds, open_window=open_window):
-                    print(row.line(), flush=True)
-                    key = f"{100 if open_window else 20}hz{'_scraped' if row.name.endswith('scraped') else ''}_{count}"
-                    figures |= {
-                        f"{key}_cpu_ratio": row.spent.cpu_ratio, f"{key}_dear_ratio": row.dear_ratio,
-                        f"{key}_memory_bytes": row.spent.memory_bytes, f"{key}_rate_hz": row.rate_hz or 0.0,
-                        f"{key}_late_p99_ms": (row.late_p99_ns or 0) / 1e6,
-                    }  # fmt: skip
-            for name in peers.versions() if python is not None else ():
-                assert python is not None
-                row = theirs(name, python, scene, library, seconds)
+            for key, row in _rows(scene, library, python, seconds):
                 print(row.line(), flush=True)
                 figures |= {
-                    f"{name}_{count}_cpu_ratio": row.spent.cpu_ratio,
-                    f"{name}_{count}_memory_bytes": row.spent.memory_bytes,
-                }
-            print(f"{'nvidia-smi -lms':<44}{absent}")
+                    f"{key}_{count}_cpu_ratio": row.spent.cpu_ratio, f"{key}_{count}_dear_ratio": row.dear_ratio,
+                    f"{key}_{count}_memory_bytes": row.spent.memory_bytes, f"{key}_{count}_rate_hz": row.rate_hz or 0.0,
+                    f"{key}_{count}_late_p99_ms": (row.late_p99_ns or 0) / 1e6,
+                }  # fmt: skip
             if python is not None:
                 print(f"{f'a window over {count}, median of {WINDOWS_COUNT} in turns':<44}{'enter ms':>10}{'exit ms':>10}")
                 for name, enter_ms, exit_ms in windows(scene, library):
                     print(f"{name:<44}{enter_ms:>10.2f}{exit_ms:>10.2f}", flush=True)
                     figures |= {f"{name}_{count}_enter_ms": enter_ms, f"{name}_{count}_exit_ms": exit_ms}
+    print("", *absent, _NOTES, sep="\n")
     return figures
+
+
+_NOTES = f"""\
+nvitop, gpustat: asked for {HZ} looks a second, Hz is what they reached; gpustat rests 0.1 s a GPU with processes in each look.
+zeus: power alone, {HZ} times a second, in processes of its own.  Of all these only gpuwatch stores what it reads."""
+
+
+def _rows(scene: Scene, library: Path, python: Path | None, seconds: float) -> Iterator[tuple[str, Row]]:
+    """Everyone on this machine, one after the other, by the name of their figures."""
+    for hz, open_window in ((20, False), (100, True)):
+        names = (f"{hz}hz", f"{hz}hz_scraped")
+        yield from zip(names, ours(scene, library, seconds, open_window=open_window), strict=True)
+    if python is not None:
+        for name in peers.versions():
+            yield name, theirs(name, python, scene, library, seconds)
 
 
 @contextlib.contextmanager

@@ -95,14 +95,18 @@ def _about(name: str) -> str:
 def costs(found: Data) -> str:
     """The README's block: a table of the headline figures, and where they are from."""
     figures = found.benches["peers"].figures if "peers" in found.benches else {}
-    lines = ["| watching, the whole program | CPU, 1 GPU | 8 GPUs | MB |", "|---|---|---|---|"]
+    lines = ["| watching busy GPUs | CPU, 1 GPU | 8 GPUs | memory | looks a second, 8 GPUs |", "|---|---|---|---|---|"]
     for name, key in (
-        ("gpuwatch, 20 Hz, stored and scraped", "20hz_scraped_{}"), ("… 100 Hz while a window is open", "100hz_scraped_{}"),
-        ("nvitop's API, 10 Hz", "nvitop_{}"), ("gpustat, 10 Hz asked", "gpustat_{}"), ("Zeus's PowerMonitor, 10 Hz", "zeus_{}"),
+        ("gpuwatch, stored and scraped", "20hz_scraped_{}"), ("… while a window is open", "100hz_scraped_{}"),
+        ("nvitop's API, asked for 10 Hz", "nvitop_{}"), ("gpustat, asked for 10 Hz", "gpustat_{}"),
+        ("Zeus's PowerMonitor, power alone", "zeus_{}"),
     ):  # fmt: skip
-        one, eight, memory = (figures.get(key.format(each)) for each in ("1_cpu_ratio", "8_cpu_ratio", "8_memory_bytes"))
+        one, eight, memory, hz = (
+            figures.get(key.format(f"{each}")) for each in ("1_cpu_ratio", "8_cpu_ratio", "8_memory_bytes", "8_rate_hz")
+        )
         if one is not None and eight is not None and memory is not None:
-            lines.append(f"| {name} | {one:.1%} of a core | {eight:.1%} | {memory / 1e6:.0f} |")
+            rate = f"{hz:.3g}" if hz else "10"
+            lines.append(f"| {name} | {one:.1%} of a core | {eight:.1%} | {memory / 1e6:.0f} MB | {rate} |")
     lines.append("")
     if "gpuwatch_1_enter_ms" in figures:
         ours, theirs = (
