@@ -394,9 +394,9 @@ class Store:
         if self._shelf.rotate_if_full():
             self._keeper.restart()
         self._shelf.settle()
-        self._shelf.retain(
-            self._budget_bytes, self._max_age_s, wall_s=(now_ns + offset_ns) / 1e9, other_bytes=self._ledger.size_bytes
-        )
+        # What is kept for good outgrows any budget some day (6 kB a window): half of it stays the readings' own.
+        other_bytes = min(self._ledger.size_bytes, self._budget_bytes // 2)
+        self._shelf.retain(self._budget_bytes, self._max_age_s, wall_s=(now_ns + offset_ns) / 1e9, other_bytes=other_bytes)
         self._sizes = (self._shelf.size_bytes, self._ledger.size_bytes)
 
     def _segment_bytes(self, segment_bytes: int) -> int:

@@ -155,6 +155,18 @@ class TestRetention:
         assert across.gaps == ()
         store.close()
 
+    def test_windows_without_number_leave_half_of_the_budget_to_readings(self, tmp_path: Path) -> None:
+        clock = VirtualClock(BEGIN_NS)
+        store = opened(tmp_path, clock=clock, budget_bytes=1_400_000, segment_bytes=1)
+        for i in range(300):
+            store.put_run(a_run(id=f"run{i:05d}", told={"note": "x" * 6000}))
+        assert store.flush(10.0)
+        feed(store, stream(2400.0, loaded=True), clock=clock)
+        statistics = store.statistics()
+        assert statistics["ledger_bytes"] > 1_400_000
+        assert 400_000 < statistics["readings_bytes"] < 1_100_000
+        store.close()
+
     def test_age_counts_too(self, tmp_path: Path) -> None:
         clock = VirtualClock(BEGIN_NS)
         wall = {"s": clocks.wall_s()}
