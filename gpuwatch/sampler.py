@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from annotate.evidence import Device, Event, Lane
+from annotate.evidence import Device, Lane
 from gpuwatch.errors import SourceError
 from gpuwatch.lanes import Plan
 from gpuwatch.pace import Statistics, ThreadCost
@@ -15,7 +15,10 @@ from gpuwatch.protocols import Clock, Lost, Observed, Sink, Source, Sweep
 from gpuwatch.turns import Turn, sweeps
 from gpuwatch.wake import Wake
 
-__all__ = ["EventWatch", "Sampler", "SamplerStatistics", "sweeps"]
+__all__ = ["Sampler", "SamplerStatistics", "sweeps"]
+
+
+_HELD_COUNT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,54 +288,15 @@ class Sampler:
 
     def _thread(self, kind: str, turns: Sequence[Turn], wake: Wake, cost: ThreadCost) -> threading.Thread:
         def run() -> None:
+            held: list[Sweep] = []  # pulses: after a pause the sinks cost more than the calls, five at a time they do not
             for sweep in sweeps(turns, self._clock, self._stop, wake):
-                self._give(sweep)
+                held.append(sweep)
+                if sweep.lane is Lane.PULSE and len(held) < _HELD_COUNT:
+                    continue
+                for each in held:
+                    self._give(each)
+                held.clear()
                 cost.note(self._clock.now_ns())
 
         # Daemonic: a thread inside a hung driver call can never be joined, and must not keep the process.
         return threading.Thread(target=run, name=f"gpuwatch-{kind}-{self.uuid[-8:]}", daemon=True)
-
-
-class EventWatch:
-    """The one thread that waits for what the driver reports by itself, for all GPUs of a source."""
-
-    def __init__(
-        self,
-        source: Source,
-        sinks: Sequence[Sink],
-        clock: Clock,
-        stop: threading.Event,
-        *,
-        timeout_s: float = 0.5,  # how long ``stop`` may go unseen
-        retry_ns: int = 5_000_000_000,
-    ) -> None:
-        self._source = source
-        self._sinks = tuple(sinks)
-        self._clock = clock
-        self._stop = stop
-        self._timeout_s = timeout_s
-        self._retry_ns = retry_ns
-        self._thread = threading.Thread(target=self._run, name="gpuwatch-events", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def join(self, timeout_s: float = 1.0) -> bool:
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                found = self._source.events(self._timeout_s)
-            except SourceError:  # the lanes tell of it; here it only means that nothing can be reported
-                self._clock.wait_until(self._clock.now_ns() + self._retry_ns, self._stop)
-                continue
-            for event in found:
-                self._give(event)
-
-    def _give(self, event: Event) -> None:
-        sweep = Sweep(event.uuid, Lane.EVENTS, event.at_ns, 0, 0, event)
-        for sink in self._sinks:
-            sink.take(sweep)

@@ -17,8 +17,9 @@ from gpuwatch import kernel_log, lanes
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import Settings
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError, UsageError
+from gpuwatch.event_watch import EventWatch
 from gpuwatch.protocols import Sink, Source, Sweep
-from gpuwatch.sampler import EventWatch, Sampler
+from gpuwatch.sampler import Sampler
 from gpuwatch.sleep import Sleep
 from gpuwatch.sources import open_source
 from gpuwatch.store import Store

@@ -117,9 +117,11 @@ class GpuTally:
             self.sm[load].note(clock_mhz / max_mhz)
         if late_ns:  # the edges of windows are read when they come: no deadline, no lateness
             self.lateness.note(late_ns / 1e9)
-        before, self.mask = self.mask, mask
-        stood_ns, self.mask_at_ns = reading.at_ns - self.mask_at_ns, reading.at_ns
-        if before is not None and 0 < stood_ns <= STANDS_NS:
+        stood_ns = reading.at_ns - self.mask_at_ns
+        if stood_ns <= 0:  # an edge was read by another thread meanwhile
+            return load
+        before, self.mask, self.mask_at_ns = self.mask, mask, reading.at_ns
+        if before is not None and stood_ns <= STANDS_NS:
             self.held_ns[before] = self.held_ns.get(before, 0) + stood_ns
         return load
 

@@ -11,10 +11,11 @@ import pytest
 from annotate.evidence import Event, Lane, Reading
 from gpuwatch.clock import MonotonicClock, VirtualClock
 from gpuwatch.errors import DeviceLostError, SourceGoneError
+from gpuwatch.event_watch import EventWatch
 from gpuwatch.lanes import Refresh, measure, unmeasured
 from gpuwatch.pace import Pace, ThreadCost
 from gpuwatch.protocols import Lost, Sweep
-from gpuwatch.sampler import EventWatch, Sampler
+from gpuwatch.sampler import Sampler
 from gpuwatch.sources.simulated import Simulated
 from gpuwatch.turns import Turn, sweeps
 from gpuwatch.wake import Wake
@@ -332,6 +333,18 @@ def test_both_threads_give_every_lane_to_the_sinks(threads: Any) -> None:
     assert sampler.statistics().of("fast").asked_count > 50
     assert sampler.status()["questions"]["fast"]["rate_hz"] > 0
     assert sampler.stop()
+
+
+def test_pulses_reach_the_sinks_in_their_order_and_no_later_than_the_next_whole_row(threads: Any) -> None:
+    sampler, _, kept = threads()
+    assert kept.wait_for(readings(Lane.FAST, 0))
+    sampler.set_active(True)
+    assert kept.wait_for(readings(Lane.PULSE, 40))
+    both = [sweep.observed.at_ns for sweep in list(kept.sweeps) if sweep.lane in (Lane.FAST, Lane.PULSE)]
+    assert both == sorted(both)
+    sampler.set_active(False)
+    assert kept.wait_for(readings(Lane.FAST, len(kept.of(Lane.FAST)) + 1))
+    assert kept.sweeps[-1].lane is not Lane.PULSE
 
 
 def test_an_edge_is_read_in_the_callers_thread_and_followed_by_the_slow_lane(threads: Any) -> None:
