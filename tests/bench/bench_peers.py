@@ -29,7 +29,7 @@ from tests.bench import peers
 from tests.bench.spent import Spent, spending
 from tests.fake_nvml.build import build
 from tests.fake_nvml.layout import CLASSES
-from tests.fake_nvml.scene import Client, Scene, create
+from tests.fake_nvml.scene import NOT_SUPPORTED, Client, Scene, create
 from tests.gpuwatch.live import running
 
 Figures = dict[str, float]
@@ -82,6 +82,8 @@ def machine(path: Path, gpus: int, pid: int) -> Scene:
     scene = create(path, gpus=gpus)
     for name, us in COST_US.items():
         scene.cost(name, us)
+    # Who waits for a driver's events sleeps; who waits for the double's looks every 2 ms, which would be charged to us alone.
+    scene.fail("events", NOT_SUPPORTED)
     for gpu in scene.gpus:
         gpu.set(power_mw=600e3, sm_clock_mhz=1600, utilization_percent=97, event_reasons_mask=4)
         gpu.clients = [Client(pid=pid, sm_percent=97)]
