@@ -36,8 +36,8 @@ def page(found: Data) -> str:
         "*The double* is a library with the ABI of the driver's (`tests/fake_nvml/`), whose calls compute for as long as they took on an",
         "H200; every program loads it unmodified.  What it cannot tell is what watching does to work on a GPU.\n",
     ]
-    for name in saved.names():
-        out += _table(name, found.benches.get(name))
+    for name, kept in sorted(found.benches.items()):
+        out += _table(name, kept)
     return "\n".join(out).rstrip() + "\n"
 
 
@@ -72,14 +72,12 @@ def _changes(row: dict[str, Any]) -> str:
     return " | ".join(cells)
 
 
-def _table(name: str, found: Saved | None) -> list[str]:
-    out = [f"### {name}\n", f"`python -m tests.bench {name}`: {_about(name)}\n"]
-    if found is None:
-        return [*out, "Not kept yet.\n"]
+def _table(name: str, found: Saved) -> list[str]:
     shared = " (**shared with other work**)" if found.is_shared else ""
     versions = ", ".join(f"{what} {version}" for what, version in found.versions.items())
     return [
-        *out,
+        f"### {name}\n",
+        f"`python -m tests.bench {name}`: {_about(name)}\n",
         f"{found.date}, {found.took_s:.0f} s; {found.machine}; load {found.load_begin:g} at its beginning{shared}, {found.load_end:g}",
         f"at its end; {versions}.\n",
         "```text", found.table, "```\n",
