@@ -27,6 +27,7 @@ _Reply = TypeVar("_Reply", bound=wire.Message)
 ANSWER_S = 5.0  # a daemon that says nothing for so long is treated as gone
 GREETING_S = 1.0  # a window waits for this in the benchmark's own time
 FAILED_S = 30.0  # how long a daemon that failed is not tried again by this process
+YIELDED_S = 3.0  # another window's daemon that does not answer by then may have failed
 START_S = 15.0  # a cold start imports numpy and scipy and attaches to every GPU
 
 # What a benchmark's environment may hold that must not reach the daemon: injected profilers, and device masks.
@@ -271,17 +272,9 @@ def _start(settings: Settings) -> socket.socket:
     """Start the user's daemon in a session of its own and wait until it answers."""
     ensure_socket_folder(settings.socket)
     say(f"starting the user's daemon (leaves {settings.idle_exit_s:g} s after its last client)")
-    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED} | settings.variables()
-    command = [sys.executable, "-P", "-m", "gpuwatch", *settings.flags(), "daemon", "--on-demand"]
-    try:
-        # Its own session and no inherited streams: a pipe, a terminal or a Ctrl-C of the benchmark does not reach it.
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True, close_fds=True, cwd="/", env=environment,
-        )  # fmt: skip
-    except OSError as error:
-        raise DaemonError(f"the daemon could not be started: {error.strerror or error}", "unreachable") from error
-    deadline_ns = clock.now_ns() + int(START_S * 1e9)
+    child = _spawned(settings)
+    now_ns = clock.now_ns()
+    deadline_ns, again_ns, failed = now_ns + int(START_S * 1e9), now_ns + int(YIELDED_S * 1e9), False
     pause = threading.Event()
     while clock.now_ns() < deadline_ns:
         # The child ends as soon as the daemon it leaves behind answers or fails: the benchmark has no child of ours to wait
@@ -290,12 +283,31 @@ def _start(settings: Settings) -> socket.socket:
         connection = _dial(settings.socket) if ended == 0 else None
         if connection is not None:
             return connection
-        if ended:
+        if ended and failed:
             raise DaemonError(f"the daemon stopped at start: {_last_words(settings)}", "unreachable")
+        # It may have left the field to the daemon of another window, and that one failed; what fails once is tried once more.
+        if ended or (ended == 0 and clock.now_ns() > again_ns):
+            failed = failed or bool(ended)
+            again_ns = clock.now_ns() + int(YIELDED_S * 1e9)
+            child = _spawned(settings)
         pause.wait(0.02)
-    child.kill()
-    child.wait()
+    if child.poll() is None:
+        child.kill()
+        child.wait()
     raise DaemonError(f"the daemon did not answer within {START_S:g} s: {_last_words(settings)}", "unreachable")
+
+
+def _spawned(settings: Settings) -> subprocess.Popen[bytes]:
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED} | settings.variables()
+    command = [sys.executable, "-P", "-m", "gpuwatch", *settings.flags(), "daemon", "--on-demand"]
+    try:
+        # Its own session and no inherited streams: a pipe, a terminal or a Ctrl-C of the benchmark does not reach it.
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True, close_fds=True, cwd="/", env=environment,
+        )  # fmt: skip
+    except OSError as error:
+        raise DaemonError(f"the daemon could not be started: {error.strerror or error}", "unreachable") from error
 
 
 def _last_words(settings: Settings) -> str:

@@ -363,7 +363,11 @@ def _only_one(socket_path: Path) -> Iterator[bool]:
 
 def _log_to(settings: Settings, *, on_demand: bool, shared: bool) -> None:
     ensure_state_folder(settings.state, mode=0o750 if shared else 0o700)
-    handler = logging.StreamHandler(_emptied(settings.log) if on_demand else sys.stderr)
+    if on_demand:
+        log = _emptied(settings.log)
+        # Whatever ends us in a way nobody foresaw says so there: nobody else hears a daemon that a window started.
+        os.dup2(log.fileno(), 2)
+    handler = logging.StreamHandler(log if on_demand else sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger("gpuwatch")
     root.addHandler(handler)
