@@ -43,6 +43,8 @@ def command(once: bool, trace: str | None, as_json: bool) -> Exit:
     # Textual reads standard input, asks standard output for its size, and draws on standard error.
     if not once and not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise UsageError("top: expected a terminal for input, output and errors; to print one table, say --once")
+    if not once and os.environ.get("TERM") == "dumb":
+        raise UsageError("top: expected a terminal that can move its cursor, found TERM=dumb; to print one table, say --once")
     if trace is not None:
         return _recording(Path(trace), as_json=as_json) if once else _recorded_screen(Path(trace), settings)
     with _watched(settings) as found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Callable
 from typing import ClassVar, cast
@@ -16,11 +17,12 @@ from annotate import report
 from gpuwatch import clock
 from gpuwatch.errors import DaemonError
 from gpuwatch.live import Live
-from gpuwatch.tui import kept, when, wishes
+from gpuwatch.tui import hangup, kept, when, wishes
 from gpuwatch.tui.banner import Banner
 from gpuwatch.tui.help import Help
 from gpuwatch.tui.overview import Overview
-from gpuwatch.tui.seams import Looks, Past, Showing, Told
+from gpuwatch.tui.page import Page
+from gpuwatch.tui.seams import Looks, Past, Showing
 from gpuwatch.tui.state import Seen, State, seen
 from gpuwatch.tui.travel import END_NS, Travel
 from gpuwatch.tui.tuned import Tuned
@@ -54,12 +56,14 @@ class Top(Tuned):
         _step("shift+right,right_square_bracket", "later-10s", 10),
         Binding("g", "goto", "go to", id="goto", show=False, tooltip="A time of day, so long ago, or a date"),
         Binding("l", "live", "live", id="live", tooltip="Back to now"),
-        Binding("space", "pause", "pause", id="pause", tooltip="Hold what is shown; in the past, play it"),
+        Binding("space", "pause", "pause", id="pause", tooltip="Hold what is shown"),
+        Binding("space", "play", "play", id="play", tooltip="Go on; in the past, as fast as it was"),
         Binding("p", "processes", "processes", id="processes", show=False, tooltip="Who is on the GPUs"),
         Binding("v", "events", "events", id="events", show=False, tooltip="What happened in the last hour"),
         Binding("r", "retry", "start", id="retry", tooltip="Ask again now, and start the user's daemon where none runs"),
         Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Keys and letters"),
-        Binding("q", "quit", "quit", id="quit", tooltip="Leave; the daemon goes on"),
+        Binding("q,ctrl+c", "quit", "quit", id="quit", key_display="q", tooltip="Leave; the daemon goes on"),
+        Binding("ctrl+z", "suspend_process", "suspend", id="suspend", show=False, tooltip="To the shell; fg comes back"),
     ]
 
     def __init__(
@@ -87,13 +91,16 @@ class Top(Tuned):
         self._paused = False
         self._playing = False
         self._seen = Seen.ASKING
+        self._noticing = contextlib.ExitStack()
 
     def get_default_screen(self) -> Screen[None]:
         return self._overview
 
     def on_mount(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGHUP):  # as q: the terminal is put right, and who called us cleans up
-            asyncio.get_running_loop().add_signal_handler(number, self.exit)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.exit)  # as q: the terminal is put right, and who called us cleans up
+        self._noticing.enter_context(hangup.noticed(lambda: loop.call_soon_threadsafe(self.exit)))
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # lines at rest too, after Ctrl-Z and fg
         self.draw()
         self.tick()
         self.begin()
@@ -101,6 +108,7 @@ class Top(Tuned):
             self.travel_to(END_NS)
 
     def on_unmount(self) -> None:
+        self._noticing.close()
         for each in (self._looks, self._past):
             if each is not None:
                 each.close()
@@ -141,9 +149,9 @@ class Top(Tuned):
         past_ns = then.at_ns if then is not None else None
         showing = Showing(live=then or self._live, at=self._at, why=self._why, paused=self._paused, past_ns=past_ns)
         self._seen_is(seen(showing))
-        told = [screen for screen in self.screen_stack if hasattr(screen, "tell")]
-        if not told or not told[-1].query(State):
-            return  # not composed yet
+        told = [screen for screen in self.screen_stack if isinstance(screen, Page)]
+        if not told or not told[-1].is_whole:
+            return
         top = told[-1]
         top.set_class(self._seen is Seen.GONE, "old")
         now_ns = self._live.at_ns if self._live is not None else None
@@ -152,7 +160,7 @@ class Top(Tuned):
         for banner in top.query(Banner):
             if showing.live is not None:
                 banner.tell(showing.live)
-        cast("Told", top).tell(showing)
+        top.tell(showing)
 
     def _seen_is(self, state: Seen) -> None:
         if state is not self._seen:
@@ -164,6 +172,10 @@ class Top(Tuned):
         match action:
             case "live":
                 return self._seen is Seen.PAST and self._looks is not None
+            case "play":
+                return self._is_held
+            case "pause":
+                return not self._is_held
             case "retry":
                 return self._looks is not None and self._seen in (Seen.GONE, Seen.ASKING)
             case _:
@@ -224,12 +236,25 @@ class Top(Tuned):
             self._playing = self._paused = False
             self.draw()
 
+    @property
+    def _is_held(self) -> bool:
+        """Nothing moves on the screen, because somebody wanted that or went back."""
+        in_past = self._travel is not None and self._travel.past_ns is not None
+        return not self._playing if in_past else self._paused
+
     def action_pause(self) -> None:
+        self._move(on=False)
+
+    def action_play(self) -> None:
+        self._move(on=True)
+
+    def _move(self, *, on: bool) -> None:
         if self._travel is not None and self._travel.past_ns is not None:
-            self._playing = not self._playing
+            self._playing = on
         else:
-            self._paused = not self._paused
+            self._paused = not on
         self.draw()
+        self.refresh_bindings()
 
     # Screens
 

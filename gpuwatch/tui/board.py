@@ -124,7 +124,7 @@ def _verdicts(view: View, cells: Span) -> list[Chip]:
     edges_ns = cells.edges_ns()
     of_gpu = [window for window in view.windows if view.device.uuid in window.uuids or not window.uuids]
     for window in sorted(of_gpu, key=lambda each: _GRAVEST.index(each.status) if each.status in _GRAVEST else 0, reverse=True):
-        end_ns = window.end_ns if window.end_ns is not None else view.zero_ns
+        end_ns = window.end_ns if window.end_ns is not None else view.end_ns
         first = int(np.searchsorted(edges_ns, window.begin_ns, side="right")) - 1
         last = int(np.searchsorted(edges_ns, end_ns, side="left"))
         chip = status(window.status)
@@ -203,7 +203,7 @@ def _at_cursor(view: View, cells: Span, cursor: int | None, reasons: ribbon.Slic
         if strangers:
             yield Piece(f", {strangers} foreign", Tone.WARN)
     for window in view.windows:
-        if view.device.uuid in window.uuids and window.begin_ns < end_ns and (window.end_ns or view.zero_ns) >= begin_ns:
+        if view.device.uuid in window.uuids and window.begin_ns < end_ns and (window.end_ns or view.end_ns) >= begin_ns:
             chip = status(window.status)
             yield Piece(f"  {chip.letter} {chip.name} {cut(report.plain(window.label or window.run), 30)}", chip.tone)
 

@@ -56,9 +56,9 @@ class Gpu(Aside):
         Binding("right", "cursor(1)", "cursor later", id="cursor-on", show=False, tooltip="Exact values of a later moment"),
         Binding("plus,equals_sign", "zoom(-1)", "zoom", id="zoom-in", key_display="+ -", tooltip="A shorter stretch of time"),
         Binding("minus", "zoom(1)", "zoom out", id="zoom-out", show=False, tooltip="A longer stretch of time"),
-        Binding("shift+left", "pan(-1)", "pan", id="pan-back", key_display="⇧← →", tooltip="Half a screen earlier"),
+        Binding("shift+left", "pan(-1)", "pan", id="pan-back", show=False, tooltip="Half a screen earlier"),
         Binding("shift+right", "pan(1)", "pan later", id="pan-on", show=False, tooltip="Half a screen later"),
-        Binding("end", "follow", "follow", id="follow", key_display="End", tooltip="No cursor, the newest at the right edge"),
+        Binding("end", "follow", "follow", id="follow", show=False, tooltip="No cursor, the newest at the right edge"),
         Binding("n,tab", "turn(1)", "next GPU", id="gpu-next", key_display="n", tooltip="The next GPU, at the same time"),
         Binding("N,shift+tab", "turn(-1)", "GPU before", id="gpu-before", show=False, tooltip="The GPU before this one"),
     ]

@@ -37,6 +37,11 @@ class Page(Screen[None]):
     def tell(self, showing: Showing) -> None: ...
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all its widgets are there: what scrolls gets its own last."""
+        return bool(self.query(State)) and all(quiet.children for quiet in self.query(Quiet))
+
+    @property
     def columns(self) -> int:
         """How many a line may take; the last is the scroll bar's."""
         return self.app.size.width - 1

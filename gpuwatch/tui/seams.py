@@ -64,9 +64,3 @@ class Showing:
     why: str | None = None  # the daemon could not be asked
     paused: bool = False
     past_ns: int | None = None  # None: live
-
-
-class Told(Protocol):
-    """A screen of ours: the app tells the topmost what to show, at every answer, step and resize."""
-
-    def tell(self, showing: Showing) -> None: ...

@@ -65,5 +65,6 @@ class State(Lines):
             opened = sum(each.end_ns is None for each in live.windows)
             gpus, windows = words.counted(len(live.gpus), "GPU"), words.counted(opened, "open window")
             back = "; l goes back to live" if state is Seen.PAST and now_ns is not None else ""
-            line += [Piece(words.cut(f"  {gpus}, {windows}{back}", room), Tone.DIM)]
+            said = f"  {gpus}, {windows}"
+            line += [Piece(words.cut(said + (back if len(said + back) <= room else ""), room), Tone.DIM)]
         self.show([line])

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gpuwatch.config import Settings
@@ -34,6 +35,12 @@ class Terminal:
         command = shlex.join(["env", "-u", "COLUMNS", "-u", "LINES", home, sys.executable, "-m", "gpuwatch", *arguments])
         self._tmux("new-session", "-d", "-x", "100", "-y", "30", f"{command}; sleep 60")
 
+    def start_shell(self) -> None:
+        home = f"HOME={Path(self._socket).parent}"
+        self._tmux(
+            "new-session", "-d", "-x", "100", "-y", "30", shlex.join(["env", "-u", "COLUMNS", "-u", "LINES", home, "sh", "-i"])
+        )
+
     def press(self, *keys: str) -> None:
         self._tmux("send-keys", "--", *keys)
 
@@ -44,6 +51,10 @@ class Terminal:
                 return seen
             threading.Event().wait(0.05)
         raise AssertionError(seen)
+
+    def programs(self) -> list[psutil.Process]:
+        """What runs in it."""
+        return psutil.Process(int(self._tmux("display-message", "-p", "#{pane_pid}"))).children(recursive=True)
 
     def stop(self) -> None:
         subprocess.run([self._program, "-S", self._socket, "kill-server"], check=False, capture_output=True)
@@ -88,3 +99,34 @@ def test_a_recording_of_a_neighbour_needs_no_daemon(terminal: Terminal) -> None:
     terminal.shows(lambda pane: "R contention-process" in pane)
     terminal.press("Enter")
     terminal.shows(lambda pane: "SM clock" in pane and "1 foreign" in pane and "neighbour-gemm-4096" in pane)
+
+
+def test_a_terminal_that_goes_away_takes_the_monitor_with_it(terminal: Terminal) -> None:
+    terminal.start("--socket", "/nowhere/s", "top", "--trace", str(TRACES / "h200-windows.capsule"))
+    terminal.shows(lambda pane: "◂ PAST" in pane)
+    programs = terminal.programs()
+    assert programs
+    terminal.stop()
+    assert psutil.wait_procs(programs, timeout=20)[1] == []
+
+
+def test_ctrl_z_goes_to_the_shell_and_what_comes_back_is_whole(terminal: Terminal) -> None:
+    terminal.start_shell()
+    command = [
+        sys.executable,
+        "-m",
+        "gpuwatch",
+        "--socket",
+        "/nowhere/s",
+        "top",
+        "--trace",
+        str(TRACES / "h200-windows.capsule"),
+    ]
+    terminal.press(shlex.join(command), "Enter")
+    whole = terminal.shows(lambda pane: "◂ PAST" in pane and "neighbour-gemm-4096" in pane)
+    terminal.press("C-z")
+    terminal.shows(lambda pane: "Stopped" in pane)
+    terminal.press("clear; fg", "Enter")
+    assert terminal.shows(lambda pane: "◂ PAST" in pane and "Stopped" not in pane and "verdict" in pane) == whole
+    terminal.press("C-c")
+    terminal.shows(lambda pane: "PAST" not in pane)

@@ -225,3 +225,23 @@ def test_an_event_is_jumped_to() -> None:
         await until(pilot, lambda: not isinstance(app.screen, Events) and "PAST" in shown(app, State))
 
     used(app, use)
+
+
+def test_space_is_offered_as_what_it_does_now() -> None:
+    app = travelling(EIGHT)
+
+    def offered() -> str:
+        return app.screen.active_bindings["space"].binding.description
+
+    async def use(pilot: Pilot[None]) -> None:
+        assert offered() == "pause"
+        await pilot.press("space")
+        assert offered() == "play"
+        assert "PAUSED" in shown(app, State)
+        await pilot.press("space", "left")
+        await until(pilot, lambda: "PAST" in shown(app, State))
+        assert offered() == "play"
+        await pilot.press("space")
+        assert offered() == "pause"
+
+    used(app, use)
