@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +19,7 @@ def test_a_pulse_counts_for_the_clock_and_its_reasons_and_for_nothing_else() -> 
     tally = GpuTally(DEVICE)
     for ms in range(0, 100, 10):
         make = fast if ms % 50 == 0 else pulse
-        said = {"mem_clock_mhz": 3201, "power_w": 600.0} if make is fast else {}
+        said: dict[str, Any] = {"mem_clock_mhz": 3201, "power_w": 600.0} if make is fast else {}
         tally.take(make(BEGIN_NS + ms * MS, sm_clock_mhz=1980, event_reasons_mask=4, **said))
     assert sum(tally.sm[0].counts) == 10
     assert sum(tally.mem[0].counts) == sum(tally.power.counts) == 2
