@@ -154,14 +154,10 @@ def _comparing(found: Data) -> Measured:
         if of:
             met = called >= 0.95 * len(of) if differ else called <= 0.05 * len(of)
             parts.append(Measured(f"{'0.5 % found' if differ else 'A/A called'} {called} of {len(of)} (H200)", met))
-    hit, invented = found.figure("compare", "found_ratio"), found.figure("compare", "invented_ratio")
-    if hit is not None and invented is not None:
-        parts.append(
-            Measured(
-                f"simulated and dealt out, the worst: {hit:.1%} found, {invented:.1%} invented",
-                hit >= 0.95 and invented <= 0.05,
-            )
-        )
+    hit, own, invented = (found.figure("compare", f"{name}_ratio") for name in ("found", "found_on_own_buffers", "invented"))
+    if hit is not None and own is not None and invented is not None:
+        text = f"simulated and dealt out, the worst: {hit:.1%} found ({own:.1%} where each arm has buffers of its own), {invented:.1%} invented"
+        parts.append(Measured(text, hit >= 0.95 and invented <= 0.05))
     return _all(parts)
 
 
