@@ -57,7 +57,7 @@ class GpuTally:
         self.lateness = Buckets(LATENESS_BUCKETS)
         self.limit_w = device.power_limit_w
         self.mask: int | None = None
-        self.mask_at_ns = 0
+        self.mask_at_ns = -1
         self.held_ns: dict[int, int] = {}  # by the whole mask: an addition a sample, and the bits come apart at the scrape
         self.peaks_w: deque[tuple[int, float]] = deque(maxlen=256)
         self.xids: dict[str, tuple[int, float]] = {}  # how many, and the wall time of the last
