@@ -87,5 +87,12 @@ campaign: $(STAMP)  ## how often the judge is right, over thousands of simulated
 	$(BIN)/python -m tests.campaign --seconds 3600 --seeds 0:3000
 	$(BIN)/python -m tests.hardware.render
 
+.PHONY: soak fuzz
+soak: $(STAMP)  ## long campaigns of faults (hours): kills, damage, crowds, a simulated day
+	$(BIN)/python -m pytest -m soak tests/faults -s
+
+fuzz: $(STAMP)  ## hostile input for every reader, under atheris where it is installed (pip install -e '.[fuzz]')
+	$(BIN)/python -m tests.fuzz --runs 100000 --keep
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
