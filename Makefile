@@ -71,6 +71,7 @@ gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw beco
 	$(BIN)/python -m pytest -m gpu -s
 	$(BIN)/python -m tests.hardware.campaign build/h200
 	$(BIN)/python -m tests.hardware.stamps build/h200
+	$(BIN)/python -m tests.hardware.effect build/h200
 	$(BIN)/python -m tests.hardware.verdicts build/h200/clean clean 75
 	$(BIN)/python -m tests.hardware.verdicts build/h200/injected injected 1
 	$(BIN)/python -m tests.hardware.verdicts build/h200/hogs hogs 2

@@ -31,7 +31,8 @@ def append(folder: Path, data: Path = TRACES) -> None:
     verdicts = [
         row for path in sorted(folder.glob("verdicts-*.jsonl")) for row in map(json.loads, path.read_text().splitlines())
     ]
-    figures = [row for path in sorted(folder.glob("figures-*.json")) for row in json.loads(path.read_text())]
+    lists = [*sorted(folder.glob("figures-*.json")), *folder.glob("effect.json")]
+    figures = [row for path in lists for row in json.loads(path.read_text())]
     figures += [json.loads(path.read_text()) for path in sorted(folder.glob("stamps.json"))]
     for name, new in ((VERDICTS, verdicts), (FIGURES, figures)):
         path = data / name
