@@ -103,7 +103,8 @@ def costs(found: Data) -> str:
             figures.get(key.format(f"{each}")) for each in ("1_cpu_ratio", "8_cpu_ratio", "8_memory_bytes", "8_rate_hz")
         )
         if one is not None and eight is not None and memory is not None:
-            rate = f"{hz:.3g}" if hz else "10"
+            rate = (f"{hz:.0f}" if hz >= 10 else f"{hz:.1f}") if hz else "10"
+            rate += " of clock and reasons, 20 of all" if key.startswith("100hz") else ""
             lines.append(f"| {name} | {one:.1%} of a core | {eight:.1%} | {memory / 1e6:.0f} MB | {rate} |")
     lines.append("")
     if "gpuwatch_1_enter_ms" in figures:
