@@ -46,6 +46,7 @@ _NOT_INHERITED = (
 
 _starting = threading.Lock()  # the windows of many threads start one daemon
 _failed: dict[Path, tuple[int, str]] = {}  # by socket: until when, and why
+_answering: set[int] = set()  # pids at the other ends: none of them is a service manager that holds a socket
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
@@ -91,6 +92,7 @@ class Client:
                 meanwhile()
             with self._explained(patience_s):
                 self.welcome = self._answer(wire.Welcome)
+            _answering.add(self.welcome.pid)
         except BaseException:
             connection.close()
             raise
@@ -198,7 +200,7 @@ def peer_uid(connection: socket.socket) -> tuple[int, int]:
 def _is_starting(connection: socket.socket) -> bool:
     """Whether a service manager holds the socket for a daemon that starts right now: who listened last is it, or is dead."""
     pid, _ = peer_uid(connection)
-    if not pid:  # not visible from here
+    if not pid or pid in _answering:  # not visible from here, or a daemon that has answered
         return False
     try:
         return Path(f"/proc/{pid}/comm").read_text() == "systemd\n"
