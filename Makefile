@@ -55,6 +55,7 @@ pages: $(STAMP)  ## write the generated pages again
 	$(BIN)/python -m tests.gpuwatch.fleet.page
 	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.hardware.render
+	$(BIN)/python -m tests.bench.render
 
 pictures: $(STAMP)  ## the pictures of the README, from the commands themselves
 	$(BIN)/python -m tests.pictures
@@ -66,6 +67,7 @@ pages-fresh: $(STAMP)
 	$(BIN)/python -m tests.gpuwatch.fleet.page --check
 	$(BIN)/python -m dashboards.build --check
 	$(BIN)/python -m tests.hardware.render --check
+	$(BIN)/python -m tests.bench.render --check
 
 gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw becomes data and pages
 	$(BIN)/python -m pytest -m gpu -s

@@ -50,7 +50,8 @@ def _watched(found: Data) -> Iterator[str]:
     yield (
         f"One {first['gpu']}, {first['date']}, `tests/hardware/effect.py`: work in turns with no watcher, with ours and with others',"
         f" {first['rounds_count']} rounds in orders drawn anew.  A turn is half a second of an fp32 GEMM, which no power limits, and 20 000"
-        " launches timed one by one.  Changes are against the turns with none: medians over rounds, with 95 % intervals.\n"
+        " launches timed one by one.  Changes are against the turns with none: medians over rounds, with 95 % intervals.  A watcher is stopped outside of its turns, so its processor time holds what it"
+        f" catches up with then; it watches {first.get('gpus_count', 1)} GPUs.\n"
     )
     yield "| watcher | CPU | MB | GEMM | launch p50 µs | p99 µs | p99.9 µs |"
     yield "|---|---|---|---|---|---|---|"
@@ -115,9 +116,10 @@ def costs(found: Data) -> str:
     watched = [row for name, row in found.effect.items() if name.startswith(("gpuwatch", "the same"))]
     if watched:
         gemm = max((row["gemm_change_ratio"][0] for row in watched), key=abs)
-        late = max((row["launch_change_s"][2][0] for row in watched), key=abs)
+        late, low, high = max(row["launch_change_s"][2] for row in watched)
         lines.append(
-            f"The watched, on an {watched[0]['gpu']}: GEMM {gemm:+.3%}, kernel launches p99.9 {late * 1e6:+.1f} µs at most."
+            f"The watched, on an {watched[0]['gpu']}: GEMM {gemm:+.3%}, kernel launches p99.9 {late * 1e6:+.1f} µs"
+            f" ({low * 1e6:+.1f} to {high * 1e6:+.1f}) at most."
         )
     lines.append("Every figure, its machine and date, and the targets: [docs/BENCHMARKS.md](docs/BENCHMARKS.md).")
     return "\n".join(lines) + "\n"
