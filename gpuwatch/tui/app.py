@@ -19,13 +19,12 @@ from gpuwatch.errors import DaemonError
 from gpuwatch.live import Live
 from gpuwatch.tui import hangup, kept, when, wishes
 from gpuwatch.tui.banner import Banner
-from gpuwatch.tui.help import Help
+from gpuwatch.tui.doors import Doors
 from gpuwatch.tui.overview import Overview
 from gpuwatch.tui.page import Page
 from gpuwatch.tui.seams import Looks, Past, Showing
 from gpuwatch.tui.state import Seen, State, seen
 from gpuwatch.tui.travel import END_NS, Travel
-from gpuwatch.tui.tuned import Tuned
 
 SILENT_S = 2.0  # a question unanswered for so long: what is shown is no longer now
 S = 1_000_000_000
@@ -36,7 +35,7 @@ def _step(key: str, id_: str, seconds: int, *, show: bool = False) -> Binding:
     return Binding(key, f"step({seconds})", where, id=id_, show=show, tooltip=f"By {abs(seconds)} s")
 
 
-class Top(Tuned):
+class Top(Doors):
     """Every GPU and window of one daemon, now and back in time; or of a recording, which has no now."""
 
     TITLE = "gpuwatch"
@@ -77,10 +76,9 @@ class Top(Tuned):
         memory: kept.Memory | None = None,
     ) -> None:
         """``looks`` is None for a recording; ``wall_offset_ns`` is None where its times are on no wall's clock."""
-        super().__init__(memory or kept.Memory(None), rate_hz)
+        super().__init__(memory or kept.Memory(None), rate_hz, past)
         self.animation_level = "none"
         self._looks = looks
-        self._past = past
         self._at = at
         self._wall_offset_ns = wall_offset_ns
         self._travel = Travel(past, at, ends=looks is None) if past is not None else None
@@ -256,44 +254,6 @@ class Top(Tuned):
         self.draw()
         self.refresh_bindings()
 
-    # Screens
-
-    async def action_back(self) -> None:
-        if len(self.screen_stack) > 1:
-            self.pop_screen()
-            self.draw()
-
-    async def _over(self, screen: Screen[None]) -> None:
-        await self.push_screen(screen)
-        self.draw()
-
-    async def action_processes(self) -> None:
-        from gpuwatch.tui.processes import Processes
-
-        if not isinstance(self.screen, Processes):
-            await self._over(Processes(self._memory.kept.sort or ""))
-
-    async def action_events(self) -> None:
-        from gpuwatch.tui.events import Events
-
-        if not isinstance(self.screen, Events):
-            await self._over(Events(self._past))
-
-    async def action_help(self) -> None:
-        await self.push_screen(Help(list(self.screen.active_bindings.values()), self._memory.path, self.actions()))
-
-    @on(wishes.OpenGpu)
-    async def open_gpu(self, wish: wishes.OpenGpu) -> None:
-        from gpuwatch.tui.gpu import Gpu
-
-        await self._over(Gpu(wish.uuid, self._past))
-
-    @on(wishes.OpenWindow)
-    async def open_window(self, wish: wishes.OpenWindow) -> None:
-        from gpuwatch.tui.judged import Judged
-
-        await self._over(Judged(wish.run, self._past))
-
     @on(wishes.ToMoment)
     async def to_moment(self, wish: wishes.ToMoment) -> None:
         self._playing = False
@@ -302,17 +262,3 @@ class Top(Tuned):
             await self.open_gpu(wishes.OpenGpu(wish.uuid))
         else:
             await self.action_back()
-
-    @on(wishes.ExplainThese)
-    async def explain(self, wish: wishes.ExplainThese) -> None:
-        from gpuwatch.tui.explain import Explain
-
-        await self.push_screen(Explain(wish.names))
-
-    @on(wishes.Redraw)
-    def redraw(self) -> None:
-        self.draw()
-
-    @on(wishes.SortedBy)
-    def sorted_by(self, wish: wishes.SortedBy) -> None:
-        self.remember(sort=wish.name)

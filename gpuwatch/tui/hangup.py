@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import termios
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
+
+_STANDARD = (0, 1, 2)
 
 
 @contextlib.contextmanager
@@ -20,10 +23,11 @@ def noticed(leave: Callable[[], Any]) -> Iterator[None]:
 
     def gone(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGCONT, _nothing)
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(nowhere, descriptor)
-        os.close(nowhere)
+        if not _is_there():  # somebody may just have sent the signal: then the terminal is given back as it was
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for descriptor in _STANDARD:
+                os.dup2(nowhere, descriptor)
+            os.close(nowhere)
         leave()
 
     before = signal.signal(signal.SIGHUP, gone)
@@ -31,6 +35,15 @@ def noticed(leave: Callable[[], Any]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def _is_there() -> bool:
+    try:
+        for descriptor in _STANDARD:
+            termios.tcgetattr(descriptor)
+    except termios.error:
+        return False
+    return True
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:
