@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("gpuwatch.judging")
 _LENGTH = struct.Struct(">I")
 _ANSWER_S = 20.0
+WARM_S = 8.0  # a window waits 15 s for a daemon that starts; a worker that imports for longer is served without
 _WINDOW_RATIO = 1 / 300  # more patience for long windows: a day's takes half a minute here
 
 
@@ -30,8 +31,10 @@ class Judgement(msgspec.Struct, frozen=True):
     """What the worker answers: verdicts worst first as plain data, each GPU's evidence packed, and a signature under each.
 
     A signature is the public key (32 bytes) and what it signed with (64); there are none where the key cannot be used.
+    ``run`` is what was asked for: an answer that comes too late must not be taken for the next one's.
     """
 
+    run: str = ""
     verdicts: list[dict[str, Any]] = []
     evidence: dict[str, bytes] = {}
     signatures: list[bytes] = []
@@ -47,11 +50,16 @@ class Judge:
         self._worker: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
 
-    async def warm(self) -> None:
-        """Start the worker and wait until it has imported what it needs."""
+    async def warm(self, patience_s: float = WARM_S) -> None:
+        """Start the worker and wait until it has imported what it needs; one that takes longer goes on with it."""
         async with self._turn:
-            with contextlib.suppress(OSError, EOFError, TimeoutError):
-                await self._exchange(b"")
+            try:
+                await self._exchange("", patience_s)
+            except TimeoutError:
+                _log.warning("the judge's worker needs longer than %g s to start; the first verdicts may be late", patience_s)
+            except (OSError, EOFError, msgspec.DecodeError) as error:
+                _log.warning("the judge's worker failed to start: %r", error)
+                self.stop()
 
     async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
         """Never raises for a failing worker: a judgement without verdicts says why."""
@@ -59,11 +67,11 @@ class Judge:
         async with self._turn:
             for _ in range(2):
                 try:
-                    return msgspec.msgpack.decode(await self._exchange(run.encode(), patience_s), type=Judgement)
+                    return await self._exchange(run, patience_s)
                 except (OSError, EOFError, TimeoutError, msgspec.DecodeError) as error:
                     _log.warning("the judge's worker failed on %s: %r", run, error)
                     self.stop()
-            return Judgement(why="the judge's worker failed twice; the evidence is kept: gpuwatch audit --rejudge")
+            return Judgement(run=run, why="the judge's worker failed twice; the evidence is kept: gpuwatch audit --rejudge")
 
     def stop(self) -> None:
         if self._worker is not None and self._worker.returncode is None:
@@ -71,7 +79,7 @@ class Judge:
                 self._worker.kill()
         self._worker = None
 
-    async def _exchange(self, request: bytes, patience_s: float = _ANSWER_S) -> bytes:
+    async def _exchange(self, run: str, patience_s: float) -> Judgement:
         if self._worker is None or self._worker.returncode is not None:
             with contextlib.ExitStack() as stack:
                 said = stack.enter_context(self._log.open("ab")) if self._log else None
@@ -83,12 +91,16 @@ class Judge:
         stdin, stdout = self._worker.stdin, self._worker.stdout
         if stdin is None or stdout is None:
             raise EOFError("the worker has no pipes")
+        request = run.encode()
         stdin.write(_LENGTH.pack(len(request)) + request)
         await stdin.drain()
 
-        async def answer() -> bytes:
-            (length,) = _LENGTH.unpack(await stdout.readexactly(_LENGTH.size))
-            return await stdout.readexactly(length)
+        async def answer() -> Judgement:
+            while True:  # what was not waited for, as the end of a slow start, is answered first
+                (length,) = _LENGTH.unpack(await stdout.readexactly(_LENGTH.size))
+                judgement = msgspec.msgpack.decode(await stdout.readexactly(length), type=Judgement)
+                if judgement.run == run:
+                    return judgement
 
         return await asyncio.wait_for(answer(), patience_s)
 
@@ -105,7 +117,7 @@ def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:
         try:
             judgement = judge_run(state, run, signer) if run else Judgement()
         except StoreError as error:
-            judgement = Judgement(why=str(error))
+            judgement = Judgement(run=run, why=str(error))
         answer = msgspec.msgpack.encode(judgement)
         answers.write(_LENGTH.pack(len(answer)) + answer)
         answers.flush()
@@ -144,7 +156,7 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
             kept = packed.get(verdict["device"]["uuid"])
             signature = signer.sign(statement(verdict, kept, run=run.id, user=run.user, process=run.process))
             signed.append(signature.packed)
-    return Judgement(verdicts=said, evidence=packed, signatures=signed)
+    return Judgement(run=run_id, verdicts=said, evidence=packed, signatures=signed)
 
 
 if __name__ == "__main__":
