@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import stat
 import subprocess
 import sys
@@ -79,6 +80,14 @@ def test_a_key_others_can_read_or_a_damaged_one_signs_nothing_and_is_left_alone(
     assert signer_of(tmp_path) is None
     assert [record.getMessage().split(":")[0] for record in caplog.records] == ["verdicts are not signed"] * 3
     assert signer_of(tmp_path / "no such folder") is None
+
+
+def test_a_key_of_a_kind_nobody_knows_signs_nothing(tmp_path: Path) -> None:
+    der = bytes.fromhex("3012020100300506032a03040406040400000000")  # PKCS 8 of an algorithm 1.2.3.4
+    kept = tmp_path / "signing.key"
+    kept.write_text(f"-----BEGIN PRIVATE KEY-----\n{base64.b64encode(der).decode()}\n-----END PRIVATE KEY-----\n")
+    kept.chmod(0o600)
+    assert signer_of(tmp_path) is None
 
 
 def test_a_public_key_that_was_changed_is_written_again(tmp_path: Path) -> None:
