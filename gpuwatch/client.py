@@ -274,7 +274,12 @@ def _start(settings: Settings) -> socket.socket:
     """Start the user's daemon in a session of its own and wait until it answers."""
     ensure_socket_folder(settings.socket)
     say(f"starting the user's daemon (leaves {settings.idle_exit_s:g} s after its last client)")
-    child = _spawned(settings)
+    with _Words(settings.log) as words:
+        return _started(settings, words)
+
+
+def _started(settings: Settings, words: _Words) -> socket.socket:
+    child = _spawned(settings, words)
     now_ns = clock.now_ns()
     deadline_ns, again_ns, failed = now_ns + int(START_S * 1e9), now_ns + int(YIELDED_S * 1e9), False
     pause = threading.Event()
@@ -286,36 +291,67 @@ def _start(settings: Settings) -> socket.socket:
         if connection is not None:
             return connection
         if ended and failed:
-            raise DaemonError(f"the daemon stopped at start: {_last_words(settings)}", "unreachable")
+            raise DaemonError(f"the daemon stopped at start: {words.last()}", "unreachable")
         # It may have left the field to the daemon of another window, and that one failed; what fails once is tried once more.
         if ended or (ended == 0 and clock.now_ns() > again_ns):
             failed = failed or bool(ended)
             again_ns = clock.now_ns() + int(YIELDED_S * 1e9)
-            child = _spawned(settings)
+            child = _spawned(settings, words)
         pause.wait(0.02)
     if child.poll() is None:
         child.kill()
         child.wait()
-    raise DaemonError(f"the daemon did not answer within {START_S:g} s: {_last_words(settings)}", "unreachable")
+    raise DaemonError(f"the daemon did not answer within {START_S:g} s: {words.last()}", "unreachable")
 
 
-def _spawned(settings: Settings) -> subprocess.Popen[bytes]:
+def _spawned(settings: Settings, words: _Words) -> subprocess.Popen[bytes]:
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED} | settings.variables()
     command = [sys.executable, "-P", "-m", "gpuwatch", *settings.flags(), "daemon", "--on-demand"]
     try:
         # Its own session and no inherited streams: a pipe, a terminal or a Ctrl-C of the benchmark does not reach it.
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words.file,
             start_new_session=True, close_fds=True, cwd="/", env=environment,
         )  # fmt: skip
     except OSError as error:
         raise DaemonError(f"the daemon could not be started: {error.strerror or error}", "unreachable") from error
 
 
-def _last_words(settings: Settings) -> str:
-    with contextlib.suppress(OSError):
-        lines = settings.log.read_text(errors="replace").strip().splitlines()
-        if lines:
-            # A line of the log is date, time, level and module before the colon, and what was said after it.
-            return lines[-1].partition(": ")[2] or lines[-1]
-    return f"see {settings.log}"
+class _Words:
+    """What a daemon that we start says: in memory until it has its log, which may still be that of the one before."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._log_before = self._looked()
+        self.file = subprocess.DEVNULL
+        with contextlib.suppress(OSError):  # a filter of system calls may refuse it
+            self.file = os.memfd_create("gpuwatch-start")
+
+    def __enter__(self) -> _Words:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+
+    def last(self) -> str:
+        """The last line that is of this start."""
+        with contextlib.suppress(OSError):
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+            if lines and self._looked() != self._log_before:
+                if crashed := [line for line in lines if line.startswith("Fatal Python error: ")]:  # where follows on many
+                    return crashed[-1]
+                # A line of the log is date, time, level and module before the colon, and what was said after it.
+                return lines[-1].partition(": ")[2] or lines[-1]
+        with contextlib.suppress(OSError):
+            said = os.pread(self.file, 1 << 20, 0).decode(errors="replace").strip().splitlines() if self.file >= 0 else []
+            if said:
+                return said[-1].removeprefix("gpuwatch: ")
+        return f"see {self._log}"
+
+    def _looked(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._log.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns

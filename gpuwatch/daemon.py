@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import fcntl
 import gc
 import logging
@@ -12,6 +13,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -367,6 +369,7 @@ def _log_to(settings: Settings, *, on_demand: bool, shared: bool) -> None:
         log = _emptied(settings.log)
         # Whatever ends us in a way nobody foresaw says so there: nobody else hears a daemon that a window started.
         os.dup2(log.fileno(), 2)
+        faulthandler.enable(log)  # also a driver's library that crashes
     handler = logging.StreamHandler(log if on_demand else sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger("gpuwatch")
@@ -375,11 +378,19 @@ def _log_to(settings: Settings, *, on_demand: bool, shared: bool) -> None:
 
 
 def _emptied(log: Path) -> TextIO:
-    """The log, begun anew; never through a link, which could lead to a file that is not ours.  Raises UsageError."""
+    """The log, begun anew; never through a link, which could lead to a file that is not ours.  Raises UsageError.
+
+    That of the daemon before is kept: it may tell why it was not the last.
+    """
+    with contextlib.suppress(OSError):
+        if stat.S_ISREG((before := log.lstat()).st_mode) and before.st_size:
+            log.replace(log.with_name(f"{log.name}.old"))
     try:
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        # At the end, wherever that is by then: the judge's worker writes there too.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(log, flags, 0o600)
     except OSError as error:
         raise UsageError(
             f"{log}: expected a file for messages, found: {error.strerror}; choose another with --state"
         ) from error
-    return os.fdopen(descriptor, "w")
+    return os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace")

@@ -305,6 +305,31 @@ def test_where_another_windows_daemon_fails_to_start_ours_takes_its_place(tmp_pa
     assert w.run_id is not None, str(w.verdict)
 
 
+def test_a_daemon_that_fails_before_it_has_a_log_is_quoted_and_not_the_log_of_the_one_before(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings.log.write_text("2026-01-01 10:00:00,000 INFO gpuwatch.daemon: stopped\n")
+    settings.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    Path(f"{settings.socket}.lock").mkdir()
+    descriptors = os.listdir("/proc/self/fd")  # noqa: PTH208 - names are wanted
+    with gpuwatch.window("refused", settings=settings) as w:
+        pass
+    assert f"{settings.socket}.lock: cannot be locked" in str(w.verdict)
+    assert len(os.listdir("/proc/self/fd")) == len(descriptors)  # noqa: PTH208
+
+
+def test_a_daemon_that_ends_while_it_starts_is_quoted_and_the_log_before_is_kept(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings.log.write_text("what the one before said\n")
+    (settings.state / "lock").mkdir()  # nobody can be its one writer
+    with gpuwatch.window("refused", settings=settings) as w:
+        pass
+    assert "expected a folder that can be written" in str(w.verdict)
+    kept = (settings.state / "daemon.log.old").read_text()  # tried twice
+    assert "expected a folder that can be written" in kept
+
+
 def test_without_xdg_runtime_dir_everything_lies_in_a_private_folder(tmp_path: Path) -> None:
     temporary = Path(tempfile.mkdtemp(prefix="t"))  # pytest's own path is too long for a socket
     program = tmp_path / "bench.py"
