@@ -103,8 +103,8 @@ class Refresh:
         self._fewest = fewest
         self._kept = kept
         self._last: dict[str, tuple[object, int]] = {}
+        self._seen_ns: dict[str, int] = {}
         self._distances_ns: dict[str, deque[int]] = {}
-        self._previous_ns = 0
 
     def take(self, sweep: Sweep) -> None:
         """As a sink: fast rows of this GPU and its pulse are looked at, all else passes."""
@@ -115,14 +115,15 @@ class Refresh:
         if reading.uuid != self._uuid:
             return
         at_ns = reading.at_ns
-        # Between readings further apart than a refresh, changes were missed: distances across the hole would be too long.
-        if at_ns - self._previous_ns > 2 * self._double_ns:
-            self._last.clear()
-        self._previous_ns = at_ns
         for name in _MOVING:
             value = getattr(reading, name)
             if value is None:
                 continue
+            # Between values further apart than a refresh, changes were missed: distances across the hole would be too long.
+            # Each has its own holes: what is not in the pulse may be asked far more rarely than what is.
+            if at_ns - self._seen_ns.get(name, 0) > 2 * self._double_ns:
+                self._last.pop(name, None)
+            self._seen_ns[name] = at_ns
             last = self._last.get(name)
             if last is None:
                 self._last[name] = (value, 0)  # since when it stands is not known

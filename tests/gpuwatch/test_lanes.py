@@ -215,6 +215,15 @@ def test_changes_across_a_hole_in_the_readings_are_not_counted() -> None:
     assert rows(times, times).refresh_ns() == {}
 
 
+def test_pulses_between_do_not_close_the_holes_of_what_is_asked_more_rarely() -> None:
+    refresh = Refresh(UUID)
+    for i in range(2000):
+        lane, power_w = (Lane.PULSE, None) if i % 30 else (Lane.FAST, float(i))
+        at_ns, clock_mhz = 10**12 + i * 10 * MS, 1000 + i // 10 % 7
+        refresh.observe(Reading(uuid=UUID, lane=lane, at_ns=at_ns, took_ns=0, power_w=power_w, sm_clock_mhz=clock_mhz))
+    assert refresh.refresh_ns() == {"sm_clock_mhz": 100 * MS}
+
+
 def test_readings_of_another_gpu_are_passed_over() -> None:
     refresh = Refresh(UUID)
     for i in range(100):

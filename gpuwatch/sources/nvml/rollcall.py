@@ -38,6 +38,8 @@ class _Question:
             why = error.reason
         except SourceGoneError as error:
             gone = error
+        except Exception as error:  # noqa: BLE001 - an answer nobody foresaw, as text that is none: it is asked again
+            why = f"its answer is not understood: {type(error).__name__}: {error}"
         with self._answered:
             self.found, self.why, self.gone = found, why, gone
             self._answered.notify_all()
@@ -65,12 +67,13 @@ class RollCall:
                 if index not in self._open:
                     self._open[index] = _Question(self._api, index, self._answered)
             self._wait()
+            asked = dict(self._open)
+            # What was answered is not taken for an answer to the next call, also where this one ends here.
+            self._open = {index: question for index, question in asked.items() if not question.done}
             found: _Present = []
             self.missing = {}
             for index in range(count):
-                question = self._open[index]
-                if question.done:
-                    del self._open[index]
+                question = asked[index]
                 if question.gone is not None:
                     raise question.gone
                 if question.found is None:

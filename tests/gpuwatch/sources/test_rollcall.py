@@ -1,0 +1,51 @@
+"""The roll call of GPUs, with a driver that says what nobody foresaw."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from gpuwatch.errors import SourceGoneError
+from gpuwatch.sources.nvml.rollcall import RollCall
+
+
+class _Api:
+    """A driver that lists some GPUs, and of each gives what was set: an exception."""
+
+    class NVMLError(Exception):
+        def __init__(self, value: int) -> None:
+            super().__init__(f"error {value}")
+            self.value = value
+
+    def __init__(self, *raised: Exception) -> None:
+        self.raised = list(raised)
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802 - the driver's name
+        return len(self.raised)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:  # noqa: N802 - the driver's name
+        raise self.raised[index]
+
+
+def test_an_answer_that_is_not_understood_costs_neither_patience_nor_the_next_call() -> None:
+    api = _Api(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), _Api.NVMLError(15))
+    roll = RollCall(api, patience_s=5.0)
+    begun_s = time.monotonic()
+    assert roll.call() == []
+    assert time.monotonic() - begun_s < 2.0
+    assert "UnicodeDecodeError" in roll.missing[0]
+    api.raised[0] = _Api.NVMLError(15)
+    assert roll.call() == []
+    assert roll.missing[0] == "the GPU fell off the bus or is otherwise lost"
+
+
+def test_what_was_answered_before_the_driver_went_is_not_the_answer_to_the_next_call() -> None:
+    api = _Api(_Api.NVMLError(9), _Api.NVMLError(15))
+    roll = RollCall(api, patience_s=5.0)
+    with pytest.raises(SourceGoneError):
+        roll.call()
+    api.raised = [_Api.NVMLError(15), _Api.NVMLError(16)]
+    assert roll.call() == []
+    assert "reset" in roll.missing[1]
