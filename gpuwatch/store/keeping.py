@@ -152,12 +152,14 @@ class Keeper:
         if is_gap and last_ns is not None and not was_lost:
             self._rows.gaps.append((uuid, Lane.FAST, last_ns, at_ns))
         goes_on = last_ns is not None and at_ns - last_ns <= HEARTBEAT_NS and not is_gap and not was_lost
-        if stretch is not None and goes_on and _same(content, stretch.content):
+        denied = gpu.pulse is not None and _denies(content, gpu.pulse.content)
+        # What denies the pulse is a row of its own: the pulse was seen after this stretch began, and would be believed.
+        if stretch is not None and goes_on and not denied and _same(content, stretch.content):
             stretch.until_ns = at_ns
         else:
             self._close(Lane.FAST, uuid, stretch)
             gpu.fast = _Stretch(at_ns, at_ns, content)
-        if gpu.pulse is not None and _denies(content, gpu.pulse.content):
+        if denied:
             self._close(Lane.PULSE, uuid, gpu.pulse)
             gpu.pulse = None
 

@@ -92,6 +92,16 @@ def test_a_pulse_speaks_of_clock_and_reasons_and_of_nothing_else(tmp_path: Path)
     assert not np.isnan(trace.column("power_w").values).any()
 
 
+def test_what_the_last_pulse_said_ends_with_the_row_that_says_otherwise(tmp_path: Path) -> None:
+    """The window ends right after a dip: no pulse follows, and to the rows between nothing ever happened."""
+    sweeps = [fast(BEGIN_NS + ms * MS, sm_clock_mhz=1980, event_reasons_mask=0) for ms in range(0, 950, 50)]
+    sweeps.append(pulse(BEGIN_NS + 330 * MS, sm_clock_mhz=1500, event_reasons_mask=4))
+    trace = readback(tmp_path, sorted(sweeps, key=lambda each: each.due_ns), BEGIN_NS, BEGIN_NS + S)
+    times = BEGIN_NS + MS * np.array([325, 335, 345, 355, 700])
+    assert trace.at("sm_clock_mhz", times).tolist() == [1980, 1500, 1500, 1980, 1980]
+    assert trace.at("event_reasons_mask", times).tolist() == [0, 4, 4, 0, 0]
+
+
 STEP = st.tuples(
     st.integers(20, 200),
     st.sampled_from([None, 1980, 1965]),
