@@ -23,7 +23,13 @@ _LOOKS_COUNT = 30
 
 @click.command("report", short_help="One file with verdict, pictures and evidence.")
 @click.argument("run_ids", metavar="[RUN…]", nargs=-1)
-@click.option("--output", "-o", "target", metavar="FILE", help="Where the report goes; standard output for Markdown and JUnit.")
+@click.option(
+    "--output",
+    "-o",
+    "target",
+    metavar="FILE",
+    help="Where the report goes; - is standard output, as is the default for Markdown and JUnit.",
+)
 @click.option("--trace", metavar="FILE", help="Report on a recording (.capsule, .npz, an nvidia-smi log) in place of runs.")
 @click.option("--markdown", is_flag=True, help="For a pull request, in place of HTML.")
 @click.option("--junit", is_flag=True, help="For CI, in place of HTML: rejected fails, unproven is an error.")
@@ -51,6 +57,7 @@ def command(
         raise UsageError(f"expected runs or --trace, found both: {run_ids[0]} --trace {trace}")
     if target is None and not markdown and not junit:
         raise UsageError("--output: expected -o FILE.html, found none")
+    target = None if target == "-" else target
     failing, without = options.fail_on(fail_on), redaction.kinds(redact)
     if target is not None:
         written.check(Path(target))
@@ -58,7 +65,7 @@ def command(
     windows = redaction.redacted(found, without)
     text = _text(windows, without, markdown=markdown, junit=junit)
     if target is None:
-        output.emit(text.rstrip())
+        output.emit(text.rstrip("\n"))
     else:
         written.whole(Path(target), text.encode())
         count = f"{len(windows)} {'window' if len(windows) == 1 else 'windows'}"

@@ -10,7 +10,13 @@ from gpuwatch.errors import UsageError
 
 
 def check(target: Path) -> None:
-    """Told before the work, not after it.  Raises UsageError."""
+    """Told before the work, not after it.  Raises UsageError.
+
+    A device, a pipe or /dev/stdout is not replaced by a file, which root could do.
+    """
+    special = target.exists() and not target.is_file() and not target.is_dir()
+    if special or target.parent.resolve() == Path("/dev"):
+        raise UsageError(f"--output: expected a file, found {target}, which is a device or a pipe")
     if target.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
         raise UsageError(f"--output: expected a file in a folder that can be written, found {target}")
 

@@ -9,6 +9,7 @@ import re
 import zlib
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 
 from gpuwatch.errors import CapsuleError, UsageError
@@ -31,18 +32,25 @@ class Embedded:
 def load(path: Path) -> Embedded:
     """Raises UsageError for a file that is no report of ours, or a damaged one."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{path}: expected a gpuwatch report, found a file of {path.stat().st_size / 1e6:.0f} MB")
-        html = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        found = error.strerror if isinstance(error, OSError) else "no text"
-        raise UsageError(f"{path}: expected a gpuwatch report, found nothing to read: {found}") from error
+        with path.open("rb") as file:
+            blob = file.read(_MOST_BYTES + 1)  # a pipe or a device tells no size
+        html = StringIO(blob.decode(), newline=None).read()  # whatever a mailer made of the ends of lines
+    except OSError as error:
+        raise UsageError(f"{path}: expected a gpuwatch report, found nothing to read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: expected a gpuwatch report, found a file that is no text") from error
+    if not blob or len(blob) > _MOST_BYTES:
+        found = f"more than {_MOST_BYTES / 1e6:.0f} MB" if blob else "an empty file"
+        raise UsageError(f"{path}: expected a gpuwatch report, found {found}")
     parts = _Parts()
     parts.feed(html)
     missing = [name for name in _PARTS if len(parts.found.get(name, [])) != 1]
     if missing:
         count = len(parts.found.get(missing[0], []))
-        raise UsageError(f"{path}: expected a gpuwatch report, found {count or 'no'} parts named {missing[0]}")
+        found = (
+            f"{count} parts named {missing[0]}" if count else f"another file, or the beginning of one: no {missing[0]} in it"
+        )
+        raise UsageError(f"{path}: expected a gpuwatch report, found {found}")
     try:
         data = json.loads(parts.found["gpuwatch-record"][0])
         evidence = parts.found["gpuwatch-evidence"][0]
@@ -84,7 +92,11 @@ class _Parts(HTMLParser):
 
 
 def _comparable(html: str) -> str:
-    """The page with its library unpacked: packers of other machines write other bytes for the same text."""
+    """The page with its library unpacked: packers of other machines write other bytes for the same text.
+
+    An end of line after the last element, which pipes and editors add, is no change.
+    """
+    html = html.rstrip("\n")
     begin = html.find('id="gpuwatch-plotly">') + len('id="gpuwatch-plotly">')
     end = html.find("</script>", begin)
     try:

@@ -37,7 +37,7 @@ def test_a_stored_run_becomes_a_page_and_the_page_is_verified(
     assert "<b>short</b>" in Page(target.read_text()).words
     verified = gpuwatch("verify", str(target))
     assert verified.code == 0
-    assert "<b>short</b>: verdict and evidence agree" in verified.out
+    assert "<b>short</b>: verdict and evidence agree: " in verified.out
     assert "signature: signed by SHA256:" in verified.out
     data = gpuwatch("verify", str(target), "--json").data
     check(data, "urn:gpuwatch:cli:1#/$defs/verify")
@@ -59,6 +59,12 @@ def test_markdown_and_junit_go_to_standard_output_or_a_file(gpuwatch: Gpuwatch, 
     assert ET.fromstring(gpuwatch("report", "--trace", str(CAPSULE), "--junit").out.encode()).get("tests") == "14"
     assert gpuwatch("report", "--trace", str(CAPSULE), "--junit", "-o", str(tmp_path / "junit.xml")).code == 0
     assert ET.parse(tmp_path / "junit.xml").getroot().tag == "testsuite"
+    assert gpuwatch("report", "--trace", str(CAPSULE), "--junit", "-o", "-").out.startswith("<?xml")
+
+
+def test_a_page_that_went_through_standard_output_is_the_page(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    (tmp_path / "run.html").write_text(gpuwatch("report", "--trace", str(CAPSULE), "-o", "-").out)
+    assert gpuwatch("verify", str(tmp_path / "run.html")).code == 0
 
 
 def test_what_cannot_be_done_is_one_line_and_writes_nothing(
