@@ -79,13 +79,14 @@ def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: 
 def _say(answer: Agreement, signer: Signed) -> None:
     verdict = answer.window.verdict
     simulated = "  SIMULATED" if verdict.simulated else ""
-    head = f"{verdict.status.value.upper()}{simulated}  {plain(verdict.label or 'unnamed window')}"
+    # Not the status first: REJECTED is what was said of the measurement, and no answer about the report.
+    name, status = plain(verdict.label or "unnamed window"), f"{verdict.status.value.upper()}{simulated}"
     if answer.again is None and answer.agrees:
-        output.emit(f"{head}: no evidence was kept, and it claims nothing")
+        output.emit(f"{name}: no evidence was kept, and the verdict claims nothing: {status}")
     elif answer.agrees:
-        output.emit(f"{head}: verdict and evidence agree")
+        output.emit(f"{name}: verdict and evidence agree: {status}")
     else:
-        output.emit(f"{head}: VERDICT AND EVIDENCE DISAGREE")
+        output.emit(f"{name}: VERDICT AND EVIDENCE DISAGREE: the report says {status}")
         more = len(answer.differs) - _MOST_SHOWN
         for line in (*answer.differs[:_MOST_SHOWN], *([f"and {more} more"] if more > 0 else ())):
             output.emit(f"  {plain(line)}")
