@@ -13,7 +13,7 @@ import click
 from annotate import __version__
 from annotate.errors import AnnotateError
 from annotate.report import plain
-from gpuwatch.cli import output
+from gpuwatch.cli import output, refusals
 from gpuwatch.cli.exits import Exit, ReaderLeft, Stop
 from gpuwatch.cli.options import settings_options
 from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
@@ -101,7 +101,7 @@ def _quiet(error: Exception) -> Exit:
 
 
 def _report(error: Exception, *, as_json: bool) -> int:
-    message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    message = refusals.words(error) if isinstance(error, click.ClickException) else str(error)
     message = plain(" ".join(message.split()))
     code, name = _code_and_name(error)
     output.say(f"gpuwatch: {message}")

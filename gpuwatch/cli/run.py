@@ -12,7 +12,7 @@ import click
 
 from annotate.errors import AnnotateError
 from annotate.verdict import Status, Verdict
-from gpuwatch.cli import child, options, output
+from gpuwatch.cli import child, options, output, refusals
 from gpuwatch.cli.exits import Exit, Stop, of_statuses, statuses_of
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.window import Window, window
@@ -44,7 +44,7 @@ def _as_wrapper() -> Any:
     try:
         yield
     except click.ClickException as error:
-        raise Stop(Exit.WRAPPER_FAILED, error.format_message(), "usage") from error
+        raise Stop(Exit.WRAPPER_FAILED, refusals.words(error), "usage") from error
     except (GpuwatchError, AnnotateError, OSError) as error:
         raise Stop(Exit.WRAPPER_FAILED, str(error), "wrapper") from error
 
@@ -76,6 +76,8 @@ def command(
 
     Its input, output and signals are its own and its exit code is ours, unless --fail-on makes one of a success.
     Without a daemon, GPU or driver it runs all the same, and the verdict says why it is unproven.
+
+    Codes of ours, as env(1) has them: 125 a wrong option, 126 COMMAND cannot be run, 127 there is none.
     """
     failing = options.fail_on(fail_on)
     _refuse_indices(gpus)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpuwatch.cli import options
 from gpuwatch.config import SYSTEM_STATE, Settings
 from gpuwatch.errors import DaemonError, StoreError
 
@@ -52,10 +53,23 @@ def reader(settings: Settings) -> Reader:
     return Reader(where)
 
 
+def _instead(store: Reader, prefix: str) -> str:
+    """What somebody may have meant who named no run of this store: the label of a window."""
+    labelled = store.runs(label=prefix, limit=1)
+    if labelled:
+        return f"; the latest window of that name is {labelled[0].id}"
+    settings = options.settings()
+    others = () if settings.simulated else settings.state.parent.glob(f"{settings.state.name}-simulated-*")
+    return "; windows of simulated GPUs are kept apart: name their --source" if any(others) else ""
+
+
 def run(store: Reader, prefix: str | None) -> Run:
     """A run by its id or a unique beginning of it; the latest if None.  Raises StoreError."""
     if prefix is not None:
-        return store.run(prefix)
+        try:
+            return store.run(prefix)
+        except StoreError as error:
+            raise StoreError(f"{error}{_instead(store, prefix)}") from error
     latest = store.runs(limit=1)
     if not latest:
         raise StoreError("expected a window in the store, found none yet; try: gpuwatch run -- COMMAND")

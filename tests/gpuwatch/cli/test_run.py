@@ -176,7 +176,7 @@ def test_what_says_more_finds_the_same_store_when_pasted(daemon: Settings) -> No
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        ([], 125, "Missing argument"),
+        ([], 125, "run: expected COMMAND..., found nothing; see: gpuwatch run --help"),
         (["--bogus", "--", "true"], 125, "--bogus"),
         (["--gpu", "0", "--", "true"], 125, "`gpuwatch doctor` lists the UUIDs"),
         (["--claim", "bursty", "--", "true"], 125, "did you mean 'burst'"),

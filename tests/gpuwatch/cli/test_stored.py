@@ -67,6 +67,12 @@ def test_a_run_that_does_not_exist_is_one_line(gpuwatch: Gpuwatch, daemon: Setti
     assert "ffffffff" in ended.err
 
 
+def test_who_names_a_window_by_its_label_is_told_its_id(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+    ended = gpuwatch(*daemon.flags(), "show", "short")
+    assert ended.code == 1
+    assert f"the latest window of that name is {short.run_id}" in ended.err
+
+
 def test_the_audit_lists_the_worst_first(gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window) -> None:
     data = gpuwatch(*daemon.flags(), "audit", "--json").data
     order = ["rejected", "flagged", "unproven", "valid"]
