@@ -22,10 +22,10 @@ _BANNER = """\
 ┌──────────────────────────────────────────────────────────────────────┐
 │  SIMULATED   SIMULATED   SIMULATED   SIMULATED   SIMULATED           │
 │  {why:<68}│
-│  The GPUs below have physics but do not exist; the judge is real.    │
+│  No such GPUs exist; the rules that judge them are the real ones.    │
 └──────────────────────────────────────────────────────────────────────┘"""
 
-_MORE = "--json lists them"  # simulated windows are not kept
+_MORE = "`gpuwatch demo --json` lists them"  # simulated windows are not kept
 
 _NEXT = """
 What to type next:

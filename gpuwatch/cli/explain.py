@@ -27,7 +27,7 @@ _STATUSES = {
     "may be fine; nobody can say so.",
     Status.FLAGGED.value: "A hazard was found that may move the number: quote it with the number, mend it, or accept it with "
     "--accept RULE if it is what you meant to measure.",
-    Status.REJECTED.value: "A hazard was found that makes the number one of something else: mend it and measure again.",
+    Status.REJECTED.value: "A hazard was found that is too large to quote the number with it: remove its cause and measure again.",
 }
 
 

@@ -85,7 +85,7 @@ def sentence(verdict: Verdict) -> str:
         return "Every check that the claim requires could look, and none found a hazard."
     more = len(counting) - 1
     rest = f" ({more} more below)" if more else ""
-    means = "This number is one of something else" if verdict.status is Status.REJECTED else "Quote this number with its hazard"
+    means = "Do not use this number" if verdict.status is Status.REJECTED else "Quote this number with its hazard"
     return f"{means}: {counting[0].says.rstrip('.')}{rest}."
 
 

@@ -91,7 +91,7 @@ def test_nothing_is_fetched_and_only_the_page_s_own_script_may_run(from_idle: Pa
 
 
 def test_what_is_simulated_says_so_in_text_and_as_a_watermark(from_idle: Page) -> None:
-    assert "SIMULATED: these GPUs have physics but do not exist" in from_idle.words
+    assert "SIMULATED: these GPUs do not exist" in from_idle.words
     assert ("div", "class", "watermark") in from_idle.attributes
 
 
