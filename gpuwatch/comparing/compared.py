@@ -176,7 +176,7 @@ def compare(
         decide(first, name, each.log_ratios, floor_ratio=floor, a_s=each.a_s, b_s=each.b_s) for name, each in pairs.items()
     ]
     decided = corrected(found, {name: each.log_ratios for name, each in pairs.items()})
-    comparisons = tuple(_explained(each, pairs[each.b], own.get(each.b), matches.get(each.b)) for each in decided)
+    comparisons = tuple(_explained(each, pairs[each.b], own.get(each.b), matches.get(each.b), timing.name) for each in decided)
     return Compared(comparisons=comparisons, matches=matches, timer=timing.name, window=watched)
 
 
@@ -252,7 +252,7 @@ def _tell(watched: Window, timer: str, variants_count: int, floor_ratio: float |
         watched.tell(aa_floor_ratio=floor_ratio)
 
 
-def _explained(comparison: Comparison, pairs: Pairs, own: Interval | None, match: Match | None) -> Comparison:
+def _explained(comparison: Comparison, pairs: Pairs, own: Interval | None, match: Match | None, timer: str) -> Comparison:
     """The comparison with what stands beside the ratio: correctness first, then who waited, then the other clock."""
     reasons = list(comparison.reasons)
     decision = comparison.decision
@@ -262,6 +262,8 @@ def _explained(comparison: Comparison, pairs: Pairs, own: Interval | None, match
         decision = Decision.INCOMPARABLE
         wrong = f"its result differs: largest relative error {match.error_ratio:.2g}, {match.limit_ratio:.2g} allowed"
         reasons.insert(0, f"{comparison.b} computes something else: {wrong}")
+    if timer == "host":
+        reasons.append("timed by the host's clock")
     if pairs.starved_ratio > _STARVED_RATIO:
         reasons.append("the GPU waited for launches: these are times of the host; capture a graph to compare the kernels")
     if own is not None and comparison.ratio is not None:

@@ -50,7 +50,13 @@ def _width(measured: Measurement) -> str:
     interval = measured.attempt.interval
     if interval is None or not math.isfinite(interval.half_width_ratio):
         return "(median; width not known: too short, or still wandering)"
-    return f"±{100 * interval.half_width_ratio:.2g} % (median, 95 %)"
+    return f"±{_percent(interval.half_width_ratio)} (median, 95 %)"
+
+
+def _percent(ratio: float) -> str:
+    """Two digits; all of them from 100 % on, where two would be written with an exponent."""
+    percent = 100 * ratio
+    return f"{percent:.0f} %" if percent >= 99.5 else f"{percent:.2g} %"
 
 
 def figures(measured: Measurement) -> list[str]:
@@ -60,7 +66,7 @@ def figures(measured: Measurement) -> list[str]:
     how = f"timer {m.timer}" + (f", {m.cache} L2" if m.cache else "")
     lines = [
         f"mean {time(m.mean_s)} · trimmed {time(m.trimmed_mean_s)} · min {time(m.min_s)} · p95 {time(m.p95_s)} · "
-        f"p99 {time(m.p99_s)} · CV {100 * m.cv_ratio:.2g} %",
+        f"p99 {time(m.p99_s)} · CV {_percent(m.cv_ratio)}",
         f"{m.count} entries{of}, worth {m.effective_count:.0f} independent ones, in {m.attempt.took_s:.1f} s after "
         f"{m.warmup.took_s:.1f} s of warm-up; {how}",
     ]
