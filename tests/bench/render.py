@@ -115,7 +115,7 @@ def costs(found: Data) -> str:
         lines.append(f"`window()` takes {ours} ms to enter and leave, where Zeus's takes {theirs}.")
     watched = [row for name, row in found.effect.items() if name.startswith(("gpuwatch", "the same"))]
     if watched:
-        gemm = max((row["gemm_change_ratio"][0] for row in watched), key=abs)
+        gemm = max(row["gemm_change_ratio"][0] for row in watched)
         late, low, high = max(row["launch_change_s"][2] for row in watched)
         lines.append(
             f"The watched, on an {watched[0]['gpu']}: GEMM {gemm:+.3%}, kernel launches p99.9 {late * 1e6:+.1f} µs"
