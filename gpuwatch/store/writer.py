@@ -258,9 +258,8 @@ class Store:
                 _log.info("stored again, after: %s", self._refused)
             self._failure = self._refused = None
             self._committed_ns = now_ns
-        stepped = abs(self._wall_offset_ns() - self._offset_ns) >= STEP_NS
-        if stepped or self._shelf.is_full() or now_ns - self._kept_ns >= HOUSEKEEPING_NS:
-            self._try(self._keep_house)
+        if self._is_there():  # a segment that broke and could not be replaced yet cannot even say how full it is
+            self._try(self._keep_house_if_due)
         for flush in flushes:
             flush.ok = ok
             flush.done.set()
@@ -385,6 +384,11 @@ class Store:
             return files.check(database, now_ns=self._now_ns) is not None
         except files.REFUSALS as error:
             return files.is_broken(error)
+
+    def _keep_house_if_due(self) -> None:
+        stepped = abs(self._wall_offset_ns() - self._offset_ns) >= STEP_NS
+        if stepped or self._shelf.is_full() or self._now_ns() - self._kept_ns >= HOUSEKEEPING_NS:
+            self._keep_house()
 
     def _keep_house(self) -> None:
         now_ns = self._now_ns()

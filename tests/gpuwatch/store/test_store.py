@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sqlite3
 import stat
@@ -335,6 +336,33 @@ class TestDamage:
         assert store.statistics()["set_aside_count"] == 1
         with Reader(tmp_path) as reader:
             assert reader.trace(UUID, BOOT, BEGIN_NS + 52 * S, BEGIN_NS + 54 * S).observes("power_w")
+        store.close()
+
+    def test_one_that_breaks_while_no_file_can_be_opened_is_replaced_later(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        feed(store, stream(30.0, loaded=True))
+        execute(store, "PRAGMA wal_checkpoint(TRUNCATE)")
+        with segments(tmp_path)[0].open("r+b") as file:
+            file.seek(4096)
+            file.write(os.urandom(200_000))
+        execute(store, "PRAGMA shrink_memory")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            for i in range(3):
+                for sweep in stream(2.0, loaded=True, begin_ns=BEGIN_NS + (40 + 3 * i) * S):
+                    store.take(sweep)
+                store.flush(1.0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert store.statistics()["set_aside_count"] == 1
+        for i in range(3):
+            for sweep in stream(2.0, loaded=True, begin_ns=BEGIN_NS + (50 + 3 * i) * S):
+                store.take(sweep)
+            stored = store.flush(5.0)
+        assert stored
+        with Reader(tmp_path) as reader:
+            assert reader.trace(UUID, BOOT, BEGIN_NS + 56 * S, BEGIN_NS + 58 * S).observes("power_w")
         store.close()
 
     def test_an_empty_file_is_filled(self, tmp_path: Path) -> None:
