@@ -13,6 +13,8 @@ from gpuwatch.host import PROC, contents, names
 
 # Of the processor time of a tree: a root that used less only started the others.
 _LAUNCHER_RATIO = 0.1
+# Of the time between two looks: in a tree that ran less, as around a command that sleeps, the root's share tells nothing.
+_ASLEEP_RATIO = 0.01
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
@@ -199,13 +201,15 @@ def _born(before: Pressure, after: Pressure, ran_ns: Mapping[int, int], root: in
     """The threads of a process that was born are counted with it, not among the threads.
 
     A root that starts the work and waits for it, as ``gpuwatch run`` does, hardly runs: then nothing of the work was there
-    before the window, and what the work starts for itself is no company.
+    before the window, and what the work starts for itself is no company.  Of a tree that slept nobody can say who is the work.
     """
     of_root_ns = sum(ran for thread, ran in ran_ns.items() if after.owners.get(thread) == root)
     if root is not None and of_root_ns < _LAUNCHER_RATIO * sum(ran_ns.values()):
         return _Born()
     known = set(before.owners.values())
     new = {thread: owner for thread, owner in after.owners.items() if thread not in before.threads}
+    if root is not None and new and sum(ran_ns.values()) < _ASLEEP_RATIO * (after.at_ns - before.at_ns):
+        return _Born()
     return _Born(
         threads_count=sum(owner in known for owner in new.values()),
         processes_count=len({owner for owner in new.values() if owner not in known}),

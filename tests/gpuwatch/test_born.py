@@ -47,6 +47,13 @@ def test_a_root_that_only_starts_the_work_and_waits_has_no_company_whenever_the_
         assert (host.threads_born_count, host.processes_born_count, host.born_cpu_s) == (None, None, None)
 
 
+def test_in_a_tree_that_slept_nobody_says_who_is_the_work_and_who_is_company() -> None:
+    host = difference(look(0, t1_1=(0, 0)), look(3 * 10**9, t1_1=(5 * MS, 0), t7_7=(1 * MS, 0)), root=1)
+    assert (host.threads_born_count, host.processes_born_count, host.born_cpu_s) == (None, None, None)
+    alone = difference(look(0, t1_1=(0, 0)), look(3 * 10**9, t1_1=(5 * MS, 0)), root=1)
+    assert (alone.threads_born_count, alone.processes_born_count) == (0, 0)
+
+
 def test_a_thread_of_the_root_itself_is_company_though_the_main_thread_waits() -> None:
     host = difference(look(0, t1_1=(0, 0)), look(10**9, t1_1=(1 * MS, 0), t2_1=(900 * MS, 0)), root=1)
     assert (host.threads_born_count, host.born_cpu_s) == (1, 0.9)
