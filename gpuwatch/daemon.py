@@ -31,7 +31,7 @@ from gpuwatch.judging import Judge
 from gpuwatch.places import ensure_state_folder
 from gpuwatch.protocols import Sink, Sweep
 from gpuwatch.server import Greeting, Server
-from gpuwatch.store import Store
+from gpuwatch.store import Store, files
 from gpuwatch.windows import Windows
 from gpuwatch.witness import Witness
 
@@ -380,14 +380,16 @@ def _log_to(settings: Settings, *, on_demand: bool, shared: bool) -> None:
 def _emptied(log: Path) -> TextIO:
     """The log, begun anew; never through a link, which could lead to a file that is not ours.  Raises UsageError.
 
-    That of the daemon before is kept: it may tell why it was not the last.
+    That of the daemon before is kept: it may tell why it was not the last.  Where one that serves another socket keeps the
+    same store, the log is its, and we say there why we cannot.
     """
+    taken = files.is_taken(log.parent)
     with contextlib.suppress(OSError):
-        if stat.S_ISREG((before := log.lstat()).st_mode) and before.st_size:
+        if not taken and stat.S_ISREG((before := log.lstat()).st_mode) and before.st_size:
             log.replace(log.with_name(f"{log.name}.old"))
     try:
         # At the end, wherever that is by then: the judge's worker writes there too.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | (0 if taken else os.O_TRUNC)
         descriptor = os.open(log, flags, 0o600)
     except OSError as error:
         raise UsageError(

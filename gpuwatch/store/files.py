@@ -222,6 +222,21 @@ def is_locked_by(descriptor: int, folder: Path) -> bool:
     return identity(folder / LOCK) == (held.st_dev, held.st_ino)
 
 
+def is_taken(folder: Path) -> bool:
+    """Whether a folder has its one writer."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def lock(folder: Path, *, mode: int) -> int:
     """Be the one writer of a folder until the descriptor is closed.  Raises StoreError naming who is."""
     path = folder / LOCK

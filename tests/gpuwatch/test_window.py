@@ -330,6 +330,19 @@ def test_a_daemon_that_ends_while_it_starts_is_quoted_and_the_log_before_is_kept
     assert "expected a folder that can be written" in kept
 
 
+def test_a_daemon_that_finds_the_store_taken_leaves_the_log_to_whose_it_is(tmp_path: Path) -> None:
+    flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
+    settings = load({**flags, "daemon.idle_exit": "1s"}, environment={"HOME": "/"})
+    other = load({**flags, "socket": f"{settings.socket}2"}, environment={"HOME": "/"})
+    with connect(settings):
+        with gpuwatch.window("refused", settings=other) as w:
+            pass
+        assert "expected to be its only writer" in str(w.verdict)
+        log = settings.log.read_text()
+    assert "ready: " in log
+    assert "expected to be its only writer" in log
+
+
 def test_without_xdg_runtime_dir_everything_lies_in_a_private_folder(tmp_path: Path) -> None:
     temporary = Path(tempfile.mkdtemp(prefix="t"))  # pytest's own path is too long for a socket
     program = tmp_path / "bench.py"
