@@ -93,7 +93,11 @@ class Windows:
             self._witness.adopt(uuid, pid)
         covered = named or in_hand.hinted(told, self._witness.uuids)
         # The benchmark waits for the cheap part of the edge and for nothing else.
-        await self._witness.mark(covered)
+        try:
+            await self._witness.mark(covered)
+        except BaseException:  # no thread can be started, or the daemon leaves: nobody will ever close it
+            del self._in_hand[run.id]
+            raise
         held.run = replace(run, begin_ns=clock.now_ns())
         self._spawn(self._opened(held, covered))
         return held.run, warning

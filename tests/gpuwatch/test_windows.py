@@ -53,6 +53,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
+class NoThreads(NoGpus):
+    """On a machine that has none left."""
+
+    async def mark(self, uuids: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+
 def windows(store: Store, tmp_path: Path, judge: Any = None) -> Windows:  # stand-ins have no common type with the real ones
     witness: Any = NoGpus()
     judging: Any = judge or Judge()
@@ -63,6 +70,18 @@ def windows(store: Store, tmp_path: Path, judge: Any = None) -> Windows:  # stan
 async def opened(held: Windows, uid: int) -> tuple[str, int]:
     run, _ = await held.open(pid=0, uid=uid, claim="sustained", label=None, policy={}, gpus=None, parent=None, told={})
     return run.id, run.begin_ns
+
+
+def test_a_window_that_cannot_be_opened_does_not_keep_the_daemon_for_ever(store: Store, tmp_path: Path) -> None:
+    async def body() -> None:
+        witness: Any = NoThreads()
+        judge: Any = Judge()
+        held = Windows(witness, store, judge, state=tmp_path / "state", threads=ThreadPoolExecutor(2), boot_id="boot")
+        with pytest.raises(RuntimeError):
+            await opened(held, MINE)
+        assert held.busy_count == 0
+
+    asyncio.run(body())
 
 
 def test_nobody_closes_or_reads_a_window_of_another_user_but_root(store: Store, tmp_path: Path) -> None:
