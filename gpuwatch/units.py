@@ -184,8 +184,8 @@ def visible(program: Sequence[str]) -> Sequence[str]:
         for hidden in _HIDDEN:
             if path.is_relative_to(hidden):
                 raise UsageError(
-                    f"{path}: the system's daemon is kept out of {hidden}; install gpuwatch where it can see it:"
-                    " python3 -m venv /opt/gpuwatch && /opt/gpuwatch/bin/pip install gpuwatch-validity"
+                    f"{path}: the system's daemon is kept out of {hidden}; install gpuwatch where it can see it,"
+                    " from the folder of its source: python3 -m venv /opt/gpuwatch && /opt/gpuwatch/bin/pip install ."
                 )
     return program
 
