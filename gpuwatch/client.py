@@ -305,7 +305,10 @@ def _started(settings: Settings, words: _Words) -> socket.socket:
 
 
 def _spawned(settings: Settings, words: _Words) -> subprocess.Popen[bytes]:
-    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED} | settings.variables()
+    inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    # numpy's library for matrices would start a thread a processor, before the daemon leaves its parent and in its worker
+    # again; neither multiplies any, and where threads are short the library ends the process.
+    environment = inherited | settings.variables() | {"OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-P", "-m", "gpuwatch", *settings.flags(), "daemon", "--on-demand"]
     try:
         # Its own session and no inherited streams: a pipe, a terminal or a Ctrl-C of the benchmark does not reach it.

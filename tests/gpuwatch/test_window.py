@@ -279,6 +279,7 @@ def test_a_daemon_started_on_demand_holds_neither_pipe_nor_processor(tmp_path: P
         pid = client.status()["pid"]
         assert len(os.sched_getaffinity(pid)) == os.cpu_count()
         assert os.getsid(pid) == pid
+        assert b"OPENBLAS_NUM_THREADS=1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         streams = [os.readlink(f"/proc/{pid}/fd/{n}") for n in range(3)]  # noqa: PTH115
         # What ends it in a way nobody foresaw is told in its log.
         assert streams == ["/dev/null", "/dev/null", str(settings_in(tmp_path).log)]
