@@ -43,7 +43,10 @@ def load(path: Path) -> Embedded:
         found = f"more than {_MOST_BYTES / 1e6:.0f} MB" if blob else "an empty file"
         raise UsageError(f"{path}: expected a gpuwatch report, found {found}")
     parts = _Parts()
-    parts.feed(html)
+    try:
+        parts.feed(html)
+    except AssertionError as error:  # the library's word for markup that is none, as "<![<"
+        raise UsageError(f"{path}: expected a gpuwatch report, found markup that is none: {error}") from error
     missing = [name for name in _PARTS if len(parts.found.get(name, [])) != 1]
     if missing:
         count = len(parts.found.get(missing[0], []))
