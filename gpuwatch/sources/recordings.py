@@ -80,6 +80,8 @@ def _format(path: Path) -> str:
         raise UsageError(f"{path}: expected {_FORMATS}, found nothing to read: {error.strerror}") from error
     if not head:
         raise UsageError(f"{path}: expected {_FORMATS}, found an empty file")
+    if head.lstrip().lower().startswith(b"<!doctype html"):
+        raise UsageError(f"{path}: expected {_FORMATS}, found a page; of a report: gpuwatch verify {path}")
     if head.startswith(_ZIP):
         return "scenarios" if b"telemetry" in _members(path) else "capsule"
     # A byte order mark of UTF-16 is text, if not text the log's parser takes; it says so.

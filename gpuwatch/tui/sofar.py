@@ -10,7 +10,7 @@ from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import words
 from gpuwatch.tui.covers import covers
 
-# By what a number becomes one of something else; the power cap, which is how a heavy kernel runs, last.
+# What spoils a number; the power cap, which is how a heavy kernel runs, last.
 _AGAINST: tuple[Reason, ...] = (
     Reason.HW_POWER_BRAKE, Reason.HW_THERMAL, Reason.SW_THERMAL, Reason.HW_SLOWDOWN, Reason.SYNC_BOOST, Reason.SW_POWER_CAP,
 )  # fmt: skip

@@ -28,7 +28,9 @@ def window_lines(live: Live, width: int, so_far: Mapping[str, Sequence[str]] | N
             Piece(cut(_found(each, so_far or {}), max(width - used, 8)), Tone.PLAIN if each.end_ns is not None else Tone.NOTE),
         ]
     if not live.windows:
-        yield [Piece("  none yet: gpuwatch run -- python bench.py", Tone.DIM)]
+        # A window of a simulated GPU is one of that daemon's: a plain command would go to another.
+        hint = "" if live.simulated else ": gpuwatch run -- python bench.py"
+        yield [Piece(f"  none yet{hint}", Tone.DIM)]
     elif live.windows_left_out_count:
         yield [Piece(f"  and {live.windows_left_out_count} more: gpuwatch audit", Tone.DIM)]
 

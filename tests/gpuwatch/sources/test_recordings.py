@@ -178,7 +178,7 @@ def test_a_slow_log_says_how_slow_it_is(tmp_path: Path) -> None:
     [
         ("", "empty file"),
         ("\n\n", "found none"),
-        ("<!DOCTYPE html><html>\n<body>404</body>\n", "line 1"),
+        ("<!DOCTYPE html><html>\n<body>404</body>\n", "found a page"),
         ("hello world\n", "line 1"),
         ("time, watts\n1, 2\n", "line 1"),
         ("timestamp, name\n2026/11/21 08:15:02.123, NVIDIA H200\n", "line 1"),
@@ -319,3 +319,10 @@ def test_every_number_written_is_the_number_read(
     assert piece.trace.column("sm_clock_mhz").values.tolist() == [mhz for mhz, _, _ in rows]
     assert piece.trace.column("utilization_ratio").values.tolist() == [percent * 0.01 for _, percent, _ in rows]
     assert piece.trace.column("power_average_w").values == pytest.approx([w / 1000 for _, _, w in rows], abs=0.0051)
+
+
+def test_a_report_is_told_from_a_log(tmp_path: Path) -> None:
+    page = tmp_path / "run.html"
+    page.write_text("<!DOCTYPE html><html></html>")
+    with pytest.raises(UsageError, match="gpuwatch verify"):
+        recordings.load(page)
