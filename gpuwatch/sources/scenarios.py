@@ -76,7 +76,9 @@ def _marks(path: Path, arrays: Mapping[str, Any]) -> list[tuple[str, tuple[int, 
         if not name.startswith("mark_"):
             continue
         if mark.shape != (2,) or mark.dtype.kind != "i" or mark[1] <= mark[0]:
-            raise _wrong(path, f"expected two times in {name}, begin before end, found {mark.dtype} {mark.shape} {np.ravel(mark)[:2]}")
+            raise _wrong(
+                path, f"expected two times in {name}, begin before end, found {mark.dtype} {mark.shape} {np.ravel(mark)[:2]}"
+            )
         begin_ns, end_ns = (int(at) for at in mark)
         try:
             bounds.window(Window(begin_ns=begin_ns, end_ns=end_ns))
