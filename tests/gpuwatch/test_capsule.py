@@ -101,7 +101,7 @@ def test_whole_numbers_survive_their_planes(values: list[int]) -> None:
     array = np.array(values, np.int64)
     decoded, rest = planes.decode(planes.encode(array) + b"rest", len(values))
     assert decoded.tolist() == values
-    assert rest == b"rest"
+    assert bytes(rest) == b"rest"
 
 
 class TestLongWindows:
