@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# A run's length is one core's work: two workers fill the machines this is tested on.
-WORKERS ?= 2
+# Many tests wait for daemons and driver's doubles: three workers fill the two cores this is tested on.
+WORKERS ?= 3
 
 .PHONY: help demo test check format lint types imports pages pictures gpu bench campaign clean
 

@@ -22,7 +22,7 @@ from tests.fake_nvml.scene import create
 # On a busy machine a window of a second may hold too few rows for these.
 RARELY_READ = {
     "hardware-error", "throttle-hw-slowdown", "throttle-power-brake", "sampler-perturbs", "clock-controller-present",
-    "bursty-duty-cycle",
+    "bursty-duty-cycle", "clock-ramp", "numa-pcie-affinity",
 }  # fmt: skip
 UNUSED = {"numa-pcie-affinity": "not observed: the PCIe generation of a busy GPU"}
 SILENCED = {
