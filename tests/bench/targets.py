@@ -228,7 +228,7 @@ def as_rows(found: Data) -> list[str]:
     for each in TARGETS:
         measured = each.measure(found)
         taken = [bench for name in re.findall(r"\(#(\w+)\)", each.where) if (bench := found.benches.get(name)) is not None]
-        shared = "on a machine that others used meanwhile" if any(bench.is_shared for bench in taken) else ""
+        shared = "the double on two virtual processors" if any(bench.is_shared for bench in taken) else ""
         why = "; ".join(part for part in (shared, each.why_not) if part)
         said = {None: "–", True: "met", False: f"**not met**{': ' if why else ''}{why}"}[measured.met]
         lines.append(f"| {each.what} | {each.target} | {measured.text} | {said} | {each.where} |")
