@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from gpuwatch.config import Settings
 from tests.gpuwatch.live import running
+
+# A shell's job in the background ignores SIGINT, and all it starts does: commands under test must be able to end by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
