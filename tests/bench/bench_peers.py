@@ -14,9 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +24,7 @@ import gpuwatch
 from gpuwatch.client import connect
 from gpuwatch.config import Settings
 from tests.bench import peers
+from tests.bench.scraping import scraped
 from tests.bench.spent import Spent, spending
 from tests.fake_nvml.build import build
 from tests.fake_nvml.layout import CLASSES
@@ -93,25 +92,6 @@ def machine(path: Path, gpus: int, pid: int) -> Scene:
         gpu.moves("power_cap_ns", 0.7e9)
         gpu.moves("energy_mj", 600e3)
     return scene
-
-
-@contextlib.contextmanager
-def scraped(url: str | None) -> Iterator[None]:
-    """The page is fetched each second, by this process."""
-    stop = threading.Event()
-
-    def fetch() -> None:
-        while url is not None and not stop.wait(1.0):
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                answer.read()
-
-    thread = threading.Thread(target=fetch)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def watched(name: str, pid: int, scene: Scene, seconds: float) -> Row:

@@ -9,7 +9,6 @@ import contextlib
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import psutil
 import gpuwatch
 from gpuwatch.client import connect
 from gpuwatch.wake import Wake
+from tests.bench.scraping import scraped
 from tests.fake_nvml.build import build
 from tests.fake_nvml.running import watching
 from tests.fake_nvml.scene import create
@@ -31,25 +31,6 @@ def waiting_us(wait: Callable[[float], object], count: int = 200) -> float:
     for _ in range(count):
         wait(0.01)
     return (time.thread_time() - begin_s) / count * 1e6
-
-
-@contextlib.contextmanager
-def scraped(url: str | None) -> Iterator[None]:
-    """The page is fetched each second, by this process."""
-    stop = threading.Event()
-
-    def fetch() -> None:
-        while url is not None and not stop.wait(1.0):
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                answer.read()
-
-    thread = threading.Thread(target=fetch)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def spent_ratio(pid: int, seconds: float) -> float:
