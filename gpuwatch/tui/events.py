@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
@@ -16,8 +15,8 @@ from annotate.evidence import Event
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.live import Live
 from gpuwatch.tui import words
-from gpuwatch.tui.page import Aside, Quiet
-from gpuwatch.tui.rows import Rows, moved
+from gpuwatch.tui.page import Moments, Quiet
+from gpuwatch.tui.rows import Rows
 from gpuwatch.tui.seams import Past, Showing
 from gpuwatch.tui.wishes import ToMoment
 from gpuwatch.tui.words import Piece, Tone
@@ -82,7 +81,7 @@ def lines(found: Sequence[Happened], live: Live, at: Callable[[int], str], width
         yield [Piece("  nothing in the hour before", Tone.DIM)]
 
 
-class Events(Aside):
+class Events(Moments):
     """The last hour, newest first; one line is chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -110,7 +109,7 @@ class Events(Aside):
         if live is not None and self._past is not None and not self._asking and self._is_due(live.at_ns):
             self._asked_ns, self._asking = live.at_ns, True
             self.run_worker(self._ask(self._past, live.at_ns))
-        self._draw()
+        self.draw()
 
     def _is_due(self, at_ns: int) -> bool:
         return self._asked_ns is None or not 0 <= at_ns - self._asked_ns < _AGAIN_NS
@@ -122,28 +121,17 @@ class Events(Aside):
             self.notify(report.plain(str(error)), severity="warning", timeout=5)
         finally:
             self._asking = False
-        self._draw()
+        self.draw()
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
         if self._showing is None or self._showing.live is None or not self.is_attached:
             return
         self._found = happened(self._showing.live, self._events)
         shown = lines(self._found, self._showing.live, self._showing.at, self.columns)
         self.query_one(Rows).show_rows(shown, [None, *(each.name for each in self._found)], self._chosen)
 
-    def action_choose(self, by: int) -> None:
-        self._choose(moved([each.name for each in self._found], self._chosen, by))
-
-    @on(Rows.Chosen)
-    def point(self, event: Rows.Chosen) -> None:
-        self._choose(event.name)
-        if event.opened:
-            self.action_jump()
-
-    def _choose(self, name: str | None) -> None:
-        self._chosen = name
-        self._draw()
-        self.keep_in_view(self.query_one(Rows), name)
+    def names(self) -> list[str]:
+        return [each.name for each in self._found]
 
     def action_jump(self) -> None:
         chosen = next((each for each in self._found if each.name == self._chosen), None)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
@@ -14,15 +13,15 @@ from annotate import report
 from annotate.verdict import Finding, Verdict
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.tui import finding_words, words
-from gpuwatch.tui.page import Aside, Quiet
-from gpuwatch.tui.rows import Rows, moved
+from gpuwatch.tui.page import Moments, Quiet
+from gpuwatch.tui.rows import Rows
 from gpuwatch.tui.seams import Past, Showing
 from gpuwatch.tui.wishes import ExplainThese, ToMoment
 from gpuwatch.tui.words import Piece, Tone
 from gpuwatch.wire import Shown
 
 
-class Judged(Aside):
+class Judged(Moments):
     """Findings worst first; one is chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -58,7 +57,7 @@ class Judged(Aside):
         if self._past is not None and not self._verdicts and status != self._asked:
             self._asked = status
             self.run_worker(self._ask(self._past))
-        self._draw()
+        self.draw()
 
     async def _ask(self, past: Past) -> None:
         try:
@@ -68,7 +67,7 @@ class Judged(Aside):
             self._why = str(error)
         if self._chosen is None and self._verdicts:
             self._chosen = next(iter(self._findings()), None)
-        self._draw()
+        self.draw()
 
     def _findings(self) -> dict[str, tuple[Verdict, Finding]]:
         return {
@@ -77,7 +76,7 @@ class Judged(Aside):
             for finding in verdict.hazards
         }
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
         if self._showing is None or not self.is_attached:
             return
         lines: list[list[Piece]] = []
@@ -107,19 +106,8 @@ class Judged(Aside):
         label = words.cut(report.plain(window.label or window.run), max(self.columns - len(chip.name) - 4, 8))
         return [Piece(f"{chip.letter} {chip.name}  ", chip.tone), Piece(label)]
 
-    def action_choose(self, by: int) -> None:
-        self._choose(moved(list(self._findings()), self._chosen, by))
-
-    @on(Rows.Chosen)
-    def point(self, event: Rows.Chosen) -> None:
-        self._choose(event.name)
-        if event.opened:
-            self.action_jump()
-
-    def _choose(self, name: str | None) -> None:
-        self._chosen = name
-        self._draw()
-        self.keep_in_view(self.query_one(Rows), name)
+    def names(self) -> list[str]:
+        return list(self._findings())
 
     def action_jump(self) -> None:
         chosen = self._findings().get(self._chosen or "")
@@ -147,4 +135,4 @@ class Judged(Aside):
 
     def action_all(self) -> None:
         self._every = not self._every
-        self._draw()
+        self.draw()

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -15,7 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Footer
 
 from gpuwatch.tui.banner import Banner
-from gpuwatch.tui.rows import Rows
+from gpuwatch.tui.rows import Rows, moved
 from gpuwatch.tui.seams import Showing
 from gpuwatch.tui.state import State
 from gpuwatch.tui.wishes import Redraw
@@ -62,6 +63,36 @@ class Aside(Page):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace", "app.back", "back", id="back", key_display="Esc", tooltip="To the screen before"),
     ]
+
+
+class Moments(Aside):
+    """A list over the first screen, of things that have their moment: one is chosen, and to jump is to go there."""
+
+    _chosen: str | None = None
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """What can be chosen, in the order shown."""
+
+    @abstractmethod
+    def draw(self) -> None: ...
+
+    @abstractmethod
+    def action_jump(self) -> None: ...
+
+    def action_choose(self, by: int) -> None:
+        self._choose(moved(self.names(), self._chosen, by))
+
+    @on(Rows.Chosen)
+    def point(self, event: Rows.Chosen) -> None:
+        self._choose(event.name)
+        if event.opened:
+            self.action_jump()
+
+    def _choose(self, name: str | None) -> None:
+        self._chosen = name
+        self.draw()
+        self.keep_in_view(self.query_one(Rows), name)
 
 
 class Quiet(VerticalScroll, can_focus=False):
