@@ -117,7 +117,7 @@ def _verdicts(verdicts: list[Row]) -> Iterator[str]:
         yield from (
             "",
             f"{len(few)} more had one busy process a processor beside them ({_counted(row['status'] for row in few)}): too few to keep a",
-            "launch waiting every time, so they count as neither.  With twice as many the campaign's hazard is one.",
+            "launch waiting every time, so they count as neither.  The injection starts two a processor since, and was not measured again.",
         )
     yield from ("", "| hazard | windows | named | verdicts | rules that spoke (flag or reject) |", "|---|---|---|---|---|")
     for name, of in sorted(_grouped(injected, lambda row: row["name"]).items()):
