@@ -52,12 +52,6 @@ def parse(record: str) -> Xid | None:
     return Xid((int(domain, 16), int(bus, 16), int(device, 16)), int(number), (text or "").strip()[:_TEXT_LENGTH] or None)
 
 
-def place(pci_bus_id: str | None) -> tuple[int, int, int] | None:
-    """Where a device is, from ``00000000:3B:00.0`` as NVML writes it."""
-    found = re.fullmatch(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.\d", pci_bus_id or "", re.IGNORECASE)
-    return (int(found[1], 16), int(found[2], 16), int(found[3], 16)) if found else None
-
-
 def opened(path: Path = KERNEL_LOG) -> int | None:
     """A descriptor from which only what is logged from now on is read; None where it may not be."""
     try:

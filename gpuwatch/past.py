@@ -14,7 +14,7 @@ import msgspec
 from annotate.errors import AnnotateError
 from annotate.evidence import Device, Event, Evidence, Trace
 from annotate.verdict import Verdict
-from gpuwatch import moment, wire
+from gpuwatch import bus, moment, wire
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.live import Live
 
@@ -48,10 +48,12 @@ class Stored:
             near = _near(boot.stretches(), at_ns)
             uuids = list(dict.fromkeys(uuid for stretch in near for uuid in stretch.uuids))
             lost = boot.lost(uuids, at_ns)
+            # A store knows them in the order of their first readings, which is chance.
+            devices = bus.in_order(self._device(reader, boot, uuid, at_ns) for uuid in uuids)
             gpus = [
-                moment.then(self._device(reader, boot, uuid, at_ns),
-                            reader.trace(uuid, boot.boot_id or "", at_ns - moment.REACH_NS, at_ns), at_ns, lost=lost.get(uuid))
-                for uuid in uuids
+                moment.then(device, reader.trace(device.uuid, boot.boot_id or "", at_ns - moment.REACH_NS, at_ns), at_ns,
+                            lost=lost.get(device.uuid))
+                for device in devices
             ]  # fmt: skip
             runs, left_out_count = self._begun(reader, boot, at_ns)
             source = near[-1].source if near else ""

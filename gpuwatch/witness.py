@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from annotate.evidence import SIGNALS, Census, Device, Event, Lane, Reading
-from gpuwatch import kernel_log, lanes
+from gpuwatch import bus, kernel_log, lanes
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import Settings
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError, UsageError
@@ -260,7 +260,7 @@ class Witness:
 
     def _places(self) -> Mapping[tuple[int, int, int], str]:
         """The GPU at each place of the PCI buses."""
-        found = {kernel_log.place(device.pci_bus_id): uuid for uuid, device in self._devices.items()}
+        found = {bus.place(device.pci_bus_id): uuid for uuid, device in self._devices.items()}
         return {place: uuid for place, uuid in found.items() if place is not None}
 
     def _wanted(self, uuid: str) -> bool:
@@ -381,10 +381,7 @@ class Witness:
 def _in_order(known: Mapping[str, Device], boards: Sequence[Device]) -> dict[str, Device]:
     """The known ones, listed now or lost, and the others: by their places on the bus, which is how a driver lists them."""
     found = {**known, **{board.uuid: board for board in boards if board.uuid not in known}}
-    places = {uuid: place for uuid, device in found.items() if (place := kernel_log.place(device.pci_bus_id)) is not None}
-    if not known or len(places) < len(found):
-        return found
-    return {uuid: found[uuid] for uuid in sorted(found, key=places.__getitem__)}
+    return found if not known else {device.uuid: device for device in bus.in_order(found.values())}
 
 
 def _unanswered(source: Source) -> tuple[str, ...]:

@@ -37,13 +37,6 @@ def test_a_record_is_an_xid_or_it_is_none(record: str, found: Xid | None) -> Non
     assert kernel_log.parse(record) == found
 
 
-def test_a_place_is_the_same_in_both_spellings() -> None:
-    assert kernel_log.place("00000000:3B:00.0") == (0, 0x3B, 0)
-    assert kernel_log.place("0008:01:00.0") == (8, 1, 0)
-    assert kernel_log.place(None) is None
-    assert kernel_log.place("nonsense") is None
-
-
 @contextmanager
 def reading(kept: Kept) -> Iterator[tuple[socket.socket, KernelLog]]:
     stop = threading.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -134,6 +134,20 @@ def test_a_lost_gpu_and_its_events_are_shown_until_it_was_back(tmp_path: Path) -
     assert past.span_ns() == (BEGIN_NS, BEGIN_NS + 9 * S)
     assert list(past.events(BEGIN_NS, BEGIN_NS + 10 * S)) == events
     assert past.events(BEGIN_NS + 5 * S, BEGIN_NS + 6 * S) == ()
+    past.close()
+
+
+def test_gpus_stand_in_the_order_of_the_buses_whichever_was_read_first(tmp_path: Path) -> None:
+    first, second = (
+        replace(DEVICE, uuid=uuid, pci_bus_id=at) for uuid, at in (("GPU-z", "0000:3B:00.0"), ("GPU-a", "0000:AF:00.0"))
+    )
+    store = opened(tmp_path)
+    for device in (second, first):
+        store.put_device(device)
+        feed(store, [fast(BEGIN_NS, device.uuid, power_w=100.0)])
+    store.close()
+    past = Stored(lambda: tmp_path)
+    assert [gpu.device for gpu in past.live(BEGIN_NS + S).gpus] == [first, second]
     past.close()
 
 
