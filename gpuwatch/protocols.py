@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 
 from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading
 from gpuwatch.clock import Signal
+from gpuwatch.errors import SourceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,43 @@ class Sweep:
     late_ns: int
     missed_count: int
     observed: Observed
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass of a series: as a Sweep says of it, and what was read."""
+
+    due_ns: int
+    late_ns: int
+    missed_count: int
+    reading: Reading
+
+
+class Series(Protocol):
+    """A source's own loop over one GPU's fast row and pulse: it waits for deadlines and asks, and tells of many at once.
+
+    A source that has one offers ``series(uuid, row names, pulse names)``, which may be None for a GPU; others lack the method.
+    Its times are the monotonic clock's.
+    """
+
+    @property
+    def asking_since_ns(self) -> int | None:
+        """Since when it waits for an answer of the driver; None while it does not."""
+        ...
+
+    def run(
+        self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int
+    ) -> tuple[Sequence[Pass], SourceError | None]:
+        """Passes from the first deadline on while they are due in time, at least one unless interrupted.
+
+        Each is of the whole row if the last one, at ``row_at_ns``, was ``row_after_ns`` before, else of the pulse.  What went
+        wrong ends it, and comes beside the passes before.
+        """
+        ...
+
+    def interrupt(self) -> None:
+        """Have ``run``, or the next one, return at once with what it has.  Any thread may call it."""
+        ...
 
 
 class Clock(Protocol):

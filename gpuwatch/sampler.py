@@ -12,7 +12,8 @@ from gpuwatch.errors import SourceError
 from gpuwatch.lanes import Plan
 from gpuwatch.pace import Statistics, ThreadCost
 from gpuwatch.protocols import Clock, Lost, Observed, Sink, Source, Sweep
-from gpuwatch.turns import Turn, sweeps
+from gpuwatch.series import InSeries
+from gpuwatch.turns import Passes, Turn, sweeps
 from gpuwatch.wake import Wake
 
 __all__ = ["Sampler", "SamplerStatistics", "sweeps"]
@@ -56,6 +57,7 @@ class Sampler:
         busy_slow_period_ns: int = 1_000_000_000,
         idle_slow_period_ns: int = 10_000_000_000,
         hang_ns: int = 5_000_000_000,  # the dearest call known took 0.3 s at worst
+        nap_ns: int = 1_000_000_000,  # ``stop`` of the sampler wakes its threads; who only sets the event waits for so long
         give_way_ns: int = 5_000_000,  # an edge is read first: slow calls hold the driver's locks
     ) -> None:
         self.device = device
@@ -67,12 +69,15 @@ class Sampler:
         self._clock = clock
         self._stop = stop
         self._hang_ns = hang_ns
+        self._nap_ns = nap_ns
         self._give_way_ns = give_way_ns
         self._active = False
         self._idle_period_ns: Mapping[Lane, int] = plan.idle_period_ns
         self._active_period_ns: Mapping[Lane, int] = plan.active_period_ns
         self._row_at_ns = 0  # when the whole fast row was last asked for
+        self._whole = False  # the next answer is to be a whole row
         uuid = device.uuid
+        self._series = InSeries(uuid, plan.names.get(Lane.FAST, ()), plan.names.get(Lane.PULSE, ()), self._give)
 
         def census_ns() -> int:
             return census_period_ns if self._active else idle_census_period_ns
@@ -91,6 +96,7 @@ class Sampler:
         ]
         for turn in (*self._fast, *self._slow):
             turn.ask = self._reopened_if_gone(turn, turn.ask)
+        self._fast[0].ask_on = self._ask_on
         self._fast_wake, self._slow_wake = Wake(), Wake()
         self._fast_cost, self._slow_cost = ThreadCost(), ThreadCost()
         self._threads = [
@@ -129,7 +135,7 @@ class Sampler:
     def stop(self, timeout_s: float = 1.0) -> bool:
         """Set the event that was given (which others may share) and wait; False if a thread is hung in the driver."""
         self._stop.set()
-        self._fast_wake.set()
+        self._wake_fast()
         self._slow_wake.set()
         for thread in self._threads:
             if thread.is_alive():
@@ -140,11 +146,11 @@ class Sampler:
         """Switch between the idle and the active rate, at once; either way the slow lane is read soon after."""
         self._active = active
         if active:
-            self._row_at_ns = 0  # the first answer is whole
+            self._whole = True
             now_ns = self._clock.now_ns()
             for turn in self._fast:
                 turn.hurry(now_ns)
-            self._fast_wake.set()
+            self._wake_fast()
         self._hurry_slow()
 
     def set_periods(self, idle_period_ns: int, active_period_ns: int) -> None:
@@ -179,13 +185,20 @@ class Sampler:
                 self._give(Sweep(self.uuid, lane, now_ns, 0, 0, Lost(self._clock.now_ns(), str(error))))
                 return
             for item in found:
-                self._give(Sweep(self.uuid, lane, now_ns, 0, 0, item))
+                self._series.give_from_aside(Sweep(self.uuid, lane, now_ns, 0, 0, item))
+        self._series.interrupt()
+
+    def hand_over(self, timeout_s: float = 0.25) -> bool:
+        """Wait until the sinks have all that was read so far: a source's own loop tells of it only now and then."""
+        return self.lost is not None or not self._threads[0].is_alive() or self._series.hand_over(timeout_s)
 
     def watch(self) -> None:
         """Tell the sinks about a thread that got no answer or died.  A thread of its own calls this each second."""
         now_ns = self._clock.now_ns()
         for turn in (*self._fast, *self._slow):
             since_ns = turn.asking_since_ns
+            if since_ns is None and turn is self._fast[0]:
+                since_ns = self._series.asking_since_ns
             if since_ns is not None and turn.hung is None and now_ns - since_ns > self._hang_ns:
                 self._hung(turn, now_ns, f"no answer for {self._hang_ns / 1e9:g} s")
         for thread, turns in zip(self._threads, (self._fast, self._slow), strict=True):
@@ -232,15 +245,37 @@ class Sampler:
         row, pulse = self._row(Lane.FAST), self._row(Lane.PULSE)
 
         def ask() -> Sequence[Observed]:
-            now_ns, period_ns = self._clock.now_ns(), self.period_ns
-            pulse_ns = period_ns.get(Lane.PULSE)
-            # Deadlines lie a pulse apart and are met more or less late: half of one tells this row's from the next's.
-            if pulse_ns is not None and now_ns - self._row_at_ns < period_ns[Lane.FAST] - pulse_ns // 2:
+            now_ns = self._clock.now_ns()
+            if now_ns - self._last_row_ns() < self._row_after_ns():
                 return pulse()
             self._row_at_ns = now_ns
             return row()
 
         return ask
+
+    def _ask_on(self, due_ns: int, until_ns: int) -> Passes | None:
+        """The fast question from a deadline until a time, by the source's own loop; None where it has none."""
+        found = self._series.run(
+            self._source, due_ns, until_ns, self._fast_period_ns(), row_at_ns=self._last_row_ns(),
+            row_after_ns=self._row_after_ns(), woken=lambda: self._fast_wake.is_set() or self._stop.is_set(),
+        )  # fmt: skip
+        rows_ns = [each.due_ns + each.late_ns for each in found[0] if each.reading.lane is Lane.FAST] if found else []
+        self._row_at_ns = max(rows_ns, default=self._row_at_ns)
+        return found
+
+    def _last_row_ns(self) -> int:
+        """When the whole row was last asked; long ago, if it is wanted now."""
+        whole, self._whole = self._whole, False
+        if whole:
+            self._row_at_ns = 0
+        return self._row_at_ns
+
+    def _row_after_ns(self) -> int:
+        """How old the last whole row must be for the next; younger, the pulse is asked."""
+        period_ns = self.period_ns
+        pulse_ns = period_ns.get(Lane.PULSE)
+        # Deadlines lie a pulse apart and are met more or less late: half of one tells this row's from the next's.
+        return 0 if pulse_ns is None else period_ns[Lane.FAST] - pulse_ns // 2
 
     def _fast_period_ns(self) -> int:
         period_ns = self.period_ns
@@ -278,6 +313,10 @@ class Sampler:
                 turn.hurry(due_ns)
         self._slow_wake.set()
 
+    def _wake_fast(self) -> None:
+        self._fast_wake.set()
+        self._series.interrupt()
+
     def _hung(self, turn: Turn, now_ns: int, reason: str) -> None:
         turn.hung = reason
         self._give(Sweep(self.uuid, turn.lane, now_ns, 0, 0, Lost(now_ns, reason)))
@@ -289,12 +328,13 @@ class Sampler:
     def _thread(self, kind: str, turns: Sequence[Turn], wake: Wake, cost: ThreadCost) -> threading.Thread:
         def run() -> None:
             held: list[Sweep] = []  # pulses: after a pause the sinks cost more than the calls, five at a time they do not
-            for sweep in sweeps(turns, self._clock, self._stop, wake):
+            give = self._series.give if turns is self._fast else self._give
+            for sweep in sweeps(turns, self._clock, self._stop, wake, nap_ns=self._nap_ns):
                 held.append(sweep)
-                if sweep.lane is Lane.PULSE and len(held) < _HELD_COUNT:
+                if sweep.lane is Lane.PULSE and not self._series.runs and len(held) < _HELD_COUNT:
                     continue
                 for each in held:
-                    self._give(each)
+                    give(each)
                 held.clear()
                 cost.note(self._clock.now_ns())
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from annotate.evidence import Event, Lane, Reading
 from gpuwatch.clock import Signal
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError
 from gpuwatch.pace import Pace
-from gpuwatch.protocols import Clock, Lost, Observed, Source, Sweep
+from gpuwatch.protocols import Clock, Lost, Observed, Pass, Source, Sweep
 from gpuwatch.wake import Wake
+
+Passes: TypeAlias = tuple[Sequence[Pass], SourceError | None]
 
 FIRST_RETRY_NS = 1_000_000_000
 LONGEST_RETRY_NS = 30_000_000_000
@@ -25,6 +28,8 @@ class Turn:
     lane: Lane
     ask: Callable[[], Sequence[Observed]]
     period_ns: Callable[[], int]
+    # Many passes at once, from a deadline until a time, if the source has a loop of its own; None where it has none.
+    ask_on: Callable[[int, int], Passes | None] | None = None
     spacing_ns: int = 0  # hurried or not, passes begin at least this far apart
     pace: Pace = field(default_factory=Pace)
     due_ns: int = 0
@@ -62,14 +67,31 @@ class Turn:
         answered_ns = clock.now_ns()
         self.due_ns = due_ns + period_ns
         self.pace.note(now_ns, late_ns, answered_ns - now_ns, missed_count)
-        if self.lost is not None or self.hung is not None:
-            self.lost = self.hung = None
-            self.gone, self.retry_ns = False, FIRST_RETRY_NS
-            back = Event(uuid=self.uuid, at_ns=answered_ns, kind="back", text=self.what)
-            yield Sweep(self.uuid, self.lane, due_ns, late_ns, 0, back)
+        yield from self._back(due_ns, late_ns, answered_ns)
         for item in observed:  # a row says itself which it is: the fast question is answered by rows and by pulses
             lane = item.lane if isinstance(item, Reading) else self.lane
             yield Sweep(self.uuid, lane, due_ns, late_ns, missed_count, item)
+
+    def _take_passes(self, found: Passes, clock: Clock) -> Iterator[Sweep]:
+        """What a source's own loop read, as if it had been asked pass by pass."""
+        passes, error = found
+        period_ns = self.period_ns()
+        for each in passes:
+            reading = each.reading
+            self.begun_ns, self.due_ns = each.due_ns + each.late_ns, each.due_ns + period_ns
+            self.pace.note(self.begun_ns, each.late_ns, reading.took_ns, each.missed_count)
+            yield from self._back(each.due_ns, each.late_ns, reading.at_ns)
+            yield Sweep(self.uuid, reading.lane, each.due_ns, each.late_ns, each.missed_count, reading)
+        if error is not None:
+            yield from self._fail(error, clock.now_ns(), self.due_ns)
+
+    def _back(self, due_ns: int, late_ns: int, at_ns: int) -> Iterator[Sweep]:
+        """It answers: if it did not before, that is told."""
+        if self.lost is not None or self.hung is not None:
+            self.lost = self.hung = None
+            self.gone, self.retry_ns = False, FIRST_RETRY_NS
+            back = Event(uuid=self.uuid, at_ns=at_ns, kind="back", text=self.what)
+            yield Sweep(self.uuid, self.lane, due_ns, late_ns, 0, back)
 
     def _fail(self, error: SourceError, now_ns: int, due_ns: int) -> Iterator[Sweep]:
         first = self.lost is None
@@ -88,6 +110,7 @@ def sweeps(
     wake: Wake | None = None,
     *,
     nap_ns: int = 250_000_000,  # how long ``stop`` may go unseen, for whoever sets it need not know ``wake``
+    hold_ns: int = 250_000_000,  # how old a reading of a source's own loop may be when it is told of
 ) -> Iterator[Sweep]:
     """Every pass of these questions, in the order of their deadlines, for ever or until ``stop``.
 
@@ -104,6 +127,11 @@ def sweeps(
                 hurried._heed()  # noqa: SLF001 - a turn and its loop are one thing in two halves
         turn = min(turns, key=_due_ns)
         now_ns = clock.now_ns()
+        if turn.ask_on is not None and turn.lost is None:
+            until_ns = min([now_ns + hold_ns, *(other.due_ns for other in turns if other is not turn)])
+            if (found := turn.ask_on(turn.due_ns, until_ns)) is not None:
+                yield from turn._take_passes(found, clock)  # noqa: SLF001 - as below
+                continue
         if turn.due_ns > now_ns:
             clock.wait_until(min(turn.due_ns, now_ns + nap_ns), wake or stop)
             continue

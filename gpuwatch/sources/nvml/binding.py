@@ -20,6 +20,7 @@ _GONE = {
     12: "libnvidia-ml.so.1 was not found, or is no library: install the NVIDIA driver, or start the container with its driver libraries mounted",
     18: "library and kernel module differ in version (upgraded under a running system?): reload the module or reboot",
 }
+GONE_OR_LOST = frozenset({*_LOST, *_GONE})  # after one of these nothing more needs to be asked
 _NO_PERMISSION, _FUNCTION_NOT_FOUND = 4, 13
 _FORBIDDEN = "no permission to use the GPU: give this user read and write access to /dev/nvidiactl and /dev/nvidia*"
 # The driver will never answer this question: not for this GPU, not to this user, or it does not know it.

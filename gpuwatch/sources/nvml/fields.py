@@ -16,6 +16,9 @@ _UNSIGNED_LONG_LONG = 3
 _DOUBLE = struct.Struct("=d")
 _WHOLE = struct.Struct("=Q")
 
+FUNCTION = "nvmlDeviceGetFieldValues"
+
+Entry: TypeAlias = tuple[int, int, int, int]
 Wanted: TypeAlias = tuple[str, tuple[int, ...], Callable[[Any], Any]]
 
 
@@ -44,22 +47,22 @@ class FieldBatch:
     def __init__(self, api: Api, uuid: str, handle: Handle, wanted: Sequence[Wanted]) -> None:
         self._api = api
         self._uuid = uuid
-        self._handle = handle
+        self.handle = handle
         self._wanted = tuple(wanted)
         ids = [field for _, fields, _ in wanted for field in fields]
-        self._template = b"".join(_ENTRY.pack(field, 0, 0, 0, 0, 0, 0) for field in ids)
-        self._buffer = ctypes.c_char * len(self._template)
-        self._count = ctypes.c_int(len(ids))
+        self.template = b"".join(_ENTRY.pack(field, 0, 0, 0, 0, 0, 0) for field in ids)  # as the driver is handed it
+        self.count = len(ids)
+        self._buffer = ctypes.c_char * len(self.template)
 
-    def entries(self) -> list[tuple[int, int, int, int]]:
+    def entries(self) -> list[Entry]:
         """(return code, timestamp us, value type, raw value) of every field.  Raises as ``treat``, and NVMLError."""
         # A fresh buffer each time: a window's edge may ask the same batch from another thread.
-        buffer = self._buffer.from_buffer_copy(self._template)
-        ask = self._api._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")  # noqa: SLF001 - the binding's own way in
-        code = ask(self._handle, self._count, buffer)
+        buffer = self._buffer.from_buffer_copy(self.template)
+        ask = self._api._nvmlGetFunctionPointer(FUNCTION)  # noqa: SLF001 - the binding's own way in
+        code = ask(self.handle, ctypes.c_int(self.count), buffer)
         if code != SUCCESS:
             raise self._api.NVMLError(code)
-        return [(entry[5], entry[2], entry[4], entry[6]) for entry in _ENTRY.iter_unpack(buffer.raw)]
+        return _entries(buffer.raw)
 
     def ask(self, values: dict[str, Any]) -> None:
         """Put what was answered under its signal's name."""
@@ -68,6 +71,13 @@ class FieldBatch:
         except self._api.NVMLError as error:
             treat(error, self._uuid)
             return
+        self._take(entries, values)
+
+    def read(self, answer: bytes, values: dict[str, Any]) -> None:
+        """The same of an answer that came before."""
+        self._take(_entries(answer), values)
+
+    def _take(self, entries: Sequence[Entry], values: dict[str, Any]) -> None:
         at = 0
         for name, fields, take in self._wanted:
             total: float | int | None = 0
@@ -83,6 +93,10 @@ class FieldBatch:
             at += len(fields)
             if total is not None:
                 values[name] = take(total)
+
+
+def _entries(answer: bytes) -> list[Entry]:
+    return [(entry[5], entry[2], entry[4], entry[6]) for entry in _ENTRY.iter_unpack(answer)]
 
 
 def answers(api: Api, uuid: str, handle: Handle, ids: Sequence[int], *, kind: int | None = None) -> bool:

@@ -18,19 +18,19 @@ Step: TypeAlias = tuple[Bound, tuple[tuple[str, Callable[[Any], Any]], ...]]
 
 
 class Row:
-    """The bound calls of one row.  It may be asked from several threads at once."""
+    """The bound calls of one row, each with those who take its answer.  It may be asked from several threads at once."""
 
     def __init__(self, api: Api, uuid: str, steps: Iterable[Step], batch: FieldBatch | None, gpm: Filler | None) -> None:
         self._error = api.NVMLError
         self._uuid = uuid
-        self._steps = tuple(steps)
-        self._batch = batch
-        self._gpm = gpm
+        self.steps = tuple(steps)
+        self.batch = batch
+        self.gpm = gpm
 
     def ask(self) -> dict[str, Any]:
         """What was answered, in our units; a signal without an answer is left out.  Raises DeviceLostError, SourceGoneError."""
         values: dict[str, Any] = {}
-        for call, takers in self._steps:
+        for call, takers in self.steps:
             try:
                 answer = call()
             except self._error as error:
@@ -38,10 +38,10 @@ class Row:
                 continue
             for name, take in takers:
                 values[name] = take(answer)
-        if self._batch is not None:
-            self._batch.ask(values)
-        if self._gpm is not None:
-            self._gpm(values)
+        if self.batch is not None:
+            self.batch.ask(values)
+        if self.gpm is not None:
+            self.gpm(values)
         return values
 
 

@@ -9,13 +9,14 @@ from importlib import metadata
 from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading, Visibility
 from gpuwatch import clock, host
 from gpuwatch.errors import DeviceLostError, SourceGoneError
-from gpuwatch.sources.nvml import binding, identity
+from gpuwatch.sources.nvml import binding, identity, series
 from gpuwatch.sources.nvml.binding import Api
 from gpuwatch.sources.nvml.census import ProcessLists
 from gpuwatch.sources.nvml.events import EventWait
 from gpuwatch.sources.nvml.power import DensePower
 from gpuwatch.sources.nvml.questions import Questions, Row
 from gpuwatch.sources.nvml.rollcall import RollCall
+from gpuwatch.sources.nvml.series import Series
 from gpuwatch.sources.nvml.signals import SIGNALS
 
 
@@ -26,6 +27,7 @@ class _Gpu:
         self.board = board
         self.lock = threading.Lock()  # a GPU's own: a hung probe must not hold the others up
         self.rows: dict[tuple[str, ...], Row] = {}
+        self.series: dict[tuple[tuple[str, ...], tuple[str, ...]], Series | None] = {}
         self.questions = Questions(api, board, driver_version)
         self.lists = ProcessLists(api, board.uuid, board.handle, identities, host.visibility())
         self.power = DensePower(api, board.uuid, board.board_handle)
@@ -114,6 +116,14 @@ class Nvml:
                 row = gpu.rows[names] = gpu.questions.row(names)
             return row
 
+    def series(self, uuid: str, row: Sequence[str], pulse: Sequence[str]) -> Series | None:
+        """The compiled loop over these two rows; None where there is none.  Raises DeviceLostError, SourceGoneError."""
+        gpu, names = self._gpu(uuid), (tuple(row), tuple(pulse))
+        if names not in gpu.series:
+            rows = [self._row(gpu, each) for each in names]
+            gpu.series[names] = series.series(self._api, uuid, *rows)
+        return gpu.series[names]
+
     def census(self, uuid: str, *, utilization: bool = False) -> Census:
         gpu = self._gpu(uuid)
         begin_ns = clock.now_ns()
@@ -165,6 +175,7 @@ class Nvml:
             "slow-down time": counters,
             "power record": f"stamped by the {gpu.power.stamped_by} clock" if gpu.power.stamped_by else "nothing seen yet",
             "events": ", ".join(sorted(kinds)) if kinds else ("none" if self._events is not None else "not asked yet"),
+            "sampling loop": "compiled" if series.compiled()[0] else f"Python, which costs more: {series.compiled()[1]}",
             "locked clocks": "only application clocks can be read back; a range locked with nvidia-smi -lgc cannot",
         }
 

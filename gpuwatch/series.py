@@ -1,0 +1,83 @@
+"""A source's own loop on behalf of a sampler: run by its fast thread, interrupted by others, and told of in the order of time."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from annotate.evidence import Reading
+from gpuwatch.errors import SourceError
+from gpuwatch.protocols import Pass, Series, Source, Sweep
+
+
+class InSeries:
+    """One GPU's.  Until a source was seen to have a loop, everything passes straight through."""
+
+    def __init__(self, uuid: str, row: Sequence[str], pulse: Sequence[str], give: Callable[[Sweep], None]) -> None:
+        self._uuid, self._row, self._pulse = uuid, tuple(row), tuple(pulse)
+        self._give = give
+        self._series: Series | None = None
+        self._aside: deque[Sweep] = deque()  # read by others while the loop ran
+        self._awaited: deque[threading.Event] = deque()
+
+    @property
+    def runs(self) -> bool:
+        """Whether the source has a loop, as far as was seen."""
+        return self._series is not None
+
+    @property
+    def asking_since_ns(self) -> int | None:
+        return self._series.asking_since_ns if self._series is not None else None
+
+    def run(
+        self, source: Source, due_ns: int, until_ns: int, period_ns: int, *,
+        row_at_ns: int, row_after_ns: int, woken: Callable[[], bool],
+    ) -> tuple[Sequence[Pass], SourceError | None] | None:  # fmt: skip
+        """As many passes as the source's loop makes until then; None where it has no loop."""
+        self._told_all()
+        offer = getattr(source, "series", None)
+        try:
+            found: Series | None = offer(self._uuid, self._row, self._pulse) if offer is not None else None
+        except SourceError as error:
+            return (), error
+        self._series = found
+        if found is None:
+            return None
+        if woken():  # just before there was this loop to interrupt
+            return (), None
+        return found.run(due_ns, until_ns, period_ns, row_at_ns=row_at_ns, row_after_ns=row_after_ns)
+
+    def interrupt(self) -> None:
+        if self._series is not None:
+            self._series.interrupt()
+
+    def give(self, sweep: Sweep) -> None:
+        """From the fast thread: after what others read before it."""
+        while self._aside and self._aside[0].observed.at_ns <= sweep.observed.at_ns:
+            self._give(self._aside.popleft())
+        self._give(sweep)
+
+    def give_from_aside(self, sweep: Sweep) -> None:
+        """From another thread: after those passes that were made before it and not told of yet."""
+        if self._series is not None and isinstance(sweep.observed, Reading):
+            self._aside.append(sweep)
+        else:
+            self._give(sweep)
+
+    def hand_over(self, timeout_s: float) -> bool:
+        """Wait until all that was read so far has been given; False if it was not in time."""
+        if self._series is None:
+            return True
+        given = threading.Event()
+        self._awaited.append(given)
+        self.interrupt()
+        return given.wait(timeout_s)
+
+    def _told_all(self) -> None:
+        """The fast thread has given all it read: so have others then, and whoever waits for that goes on."""
+        awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]
+        while self._aside:
+            self._give(self._aside.popleft())
+        for given in awaited:
+            given.set()

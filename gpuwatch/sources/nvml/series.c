@@ -1,0 +1,104 @@
+/* A series: the rows of one GPU asked on their deadlines, one after another, the answers kept as the driver wrote them.
+
+After each pause nothing of an interpreter is in the processor's caches any more, and a pass costs ten to twenty times
+what it costs back to back.  This loop is small enough not to notice; Python reads what it collected, many passes at once.
+
+It knows nothing of NVML: which functions, with what arguments, and what their memory holds before is all told by series.py,
+whose structures these are.  It allocates nothing and holds no lock. */
+#define _GNU_SOURCE
+#include <poll.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+const uint32_t gpuwatch_series_layout = 1; /* of these structures, as series.py knows them */
+
+typedef struct { /* one call: f(handle, answer), or f(handle, number, answer) */
+    void *function, *handle;
+    uint32_t has_number, number, offset, pad; /* offset: where in the row's memory its answer lies */
+} Question;
+
+typedef struct {
+    const Question *questions;
+    const uint8_t *blank; /* what the answers' memory holds before they are asked: versions and field ids */
+    uint32_t questions_count, bytes;
+} Row;
+
+typedef struct {
+    int64_t due_ns, begin_ns, end_ns;
+    int64_t missed_count;
+    int64_t is_pulse;
+} Pass;
+
+typedef struct {
+    Row row, pulse;
+    uint64_t ends; /* bits of the codes after which nothing more is to be asked */
+    Pass *passes;
+    int32_t *codes;   /* of every pass: codes_count of them */
+    uint8_t *answers; /* of every pass: answers_bytes */
+    uint32_t passes_count, codes_count, answers_bytes, pad;
+    int32_t wake_fd, pad2;
+    int64_t asking_since_ns; /* 0 while nothing is asked; others watch it */
+} Series;
+
+typedef int (*Plain)(void *handle, void *answer);
+typedef int (*Numbered)(void *handle, uint32_t number, void *answer);
+
+static int64_t now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000000ll + time.tv_nsec;
+}
+
+/* Until a time; 1 if somebody woke us before it. */
+static int woken(int wake_fd, int64_t due_ns) {
+    int64_t left_ns;
+    while ((left_ns = due_ns - now_ns()) > 0) {
+        struct pollfd wake = {wake_fd, POLLIN, 0};
+        struct timespec left = {left_ns / 1000000000, left_ns % 1000000000};
+        if (ppoll(&wake, 1, &left, NULL) > 0) {
+            uint64_t rung;
+            return read(wake_fd, &rung, sizeof rung) != 0; /* the read only empties it */
+        }
+    }
+    return 0;
+}
+
+/* All questions of a row; 0 once an answer says that there is no use in asking on. */
+static int ask(const Row *row, uint64_t ends, int32_t *codes, uint8_t *answers) {
+    memcpy(answers, row->blank, row->bytes);
+    for (uint32_t i = 0; i < row->questions_count; i++) {
+        const Question *question = &row->questions[i];
+        void *answer = answers + question->offset;
+        codes[i] = question->has_number ? ((Numbered)question->function)(question->handle, question->number, answer)
+                                        : ((Plain)question->function)(question->handle, answer);
+        if (codes[i] >= 0 && codes[i] < 64 && (ends >> codes[i] & 1)) {
+            for (uint32_t rest = i + 1; rest < row->questions_count; rest++) codes[rest] = codes[i];
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Passes from ``due_ns`` on, ``period_ns`` apart, while they are due by ``until_ns``: the first one in any case, unless
+   woken.  The whole row when the last one, at ``row_at_ns``, is ``row_after_ns`` old; else the pulse.  Returns how many. */
+uint32_t gpuwatch_series(Series *series, int64_t due_ns, int64_t period_ns, int64_t until_ns, int64_t row_at_ns, int64_t row_after_ns) {
+    uint32_t count = 0;
+    while (count < series->passes_count) {
+        if (woken(series->wake_fd, due_ns)) break;
+        int64_t begin_ns = now_ns();
+        int64_t missed_count = (begin_ns - due_ns) / period_ns; /* deadlines that passed are counted, never queued */
+        due_ns += missed_count * period_ns;
+        int is_pulse = series->pulse.questions_count && begin_ns - row_at_ns < row_after_ns;
+        if (!is_pulse) row_at_ns = begin_ns;
+        __atomic_store_n(&series->asking_since_ns, begin_ns, __ATOMIC_RELEASE);
+        int goes_on = ask(is_pulse ? &series->pulse : &series->row, series->ends, series->codes + (uint64_t)count * series->codes_count,
+                          series->answers + (uint64_t)count * series->answers_bytes);
+        __atomic_store_n(&series->asking_since_ns, 0, __ATOMIC_RELEASE);
+        series->passes[count++] = (Pass){due_ns, begin_ns, now_ns(), missed_count, is_pulse};
+        due_ns += period_ns;
+        if (!goes_on || due_ns > until_ns) break;
+    }
+    return count;
+}
