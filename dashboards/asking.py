@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.error import HTTPError, URLError
@@ -34,7 +35,7 @@ QUIET: Mapping[tuple[str, str, str], str] = {
 
 
 class PrometheusError(Exception):
-    """Prometheus refused a query; its own words."""
+    """Prometheus refused a query, or what answers is none; its own words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +84,27 @@ class Prometheus:
         return _series((found["metric"], found["values"]) for found in self.get("query_range", query=expr, **span)["result"])
 
     def get(self, what: str, **parameters: str) -> Any:
-        """The data of an answer, as JSON values (hence Any)."""
+        """The data of an answer, as JSON values (hence Any).  Raises PrometheusError."""
         try:
             with urlopen(f"{self.url}/api/v1/{what}?{urlencode(parameters)}", timeout=20) as answer:  # noqa: S310 - the user's own
                 return json.load(answer)["data"]
         except HTTPError as error:
-            raise PrometheusError(f"{json.load(error)['error']}: {parameters.get('query', what)}") from error
+            raise PrometheusError(f"{_refusal(error)}: {parameters.get('query', what)}") from error
+        except (ValueError, LookupError, TypeError, HTTPException) as error:  # no JSON, not its JSON, or no HTTP at all
+            raise PrometheusError("expected a Prometheus, found a server that answers otherwise") from error
         except URLError as error:
             raise PrometheusError(
                 f"expected a Prometheus, found none: {getattr(error.reason, 'strerror', error.reason)}"
             ) from error
+
+
+def _refusal(answer: HTTPError) -> str:
+    """What it says: JSON of the query, but plain text while it starts, or of what stands in front of it."""
+    text = answer.read().decode(errors="replace")
+    try:
+        return str(json.loads(text)["error"])
+    except (ValueError, LookupError, TypeError):
+        return f"HTTP {answer.code} {answer.reason}"
 
 
 def board(name: str) -> dict[str, Any]:

@@ -87,7 +87,11 @@ def signer_of(state: Path) -> Signer | None:
         key = _kept(state / KEY)
         signer = Signer(key, key.public_key().public_bytes_raw())
         _publish(state / PUBLIC_KEY, pem(signer.public_key))
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with a key or its library, windows are judged
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    # Whatever is wrong with a key or its library, windows are judged.  One built for another Python or OpenSSL panics in Rust,
+    # and that is no Exception: pyo3 derives it from BaseException, so that it would end the judge's worker at every start.
+    except BaseException as error:  # noqa: BLE001
         _log.warning("verdicts are not signed: %s: %s", state / KEY, error)
         return None
     return signer

@@ -19,6 +19,7 @@ from annotate.policy import Policy
 from annotate.verdict import Status
 from gpuwatch import clock, host, in_hand, iterations
 from gpuwatch.errors import StoreError, UsageError
+from gpuwatch.flushing import Flushing
 from gpuwatch.in_hand import InHand
 from gpuwatch.judging import Judge
 from gpuwatch.store import Reader, Run, Store
@@ -43,11 +44,12 @@ class Windows:
 
     def __init__(
         self, witness: Witness, store: Store, judge: Judge, *, state: Path, threads: Executor, boot_id: str,
-        judged: Callable[[Run, float | None], None] | None = None,
+        judged: Callable[[Run, float | None], None] | None = None, flushing: Flushing | None = None,
     ) -> None:  # fmt: skip
         self._witness = witness
         self._store = store
         self._judge = judge
+        self._flushing = flushing or Flushing(store)
         self._state = state
         self._threads = threads
         self._boot_id = boot_id
@@ -194,6 +196,7 @@ class Windows:
 
     async def finish(self) -> None:
         """End what is open as unproven and wait for what is being judged, at most a few seconds."""
+        self._flushing.leave()
         for held in list(self._in_hand.values()):
             if held.run.status == "open":
                 await self._end(held, held.run.begin_ns, clock.now_ns())
@@ -287,7 +290,12 @@ class Windows:
     async def _judge_later(self, held: InHand) -> None:
         await asyncio.sleep(TAIL_S)
         self._sample_less(held)
-        await self._loop_thread(self._store.flush, 2.0)
+        if (refusal := await self._flushing.refusal()) is not None:
+            # Evidence with pieces missing would be judged as if the GPU had not been read, or nobody had been there.
+            why = f"its readings could not be stored: {refusal}; `gpuwatch audit --rejudge` judges what is stored by then"
+            held.run = replace(held.run, status=Status.UNPROVEN.value, why=why)
+            self._store.put_run(held.run)
+            return
         asked_ns = clock.now_ns()
         length_s = ((held.run.end_ns or held.run.begin_ns) - held.run.begin_ns) / 1e9
         judgement = await self._judge.judge(held.run.id, length_s)

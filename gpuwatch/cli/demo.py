@@ -52,12 +52,15 @@ def command(scenes: str | None, as_json: bool) -> None:
             "--source: expected auto, nvml or simulated for the demo, found a recording; try: gpuwatch audit --trace FILE"
         )
     why = "as asked for" if scenes is not None or kind == "simulated" else _why_simulated(settings)
-    if why is None:
-        windows = _real(settings)
-    else:
-        scenes_named(scenes or argument or SCENES)
+    names = scenes or argument or SCENES
+    if why is not None:
+        scenes_named(names)
         output.say(_BANNER.format(why=why))
-        windows = _simulated(scenes or argument or SCENES)
+    try:
+        windows = _real(settings) if why is None else _simulated(names)
+    except KeyboardInterrupt:
+        output.say("stopped early: no verdict")
+        raise
     if as_json:
         output.emit_json({"simulated": why is not None, "windows": [each.to_dict() for each in windows]})
         return

@@ -35,15 +35,18 @@ def play(names: str, folder: Path) -> list[tuple[Scene, Window]]:
             raise DaemonError(f"expected {len(scenes)} simulated GPUs, found {len(uuids)}", "bad-answer")
         stop = threading.Event()
         with ThreadPoolExecutor(max_workers=len(scenes)) as threads:
-            running = [
-                threads.submit(_measure, scene, uuid, epoch_ns, settings, stop)
-                for scene, uuid in zip(scenes, uuids, strict=True)
-            ]
             try:
+                running = [
+                    threads.submit(_measure, scene, uuid, epoch_ns, settings, stop)
+                    for scene, uuid in zip(scenes, uuids, strict=True)
+                ]
                 windows = [each.result() for each in running]
             except BaseException:  # Ctrl-C: the threads must not sit their scenes out
                 stop.set()
                 raise
+        for each in windows:
+            # While the daemon is there; and not in a thread, which could not be interrupted and would see the daemon go.
+            _ = each.verdicts
     return list(zip(scenes, windows, strict=True))
 
 
@@ -51,11 +54,13 @@ def _measure(scene: Scene, uuid: str, epoch_ns: int, settings: config.Settings, 
     time = clock.MonotonicClock()
     begin_ns, end_ns = _bench(scene, epoch_ns, time.now_ns())
     output.say(f"  {scene.name}: {scene.says}; its window opens in {max(0, begin_ns - time.now_ns()) / 1e9:.1f} s")
-    time.wait_until(begin_ns, stop)
-    with window(scene.name, gpus=[uuid], sync=False, settings=settings) as measured:
-        time.wait_until(end_ns, stop)
-    output.say(f"  {scene.name}: measured {(end_ns - begin_ns) / 1e9:.1f} s, waiting for the judge")
-    _ = measured.verdicts  # asked while the daemon is there
+    measured = window(scene.name, gpus=[uuid], sync=False, settings=settings)
+    if time.wait_until(begin_ns, stop):
+        return measured  # not entered: the daemon may be gone by now, and another would be started for it
+    with measured:
+        stopped = time.wait_until(end_ns, stop)
+    if not stopped:
+        output.say(f"  {scene.name}: measured {(end_ns - begin_ns) / 1e9:.1f} s, waiting for the judge")
     return measured
 
 

@@ -1,6 +1,7 @@
-"""A simulated day on one machine, as fast as the processor allows: ``python -m tests.faults.day --hours 24``.
+"""A simulated day of a machine of eight GPUs, as fast as the processor allows: ``python -m tests.faults.day --hours 24``.
 
-The sampler, the store and the judge's worker of a daemon, on a clock that passes only while somebody waits.
+Their samplers, the store and the judge's worker of a daemon, on clocks that pass only while somebody waits.  The budget is so
+small that segments are begun and dropped all day.
 """
 
 from __future__ import annotations
@@ -8,113 +9,227 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import heapq
 import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from annotate.evidence import Device
 from gpuwatch import clock, lanes
 from gpuwatch.clock import VirtualClock
 from gpuwatch.judging import Judge
+from gpuwatch.protocols import Sweep
 from gpuwatch.sampler import Sampler
-from gpuwatch.sources.simulated import Simulated
+from gpuwatch.sources.simulated import OWN_PID, Scene, Simulated
+from gpuwatch.sources.simulated.kernels import ATTENTION, CONVOLUTION, COPY, GEMM
+from gpuwatch.sources.simulated.scenes import Phase
 from gpuwatch.store import Run, Store
+from gpuwatch.store.files import SEGMENTS
 from tests.faults import results, stores
 from tests.gpuwatch.store.stored import a_run
 
 S = 1_000_000_000
 BEGIN_NS = 1_000 * S
+WALL_OFFSET_NS = 1_700_000_000 * S
 BOOT = "00000000-0000-4000-8000-000000000024"
-WINDOW_EVERY_NS, WINDOW_NS = 60 * S, 5 * S
+GPUS_COUNT = 8
+HOURS = 24.0
+BUDGET_BYTES, SEGMENT_BYTES = 24 << 20, 2 << 20
+PERIOD_NS = 100_000_000  # outside windows; a daemon asks twice as often, and would need an hour for this day
+WORK_S, ROUND_S = 1200.0, 2400.0  # each GPU works for twenty minutes of every forty
+WINDOW_EVERY_NS, WINDOW_NS, TAIL_NS = 60 * S, 5 * S, S
+SHARED_EVERY_COUNT = 16  # every so many windows are of all GPUs, the others of one
 LOOK_EVERY_NS = 900 * S
+LOGS_BYTES = 2 << 20  # the live segment's is written back at a megabyte
+SETTLED_HOURS = 1.0
+MOST_GROWN_RATIO = 0.05
+
+
+def scenes() -> tuple[Scene, ...]:
+    """Each begins its work some seconds after the one before it, so that all work at the same time for most of theirs."""
+    kernels = (GEMM, COPY, ATTENTION, CONVOLUTION)
+    return tuple(
+        Scene(
+            name=f"job-{i}", says="works for twenty minutes of every forty", context_s=5.0 * i, length_s=ROUND_S,
+            phases=(Phase(begin_s=5.0 * i, end_s=5.0 * i + WORK_S, kernel=kernels[i % len(kernels)]),),
+        )
+        for i in range(GPUS_COUNT)
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU, its sampler and that sampler's own clock, which no other waits on."""
+
+    device: Device
+    clock: VirtualClock
+    sampler: Sampler
+
+    @staticmethod
+    def watched(position: int, store: Store, stop: threading.Event) -> Gpu:
+        its_clock = VirtualClock(BEGIN_NS)
+        source = Simulated(scenes(), its_clock, epoch_ns=BEGIN_NS)
+        device = source.devices()[position]
+        plan = lanes.measure(source, device, its_clock, idle_period_ns=PERIOD_NS)
+        store.put_device(device)
+        store.put_refresh(device.uuid, plan.refresh_ns)
+        return Gpu(device, its_clock, Sampler(source, device, plan, (store,), its_clock, stop))
+
+
+class Windows:
+    """One window a minute: opened, closed, and judged after its tail, in the order of events of a daemon."""
+
+    def __init__(self, store: Store, folder: Path, gpus: Sequence[Gpu]) -> None:
+        self._store, self._gpus = store, gpus
+        self._judge_worker, self._loop = Judge(folder), asyncio.new_event_loop()
+        self._open: tuple[Gpu, ...] = ()
+        self._begin_ns, self._end_ns = 0, 0
+        self._count = 0
+        self._due_ns = BEGIN_NS + 30 * S
+        self.statuses: Counter[str] = Counter()  # of windows
+        self.verdicts_count = 0
+
+    def pass_by(self, now_ns: int) -> None:
+        """Whatever is due by now."""
+        if now_ns < self._due_ns:
+            return
+        if not self._open:
+            self._begin()
+        elif not self._end_ns:
+            self._end(now_ns)
+        else:
+            self._judge()
+
+    def close(self) -> None:
+        self._judge_worker.stop()
+        self._loop.run_until_complete(self._worker_left())
+        self._loop.close()
+
+    @staticmethod
+    async def _worker_left() -> None:
+        while list(_workers()):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # and its pipes are closed
+
+    def _begin(self) -> None:
+        self._count += 1
+        shared = self._count % SHARED_EVERY_COUNT == 0
+        self._open = tuple(self._gpus) if shared else (self._gpus[self._count % len(self._gpus)],)
+        for gpu in self._open:
+            gpu.sampler.set_active(True)
+            gpu.sampler.edge()
+        self._begin_ns = max(gpu.clock.now_ns() for gpu in self._open)
+        self._end_ns, self._due_ns = 0, self._begin_ns + WINDOW_NS
+
+    def _end(self, now_ns: int) -> None:
+        self._end_ns, self._due_ns = now_ns, now_ns + TAIL_NS
+        for gpu in self._open:
+            gpu.sampler.edge()
+            gpu.sampler.set_active(False)
+
+    def _judge(self) -> None:
+        run = a_run(
+            id=f"{self._begin_ns // S:08x}00", boot_id=BOOT, begin_ns=self._begin_ns, end_ns=self._end_ns, status="judging",
+            uuids=tuple(gpu.device.uuid for gpu in self._open), pid=OWN_PID, pids=frozenset({OWN_PID}), told={},
+            begun_wall_s=(self._begin_ns + WALL_OFFSET_NS) / S, source="simulated", simulated=True,
+        )  # fmt: skip
+        self._put(run, {})
+        judgement = self._loop.run_until_complete(self._judge_worker.judge(run.id))
+        assert len(judgement.verdicts) == len(self._open), judgement.why
+        status = str(judgement.verdicts[0]["status"])
+        self._put(replace(run, status=status, verdicts=tuple(judgement.verdicts)), judgement.evidence)
+        self.statuses[status] += 1
+        self.verdicts_count += len(judgement.verdicts)
+        self._open, self._due_ns = (), self._begin_ns + WINDOW_EVERY_NS
+
+    def _put(self, run: Run, evidence: dict[str, bytes]) -> None:
+        self._store.put_run(run, evidence)
+        assert self._store.flush(60.0)
 
 
 def day(
-    folder: Path, hours: float, *, scene: str = "bursty", budget_bytes: int = 32 << 20, progress: bool = False
-) -> dict[str, Any]:
-    """Raises AssertionError for what was not judged; gives what it took, quarter of an hour by quarter."""
-    virtual = VirtualClock(BEGIN_NS)
-    source = Simulated(scene, virtual, epoch_ns=BEGIN_NS)
-    (device,) = source.devices()
-    plan = lanes.measure(source, device, virtual, budget_ratio=0.01, idle_period_ns=50_000_000, active_period_ns=10_000_000)
-    stop = threading.Event()
+    folder: Path, hours: float = HOURS, *, budget_bytes: int = BUDGET_BYTES, segment_bytes: int = SEGMENT_BYTES,
+    progress: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Raises AssertionError for what was lost, not judged, grew or went beyond the budget; gives what it took, and looks at it."""
+    virtual, stop = VirtualClock(BEGIN_NS), threading.Event()
     store = Store(
-        folder, source=source.name, boot_id=BOOT, clock=virtual, budget_bytes=budget_bytes, segment_bytes=4 << 20,
-        wall_offset_ns=lambda: 1_700_000_000 * S,
+        folder, source="simulated", boot_id=BOOT, clock=virtual, budget_bytes=budget_bytes, segment_bytes=segment_bytes,
+        wall_offset_ns=lambda: WALL_OFFSET_NS,
     )  # fmt: skip
-    store.put_device(device)
-    store.put_refresh(device.uuid, plan.refresh_ns)
-    sampler = Sampler(source, device, plan, (), virtual, stop)
-    judge, loop = Judge(folder), asyncio.new_event_loop()
-    end_ns, looks, statuses = BEGIN_NS + round(hours * 3600 * S), [], dict[str, int]()
-    sweeps_count, window_ns, look_ns, commit_ns = 0, BEGIN_NS + 30 * S, BEGIN_NS, BEGIN_NS
+    gpus = [Gpu.watched(position, store, stop) for position in range(GPUS_COUNT)]
+    windows = Windows(store, folder, gpus)
+    end_ns, look_ns, commit_ns = BEGIN_NS + round(hours * 3600 * S), BEGIN_NS, BEGIN_NS
+    looks: list[dict[str, Any]] = []
+    look_every_ns = min(LOOK_EVERY_NS, (end_ns - BEGIN_NS) // 10)
+    sweeps_count = segments_max_bytes = logs_max_bytes = 0
     begun_ns = clock.now_ns()
     try:
-        for sweep in sampler.sweeps():
+        for sweep in _merged(gpus):
             store.take(sweep)
             sweeps_count += 1
+            if sweep.due_ns < commit_ns:
+                continue
+            virtual.wait_until(sweep.due_ns, stop)
             now_ns = virtual.now_ns()
-            if now_ns >= commit_ns:  # as often as a daemon's thread commits, by this clock
-                assert store.flush(60.0)
-                commit_ns = now_ns + S // 2
-            if now_ns >= window_ns + S:
-                status = _window(store, judge, loop, device.uuid, window_ns)
-                statuses[status] = statuses.get(status, 0) + 1
-                window_ns += WINDOW_EVERY_NS
+            assert store.flush(60.0)
+            commit_ns = now_ns + S // 2  # as often as a daemon's thread commits, by this clock
+            segments_max_bytes = max(segments_max_bytes, _bytes(folder, SEGMENTS))
+            logs_max_bytes = max(logs_max_bytes, _bytes(folder, f"{SEGMENTS}-wal"))
+            windows.pass_by(now_ns)
             if now_ns >= look_ns:
-                looks.append(_look(store, judge, (now_ns - BEGIN_NS) / 3600 / S))
-                look_ns += LOOK_EVERY_NS
+                looks.append(_look(folder, store, (now_ns - BEGIN_NS) / 3600 / S))
+                look_ns += look_every_ns
                 if progress:
-                    print(round((clock.now_ns() - begun_ns) / S), looks[-1], statuses, flush=True)
+                    print(round((clock.now_ns() - begun_ns) / S), looks[-1], dict(windows.statuses), flush=True)
             if now_ns >= end_ns:
                 break
+        kept = store.statistics()
     finally:
         stop.set()
-        judge.stop()
-        loop.run_until_complete(asyncio.sleep(0.1))
-        loop.close()
+        windows.close()
         store.close()
+    assert kept["dropped_count"] == 0, kept
+    assert segments_max_bytes <= budget_bytes + segment_bytes, segments_max_bytes
+    assert logs_max_bytes <= LOGS_BYTES, logs_max_bytes
+    assert kept["dropped_segments_count"] > 0, "the day was too short for its budget"
+    _check_growth(looks)
     stores.check_files(folder)
     stores.check_rows(folder)
-    runs = stores.check_runs(folder)
-    assert len(runs) == sum(statuses.values())
+    assert len(stores.check_runs(folder)) == sum(windows.statuses.values())
     return {
-        "simulated_hours": hours, "took_s": round((clock.now_ns() - begun_ns) / S), "sweeps_count": sweeps_count,
-        "windows": statuses, "budget_bytes": budget_bytes, "looks": looks,
+        "simulated_hours": hours, "gpus_count": GPUS_COUNT, "period_s": PERIOD_NS / S,
+        "took_s": round((clock.now_ns() - begun_ns) / S), "sweeps_count": sweeps_count, "rows_count": kept["rows_count"],
+        "windows": dict(sorted(windows.statuses.items())), "verdicts_count": windows.verdicts_count,
+        "budget_bytes": budget_bytes, "segment_bytes": segment_bytes, "segments_max_bytes": segments_max_bytes,
+        "logs_max_bytes": logs_max_bytes, "dropped_segments_count": kept["dropped_segments_count"], "looks": looks,
     }  # fmt: skip
 
 
-def _window(store: Store, judge: Judge, loop: asyncio.AbstractEventLoop, uuid: str, end_ns: int) -> str:
-    """The five seconds before a time, judged as a daemon would.  Returns the status."""
-    run = a_run(
-        id=f"{end_ns // S:08x}00", boot_id=BOOT, begin_ns=end_ns - WINDOW_NS, end_ns=end_ns, uuids=(uuid,), status="judging",
-        begun_wall_s=1_700_000_000 + (end_ns - WINDOW_NS) / S, source="simulated", simulated=True, policy={"claim": "sustained"},
-    )  # fmt: skip
-    store.put_run(run)
-    assert store.flush(60.0)
-    judgement = loop.run_until_complete(judge.judge(run.id))
-    assert judgement.verdicts, judgement.why
-    status = str(judgement.verdicts[0]["status"])
-    done = a_run(**{**_fields(run), "status": status, "verdicts": tuple(judgement.verdicts)})
-    store.put_run(done, judgement.evidence)
-    return status
+def _merged(gpus: Sequence[Gpu]) -> Iterator[Sweep]:
+    return heapq.merge(*(gpu.sampler.sweeps() for gpu in gpus), key=lambda sweep: sweep.due_ns)
 
 
-def _fields(run: Run) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in Run.__slots__}
-
-
-def _look(store: Store, judge: Judge, hours: float) -> dict[str, Any]:
+def _look(folder: Path, store: Store, hours: float) -> dict[str, Any]:
     gc.collect()
     kept = store.statistics()
     return {
         "hours": round(hours, 2), "memory_bytes": stores.memory_bytes(os.getpid()), "judge_memory_bytes": sum(_workers()),
         "descriptors_count": stores.descriptors(os.getpid()), "threads_count": stores.threads(os.getpid()),
-        "readings_bytes": kept["readings_bytes"], "ledger_bytes": kept["ledger_bytes"], "dropped_count": kept["dropped_count"],
+        "readings_bytes": kept["readings_bytes"], "ledger_bytes": kept["ledger_bytes"],
+        "segments_count": len(list(folder.glob(SEGMENTS))),
     }  # fmt: skip
+
+
+def _bytes(folder: Path, pattern: str) -> int:
+    """As they lie on the disk."""
+    return sum(path.stat().st_size for path in folder.glob(pattern))
 
 
 def _workers() -> Iterator[int]:
@@ -122,16 +237,26 @@ def _workers() -> Iterator[int]:
         yield stores.memory_bytes(int(child))
 
 
-def growth_ratio(looks: list[dict[str, Any]], of: str, *, settled_hours: float = 1.0) -> float:
-    """How much more the last quarter of the looks takes than the first ones after it had settled."""
-    settled = [look[of] for look in looks if look["hours"] >= settled_hours]
+def _check_growth(looks: list[dict[str, Any]]) -> None:
+    """Raises AssertionError for what is more at the end than it was once the judge's worker had come."""
+    judged = [look for look in looks if look["judge_memory_bytes"]]
+    for of, more_count in (("threads_count", 0), ("descriptors_count", 2)):
+        assert max(look[of] for look in judged) <= judged[0][of] + more_count, (of, judged)
+    if looks[-1]["hours"] >= 2 * SETTLED_HOURS:
+        for of in ("memory_bytes", "judge_memory_bytes"):
+            assert growth_ratio(looks, of) <= MOST_GROWN_RATIO, (of, looks)
+
+
+def growth_ratio(looks: list[dict[str, Any]], of: str) -> float:
+    """How much more the last tenth of the looks takes than the first ones after it had settled."""
+    settled = [look[of] for look in looks if look["hours"] >= SETTLED_HOURS]
     few = max(1, len(settled) // 10)
     return float(sum(settled[-few:]) / max(1, sum(settled[:few])) - 1)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hours", type=float, default=24.0)
+    parser.add_argument("--hours", type=float, default=HOURS)
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="gw-day-"))
     found = day(folder, asked.hours, progress=True)

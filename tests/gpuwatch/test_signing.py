@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import stat
 import subprocess
 import sys
@@ -88,6 +89,24 @@ def test_a_key_of_a_kind_nobody_knows_signs_nothing(tmp_path: Path) -> None:
     kept.write_text(f"-----BEGIN PRIVATE KEY-----\n{base64.b64encode(der).decode()}\n-----END PRIVATE KEY-----\n")
     kept.chmod(0o600)
     assert signer_of(tmp_path) is None
+
+
+def test_a_library_that_panics_signs_nothing_and_ends_nobody(tmp_path: Path) -> None:
+    broken = tmp_path / "cryptography"
+    broken.mkdir()
+    # As pyo3 does it: what a thread of Rust panicked of is no Exception.
+    (broken / "__init__.py").write_text(
+        "PanicException = type('PanicException', (BaseException,), {'__module__': 'pyo3_runtime'})\n"
+        "raise PanicException('Python API call failed')\n"
+    )
+    script = "import pathlib, sys; from gpuwatch import signing; print(signing.signer_of(pathlib.Path(sys.argv[1])))"
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=30, check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert (said.returncode, said.stdout.strip()) == (0, "None"), said.stderr
+    assert said.stderr.startswith("verdicts are not signed")
+    assert "Python API call failed" in said.stderr
 
 
 def test_a_public_key_that_was_changed_is_written_again(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.errors import UsageError
+from gpuwatch.flushing import Flushing
 from gpuwatch.judging import Judgement
 from gpuwatch.store import Store
 from gpuwatch.windows import Windows
@@ -39,8 +40,10 @@ class Judge:
 
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails
+        self.asked: list[str] = []
 
     async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
+        self.asked.append(run)
         if self.fails:
             raise ZeroDivisionError(run)
         return Judgement(why="nothing was seen")
@@ -51,6 +54,16 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store = Store(tmp_path / "state", source="nvml", boot_id="boot")
     yield store
     store.close()
+
+
+class FullDisk(Store):
+    """Takes everything and stores none of it."""
+
+    def flush(self, timeout_s: float = 1.0) -> bool:
+        return False
+
+    def statistics(self) -> dict[str, Any]:
+        return super().statistics() | {"refused": "the disk is full"}
 
 
 class NoThreads(NoGpus):
@@ -117,5 +130,26 @@ def test_a_failing_judge_leaves_nobody_waiting(store: Store, tmp_path: Path) -> 
         assert judged.status == "unproven"
         assert "ZeroDivisionError" in judged.why
         assert held.busy_count == 0
+
+    asyncio.run(body())
+
+
+def test_what_could_not_be_stored_is_not_judged_as_if_it_had_not_been(tmp_path: Path) -> None:
+    async def body() -> None:
+        store = FullDisk(tmp_path / "state", source="nvml", boot_id="boot")
+        witness: Any = NoGpus()
+        judge = Judge()
+        judging: Any = judge
+        held = Windows(
+            witness, store, judging, state=tmp_path / "state", threads=ThreadPoolExecutor(2), boot_id="boot",
+            flushing=Flushing(store, patience_s=0.1),
+        )  # fmt: skip
+        run, begin_ns = await opened(held, MINE)
+        await held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, told={})
+        judged = await held.verdicts(run, uid=MINE, wait_s=10.0)
+        assert judged.status == "unproven"
+        assert judged.why.startswith("its readings could not be stored: the disk is full")
+        assert judge.asked == []
+        store.close()
 
     asyncio.run(body())

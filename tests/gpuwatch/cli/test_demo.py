@@ -1,5 +1,11 @@
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from gpuwatch.cli import scenes
@@ -45,3 +51,21 @@ def test_a_steady_scene_is_measured_as_long_though_later() -> None:
 def test_a_scene_that_does_not_exist_is_one_line_without_the_banner(gpuwatch: Gpuwatch) -> None:
     ended = gpuwatch("demo", "--scenes", "stedy-copy")
     assert (ended.code, ended.err) == (2, "gpuwatch: no scene 'stedy-copy': did you mean 'steady-copy'?\n")
+
+
+def test_ctrl_c_ends_it_with_one_line_and_claims_nothing_it_did_not_measure(tmp_path: Path) -> None:
+    played = subprocess.Popen(
+        [sys.executable, "-m", "gpuwatch", "demo", "--scenes", "steady-copy,neighbour"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert played.stderr is not None
+    for line in played.stderr:
+        if "its window opens" in line:
+            break
+    played.send_signal(signal.SIGINT)
+    out, err = played.communicate(timeout=30)
+    assert played.returncode == 130
+    assert out == ""
+    said = [line for line in err.splitlines() if line and "its window opens" not in line]
+    assert said == ["stopped early: no verdict"]
+    assert list(tmp_path.iterdir()) == []
