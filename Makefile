@@ -11,7 +11,7 @@ WORKERS ?= 3
 help:
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(STAMP): requirements-dev.txt pyproject.toml
+$(STAMP): requirements-dev.txt pyproject.toml gpuwatch/sources/nvml/series.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "gpuwatch needs Python 3.11 or newer, found $$($(PYTHON) -V); name one: make PYTHON=python3.12 …" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)

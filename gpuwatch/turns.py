@@ -128,7 +128,8 @@ def sweeps(
         turn = min(turns, key=_due_ns)
         now_ns = clock.now_ns()
         if turn.ask_on is not None and turn.lost is None:
-            until_ns = min([now_ns + hold_ns, *(other.due_ns for other in turns if other is not turn)])
+            # The first is told at once: somebody waits for it.
+            until_ns = min([now_ns + hold_ns, *(other.due_ns for other in turns if other is not turn)]) if turn.begun_ns else 0
             if (found := turn.ask_on(turn.due_ns, until_ns)) is not None:
                 yield from turn._take_passes(found, clock)  # noqa: SLF001 - as below
                 continue

@@ -290,6 +290,7 @@ class Windows:
     async def _judge_later(self, held: InHand) -> None:
         await asyncio.sleep(TAIL_S)
         self._sample_less(held)
+        await self._witness.hand_over(held.run.uuids)
         if (refusal := await self._flushing.refusal()) is not None:
             # Evidence with pieces missing would be judged as if the GPU had not been read, or nobody had been there.
             why = f"its readings could not be stored: {refusal}; `gpuwatch audit --rejudge` judges what is stored by then"

@@ -216,6 +216,12 @@ class Witness:
         """Edge readings of these GPUs, in parallel."""
         await self._in_threads({uuid: self._samplers[uuid].edge for uuid in uuids if self._answers(uuid)}, self._edges)
 
+    async def hand_over(self, uuids: Sequence[str]) -> None:
+        """Have the sinks given all that was read of these GPUs until now."""
+        loop = asyncio.get_running_loop()
+        samplers = [self._samplers[uuid] for uuid in uuids if self._answers(uuid)]
+        await asyncio.gather(*(loop.run_in_executor(self._threads, sampler.hand_over) for sampler in samplers))
+
     def _answers(self, uuid: str) -> bool:
         sampler = self._samplers.get(uuid)
         return sampler is not None and sampler.lost is None

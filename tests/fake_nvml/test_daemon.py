@@ -15,6 +15,7 @@ import pytest
 from annotate.evidence import Lane
 from gpuwatch import live as looking
 from gpuwatch.sources import has_driver
+from gpuwatch.store import Reader
 from tests.fake_nvml.program import leave, work_on
 from tests.fake_nvml.running import Watch, command, watching
 from tests.fake_nvml.scene import NO_PERMISSION, Client, create
@@ -153,3 +154,23 @@ def test_doctor_measures_what_calls_cost_and_how_often_values_change(library: Pa
     assert signals["found"] == "NVIDIA H200: 37 of 37 signals answered"
     assert 2_000 <= signals["facts"]["cost_us"]["energy_j"] < 4_000
     assert signals["facts"]["refresh_ms"]["power_w"] == pytest.approx(100, abs=15)
+
+
+def test_a_short_window_is_judged_by_every_pass_however_many_are_told_at_once(watch: Watch) -> None:
+    gpu = watch.scene.gpus[6]
+    work_on(gpu, os.getpid())
+    with watch.client() as client:
+        opened = client.open(label="short", gpus=[gpu.uuid])
+        begin_ns = time.monotonic_ns()
+        time.sleep(0.4)
+        end_ns = time.monotonic_ns()
+        client.close_window(opened.run, begin_ns, end_ns)
+        client.verdicts(opened.run)
+    leave(gpu, os.getpid())
+    with Reader(watch.live.settings.state) as reader:
+        trace = reader.evidence(reader.run(opened.run), gpu.uuid).trace
+    clock, whole = (trace.column(name).at_ns for name in ("sm_clock_mhz", "temperature_c"))
+    inside = clock[(clock >= begin_ns) & (clock <= end_ns)]
+    assert list(clock) == sorted(clock)
+    assert end_ns - inside[-1] < 100_000_000  # even on a busy machine; the daemon was told of it up to 200 ms later
+    assert whole[-1] >= end_ns  # the edge's row

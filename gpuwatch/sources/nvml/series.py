@@ -44,7 +44,7 @@ def _plain(cell: Any) -> Any:
     return cell.value
 
 
-_FORMS: Mapping[str, _Form] = {
+FORMS: Mapping[str, _Form] = {
     "nvmlDeviceGetClockInfo": _Form(ctypes.c_uint, _plain),
     "nvmlDeviceGetCurrentClocksEventReasons": _Form(ctypes.c_ulonglong, _plain),
     "nvmlDeviceGetCurrentClocksThrottleReasons": _Form(ctypes.c_ulonglong, _plain),
@@ -99,7 +99,7 @@ class _Asked:
         questions, blank = [], b""
         for call, takers in row.steps:
             name, handle, number = _parts(call)
-            form = _FORMS[name]
+            form = FORMS[name]
             kind = getattr(api, form.kind) if isinstance(form.kind, str) else form.kind
             self._answers.append((len(blank), kind, form.value, takers))
             cell = kind()
@@ -196,10 +196,10 @@ def series(api: Api, uuid: str, row: Row, pulse: Row) -> Series | None:
 
 
 @functools.cache
-def compiled() -> tuple[ctypes.CDLL | None, str]:
+def compiled(folder: Path = Path(__file__).parent) -> tuple[ctypes.CDLL | None, str]:
     """The library that was built at installation; if there is none, why."""
     why = "it was not built: no C compiler was there when gpuwatch was installed"
-    for path in sorted(Path(__file__).parent.glob("_series*.so")):
+    for path in sorted(folder.glob("_series*.so")):
         try:
             library = ctypes.CDLL(str(path))
             if ctypes.c_uint32.in_dll(library, "gpuwatch_series_layout").value != LAYOUT:
@@ -216,7 +216,7 @@ def compiled() -> tuple[ctypes.CDLL | None, str]:
 
 def _parts(call: Callable[[], Any]) -> tuple[str, Any, int | None]:
     """Function, handle and number of a bound call of the binding.  Raises UnfitError."""
-    if not isinstance(call, partial) or getattr(call.func, "__name__", "") not in _FORMS or len(call.args) > 2:
+    if not isinstance(call, partial) or getattr(call.func, "__name__", "") not in FORMS or len(call.args) > 2:
         raise UnfitError(f"{call} is asked in Python")
     return call.func.__name__, call.args[0], call.args[1] if len(call.args) > 1 else None
 

@@ -1,0 +1,62 @@
+"""Runs of the compiled loop, printed as JSON; in a process of its own, which finds the double where a driver would be."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from dataclasses import asdict
+from typing import Any
+
+from annotate.evidence import Lane, signals
+from gpuwatch import clock
+from gpuwatch.lanes import PULSE
+from gpuwatch.sources.nvml import Nvml
+from gpuwatch.sources.nvml.series import Series
+
+MS = 1_000_000
+ROW = signals(Lane.FAST)
+
+
+def _series(source: Nvml, uuid: str) -> Series:
+    found = source.series(uuid, ROW, PULSE)
+    assert found is not None
+    return found
+
+
+def agree() -> Any:
+    """Of every GPU: a row and a pulse from the loop, and the row asked alone."""
+    found, source = [], Nvml()
+    for device in source.devices():
+        loop, now_ns = _series(source, device.uuid), clock.now_ns()
+        ((row,), no_error) = loop.run(now_ns, 0, MS, row_at_ns=0, row_after_ns=MS)
+        ((pulse,), none_either) = loop.run(now_ns, 0, MS, row_at_ns=now_ns, row_after_ns=10_000 * MS)
+        assert no_error is none_either is None
+        alone = source.read(device.uuid, Lane.FAST, ROW)
+        found.append({"row": asdict(row.reading), "pulse": asdict(pulse.reading), "alone": asdict(alone)})
+    return found
+
+
+def cadence() -> Any:
+    """Passes at 100 Hz for 0.6 s whose fourth deadline was already past, a row each 50 ms; and what an interrupt leaves."""
+    source = Nvml()
+    loop = _series(source, source.devices()[0].uuid)
+    begin_ns = clock.now_ns() - 35 * MS
+    passes, _ = loop.run(begin_ns, begin_ns + 600 * MS, 10 * MS, row_at_ns=0, row_after_ns=45 * MS)
+    on_time = [[(each.due_ns - begin_ns) / MS, each.late_ns, each.missed_count, each.reading.lane] for each in passes]
+    looked: list[float] = []
+    interrupts = threading.Timer(0.2, loop.interrupt)
+    interrupts.start()
+    asked_ns = clock.now_ns()
+    cut, _ = loop.run(asked_ns, asked_ns + 10_000 * MS, 50 * MS, row_at_ns=0, row_after_ns=0)
+    looked.append((clock.now_ns() - asked_ns) / MS)
+    loop.interrupt()  # before a run: the next one returns at once
+    asked_ns = clock.now_ns()
+    none, _ = loop.run(asked_ns + 5_000 * MS, asked_ns + 10_000 * MS, 50 * MS, row_at_ns=0, row_after_ns=0)
+    looked.append((clock.now_ns() - asked_ns) / MS)
+    most, _ = loop.run(asked_ns, asked_ns + 10_000 * MS, MS, row_at_ns=0, row_after_ns=0)
+    return {"on_time": on_time, "cut": len(cut), "none": len(none), "took_ms": looked, "most": len(most)}
+
+
+if __name__ == "__main__":
+    print(json.dumps({"agree": agree, "cadence": cadence}[sys.argv[1]]()))

@@ -1,0 +1,102 @@
+"""The compiled loop in front of the double: what it reads is what the driver has, on its deadlines."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from annotate.evidence import Lane, signals
+from gpuwatch.sources.nvml import series
+from gpuwatch.sources.nvml.signals import SIGNALS, Call, GpmMetric
+from tests.fake_nvml.build import older
+from tests.fake_nvml.running import told
+from tests.fake_nvml.scene import Scene
+from tests.gpuwatch.programs import program
+
+SOURCE = Path(series.__file__).with_name("series.c")
+
+
+def test_it_was_built_when_this_was_installed() -> None:
+    program("gcc")
+    library, why = series.compiled()
+    assert library is not None, why
+
+
+@pytest.mark.parametrize("missing", [(), ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetCurrentClocksEventReasons")])
+def test_a_series_reads_what_single_questions_read(
+    scene: Scene, library: Path, tmp_path: Path, missing: tuple[str, ...]
+) -> None:
+    for number, gpu in enumerate(scene.gpus):
+        gpu.set(
+            sm_clock_mhz=1000 + number,
+            power_mw=300_000,
+            temperature_c=50 + number,
+            utilization_percent=44,
+            event_reasons_mask=4,
+        )
+    seen = told(scene, older(library, tmp_path / "older", missing) if missing else library, "serial", "agree")
+    assert len(seen) == len(scene.gpus)
+    for number, gpu in enumerate(seen):
+        row, alone = gpu["row"], gpu["alone"]
+        assert {**row, "at_ns": 0, "took_ns": 0} == {**alone, "at_ns": 0, "took_ns": 0}
+        assert 0 < row["took_ns"] < 1e9
+        assert row["at_ns"] < gpu["pulse"]["at_ns"] < alone["at_ns"]
+        assert (row["sm_clock_mhz"], row["temperature_c"], row["event_reasons_mask"]) == (1000 + number, 50 + number, 4)
+        assert (row["power_w"], row["utilization_ratio"]) == (300.0, 0.44)
+        pulse = {name for name, value in gpu["pulse"].items() if value is not None}
+        assert pulse == {"uuid", "lane", "at_ns", "took_ns", "sm_clock_mhz", "event_reasons_mask"}
+
+
+def test_passes_keep_their_deadlines_count_what_they_missed_and_stop_when_interrupted(scene: Scene, library: Path) -> None:
+    seen = told(scene, library, "serial", "cadence")
+    passes = seen["on_time"]
+    assert passes[0][0] % 10 == 0
+    assert passes[0][2] >= 3  # deadlines that had passed before it began
+    assert all(late_ns >= 0 for _, late_ns, _, _ in passes)
+    for (due, _, _, _), (following, _, missed, _) in pairwise(passes):
+        assert following - due == pytest.approx(10 * (missed + 1))
+    assert passes[-1][0] == pytest.approx(600)
+    lanes = [lane for _, _, _, lane in passes]
+    assert lanes[0] == "fast"
+    assert len(passes) / 5 - 2 <= lanes.count("fast") <= len(passes) / 5 + 2
+    assert 1 <= seen["cut"] <= 6  # 0.2 s at 20 Hz; fewer on a busy machine
+    assert seen["none"] == 0
+    assert seen["took_ms"][1] < 4000
+    assert seen["most"] == series.PASSES_COUNT  # what it has room for, then it tells of it
+
+
+def test_a_library_of_another_layout_or_none_is_not_used_and_the_reason_is_said(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert series.compiled(tmp_path / "empty") == (
+        None,
+        "it was not built: no C compiler was there when gpuwatch was installed",
+    )
+    other = re.sub(r"(gpuwatch_series_layout = )\d+", r"\g<1>99", SOURCE.read_text())
+    (tmp_path / "series.c").write_text(other)
+    subprocess.run([program("gcc"), "-shared", "-fPIC", "-o", "_series.so", "series.c"], cwd=tmp_path, check=True)
+    library, why = series.compiled(tmp_path)
+    assert library is None
+    assert why == "_series.so is of another version of gpuwatch: install it again"
+    (tmp_path / "empty" / "sub").mkdir()
+    (tmp_path / "empty" / "sub" / "_series.so").write_bytes(b"no library")
+    library, why = series.compiled(tmp_path / "empty" / "sub")
+    assert library is None
+    assert "_series.so cannot be loaded" in why
+
+
+def test_the_loop_is_compiled_without_a_warning(tmp_path: Path) -> None:
+    flags = ("-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+    done = subprocess.run(
+        [program("gcc"), *flags, "-o", str(tmp_path / "x.so"), str(SOURCE)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_call_a_fast_signal_may_need_is_one_the_loop_can_make() -> None:
+    asked = {question.function for name in signals(Lane.FAST) for question in SIGNALS[name] if isinstance(question, Call)}
+    assert asked - series.FORMS.keys() == set()
+    assert not any(isinstance(question, GpmMetric) for name in signals(Lane.FAST) for question in SIGNALS[name])
