@@ -100,9 +100,10 @@ def judged(pieces: Iterable[Evidence], policy: Policy | None) -> tuple[Verdict, 
 def recorded(
     path: Path, begin: str | None, end: str | None, gpus: Sequence[str], *, query: str | None = None
 ) -> tuple[Evidence, ...]:
-    """The windows of a recording, or the named stretch of it: seconds since its beginning, "-5s" before its end, or times.  Raises UsageError.
+    """The windows of a recording, or the named stretch of it.  Raises UsageError.
 
-    The beginning is that of its window where it marks one a GPU, else of its first reading.
+    A stretch is named by seconds since its beginning, as "-5s" before its end, or by times.  The beginning is that of its
+    window where it marks one a GPU, else of its first reading.
     """
     from gpuwatch.sources import recordings
 
