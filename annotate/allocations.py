@@ -27,7 +27,9 @@ class Moved:
 
 
 def moved(evidence: Evidence) -> Moved | None:
-    """None where it was hardly read, or somebody else on the GPU may have moved it."""
+    """None where it was hardly read, or somebody else on the GPU may have moved it; so too where nobody looked who was there."""
+    if not evidence.trace.censuses:
+        return None
     values = evidence.within("memory_used_bytes", step_ns=evidence.trace.refresh_of_ns("memory_used_bytes")).values
     values = values[~np.isnan(values)]
     if len(values) < _LEAST_COUNT or any(not presence.own for presence in presences(evidence)):

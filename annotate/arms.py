@@ -139,14 +139,17 @@ def listed(found: Sequence[Difference], most: int = 2) -> str:
     return ", ".join(str(each) for each in found[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def driver_reloaded(a: Evidence, b: Evidence) -> bool:
-    """Whether a counter that only a reload of the driver resets stood higher in the earlier window."""
+def driver_reloaded(a: Evidence, b: Evidence) -> bool | None:
+    """Whether a counter that only a reload of the driver resets stood higher in the earlier window.
+
+    None where it was not read in both, or they ran on two GPUs.
+    """
     if a.device is None or b.device is None or a.device.uuid != b.device.uuid:
-        return False
+        return None
     earlier, later = sorted((a, b), key=lambda each: each.window.begin_ns)
     before, after = (each.trace.column("energy_j").values for each in (earlier, later))
     before, after = before[np.isfinite(before)], after[np.isfinite(after)]
-    return bool(len(before) and len(after) and after[-1] < before[0])
+    return bool(after[-1] < before[0]) if len(before) and len(after) else None
 
 
 def clocks_mhz(a: Evidence, b: Evidence) -> Clocks | None:

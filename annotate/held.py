@@ -86,14 +86,25 @@ def by_counter(evidence: Evidence, name: str) -> Held | None:
 
 
 def by_bits(evidence: Evidence, bits: Reason) -> Held | None:
-    """What the sampled event reasons say; None in a window shorter than three refreshes, or mostly unobserved."""
+    """What the sampled event reasons say; None in a window shorter than three refreshes, or mostly unobserved.
+
+    None as well where none of them was seen, and the GPU cannot report all of them.
+    """
     times, masks = reasons(evidence)
     if not len(times):
         return None
     hit_ns = float(((masks & int(bits)) != 0).sum()) / len(masks) * evidence.window.length_ns
+    if not hit_ns and not reports(evidence, bits):
+        return None
     refresh_ns = evidence.trace.refresh_of_ns("event_reasons_mask")
     # All or nothing in every sample leaves only what fits between two refreshes unsaid.
     return Held.of(hit_ns, hit_ns - refresh_ns, hit_ns + refresh_ns if hit_ns else 0.0, evidence.window.length_ns, "samples")
+
+
+def reports(evidence: Evidence, bits: Reason) -> bool:
+    """Whether the GPU can report these reasons at all, as far as the driver says: of one it cannot, silence means nothing."""
+    known_mask = evidence.device.supported_reasons_mask if evidence.device else None
+    return known_mask is None or int(bits) & ~known_mask == 0
 
 
 def reasons(evidence: Evidence) -> tuple[Times, Times]:

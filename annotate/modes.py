@@ -14,7 +14,7 @@ from annotate.statistics import centre
 _GRID_COUNT = 256
 # Neither an outlier nor a tail of one in a hundred may stretch the grid: a mode holds more.
 _TAIL_PERCENT = 1.0
-_FEWEST_COUNT = 12
+FEWEST_COUNT = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def two_modes(took_s: Values, *, minor_ratio: float = 0.05) -> Modes | None:
     windows at the valley and at the lower peak are compared by a binomial test.  Counts are first reduced to what the
     order of the groups is worth: iterations follow each other, and one switch in a window is two observations, not thousands.
     """
-    if len(took_s) < _FEWEST_COUNT:
+    if len(took_s) < FEWEST_COUNT:
         return None
     logs = np.log(took_s)
     low, high = np.percentile(logs, (_TAIL_PERCENT, 100.0 - _TAIL_PERCENT))

@@ -350,7 +350,7 @@ class _Words:
             said = os.pread(self.file, 1 << 20, 0).decode(errors="replace").strip().splitlines() if self.file >= 0 else []
             if said:
                 return said[-1].removeprefix("gpuwatch: ")
-        return f"see {self._log}"
+        return f"see {self._log}" if self._looked() else "it said nothing"
 
     def _looked(self) -> tuple[int, int, int] | None:
         try:

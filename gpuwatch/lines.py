@@ -35,6 +35,8 @@ class Lines:
         Raises WireError for one that is too long or too slow, or too much beside what all others hold.
         """
         searched = 0
+        if self._buffer:  # who says the next before the last was answered takes turns with all others
+            await asyncio.sleep(0)
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
             if searched > most_bytes:

@@ -68,7 +68,12 @@ def ensure_state_folder(state: Path, *, mode: int = 0o700) -> None:
     """
     if state.parent.name == _private_folder({}).name:
         _ensure_ours(state.parent, "--state")
-    state.mkdir(mode=mode, parents=True, exist_ok=True)
+    try:
+        state.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{state}: expected a folder, or a place to make one, found: {error.strerror}; choose another with --state"
+        ) from error
 
 
 def _ensure_ours(folder: Path, option: str) -> None:

@@ -30,6 +30,8 @@ _SIZES_BYTES: Mapping[str, int] = {
 }
 _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ%]*)\s*\Z", re.ASCII)
 
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?\s*\Z", re.ASCII)
+
 
 class QuantityError(ValueError):
     """Text that is no such amount; the message says what was expected and found, for its caller to put a name before."""
@@ -38,6 +40,17 @@ class QuantityError(ValueError):
 def duration_ns(text: str) -> int:
     """Raises QuantityError."""
     return _scaled(text, _DURATIONS_NS, 'a duration with its unit, as "50ms", "2.5s" or "24h"')
+
+
+def lapse_ns(text: str) -> int:
+    """How far away a moment is: as ``duration_ns``, but a number alone is seconds and ``5m``, as people write, is minutes.
+
+    Raises QuantityError.
+    """
+    word = text.strip()
+    if _NUMBER.match(word.removesuffix("m")):
+        word = f"{word}in" if word.endswith("m") else f"{word}s"
+    return duration_ns(word)
 
 
 def size_bytes(text: str) -> int:

@@ -308,7 +308,10 @@ async def _receive(lines: Lines, writer: asyncio.StreamWriter, most_bytes: int =
 
 
 async def _send(writer: asyncio.StreamWriter, message: wire.Message) -> None:
+    """Raises ConnectionResetError where nobody is there any more: thousands of questions may be left of who asked and went."""
     writer.write(wire.encode(message))
+    if writer.is_closing():
+        raise ConnectionResetError
     # The system takes nearly every answer at once; waiting with a limit costs as much as writing it.
     if writer.transport.get_write_buffer_size():
         await asyncio.wait_for(writer.drain(), READ_S)

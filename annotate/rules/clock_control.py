@@ -69,6 +69,10 @@ def locked_clock_missed(
         "by": true.by if true else "the driver's clock",
     }
     off = clock_mhz is not None and abs(clock_mhz - target_mhz) > max(off_ratio * target_mhz, _STEP_MHZ)
+    if clock_mhz is None and not capped:
+        return Unobserved(
+            "the clock of a working GPU was not observed, and something else than the cap may take it off its lock"
+        )
     if not (off or capped):
         return Clear(facts)
     facts["ran"] = _ran(clock_mhz, held if capped else None)
@@ -132,6 +136,8 @@ def clock_controller_present(
         return Found(Severity.NOTE if meant else Severity.FLAG, facts)
     if limit_w is None or default_w is None:
         return Unobserved(evidence.absence or "the enforced power limit and its default were not both observed")
+    if asked is None and (target_mhz is None or most_mhz is None):
+        return Unobserved("whether somebody asked for a clock was not observed")
     return Clear(facts)
 
 
@@ -159,7 +165,8 @@ def clock_low_no_reason(
 
     What it cannot see:
         A slow state of all the runs on record.  Without five runs on record only what the driver's own clock contradicts
-        is flagged; a clock below the board's maximum is a note then, because many boards never reach their maximum.
+        is flagged; a clock below the board's maximum is a note then, because many boards never reach their maximum.  Slow
+        memory, where the canary did not copy or no copy is on record.
 
     Remedy:
         Reset the GPU or boot the machine.  If it stays slow, look for power profiles, other tools that hold clocks, and
@@ -168,7 +175,7 @@ def clock_low_no_reason(
     Source:
         The canary of ``bench()``: the true clock of a spin and the rate of a copy, against their medians
         over this GPU's healthy runs.  The clock is not weighed while thermal or hardware slow-downs were at work, which
-        have rules of their own, and not rejected where the power cap was.
+        have rules of their own, and not rejected where the power cap was, or was not observed.
     """
     clock_mhz = amount(evidence.told, "canary_clock_mhz")
     if not clock_mhz:
@@ -193,8 +200,9 @@ def clock_low_no_reason(
         if low_ratio <= flag_ratio:
             return Clear(facts)
         capped = power_cap(evidence)
-        clear = lows.get("its own record for a copy", 0.0) > reject_ratio or capped is None or capped.ratio <= capped_ratio
-        severity = Severity.REJECT if low_ratio > reject_ratio and clear else Severity.FLAG
+        uncapped = capped is not None and capped.ratio <= capped_ratio
+        sure = uncapped or lows.get("its own record for a copy", 0.0) > reject_ratio
+        severity = Severity.REJECT if low_ratio > reject_ratio and sure else Severity.FLAG
         return Found(severity, facts, effect_ratio=_slower_ratio(low_ratio))
     return _without_record(evidence, clock_mhz, facts, reject_ratio)
 

@@ -31,7 +31,8 @@ def hardware_mismatch(
 
     What it cannot see:
         Cooling, the age of the board, and a silicon lottery inside one UUID.  An index (``CUDA_VISIBLE_DEVICES``) says
-        nothing and is not used: a GPU is its UUID.
+        nothing and is not used: a GPU is its UUID.  What is known of one window only is not compared; but the power limit
+        must be known of both for it to clear, since one UUID does not mean one limit.
 
     Remedy:
         Compare on one GPU, interleaved (``gpuwatch.compare``).  For a claim about a model, measure on three GPUs at least.
@@ -45,6 +46,8 @@ def hardware_mismatch(
     grave = arms.differences(base, device, arms.MODEL, tolerance=power_tolerance_w)
     slight = arms.differences(base, device, arms.BOARD, tolerance=0.0)
     if not grave and not slight:
+        if device.power_limit_w is None or base.power_limit_w is None:
+            return Unobserved("the power limit of the window's or the baseline's GPU was not observed")
         return Clear({"uuid": device.uuid})
     facts: dict[str, Fact] = {"differing": arms.listed([*grave, *slight]), "differences_count": len(grave) + len(slight)}
     return Found(Severity.REJECT if grave else Severity.FLAG, facts)
@@ -118,8 +121,13 @@ def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
     if base.host.boot_id != evidence.host.boot_id:
         elsewhere = base.host.hostname is not None and base.host.hostname != evidence.host.hostname
         return Found(severity, {"happened": "the machine changed" if elsewhere else "the machine was booted again"})
-    if arms.driver_reloaded(base, evidence):
+    reloaded = arms.driver_reloaded(base, evidence)
+    if reloaded:
         return Found(severity, {"happened": "the driver was loaded again"})
+    if reloaded is None:
+        return Unobserved(
+            "it was one boot, but the energy counter that shows a reload of the driver was not read on one GPU in both"
+        )
     return Clear()
 
 

@@ -147,7 +147,8 @@ def cpu_starvation(
     What it cannot see:
         Which thread waited: amounts are those of the whole process tree, so waiting data loaders are told from a waiting
         main thread only by whether the GPU stayed busy.  A Python lock held by another thread.  Launches made late by the
-        benchmark's own work.
+        benchmark's own work.  What the hypervisor took, where the kernel does not tell.  Throttled time is only there
+        where a group has a limit, so that it is missing is no gap.
 
     Remedy:
         Stop other CPU work, give the container a larger CPU quota, or pin the benchmark to processors of its own.  A CUDA

@@ -44,7 +44,8 @@ def profiler_attached(
     What it cannot see:
         A profiler that reads memory from outside without stopping the process.  Whether a mapped CUPTI does anything:
         torch's own wheels link it, so that alone is a fact of the answer and no finding.  torch's profiler, where it ended
-        before the first window of the process.
+        before the first window of the process.  Where the process tells nothing: its own profilers, and variables that it
+        set after it had begun.
 
     Remedy:
         Unset the variables, leave the profiler's shell, and start a new process: most of it cannot be undone in a running one.

@@ -43,7 +43,8 @@ def setting_changed(
     What it cannot see:
         When exactly: settings are read about once a second, so a change between a reading before the window and one
         inside may have come first; it is a note if most of that time lies outside.  A change that was undone between two
-        readings.  Settings the driver does not report (in some virtual machines).
+        readings.  Settings the driver does not report (it leaves out those a GPU does not have); without the power limit,
+        which every number rests on, it clears nothing.
 
     Remedy:
         Find what sets it (a job scheduler's prologue, DCGM, another user's script) and let settings stand for some seconds
@@ -72,7 +73,9 @@ def setting_changed(
                 inside_ratio = max(0, inside_ns) / max(1, until_ns - since_ns)
                 changes.append((inside_ratio, name, values[i], values[i + 1], since_ns, until_ns))
     if not changes:
-        return Clear({"settings_count": len(read)}) if read else Unobserved("no setting was read twice around the window")
+        if "power_limit_w" not in read:
+            return Unobserved(evidence.absence or "the power limit was not read twice around the window")
+        return Clear({"settings_count": len(read)})
     inside_ratio, name, before, after, since_ns, until_ns = max(changes, key=lambda change: change[0])
     title, form = _SETTINGS[name]
     facts: dict[str, Fact] = {
@@ -105,9 +108,10 @@ def hardware_error(
         may be wrong.
 
     What it cannot see:
-        Errors the driver corrects without counting.  Counters are read about once a second, so an error within a second of
-        the window's edge counts as inside.  Xid messages name what happened on this GPU, whoever caused it: a crash of
-        another process's kernel is among them.
+        Errors the driver corrects without counting.  Where one of its counters is not there (a GPU without ECC, or with ECC
+        off, counts no memory errors), it says which, and clears nothing.  Counters are read about once a second, so an error
+        within a second of the window's edge counts as inside.  Xid messages name what happened on this GPU, whoever caused
+        it: a crash of another process's kernel is among them; that none came is no proof, so they only ever find.
 
     Remedy:
         Look for ``NVRM: Xid`` in the kernel log.  Uncorrectable errors and pending remaps need a reset of the GPU, repeated
@@ -121,7 +125,7 @@ def hardware_error(
     grave: list[str] = []
     slight: list[str] = []
     facts: dict[str, Fact] = {}
-    counted = False
+    unread: list[str] = []
     for name, text, errors in (
         ("ecc_uncorrected_count", "uncorrectable memory error", grave),
         ("ecc_corrected_count", "corrected memory error", slight),
@@ -129,18 +133,23 @@ def hardware_error(
     ):
         increase = evidence.increase(name)
         if increase is None:
+            unread.append(f"{text}s")
             continue
-        counted = True
         facts[name] = increase.amount
         if increase.amount > 0:
             errors.append(f"{increase.amount:.0f} {text}{'' if increase.amount == 1 else 's'}")
     for name, text in _REMAPS.items():
         column = evidence.trace.column(name)
         near = column.values[(column.at_ns >= window.begin_ns - 11_000_000_000) & (column.at_ns <= window.end_ns)]
-        if (near[~np.isnan(near)] > 0).any():
+        known = near[~np.isnan(near)]
+        if not len(known):
+            unread.append(f"whether {text}")
+        elif (known > 0).any():
             grave.append(text)
     replays = evidence.increase("pcie_replay_count")
-    if replays is not None:
+    if replays is None:
+        unread.append("PCIe replays")
+    else:
         facts["pcie_replay_count"] = replays.amount
         allowed_count = max(replays_count, replays_per_minute_count * replays.span_ns / 60e9)
         if replays.amount > allowed_count:
@@ -153,8 +162,8 @@ def hardware_error(
     if grave or slight:
         facts["errors"] = ", ".join(dict.fromkeys([*grave, *slight]))
         return Found(Severity.REJECT if grave else Severity.FLAG, facts)
-    if not counted:
-        return Unobserved("no error counter was read on both sides of the window")
+    if unread:
+        return Unobserved(evidence.absence or f"not observed: {', '.join(unread)}")
     return Clear(facts)
 
 

@@ -171,8 +171,8 @@ def mean_vs_median_gap(
         cold and the late ones, these are the finding, of ``cold-start`` and ``outliers``, and the gap is only noted.
     """
     times = inside(evidence)
-    if not len(times.took_s):
-        return _NONE
+    if len(times.took_s) < 3:
+        return Unobserved("the mean and the median of fewer than three iterations are one") if len(times.took_s) else _NONE
     mean_s, median_s = float(times.took_s.mean()), centre(times.took_s)
     gap_ratio = mean_s / median_s - 1.0
     facts: dict[str, Fact] = {

@@ -41,6 +41,8 @@ def result_cached(
         A cached result that is copied, or computed once in several calls.  Work skipped while the GPU is busy with other
         things.  The power such work should draw: the same product takes 691 W of random numbers and 415 W of zeros, so power
         that is low for the work tells nothing without a record of it.  A function whose output is constant by design.
+        Anything, where neither the work nor the output was told and the times were taken by the host: a GPU that is busy
+        with something proves no call's work.
 
     Remedy:
         Change the inputs between calls and compare the outputs, as ``bench()`` does when told to.
@@ -73,10 +75,12 @@ def result_cached(
     if least_ratio >= claimed_ratio and timed.utilization_ratio < done_ratio * min(1.0, least_ratio):
         facts["what"] = f"{busy}, while the work told takes {least_ratio:.0%} of it at least"
         return Found(Severity.REJECT, facts)
-    on_gpu = text(evidence.told, "timer") in ("events", "graph")
-    if on_gpu and timed.utilization_ratio < idle_ratio and timed.timed_s > claimed_ratio * timed.span_s:
+    on_gpu = text(evidence.told, "timer") in ("events", "graph") and timed.timed_s > claimed_ratio * timed.span_s
+    if on_gpu and timed.utilization_ratio < idle_ratio:
         facts["what"] = f"{busy}, while the calls timed on it took {timed.timed_s / timed.span_s:.0%} of it"
         return Found(Severity.REJECT, facts)
+    if unchanged is not False and not on_gpu and least_ratio < claimed_ratio:
+        return Unobserved("neither whether the output follows the inputs, nor work that utilisation would show, was told")
     return Clear(facts)
 
 
@@ -104,7 +108,8 @@ def impossible_time(
         A wrong time below the peak.  Which of the time and the count is wrong: algorithms that need fewer operations than
         the textbook's (Winograd, Strassen, causal masks, structured sparsity), and emulated float32 or float64, beat a peak
         honestly.  Bytes that stay in the L2 cache from call to call are taken off, so a working set that fits it is never
-        impossible.  GPUs not in the table of ``roofline``.
+        impossible.  GPUs not in the table of ``roofline``: what was told and has no known peak is said to be unobserved,
+        unless the other of operations and bytes is impossible already.
 
     Remedy:
         Check the formula that counts operations and bytes, the data type told, and the synchronisation.
@@ -123,14 +128,12 @@ def impossible_time(
     if elsewhere(evidence):
         return Unobserved(SEVERAL)
     clock_mhz = _clock_mhz(evidence)
-    bounds = [
-        (bound, limit_ratio)
-        for bound, limit_ratio in (
-            (arithmetic_bound(evidence, clock_mhz), flops_ratio),
-            (traffic_bound(evidence), bytes_ratio),
-        )
-        if bound
-    ]
+    by_told = {
+        "call_flops_count": (arithmetic_bound(evidence, clock_mhz), flops_ratio),
+        "call_bytes": (traffic_bound(evidence), bytes_ratio),
+    }
+    bounds = [(bound, limit_ratio) for bound, limit_ratio in by_told.values() if bound]
+    unweighed = [name for name, (bound, _) in by_told.items() if amount(evidence.told, name) and not bound]
     if not bounds:
         return Unobserved("what this GPU can do at most is not known")
     bound, limit_ratio = max(bounds, key=lambda each: each[0].least_s / each[1])
@@ -143,6 +146,9 @@ def impossible_time(
         "peak": bound.peak,
     }
     if bound.least_s <= limit_ratio * timed.call_s:
+        if unweighed:
+            what = "operations" if "call_flops_count" in unweighed else "bytes"
+            return Unobserved(f"how many {what} a second this GPU can do at most is not known")
         return Clear(facts)
     facts |= {"call": readable(timed.call_s), "counted": readable_rate(bound.amount, bound.unit.partition("/")[0])}
     return Found(Severity.REJECT, facts, effect_ratio=timed.call_s / bound.least_s - 1)

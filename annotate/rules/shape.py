@@ -10,7 +10,7 @@ from annotate.claims import Claim
 from annotate.durations import every_count, inside, readable
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.held import power_cap
-from annotate.modes import Modes, two_modes
+from annotate.modes import FEWEST_COUNT, Modes, two_modes
 from annotate.outlying import outlying, pattern
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.statistics import centre
@@ -121,8 +121,8 @@ def bimodal(
         of a harness.  None of 240 clean windows was flagged.  H200, driver 580.159.04.
     """
     times = inside(evidence)
-    if not len(times.took_s):
-        return _NONE
+    if len(times.took_s) < FEWEST_COUNT:
+        return Unobserved("too few iterations to tell two speeds from one") if len(times.took_s) else _NONE
     modes = two_modes(times.took_s, minor_ratio=minor_ratio)
     if modes is None or modes.separation_ratio <= separation_ratio or modes.depth_ratio > depth_ratio or modes.p >= p:
         return Clear(

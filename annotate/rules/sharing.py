@@ -10,7 +10,7 @@ from annotate.busy import beyond_told_ratio
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.held import by_bits
-from annotate.presence import alone, list_is_whole, presences
+from annotate.presence import alone, list_is_whole, presences, unread_s
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.told import amount
 
@@ -41,7 +41,8 @@ def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
 
     What it cannot see:
         Whether anybody used the other parts meanwhile.  Time slices of NVIDIA's Kubernetes plugin, which leave no mark in a
-        container: there its neighbours show as ``contention-residual``, or not at all.
+        container: there its neighbours show as ``contention-residual``, or not at all.  MIG where the driver does not tell
+        its mode: it tells none of GPUs that cannot be divided, so that is taken for a whole one.
 
     Remedy:
         Ask for a whole GPU.  If the partition is what you ship on, state it with the number and repeat the measurement.
@@ -140,6 +141,9 @@ def display_active(
     active_ratio: Annotated[float, "the driver's utilisation record shows 1-2 % for a process that does nothing"] = 0.02,
     loaded_ratio: Annotated[float, "a twentieth of the GPU's time is a neighbour, whatever it draws"] = 0.05,
     held_ratio: Annotated[float, "one refresh of the driver's reason in a long window is no display clock"] = 0.02,
+    unread_limit_s: Annotated[
+        float, "the list is read five times a second; who draws for a moment fits into a longer gap"
+    ] = 0.5,
 ) -> Answer:
     """Finds a display server or another graphics process on the GPU.
 
@@ -149,7 +153,8 @@ def display_active(
 
     What it cannot see:
         A process that computes and draws, which counts as computing.  A server that began to draw and stopped between two
-        readings of its utilisation.  Graphics processes outside this PID namespace.
+        readings of its utilisation.  Graphics processes outside this PID namespace.  The reason of display clocks is a
+        second sign: a whole list that names nobody who draws clears without it.
 
     Remedy:
         Drive the display from another GPU, or stop the display server.  A server that draws nothing is only noted.
@@ -180,6 +185,9 @@ def display_active(
         return Found(Severity.FLAG, {"display": f"a display held the clock for {clocked.ratio:.0%} of the window"})
     if not list_is_whole(evidence):
         return Unobserved("processes outside this container may be missing from the process list")
+    unread = unread_s(evidence)
+    if unread > unread_limit_s:
+        return Unobserved(f"the process list was not read for {unread:.1f} s of the window")
     return Clear()
 
 

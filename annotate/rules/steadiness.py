@@ -88,7 +88,9 @@ def regime_change(
     if change is None:
         if not len(clock) and held is not None and held.least_ratio <= free_ratio and held.most_ratio >= capped_ratio:
             return Unobserved("the window is too short to tell whether the power cap came or went in it")
-        return Clear({"capped_ratio": held.ratio if held else None})
+        if not len(clock) or held is None:
+            return Unobserved(f"{'time under the power cap' if held is None else 'the clock'} was not observed for long enough")
+        return Clear({"capped_ratio": held.ratio})
     when_s = (change.at_ns - window.begin_ns) / 1e9
     before_ratio = when_s / window.length_s
     step = _clock_step_ratio(evidence, clock, change)

@@ -9,7 +9,7 @@ import numpy as np
 
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact, Reason
-from annotate.held import Held, by_bits, by_counter, by_violation, reasons
+from annotate.held import Held, by_bits, by_counter, by_violation, reasons, reports
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 
 _HARDWARE_COUNTERS = ("hw_thermal_ns", "power_brake_ns")
@@ -89,7 +89,8 @@ def throttle_hw_slowdown(
         Whatever set it off (heat, an external brake, a fast power trigger), nothing measured meanwhile is comparable.
 
     What it cannot see:
-        A fast power trigger shorter than a refresh: no counter covers it, only the sampled bit.
+        A fast power trigger shorter than a refresh: no counter covers it, only the sampled bit; so counters alone clear
+        nothing.
 
     Remedy:
         Look at power supply, cables, baseboard and temperature; see the driver's log.
@@ -114,9 +115,9 @@ def throttle_hw_slowdown(
         span_ns = (max(window.begin_ns, int(hit[0]) - refresh_ns), int(hit[-1]))
         found: dict[str, Fact] = {**facts, "slowed_s": seen_s, "by": "samples"}
         return Found(Severity.REJECT, found, effect_ratio=_effect_ratio(evidence, Reason.HW_SLOWDOWN), span_ns=span_ns)
-    if len(at_ns) or all(held is not None and not held.most_ratio for held in counters):
+    if len(at_ns) and (seen_count or reports(evidence, Reason.HW_SLOWDOWN)):
         return Clear({**facts, "blips_count": seen_count})
-    return Unobserved(evidence.absence or "neither event reasons nor hardware slow-down times were observed for long enough")
+    return Unobserved(evidence.absence or "the event reason of hardware slow-downs was not observed for long enough")
 
 
 @rule(

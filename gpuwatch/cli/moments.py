@@ -1,4 +1,4 @@
-"""Points in time as people write them: "24h" (ago), "14:02" (today), "2026-11-20", "2026-11-20T14:02:31.5Z", "@1790000000"."""
+"""Points in time as people write them: "24h" or "-5m" (ago), "14:02" (today), "2026-11-20", "2026-11-20T14:02:31.5Z", "@1790000000"."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,6})?))?\Z", re.ASCII)
 
 def wall_s(text: str, option: str, *, now_s: float) -> float:
     """Seconds since the epoch; times without a zone are local.  Raises UsageError."""
-    word = text.strip()
+    word = text.strip().replace("−", "-")
     if word == "now":
         return now_s
     try:
-        return now_s - quantities.duration_ns(word) / 1e9
+        if not word.replace(".", "", 1).isdecimal():  # "12" may be an hour, a day, or seconds
+            return now_s - quantities.lapse_ns(word.removeprefix("-")) / 1e9
     except QuantityError:
         pass
     if word.startswith("@"):
@@ -54,5 +55,5 @@ def text(at_s: float) -> str:
 
 def _refused(found: str, option: str) -> UsageError:
     return UsageError(
-        f'{option}: expected a time as "24h" (ago), "14:02", "2026-11-20 14:02:31" or "@1790000000", found {found!r}'
+        f'{option}: expected a time as "24h" or "-5m" (ago), "14:02", "2026-11-20 14:02:31" or "@1790000000", found {found!r}'
     )

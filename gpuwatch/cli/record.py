@@ -60,10 +60,14 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
 
 
 def _duration_s(option: str, text: str) -> float:
+    """A number alone is seconds."""
     try:
-        length_s = float(text) if text.replace(".", "", 1).isdecimal() else quantities.duration_ns(text) / 1e9
-    except QuantityError as error:
-        raise UsageError(f"{option}: {error}") from error
+        length_s = float(text)
+    except ValueError:
+        try:
+            length_s = quantities.duration_ns(text) / 1e9
+        except QuantityError as error:
+            raise UsageError(f"{option}: {error}") from error
     if not 0 < length_s <= 86_400:
         raise UsageError(f"{option}: expected more than nothing and at most 24h, found {text!r}")
     return length_s

@@ -20,7 +20,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.quantities import QuantityError
 
 if TYPE_CHECKING:
-    from annotate.evidence import Evidence
+    from annotate.evidence import Evidence, Window
     from gpuwatch.store import Reader, Run
 
 # Times of a recording above this are nanoseconds since 1970 (2001 and later); below it, since its machine was booted.
@@ -100,9 +100,10 @@ def judged(pieces: Iterable[Evidence], policy: Policy | None) -> tuple[Verdict, 
 def recorded(
     path: Path, begin: str | None, end: str | None, gpus: Sequence[str], *, query: str | None = None
 ) -> tuple[Evidence, ...]:
-    """The windows of a recording, or the named stretch of it: seconds since its beginning, or times.  Raises UsageError.
+    """The windows of a recording, or the named stretch of it.  Raises UsageError.
 
-    The beginning is that of its window where it marks one a GPU, else of its first reading.
+    A stretch is named by seconds since its beginning, as "-5s" before its end, or by times.  The beginning is that of its
+    window where it marks one a GPU, else of its first reading.
     """
     from gpuwatch.sources import recordings
 
@@ -116,8 +117,8 @@ def recorded(
 
 def _part(piece: Evidence, path: Path, begin: str | None, end: str | None) -> Evidence:
     whole = piece.window
-    begin_ns = whole.begin_ns if begin is None else _within(begin, "--from", whole.begin_ns)
-    end_ns = whole.end_ns if end is None else _within(end, "--to", whole.begin_ns)
+    begin_ns = whole.begin_ns if begin is None else _within(begin, "--from", whole)
+    end_ns = whole.end_ns if end is None else _within(end, "--to", whole)
     if not whole.begin_ns <= begin_ns < end_ns <= whole.end_ns:
         length = f"0 to {whole.length_s:.3f} s"
         if whole.begin_ns >= _WALL_NS:
@@ -127,8 +128,11 @@ def _part(piece: Evidence, path: Path, begin: str | None, end: str | None) -> Ev
     return replace(piece.part(begin_ns, end_ns), timings=None)
 
 
-def _within(text: str, option: str, begin_ns: int) -> int:
+def _within(text: str, option: str, whole: Window) -> int:
+    begin_ns = whole.begin_ns
     try:
+        if text.startswith("-"):
+            return whole.end_ns - quantities.lapse_ns(text[1:])
         return begin_ns + (round(float(text) * 1e9) if _is_number(text) else quantities.duration_ns(text))
     except QuantityError:
         pass

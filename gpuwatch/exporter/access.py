@@ -74,7 +74,7 @@ def address(listen: str) -> tuple[socket.AddressFamily, tuple[str, int]]:
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"listen: expected an address of this machine, found {host!r}: {error}") from error
+        raise UsageError(f"listen: expected a name or an address of this machine, found {host!r}: {_why(error)}") from error
     family, _, _, _, bound = found[0]
     return family, (str(bound[0]), int(bound[1]))
 
@@ -83,19 +83,24 @@ def _stays_here(listen: str) -> bool:
     return ipaddress.ip_address(address(listen)[1][0].partition("%")[0]).is_loopback
 
 
+def _why(error: Exception) -> str:
+    """Without the number that the system has for it."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 def _tls(certificate: str, key: str, authorities: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(certificate, key, password=lambda: "")  # never a question on the terminal
     except (OSError, ValueError) as error:
-        raise UsageError(f"{certificate}, {key}: expected a certificate and its private key, found: {error}") from error
+        raise UsageError(f"{certificate}, {key}: expected a certificate and its private key, found: {_why(error)}") from error
     if authorities:
         context.verify_mode = ssl.CERT_REQUIRED
         try:
             context.load_verify_locations(authorities)
         except (OSError, ValueError) as error:
-            raise UsageError(f"{authorities}: expected certificates of authorities, found: {error}") from error
+            raise UsageError(f"{authorities}: expected certificates of authorities, found: {_why(error)}") from error
     return context
 
 
@@ -103,7 +108,7 @@ def _users(path: Path) -> Mapping[str, str]:
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: expected a file of lines NAME:SHA256, found: {error}") from error
+        raise UsageError(f"{path}: expected a file of lines NAME:SHA256, found: {_why(error)}") from error
     users: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         name, _, digest = line.strip().partition(":")

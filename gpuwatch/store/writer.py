@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlite_utils import Database
-
 from annotate.evidence import Device, Event, Lane, Timings
 from gpuwatch import clock as clocks
 from gpuwatch.clock import MonotonicClock
-from gpuwatch.errors import StoreError
 from gpuwatch.protocols import Clock, Sweep
-from gpuwatch.store import files
-from gpuwatch.store import ledger as ledgers
+from gpuwatch.store.attempts import UNSTORABLE, Attempts, Failure
+from gpuwatch.store.folder import Folder
 from gpuwatch.store.keeping import Keeper, Rows
 from gpuwatch.store.ledger import Ledger
 from gpuwatch.store.run import Run
-from gpuwatch.store.shelf import Shelf
 
 _log = logging.getLogger("gpuwatch.store")
 
@@ -38,20 +31,7 @@ QUEUE_COUNT = 100_000  # a minute of sixteen GPUs at 100 Hz: a writer that far b
 RETRIED_COUNT = 10_000  # runs and the like that wait for room on a full disk
 HELD_COUNT = 100_000  # rows that wait while somebody else holds the segment: fifty megabytes
 
-# What one bad value or a bad disk can raise: it costs its own rows, never the thread.
-_UNSTORABLE = (
-    sqlite3.Error, OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, MemoryError, StoreError,
-)  # fmt: skip
-
 _Write = Callable[[Ledger], None]
-
-
-class _Failure(Enum):
-    """Why the last write did not succeed, as far as it matters for what becomes of it."""
-
-    FULL = "the disk is full"
-    PASSING = "not now"
-    VALUE = "never"
 
 
 def _put_event(event: Event, wall_s: float, ledger: Ledger) -> None:
@@ -84,7 +64,6 @@ class Store:
         wall_offset_ns: Callable[[], int] = clocks.wall_offset_ns,
         mode: int = 0o600,  # of files; the system's daemon lets its group read: 0o640
     ) -> None:
-        self._state = state
         self._budget_bytes = budget_bytes
         self._max_age_s = max_age_s
         self._commit_s = commit_s
@@ -93,39 +72,22 @@ class Store:
         self._queue: deque[Sweep | _Write | _Flush] = deque()
         self._keeper = Keeper()
         self._writes: list[_Write] = []
-        self._known: dict[tuple[str, str], _Write] = {}  # what the ledger was told once and must know, by what and GPU
+        self._known: dict[tuple[str, str], _Write] = {}  # what a ledger is told once and must know, by what and GPU
         self._held = Rows()  # could not be written yet
-        self._failure: _Failure | None = None
-        self._refused: str | None = None
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._rows_count = self._dropped_count = 0
         self._committed_ns: int | None = None
         self._kept_ns = self._offset_ns = 0
         self._sizes = (0, 0)
-        self._source, self._boot_id, self._mode = source, boot_id, mode
-        try:
-            self._lock = self._locked()
-        except OSError as error:
-            raise StoreError(f"{state}: expected a folder that can be written, found: {error.strerror}") from error
-        try:
-            kind = files.file_system(state)
-            self._wal = kind not in files.NETWORK_TYPES
-            if not self._wal:
-                _log.warning("%s is on a network file system (%s): commits are slower and readers wait for them", state, kind)
-            self._ledger, self._set_aside_count = self._opened()
-            self._shelf = Shelf(
-                state, boot_id=boot_id, source=source, mode=mode, wal=self._wal, now_ns=self._now_ns,
-                segment_bytes=self._segment_bytes(segment_bytes), wall_offset_ns=wall_offset_ns,
-            )  # fmt: skip
-            self._ledger.end_unfinished(self._shelf.live.last_ns())
+        self._folder = Folder(
+            state, source=source, boot_id=boot_id, mode=mode, segment_bytes=self._segment_bytes(segment_bytes),
+            evidence_bytes=budget_bytes // 2, now_ns=self._now_ns, wall_offset_ns=wall_offset_ns,
+        )  # fmt: skip
+        self._taught = self._folder.ledger
+        self._attempts = Attempts(make_room=self._folder.shelf.drop_oldest, replace=self._replace)
+        with self._folder.opening():
             self._keep_house()
-        except (*files.REFUSALS, OSError) as error:
-            os.close(self._lock)
-            raise StoreError(f"{state}: expected a usable store, found: {error}") from error
-        except StoreError:
-            os.close(self._lock)
-            raise
         self._thread = threading.Thread(target=self._run, name="gpuwatch-store", daemon=True)
         self._thread.start()
 
@@ -150,7 +112,7 @@ class Store:
     def put_gap(self, uuid: str, lane: Lane, begin_ns: int, end_ns: int) -> None:
         """Note a stretch in which a lane was not read, for whoever knows of one that the sweeps do not show."""
         rows = Rows(gaps=[(uuid, lane, begin_ns, end_ns)])
-        self._put(lambda _: self._count(self._shelf.live.write(rows)))
+        self._put(lambda _: self._count(self._folder.shelf.live.write(rows)))
 
     def put_run(self, run: Run, evidence: Mapping[str, bytes] | None = None, signatures: Sequence[bytes] = ()) -> None:
         """Insert or replace a run, with each GPU's packed evidence and a signature for each verdict, if there are any.
@@ -168,7 +130,7 @@ class Store:
     def set_budget(self, budget_bytes: int, max_age_s: float) -> None:
         """Change what may be kept; it takes effect within a minute."""
         self._budget_bytes, self._max_age_s = budget_bytes, max_age_s
-        self._ledger.evidence_bytes = budget_bytes // 2
+        self._folder.set_evidence(budget_bytes // 2)
 
     def flush(self, timeout_s: float = 1.0) -> bool:
         """Wait until everything taken so far is committed; False if it is not after that time, or could not be."""
@@ -188,12 +150,12 @@ class Store:
             "budget_bytes": self._budget_bytes,
             "queued_count": len(self._queue),
             "dropped_count": self._dropped_count,
-            "dropped_segments_count": self._shelf.dropped_count,
-            "set_aside_count": self._set_aside_count + self._shelf.set_aside_count,
-            "disk_full": self._failure is _Failure.FULL,
-            "refused": self._refused,
+            "dropped_segments_count": self._folder.shelf.dropped_count,
+            "set_aside_count": self._folder.set_aside_count,
+            "disk_full": self._attempts.failure is Failure.FULL,
+            "refused": self._attempts.refused,
             "committed_ns": self._committed_ns,
-            "journal": "wal" if self._wal else "delete",
+            "journal": "wal" if self._folder.wal else "delete",
         }
 
     def close(self) -> None:
@@ -206,9 +168,7 @@ class Store:
         if self._thread.is_alive():
             _log.error("the store's thread does not end: its files are left to the next start")
             return
-        self._shelf.close()
-        self._ledger.close()
-        os.close(self._lock)
+        self._folder.close()
 
     # What follows runs in the writer's thread, or before it starts
 
@@ -218,16 +178,6 @@ class Store:
     def _put_known(self, what: str, uuid: str, write: _Write) -> None:
         self._known[what, uuid] = write
         self._put(write)
-
-    def _locked(self) -> int:
-        self._state.mkdir(parents=True, exist_ok=True, mode=0o700 | (self._mode & 0o044) * 5 // 4)  # who may read may look in
-        return files.lock(self._state, mode=self._mode)
-
-    def _opened(self) -> tuple[Ledger, int]:
-        return ledgers.opened(
-            self._state, boot_id=self._boot_id, mode=self._mode, wal=self._wal, evidence_bytes=self._budget_bytes // 2,
-            now_ns=self._now_ns,
-        )  # fmt: skip
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -246,7 +196,7 @@ class Store:
                 flushes.append(item)
             else:
                 self._writes.append(item)
-        if self._is_there() or self._try(self._begin_again):
+        if self._folder.is_there or self._attempts.succeeds(self._begin_again):
             ok = all((self._write_rows(), self._write_ledger()))  # each for itself
         else:
             ok = False
@@ -254,12 +204,10 @@ class Store:
             self._lose(self._held)
         now_ns = self._now_ns()
         if ok:
-            if self._refused is not None:
-                _log.info("stored again, after: %s", self._refused)
-            self._failure = self._refused = None
+            self._attempts.all_stored()
             self._committed_ns = now_ns
-        if self._is_there():  # a segment that broke and could not be replaced yet cannot even say how full it is
-            self._try(self._keep_house_if_due)
+        if self._folder.is_there:  # a segment that broke and could not be replaced yet cannot even say how full it is
+            self._attempts.succeeds(self._keep_house_if_due)
         for flush in flushes:
             flush.ok = ok
             flush.done.set()
@@ -267,7 +215,7 @@ class Store:
     def _keep(self, sweep: Sweep) -> None:
         try:
             self._keeper.take(sweep)
-        except _UNSTORABLE as error:
+        except UNSTORABLE as error:
             self._dropped_count += 1
             _log.error("a sweep of %s was not kept: %s: %s", sweep.uuid, type(error).__name__, error)
 
@@ -278,10 +226,10 @@ class Store:
             self._writes.append(partial(_put_event, event, wall_s))
         held = self._held
         held.take(rows)
-        if self._try(lambda: self._count(self._shelf.live.write(held))):
+        if self._attempts.succeeds(lambda: self._count(self._folder.shelf.live.write(held))):
             self._held = Rows()
             return True
-        if self._failure is _Failure.PASSING and len(held) <= HELD_COUNT:
+        if self._attempts.failure is Failure.PASSING and len(held) <= HELD_COUNT:
             return False
         self._lose(held)
         return False
@@ -289,7 +237,7 @@ class Store:
     def _lose(self, rows: Rows) -> None:
         """What could not be written is a silence in the record, and must not be leant on by what comes next."""
         loss = rows.loss()
-        if self._failure is _Failure.VALUE and not rows.readings:
+        if self._attempts.failure is Failure.VALUE and not rows.readings:
             loss = Rows()  # what cannot be stored is the loss itself
         self._dropped_count += len(rows) - len(rows.gaps)
         self._held = loss
@@ -297,111 +245,66 @@ class Store:
 
     def _write_ledger(self) -> bool:
         """Everything for the ledger in one transaction; if one write is at fault, each in its own without it."""
+        if self._folder.ledger is not self._taught:  # a new one knows nothing yet
+            self._taught, self._writes = self._folder.ledger, [*self._known.values(), *self._writes]
         writes = self._writes
         if not writes:
             return True
-        if self._try(lambda: self._together(writes)):
+        if self._attempts.succeeds(lambda: self._together(writes)):
             self._writes = []
             return True
-        if self._failure is not _Failure.VALUE:
+        if self._attempts.failure is not Failure.VALUE:
             self._writes = writes[-RETRIED_COUNT:]
             self._dropped_count += max(0, len(writes) - RETRIED_COUNT)
             return False
         self._writes = []
         for write in writes:
-            if not self._try(partial(self._together, [write])):
-                if self._failure is _Failure.VALUE:
+            if not self._attempts.succeeds(partial(self._together, [write])):
+                if self._attempts.failure is Failure.VALUE:
                     self._dropped_count += 1
                 else:
                     self._writes.append(write)
         return not self._writes
 
     def _together(self, writes: list[_Write]) -> None:
-        with self._ledger.database.atomic():
+        ledger = self._folder.ledger
+        with ledger.database.atomic():
             for write in writes:
-                write(self._ledger)
-
-    def _try(self, work: Callable[[], object]) -> bool:
-        """Do it; make room and do it again while the disk is full; replace the file that broke, if one did."""
-        while True:
-            try:
-                work()
-            except _UNSTORABLE as error:
-                if files.is_full(error):
-                    if self._shelf.drop_oldest():
-                        continue
-                    self._refuse(_Failure.FULL, f"the disk is full and no segment is left to drop: {error}")
-                    return False
-                if files.is_passing(error) or isinstance(error, StoreError):
-                    self._refuse(_Failure.PASSING, f"{type(error).__name__}: {error}")
-                    return False
-                _log.error("not stored: %s: %s", type(error).__name__, error)
-                replaced = files.is_broken(error) and self._replaced_broken(error)
-                self._failure = _Failure.PASSING if replaced else _Failure.VALUE
-                return False
-            return True
-
-    def _refuse(self, failure: _Failure, why: str) -> None:
-        """Said once, however often it is tried again."""
-        if self._refused is None:
-            _log.error("nothing can be stored for now: %s", why)
-        self._failure, self._refused = failure, why
-
-    def _is_there(self) -> bool:
-        return self._ledger.is_there and self._shelf.live.is_there
+                write(ledger)
 
     def _begin_again(self) -> None:
-        """Somebody removed the folder or what lies in it: what it held is gone, and what comes is kept in a new one."""
-        if not files.is_locked_by(self._lock, self._state):
-            lock, self._lock = self._lock, self._locked()  # refused if it is another daemon's by now
-            os.close(lock)
-        if not self._ledger.is_there:
-            self._ledger.database.conn.close()
-            self._ledger, _ = self._opened()
-            self._writes = [*self._known.values(), *self._writes]
-            self._ledger.put_clock(self._now_ns(), self._wall_offset_ns())
-        if not self._shelf.live.is_there:
-            self._shelf.replace_removed()
+        self._folder.begin_again()
         self._keeper.restart()
-        _log.error("%s: files of the store were removed while it was written: begun new ones", self._state)
 
-    def _replaced_broken(self, why: BaseException) -> bool:
+    def _replace(self, why: BaseException) -> bool:
         """Find out which file is broken and set it aside: what it did not take goes into a new one, in a moment."""
-        live, ledger = self._shelf.live, self._ledger
-        broken = [each for each in (live, ledger) if self._is_broken(each.database)]
-        with contextlib.suppress(*_UNSTORABLE):  # where it cannot be replaced now, it is missed by the next commit
-            if live in broken:
-                self._keeper.restart()
-                self._shelf.replace_broken(why)
-            if ledger in broken:
-                ledger.database.conn.close()
-                files.set_aside(ledger.path, why, wall_s=clocks.wall_s())
-                self._set_aside_count += 1
+        broken = self._folder.broken()
+        if self._folder.shelf.live in broken:
+            self._keeper.restart()
+        with contextlib.suppress(*UNSTORABLE):  # where it cannot be replaced now, it is missed by the next commit
+            for each in broken:
+                self._folder.set_aside(each, why)
         return bool(broken)
-
-    def _is_broken(self, database: Database) -> bool:
-        try:
-            return files.check(database, now_ns=self._now_ns) is not None
-        except files.REFUSALS as error:
-            return files.is_broken(error)
 
     def _keep_house_if_due(self) -> None:
         stepped = abs(self._wall_offset_ns() - self._offset_ns) >= STEP_NS
-        if stepped or self._shelf.is_full() or self._now_ns() - self._kept_ns >= HOUSEKEEPING_NS:
+        if stepped or self._folder.shelf.is_full() or self._now_ns() - self._kept_ns >= HOUSEKEEPING_NS:
             self._keep_house()
 
     def _keep_house(self) -> None:
         now_ns = self._now_ns()
         self._kept_ns = now_ns
         offset_ns = self._offset_ns = self._wall_offset_ns()
-        self._ledger.put_clock(now_ns, offset_ns)
-        if self._shelf.rotate_if_full():
+        self._folder.ledger.put_clock(now_ns, offset_ns)
+        if self._folder.shelf.rotate_if_full():
             self._keeper.restart()
-        self._shelf.settle()
+        self._folder.shelf.settle()
         # What is kept for good outgrows any budget some day (6 kB a window): half of it stays the readings' own.
-        other_bytes = min(self._ledger.size_bytes, self._budget_bytes // 2)
-        self._shelf.retain(self._budget_bytes, self._max_age_s, wall_s=(now_ns + offset_ns) / 1e9, other_bytes=other_bytes)
-        self._sizes = (self._shelf.size_bytes, self._ledger.size_bytes)
+        other_bytes = min(self._folder.ledger.size_bytes, self._budget_bytes // 2)
+        self._folder.shelf.retain(
+            self._budget_bytes, self._max_age_s, wall_s=(now_ns + offset_ns) / 1e9, other_bytes=other_bytes
+        )
+        self._sizes = (self._folder.shelf.size_bytes, self._folder.ledger.size_bytes)
 
     def _segment_bytes(self, segment_bytes: int) -> int:
         """Small enough that dropping one makes a difference to the budget."""

@@ -59,7 +59,7 @@ class Gpu(Aside):
         Binding("shift+left", "pan(-1)", "pan", id="pan-back", show=False, tooltip="Half a screen earlier"),
         Binding("shift+right", "pan(1)", "pan later", id="pan-on", show=False, tooltip="Half a screen later"),
         Binding("end", "follow", "follow", id="follow", show=False, tooltip="No cursor, the newest at the right edge"),
-        Binding("n,tab", "turn(1)", "next GPU", id="gpu-next", key_display="n", tooltip="The next GPU, at the same time"),
+        Binding("n,tab", "turn(1)", "next", id="gpu-next", key_display="n", tooltip="The next GPU, at the same time"),
         Binding("N,shift+tab", "turn(-1)", "GPU before", id="gpu-before", show=False, tooltip="The GPU before this one"),
     ]
 

@@ -30,7 +30,9 @@ class Judged(Moments):
         Binding("enter", "jump", "jump", id="open", key_display="⏎", tooltip="Back in time to when it happened"),
         Binding("e", "explain", "explain", id="explain", tooltip="The page of its rule"),
         Binding("c", "copy", "copy", id="copy", tooltip="The verdict as Markdown, to the terminal's clipboard"),
-        Binding("a", "all", "all", id="all", tooltip="What was clear and what was not checked, too"),
+        # Eighty columns hold the names of nine keys; the page itself names this one, and who goes back in time jumps.
+        Binding("a", "all", "all", id="all", show=False, tooltip="What was clear and what was not checked, too"),
+        Binding("left", "app.step(-1)", "earlier", id="earlier", show=False, tooltip="By 1 s"),
     ]
 
     def __init__(self, run: str, past: Past | None) -> None:

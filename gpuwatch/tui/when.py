@@ -52,14 +52,8 @@ def moment_ns(text: str, *, begin_ns: int, now_ns: int, wall_offset_ns: int | No
 
 
 def _length_ns(word: str, text: str, wall_offset_ns: int | None) -> int:
-    """``5m`` is what people write for minutes; a number alone is seconds."""
-    word = word.strip()
-    if word.endswith("m") and word[:-1].strip().replace(".", "", 1).isdigit():
-        word = f"{word}in"
-    elif word.replace(".", "", 1).isdigit():
-        word = f"{word}s"
     try:
-        return quantities.duration_ns(word)
+        return quantities.lapse_ns(word)
     except QuantityError:
         raise _refused(text, wall_offset_ns) from None
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -127,6 +130,50 @@ def test_who_never_reads_its_answers_holds_up_nobody(daemon: Live) -> None:
         assert window_s(daemon.settings) < 3 * SERVED_S  # the daemon still works on what was asked
         for connection in deaf:
             connection.close()
+
+
+def test_who_asked_much_and_went_is_answered_no_more(daemon: Live) -> None:
+    """Twenty put in thousands of questions each while the daemon stands still, and are gone when it goes on."""
+    with bounded(daemon):
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(20):
+                with dial(daemon.settings, HELLO) as connection, contextlib.suppress(TimeoutError):
+                    connection.settimeout(0.05)
+                    while True:
+                        connection.sendall(b'{"type":"status"}\n' * 200)
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        assert window_s(daemon.settings) < SERVED_S
+
+
+# Asks as fast as it can, and another thread reads the answers, so that the daemon never has to wait for it.
+ASKS = """
+import socket, sys, threading
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+def read():
+    while connection.recv(1 << 20):
+        pass
+threading.Thread(target=read, daemon=True).start()
+connection.sendall(sys.argv[2].encode())
+print("asking", flush=True)
+while True:
+    connection.sendall(sys.argv[3].encode() * 200)
+"""
+
+
+@pytest.mark.parametrize("question", ['{"type":"status"}', "no question"])
+def test_who_asks_without_waiting_for_answers_takes_turns(daemon: Live, question: str) -> None:
+    command = [sys.executable, "-c", ASKS, str(daemon.settings.socket), HELLO.decode(), question + "\n"]
+    with bounded(daemon), contextlib.ExitStack() as stack:
+        for _ in range(2):
+            asking = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
+            stack.callback(asking.kill)
+            assert asking.stdout is not None
+            assert asking.stdout.readline() == b"asking\n"
+        for _ in range(5):
+            assert window_s(daemon.settings) < SERVED_S
 
 
 def test_after_all_of_them_nothing_is_left(daemon: Live) -> None:

@@ -23,6 +23,19 @@ def test_durations_are_read_with_their_units(text: str, amount_ns: int) -> None:
     assert quantities.duration_ns(text) == amount_ns
 
 
+@pytest.mark.parametrize(
+    ("text", "amount_s"), [("5m", 300), ("1.5 m", 90), ("30", 30), ("0.5", 0.5), ("5ms", 0.005), ("2h", 7200)]
+)
+def test_how_far_away_a_moment_is_may_be_bare_seconds_and_m_is_minutes(text: str, amount_s: float) -> None:
+    assert quantities.lapse_ns(text) == amount_s * 1e9
+
+
+@pytest.mark.parametrize("text", ["", "m", "-5m", "1e9", "5mm", "soon"])
+def test_what_is_neither_is_refused(text: str) -> None:
+    with pytest.raises(QuantityError, match="expected a duration"):
+        quantities.lapse_ns(text)
+
+
 @pytest.mark.parametrize(("text", "size"), [("2GiB", 2 << 30), ("1.5 MiB", 3 << 19), ("10kB", 10_000), ("0", 0)])
 def test_sizes_are_read_with_their_units(text: str, size: int) -> None:
     assert quantities.size_bytes(text) == size

@@ -200,6 +200,11 @@ class TestClockLowNoReason:
         about = evidence(told={"canary_clock_mhz": 1725.0}, signals={"sm_clock_mhz": 1725})
         assert found(ask(clock_low_no_reason, about)).severity is Severity.NOTE
 
+    def test_where_nobody_saw_whether_the_cap_held_a_slow_clock_is_flagged_and_no_more(self) -> None:
+        unseen: dict[str, Signal] = dict.fromkeys(("power_violation_ns", "power_cap_ns", "event_reasons_mask"))
+        about = evidence(told={**RECORD, "canary_clock_mhz": 1727.0}, signals=unseen)
+        assert found(ask(clock_low_no_reason, about)).severity is Severity.FLAG
+
     def test_a_canary_at_the_lock_is_clear(self) -> None:
         about = evidence(told={"canary_clock_mhz": 1500.0}, signals={"sm_clock_mhz": 1500, "sm_clock_lock_mhz": 1500})
         assert isinstance(ask(clock_low_no_reason, about), Clear)

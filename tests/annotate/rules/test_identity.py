@@ -76,6 +76,11 @@ class TestSettingChanged:
         about = evidence(signals={"sm_clock_lock_mhz": lambda t: 1200 if t < 2 else None})
         assert isinstance(ask(setting_changed, about), Clear)
 
+    def test_without_the_power_limit_the_other_settings_clear_nothing(self) -> None:
+        assert isinstance(ask(setting_changed, evidence(signals={"power_limit_w": None})), Unobserved)
+        moved = evidence(signals={"power_limit_w": None, "ecc_mode": lambda t: t < 2.5})
+        assert isinstance(ask(setting_changed, moved), Found)
+
     def test_settings_never_read_are_unobserved(self) -> None:
         names = ("power_limit_w", "persistence_mode", "ecc_mode", "mig_mode", "compute_mode")
         assert isinstance(ask(setting_changed, evidence(signals=dict.fromkeys(names))), Unobserved)
@@ -131,6 +136,24 @@ class TestHardwareError:
         names = ("ecc_corrected_count", "ecc_uncorrected_count", "remapped_rows_count")
         about = evidence(signals=dict.fromkeys(names, lambda t: 5 if t < 2 else 0))
         assert isinstance(ask(hardware_error, about), Unobserved)
+
+    @pytest.mark.parametrize(
+        ("signal", "unseen"),
+        [
+            ("ecc_uncorrected_count", "uncorrectable memory errors"),
+            ("ecc_corrected_count", "corrected memory errors"),
+            ("remapped_rows_count", "remapped memory rows"),
+            ("remap_pending_count", "whether a row remap waits for a reset"),
+            ("remap_failed_count", "whether a row remap failed"),
+            ("pcie_replay_count", "PCIe replays"),
+        ],
+    )
+    def test_what_nobody_counted_is_named_and_clears_nothing(self, signal: str, unseen: str) -> None:
+        assert ask(hardware_error, evidence(signals={signal: None})) == Unobserved(f"not observed: {unseen}")
+
+    def test_what_was_counted_is_found_whatever_was_not(self) -> None:
+        signals: dict[str, Any] = {"ecc_uncorrected_count": None, "pcie_replay_count": None, "remap_pending_count": 1}
+        assert found(ask(hardware_error, evidence(signals=signals))).facts["errors"] == "a row remap waits for a reset"
 
     def test_no_counter_is_unobserved(self) -> None:
         names = ("ecc_corrected_count", "ecc_uncorrected_count", "remapped_rows_count")

@@ -113,6 +113,18 @@ class TestImpossibleTime:
         about = replace(timed(1e-6, {**self.GEMM, "call_bytes": 1 << 40}), device=device)
         assert isinstance(ask(impossible_time, about), Unobserved)
 
+    def test_what_was_told_and_has_no_known_peak_clears_nothing(self) -> None:
+        told: dict[str, Fact] = {**self.GEMM, "call_bytes": 1e6, "l2_bytes": 60 << 20}
+        about = timed(0.2031e-3, told)
+        assert isinstance(ask(impossible_time, about), Clear)
+        nameless = {
+            "operations": replace(H200, cuda_cores_count=None),
+            "bytes": replace(H200, memory_bus_bits_count=None),
+        }
+        for what, device in nameless.items():
+            answer = ask(impossible_time, replace(about, device=device))
+            assert answer == Unobserved(f"how many {what} a second this GPU can do at most is not known")
+
     def test_the_peak_of_another_gpu_is_not_this_ones(self) -> None:
         about = timed(1e-6, {**self.GEMM, "cuda_uuids": f"{UUID},GPU-2"})
         assert isinstance(ask(impossible_time, about), Unobserved)
@@ -144,7 +156,7 @@ class TestResultCached:
 
     def test_a_gpu_that_did_nothing_while_events_took_time_rejects(self) -> None:
         assert isinstance(ask(result_cached, self.loop(0.0, {"timer": "events"})), Found)
-        assert isinstance(ask(result_cached, self.loop(0.0, {"timer": "host"})), Clear)
+        assert isinstance(ask(result_cached, self.loop(0.0, {"timer": "host"})), Unobserved)
 
     def test_a_gpu_the_process_does_not_use_alone_proves_nothing(self) -> None:
         for uuids in (f"{UUID},GPU-2", "GPU-2", ""):

@@ -167,6 +167,11 @@ class TestDisplayActive:
     def test_a_list_that_was_never_read_is_unobserved(self) -> None:
         assert isinstance(ask(display_active, evidence(processes=None)), Unobserved)
 
+    def test_a_list_that_was_not_read_for_a_while_clears_nothing(self) -> None:
+        about = evidence(length_s=4.0)
+        late = tuple(census for census in about.trace.censuses if not 0 < (census.at_ns - about.window.begin_ns) / 1e9 < 3)
+        assert "not read" in unobserved(ask(display_active, replace(about, trace=replace(about.trace, censuses=late))))
+
 
 class TestNumaPcieAffinity:
     def test_a_benchmark_bound_to_the_far_socket_is_flagged(self) -> None:

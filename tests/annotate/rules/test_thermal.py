@@ -11,7 +11,7 @@ from annotate.claims import Claim
 from annotate.evidence import Reason, Trace
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.thermal import RULES, throttle_hw_slowdown, throttle_power_brake, throttle_thermal
-from tests.annotate.builders import Signal, evidence
+from tests.annotate.builders import DEVICE, Signal, evidence
 
 EVERY_CLAIM = pytest.mark.parametrize("claim", Claim)
 NO_HEAT_TIMES: dict[str, Signal] = {"sw_thermal_ns": None, "hw_thermal_ns": None, "thermal_violation_ns": None}
@@ -45,6 +45,15 @@ def test_a_cool_copy_is_clear_under_every_claim(rule: Rule, claim: Claim) -> Non
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_with_neither_counters_nor_reasons_it_is_unobserved(rule: Rule) -> None:
     assert isinstance(ask(rule, **BLIND), Unobserved)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_reason_the_gpu_cannot_report_clears_nothing_by_its_silence(rule: Rule) -> None:
+    counted = dict.fromkeys(("power_brake_ns", *NO_HEAT_TIMES))
+    about = evidence(device=replace(DEVICE, supported_reasons_mask=int(Reason.SW_POWER_CAP)), signals=counted)
+    assert isinstance(rule.ask(about, Claim.SUSTAINED), Unobserved)
+    every = replace(about, device=replace(DEVICE, supported_reasons_mask=0x1FF))
+    assert isinstance(rule.ask(every, Claim.SUSTAINED), Clear)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
@@ -140,6 +149,10 @@ class TestThrottleHwSlowdown:
     def test_a_hardware_counter_by_more_than_a_millisecond_is_rejected(self, name: str) -> None:
         signals: dict[str, Signal] = {name: counts(2.1, 2.2)}
         assert found(ask(throttle_hw_slowdown, **signals)).severity is Severity.REJECT
+
+    def test_counters_alone_clear_nothing_because_a_fast_power_trigger_has_none(self) -> None:
+        assert isinstance(ask(throttle_hw_slowdown, event_reasons_mask=None), Unobserved)
+        assert isinstance(ask(throttle_hw_slowdown, event_reasons_mask=None, power_brake_ns=counts(2, 3)), Found)
 
     def test_a_millisecond_of_a_hardware_counter_is_nothing(self) -> None:
         assert isinstance(ask(throttle_hw_slowdown, hw_thermal_ns=counts(2.1, 2.1009)), Clear)

@@ -45,7 +45,7 @@ def test_every_command_has_a_file_a_line_in_the_help_and_the_shared_options(gpuw
     [
         (["audti"], "did you mean 'audit'?"),
         (["audit", "--frm", "3"], "--from"),
-        (["audit", "--since", "yesterdy"], 'expected a time as "24h" (ago)'),
+        (["audit", "--since", "yesterdy"], 'expected a time as "24h" or "-5m" (ago)'),
         (["audit", "--status", "valid,fine"], "expected some of valid, unproven, flagged, rejected"),
         (["audit", "--fail-on", "valid"], "which is no failure"),
         (["audit", "--to", "14:00"], "--to: expected --from with it"),
@@ -68,6 +68,8 @@ def test_every_command_has_a_file_a_line_in_the_help_and_the_shared_options(gpuw
         (["record"], "--output"),
         (["record", "-o", "x.gpuwatch", "--seconds", "1", "--last", "5s"], "expected one of"),
         (["record", "-o", "x.gpuwatch", "--seconds", "soon"], "expected a duration"),
+        (["record", "-o", "x.gpuwatch", "--seconds", "1e99"], "expected more than nothing and at most 24h, found '1e99'"),
+        (["record", "-o", "x.gpuwatch", "--seconds", "nan"], "expected more than nothing and at most 24h, found 'nan'"),
         (["record", "-o", "/no/such/folder/x"], "expected a file in a folder that can be written"),
         (["record", "-o", "/dev/null"], "expected a file, found /dev/null, which is a device or a pipe"),
         (["report", "-o", "/dev/stdout"], "expected a file, found /dev/stdout, which is a device or a pipe"),
@@ -78,6 +80,7 @@ def test_every_command_has_a_file_a_line_in_the_help_and_the_shared_options(gpuw
         (["config", "validate", "no-such.toml"], "no-such.toml: expected a configuration file, found none"),
         (["db", "path", "--config", "no-such.toml"], "expected a configuration file"),
         (["daemon", "--socket", "/" + "x" * 200], "at most 107 bytes"),
+        (["daemon", "--state", "/dev/null/x", "--socket", "s"], "found: Not a directory; choose another with --state"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_2(

@@ -20,6 +20,9 @@ def at(text: str) -> dt.datetime:
         ("now", NOW),
         ("24h", NOW - dt.timedelta(days=1)),
         ("90 s", NOW - dt.timedelta(seconds=90)),
+        ("-5m", NOW - dt.timedelta(minutes=5)),
+        ("−1.5h", NOW - dt.timedelta(minutes=90)),
+        ("-30", NOW - dt.timedelta(seconds=30)),
         ("00:10", NOW.replace(minute=10)),
         ("23:50", NOW.replace(day=20, hour=23, minute=50)),
         ("0:10:05.5", NOW.replace(minute=10, second=5, microsecond=500_000)),
@@ -33,7 +36,9 @@ def test_times_are_read_as_people_write_them(text: str, expected: dt.datetime) -
     assert at(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "25:00", "14:61", "2026-13-01", "@noon", "12", "14:02 tomorrow"])
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "25:00", "14:61", "2026-13-01", "@noon", "12", "1.5", "-", "--5m", "14:02 tomorrow"]
+)
 def test_what_is_no_time_is_refused_by_its_option(text: str) -> None:
     with pytest.raises(UsageError, match="--from: expected a time") as caught:
         at(text)

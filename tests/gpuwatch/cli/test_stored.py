@@ -177,6 +177,8 @@ def test_a_recording_of_a_window_is_judged_alike_elsewhere(
     (part,) = gpuwatch("audit", "--trace", str(file), "--json", "--from", "0.5", "--to", "2.5s").data["verdicts"]
     assert part["begin_ns"] == judged["begin_ns"] + 500_000_000
     assert part["end_ns"] == judged["begin_ns"] + 2_500_000_000
+    (last,) = gpuwatch("audit", "--trace", str(file), "--json", "--from", "-2s").data["verdicts"]
+    assert (last["begin_ns"], last["end_ns"]) == (judged["end_ns"] - 2_000_000_000, judged["end_ns"])
     outside = gpuwatch("audit", "--trace", str(file), "--from", "0.5", "--to", "60")
     assert outside.code == 2
     assert "expected a stretch within 0 to 3.2" in outside.err

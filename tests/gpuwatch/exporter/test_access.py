@@ -45,6 +45,14 @@ def test_an_address_that_could_mean_another_is_refused(text: str) -> None:
         settings(listen=text)
 
 
+def test_a_name_that_stands_for_no_address_is_said_without_the_systems_number() -> None:
+    with pytest.raises(
+        UsageError, match=r"expected a name or an address of this machine, found 'no\.such\.invalid': \w"
+    ) as said:
+        access(settings(listen="no.such.invalid:0"))
+    assert "Errno" not in str(said.value)
+
+
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:0", "127.8.8.8:0"])
 def test_on_loopback_nothing_more_is_needed(listen: str) -> None:
     assert access(settings(listen=listen)).admits(None)
@@ -66,7 +74,7 @@ def test_files_that_are_none_are_named(tmp_path: Path) -> None:
     nothing = str(tmp_path / "nothing.pem")
     with pytest.raises(UsageError, match=r"nothing\.pem"):
         access(settings(listen="9836", exporter__certificate=nothing, exporter__key=nothing))
-    with pytest.raises(UsageError, match=r"nothing\.pem: expected a file of lines"):
+    with pytest.raises(UsageError, match=r"nothing\.pem: expected a file of lines NAME:SHA256, found: No such file"):
         access(settings(listen="9836", exporter__users=nothing))
 
 

@@ -404,7 +404,7 @@ class TestFullDisk:
     def test_runs_wait_for_room_and_are_not_lost(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         store.flush()
-        database = store._ledger.database
+        database = store._folder.ledger.database
         database.execute("PRAGMA max_page_count=1")
         store.put_run(a_run(), {UUID: os.urandom(100_000)})
         assert not store.flush()
@@ -449,7 +449,7 @@ def execute(store: Store, sql: str) -> None:
     """Say something to the live segment's connection, in the thread that owns it."""
 
     def said(_: object) -> None:
-        store._shelf.live.database.execute(sql)
+        store._folder.shelf.live.database.execute(sql)
 
     store._put(said)
     store.flush(5.0)

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Markdown
+from textual.widgets import Footer, Markdown
 
 from annotate import report
+from gpuwatch.errors import DaemonError
+from gpuwatch.live import Live
+from gpuwatch.tui.app import Top
 from gpuwatch.tui.explain import Explain, Explanations
 from gpuwatch.tui.gpu import Gpu
 from gpuwatch.tui.gpus import Gpus
@@ -22,7 +25,7 @@ from gpuwatch.tui.processes import Processes
 from gpuwatch.tui.rows import Rows
 from gpuwatch.tui.state import State
 from gpuwatch.tui.windows import Windows
-from tests.gpuwatch.tui.frozen import EIGHT, VERDICT, travelling
+from tests.gpuwatch.tui.frozen import EIGHT, GONE, VERDICT, travelling
 from tests.gpuwatch.tui.test_app import until
 from tests.gpuwatch.tui.test_travel import shown, used
 
@@ -86,6 +89,32 @@ def test_c_copies_the_verdict_as_markdown_and_says_so() -> None:
         await until(pilot, lambda: "clear: clock-drift" in shown(app, Rows))
 
     used(app, use)
+
+
+def _keys_end(app: Top) -> int:
+    """The column after the last key's name in the line of keys."""
+    return max(key.region.right for key in app.screen.query_one(Footer).children) - 1  # each ends with a space
+
+
+@pytest.mark.parametrize(
+    ("pictures", "first", "state"), [([EIGHT], (), "LIVE"), ([EIGHT, GONE], (), "GONE"), ([EIGHT], ("left",), "PAST")]
+)
+def test_in_eighty_columns_every_page_shows_all_its_keys(
+    pictures: list[Live | DaemonError], first: tuple[str, ...], state: str
+) -> None:
+    app = travelling(*pictures)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press(*first)
+        for keys in ((), ("0",), ("p",), ("v",), ("up", "enter")):  # up from nowhere chooses the last window
+            await until(pilot, lambda: state in shown(app, State))
+            await pilot.press(*keys)
+            await until(pilot, lambda: state in shown(app, State) and bool(app.screen.query_one(Footer).children))
+            await pilot.pause()
+            assert _keys_end(app) <= 80, app.screen
+            await pilot.press("escape")
+
+    used(app, use, (80, 24))
 
 
 def test_e_explains_a_finding_in_place() -> None:

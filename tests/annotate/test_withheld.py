@@ -1,0 +1,200 @@
+"""What was not observed clears nothing: each rule is asked again without each thing it looked at.
+
+It may stay clear only where another witness speaks, which is then withheld as well, or for a reason that stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import pytest
+
+from annotate.claims import Claim
+from annotate.evidence import SIGNALS, Evidence, Lane
+from annotate.rule import Answer, Clear, Rule
+from annotate.rules import RULES
+from tests.annotate.withholding import clean, read_by, without
+
+_ANY_FAST = tuple(name for name, lane in SIGNALS.items() if lane == Lane.FAST)
+_ANY = tuple(SIGNALS)
+_CAP = ("power_violation_ns", "power_cap_ns", "event_reasons_mask")
+_WORK = ("told.call_flops_count", "told.call_bytes")
+
+# Witnesses that stand for each other: without all of a group a rule must not clear.
+INSTEAD: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "stale-daemon": (_ANY_FAST,),
+    "sampler-gap": (_ANY,),
+    "throttle-thermal": (("thermal_violation_ns", "sw_thermal_ns", "event_reasons_mask"), ("hw_thermal_ns", "event_reasons_mask")),
+    "throttle-power-brake": (("power_brake_ns", "event_reasons_mask"),),
+    "power-limited": (_CAP,),
+    "sync-boost-limited": (("sync_boost_ns", "event_reasons_mask"),),
+    "power-reading-stale": (("dense_power", "power_w", "power_average_w"),),
+    "locked-clock-missed": (("timings", "sm_clock_mhz"), ("timings.sm_clock_mhz", "sm_clock_mhz")),
+    "clock-controller-present": (("power_limit_w", "device.power_limit_w"), ("sm_clock_lock_mhz", "event_reasons_mask")),
+    "clock-low-no-reason": (
+        ("told.canary_record_clock_mhz", "sm_clock_lock_mhz", "device.sm_clock_max_mhz"),
+        ("told.canary_record_count", "sm_clock_lock_mhz", "device.sm_clock_max_mhz"),
+    ),
+    "regime-change": (_CAP,),
+    "bursty-duty-cycle": (("utilization_ratio", "told.busy_ratio", "sm_activity_ratio"),),
+    "contention-residual": (("memory_used_bytes", "census"), ("device.memory_reserved_bytes", "census")),
+    "cpu-starvation": (("host.run_wait_s", "host.cpu_pressure_ratio"), ("host.span_s", "host.cpu_pressure_ratio")),
+    "contention-self": (
+        ("told.stamp_seen_ratio", "told.stamp_spread_s", "told.busy_ratio"),
+        ("told.stamp_seen_ratio", "told.stamp_spread_s", "utilization_ratio"),
+    ),
+    "warm-cache-unintended": (
+        ("told.flush_bytes", "told.l2_bytes"),
+        ("told.flush_bytes", "told.working_set_bytes", "told.call_bytes", "told.input_bytes"),
+    ),
+    "result-cached": (
+        ("told.output_unchanged", "utilization_ratio"),
+        ("told.output_unchanged", "timings"),
+        ("told.output_unchanged", *_WORK),
+        ("told.output_unchanged", "device.cuda_cores_count", "device.memory_bus_bits_count"),
+        ("told.output_unchanged", "device.compute_capability", "told.l2_bytes"),
+    ),
+    "nvml-clock-untrue": (("timings.sm_clock_mhz",),),
+    "impossible-time": (_WORK,),
+    "persistence-off": (("persistence_mode", "device.persistence_mode"),),
+    "software-mismatch": (
+        ("device.driver_version", "told.torch_version", "told.launch_blocking", "told.timer", "told.dtype", "told.input_dtype",
+         "told.input_bytes", "told.environment"),
+    ),
+    "clock-between-arms": (("timings", "sm_clock_mhz"), ("timings.sm_clock_mhz", "sm_clock_mhz")),
+}  # fmt: skip
+
+_WORDS = "it grades or words what was found"
+_IDLING = "it tells idle moments from work; without it all count as work, which finds more and clears less"
+_ASKED_ALONG = "what describes a timed loop is gathered whole; nothing here is decided by it"
+_NOT_THERE = "the driver tells it of no GPU that has not got it"
+_TELLER = "a process that tells nothing must not fare worse: the rule's page says what is unseen then"
+
+# What a rule may do without, and why.
+SPARED: Mapping[str, Mapping[str, str]] = {
+    "sampler-gap": dict.fromkeys(("census", "dense_power"), "readings are signs of life too"),
+    "window-too-short": {"power_cap_ns": "three seconds are long enough, capped or not"},
+    "throttle-thermal": {"temperature_c": _WORDS, "sm_clock_mhz": _WORDS},
+    "throttle-hw-slowdown": dict.fromkeys(("hw_thermal_ns", "power_brake_ns"), "the bit covers it as well"),
+    "power-limited": {"sm_clock_mhz": _WORDS, "device.sm_clock_max_mhz": _WORDS},
+    "clock-drift": {"event_reasons_mask": _IDLING},
+    "clock-ramp": {"event_reasons_mask": "without it only a tenth counts, and its page says so"},
+    "mem-clock-change": {"event_reasons_mask": _IDLING, "utilization_ratio": "a clock that was never low needs no load"},
+    "locked-clock-missed": {
+        "power_violation_ns": "a cap that matters takes the clock off its lock",
+        "device.sm_clock_max_mhz": "it only bounds a lock above it",
+    },
+    "clock-controller-present": {"device.sm_clock_max_mhz": "the reason of application clocks speaks then"},
+    "clock-low-no-reason": {
+        "event_reasons_mask": "it excuses a low clock, and none was low",
+        "told.canary_copy_bytes_count": _TELLER,
+        "told.canary_record_copy_bytes_count": _TELLER,
+    },
+    "nvml-clock-untrue": {"utilization_ratio": "stamped iterations fill the time by themselves"},
+    "regime-change": {"timings": "the clock decides; its page says what only times show"},
+    "bursty-duty-cycle": {"timings": "utilisation decides"},
+    "cpu-starvation": {
+        "host.cgroup_throttled_s": "it is there only where a group has a limit",
+        "host.steal_ratio": "a kernel that does not tell it, as its page says",
+        "host.cpu_s": _WORDS,
+        "timings": _TELLER,
+        "told.busy_ratio": _TELLER,
+        "utilization_ratio": _WORDS,
+    },
+    "contention-shared-partition": {
+        "census": "MPS's server is seen by its pipe too",
+        "mig_mode": _NOT_THERE,
+        "device.mig_mode": _NOT_THERE,
+    },
+    "display-active": {"event_reasons_mask": "a second sign, as its page says"},
+    "numa-pcie-affinity": {"event_reasons_mask": _IDLING},
+    "missing-sync": {"told.sync_s": "a window without its own synchronisation, as its page says"},
+    "wrong-stream": {"told.timer_overhead_s": _WORDS, "utilization_ratio": "times this long enclose work"},
+    "host-bound": {"told.cuda_uuids": "a GPU so busy was fed"},
+    "short-kernel": {"utilization_ratio": _ASKED_ALONG},
+    "timer-overhead": {"utilization_ratio": _ASKED_ALONG},
+    "profiler-attached": {
+        "timings": _WORDS,
+        "utilization_ratio": _WORDS,
+        "told.launch_blocking": _TELLER,
+        "told.profiler_used": _TELLER,
+    },
+    "warm-cache-unintended": {
+        "timings": "sizes decide",
+        "utilization_ratio": _ASKED_ALONG,
+        "device.mem_clock_max_mhz": "sizes decide",
+        "device.memory_bus_bits_count": "sizes decide",
+    },
+    "flush-insufficient": {"told.working_set_bytes": "it is the other way to be cold"},
+    "allocator-churn": {"told.alloc_count": _TELLER, "told.alloc_retry_count": _TELLER},
+    "data-dependent-power": dict.fromkeys(("power_violation_ns", "power_w", "device.power_limit_w"), "the inputs decide"),
+    "background-thread": {"host.born_cpu_s": "nobody was born", "host.span_s": "nobody was born"},
+    "result-cached": {
+        "told.timer": "work told is weighed whoever timed it",
+        "told.dtype": "the fastest type bounds the work then",
+        "told.cuda_uuids": "the output was compared",
+        "told.working_set_bytes": "it only lessens the traffic",
+        "device.sm_clock_max_mhz": "traffic is weighed then",
+        "device.mem_clock_max_mhz": "arithmetic is weighed then",
+    },
+    "impossible-time": {
+        "told.dtype": "the fastest type bounds the work then",
+        "told.cuda_uuids": _TELLER,
+        "told.l2_bytes": "the largest cache of the generation bounds it then",
+        "told.working_set_bytes": "a call's bytes stand for it",
+        "device.sm_clock_max_mhz": "stamps give the clock then",
+        "utilization_ratio": _ASKED_ALONG,
+    },
+    "mid-run-compile": {"host.run_wait_s": "nothing was slow", "host.span_s": "nothing was slow"},
+    "autocorrelated": {"told.timer": "times that are known well mislead nobody"},
+    "outliers": {"host.run_wait_s": _WORDS, "host.span_s": _WORDS},
+    "setting-changed": dict.fromkeys(("compute_mode", "ecc_mode", "mig_mode", "persistence_mode", "sm_clock_lock_mhz"), _NOT_THERE),
+    "clock-source-step": {"timings": "where no times were handed over, none can lie elsewhere"},
+    "hardware-mismatch": {
+        f"device.{name}": "only what is known of both is compared, and one UUID is one board; its page says so"
+        for name in (
+            "memory_total_bytes", "compute_capability", "cuda_cores_count", "mig_mode", "virtualization", "vbios_version",
+            "sm_clock_max_mhz", "mem_clock_max_mhz", "pcie_generation_max_count", "pcie_width_max_count", "ecc_mode",
+            "persistence_mode",
+        )
+    },
+    "order-bias": {"told.design": "it is only believed where it says sequential"},
+}  # fmt: skip
+# A driver that does not tell which reasons it reports is taken to report all.
+_EVERYWHERE = {"device.supported_reasons_mask"}
+
+
+@cache
+def window(rule: Rule) -> Evidence:
+    """One in which the rule is clear: most are when the host's clock took the times."""
+    for timer in ("host", "events"):
+        if isinstance(rule.ask(clean(timer=timer), Claim.SUSTAINED), Clear):
+            return clean(timer=timer)
+    raise AssertionError(f"{rule.name} is clear in no window")
+
+
+def ask(rule: Rule, *withheld: str) -> Answer:
+    return rule.ask(without(window(rule), *withheld), Claim.SUSTAINED)
+
+
+EVERY_RULE = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+
+
+@EVERY_RULE
+def test_a_rule_clears_nothing_without_what_it_looked_at_but_for_a_reason(rule: Rule) -> None:
+    still_clear = {name for name in read_by(rule, window(rule)) if isinstance(ask(rule, name), Clear)} - _EVERYWHERE
+    excused = {name for group in INSTEAD.get(rule.name, ()) for name in group} | SPARED.get(rule.name, {}).keys()
+    assert still_clear <= excused, f"clear without {sorted(still_clear - excused)}"
+    assert SPARED.get(rule.name, {}).keys() <= still_clear, "a reason nobody needs any more"
+
+
+@pytest.mark.parametrize(("name", "group"), [(name, group) for name, groups in INSTEAD.items() for group in groups])
+def test_a_rule_clears_nothing_once_every_witness_is_withheld(name: str, group: tuple[str, ...]) -> None:
+    rule = next(rule for rule in RULES if rule.name == name)
+    assert not isinstance(ask(rule, *group), Clear)
+
+
+@EVERY_RULE
+def test_a_rule_clears_nothing_without_what_it_says_it_needs(rule: Rule) -> None:
+    assert all(not isinstance(ask(rule, need), Clear) for need in rule.needs)
