@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from annotate.evidence import SIGNALS, Census, Device, Lane, Visibility
+from annotate.evidence import SIGNALS, Census, Device, Lane, Reason, Visibility
 from gpuwatch.cli.checks import Check, failed, passed, warned
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import Settings
@@ -97,7 +97,7 @@ def _gpu(device: Device, plan: Plan) -> Iterator[Check]:
         "refresh_ms": {name: period / 1e6 for name, period in plan.refresh_ns.items()},
         "active_period_ms": {lane.value: period / 1e6 for lane, period in plan.active_period_ns.items()},
     }
-    blind = _blind(dropped)
+    blind = _blind(device, dropped)
     answered = len(SIGNALS) - len(dropped)
     found = f"{device.name}: {answered} of {len(SIGNALS)} signals answered"
     if blind:
@@ -113,17 +113,26 @@ def _gpu(device: Device, plan: Plan) -> Iterator[Check]:
     yield _speed(device, plan)
 
 
-# Signals without which a rule that every claim requires cannot answer; any one of a group is enough.
-_NEEDED = (
-    ("sm_clock_mhz",),
-    ("power_cap_ns", "power_violation_ns"),
-    ("sw_thermal_ns", "hw_thermal_ns", "thermal_violation_ns", "event_reasons_mask"),
+# What rules that every claim requires ask of a GPU: any one of these counters, or a sampled reason of these that it can report.
+_NEEDED: tuple[tuple[tuple[str, ...], Reason], ...] = (
+    (("power_cap_ns", "power_violation_ns"), Reason.SW_POWER_CAP),
+    (("sw_thermal_ns", "thermal_violation_ns"), Reason.SW_THERMAL | Reason.HW_THERMAL),
+    (("hw_thermal_ns",), Reason.HW_THERMAL),
+    ((), Reason.HW_SLOWDOWN),  # for which there is no counter
 )
 
 
-def _blind(dropped: list[str]) -> list[str]:
-    """The groups of needed signals of which none is there."""
-    return [" or ".join(group) for group in _NEEDED if all(name in dropped for name in group)]
+def _blind(device: Device, dropped: list[str]) -> list[str]:
+    """What is needed and not there."""
+    blind: list[str] = [name for name in ("sm_clock_mhz", "event_reasons_mask") if name in dropped]
+    if "event_reasons_mask" in blind:  # it alone tells of hardware slow-downs, and with it the counters can be done without
+        return blind
+    known_mask = device.supported_reasons_mask
+    for counters, reasons in _NEEDED:
+        if known_mask is not None and reasons & ~known_mask and all(name in dropped for name in counters):
+            named = " and ".join((reason.name or "").lower() for reason in reasons)
+            blind.append(" or ".join((*counters, f"the reason {named}")))
+    return blind
 
 
 _PULSE_WORDS = {"sm_clock_mhz": "clock", "event_reasons_mask": "reasons"}

@@ -1,17 +1,23 @@
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
-from annotate.evidence import Lane
+from annotate.claims import REQUIRED, Claim
+from annotate.evidence import SIGNALS, Device, Lane
+from annotate.judge import judge
+from annotate.policy import Policy
 from gpuwatch import config
-from gpuwatch.cli.checks import Grade, driver, machine, places
+from gpuwatch.cli.checks import Check, Grade, driver, machine, places
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import Settings
-from gpuwatch.lanes import measure
+from gpuwatch.lanes import Plan
 from gpuwatch.sources import open_source
+from tests.annotate.builders import DEVICE, evidence
 from tests.gpuwatch.cli.conftest import Gpuwatch
 
 
@@ -51,19 +57,42 @@ def test_a_running_daemon_is_told_with_its_rates(gpuwatch: Gpuwatch, daemon: Set
     assert checks["windows"]["facts"]["size_bytes"] > 0
 
 
-def test_a_gpu_that_hides_what_every_claim_needs_fails(home: Path) -> None:
-    source = open_source("simulated:steady-copy", MonotonicClock())
-    (device,) = source.devices()
-    plan = measure(source, device, MonotonicClock(), seconds=0.05)
-    source.close()
-    hidden = {"power_cap_ns", "power_violation_ns"}
-    names = {lane: tuple(name for name in of_lane if name not in hidden) for lane, of_lane in plan.names.items()}
-    blind, _ = driver._gpu(device, replace(plan, names=names, unanswered=frozenset(hidden)))
+COUNTERS = ("power_cap_ns", "power_violation_ns", "sw_thermal_ns", "thermal_violation_ns", "hw_thermal_ns")
+
+
+def looked_at(device: Device, hidden: Collection[str]) -> Check:
+    """What doctor says of a GPU that does not answer these."""
+    names = {Lane.FAST: tuple(name for name in SIGNALS if name not in hidden)}
+    period_ns = {Lane.FAST: 50_000_000}
+    plan = Plan(
+        uuid=device.uuid, names=names, idle_period_ns=period_ns, active_period_ns=period_ns, unanswered=frozenset(hidden)
+    )
+    return next(driver._gpu(device, plan))
+
+
+@pytest.mark.parametrize("hidden", [*combinations(COUNTERS, 1), COUNTERS[:2], COUNTERS[2:4], COUNTERS, ("sm_clock_mhz",)])
+@pytest.mark.parametrize("mask", [None, 0x1FF, 0x1FF & ~0x4, 0x1FF & ~0x8, 0x1FF & ~0x20, 0x1FF & ~0x40, "hidden"])
+def test_doctor_and_judge_agree_on_what_no_window_can_be_proven_without(
+    hidden: tuple[str, ...], mask: int | str | None
+) -> None:
+    if mask == "hidden":
+        hidden = (*hidden, "event_reasons_mask")
+    device = replace(DEVICE, supported_reasons_mask=mask if isinstance(mask, int) else None)
+    quiet = evidence(device=device, signals=dict.fromkeys(hidden))
+    required = {rule for group in REQUIRED[Claim.SUSTAINED] for rule in group}
+    said = judge(quiet, Policy())
+    unanswered = {finding.rule for finding in said.findings if finding.rule in required and finding.answered == "unobserved"}
+    blind = any(set(group) <= unanswered for group in REQUIRED[Claim.SUSTAINED])
+    assert (looked_at(device, hidden).grade is Grade.FAIL) == blind, said.why
+
+
+def test_a_gpu_that_hides_what_every_claim_needs_fails() -> None:
+    blind = looked_at(DEVICE, ("event_reasons_mask",))
     assert blind.grade is Grade.FAIL
-    assert "power_cap_ns or power_violation_ns" in blind.found
-    names[Lane.EDGE] = (*names[Lane.EDGE], "power_violation_ns")
-    seeing, _ = driver._gpu(device, replace(plan, names=names, unanswered=frozenset({"power_cap_ns"})))
-    assert seeing.grade is Grade.WARN
+    assert "without event_reasons_mask every window ends unproven" in blind.found
+    silent = looked_at(replace(DEVICE, supported_reasons_mask=0x1FF & ~0x4), ("power_cap_ns", "power_violation_ns"))
+    assert "without power_cap_ns or power_violation_ns or the reason sw_power_cap every window" in silent.found
+    assert looked_at(DEVICE, ("power_cap_ns", "power_violation_ns")).grade is Grade.WARN, "the sampled reasons tell"
 
 
 @pytest.mark.parametrize(
