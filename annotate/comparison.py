@@ -55,7 +55,8 @@ class Comparison:
     """The answer on one pair of arms.
 
     ``ratio`` is at the same clock, from interleaved blocks or corrected times; ``own_ratio`` is each arm at the clock its
-    own power allows.  ``needed_pairs_count`` is how many more pairs an inconclusive answer wants, None where none help.
+    own power allows.  Where the host's clock took the times nothing is known of a GPU's: then they are of blocks in turns,
+    and of each arm alone.  ``needed_pairs_count`` is how many more pairs an inconclusive answer wants, None where none help.
     """
 
     a: str
@@ -66,6 +67,7 @@ class Comparison:
     a_s: float | None = None
     b_s: float | None = None
     design: str = "interleaved"
+    timer: str = ""  # what took the times of interleaved blocks: events or host
     pairs_count: int = 0
     needed_pairs_count: int | None = None
     floor_ratio: float = FLOOR_RATIO
@@ -231,17 +233,19 @@ def text(comparison: Comparison) -> str:
     Names and conditions are what any program told: none of it steers a terminal.
     """
     simulated = "SIMULATED  " if comparison.simulated else ""
+    by_host = comparison.timer == "host"
     lines = [f"{comparison.decision.value.upper()}  {simulated}{comparison.b} against {comparison.a}"]
     differing = [condition for condition in comparison.conditions if condition.differs]
     lines += [f"  differs: {condition.name}: {condition.a} -> {condition.b}" for condition in differing]
     if comparison.ratio is not None:
         how = f"{comparison.pairs_count} pairs" if comparison.pairs_count else comparison.design
         change = change_text(comparison.ratio, uncertain=comparison.within_noise)
-        where = "at the same clock" if comparison.design != "sequential" else "as it ran"
+        where = "as it ran" if comparison.design == "sequential" else "in turns" if by_host else "at the same clock"
         lines.append(f"  time {where}: {change}  ({how}, {comparison.ratio.confidence:.0%})")
     if comparison.own_ratio is not None:
         spans_none = comparison.own_ratio.low <= 1.0 <= comparison.own_ratio.high
-        lines.append(f"  each at its own clock: {change_text(comparison.own_ratio, uncertain=spans_none)}")
+        own = "alone" if by_host else "at its own clock"
+        lines.append(f"  each {own}: {change_text(comparison.own_ratio, uncertain=spans_none)}")
     if comparison.a_s is not None and comparison.b_s is not None:
         lines.append(f"  {comparison.a} {duration_text(comparison.a_s)}, {comparison.b} {duration_text(comparison.b_s)}")
     lines += [f"  {reason}" for reason in comparison.reasons]
@@ -250,8 +254,8 @@ def text(comparison: Comparison) -> str:
 
 def duration_text(took_s: float) -> str:
     """A duration with four digits and a unit people read."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if took_s >= scale:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if took_s >= 0.99995 * scale:  # what rounds to a whole one is one
             return f"{took_s / scale:.4g} {unit}"
     return f"{took_s / 1e-9:.4g} ns"
 

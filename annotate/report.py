@@ -109,10 +109,10 @@ def _wrapped(line: str, width: int, indent: int) -> str:
 def _short(verdict: Verdict, more: str) -> list[str]:
     if not verdict.unobserved:
         return []
-    reasons = Counter(finding.says for finding in verdict.unobserved if finding.says).most_common()
-    first = "for that reason" if reasons and reasons[0][0] == verdict.why else plain(reasons[0][0]) if reasons else ""
-    why = f"{first}, and other reasons" if len(reasons) > 1 else first or "no reason given"
-    return [f"  not checked: {_rules(len(verdict.unobserved))} ({why}); {more}"]
+    count = len(verdict.unobserved)
+    [(reason, times)] = Counter(finding.says for finding in verdict.unobserved).most_common(1)
+    why = "for the reason above" if reason and reason == verdict.why else plain(reason) or "no reason given"
+    return [f"  not checked: {_rules(count)} ({why if times == count else f'{times} of them: {why}'}); {more}"]
 
 
 def _full(verdict: Verdict) -> list[str]:

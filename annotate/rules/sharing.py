@@ -90,7 +90,7 @@ def contention_self(
     limit_ratio: Annotated[float, "ten clean scenarios on an H200 left at most 2.7 points of utilisation unexplained"] = 0.05,
     seen_ratio: Annotated[float, "15 kinds of kernel on an H200 left every SM free for every stamp"] = 0.99,
     spread_s: Annotated[
-        float, "those kernels: 0.13 us in 95 of 100 stamps; three streams of vector adds: 0.35 in the median"
+        float, "those kernels: 0.13 µs in 95 of 100 stamps; three streams of vector adds: 0.35 in the median"
     ] = 0.25e-6,
 ) -> Answer:
     """Finds work of the measured process that its harness did not count, on a GPU that nobody else used.

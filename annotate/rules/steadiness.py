@@ -8,6 +8,7 @@ import numpy as np
 
 from annotate.busy import utilization_ratio
 from annotate.claims import Claim
+from annotate.durations import readable
 from annotate.duty import capped_clock_ratio, duty, is_light, iterations, regular_pause_s
 from annotate.evidence import Column, Evidence, Fact, Reason
 from annotate.held import began_ns, power_cap, running
@@ -97,8 +98,10 @@ def regime_change(
     # A clock that was faster before the change makes the mean time read too short.
     effect_ratio = before_ratio * step if step is not None and not change.again else None
     by = f", the clock going {step:+.0%}" if step is not None and abs(step) >= 0.005 else ""
+    length = f"the window of {readable(window.length_s)}"
+    when = f"{readable(when_s)} into {length}" if when_s >= 0.001 else f"as {length} began"
     facts: dict[str, Fact] = {
-        "what": f"{change.what} {when_s:.2f} s into the window{by}; {before_ratio:.0%} of it lies before",
+        "what": f"{change.what} {when}{by}",
         "when_s": when_s,
         "before_ratio": before_ratio,
         "capped_ratio": held.ratio if held else None,

@@ -178,8 +178,8 @@ def host_bound(
     """Finds times that are those of launching: the GPU ran dry while the host prepared the next call.
 
     Why it matters:
-        The number then measures Python, the framework and the driver, and changes with the processor.  A gemv of 12 us on an
-        H200 read 18 us, with warm and with cold cache alike.
+        The number then measures Python, the framework and the driver, and changes with the processor.  A gemv of 12 µs on an
+        H200 read 18 µs, with warm and with cold cache alike.
 
     What it cannot see:
         Less than a second of utilisation.  Launches hidden by a kernel that blocks the stream, which is what it is for.
@@ -192,7 +192,7 @@ def host_bound(
     Source:
         The driver's utilisation over a loop with less than 0.2 ms between its calls, of which every one (median and mean
         agree) leaves the GPU idle.  Loops with pauses are ``bursty-duty-cycle``, a few late launches ``cpu-starvation``.
-        H200, driver 580.159.04: of recorded loops only that of 18 us gemvs, at 0.58, is found.
+        H200, driver 580.159.04: of recorded loops only that of 18 µs gemvs, at 0.58, is found.
     """
     timed = loop(evidence)
     if timed is None or timed.entries_count < 2:
@@ -250,7 +250,7 @@ def short_kernel(
     """Finds calls so short that the timer's ticks and the launch between its two readings are much of the time.
 
     Why it matters:
-        Events resolve half a microsecond, and the launch of a kernel lies between them: below 10 us the time is as much of
+        Events resolve half a microsecond, and the launch of a kernel lies between them: below 10 µs the time is as much of
         the method as of the kernel.
 
     What it cannot see:

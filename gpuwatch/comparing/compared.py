@@ -271,4 +271,4 @@ def _explained(comparison: Comparison, pairs: Pairs, own: Interval | None, match
         if abs(gap) > _GAP_RATIO:
             more, slower = ("more", "slower") if gap > 0 else ("less", "faster")
             reasons.append(f"alone it is {abs(gap):.1%} {slower} than at a shared clock: it draws {more} power")
-    return replace(comparison, decision=decision, own_ratio=own, reasons=tuple(reasons))
+    return replace(comparison, decision=decision, own_ratio=own, timer=timer, reasons=tuple(reasons))

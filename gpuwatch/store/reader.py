@@ -319,7 +319,12 @@ class Reader:
 def owned(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> Trace:
     """The same trace, seen from the window of these processes: whoever is named and not of its tree is foreign.
 
-    A process that started after the window ended only reused a PID.  Without PIDs nothing can be told.
+    A process that started after the window ended only reused a PID.  One that reused the PID of a process of the tree while
+    the window was open counts as own: of two that had one PID, what is kept does not tell which was of the tree.  The first
+    may have been a stranger, whose PID a child of the tree was given, and a tree that starts many may have been given it
+    twice; PIDs are kept without the moments at which they were found to be of the tree, and a start time may be that of who
+    had the PID up to half a minute before (``host.Identities``).  No process of the window's own is ever called foreign for
+    it.  Without PIDs nothing can be told.
     """
     if not pids:
         return trace

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
-from annotate.comparison import Comparison, Decision, corrected, decide
+from annotate.comparison import Comparison, Decision, corrected, decide, duration_text
 from annotate.evidence import Evidence, Host, Timings, Values
+from annotate.intervals import Interval
 from annotate.policy import Policy
 from annotate.two_runs import of_runs
 from tests.annotate.builders import BEGIN_NS, DEVICE, evidence
@@ -74,6 +75,21 @@ class TestDecision:
     def test_what_may_be_nothing_is_printed_with_a_question_mark(self) -> None:
         assert "? " in str(decided(0.002))
         assert "?" not in str(decided(0.02))
+
+    def test_times_by_the_hosts_clock_are_not_said_to_be_at_a_gpus(self) -> None:
+        by_events = replace(decide("a", "b", np.full(200, 0.01)), timer="events", own_ratio=Interval(1.0, 0.9, 1.1, 0.95, 4))
+        assert "  time at the same clock: +1.01 %" in str(by_events)
+        assert "  each at its own clock: +0.00 %" in str(by_events)
+        by_host = replace(by_events, timer="host")
+        assert "  time in turns: +1.01 %" in str(by_host)
+        assert "  each alone: +0.00 %" in str(by_host)
+        assert "clock" not in str(by_host)
+
+    @pytest.mark.parametrize(
+        ("took_s", "said"), [(12.345e-6, "12.35 µs"), (0.99999e-3, "1 ms"), (2.5e-3, "2.5 ms"), (1.5, "1.5 s"), (3e-8, "30 ns")]
+    )
+    def test_a_duration_has_four_digits_and_the_unit_that_fits(self, took_s: float, said: str) -> None:
+        assert duration_text(took_s) == said
 
     def test_swapping_the_arms_turns_the_answer_around(self) -> None:
         row = pairs(0.01)

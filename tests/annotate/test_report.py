@@ -68,14 +68,14 @@ class TestText:
 
     def test_what_was_not_checked_is_counted_with_the_commonest_reason(self) -> None:
         blind = [unobserved("a", "no times"), unobserved("b", "no times"), unobserved("c", "no list")]
-        assert text(verdict(*blind)).endswith(
-            "  not checked: 3 rules (no times, and other reasons); `gpuwatch show -v` lists them"
-        )
+        assert text(verdict(*blind)).endswith("  not checked: 3 rules (2 of them: no times); `gpuwatch show -v` lists them")
         assert text(verdict(*blind[:1])).endswith("  not checked: 1 rule (no times); `gpuwatch show -v` lists them")
 
     def test_a_reason_that_stands_above_is_not_said_again(self) -> None:
         shown = text(verdict(unobserved("a", "no GPU"), unobserved("b", "no times"), status=Status.UNPROVEN, why="no GPU"))
-        assert "  not checked: 2 rules (for that reason, and other reasons); " in shown
+        assert "  not checked: 2 rules (1 of them: for the reason above); " in shown
+        alone = text(verdict(unobserved("a", "no GPU"), unobserved("b", "no GPU"), status=Status.UNPROVEN, why="no GPU"))
+        assert "  not checked: 2 rules (for the reason above); " in alone
 
     def test_verbose_lists_together_what_one_reason_kept_from_looking(self) -> None:
         shown = text(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -91,7 +92,11 @@ class TestRegimeChange:
         assert answer.severity is Severity.REJECT
         assert answer.facts["when_s"] == pytest.approx(2.5, abs=0.15)
         assert answer.facts["before_ratio"] == pytest.approx(2.5 / 6, abs=0.03)
-        assert "the power cap engaged 2.5" in str(answer.facts["what"])
+        assert answer.facts["what"] == "the power cap engaged 2.5 s into the window of 6 s, the clock going -21%"
+
+    def test_an_onset_at_the_very_beginning_is_placed_in_words_and_never_at_nought_per_cent(self) -> None:
+        what = str(found(changed(evidence(signals={**cap(since_s=0.1), **pause(0.04)}, length_s=6.0))).facts["what"])
+        assert re.search(r"engaged \d+ ms into the window of 6 s", what), what
 
     def test_a_faster_head_makes_the_mean_time_read_too_short(self) -> None:
         answer = found(changed(evidence(signals=cap(since_s=3.0))))

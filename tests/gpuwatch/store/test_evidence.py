@@ -221,6 +221,11 @@ class TestOwnership:
         late = replace(OWN, started_s=4e9)
         assert self.read(tmp_path, late, pids=frozenset({OWN.pid})) == [Ownership.FOREIGN]
 
+    def test_of_two_that_had_one_pid_while_the_window_was_open_neither_is_called_foreign(self, tmp_path: Path) -> None:
+        assert OWN.started_s is not None
+        again = replace(OWN, started_s=OWN.started_s + 1.0)
+        assert self.read(tmp_path, OWN, again, pids=frozenset({OWN.pid})) == [Ownership.OWN, Ownership.OWN]
+
     def test_without_pids_nothing_can_be_told(self, tmp_path: Path) -> None:
         assert self.read(tmp_path, OWN, pids=frozenset()) == [Ownership.UNKNOWN]
 
