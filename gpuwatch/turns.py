@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -35,7 +36,7 @@ class Turn:
     due_ns: int = 0
     begun_ns: int | None = None  # of the last pass
     asking_since_ns: int | None = None  # set while the source has been asked and has not answered
-    hurry_to_ns: int | None = None
+    hurries_ns: deque[int] = field(default_factory=deque)  # asked for by other threads: none may get lost
     lost: str | None = None
     gone: bool = False  # not only this GPU but its whole source
     asked_of: Source | None = None  # which source that was, if whoever made the turn says so
@@ -44,10 +45,12 @@ class Turn:
 
     def hurry(self, due_ns: int) -> None:
         """Ask at this time if it is before the next deadline.  The thread must be woken after it."""
-        self.hurry_to_ns = due_ns
+        self.hurries_ns.append(due_ns)
 
     def _heed(self) -> None:
-        due_ns, self.hurry_to_ns = self.hurry_to_ns, None
+        due_ns = None
+        while self.hurries_ns:
+            due_ns = self.hurries_ns.popleft()  # the last one holds: what was asked for before has passed
         if due_ns is not None and self.lost is None:
             earliest_ns = self.begun_ns + self.spacing_ns if self.begun_ns is not None else due_ns
             self.due_ns = min(self.due_ns, max(due_ns, earliest_ns))
