@@ -54,6 +54,7 @@ class Live:
     windows: tuple[wire.Shown, ...] = ()
     gpus_left_out_count: int = 0
     windows_left_out_count: int = 0
+    unanswered: tuple[str, ...] = ()  # listed by the driver, and never said who they are
 
 
 def of(answer: wire.Readings, before: Live | None = None) -> Live:
@@ -66,6 +67,7 @@ def of(answer: wire.Readings, before: Live | None = None) -> Live:
         at_ns=answer.at_ns, source=answer.source, simulated=answer.simulated, absence=answer.absence,
         gpus=tuple(_live(gpu, known) for gpu in answer.gpus), windows=tuple(answer.windows),
         gpus_left_out_count=answer.gpus_left_out_count, windows_left_out_count=answer.windows_left_out_count,
+        unanswered=tuple(answer.unanswered),
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ def readings(
     since_ns: int = 0,
     simulated: bool = False,
     absence: str | None = None,
+    unanswered: Sequence[str] = (),
 ) -> wire.Readings:
     """The daemon's answer, from what it holds already."""
     every = iter(runs)
@@ -41,6 +42,7 @@ def readings(
         gpus=[_gpu(each, latest, since_ns) for each in watched[: wire.SHOWN_GPUS_COUNT]], windows=shown,
         gpus_left_out_count=max(0, len(watched) - wire.SHOWN_GPUS_COUNT),
         windows_left_out_count=sum(1 for _ in every),
+        unanswered=[each[:200] for each in unanswered[: wire.SHOWN_GPUS_COUNT]],
     )  # fmt: skip
 
 

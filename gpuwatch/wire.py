@@ -187,6 +187,7 @@ class Readings(Message, tag="now", frozen=True):
     windows: list[Shown] = []
     gpus_left_out_count: int = 0
     windows_left_out_count: int = 0
+    unanswered: list[str] = []  # the GPUs that a driver lists and that never said who they are, each with the reason
 
 
 class Refused(Message, tag="refused", frozen=True):

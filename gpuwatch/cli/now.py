@@ -21,6 +21,7 @@ def plain(live: Live) -> dict[str, Any]:
         "windows": [_window(window) for window in live.windows],
         "gpus_left_out_count": live.gpus_left_out_count,
         "windows_left_out_count": live.windows_left_out_count,
+        "unanswered": list(live.unanswered),
     }
 
 

@@ -61,6 +61,8 @@ def gpu_lines(live: Live, width: int) -> Iterator[list[Piece]]:
         yield _gpu_line(position, gpu, live, wanted, max(width - used, 3))
     if live.gpus_left_out_count:
         yield [Piece(f"and {counted(live.gpus_left_out_count, 'more GPU')}", Tone.DIM)]
+    if live.unanswered:  # numbered by the driver, which counts them where the table does not
+        yield [Piece(cut(f"not answering, by the driver's index: {report.plain('; '.join(live.unanswered))}", width), Tone.BAD)]
 
 
 def _gpu_line(position: int, gpu: LiveGpu, live: Live, wanted: Sequence[Column], room: int) -> list[Piece]:

@@ -26,8 +26,8 @@ class Shape(Enum):
     BELOW_WITH_CLOCK = auto()
 
 
-def shape(gpus_count: int, width: int, height: int) -> Shape:
-    room = int(height * SHARE_RATIO) - 1  # without the heading
+def shape(gpus_count: int, width: int, height: int, *, more_count: int = 0) -> Shape:
+    room = int(height * SHARE_RATIO) - 1 - more_count  # without the heading, and what follows the table
     if 3 * gpus_count <= room:
         return Shape.BELOW_WITH_CLOCK
     if 2 * gpus_count <= room:
@@ -46,7 +46,8 @@ class Gpus(Rows):
         if not live.gpus:
             self.show_rows(gpu_table.absence_lines(live), [None], None)
             return
-        where = shape(len(live.gpus), width, height)
+        more_count = bool(live.gpus_left_out_count) + bool(live.unanswered)
+        where = shape(len(live.gpus), width, height, more_count=more_count)
         lines, names = [], list[str | None]([None])
         every = gpu_table.gpu_lines(live, min(width, _BESIDE_COUNT - 2) if where is Shape.BESIDE else width)
         heading = next(every)

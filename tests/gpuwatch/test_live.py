@@ -82,13 +82,22 @@ def test_the_largest_answer_is_one_line_of_the_protocol() -> None:
     every = {(f"GPU-{n}", lane): sweep for n in range(200) for (_, lane), sweep in rows.items()}
     runs = [replace(RUN, label=long, why=long, pids=frozenset(range(10**6, 10**6 + 500))) for _ in range(100)]
     many = [watched(f"GPU-{n}", long) for n in range(200)]
-    answer = telling.readings(many, every, runs, at_ns=2, source=long, absence=long)
+    answer = telling.readings(many, every, runs, at_ns=2, source=long, absence=long, unanswered=[long] * 200)
     assert len(wire.encode(answer)) < wire.LINE_BYTES
     assert (answer.gpus_left_out_count, answer.windows_left_out_count) == (136, 68)
     gpu = live.of(answer).gpus[0]
     assert gpu.processes_left_out_count == 1000 - wire.SHOWN_PROCESSES_COUNT
     assert gpu.census is not None
     assert gpu.census.processes[0].pid == 999, "those with most memory are shown"
+
+
+def test_gpus_that_never_answered_are_told_and_an_older_daemon_tells_of_none() -> None:
+    answer = telling.readings([], {}, (), at_ns=300, source="nvml", unanswered=["GPU 1: no answer for 3 s"])
+    again = wire.decode_reply(wire.encode(answer))
+    assert isinstance(again, wire.Readings)
+    assert live.of(again).unanswered == ("GPU 1: no answer for 3 s",)
+    assert b"unanswered" not in wire.encode(told(FAST)), "nor does one of today that has none"
+    assert live.of(told(FAST)).unanswered == ()
 
 
 def test_a_windows_hazards_are_the_rules_that_found_one_worst_first() -> None:

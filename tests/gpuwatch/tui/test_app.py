@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -62,6 +63,7 @@ def looks(app: Top) -> Frozen:
         (EIGHT, Gpus, "STALE 7 s"), (EIGHT, Windows, "R REJECTED"), (EIGHT, Windows, "contention-process, power-limited"),
         (STALE, State, "! STALE"), (NO_GPU, Gpus, "no GPU to watch: libnvidia-ml"), (GONE, State, "× GONE"),
         (GONE, State, "the daemon went away"), (ONE, Banner, "SIMULATED"),
+        (replace(ONE, unanswered=("GPU 1: no answer for 3 s",)), Gpus, "not answering, by the driver's index: GPU 1: no answer"),
     ],
 )  # fmt: skip
 def test_a_state_is_said_in_words(now: Live | DaemonError, kind: type[Lines | Strips], words: str) -> None:
