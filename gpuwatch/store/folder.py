@@ -20,7 +20,7 @@ _log = logging.getLogger("gpuwatch.store")
 
 
 class Folder:
-    """``ledger`` and ``shelf`` as they are now: either may be another one after ``begin_again``.
+    """``ledger`` is another one after it was begun again, and so is the shelf's live segment: hold on to neither.
 
     Raises StoreError if the folder cannot be used.  Methods raise REFUSALS, OSError, StoreError.
     """
