@@ -20,7 +20,6 @@ from gpuwatch.store import Reader
 from tests.faults import results, stores
 from tests.gpuwatch.live import Live, running
 
-
 _MISSED_S = 1.0
 
 
