@@ -96,7 +96,11 @@ def _deepest(density: Values, below_ratio: Values, minor_ratio: float) -> int | 
     depth = np.divide(density, peaks, out=np.ones_like(density), where=peaks > 0)
     depth[(below_ratio < minor_ratio) | (below_ratio > 1.0 - minor_ratio)] = 1.0
     least = float(depth.min())
-    return None if least >= 1.0 else int(np.median(np.flatnonzero(depth <= least + 1e-3)))
+    if least >= 1.0:
+        return None
+    # One of the lowest points: where they are in two places, what lies half-way between may be a peak.
+    lowest = np.flatnonzero((depth <= least + 1e-3) & (depth < 1.0))
+    return int(lowest[(len(lowest) - 1) // 2])
 
 
 def _p_of_no_valley(here_count: int, there_count: int, worth_ratio: float) -> float:

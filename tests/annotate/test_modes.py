@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from annotate.evidence import Values
@@ -50,6 +50,7 @@ def test_two_clear_modes_are_found_where_they_are(seed: int, count: int, separat
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(1e-7, 10.0), min_size=0, max_size=60))
+@example([1, 2, 2, 3, 7, 7, 8, 1.375, 2.5, 3.0625, 3.5625, 3.3125, 4.625, 6.5, 0.5])  # two valleys alike, a peak between
 def test_any_durations_have_two_modes_or_not_and_nothing_breaks(values: list[float]) -> None:
     modes = two_modes(np.array(values, np.float64))
     if modes is not None:

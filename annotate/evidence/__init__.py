@@ -1,0 +1,49 @@
+"""The nouns: the form in which evidence must be submitted to the judge.
+
+Everything is frozen, and ``None`` (in arrays: NaN) means "not observed", never zero.  Times are CLOCK_MONOTONIC
+nanoseconds of the machine that recorded; the unit of any other amount is the last word of its name.
+
+A `Device` is read in lanes: `Reading`, `Census`, `PowerRecord`, `Event`, `Gap`.  Around a `Window` they become a `Trace` of
+columns.  With the `Host`'s facts, `Timings` and what was told, that is the `Evidence`.
+"""
+
+from __future__ import annotations
+
+from annotate.evidence.census import Census, Ownership, Process, Visibility
+from annotate.evidence.column import GRID_COUNT, Column, Times, Values, grid
+from annotate.evidence.device import Device
+from annotate.evidence.evidence import Evidence, Fact
+from annotate.evidence.reading import COUNTERS, HEARTBEAT_NS, SIGNALS, Lane, Reading, Reason, signals
+from annotate.evidence.records import Event, Gap, PowerRecord
+from annotate.evidence.trace import Increase, Trace
+from annotate.evidence.window import Host, Timings, Window
+
+__all__ = [
+    "COUNTERS",
+    "GRID_COUNT",
+    "HEARTBEAT_NS",
+    "SIGNALS",
+    "Census",
+    "Column",
+    "Device",
+    "Event",
+    "Evidence",
+    "Fact",
+    "Gap",
+    "Host",
+    "Increase",
+    "Lane",
+    "Ownership",
+    "PowerRecord",
+    "Process",
+    "Reading",
+    "Reason",
+    "Times",
+    "Timings",
+    "Trace",
+    "Values",
+    "Visibility",
+    "Window",
+    "grid",
+    "signals",
+]

@@ -1,0 +1,165 @@
+"""All readings around one window, in columns, and what may be asked of them: a value at a time, a counter's increase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from annotate.evidence.census import Census
+from annotate.evidence.column import EMPTY, Column, Times, Values, grid
+from annotate.evidence.reading import HEARTBEAT_NS, SIGNALS, Lane, Reading
+from annotate.evidence.records import Event, Gap, PowerRecord
+
+_STALE_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
+
+# Refresh periods to assume where none was measured: the driver's shared page on data-centre boards, driver 580.
+_REFRESH_NS = 100_000_000
+_DEFAULT_REFRESH_NS: Mapping[str, int] = {
+    "utilization_ratio": 208_000_000,
+    "mem_utilization_ratio": 208_000_000,
+    "temperature_c": 200_000_000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Increase:
+    """How much a counter rose between two readings near a window's edges.
+
+    ``error_ns`` is what one refresh at each edge can hide; it applies to counters of time.
+    """
+
+    amount: float
+    begin_ns: int
+    end_ns: int
+    error_ns: int
+
+    @property
+    def span_ns(self) -> int:
+        return self.end_ns - self.begin_ns
+
+    @property
+    def ratio(self) -> float:
+        """A counter of nanoseconds as a share of the time between its two readings."""
+        return self.amount / self.span_ns
+
+    @property
+    def error_ratio(self) -> float:
+        return self.error_ns / self.span_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """The readings around one window, in columns: from seconds before it to one refresh of every signal after it.
+
+    A signal's column is a step function: a value stands until the next row, and goes stale after a heartbeat and a half.
+    ``columns`` holds only signals that were observed at least once.
+    """
+
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    dense_power: Column = EMPTY
+    censuses: tuple[Census, ...] = ()
+    events: tuple[Event, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    refresh_ns: Mapping[str, int] = field(default_factory=dict)  # measured on this GPU, by signal
+
+    @staticmethod
+    def of(
+        readings: Iterable[Reading],
+        *,
+        censuses: Sequence[Census] = (),
+        power: Sequence[PowerRecord] = (),
+        events: Sequence[Event] = (),
+        gaps: Sequence[Gap] = (),
+        refresh_ns: Mapping[str, int] | None = None,
+    ) -> Trace:
+        """A trace from rows in any order; all must speak of one GPU."""
+        rows = sorted(readings, key=lambda reading: reading.at_ns)
+        columns: dict[str, Column] = {}
+        for name in SIGNALS:
+            # A signal may be asked in more than one lane (dear ones in a slower one, cheap ones again at the edges): every
+            # lane that ever gave it speaks for it, and one that never did says nothing about it.
+            lanes = {row.lane for row in rows if getattr(row, name) is not None}
+            of_lanes = [row for row in rows if row.lane in lanes]
+            if of_lanes:
+                values = np.array([getattr(row, name) for row in of_lanes], np.float64)
+                columns[name] = Column(np.array([row.at_ns for row in of_lanes], np.int64), values)
+        dense = sorted({t: w for record in power for t, w in zip(record.sample_at_ns, record.sample_w, strict=True)}.items())
+        return Trace(
+            columns=columns,
+            dense_power=Column(np.array([t for t, _ in dense], np.int64), np.array([w for _, w in dense], np.float64)),
+            censuses=tuple(sorted(censuses, key=lambda census: census.at_ns)),
+            events=tuple(sorted(events, key=lambda event: event.at_ns)),
+            gaps=tuple(sorted(gaps, key=lambda gap: gap.begin_ns)),
+            refresh_ns=dict(refresh_ns or {}),
+        )
+
+    def observes(self, name: str) -> bool:
+        return name in self.columns
+
+    def column(self, name: str) -> Column:
+        """The whole column of a signal, empty if it was never observed."""
+        return self.columns.get(name, EMPTY)
+
+    def refresh_of_ns(self, name: str) -> int:
+        """How often this signal's value changes on this GPU: measured where it was, else the data-centre default."""
+        return self.refresh_ns.get(name) or _DEFAULT_REFRESH_NS.get(name, _REFRESH_NS)
+
+    def at(self, name: str, times_ns: Times) -> Values:
+        """The value in force at each of these times, NaN where none was: before the first row, stale, or in a gap.
+
+        Slow-lane rows are asked for seconds apart, so they only go stale after eleven seconds.
+        """
+        column = self.column(name)
+        out = np.full(len(times_ns), np.nan)
+        if not len(column):
+            return out
+        index = np.searchsorted(column.at_ns, times_ns, side="right") - 1
+        known = index >= 0
+        lane = SIGNALS.get(name, Lane.FAST)
+        stale_ns = _STALE_NS if lane == Lane.FAST else 11_000_000_000
+        known[known] = times_ns[known] - column.at_ns[index[known]] <= stale_ns
+        out[known] = column.values[index[known]]
+        for gap in self.gaps:
+            if gap.lane == lane:
+                out[(times_ns > gap.begin_ns) & (times_ns < gap.end_ns)] = np.nan
+        return out
+
+    def within(self, name: str, begin_ns: int, end_ns: int, *, step_ns: int = 10_000_000) -> Column:
+        """The signal on a regular grid from begin (inclusive) to end (exclusive): at this step, coarser over many hours."""
+        times = grid(begin_ns, end_ns, step_ns)
+        return Column(times, self.at(name, times))
+
+    def increase(self, name: str, begin_ns: int, end_ns: int) -> Increase | None:
+        """How much a counter rose over an interval, or None if no reading brackets it closely enough.
+
+        It takes the last reading at or before each edge's far side: within a slack of 5 % of the interval (at least
+        50 ms) a reading just inside serves too, because a slow lane is first asked when the window opens.
+        A counter that fell was reset (driver reload): None.
+        """
+        column = self.column(name)
+        seen = ~np.isnan(column.values) if len(column) else np.empty(0, bool)
+        at_ns, values = column.at_ns[seen], column.values[seen]
+        if len(at_ns) < 2:
+            return None
+        slack_ns = max(50_000_000, (end_ns - begin_ns) // 20)
+        first = int(np.searchsorted(at_ns, begin_ns, side="right")) - 1
+        reach_ns = max(2 * HEARTBEAT_NS, slack_ns)
+        if first < 0 or begin_ns - at_ns[first] > reach_ns:
+            first += 1
+            if first >= len(at_ns) or at_ns[first] > begin_ns + slack_ns:
+                return None
+        last = int(np.searchsorted(at_ns, end_ns, side="left"))
+        if last >= len(at_ns) or at_ns[last] - end_ns > reach_ns:
+            last -= 1
+            if last < 0 or at_ns[last] < end_ns - slack_ns:
+                return None
+        if last <= first or values[last] < values[first]:
+            return None
+        return Increase(
+            amount=float(values[last] - values[first]),
+            begin_ns=int(at_ns[first]),
+            end_ns=int(at_ns[last]),
+            error_ns=2 * self.refresh_of_ns(name),
+        )
