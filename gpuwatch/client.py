@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _Reply = TypeVar("_Reply", bound=wire.Message)
 
+VERDICT_S = 30.0  # the judge gives way to benchmarks, and to whatever else keeps the processors busy
 ANSWER_S = 5.0  # a daemon that says nothing for so long is treated as gone
 GREETING_S = 1.0  # a window waits for this in the benchmark's own time
 FAILED_S = 30.0  # how long a daemon that failed is not tried again by this process
@@ -125,7 +126,7 @@ class Client:
     def close_window(self, run: str, begin_ns: int, end_ns: int, told: dict[str, wire.FactValue] | None = None) -> None:
         self._ask(wire.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, told=told or {}), wire.Closed)
 
-    def verdicts(self, run: str, *, wait_s: float = 10.0) -> wire.Judged:
+    def verdicts(self, run: str, *, wait_s: float = VERDICT_S) -> wire.Judged:
         """Its ``status`` is open or judging where the verdict did not come in time."""
         return self._ask(wire.AskVerdicts(run=run, wait_s=wait_s), wire.Judged, patience_s=wait_s + ANSWER_S)
 

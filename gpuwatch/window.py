@@ -20,7 +20,7 @@ from annotate.errors import AnnotateError
 from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch import clock, config, torch_context
-from gpuwatch.client import Client, connect, say
+from gpuwatch.client import VERDICT_S, Client, connect, say
 from gpuwatch.errors import DaemonError, GpuwatchError, RejectedError, UsageError
 from gpuwatch.testimony import ROOM_COUNT, Iteration, Testimony
 from gpuwatch.wire import LABEL_LENGTH
@@ -35,7 +35,6 @@ _T = TypeVar("_T")
 _enclosing: ContextVar[Window | None] = ContextVar("gpuwatch_window", default=None)
 
 SCHEMA = 1
-VERDICT_S = 30.0
 
 
 class Window:
@@ -279,7 +278,7 @@ class Window:
     def _ask(self) -> Judged:
         # The daemon that closed it may have left since; another one knows it from the store.
         with connect(self._settings or config.load()) as client:
-            judged = client.verdicts(self.run_id or "", wait_s=VERDICT_S)
+            judged = client.verdicts(self.run_id or "")
         if judged.status not in list(Status):
             raise DaemonError(f"no verdict within {VERDICT_S:g} s; `gpuwatch show {self.run_id}` may have it later", "silent")
         return judged

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -152,7 +153,9 @@ def test_doctor_measures_what_calls_cost_and_how_often_values_change(library: Pa
     assert facts["driver"]["found"] == "580.159.04, NVML 13.580.159.04, 1 GPU"
     signals = facts["GPU-00000000"]
     assert signals["found"] == "NVIDIA H200: 37 of 37 signals answered"
-    assert 2_000 <= signals["facts"]["cost_us"]["energy_j"] < 4_000
+    costs_us = signals["facts"]["cost_us"]
+    assert 2_000 <= costs_us["energy_j"] < 1_000_000, "a busy machine adds to it, and another unit would be a thousand times it"
+    assert statistics.median(costs_us.values()) < 2_000, "its cost is its own"
     assert signals["facts"]["refresh_ms"]["power_w"] == pytest.approx(100, abs=15)
 
 

@@ -19,7 +19,8 @@ from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.store.stored import a_run, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE
 
-FAST, SLOW = "sum(range(2_000))", "sum(range(8_000))"
+# So far apart that a block in which a busy machine ran something else (tens of milliseconds) is not taken for the slower arm.
+FAST, SLOW = "sum(range(2_000))", "sum(range(200_000))"
 
 
 @pytest.fixture
@@ -129,7 +130,7 @@ class TestRuns:
 
 @pytest.fixture
 def folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in, with two functions of which the second takes four times as long."""
+    """A folder to work in, with two functions of which the second takes a hundred times as long."""
     monkeypatch.chdir(home)
     (home / "a.py").write_text(f"def f():\n    return {FAST}\n")
     (home / "b.py").write_text(f"def g():\n    return {SLOW}\ndef same():\n    return {FAST}\nvalue = 1\n")
