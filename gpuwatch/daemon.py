@@ -67,6 +67,8 @@ class Daemon:
         self._listener = listener
         self._boot_id = host.facts().boot_id or "unknown"
         self._begun_ns = clock.now_ns()
+        self._sleeps = sleep.Sleeps()
+        self._next_look: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         # Calls of the driver may hang; what the windows ask of /proc and the store must not wait behind them.
@@ -85,7 +87,8 @@ class Daemon:
         )
         self._windows = Windows(
             self._witness, self._store, self._judge, state=settings.state, threads=self._threads, boot_id=self._boot_id,
-            judged=self._exporter.outcomes.judged if self._exporter else None,
+            judged=self._exporter.outcomes.judged if self._exporter else None, 
+            at_edges=lambda: self._notice_sleep(sleep.LOOK_S),
         )  # fmt: skip
         self._server = Server(self._windows, self._greeting, self.status, shared=shared, readings=self._now)
 
@@ -133,10 +136,8 @@ class Daemon:
             self._ready()
             self._serving = True
             self._manager.ready(self._witness.summary())
-            watches = [
-                asyncio.create_task(each)
-                for each in (self._report(), self._stay_reachable(), self._notice_sleep(sleep.Sleeps()))
-            ]
+            watches = [asyncio.create_task(each) for each in (self._report(), self._stay_reachable())]
+            self._notice_sleep()
             _log.info("ready: %s, %d GPUs, %s", self._witness.source_name, len(self._witness.uuids), self.settings.socket)
             await self._until_done()
         finally:
@@ -170,12 +171,14 @@ class Daemon:
             await asyncio.sleep(REACHABLE_S)
             await self._server.reappear()
 
-    async def _notice_sleep(self, sleeps: sleep.Sleeps) -> None:
-        while True:
-            await asyncio.sleep(sleep.LOOK_S)
-            if (slept := sleeps.look()) is not None:
-                _log.warning("the machine was suspended for %.1f s", slept.slept_s)
-                self._witness.slept(slept)
+    def _notice_sleep(self, again_s: float | None = None) -> None:
+        if (slept := self._sleeps.look()) is not None:
+            _log.warning("the machine was suspended for %.1f s", slept.slept_s)
+            self._witness.slept(slept)
+        if self._next_look is not None:
+            self._next_look.cancel()
+        again_s = again_s or (sleep.LOOK_S if self._windows.busy_count else sleep.IDLE_LOOK_S)
+        self._next_look = self._loop.call_later(again_s, self._notice_sleep)
 
     async def _report(self) -> None:
         """Tell the service manager how it goes, and that we live: only while every GPU that is not lost is being read.

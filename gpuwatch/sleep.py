@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from gpuwatch import clock
 
-LOOK_S = 0.2  # less than a window's tail, so that its judge knows
+LOOK_S = 0.2  # while a window is open: what lies between two looks is not known to have been watched
+IDLE_LOOK_S = 1.0
 SLEPT_NS = 100_000_000  # the two clocks are read a moment apart; no suspension is as short
 REFRESH_NS = 100_000_000  # what was read last may be a refresh of the driver's page old
 

@@ -45,6 +45,7 @@ class Windows:
     def __init__(
         self, witness: Witness, store: Store, judge: Judge, *, state: Path, threads: Executor, boot_id: str,
         judged: Callable[[Run, float | None], None] | None = None, flushing: Flushing | None = None,
+        at_edges: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self._witness = witness
         self._store = store
@@ -53,6 +54,7 @@ class Windows:
         self._state = state
         self._threads = threads
         self._boot_id = boot_id
+        self._at_edges = at_edges or _nothing  # before a window opens, and before it is judged
         self._tell_judged = judged  # given every window's end, and how long its judging took
         self._identities = host.Identities()
         self._machine = host.facts()
@@ -82,6 +84,7 @@ class Windows:
         except AnnotateError as error:
             raise UsageError(str(error)) from error
         self._check_room(uid)
+        self._at_edges()
         named, warning = in_hand.named(gpus, self._witness.uuids)
         run = Run(
             id=_run_id(), label=label, claim=checked.claim.value, policy=checked.to_dict(), boot_id=self._boot_id,
@@ -290,6 +293,7 @@ class Windows:
     async def _judge_later(self, held: InHand) -> None:
         await asyncio.sleep(TAIL_S)
         self._sample_less(held)
+        self._at_edges()
         await self._witness.hand_over(held.run.uuids)
         if (refusal := await self._flushing.refusal()) is not None:
             # Evidence with pieces missing would be judged as if the GPU had not been read, or nobody had been there.
@@ -323,6 +327,9 @@ class Windows:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a window's task failed", exc_info=error)
+
+
+def _nothing() -> None: ...
 
 
 def _may(uid: int, run: Run) -> bool:
