@@ -62,12 +62,12 @@ def _below(found: float | None, most: float, text: Callable[[float], str]) -> Me
 
 
 def _all(parts: Iterable[Measured]) -> Measured:
-    """Met if each part is; what is not measured yet leaves it open."""
+    """Met if each part is that was measured; what was not is said."""
     parts = list(parts)
-    known = [part for part in parts if part.met is not None]
+    known, open_ = ([part for part in parts if (part.met is None) is unknown] for unknown in (False, True))
     if not known:
         return Measured("not measured yet")
-    return Measured("; ".join(part.text for part in known), all(part.met for part in known))
+    return Measured("; ".join(part.text for part in (*known, *open_)), all(part.met for part in known))
 
 
 def _percent(ratio: float) -> str:
@@ -88,11 +88,12 @@ def _watching(hz: int, most: float) -> Callable[[Data], Measured]:
             parts.append(_below(apart, most, lambda ratio, gpus=gpus: f"{_percent(ratio)} ({gpus}, double)"))  # type: ignore[misc]
         watcher = found.effect.get("gpuwatch, 20 Hz" if hz == 20 else "the same, scraped each second")
         if watcher is not None:
-            # Stopped outside of its turns, it catches up in each with what it asks once in seconds: no less than it takes.
             count = watcher.get("gpus_count", 1)
-            parts.append(
-                _below(watcher["cpu_ratio"] / count, most, lambda ratio: f"at most {_percent(ratio)} (each of {count}, H200)")
-            )
+            share = watcher["cpu_ratio"] / count
+            if watcher.get("is_steady"):
+                parts.append(_below(share, most, lambda ratio: f"{_percent(ratio)} (each of {count}, H200)"))
+            else:  # stopped outside of its turns it caught up in each, and it still asked in Python
+                parts.append(Measured(f"not measured on an H200 since the compiled loop ({_percent(share)} at most before it)"))
         return _all(parts)
 
     return measure
@@ -201,7 +202,7 @@ def _crashes(found: Data) -> Measured:
 
 
 _PEERS, _VALIDATION = "[peers](#peers)", "[VALIDATION](VALIDATION.md)"
-_SHARE = "asking, sorting and storing in Python takes more than the driver's calls do"
+_SHARE = "waking, for one GPU: the kernel's part of a wake alone is 57 µs there, 17 on an H200's machine"
 TARGETS = (
     Target("watching at 20 Hz, whole daemon, stored and scraped", "≤ 0.5 % of a core a GPU", _watching(20, 0.005), _PEERS, _SHARE),
     Target("… at 100 Hz while a window is open, dear calls apart", "≤ 1 % of a core a GPU", _watching(100, 0.01), _PEERS, _SHARE),

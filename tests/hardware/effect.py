@@ -2,8 +2,8 @@
 
     python -m tests.hardware.effect OUT_FOLDER [SECONDS]
 
-Every watcher runs all along and is stopped (SIGSTOP) outside of its own turns, so that one run, one card and one heat serve
-all of them.  A turn is half a second of an fp32 GEMM, which no power limits, and 20 000 launches timed one by one.  Writes
+First all watch for a while beside GEMMs and each one's processor time is taken.  Then every watcher is stopped (SIGSTOP) outside
+of its own turns, so that one run, one card and one heat serve all of them.  A turn is half a second of an fp32 GEMM, which no power limits, and 20 000 launches timed one by one.  Writes
 ``effect.json``: a row a watcher, differences to the turns with none as medians over rounds with 95 % intervals.
 """
 
@@ -28,8 +28,12 @@ import numpy as np
 import psutil
 import torch
 
+from gpuwatch.sources.nvml.series import compiled
+from tests.bench.spent import spending
+
 LAUNCHES_COUNT = 20_000
 GEMM_S = 0.5
+STEADY_S = 20.0
 SETTLE_S = 0.15  # after a watcher goes on
 BOOTSTRAPS_COUNT = 2000
 _NVITOP = """
@@ -47,6 +51,13 @@ import time, gpustat
 while True:
     gpustat.new_query()
     time.sleep(0.1)
+"""
+_ZEUS = """
+import time
+from zeus.monitor import PowerMonitor
+if __name__ == "__main__":
+    monitor = PowerMonitor(update_period=0.1, max_samples_per_gpu=1000)
+    time.sleep(3600)
 """
 _OPEN = """
 import sys, time, gpuwatch
@@ -69,8 +80,7 @@ class Watcher:
     name: str
     process: subprocess.Popen[bytes] | None = None
     beside: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    cpu_s: float = 0.0
-    active_s: float = 0.0
+    steady_cpu_ratio: float | None = None
     memory_bytes: int = 0
     gemm_s: list[float] = field(default_factory=list)
     launches_s: list[tuple[float, float, float]] = field(default_factory=list)  # p50, p99, p99.9 of a turn
@@ -85,12 +95,6 @@ class Watcher:
             return []
         parent = psutil.Process(self.process.pid)
         return [parent, *parent.children(recursive=True)]
-
-    def spent_s(self) -> float:
-        return sum(sum(each.cpu_times()[:2]) for each in self._family())
-
-    def resident_bytes(self) -> int:
-        return sum(each.memory_info().rss for each in self._family())
 
     def end(self) -> None:
         self.send(signal.SIGCONT)
@@ -146,13 +150,11 @@ def watchers() -> Iterator[list[Watcher]]:
                 Watcher(f"nvidia-smi -lms {each}", _start("nvidia-smi", query, "--format=csv", f"-lms={each}"))
                 for each in (100, 10)
             ]
-        for name, code in (("nvitop", _NVITOP), ("gpustat", _GPUSTAT)):
+        for name, code in (("nvitop", _NVITOP), ("gpustat", _GPUSTAT), ("zeus", _ZEUS)):
             with contextlib.suppress(ImportError):
                 __import__(name)
                 found.append(Watcher(f"{name}'s API, 10 Hz", _python(code)))
         time.sleep(4.0)
-        for watcher in found:
-            watcher.send(signal.SIGSTOP)
         yield found
     finally:
         for watcher in found:
@@ -191,21 +193,32 @@ def gemms(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> float:
     return float(np.median([first.elapsed_time(last) for first, last in pairs])) / 1e3
 
 
+def steady(found: Sequence[Watcher], seconds: float = STEADY_S) -> None:
+    """What each takes while it just watches a busy GPU; all at once, on processors enough."""
+    a, b, out = (torch.randn(4096, 4096, device="cuda") for _ in range(3))
+    watching = [watcher for watcher in found if watcher.process is not None]
+    with contextlib.ExitStack() as held:
+        spent = [held.enter_context(spending(watcher.process.pid)) for watcher in watching if watcher.process is not None]
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            gemms(a, b, out)
+    for watcher, each in zip(watching, spent, strict=True):
+        watcher.steady_cpu_ratio, watcher.memory_bytes = each.cpu_ratio, each.memory_bytes
+
+
 def rounds(found: Sequence[Watcher], seconds: float) -> int:
     """Rounds in which everyone has a turn, in an order drawn anew, for so many seconds."""
     a, b, out = (torch.randn(4096, 4096, device="cuda") for _ in range(3))
     rng, until, count = random.Random(0), time.monotonic() + seconds, 0
     gemms(a, b, out)
+    for watcher in found:
+        watcher.send(signal.SIGSTOP)
     while time.monotonic() < until:
         for watcher in rng.sample(list(found), len(found)):
             watcher.send(signal.SIGCONT)
             time.sleep(SETTLE_S)
-            begin, spent_s = time.monotonic(), watcher.spent_s()
             watcher.gemm_s.append(gemms(a, b, out))
             watcher.launches_s.append(launches())
-            watcher.cpu_s += watcher.spent_s() - spent_s
-            watcher.active_s += time.monotonic() - begin
-            watcher.memory_bytes = watcher.resident_bytes()
             watcher.send(signal.SIGSTOP)
         count += 1
     return count
@@ -217,7 +230,7 @@ def row(watcher: Watcher, none: Watcher) -> dict[str, Any]:
     has_process = watcher.process is not None
     return {
         "table": "effect", "watcher": watcher.name, "rounds_count": len(gemm),
-        "cpu_ratio": watcher.cpu_s / watcher.active_s if has_process else None,
+        "cpu_ratio": watcher.steady_cpu_ratio, "is_steady": True, "loop": "compiled" if compiled()[0] is not None else "Python",
         "memory_bytes": watcher.memory_bytes if has_process else None,
         "gemm_s": float(np.median(watcher.gemm_s)), "gemm_change_ratio": _interval(gemm),
         "launch_s": [float(each) for each in np.median(np.array(watcher.launches_s), axis=0)],
@@ -236,6 +249,7 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0])
     folder.mkdir(parents=True, exist_ok=True)
     with watchers() as found:
+        steady(found)
         rounds(found, float(arguments[1]) if len(arguments) > 1 else 120.0)
         rows = [
             {"date": time.strftime("%Y-%m-%d"), "gpu": torch.cuda.get_device_name(), **row(each, found[0])} for each in found
