@@ -68,7 +68,7 @@ def told_alike(folder: Path, *, machines_count: int, gpus_count: int, period_s: 
             ) as first,
             victoria(folder / "scraping", scrape_config=alone) as second,
         ):
-            at_s = wait_for(first, written, second, machines_count, over_s)
+            at_s = wait_for(first, written, second, machines_count, period_s, over_s)
             chosen = {name: expr for name, expr in rules(of_machines).items() if name in OF_MACHINES}
             assert (len(rules(of_fleet)), len(chosen)) == (5, 5)
             for name, expr in {**rules(of_fleet), **chosen}.items():
@@ -86,9 +86,18 @@ def told_alike(folder: Path, *, machines_count: int, gpus_count: int, period_s: 
                 assert server.ask("count(gpuwatch_gpu_up)", at_s) == {"{}": machines_count * gpus_count}
 
 
-def wait_for(first: Server, written: Server, second: Server, machines_count: int, over_s: int) -> float:
-    """A moment for which each server has whole ranges of every machine."""
-    whole = f"count(count_over_time(gpuwatch_up[{over_s}s]) >= 5) and on () (min(gpuwatch_up offset {over_s}s) == 1)"
+def wait_for(
+    first: Server, written: Server, second: Server, machines_count: int, period_s: float, over_s: int
+) -> float:  # fmt: skip
+    """A moment for which each server has whole ranges of every machine, and before which no scrape failed.
+
+    A scrape that takes a busy machine longer than a period ends every series of that machine until the next one, so that what
+    a rule recorded a moment ago and what its expression says now would rightly differ.
+    """
+    whole = (
+        f"count(count_over_time(gpuwatch_up[{over_s}s]) >= 5 and on (instance) "
+        f"(min_over_time(up[{3 * round(period_s * 1e3)}ms]) == 1)) and on () (min(gpuwatch_up offset {over_s}s) == 1)"
+    )
     for _ in range(300):
         at_s = time.time() - 1.5
         if all(server.ask(whole, at_s) == {"{}": machines_count} for server in (first, written, second)) and first.ask(
