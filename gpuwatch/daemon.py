@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import faulthandler
-import fcntl
 import gc
 import logging
 import math
 import os
-import resource
 import signal
 import socket
-import stat
-import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
 from annotate.evidence import Census, Device
-from gpuwatch import clock, config, host, notify, sleep, telling, wire
+from gpuwatch import clock, host, notify, sleep, telling, wire
 from gpuwatch.config import Settings
-from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.errors import GpuwatchError
 from gpuwatch.judging import Judge
-from gpuwatch.places import ensure_state_folder
 from gpuwatch.protocols import Sink, Sweep
 from gpuwatch.server import Greeting, Server
-from gpuwatch.store import Store, files
+from gpuwatch.store import Store
 from gpuwatch.windows import Windows
 from gpuwatch.witness import Witness
 
@@ -249,154 +241,3 @@ class Daemon:
 
     def _greeting(self) -> Greeting:
         return Greeting(self._witness.source_name, self._witness.simulated, self.settings.state, self._boot_id)
-
-
-def main(settings: Settings, *, on_demand: bool = False, shared: bool = False) -> None:
-    """Run a daemon in the foreground of this process; ``shared``: for every user of the machine, each their own windows.
-
-    Raises UsageError where one already serves the socket.
-    """
-    manager, sockets = notify.taken(os.environ)
-    listener = _only_listener(sockets, settings.socket)
-    ready = _leave_parent() if on_demand else _nothing
-    _raise_limits()
-    config.ensure_socket_folder(settings.socket)
-    with _only_one(settings.socket) as first:
-        if not first:
-            if on_demand:
-                ready()  # another window was quicker: both use its daemon
-                return
-            raise UsageError(f"{settings.socket}: a daemon already serves it; stop it or choose another --socket and --state")
-        _log_to(settings, on_demand=on_demand, shared=shared)
-        # A thread that samples waits for the interpreter lock; the default of 5 ms would be half its period.
-        sys.setswitchinterval(0.0005)
-        asyncio.run(
-            _run(
-                lambda: Daemon(settings, ready, on_demand=on_demand, shared=shared, manager=manager, listener=listener),
-                on_demand=on_demand,
-            )
-        )
-        logging.shutdown()
-        # A thread inside a hung driver call can be neither joined nor ended; everything of ours is closed by now.
-        if any(thread.name.startswith("gpuwatch-edge") for thread in threading.enumerate()):
-            os._exit(0)
-
-
-async def _run(make: Callable[[], Daemon], *, on_demand: bool) -> None:
-    try:
-        await make().run()
-    except GpuwatchError as error:
-        if on_demand:  # the log is all that the starting window can quote; else the command says it
-            _log.error("%s", error)
-        raise
-
-
-def _only_listener(sockets: Sequence[socket.socket], path: Path) -> socket.socket | None:
-    """The socket a service manager opened for us.  Raises UsageError for any other: who connects there would wait for ever."""
-    for one in sockets:
-        name = one.getsockname() if one.family == socket.AF_UNIX else None
-        if one.type != socket.SOCK_STREAM or not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            raise UsageError(f"LISTEN_FDS: expected a listening stream socket at {path}, found {name or one.getsockname()}")
-        if not isinstance(name, str) or not name or Path(name).resolve() != path.resolve():
-            raise UsageError(
-                f"LISTEN_FDS: expected a socket at {path}, found one at {name or one.getsockname()};"
-                " make ListenStream= and --socket the same"
-            )
-    if len(sockets) > 1:
-        raise UsageError(f"LISTEN_FDS: expected one socket, found {len(sockets)}")
-    return sockets[0] if sockets else None
-
-
-def _nothing() -> None:
-    pass
-
-
-def _leave_parent() -> Callable[[], None]:
-    """Become nobody's child; gives what tells the process that was started in our place that we answer.
-
-    That one then ends with 0, or with 1 as soon as we do without having said so.
-    """
-    here, there = os.pipe()
-    if os.fork():
-        os.close(there)
-        os._exit(0 if os.read(here, 1) else 1)
-    os.close(here)
-    os.setsid()
-    _undo_inheritance()
-
-    def ready() -> None:
-        with contextlib.suppress(OSError):
-            os.write(there, b"r")
-            os.close(there)
-
-    return ready
-
-
-def _raise_limits() -> None:
-    """As many open files as may be: a thousand windows are a thousand connections."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _undo_inheritance() -> None:
-    """Let go of what the benchmark that started us is bound to: its processors, its priority, its umask."""
-    with contextlib.suppress(OSError):
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    os.umask(0o077)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-
-
-@contextlib.contextmanager
-def _only_one(socket_path: Path) -> Iterator[bool]:
-    """Hold the lock beside the socket; False if another process holds it.  The kernel lets go of it when we die."""
-    try:
-        # Never through a link somebody put there, and never emptied: it may be a file that is not ours.
-        lock = os.open(f"{socket_path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise UsageError(f"{socket_path}.lock: cannot be locked: {error.strerror}; choose another --socket") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        yield False
-    else:
-        yield True
-    finally:
-        os.close(lock)
-
-
-def _log_to(settings: Settings, *, on_demand: bool, shared: bool) -> None:
-    ensure_state_folder(settings.state, mode=0o750 if shared else 0o700)
-    if on_demand:
-        log = _emptied(settings.log)
-        # Whatever ends us in a way nobody foresaw says so there: nobody else hears a daemon that a window started.
-        os.dup2(log.fileno(), 2)
-        faulthandler.enable(log)  # also a driver's library that crashes
-    handler = logging.StreamHandler(log if on_demand else sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger("gpuwatch")
-    root.addHandler(handler)
-    root.setLevel(settings.log_level.upper())
-
-
-def _emptied(log: Path) -> TextIO:
-    """The log, begun anew; never through a link, which could lead to a file that is not ours.  Raises UsageError.
-
-    That of the daemon before is kept: it may tell why it was not the last.  Where one that serves another socket keeps the
-    same store, the log is its, and we say there why we cannot.
-    """
-    taken = files.is_taken(log.parent)
-    with contextlib.suppress(OSError):
-        if not taken and stat.S_ISREG((before := log.lstat()).st_mode) and before.st_size:
-            log.replace(log.with_name(f"{log.name}.old"))
-    try:
-        # At the end, wherever that is by then: the judge's worker writes there too.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | (0 if taken else os.O_TRUNC)
-        descriptor = os.open(log, flags, 0o600)
-    except OSError as error:
-        raise UsageError(
-            f"{log}: expected a file for messages, found: {error.strerror}; choose another with --state"
-        ) from error
-    return os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace")

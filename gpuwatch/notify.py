@@ -10,7 +10,8 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
+from pathlib import Path
 
 from gpuwatch import clock
 from gpuwatch.errors import UsageError
@@ -72,6 +73,22 @@ def taken(environment: MutableMapping[str, str]) -> tuple[Manager, list[socket.s
     return _manager(told), _sockets(told)
 
 
+def listener_at(path: Path, sockets: Sequence[socket.socket]) -> socket.socket | None:
+    """The socket a service manager opened for us.  Raises UsageError for any other: who connects there would wait for ever."""
+    for one in sockets:
+        name = one.getsockname() if one.family == socket.AF_UNIX else None
+        if one.type != socket.SOCK_STREAM or not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            raise UsageError(f"LISTEN_FDS: expected a listening stream socket at {path}, found {name or one.getsockname()}")
+        if not isinstance(name, str) or not name or Path(name).resolve() != path.resolve():
+            raise UsageError(
+                f"LISTEN_FDS: expected a socket at {path}, found one at {name or one.getsockname()};"
+                " make ListenStream= and --socket the same"
+            )
+    if len(sockets) > 1:
+        raise UsageError(f"LISTEN_FDS: expected one socket, found {len(sockets)}")
+    return sockets[0] if sockets else None
+
+
 def _manager(told: MutableMapping[str, str]) -> Manager:
     address = told.get("NOTIFY_SOCKET") or None
     if address is not None and address[0] not in "/@":
@@ -104,4 +121,4 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-__all__ = ["Manager", "taken"]
+__all__ = ["Manager", "listener_at", "taken"]

@@ -33,6 +33,7 @@ _T = TypeVar("_T")
 TAIL_S = 0.25
 TELL_S = 20.0  # how long an ended window may take to hand over its times
 FOLLOW_S = 1.0
+HOST_S = 60.0  # milliseconds of work behind that of a thousand windows; longer is a thread that could not be started
 FOLLOWED_COUNT = 32  # with more windows at once, looking at every tree would itself be the pressure
 TIMES_COUNT = 10_000_000  # of all windows in hand, a quarter of a gigabyte; with more, new ones are judged without
 KEPT_COUNT = 200  # judged runs answered from memory, 60 kB each; older ones are asked of the store
@@ -45,12 +46,14 @@ class Windows:
     def __init__(
         self, witness: Witness, store: Store, judge: Judge, *, state: Path, threads: Executor, boot_id: str,
         judged: Callable[[Run, float | None], None] | None = None, flushing: Flushing | None = None,
+        host_s: float = HOST_S,
         at_edges: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self._witness = witness
         self._store = store
         self._judge = judge
         self._flushing = flushing or Flushing(store)
+        self._host_s = host_s
         self._state = state
         self._threads = threads
         self._boot_id = boot_id
@@ -181,7 +184,9 @@ class Windows:
         return run if run.id == run_id and run.status in list(Status) else None
 
     async def _loop_thread(self, work: Callable[..., _T], *arguments: object) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+        # A pool whose thread could not be started, for want of memory, keeps its work without ever doing it.
+        work_done = asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+        return await asyncio.wait_for(work_done, self._host_s)
 
     def shown(self, uid: int) -> Iterator[Run]:
         """The windows this user may see, in hand first, then judged since the daemon began; newest first in each."""

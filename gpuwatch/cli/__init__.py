@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import errno
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,12 +10,8 @@ from collections.abc import Mapping, Sequence
 import click
 
 from annotate import __version__
-from annotate.errors import AnnotateError
-from annotate.report import plain
-from gpuwatch.cli import output, refusals
-from gpuwatch.cli.exits import Exit, ReaderLeft, Stop
+from gpuwatch.cli import endings, output
 from gpuwatch.cli.options import settings_options
-from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
 
 COMMANDS: Mapping[str, str] = {
     name: f"gpuwatch.cli.{name}"
@@ -71,53 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code.  Whatever goes wrong on purpose is one line on standard error."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     output.keep_closed_streams_free()
-    try:
-        code = cli.main(arguments, prog_name="gpuwatch", standalone_mode=False)
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except (BrokenPipeError, ReaderLeft, click.Abort) as error:
-        return _quiet(error)
-    except click.exceptions.NoArgsIsHelpError as error:  # `gpuwatch config` alone: its help, as it is
-        output.say(error.format_message())
-        return Exit.USAGE
-    except (click.ClickException, GpuwatchError, AnnotateError, Stop) as error:
-        return _report(error, as_json=_wants_json(arguments))
-    except OSError as error:
-        if error.errno == errno.ENOSPC and error.filename is None:  # click's own words, as --help, on a full disk
-            output.silence(sys.stdout)
-            return _report(GpuwatchError(f"standard output: {error.strerror}"), as_json=False)
-        if error.filename is None:
-            raise  # not about a file somebody named or owns: our mistake, with its traceback
-        return _report(GpuwatchError(f"{error.filename}: {error.strerror}"), as_json=_wants_json(arguments))
-    return int(code or 0)
-
-
-def _quiet(error: Exception) -> Exit:
-    """The reader left, or somebody pressed Ctrl-C: neither needs words."""
-    if isinstance(error, click.Abort):
-        return Exit.INTERRUPTED
-    output.silence(sys.stdout)
-    return Exit.BROKEN_PIPE
-
-
-def _report(error: Exception, *, as_json: bool) -> int:
-    message = refusals.words(error) if isinstance(error, click.ClickException) else str(error)
-    message = plain(" ".join(message.split()))
-    code, name = _code_and_name(error)
-    output.say(f"gpuwatch: {message}")
-    if as_json and name != "output":
-        output.emit_json({"error": {"code": name, "message": message}})
-    return code
-
-
-def _code_and_name(error: Exception) -> tuple[int, str]:
-    if isinstance(error, Stop):
-        return error.code, error.name
-    if isinstance(error, UsageError | AnnotateError | click.UsageError):
-        return Exit.USAGE, "usage"
-    if isinstance(error, DaemonError):
-        return Exit.FAILED, f"daemon-{error.code}"
-    return Exit.FAILED, type(error).__name__.removesuffix("Error").lower()
+    return endings.code_of(
+        lambda: cli.main(arguments, prog_name="gpuwatch", standalone_mode=False), as_json=_wants_json(arguments)
+    )
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

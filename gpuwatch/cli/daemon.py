@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
-from gpuwatch.cli import options
+from gpuwatch.cli import endings, options
 from gpuwatch.cli.install import install, uninstall
 from gpuwatch.config import SYSTEM_SOCKET, SYSTEM_STATE, Settings
 from gpuwatch.keys import LISTEN_PORT
@@ -44,11 +46,12 @@ def command(context: click.Context, on_demand: bool, system: bool) -> None:
         return
     if on_demand and system:
         raise click.UsageError("--system stays; --on-demand leaves: choose one")
-    from gpuwatch import daemon
+    from gpuwatch import lifetime
 
     # Who started it on demand hears what is wrong with a scene from a daemon that runs, as of an absent driver.
     settings = _of_the_system() if system else options.settings(scenes=not on_demand)
-    daemon.main(settings, on_demand=on_demand, shared=system or settings.socket == SYSTEM_SOCKET)
+    shared = system or settings.socket == SYSTEM_SOCKET
+    lifetime.main(settings, code_of=partial(endings.code_of, as_json=False), on_demand=on_demand, shared=shared)
 
 
 command.add_command(install)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,6 +18,7 @@ from gpuwatch.store import Store
 from gpuwatch.windows import Windows
 
 MINE, THEIRS, ROOT = 1000, 1001, 0
+_T = TypeVar("_T")
 
 
 class NoGpus:
@@ -130,6 +132,44 @@ def test_a_failing_judge_leaves_nobody_waiting(store: Store, tmp_path: Path) -> 
         judged = await held.verdicts(run, uid=MINE, wait_s=10.0)
         assert judged.status == "unproven"
         assert "ZeroDivisionError" in judged.why
+        assert held.busy_count == 0
+
+    asyncio.run(body())
+
+
+class Dying(ThreadPoolExecutor):
+    """Takes work and, from some moment on, never does it: as where memory for a thread's first step is missing."""
+
+    dead = False
+    done_count = 0
+
+    def submit(self, work: Callable[..., _T], /, *arguments: Any, **options: Any) -> Future[_T]:
+        if self.dead:
+            return Future()
+        future = super().submit(work, *arguments, **options)
+        future.add_done_callback(self._count)
+        return future
+
+    def _count(self, _: object) -> None:
+        self.done_count += 1
+
+
+def test_threads_that_do_nothing_any_more_leave_nobody_waiting_and_the_daemon_may_leave(store: Store, tmp_path: Path) -> None:
+    async def body() -> None:
+        witness: Any = NoGpus()
+        judge: Any = Judge()
+        threads = Dying(2)
+        held = Windows(witness, store, judge, state=tmp_path / "state", threads=threads, boot_id="boot", host_s=0.3)
+        run, _ = await held.open(
+            pid=os.getpid(), uid=MINE, claim="sustained", label=None, policy={}, gpus=None, parent=None, told={}
+        )
+        while threads.done_count < 5:  # it is known who opened it, and under what pressure
+            await asyncio.sleep(0.001)
+        threads.dead = True
+        async with asyncio.timeout(20.0):
+            await held.close(run.id, uid=MINE, begin_ns=run.begin_ns, end_ns=run.begin_ns, told={})
+            judged = await held.verdicts(run.id, uid=MINE, wait_s=20.0)
+        assert judged.status == "unproven"
         assert held.busy_count == 0
 
     asyncio.run(body())

@@ -1,0 +1,142 @@
+"""The daemon as a process: left by its parent, alone on its socket, with its log; and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from gpuwatch import config, notify
+from gpuwatch.config import Settings
+from gpuwatch.daemon import Daemon
+from gpuwatch.daemon_log import log_to
+from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.places import ensure_state_folder
+
+_log = logging.getLogger("gpuwatch.daemon")
+
+
+def main(
+    settings: Settings, *, code_of: Callable[[Callable[[], None]], int], on_demand: bool = False, shared: bool = False
+) -> None:
+    """Run a daemon in the foreground of this process, and end it; ``shared``: for every user, each their own windows.
+
+    Returns only where no daemon is needed.  ``code_of`` says what went wrong while it ran, and gives the code to end with.
+    Raises UsageError where one already serves the socket.
+    """
+    manager, sockets = notify.taken(os.environ)
+    listener = notify.listener_at(settings.socket, sockets)
+    ready = _leave_parent() if on_demand else _nothing
+    _raise_limits()
+    config.ensure_socket_folder(settings.socket)
+    with _only_one(settings.socket) as first:
+        if not first:
+            if on_demand:
+                ready()  # another window was quicker: both use its daemon
+                return
+            raise UsageError(f"{settings.socket}: a daemon already serves it; stop it or choose another --socket and --state")
+        ensure_state_folder(settings.state, mode=0o750 if shared else 0o700)
+        log_to(settings, on_demand=on_demand)
+        # A thread that samples waits for the interpreter lock; the default of 5 ms would be half its period.
+        sys.setswitchinterval(0.0005)
+        make = partial(Daemon, settings, ready, on_demand=on_demand, shared=shared, manager=manager, listener=listener)
+        _end(lambda: code_of(lambda: asyncio.run(_run(make, on_demand=on_demand))))
+
+
+async def _run(make: Callable[[], Daemon], *, on_demand: bool) -> None:
+    try:
+        await make().run()
+    except GpuwatchError as error:
+        if on_demand:  # the log is all that the starting window can quote; else the command says it
+            _log.error("%s", error)
+        raise
+
+
+def _end(run: Callable[[], int]) -> NoReturn:
+    """Run, and end here: by then all that is ours is closed and flushed, and the interpreter would wait for its threads.
+
+    One inside a hung call of a driver or a disk can be neither joined nor ended, and one that could not be started for
+    want of memory never says that it has ended.  What is left out are the log's flush and that of the streams, done here.
+    """
+    code = 1
+    try:
+        code = run()
+    except BaseException:  # noqa: BLE001 - said as the interpreter would, which is not reached
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, full, or none
+                stream.flush()
+        os._exit(code)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _leave_parent() -> Callable[[], None]:
+    """Become nobody's child; gives what tells the process that was started in our place that we answer.
+
+    That one then ends with 0, or with 1 as soon as we do without having said so.
+    """
+    here, there = os.pipe()
+    if os.fork():
+        os.close(there)
+        os._exit(0 if os.read(here, 1) else 1)
+    os.close(here)
+    os.setsid()
+    _undo_inheritance()
+
+    def ready() -> None:
+        with contextlib.suppress(OSError):
+            os.write(there, b"r")
+            os.close(there)
+
+    return ready
+
+
+def _raise_limits() -> None:
+    """As many open files as may be: a thousand windows are a thousand connections."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _undo_inheritance() -> None:
+    """Let go of what the benchmark that started us is bound to: its processors, its priority, its umask."""
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    os.umask(0o077)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+@contextlib.contextmanager
+def _only_one(socket_path: Path) -> Iterator[bool]:
+    """Hold the lock beside the socket; False if another process holds it.  The kernel lets go of it when we die."""
+    try:
+        # Never through a link somebody put there, and never emptied: it may be a file that is not ours.
+        lock = os.open(f"{socket_path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(f"{socket_path}.lock: cannot be locked: {error.strerror}; choose another --socket") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(lock)

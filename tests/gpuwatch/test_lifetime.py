@@ -1,0 +1,41 @@
+"""A daemon's process ends when the daemon has: whatever its threads do, and with everything said."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gpuwatch.live import settings
+
+# What stands for the daemon leaves a thread behind that nobody can join, as one inside a hung call.
+STUCK = """
+import logging, sys, threading
+from gpuwatch import lifetime
+from gpuwatch.config import load
+
+def stuck(_):
+    threading.Thread(target=threading.Event().wait).start()
+    print("said", end="")
+    logging.getLogger("gpuwatch").warning("logged")
+    {ends}
+
+lifetime.main(load({{"source": "simulated", "state": sys.argv[1], "socket": sys.argv[2]}}), code_of=stuck)
+"""
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "words"),
+    [("return 7", 7, "logged"), ('raise RuntimeError("can\'t start new thread")', 1, "RuntimeError: can't start new thread")],
+)
+def test_a_thread_that_never_ends_does_not_keep_the_process(tmp_path: Path, ends: str, code: int, words: str) -> None:
+    places = settings(tmp_path)
+    ended = subprocess.run(
+        [sys.executable, "-c", STUCK.format(ends=ends), str(places.state), str(places.socket)],
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (code, "said")
+    assert "logged" in ended.stderr
+    assert words in ended.stderr
