@@ -83,10 +83,11 @@ class Judge:
         if self._worker is None or self._worker.returncode is not None:
             with contextlib.ExitStack() as stack:
                 said = stack.enter_context(self._log.open("ab")) if self._log else None
-                # -P: nothing is imported from the folder the daemon was started in, which may be everybody's.
+                # -P: nothing is imported from the folder the daemon was started in, which may be everybody's.  A group of its
+                # own: a terminal's Ctrl-C is the daemon's to treat, and would meet the worker amid its imports.
                 self._worker = await asyncio.create_subprocess_exec(
                     sys.executable, "-P", "-m", "gpuwatch.judging", str(self._state),
-                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=said,
+                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=said, process_group=0,
                 )  # fmt: skip
         stdin, stdout = self._worker.stdin, self._worker.stdout
         if stdin is None or stdout is None:
@@ -160,7 +161,7 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the daemon's to treat, which closes our pipe
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as with a terminal's Ctrl-C: the daemon ends us, by closing our pipe
     with contextlib.suppress(OSError):  # a service's or container's filter of system calls may refuse it
         os.nice(5)  # the benchmark's next window may already be running
     with contextlib.suppress(BrokenPipeError):  # the daemon died meanwhile: the next one says so of this window

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
+
+import psutil
 
 from gpuwatch.judging import Judge
 from gpuwatch.store import Store
@@ -24,6 +27,20 @@ def test_a_worker_that_starts_slowly_does_not_answer_one_window_with_what_is_of_
     first, second = asyncio.run(asked())
     assert first.startswith("run first0: expected one")
     assert second.startswith("run second0: expected one")
+
+
+def test_ctrl_c_in_the_daemons_terminal_does_not_reach_a_worker_that_starts(tmp_path: Path) -> None:
+    async def started() -> list[int]:
+        judge = Judge(tmp_path)
+        try:
+            await judge.warm()
+            return [os.getpgid(each.pid) for each in psutil.Process().children() if "gpuwatch.judging" in each.cmdline()]
+        finally:
+            judge.stop()
+            await asyncio.sleep(0.2)
+
+    (group,) = asyncio.run(started())
+    assert group != os.getpgid(0)
 
 
 def test_a_worker_that_cannot_start_is_no_reason_for_the_daemon_to_fail(tmp_path: Path) -> None:
