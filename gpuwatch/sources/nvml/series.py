@@ -167,7 +167,7 @@ class Series:
     def run(
         self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int
     ) -> tuple[Sequence[Pass], SourceError | None]:
-        count = self._run(ctypes.byref(self._series), due_ns, period_ns, until_ns, row_at_ns, row_after_ns)
+        count = self._run(ctypes.byref(self._series), due_ns, max(1, period_ns), until_ns, row_at_ns, row_after_ns)
         passes: list[Pass] = []
         try:
             passes.extend(self._read(count))

@@ -8,6 +8,7 @@ import math
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from annotate.evidence import Lane, Reading, Visibility, signals
 from gpuwatch import clock
 from gpuwatch.errors import DeviceLostError, SourceGoneError
 from gpuwatch.host import Identities, Identity
+from gpuwatch.lanes import PULSE
 from gpuwatch.sources.nvml import Nvml
 from gpuwatch.sources.nvml.binding import official, start
 from gpuwatch.sources.nvml.census import ProcessLists
@@ -532,6 +534,26 @@ def test_gpu_the_fast_row_is_cheap(real: Nvml) -> None:
     whole_us = (clock.now_ns() - begin_ns) / 2000 / 1000
     print(f"fast row: calls p50 {took[1000] / 1000:.1f} us, p99 {took[1980] / 1000:.1f} us; whole read {whole_us:.1f} us")
     assert took[1000] < 200_000  # a broken plan (an exception or a probe each time) costs milliseconds
+
+
+@pytest.mark.gpu
+def test_gpu_a_series_reads_what_single_questions_read(real: Nvml) -> None:
+    uuid, names = real.devices()[0].uuid, signals(Lane.FAST)
+    series = real.series(uuid, names, PULSE)
+    assert series is not None, real.notes(uuid)["sampling loop"]
+    alone = real.read(uuid, Lane.FAST, names)
+    begin_ns, begin_s = clock.now_ns(), time.thread_time()
+    passes, error = series.run(begin_ns, begin_ns + 400_000_000, 10_000_000, row_at_ns=0, row_after_ns=45_000_000)
+    spent_us = (time.thread_time() - begin_s) / len(passes) * 1e6
+    rows = [each.reading for each in passes if each.reading.lane is Lane.FAST]
+    print(
+        f"{len(passes)} passes, {len(rows)} of them whole rows, {spent_us:.0f} us of a processor each, waking and reading included"
+    )
+    assert error is None
+    for name in names:
+        assert (getattr(rows[-1], name) is None) is (getattr(alone, name) is None), name
+    assert rows[-1].memory_used_bytes == pytest.approx(alone.memory_used_bytes, rel=0.05)
+    assert rows[-1].temperature_c == pytest.approx(alone.temperature_c, abs=5)
 
 
 @pytest.mark.gpu
