@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from gpuwatch import clock
 from gpuwatch.cli import rejudge
+from gpuwatch.client import connect
 from gpuwatch.config import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.window import Window, window
@@ -160,7 +162,10 @@ def test_an_interval_nobody_wrapped_is_judged_by_what_the_daemon_saw(
 
 
 def test_an_interval_before_the_daemon_is_unproven(gpuwatch: Gpuwatch, daemon: Settings, longer: Window) -> None:
-    ended = gpuwatch(*daemon.flags(), "audit", "--from", "3min", "--to", "2min", "--fail-on", "unproven")
+    with connect(daemon) as client:
+        age_s = (clock.now_ns() - client.status()["epoch_ns"]) / 1e9
+    span = ("--from", f"{age_s + 90:.0f}s", "--to", f"{age_s + 30:.0f}s")
+    ended = gpuwatch(*daemon.flags(), "audit", *span, "--fail-on", "unproven")
     assert ended.code == 12
     assert "no reading" in ended.out
 

@@ -147,7 +147,7 @@ class TestMarks:
         assert timings is not None
         assert (np.diff(timings.at_ns) >= 0).all()
         assert timings.took_s[0] >= 0.019
-        assert 0.009 < timings.took_s[1] < 0.019
+        assert 0.009 < timings.took_s[1] < timings.took_s[0] - 0.009, "over before the second pause began"
         assert timings.sm_clock_mhz is not None
         assert timings.sm_clock_mhz[:2] == pytest.approx(CLOCK_MHZ, rel=1e-2)
 
