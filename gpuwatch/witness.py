@@ -209,12 +209,30 @@ class Witness:
             self._store.put_gap(uuid, Lane.FAST, sleep.begin_ns, sleep.end_ns)
 
     async def mark(self, uuids: Sequence[str]) -> None:
-        """The cheap part of these GPUs' edges, in parallel: what the opening of a window waits for."""
-        await self._in_threads({uuid: self._samplers[uuid].mark for uuid in uuids if self._answers(uuid)}, self._marks)
+        """The cheap part of these GPUs' edges, one after the other: what the opening of a window waits for.
+
+        In one thread: the first question after a pause costs ten times the next, and so do threads that wait for each other.
+        """
+        fresh = {uuid: self._samplers[uuid].mark for uuid in uuids if self._answers(uuid) and not _runs(self._marks.get(uuid))}
+        if fresh:
+            loop = asyncio.get_running_loop()
+            job = loop.run_in_executor(self._threads, _each, tuple(fresh.values()))
+            self._marks.update(dict.fromkeys(fresh, job))
+        await self._wait_for(uuids, self._marks)
 
     async def edge(self, uuids: Sequence[str]) -> None:
         """Edge readings of these GPUs, in parallel."""
-        await self._in_threads({uuid: self._samplers[uuid].edge for uuid in uuids if self._answers(uuid)}, self._edges)
+        loop = asyncio.get_running_loop()
+        for uuid in uuids:
+            if self._answers(uuid) and not _runs(self._edges.get(uuid)):
+                self._edges[uuid] = loop.run_in_executor(self._threads, self._samplers[uuid].edge)
+        await self._wait_for(uuids, self._edges)
+
+    async def _wait_for(self, uuids: Sequence[str], under_way: Mapping[str, asyncio.Future[None]]) -> None:
+        """Windows that open or close together share what is under way; a GPU that takes too long is not waited for."""
+        jobs = {under_way[uuid] for uuid in uuids if uuid in under_way and self._answers(uuid)}
+        if jobs:
+            await asyncio.wait(jobs, timeout=EDGE_S)
 
     async def hand_over(self, uuids: Sequence[str]) -> None:
         """Have the sinks given all that was read of these GPUs until now."""
@@ -225,15 +243,6 @@ class Witness:
     def _answers(self, uuid: str) -> bool:
         sampler = self._samplers.get(uuid)
         return sampler is not None and sampler.lost is None
-
-    async def _in_threads(self, work: Mapping[str, Callable[[], None]], under_way: dict[str, asyncio.Future[None]]) -> None:
-        """Windows that open or close together share what is under way; a GPU that takes too long is not waited for."""
-        loop = asyncio.get_running_loop()
-        for uuid, read in work.items():
-            if uuid not in under_way or under_way[uuid].done():
-                under_way[uuid] = loop.run_in_executor(self._threads, read)
-        if work:
-            await asyncio.wait([under_way[uuid] for uuid in work], timeout=EDGE_S)
 
     def status(self) -> dict[str, Any]:
         return {
@@ -382,6 +391,15 @@ class Witness:
             self._join(source, source.devices())
         except SourceError:
             return  # the lanes tell of it
+
+
+def _runs(job: asyncio.Future[None] | None) -> bool:
+    return job is not None and not job.done()
+
+
+def _each(work: Sequence[Callable[[], None]]) -> None:
+    for one in work:
+        one()
 
 
 def _in_order(known: Mapping[str, Device], boards: Sequence[Device]) -> dict[str, Device]:
