@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import threading
 import time
@@ -17,6 +18,7 @@ from tests.gpuwatch.programs import program
 RECORDING = PAGE.parents[1] / "dashboards" / "recording.yml"
 # The servers scrape at other moments, and what a GPU does within seconds differs from moment to moment.
 OF_FLEET, OF_ONE = 0.05, 0.15
+OLD_S = 0.3  # readings come every 0.2 s, and a page in hundredths
 OF_MACHINES = (
     "gpuwatch:gpu_held_back:ratio5m", "gpuwatch:gpu_held_back_by_hardware:ratio5m", "gpuwatch:gpu_clock_under_load:ratio5m",
     "gpuwatch:gpu_power:watts5m", "gpuwatch:windows:increase1d",
@@ -41,6 +43,7 @@ def test_the_configuration_of_the_page_is_one(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.timeout(240)  # on a crowded machine all goes slower
 def test_five_machines_tell_three_servers_the_same(tmp_path: Path) -> None:
     told_alike(tmp_path, machines_count=5, gpus_count=8, period_s=0.5, over_s=4)
 
@@ -51,11 +54,13 @@ def test_fifty_machines_tell_three_servers_the_same(tmp_path: Path) -> None:
 
 
 def told_alike(folder: Path, *, machines_count: int, gpus_count: int, period_s: float, over_s: int) -> None:
-    of_fleet, of_machines = (
-        text.replace("[5m]", f"[{over_s}s]") for text in (blocks()["fleet-rules.yml"], RECORDING.read_text())
-    )
     with machines(machines_count, gpus_count, period_s=over_s / 20) as targets, victoria(folder / "written") as written:
+        slower = crowding_ratio()
+        period_s, over_s = slower * period_s, math.ceil(slower * over_s)
         period = f"{round(period_s * 1e3)}ms"
+        of_fleet, of_machines = (
+            text.replace("[5m]", f"[{over_s}s]") for text in (blocks()["fleet-rules.yml"], RECORDING.read_text())
+        )
         whole = blocks()["prometheus.yml"].replace("http://victoria:8428", written.url)
         whole = whole.replace('["node1:9836", "node2:9836"]', str(targets))
         whole = whole.replace("15s\n", f"{period}\n  evaluation_interval: {period}\n")
@@ -69,6 +74,7 @@ def told_alike(folder: Path, *, machines_count: int, gpus_count: int, period_s: 
             victoria(folder / "scraping", scrape_config=alone) as second,
         ):
             at_s = wait_for(first, written, second, machines_count, period_s, over_s)
+            late_ratio = 2 * max(late_s(server, at_s, over_s) for server in (first, second)) / over_s
             chosen = {name: expr for name, expr in rules(of_machines).items() if name in OF_MACHINES}
             assert (len(rules(of_fleet)), len(chosen)) == (5, 5)
             for name, expr in {**rules(of_fleet), **chosen}.items():
@@ -78,12 +84,20 @@ def told_alike(folder: Path, *, machines_count: int, gpus_count: int, period_s: 
                 now = first.ask(expr, at_s)
                 assert now.keys() == ours.keys(), name
                 for server in (written, second):
-                    near(server.ask(expr, at_s), now, name)
+                    near(server.ask(expr, at_s), now, name, late_ratio)
             gpus = first.ask("gpuwatch:fleet_gpus:sum", at_s)
             assert gpus == {'{"state": "answering"}': machines_count * gpus_count, '{"state": "lost"}': 0.0}
             for server in (first, written, second):
                 assert server.ask("count(gpuwatch_gpu_field_supported)", at_s) == {}
                 assert server.ask("count(gpuwatch_gpu_up)", at_s) == {"{}": machines_count * gpus_count}
+
+
+def crowding_ratio(cpu_s: float = 0.2) -> float:
+    """How much longer than alone a computation takes on this machine now, up to what a test can wait for."""
+    begun_s, until_s = time.monotonic(), time.process_time() + cpu_s
+    while time.process_time() < until_s:
+        pass
+    return min(4.0, max(1.0, (time.monotonic() - begun_s) / cpu_s))
 
 
 def wait_for(
@@ -98,7 +112,8 @@ def wait_for(
         f"count(count_over_time(gpuwatch_up[{over_s}s]) >= 5 and on (instance) "
         f"(min_over_time(up[{3 * round(period_s * 1e3)}ms]) == 1)) and on () (min(gpuwatch_up offset {over_s}s) == 1)"
     )
-    for _ in range(300):
+    deadline_s = time.monotonic() + 60 + 3 * over_s
+    while time.monotonic() < deadline_s:
         at_s = time.time() - 1.5
         if all(server.ask(whole, at_s) == {"{}": machines_count} for server in (first, written, second)) and first.ask(
             "gpuwatch:fleet_windows_spoilt:ratio5m", at_s
@@ -108,9 +123,16 @@ def wait_for(
     raise AssertionError(first.log.read_text() + written.log.read_text() + second.log.read_text())
 
 
-def near(found: Mapping[str, float], expected: Mapping[str, float], name: str) -> None:
+def late_s(server: Server, at_s: float, over_s: int) -> float:
+    """By how much a sample was older at worst than its time says, beyond what it is on a machine at leisure."""
+    of_scrapes = f"max(max_over_time(scrape_duration_seconds[{over_s}s]))"
+    of_readings = f'max(max_over_time(gpuwatch_reading_age_seconds{{lane="fast"}}[{over_s}s]))'
+    return max(0.0, server.ask(f"{of_scrapes} + {of_readings}", at_s)["{}"] - OLD_S)
+
+
+def near(found: Mapping[str, float], expected: Mapping[str, float], name: str, late_ratio: float) -> None:
     assert found.keys() == expected.keys(), name
-    apart = OF_ONE if name in OF_MACHINES else OF_FLEET
+    apart = late_ratio + (OF_ONE if name in OF_MACHINES else OF_FLEET)
     for labels, value in expected.items():
         # Windows are counted one by one: at another moment there are a few more.
         assert found[labels] == pytest.approx(value, rel=apart, abs=4 if "windows:" in name else apart), (name, labels)
