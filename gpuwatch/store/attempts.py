@@ -15,6 +15,7 @@ _log = logging.getLogger("gpuwatch.store")
 # What one bad value or a bad disk can raise: it costs its own rows, never the thread.
 UNSTORABLE = (
     sqlite3.Error, OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, MemoryError, StoreError,
+    SystemError,  # what the binding of SQLite says without memory
 )  # fmt: skip
 
 
