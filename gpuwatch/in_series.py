@@ -65,14 +65,13 @@ class InSeries:
         else:
             self._give(sweep)
 
-    def hand_over(self, timeout_s: float) -> bool:
-        """Wait until all that was read so far has been given; False if it was not in time."""
+    def hand_over(self) -> threading.Event | None:
+        """Set once all that was read so far has been given, which the fast thread does when it is woken; None: it has been."""
         if self._series is None:
-            return True
+            return None
         given = threading.Event()
         self._awaited.append(given)
-        self.interrupt()
-        return given.wait(timeout_s)
+        return given
 
     def _told_all(self) -> None:
         """The fast thread has given all it read: so have others then, and whoever waits for that goes on."""

@@ -174,6 +174,7 @@ def measure(
         costs[name] = min(reading.took_ns for reading in readings[1:])
         if all(getattr(reading, name) is None for reading in readings):
             silent.add(name)
+    asked_ns = clock.now_ns()
 
     fast = tuple(name for name in signals(Lane.FAST) if name not in silent)
     refresh = Refresh(uuid)
@@ -184,6 +185,8 @@ def measure(
     # Means over an interval (GPM) had nothing to say, and cost next to nothing, until some time had passed since their
     # first call; one call answers all of them, so they share what it costs.
     if silent:
+        # A busy machine may have taken all the time for the first questions: who is asked again too soon would be silent for good.
+        clock.wait_until(asked_ns + _MEANS_NS, threading.Event())
         late = source.read(uuid, Lane.SLOW, tuple(sorted(silent)))
         answered = {name for name in silent if getattr(late, name) is not None}
         costs.update({name: late.took_ns // len(answered) for name in answered})
@@ -232,6 +235,7 @@ def measure(
     )
 
 
+_MEANS_NS = 150_000_000  # an H200 gives no mean over less than 100 ms
 _PULSE_WATCHED_NS = 60_000_000  # a dozen readings: what two calls cost after a pause
 
 

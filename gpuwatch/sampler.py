@@ -188,9 +188,15 @@ class Sampler:
                 self._series.give_from_aside(Sweep(self.uuid, lane, now_ns, 0, 0, item))
         self._series.interrupt()
 
-    def hand_over(self, timeout_s: float = 0.25) -> bool:
-        """Wait until the sinks have all that was read so far: a source's own loop tells of it only now and then."""
-        return self.lost is not None or not self._threads[0].is_alive() or self._series.hand_over(timeout_s)
+    def hand_over(self, timeout_s: float = 2.0) -> bool:
+        """Wait until the sinks have all that was read so far: a source's own loop tells of it only now and then.
+
+        False if it was not told in time: milliseconds, if the machine has a processor for it.
+        """
+        if self.lost is not None or not self._threads[0].is_alive() or (given := self._series.hand_over()) is None:
+            return True
+        self._wake_fast()
+        return given.wait(timeout_s)
 
     def watch(self) -> None:
         """Tell the sinks about a thread that got no answer or died.  A thread of its own calls this each second."""

@@ -7,6 +7,7 @@ import pytest
 from annotate.judge import judge
 from annotate.verdict import Status, Verdict
 from gpuwatch.sources.simulated import SCENES, simulate
+from gpuwatch.sources.simulated.scenes import FOREVER_S
 
 # Where nobody computes there is no benchmark to judge.
 JUDGED = [name for name in SCENES if name != "idle"]
@@ -31,6 +32,11 @@ def test_a_quiet_scene_has_no_hazard_but_a_note(name: str) -> None:
     for seed in range(5):
         verdict = verdict_of(name, seed)
         assert {finding.severity for finding in verdict.hazards} <= {"note"}, [(f.rule, f.says) for f in verdict.hazards]
+
+
+def test_what_passes_comes_round_again_for_a_window_that_is_late() -> None:
+    passing = [scene for scene in SCENES.values() if any(mishap.end_s < FOREVER_S for mishap in scene.mishaps)]
+    assert [scene.name for scene in passing if scene.length_s >= FOREVER_S] == []
 
 
 def test_scenes_that_differ_get_verdicts_that_differ() -> None:
