@@ -63,7 +63,7 @@ def test_more_of_one_user_than_the_daemon_can_have_in_hand_are_refused_with_what
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_thousand_at_once(daemon: Live) -> None:
     figures = crowd.at_once(daemon, 1000)
     assert figures["with_all_open"]["memory_bytes"] - figures["before"]["memory_bytes"] < 100 << 20
