@@ -54,7 +54,7 @@ class Web:
         except OSError as error:
             raise UsageError(f"listen: {listen}: {error.strerror or error}; choose another --listen") from error
         self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, name="gpuwatch-metrics", daemon=True
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.5}, name="gpuwatch-metrics", daemon=True
         )
         self._thread.start()
 
