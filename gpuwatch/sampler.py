@@ -186,7 +186,6 @@ class Sampler:
                 return
             for item in found:
                 self._series.give_from_aside(Sweep(self.uuid, lane, now_ns, 0, 0, item))
-        self._series.interrupt()
 
     def hand_over(self, timeout_s: float = 2.0) -> bool:
         """Wait until the sinks have all that was read so far: a source's own loop tells of it only now and then.
