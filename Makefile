@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Many tests wait for daemons and driver's doubles: three workers fill the two cores this is tested on.
-WORKERS ?= 3
+# Many tests wait for daemons and driver's doubles: four workers fill the two cores this is tested on.
+WORKERS ?= 4
 
 .PHONY: help demo test check format lint types imports pages pictures gpu bench campaign clean
 
