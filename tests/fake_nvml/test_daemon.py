@@ -155,6 +155,7 @@ def test_doctor_measures_what_calls_cost_and_how_often_values_change(library: Pa
         if "power_w" in facts["GPU-00000000"]["facts"]["refresh_ms"]:  # half a second sees too few changes on a busy machine
             break
     assert facts["driver"]["found"] == "580.159.04, NVML 13.580.159.04, 1 GPU"
+    assert facts["sampling loop"]["found"] == "compiled"
     signals = facts["GPU-00000000"]
     assert signals["found"] == "NVIDIA H200: 37 of 37 signals answered"
     costs_us = signals["facts"]["cost_us"]

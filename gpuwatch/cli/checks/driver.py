@@ -12,6 +12,7 @@ from gpuwatch.config import Settings
 from gpuwatch.errors import DeviceLostError, SourceError
 from gpuwatch.lanes import Plan, measure
 from gpuwatch.protocols import Source
+from gpuwatch.sources.nvml import series
 
 
 def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[Check]:
@@ -35,6 +36,7 @@ def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[
             source=source.name, driver_version=first.driver_version, nvml_version=first.nvml_version,
         )  # fmt: skip
         yield _binding()
+        yield _loop()
     for silent in getattr(source, "unanswered", ()):
         name, _, why = silent.partition(": ")
         yield failed(name, f"listed, but not answering: {why}", "see dmesg; if it was lost: nvidia-smi --gpu-reset, or reboot")
@@ -83,6 +85,16 @@ def _binding() -> Check:
             "pip uninstall pynvml && pip install --force-reinstall nvidia-ml-py", official=official, other=other,
         )  # fmt: skip
     return passed("pynvml", f"nvidia-ml-py {official}, NVIDIA's own", official=official)
+
+
+def _loop() -> Check:
+    library, why = series.compiled()
+    if library is None:
+        return warned(
+            "sampling loop", f"Python: {why}",
+            "verdicts are the same; watching takes about three times the processor time: install gpuwatch again where gcc is",
+        )  # fmt: skip
+    return passed("sampling loop", "compiled")
 
 
 def _gpu(device: Device, plan: Plan) -> Iterator[Check]:
