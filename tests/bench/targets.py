@@ -201,6 +201,16 @@ def _crashes(found: Data) -> Measured:
     return Measured(f"{kills['rounds_count']} kills: {kills['lost_max_s']:.2f} s lost at most", kills["lost_max_s"] <= 1.0)
 
 
+def _day(found: Data) -> Measured:
+    """Watched on by the campaign itself: it fails where threads or descriptors grow, or segments pass their budget."""
+    day = found.campaigns.get("day")
+    if day is None:
+        return Measured("not measured yet")
+    grown = max(day[f"{which}_growth_ratio"] for which in ("memory_bytes", "judge_memory_bytes"))
+    dropped = f"{day['dropped_segments_count']} segments dropped, {day['segments_max_bytes'] / 1e6:.1f} MB at most of {day['budget_bytes'] / 1e6:.1f}"
+    return Measured(f"+{grown:.2%} of memory; {dropped}", grown <= 0.05)
+
+
 _PEERS, _VALIDATION = "[peers](#peers)", "[VALIDATION](VALIDATION.md)"
 _SHARE = (
     "of a pass the kernel's wake alone is 57 µs there (17 on an H200's machine), and after each pause all is cold:"
@@ -223,6 +233,7 @@ TARGETS = (
     Target("10 000 windows judged again", "≤ 60 s", _rejudging, "[rejudge](#rejudge)"),
     Target("`gpuwatch audit` with a million windows stored", "≤ 1 s", _listing, "[growth](#growth)"),
     Target("killed at any moment (`make soak`)", "≤ 1 s of readings lost, no corruption", _crashes, "`tests/faults/results.json`"),
+    Target("24 simulated hours of 8 GPUs (`make soak`)", "memory +5 % at most, readings within their budget", _day, "`tests/faults/results.json`"),
 )  # fmt: skip
 
 
