@@ -164,13 +164,13 @@ class Daemon:
             await self._server.reappear()
 
     def _notice_sleep(self, again_s: float | None = None) -> None:
-        if (slept := self._sleeps.look()) is not None:
-            _log.warning("the machine was suspended for %.1f s", slept.slept_s)
-            self._witness.slept(slept)
         if self._next_look is not None:
             self._next_look.cancel()
         again_s = again_s or (sleep.LOOK_S if self._windows.busy_count else sleep.IDLE_LOOK_S)
         self._next_look = self._loop.call_later(again_s, self._notice_sleep)
+        if (slept := self._sleeps.look()) is not None:
+            _log.warning("the machine was suspended for %.1f s", slept.slept_s)
+            self._witness.slept(slept)
 
     async def _report(self) -> None:
         """Tell the service manager how it goes, and that we live: only while every GPU that is not lost is being read.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -19,7 +19,7 @@ class InSeries:
         self._give = give
         self._series: Series | None = None
         self._aside: deque[Sweep] = deque()  # read by others while the loop ran
-        self._awaited: deque[threading.Event] = deque()
+        self._awaited: deque[Callable[[], None]] = deque()
 
     @property
     def runs(self) -> bool:
@@ -28,14 +28,15 @@ class InSeries:
 
     @property
     def asking_since_ns(self) -> int | None:
-        return self._series.asking_since_ns if self._series is not None else None
+        series = self._series
+        return series.asking_since_ns if series is not None else None
 
     def run(
         self, source: Source, due_ns: int, until_ns: int, period_ns: int, *,
         row_at_ns: int, row_after_ns: int, woken: Callable[[], bool],
     ) -> tuple[Sequence[Pass], SourceError | None] | None:  # fmt: skip
         """As many passes as the source's loop makes until then; None where it has no loop."""
-        self._told_all()
+        self.told_all()
         offer = getattr(source, "series", None)
         try:
             found: Series | None = offer(self._uuid, self._row, self._pulse) if offer is not None else None
@@ -49,8 +50,9 @@ class InSeries:
         return found.run(due_ns, until_ns, period_ns, row_at_ns=row_at_ns, row_after_ns=row_after_ns)
 
     def interrupt(self) -> None:
-        if self._series is not None:
-            self._series.interrupt()
+        series = self._series
+        if series is not None:
+            series.interrupt()
 
     def give(self, sweep: Sweep) -> None:
         """From the fast thread: after what others read before it."""
@@ -65,18 +67,18 @@ class InSeries:
         else:
             self._give(sweep)
 
-    def hand_over(self) -> threading.Event | None:
-        """Set once all that was read so far has been given, which the fast thread does when it is woken; None: it has been."""
+    def hand_over(self, given: Callable[[], None]) -> None:
+        """Have ``given`` called once all that was read so far has been given, which the fast thread does when it is woken."""
         if self._series is None:
-            return None
-        given = threading.Event()
-        self._awaited.append(given)
-        return given
+            given()
+        else:
+            self._awaited.append(given)
 
-    def _told_all(self) -> None:
+    def told_all(self) -> None:
         """The fast thread has given all it read: so have others then, and whoever waits for that goes on."""
         awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]
-        while self._aside:
-            self._give(self._aside.popleft())
+        with contextlib.suppress(IndexError):  # another thread was quicker
+            while self._aside:
+                self._give(self._aside.popleft())
         for given in awaited:
-            given.set()
+            given()

@@ -187,15 +187,17 @@ class Sampler:
             for item in found:
                 self._series.give_from_aside(Sweep(self.uuid, lane, now_ns, 0, 0, item))
 
-    def hand_over(self, timeout_s: float = 2.0) -> bool:
-        """Wait until the sinks have all that was read so far: a source's own loop tells of it only now and then.
+    def hand_over(self, given: Callable[[], None]) -> None:
+        """Have ``given`` called, from any thread, once the sinks have all that was read so far.
 
-        False if it was not told in time: milliseconds, if the machine has a processor for it.
+        A source's own loop tells of it only now and then, and not at all while it waits for a driver that hangs.
         """
-        if self.lost is not None or not self._threads[0].is_alive() or (given := self._series.hand_over()) is None:
-            return True
-        self._wake_fast()
-        return given.wait(timeout_s)
+        if self.lost is not None or not self._threads[0].is_alive():
+            self._series.told_all()
+            given()
+        else:
+            self._series.hand_over(given)
+            self._wake_fast()
 
     def watch(self) -> None:
         """Tell the sinks about a thread that got no answer or died.  A thread of its own calls this each second."""
@@ -260,6 +262,7 @@ class Sampler:
 
     def _ask_on(self, due_ns: int, until_ns: int) -> Passes | None:
         """The fast question from a deadline until a time, by the source's own loop; None where it has none."""
+        self._fast[0].asked_of = self._source
         found = self._series.run(
             self._source, due_ns, until_ns, self._fast_period_ns(), row_at_ns=self._last_row_ns(),
             row_after_ns=self._row_after_ns(), woken=lambda: self._fast_wake.is_set() or self._stop.is_set(),
@@ -323,7 +326,7 @@ class Sampler:
         self._series.interrupt()
 
     def _hung(self, turn: Turn, now_ns: int, reason: str) -> None:
-        turn.hung = reason
+        turn.hung, turn.hung_at_ns = reason, now_ns
         self._give(Sweep(self.uuid, turn.lane, now_ns, 0, 0, Lost(now_ns, reason)))
 
     def _give(self, sweep: Sweep) -> None:
@@ -334,14 +337,18 @@ class Sampler:
         def run() -> None:
             held: list[Sweep] = []  # pulses: after a pause the sinks cost more than the calls, five at a time they do not
             give = self._series.give if turns is self._fast else self._give
-            for sweep in sweeps(turns, self._clock, self._stop, wake, nap_ns=self._nap_ns):
-                held.append(sweep)
-                if sweep.lane is Lane.PULSE and not self._series.runs and len(held) < _HELD_COUNT:
-                    continue
-                for each in held:
-                    give(each)
-                held.clear()
-                cost.note(self._clock.now_ns())
+            try:
+                for sweep in sweeps(turns, self._clock, self._stop, wake, nap_ns=self._nap_ns):
+                    held.append(sweep)
+                    if sweep.lane is Lane.PULSE and not self._series.runs and len(held) < _HELD_COUNT:
+                        continue
+                    for each in held:
+                        give(each)
+                    held.clear()
+                    cost.note(self._clock.now_ns())
+            finally:
+                if turns is self._fast:
+                    self._series.told_all()
 
         # Daemonic: a thread inside a hung driver call can never be joined, and must not keep the process.
         return threading.Thread(target=run, name=f"gpuwatch-{kind}-{self.uuid[-8:]}", daemon=True)

@@ -41,6 +41,7 @@ class Turn:
     gone: bool = False  # not only this GPU but its whole source
     asked_of: Source | None = None  # which source that was, if whoever made the turn says so
     hung: str | None = None
+    hung_at_ns: int = 0
     retry_ns: int = FIRST_RETRY_NS
 
     def hurry(self, due_ns: int) -> None:
@@ -89,8 +90,8 @@ class Turn:
             yield from self._fail(error, clock.now_ns(), self.due_ns)
 
     def _back(self, due_ns: int, late_ns: int, at_ns: int) -> Iterator[Sweep]:
-        """It answers: if it did not before, that is told."""
-        if self.lost is not None or self.hung is not None:
+        """It answers: if it did not before, that is told.  What a loop read before it hung is no answer."""
+        if (self.lost is not None or self.hung is not None) and at_ns > self.hung_at_ns:
             self.lost = self.hung = None
             self.gone, self.retry_ns = False, FIRST_RETRY_NS
             back = Event(uuid=self.uuid, at_ns=at_ns, kind="back", text=self.what)

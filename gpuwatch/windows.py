@@ -299,8 +299,11 @@ class Windows:
         await asyncio.sleep(TAIL_S)
         self._sample_less(held)
         self._at_edges()
-        await self._witness.hand_over(held.run.uuids)
-        if (refusal := await self._flushing.refusal()) is not None:
+        untold = await self._witness.hand_over(held.run.uuids)
+        refusal = await self._flushing.refusal()
+        if untold:
+            refusal = f"what was read of {', '.join(untold)} is held up by a driver that does not answer"
+        if refusal is not None:
             # Evidence with pieces missing would be judged as if the GPU had not been read, or nobody had been there.
             why = f"its readings could not be stored: {refusal}; `gpuwatch audit --rejudge` judges what is stored by then"
             held.run = replace(held.run, status=Status.UNPROVEN.value, why=why)

@@ -7,7 +7,7 @@ import functools
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from annotate.evidence import SIGNALS, Census, Device, Event, Lane, Reading
 from gpuwatch import bus, kernel_log, lanes
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import Settings
+from gpuwatch.edges import Edges
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError, UsageError
 from gpuwatch.event_watch import EventWatch
 from gpuwatch.protocols import Sink, Source, Sweep
@@ -27,7 +28,6 @@ from gpuwatch.store import Store
 _log = logging.getLogger("gpuwatch.witness")
 
 REOPEN_S = 10.0  # how often an absent driver is looked for: no driver is a state, not a failure to start
-EDGE_S = 0.25  # a GPU that takes longer for its edge readings is not waited for: the benchmark is
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,6 @@ class Witness:
         self._spec = "nvml" if settings.source == "auto" else settings.source
         self._store = store
         self._sinks = (*sinks, self)
-        self._threads = threads
         self._clock = MonotonicClock()
         self._stop = threading.Event()
         self._source: Source | None = None
@@ -58,8 +57,7 @@ class Witness:
         self._devices: dict[str, Device] = {}
         self._refresh: dict[str, lanes.Refresh] = {}
         self._latest: dict[tuple[str, Lane], Sweep] = {}
-        self._marks: dict[str, asyncio.Future[None]] = {}
-        self._edges: dict[str, asyncio.Future[None]] = {}
+        self._at_edges = Edges(lambda: self._samplers, threads)
         self._open_count: dict[str | None, int] = {}
         self._given: dict[str, Source] = {}  # which source each sampler was last handed
         self._reopening = threading.Lock()
@@ -209,40 +207,13 @@ class Witness:
             self._store.put_gap(uuid, Lane.FAST, sleep.begin_ns, sleep.end_ns)
 
     async def mark(self, uuids: Sequence[str]) -> None:
-        """The cheap part of these GPUs' edges, one after the other: what the opening of a window waits for.
-
-        In one thread: the first question after a pause costs ten times the next, and so do threads that wait for each other.
-        """
-        fresh = {uuid: self._samplers[uuid].mark for uuid in uuids if self._answers(uuid) and not _runs(self._marks.get(uuid))}
-        if fresh:
-            loop = asyncio.get_running_loop()
-            job = loop.run_in_executor(self._threads, _each, tuple(fresh.values()))
-            self._marks.update(dict.fromkeys(fresh, job))
-        await self._wait_for(uuids, self._marks)
+        await self._at_edges.mark(uuids)
 
     async def edge(self, uuids: Sequence[str]) -> None:
-        """Edge readings of these GPUs, in parallel."""
-        loop = asyncio.get_running_loop()
-        for uuid in uuids:
-            if self._answers(uuid) and not _runs(self._edges.get(uuid)):
-                self._edges[uuid] = loop.run_in_executor(self._threads, self._samplers[uuid].edge)
-        await self._wait_for(uuids, self._edges)
+        await self._at_edges.edge(uuids)
 
-    async def _wait_for(self, uuids: Sequence[str], under_way: Mapping[str, asyncio.Future[None]]) -> None:
-        """Windows that open or close together share what is under way; a GPU that takes too long is not waited for."""
-        jobs = {under_way[uuid] for uuid in uuids if uuid in under_way and self._answers(uuid)}
-        if jobs:
-            await asyncio.wait(jobs, timeout=EDGE_S)
-
-    async def hand_over(self, uuids: Sequence[str]) -> None:
-        """Have the sinks given all that was read of these GPUs until now."""
-        loop = asyncio.get_running_loop()
-        samplers = [self._samplers[uuid] for uuid in uuids if self._answers(uuid)]
-        await asyncio.gather(*(loop.run_in_executor(self._threads, sampler.hand_over) for sampler in samplers))
-
-    def _answers(self, uuid: str) -> bool:
-        sampler = self._samplers.get(uuid)
-        return sampler is not None and sampler.lost is None
+    async def hand_over(self, uuids: Sequence[str]) -> tuple[str, ...]:
+        return await self._at_edges.hand_over(uuids)
 
     def status(self) -> dict[str, Any]:
         return {
@@ -391,15 +362,6 @@ class Witness:
             self._join(source, source.devices())
         except SourceError:
             return  # the lanes tell of it
-
-
-def _runs(job: asyncio.Future[None] | None) -> bool:
-    return job is not None and not job.done()
-
-
-def _each(work: Sequence[Callable[[], None]]) -> None:
-    for one in work:
-        one()
 
 
 def _in_order(known: Mapping[str, Device], boards: Sequence[Device]) -> dict[str, Device]:

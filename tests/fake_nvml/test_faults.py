@@ -204,6 +204,36 @@ def test_a_call_that_never_returns_costs_its_gpu_and_nothing_else(working: Scene
         assert "the GPU was lost: no answer for 5 s" in why(verdicts[hung.uuid])
 
 
+def test_what_a_hanging_driver_holds_up_is_not_judged_as_if_it_had_not_been(
+    working: Scene, library: Path, tmp_path: Path
+) -> None:
+    hung, lives = working.gpus[1], working.gpus[2]
+    with watching(tmp_path, working, library) as watch, watch.client() as client:
+        opened = client.open(label="held up", gpus=[hung.uuid, lives.uuid])
+        begin_ns = time.monotonic_ns()
+        time.sleep(1.0)
+        client.close_window(opened.run, begin_ns, time.monotonic_ns())
+        hung.hang("nvmlDeviceGetClockInfo")
+        entered_s: list[float] = []
+        for _ in range(8):  # others' windows on other GPUs do not wait for it, but for the first that has both
+            begin_s = time.monotonic()
+            other = client.open(label="beside", gpus=[hung.uuid, lives.uuid] if not entered_s else [lives.uuid])
+            entered_s.append(time.monotonic() - begin_s)
+            client.close_window(other.run, time.monotonic_ns() - 1000, time.monotonic_ns())
+            time.sleep(0.1)
+        held_up = client.verdicts(opened.run, wait_s=30)
+        watch.until(lambda _: watch.gpu(1)["lost"] is not None)
+        hung.release()
+        watch.until(lambda _: watch.gpu(1)["lost"] is None)
+        time.sleep(0.5)
+        with window(watch, hung) as after:
+            time.sleep(1.0)
+    assert held_up.status == "unproven"
+    assert f"what was read of {hung.uuid} is held up by a driver that does not answer" in held_up.why
+    assert sorted(entered_s[1:])[3] < 0.2, entered_s
+    assert "lost" not in why(after[hung.uuid]), "it came back after it was lost, not before"
+
+
 def _lost_is_told(told: Manager, hung: Gpu) -> None:
     said = told.until(lambda said: fed(said) and "lost" in said["STATUS"], 8.0)
     assert said["STATUS"].startswith("3 × NVIDIA H200")

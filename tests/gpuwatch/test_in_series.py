@@ -78,6 +78,12 @@ def watched(source: Looping, *, hang_ns: int = 5_000_000_000) -> Iterator[tuple[
         sampler.stop()
 
 
+def handed(sampler: Sampler, seconds: float = 5.0) -> bool:
+    given = threading.Event()
+    sampler.hand_over(given.set)
+    return given.wait(seconds)
+
+
 def times(kept: Kept, *lanes: Lane) -> list[int]:
     return [sweep.observed.at_ns for sweep in kept.sweeps if sweep.lane in lanes]
 
@@ -107,7 +113,7 @@ def test_an_edge_is_told_in_its_place_and_everything_can_be_asked_for_now() -> N
         for _ in range(20):
             sampler.edge()
             edge_ns = clock.now_ns()
-            assert sampler.hand_over(5.0)
+            assert handed(sampler)
             rows = times(kept, Lane.FAST, Lane.PULSE)
             assert rows == sorted(rows)
             assert [at_ns for at_ns in times(kept, Lane.EDGE) if at_ns <= edge_ns]
@@ -123,7 +129,7 @@ def test_a_window_that_opens_gets_a_whole_row_at_once_and_pulses_after_it() -> N
         opened_ns = clock.now_ns()
         sampler.set_active(True)
         assert until(kept, Lane.PULSE, 30)
-        assert sampler.hand_over(5.0)
+        assert handed(sampler)
         after = [sweep for sweep in kept.sweeps if sweep.lane in (Lane.FAST, Lane.PULSE) and sweep.observed.at_ns > opened_ns]
         assert after[0].lane is Lane.FAST
         assert after[0].observed.at_ns - opened_ns < 45 * MS  # a deadline of the idle lane is 50 ms away
@@ -149,7 +155,7 @@ def test_a_gpu_lost_in_a_series_is_told_once_after_what_was_read_and_loops_again
             threading.Event().wait(0.01)
         assert sampler.lost == "gone"
         sampler.edge()  # must not wait for a GPU that is not there
-        assert sampler.hand_over(0.0)
+        assert handed(sampler, 0.0)
         lost.clear()
         seen = len(kept.of(Lane.FAST))
         until(kept, Lane.FAST, seen + 8)
@@ -166,14 +172,19 @@ def test_a_driver_that_does_not_answer_in_a_series_is_told_and_comes_back() -> N
     with watched(source, hang_ns=150 * MS) as (sampler, kept):
         until(kept, Lane.FAST, 3)
         source.hangs.set()
+        threading.Event().wait(0.1)
+        assert not handed(sampler, 0.02)  # what was read before is not told yet
         while sampler.lost is None:
             threading.Event().wait(0.01)
         assert "no answer" in sampler.lost
         source.hangs.clear()
         while sampler.lost is not None:
             threading.Event().wait(0.01)
-        told = [type(sweep.observed) for sweep in kept.of(Lane.FAST) if not isinstance(sweep.observed, Reading)]
-        assert told == [Lost, Event]
+        assert handed(sampler)
+        lost, back = [sweep.observed for sweep in kept.of(Lane.FAST) if not isinstance(sweep.observed, Reading)]
+        assert isinstance(lost, Lost)
+        assert isinstance(back, Event)
+        assert back.at_ns > lost.at_ns  # whatever had been read before it hung, and was told of after
 
 
 def test_a_source_without_a_loop_for_this_gpu_is_asked_pass_by_pass() -> None:
@@ -182,5 +193,5 @@ def test_a_source_without_a_loop_for_this_gpu_is_asked_pass_by_pass() -> None:
         assert len(until(kept, Lane.FAST, 5)) >= 5
         sampler.edge()
         assert kept.of(Lane.EDGE)  # nothing is held back
-        assert sampler.hand_over(0.0)
+        assert handed(sampler, 0.0)
         assert source.runs == []

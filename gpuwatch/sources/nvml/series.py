@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from annotate.evidence import Lane, Reading
-from gpuwatch.errors import SourceError
+from gpuwatch.errors import DeviceLostError, SourceError
 from gpuwatch.protocols import Pass
 from gpuwatch.sources.nvml import fields
 from gpuwatch.sources.nvml.binding import GONE_OR_LOST, SUCCESS, Api, treat
@@ -140,7 +140,8 @@ class _Asked:
 class Series:
     """The loop of one GPU.  One thread runs it; any may interrupt it, or look since when it waits for the driver."""
 
-    def __init__(self, library: ctypes.CDLL, api: Api, uuid: str, row: Row, pulse: Row) -> None:
+    def __init__(self, library: ctypes.CDLL, api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> None:
+        self._lost = lost  # called when the GPU was: its handle is of no use any more
         self._run = library.gpuwatch_series
         self._uuid = uuid
         self._row, self._pulse = _Asked(api, uuid, Lane.FAST, row), _Asked(api, uuid, Lane.PULSE, pulse)
@@ -172,6 +173,8 @@ class Series:
         try:
             passes.extend(self._read(count))
         except SourceError as error:
+            if isinstance(error, DeviceLostError):
+                self._lost()
             return passes, error
         return passes, None
 
@@ -186,12 +189,12 @@ class Series:
             yield Pass(done.due_ns, done.begin_ns - done.due_ns, done.missed_count, reading)
 
 
-def series(api: Api, uuid: str, row: Row, pulse: Row) -> Series | None:
-    """The loop for these rows of a GPU; None where it was not built, or cannot ask one of them."""
+def series(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> Series | None:
+    """The loop for these rows of a GPU; None where it was not built, or cannot ask one of them.  OSError without descriptors."""
     library, _ = compiled()
     try:
-        return None if library is None else Series(library, api, uuid, row, pulse)
-    except (UnfitError, OSError):  # the latter: no descriptor is left
+        return None if library is None else Series(library, api, uuid, row, pulse, lost)
+    except UnfitError:
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import metadata
 
 from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading, Visibility
@@ -120,8 +121,11 @@ class Nvml:
         """The compiled loop over these two rows; None where there is none.  Raises DeviceLostError, SourceGoneError."""
         gpu, names = self._gpu(uuid), (tuple(row), tuple(pulse))
         if names not in gpu.series:
-            rows = [self._row(gpu, each) for each in names]
-            gpu.series[names] = series.series(self._api, uuid, *rows)
+            whole, part = (self._row(gpu, each) for each in names)
+            try:
+                gpu.series[names] = series.series(self._api, uuid, whole, part, partial(self._forget, uuid))
+            except OSError:  # no descriptor is left: another time
+                return None
         return gpu.series[names]
 
     def census(self, uuid: str, *, utilization: bool = False) -> Census:
