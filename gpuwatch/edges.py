@@ -72,8 +72,9 @@ class Edges:
             if uuid not in self._told or self._told[uuid].done():  # what is not told yet will be told with the rest
                 self._told[uuid] = asyncio.get_running_loop().create_future()
                 sampler.hand_over(_settling(self._told[uuid]))
-        await _wait({self._told[uuid] for uuid in answering}, HAND_OVER_S)
-        return tuple(uuid for uuid in answering if not self._told[uuid].done())
+        told = {uuid: self._told[uuid] for uuid in answering}  # a window that ends meanwhile may ask anew
+        await _wait(set(told.values()), HAND_OVER_S)
+        return tuple(uuid for uuid, each in told.items() if not each.done())
 
     def _answering(self, uuids: Sequence[str]) -> dict[str, Sampler]:
         found = {uuid: sampler for uuid in uuids if (sampler := self._samplers().get(uuid)) is not None}
