@@ -31,7 +31,7 @@ class _Job:
 
     def holds_up(self, uuid: str) -> bool:
         """Whether this GPU waits for another's answer, which takes too long."""
-        return self.asking != uuid and clock.now_ns() - self.begun_ns > EDGE_S * 1e9
+        return self.asking not in (None, uuid) and clock.now_ns() - self.begun_ns > EDGE_S * 1e9
 
 
 class Edges:

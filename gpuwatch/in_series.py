@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -75,10 +74,9 @@ class InSeries:
             self._awaited.append(given)
 
     def told_all(self) -> None:
-        """The fast thread has given all it read: so have others then, and whoever waits for that goes on."""
+        """From the fast thread, which has given all it read: so have others then, and whoever waits for that goes on."""
         awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]
-        with contextlib.suppress(IndexError):  # another thread was quicker
-            while self._aside:
-                self._give(self._aside.popleft())
+        while self._aside:
+            self._give(self._aside.popleft())
         for given in awaited:
             given()

@@ -193,7 +193,6 @@ class Sampler:
         A source's own loop tells of it only now and then, and not at all while it waits for a driver that hangs.
         """
         if self.lost is not None or not self._threads[0].is_alive():
-            self._series.told_all()
             given()
         else:
             self._series.hand_over(given)
@@ -252,6 +251,7 @@ class Sampler:
         row, pulse = self._row(Lane.FAST), self._row(Lane.PULSE)
 
         def ask() -> Sequence[Observed]:
+            self._series.told_all()  # a GPU lost in the loop is asked alone
             now_ns = self._clock.now_ns()
             if now_ns - self._last_row_ns() < self._row_after_ns():
                 return pulse()
