@@ -322,13 +322,7 @@ class TestDamage:
         store.close()
 
     def test_a_segment_that_breaks_under_the_writer_is_replaced(self, tmp_path: Path) -> None:
-        store = opened(tmp_path)
-        feed(store, stream(30.0, loaded=True))
-        execute(store, "PRAGMA wal_checkpoint(TRUNCATE)")
-        with segments(tmp_path)[0].open("r+b") as file:
-            file.seek(4096)
-            file.write(os.urandom(200_000))
-        execute(store, "PRAGMA shrink_memory")
+        store = with_torn_segment(tmp_path)
         for i in range(5):
             for sweep in stream(2.0, loaded=True, begin_ns=BEGIN_NS + (40 + 3 * i) * S):
                 store.take(sweep)
@@ -339,13 +333,7 @@ class TestDamage:
         store.close()
 
     def test_one_that_breaks_while_no_file_can_be_opened_is_replaced_later(self, tmp_path: Path) -> None:
-        store = opened(tmp_path)
-        feed(store, stream(30.0, loaded=True))
-        execute(store, "PRAGMA wal_checkpoint(TRUNCATE)")
-        with segments(tmp_path)[0].open("r+b") as file:
-            file.seek(4096)
-            file.write(os.urandom(200_000))
-        execute(store, "PRAGMA shrink_memory")
+        store = with_torn_segment(tmp_path)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
         try:
@@ -443,6 +431,18 @@ class TestFullDisk:
 def limit(store: Store, pages_count: int) -> None:
     """Let the live segment grow to so many pages at most, as on a full disk."""
     execute(store, f"PRAGMA max_page_count={pages_count}")
+
+
+def with_torn_segment(folder: Path) -> Store:
+    """A store whose live segment was overwritten under it, past its first page."""
+    store = opened(folder)
+    feed(store, stream(30.0, loaded=True))
+    execute(store, "PRAGMA wal_checkpoint(TRUNCATE)")
+    with segments(folder)[0].open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(200_000))
+    execute(store, "PRAGMA shrink_memory")
+    return store
 
 
 def execute(store: Store, sql: str) -> None:
