@@ -236,7 +236,7 @@ class Daemon:
         return telling.readings(
             self._witness.watched(), self._witness.latest(), self._windows.shown(uid), at_ns=clock.now_ns(), since_ns=since_ns,
             source=self._witness.source_name, simulated=self._witness.simulated, absence=self._witness.absence,
-            unanswered=self._witness.status()["unanswered"],
+            unanswered=self._witness.unanswered,
         )  # fmt: skip
 
     def _greeting(self) -> Greeting:

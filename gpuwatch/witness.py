@@ -87,6 +87,11 @@ class Witness:
         """Whether the source was opened, or found absent: before, nothing is known."""
         return self._looked.is_set()
 
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """The GPUs that the driver lists and that never said who they are, each with the reason."""
+        return self._unanswered
+
     def device(self, uuid: str) -> Device | None:
         return self._devices.get(uuid)
 
