@@ -92,7 +92,7 @@ def _loop() -> Check:
     if library is None:
         return warned(
             "sampling loop", f"Python: {why}",
-            "verdicts are the same; watching takes about three times the processor time: install gpuwatch again where gcc is",
+            "verdicts are the same; watching takes 1.7 times the processor time: install gpuwatch again where gcc is",
         )  # fmt: skip
     return passed("sampling loop", "compiled")
 

@@ -169,7 +169,7 @@ class Nvml:
             return frozenset(name for name in SIGNALS if gpu.questions.chosen(name) is not None)
 
     def notes(self, uuid: str) -> Mapping[str, str]:
-        """What `doctor` tells about how this GPU is read: binding, counters, clock of the power record, events."""
+        """How this GPU is read, in words: binding, counters, clock of the power record, events."""
         gpu = self._gpu(uuid)
         with gpu.lock:
             counters = gpu.questions.counters
@@ -179,7 +179,6 @@ class Nvml:
             "slow-down time": counters,
             "power record": f"stamped by the {gpu.power.stamped_by} clock" if gpu.power.stamped_by else "nothing seen yet",
             "events": ", ".join(sorted(kinds)) if kinds else ("none" if self._events is not None else "not asked yet"),
-            "sampling loop": "compiled" if series.compiled()[0] else f"Python, which costs more: {series.compiled()[1]}",
             "locked clocks": "only application clocks can be read back; a range locked with nvidia-smi -lgc cannot",
         }
 
