@@ -1,4 +1,5 @@
-"""Windows of ours and of Zeus in turns, in one process that has both: for bench_peers, which tells it where they are."""
+"""Windows of ours and of Zeus in turns, in one process that has both: for bench_peers and the
+hardware's, which tell it where they are."""
 
 from __future__ import annotations
 
@@ -20,6 +21,11 @@ def main() -> None:
     sys.path.append(asked["peers"])  # behind our own: only what we lack is theirs
     from zeus.monitor import ZeusMonitor  # type: ignore[import-not-found]  # only the peers' environment has it
 
+    if asked.get("context"):  # the windows stamp then
+        import torch
+
+        for device in range(len(asked["uuids"])):
+            torch.zeros(1, device=f"cuda:{device}")
     warnings.simplefilter("ignore")  # its counter does not move in so short a window, and it says so each time
     settings = load({"source": "nvml", "state": asked["state"], "socket": asked["socket"]})
     zeus = ZeusMonitor(gpu_indices=list(range(len(asked["uuids"]))))

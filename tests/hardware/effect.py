@@ -2,14 +2,16 @@
 
     python -m tests.hardware.effect OUT_FOLDER [SECONDS]
 
-First all watch for a while beside GEMMs and each one's processor time is taken.  Then every watcher is stopped (SIGSTOP) outside
-of its own turns, so that one run, one card and one heat serve all of them.  A turn is half a second of an fp32 GEMM, which no power limits, and 20 000 launches timed one by one.  Writes
-``effect.json``: a row a watcher, differences to the turns with none as medians over rounds with 95 % intervals.
+Every watcher is stopped (SIGSTOP) outside of its own turns, so that one run, one card and one heat serve all of them.  First
+each has ten seconds alone beside GEMMs, for its processor time.  Then come short turns in orders drawn anew: half a second of an
+fp32 GEMM, which no power limits, and 20 000 launches timed one by one.  Writes ``effect.json``: a row a watcher, differences to
+the turns with none as medians over rounds with 95 % intervals.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import random
@@ -28,14 +30,18 @@ import numpy as np
 import psutil
 import torch
 
+from gpuwatch.client import connect
+from gpuwatch.config import Settings, load
 from gpuwatch.sources.nvml.series import compiled
 from tests.bench.spent import spending
 
 LAUNCHES_COUNT = 20_000
 GEMM_S = 0.5
-STEADY_S = 20.0
+STEADY_S = 10.0
+START_S = 3.0
 SETTLE_S = 0.15  # after a watcher goes on
 BOOTSTRAPS_COUNT = 2000
+_QUERY = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
 _NVITOP = """
 import time
 from nvitop import Device
@@ -80,6 +86,9 @@ class Watcher:
     name: str
     process: subprocess.Popen[bytes] | None = None
     beside: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    settings: Settings | None = None  # of a daemon of ours, which says what each of its questions takes
+    cost_ratios: dict[str, float] = field(default_factory=dict)  # by question, of all GPUs
+    gpus_count: int | None = None
     steady_cpu_ratio: float | None = None
     memory_bytes: int = 0
     gemm_s: list[float] = field(default_factory=list)
@@ -112,54 +121,52 @@ def _python(code: str, *arguments: str) -> subprocess.Popen[bytes]:
     return _start(sys.executable, "-c", code, *arguments)
 
 
-def _daemon(folder: Path, name: str, *more: str) -> subprocess.Popen[bytes]:
-    place = folder / name
-    return _start(
-        sys.executable,
-        "-m",
-        "gpuwatch",
-        "daemon",
-        "--source",
-        "nvml",
-        "--state",
-        str(place),
-        "--socket",
-        str(place / "s"),
-        *more,
-    )
+def _daemon(name: str, folder: Path, *more: str) -> Watcher:
+    settings = load({"source": "nvml", "state": str(folder), "socket": str(folder / "s")})
+    where = ("--source", "nvml", "--state", str(settings.state), "--socket", str(settings.socket))
+    return Watcher(name, _start(sys.executable, "-m", "gpuwatch", "daemon", *where, *more), settings=settings)
 
 
 @contextlib.contextmanager
 def watchers() -> Iterator[list[Watcher]]:
-    """Every watcher there is here, each stopped."""
+    """Every watcher there is here, each stopped, its own cost taken while it was the only one."""
     folder = Path(tempfile.mkdtemp(prefix="gpuwatch-effect-"))
-    found = [
-        Watcher("none"),
-        Watcher("gpuwatch, 20 Hz", _daemon(folder, "idle")),
-        Watcher("gpuwatch, 100 Hz: a window is open", _daemon(folder, "open")),
-        Watcher("the same, scraped each second", _daemon(folder, "scraped", "--listen", "127.0.0.1:9479")),
-    ]
+    found = [Watcher("none")]
     try:
-        time.sleep(3.0)
-        for watcher, name in ((found[2], "open"), (found[3], "scraped")):
-            watcher.beside.append(_python(_OPEN, str(folder / name), str(folder / name / "s")))
-        found[3].beside.append(_python(_SCRAPE))
-        query = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
-        if shutil.which("nvidia-smi"):
-            found += [
-                Watcher(f"nvidia-smi -lms {each}", _start("nvidia-smi", query, "--format=csv", f"-lms={each}"))
-                for each in (100, 10)
-            ]
-        for name, code in (("nvitop", _NVITOP), ("gpustat", _GPUSTAT), ("zeus", _ZEUS)):
-            with contextlib.suppress(ImportError):
-                __import__(name)
-                found.append(Watcher(f"{name}'s API, 10 Hz", _python(code)))
-        time.sleep(4.0)
+        for watcher in _started(folder):
+            found.append(watcher)
+            time.sleep(START_S)
+            steady(watcher)
+            watcher.send(signal.SIGSTOP)
         yield found
     finally:
         for watcher in found:
             watcher.end()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _started(folder: Path) -> Iterator[Watcher]:
+    """One after the other, each when it is asked for."""
+    yield _daemon("gpuwatch, 20 Hz", folder / "idle")
+    yield _busy("gpuwatch, 100 Hz: a window is open", folder / "open")
+    yield _busy("the same, scraped each second", folder / "scraped", "--listen", "127.0.0.1:9479")
+    if shutil.which("nvidia-smi"):
+        for each in (100, 10):
+            yield Watcher(f"nvidia-smi -lms {each}", _start("nvidia-smi", _QUERY, "--format=csv", f"-lms={each}"))
+    for name, code in (("nvitop", _NVITOP), ("gpustat", _GPUSTAT), ("zeus", _ZEUS)):
+        if importlib.util.find_spec(name):
+            yield Watcher(f"{name}'s API, 10 Hz", _python(code))
+
+
+def _busy(name: str, folder: Path, *more: str) -> Watcher:
+    """A daemon that has a window open, and is scraped if it listens."""
+    watcher = _daemon(name, folder, *more)
+    time.sleep(START_S)
+    assert watcher.settings is not None
+    watcher.beside.append(_python(_OPEN, str(watcher.settings.state), str(watcher.settings.socket)))
+    if more:
+        watcher.beside.append(_python(_SCRAPE))
+    return watcher
 
 
 def launches() -> tuple[float, float, float]:
@@ -193,17 +200,36 @@ def gemms(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> float:
     return float(np.median([first.elapsed_time(last) for first, last in pairs])) / 1e3
 
 
-def steady(found: Sequence[Watcher], seconds: float = STEADY_S) -> None:
-    """What each takes while it just watches a busy GPU; all at once, on processors enough."""
+def steady(watcher: Watcher, seconds: float = STEADY_S) -> None:
+    """What it takes while it just watches a busy GPU."""
     a, b, out = (torch.randn(4096, 4096, device="cuda") for _ in range(3))
-    watching = [watcher for watcher in found if watcher.process is not None]
-    with contextlib.ExitStack() as held:
-        spent = [held.enter_context(spending(watcher.process.pid)) for watcher in watching if watcher.process is not None]
+    assert watcher.process is not None
+    with spending(watcher.process.pid) as spent:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             gemms(a, b, out)
-    for watcher, each in zip(watching, spent, strict=True):
-        watcher.steady_cpu_ratio, watcher.memory_bytes = each.cpu_ratio, each.memory_bytes
+    watcher.steady_cpu_ratio, watcher.memory_bytes = spent.cpu_ratio, spent.memory_bytes
+    if watcher.settings is not None:
+        _ask(watcher, watcher.settings)
+
+
+def _ask(watcher: Watcher, settings: Settings) -> None:
+    """What its questions cost, by its own account."""
+    with connect(settings) as client:
+        gpus = client.status()["gpus"]
+    watcher.gpus_count = len(gpus)
+    for gpu in gpus:
+        for name, question in gpu["questions"].items():
+            watcher.cost_ratios[name] = watcher.cost_ratios.get(name, 0.0) + (question["cost_ratio"] or 0.0)
+
+
+@contextlib.contextmanager
+def going(watcher: Watcher) -> Iterator[None]:
+    watcher.send(signal.SIGCONT)
+    try:
+        yield
+    finally:
+        watcher.send(signal.SIGSTOP)
 
 
 def rounds(found: Sequence[Watcher], seconds: float) -> int:
@@ -211,15 +237,12 @@ def rounds(found: Sequence[Watcher], seconds: float) -> int:
     a, b, out = (torch.randn(4096, 4096, device="cuda") for _ in range(3))
     rng, until, count = random.Random(0), time.monotonic() + seconds, 0
     gemms(a, b, out)
-    for watcher in found:
-        watcher.send(signal.SIGSTOP)
     while time.monotonic() < until:
         for watcher in rng.sample(list(found), len(found)):
-            watcher.send(signal.SIGCONT)
-            time.sleep(SETTLE_S)
-            watcher.gemm_s.append(gemms(a, b, out))
-            watcher.launches_s.append(launches())
-            watcher.send(signal.SIGSTOP)
+            with going(watcher):
+                time.sleep(SETTLE_S)
+                watcher.gemm_s.append(gemms(a, b, out))
+                watcher.launches_s.append(launches())
         count += 1
     return count
 
@@ -232,6 +255,7 @@ def row(watcher: Watcher, none: Watcher) -> dict[str, Any]:
         "table": "effect", "watcher": watcher.name, "rounds_count": len(gemm),
         "cpu_ratio": watcher.steady_cpu_ratio, "is_steady": True, "loop": "compiled" if compiled()[0] is not None else "Python",
         "memory_bytes": watcher.memory_bytes if has_process else None,
+        "gpus_count": watcher.gpus_count, "cost_ratios": watcher.cost_ratios,
         "gemm_s": float(np.median(watcher.gemm_s)), "gemm_change_ratio": _interval(gemm),
         "launch_s": [float(each) for each in np.median(np.array(watcher.launches_s), axis=0)],
         "launch_change_s": [_interval(late[:, column]) for column in range(3)],
@@ -249,7 +273,6 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0])
     folder.mkdir(parents=True, exist_ok=True)
     with watchers() as found:
-        steady(found)
         rounds(found, float(arguments[1]) if len(arguments) > 1 else 120.0)
         rows = [
             {"date": time.strftime("%Y-%m-%d"), "gpu": torch.cuda.get_device_name(), **row(each, found[0])} for each in found
