@@ -176,7 +176,7 @@ _JUDGED = (
           f"sum by (job, instance) ({grown('gpuwatch_windows_total', '2h')}) > 0",
           says=f"windows on {_HOST} are open and none has been judged for two hours",
           why="The judge's worker hangs or never came up; or a program keeps one window open for hours, which is its right.",
-          do="gpuwatch daemon status lists the windows in hand; the daemon's log says why its worker ended."),
+          do="gpuwatch top --once lists the windows that are open; the daemon's log says why its worker ended."),
     Alert(name="GpuwatchDaemonCostly", hold="30m",
           expr="sum by (job, instance) (rate(gpuwatch_daemon_cpu_seconds_total[10m]))\n> 0.05 *\n"
           "clamp_min(sum by (job, instance) (gpuwatch_gpus), 1)",
@@ -184,7 +184,7 @@ _JUDGED = (
           why="It may disturb what it watches.", do="Lower its rate or budget (gpuwatch config show); see who keeps windows open.",
           rule="sampler-perturbs"),
     Alert(name="GpuwatchStoreDiskFull", expr="gpuwatch_store_disk_full == 1", severity="critical",
-          says=f"the store on {_HOST} cannot write: the disk is full", why="Windows still get verdicts, and no evidence is kept.",
+          says=f"the store on {_HOST} cannot write: the disk is full", why="Windows end unproven: what is read of them is not kept.",
           do="Free space, or lower the store's budget; it recovers by itself."),
     Alert(name="GpuwatchStoreRowsDropped", expr=f"{grown('gpuwatch_store_rows_dropped_total', '15m')} > 0",
           says=f"the store on {_HOST} drops readings", why="Rows could not be written; windows of that time have less evidence.",

@@ -6,6 +6,7 @@ import re
 from importlib.metadata import version
 from pathlib import Path
 
+import click
 import pytest
 
 from annotate.rules import RULES
@@ -13,6 +14,7 @@ from dashboards.alerts import ALERTS
 from dashboards.asking import BOARDS, QUIET, asked, board, panels, variables
 from dashboards.build import generated, main
 from dashboards.panels import NO_DATA
+from gpuwatch.cli import cli
 from gpuwatch.exporter.metrics import METRICS, Kind
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +111,19 @@ def test_every_alert_says_what_is_wrong_and_what_to_do_and_its_page_is_there() -
         assert alert.rule is None or alert.rule in rules
         assert re.match(r"[A-Zgsn]", alert.do)
         assert alert.do.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("alert", "words"), [(a.name, words) for a in ALERTS for words in re.findall(r"\bgpuwatch ([a-z ]+)", a.do)]
+)
+def test_every_command_an_alert_sends_to_is_one(alert: str, words: str) -> None:
+    found: click.Command = cli
+    for name in words.split():
+        if not isinstance(found, click.Group):
+            break
+        below = found.get_command(click.Context(found), name)
+        assert below is not None, f"{alert}: gpuwatch {words}"
+        found = below
 
 
 def test_every_alert_has_a_case_in_which_it_fires() -> None:
