@@ -266,9 +266,16 @@ def _explained(comparison: Comparison, pairs: Pairs, own: Interval | None, match
         reasons.append("timed by the host's clock")
     if pairs.starved_ratio > _STARVED_RATIO:
         reasons.append("the GPU waited for launches: these are times of the host; capture a graph to compare the kernels")
-    if own is not None and comparison.ratio is not None:
-        gap = own.centre / comparison.ratio.centre - 1.0
-        if abs(gap) > _GAP_RATIO:
-            more, slower = ("more", "slower") if gap > 0 else ("less", "faster")
-            reasons.append(f"alone it is {abs(gap):.1%} {slower} than at a shared clock: it draws {more} power")
+    is_of_gpu = timer != "host" and pairs.starved_ratio <= _STARVED_RATIO
+    if own is not None and comparison.ratio is not None and is_of_gpu:
+        reasons += _alone(comparison.ratio, own)
     return replace(comparison, decision=decision, own_ratio=own, timer=timer, reasons=tuple(reasons))
+
+
+def _alone(shared: Interval, own: Interval) -> list[str]:
+    """Why the ratio of arms alone is another than in turns, if it is: intervals that overlap do not say so."""
+    gap = own.centre / shared.centre - 1.0
+    if abs(gap) <= _GAP_RATIO or (own.low <= shared.high and shared.low <= own.high):
+        return []
+    more, slower = ("more", "slower") if gap > 0 else ("less", "faster")
+    return [f"alone it is {abs(gap):.1%} {slower} than at a shared clock, as under a cap what draws {more} power is"]

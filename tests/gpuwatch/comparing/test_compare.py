@@ -52,6 +52,23 @@ class TestAnswers:
         assert found.own_ratio.high < 0.95
         assert "draws less power" in str(found)
 
+    @pytest.mark.parametrize(("name", "starved"), [("host", False), ("events", True)])
+    def test_times_of_the_host_say_nothing_of_power(self, name: str, starved: bool) -> None:
+        lean = replace(GEMM, power_w=0.85 * GEMM.power_w)
+        timer = SimulatedBlocks({"a": GEMM, "b": lean}, starved=starved)
+        timer.name = name
+        found = compare({"a": nothing, "b": nothing}, watch=False, own_steady=True, own_s=0.5, seconds=0.5, timer=timer)["b"]
+        assert found.own_ratio is not None
+        assert found.own_ratio.high < 0.95
+        assert "power" not in str(found)
+
+    def test_a_ratio_alone_that_may_be_the_shared_one_is_not_laid_to_power(self) -> None:
+        found = compared(replace(GEMM, noise_ratio=0.2), own_steady=True, own_s=0.05, rounds_count=2, seconds=0.3)["b"]
+        assert found.own_ratio is not None
+        assert found.ratio is not None
+        assert abs(found.own_ratio.centre / found.ratio.centre - 1) > 0.005
+        assert "power" not in str(found)
+
     def test_several_arms_are_each_held_against_the_reference(self) -> None:
         kernels = {"a": GEMM, "b": replace(GEMM, took_s=0.97 * GEMM.took_s), "c": COPY}
         timer = SimulatedBlocks(kernels)
