@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -48,3 +49,13 @@ def test_verdicts_by_host_rule_and_driver_are_what_the_rows_say(
 
 def test_a_month_as_one_file_holds_every_row(warehouse: Path, answers: dict[str, list[tuple[Any, ...]]]) -> None:
     assert pq.ParquetFile(warehouse / "2026-10.parquet").metadata.num_rows == COUNT
+
+
+@pytest.mark.slow
+def test_of_a_million_windows_verdicts_by_host_rule_and_driver_come_within_two_seconds(tmp_path: Path) -> None:
+    made_up(tmp_path, 1_000_000)
+    view, verdicts = (queries()[name] for name in ("the windows of real GPUs", "verdicts by host, rule and driver"))
+    begun_s = time.perf_counter()
+    _, rows = asked(tmp_path, (view, verdicts))
+    assert time.perf_counter() - begun_s < 2.0
+    assert len(rows) == 50

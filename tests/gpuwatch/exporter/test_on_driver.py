@@ -1,0 +1,56 @@
+"""The page of a daemon in front of a driver, its double: not asked by scrapes, gone, and back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fake_nvml.build import build
+from tests.fake_nvml.running import Watch, watching
+from tests.fake_nvml.scene import create
+from tests.gpuwatch.exporter.fleet import names, of, series
+from tests.gpuwatch.exporter.test_served import LISTEN, read, until, url
+
+SCRAPES_COUNT = 20
+
+
+@pytest.fixture(scope="module")
+def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
+    folder: Path = tmp_path_factory.mktemp("page")
+    scene = create(folder / "scene")
+    for gpu in scene.gpus:
+        gpu.moves("energy_mj", 1e5)
+    with watching(folder, scene, build(folder / "library"), LISTEN) as found:
+        yield found
+
+
+def test_scrapes_make_no_call_and_wait_for_none_that_hangs(watch: Watch) -> None:
+    address = url(watch.live)
+    with watch.scene.hanging():
+        time.sleep(1.5)  # every thread that asks, the slowest each second, is held in its call
+        before_count = watch.scene.calls_count()
+        for _ in range(SCRAPES_COUNT):
+            page = series(read(address))
+        assert watch.scene.calls_count() - before_count < SCRAPES_COUNT  # who looks for GPUs anew may have come by
+    assert of(page, "gpuwatch_gpus", state="answering") == 8
+    assert of(page, "gpuwatch_simulated") == 0
+    assert of(page, "gpuwatch_source_info", source="nvml") == 1
+
+
+def test_a_driver_that_goes_takes_its_readings_and_not_the_page_and_counters_go_on_once_it_is_back(watch: Watch) -> None:
+    address, energy, uuid = url(watch.live), "gpuwatch_gpu_energy_joules_total", watch.scene.gpus[0].uuid
+    begun_j = of(until(address, lambda page: bool(of(page, energy, uuid=uuid))), energy, uuid=uuid)
+    assert begun_j is not None
+    watch.scene.unload()
+    gone = until(address, lambda page: of(page, "gpuwatch_up") == 0)
+    assert names(gone, uuid=uuid) >= {"gpuwatch_device_info", "gpuwatch_gpu_up", "gpuwatch_reading_age_seconds"}
+    assert not names(gone, uuid=uuid) & {"gpuwatch_gpu_clock_hertz", "gpuwatch_gpu_power_watts", energy}
+    assert read(address.replace("/metrics", "/-/healthy")) == "healthy\n"
+    assert read(address.replace("/metrics", "/-/ready")) == "ready\n"
+    watch.scene.load()
+    watch.scene.gpus[0].set(energy_mj=0)  # as a driver that was loaded anew counts
+    back = until(address, lambda page: bool(of(page, energy, uuid=uuid)))
+    assert (of(back, energy, uuid=uuid) or 0) >= begun_j
