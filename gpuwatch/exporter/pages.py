@@ -40,7 +40,7 @@ knows that there are none. A daemon that a window started by itself never listen
   `gpuwatch_device_info`, `gpuwatch_reading_age_seconds`, `gpuwatch_losses_total`, Xids. Without a driver `gpuwatch_up` is 0 and the
   page is served all the same.
 * **Dips between scrapes survive** in `gpuwatch_gpu_clock_ratio` and `gpuwatch_gpu_power_limit_ratio`: they hold every sample of the
-  fast lane, 20 a second, 100 while a window is open. Their weight therefore shifts to the time within windows.
+  fast lane, 20 a second, and the SM clock's each pulse too, 100 a second while a window is open: its weight shifts to windows.
 * **Counters do not fall**, not when a driver is loaded again either: they go on from where they stood. They begin anew only with the
   daemon, which Prometheus knows how to read.
 * **Only `uuid` and `gpu` say which GPU.** Names, bus ids and versions are joined:
