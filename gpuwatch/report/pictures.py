@@ -16,6 +16,7 @@ from gpuwatch.report.drawing import drawn, rounded, since
 
 _MARGIN_S = 2.0  # what of the time around the window is drawn
 _SILENT_NS = 1_500_000_000  # longer without a census: nobody looked
+_DENSE_HOLDS_NS = 100_000_000  # five samples of the driver's power record: a longer silence is one
 _MOST_PROCESSES = 8
 _WHOLE_RATIO = 0.98  # of the window: a finding that long is one of all of it
 
@@ -83,9 +84,14 @@ def _clock(evidence: Evidence) -> dict[str, Any]:
 
 
 def _power(evidence: Evidence) -> dict[str, Any]:
-    dense = evidence.trace.dense_power
+    """The dense record, and the sampled power where it is silent: it is read once a second, so a window's end lacks it."""
+    dense, sampled = (_near(column, evidence) for column in (evidence.trace.dense_power, evidence.trace.column("power_w")))
     series = [_column("every 20 ms", dense, evidence)] if len(dense) else []
-    series = series or _of_signal(evidence, "power_w", "NVML", shape="step")
+    until, before = (np.searchsorted(dense.at_ns, sampled.at_ns - ago_ns, side="right") for ago_ns in (0, _DENSE_HOLDS_NS))
+    silent = until == before
+    silent |= np.append(silent, False)[1:]  # the reading before a silence stands in it
+    alone = Column(sampled.at_ns, np.where(silent, sampled.values, np.nan))
+    series += [_column("NVML", alone, evidence, shape="step")] if np.isfinite(alone.values).any() else []
     limit_w = evidence.device.power_limit_w if evidence.device else None
     return {"title": "Power", "unit": "W", "series": series, "limit": limit_w, "limit_name": "limit"}
 

@@ -90,6 +90,7 @@
       const [traces, layout] = make(place.dataset[name]);
       if (ranges) Object.assign(layout.xaxis, ranges);
       if (paper) Object.assign(layout, { width: place.parentElement.classList.contains("pair") ? PAPER_PX / 2 - 8 : PAPER_PX, autosize: false });
+      place.style.height = layout.height + "px"; // Plotly forgets its own when the window's size changes
       window.Plotly.react(place, traces, layout, { ...config, responsive: !paper });
     });
     put("timeline", (index) => timeline(drawn[Number(index)].timeline));

@@ -134,6 +134,16 @@ def test_the_theme_follows_the_system_until_it_is_chosen_and_pictures_follow_the
     quiet(page)
 
 
+def test_a_window_made_narrow_keeps_pictures_off_the_text_and_sentences_wide(opened: Opened) -> None:
+    page = opened(judged(scene("from-idle"), run_id="0a"), judged(scene("neighbour"), run_id="0b"))
+    page.ask("Emulation.setDeviceMetricsOverride", width=390, height=900, deviceScaleFactor=1, mobile=False)
+    page.until(f"{TIMELINE}.querySelector('.main-svg').getBoundingClientRect().width < 390")
+    beyond = "[...document.querySelectorAll('.picture')].filter((each) => each.scrollHeight > each.clientHeight).length"
+    assert page.run(beyond) == 0
+    assert page.run("document.documentElement.scrollWidth") <= 390
+    assert page.run("document.querySelector('.words td:last-child').clientWidth") > 300
+
+
 def test_every_control_is_reached_by_tab(plain_run: Page) -> None:
     page = plain_run
     reached = set()
@@ -159,6 +169,8 @@ def test_paper_is_light_and_cuts_no_picture(opened: Opened) -> None:
         == []
     )
     assert page.run("document.documentElement.scrollWidth") <= 718
+    assert "Drag to zoom" not in page.run("document.body.innerText")
+    assert "Save the evidence" not in page.run("document.body.innerText")
     assert colours(page)[1] == "rgb(255, 255, 255)"
     page.ask("Emulation.setEmulatedMedia", media="", features=dark)
     page.run("dispatchEvent(new Event('afterprint'))")

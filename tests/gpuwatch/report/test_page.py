@@ -63,6 +63,23 @@ def test_the_time_line_has_every_lane_that_was_observed(from_idle: Page) -> None
     assert "The board reached its power limit" in from_idle.words
 
 
+def test_where_the_dense_record_has_not_come_yet_the_sampled_power_is_drawn(recorded: tuple[Evidence, ...]) -> None:
+    short = next(piece for piece in recorded if piece.window.label == "short-50ms")
+    lanes = Page(rendered(judged(short))).data("gpuwatch-drawn")["windows"][0]["timeline"]["lanes"]
+    dense, sampled = next(lane for lane in lanes if lane["title"] == "Power")["series"]
+    assert (dense["name"], sampled["name"]) == ("every 20 ms", "NVML")
+    assert dense["x"][-1] < 0  # read once a second: before this window began
+    drawn_s = [at_s for at_s, watts in zip(sampled["x"], sampled["y"], strict=True) if watts is not None]
+    assert min(drawn_s) > dense["x"][-1] - 0.1
+    assert any(0 <= at_s <= short.window.length_s for at_s in drawn_s)
+
+
+def test_figures_do_not_repeat_the_sentence_above_them(from_idle: Page) -> None:
+    named = re.findall(r'<th scope="row">(\w+)</th>', from_idle.html.partition("<h2>Findings</h2>")[2])
+    assert {"before_ratio", "needed_s", "driver_clock_mhz"} <= set(named)
+    assert not {"what", "because", "clock"} & set(named)
+
+
 def test_times_stand_raw_beside_those_at_one_clock(from_idle: Page) -> None:
     times = from_idle.data("gpuwatch-drawn")["windows"][0]["times"]
     assert [each["name"] for each in times["drift"]] == ["measured", "at 1431 MHz"]
