@@ -117,6 +117,7 @@ class Daemon:
         try:
             self._start_page()
             self._witness.start()
+            self._windows.recall()
             await asyncio.gather(self._witness.first_sweep(FIRST_SWEEP_S), self._judge.warm())
             # What start made is never garbage: without it in the way, a collection pauses the sampler for microseconds.
             gc.collect()

@@ -23,7 +23,7 @@ from gpuwatch.flushing import Flushing
 from gpuwatch.in_hand import InHand
 from gpuwatch.judging import Judge
 from gpuwatch.store import Reader, Run, Store
-from gpuwatch.wire import FactValue, Times
+from gpuwatch.wire import SHOWN_WINDOWS_COUNT, FactValue, Times
 from gpuwatch.witness import Witness
 
 _log = logging.getLogger("gpuwatch.windows")
@@ -174,6 +174,23 @@ class Windows:
             raise UsageError(f"no window {run_id!r} of yours is known")
         return run
 
+    def recall(self) -> None:
+        """Show again what earlier daemons of this boot judged: a screen's recent windows outlive the daemon."""
+        self._spawn(self._recalled())
+
+    async def _recalled(self) -> None:
+        before = await self._loop_thread(self._judged_before)
+        self._judged = {run.id: run for run in before} | self._judged
+
+    def _judged_before(self) -> list[Run]:
+        """The newest, oldest first."""
+        try:
+            with Reader(self._state) as reader:
+                runs = reader.runs(limit=SHOWN_WINDOWS_COUNT)
+        except StoreError:
+            return []
+        return [run for run in reversed(runs) if run.boot_id == self._boot_id and run.status in list(Status)]
+
     def _stored(self, run_id: str) -> Run | None:
         """A judged run from the store: its window may have closed under an earlier daemon."""
         try:
@@ -189,7 +206,7 @@ class Windows:
         return await asyncio.wait_for(work_done, self._host_s)
 
     def shown(self, uid: int) -> Iterator[Run]:
-        """The windows this user may see, in hand first, then judged since the daemon began; newest first in each."""
+        """The windows this user may see, in hand first, then judged; newest first in each."""
         in_hand = (
             replace(held.run, pids=frozenset(held.pids), uuids=held.run.uuids or tuple(held.seen))
             for held in reversed(self._in_hand.values())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,7 +16,9 @@ from gpuwatch.config import Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.protocols import Observed, Sweep
 from gpuwatch.store import Run
+from gpuwatch.window import window
 from gpuwatch.witness import Watched
+from tests.gpuwatch.live import running
 
 DEVICE = Device(uuid="GPU-1", name="NVIDIA H200", sm_clock_max_mhz=1980)
 FAST = Reading(uuid="GPU-1", lane=Lane.FAST, at_ns=200, took_ns=5, sm_clock_mhz=1500, event_reasons_mask=0x204)
@@ -131,6 +135,22 @@ def test_a_daemon_tells_what_it_watches_and_whose_windows(two_gpus: Settings) ->
         run = client.open(label="seen").run
         (window,) = [each for each in live.of(client.readings()).windows if each.run == run]
         assert (window.label, window.status, window.end_ns) == ("seen", "open", None)
+
+
+def test_windows_judged_before_the_daemon_was_started_anew_are_still_recent(tmp_path: Path) -> None:
+    with running(tmp_path) as first:
+        for label in ("older", "newer"):
+            with window(label, sync=False, settings=first.settings) as judged:
+                pass
+            status = judged.verdict.status
+    with running(tmp_path) as second, connect(second.settings, start=False) as client:
+        client.open(label="open")
+        for _ in range(200):  # it is asked of the store while others are served
+            if len(shown := live.of(client.readings()).windows) == 3:
+                break
+            threading.Event().wait(0.05)
+    assert [each.label for each in shown] == ["open", "newer", "older"]
+    assert shown[1].status == status
 
 
 def test_a_daemon_that_was_stopped_is_not_started_by_looking_again(two_gpus: Settings) -> None:
