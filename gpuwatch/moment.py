@@ -54,7 +54,8 @@ def _row(uuid: str, lane: Lane, trace: Trace, at_ns: int, reach_ns: int) -> Read
 
 def _census(trace: Trace, at_ns: int, reach_ns: int) -> Census | None:
     known = [census for census in trace.censuses if at_ns - reach_ns <= census.at_ns <= at_ns]
-    return known[-1] if known else None
+    told = next((census for census in reversed(known) if census.tells_use), None)
+    return known[-1].with_use(told or known[-1]) if known else None
 
 
 def period_ns(trace: Trace) -> int | None:

@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from annotate.evidence import SIGNALS, Census, Device, Event, Lane, Reading
@@ -59,6 +59,7 @@ class Witness:
         self._latest: dict[tuple[str, Lane], Sweep] = {}
         self._at_edges = Edges(lambda: self._samplers, threads)
         self._open_count: dict[str | None, int] = {}
+        self._used: dict[str, Census] = {}  # by GPU, the last that told how busy each process was
         self._given: dict[str, Source] = {}  # which source each sampler was last handed
         self._reopening = threading.Lock()
         self._adding = threading.Lock()
@@ -150,9 +151,17 @@ class Witness:
 
     def take(self, sweep: Sweep) -> None:
         """As a sink of its own samplers: keep the last of each lane, learn the refresh periods."""
+        if isinstance(sweep.observed, Census):
+            sweep = replace(sweep, observed=self._with_use(sweep.observed))
         self._latest[(sweep.uuid, sweep.lane)] = sweep
         if isinstance(sweep.observed, Reading) and (refresh := self._refresh.get(sweep.uuid)):
             refresh.take(sweep)
+
+    def _with_use(self, census: Census) -> Census:
+        """How busy each process is, is asked rarely: what was told stands for screens until it is asked again."""
+        if census.tells_use:
+            self._used[census.uuid] = census
+        return census.with_use(self._used.get(census.uuid, census))
 
     # Its life
 

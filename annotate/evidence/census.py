@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+USE_STANDS_NS = 12_000_000_000  # the utilisation record is asked every ten seconds while no window is open
 
 
 class Ownership(StrEnum):
@@ -46,3 +48,18 @@ class Census:
     took_ns: int
     processes: tuple[Process, ...]
     visibility: Visibility = Visibility.UNKNOWN
+
+    @property
+    def tells_use(self) -> bool:
+        """Whether the utilisation record was asked too, and named anybody."""
+        return any(process.utilization_ratio is not None for process in self.processes)
+
+    def with_use(self, told: Census) -> Census:
+        """The same list, with what an earlier one knew of the utilisation record: how busy each was, and whom only it named."""
+        if self.tells_use or self.at_ns - told.at_ns > USE_STANDS_NS:
+            return self
+        ratios = {(process.pid, process.started_s): process.utilization_ratio for process in told.processes}
+        here = {process.pid for process in self.processes}
+        listed = (replace(each, utilization_ratio=ratios.get((each.pid, each.started_s))) for each in self.processes)
+        unlisted = (each for each in told.processes if not each.listed and each.pid not in here)
+        return replace(self, processes=(*listed, *unlisted))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotate.evidence import GRID_COUNT, Gap, Lane, Reading, Trace, grid
+from annotate.evidence import GRID_COUNT, Census, Gap, Lane, Process, Reading, Trace, grid
 from tests.annotate.builders import UUID
 
 SECOND_NS = 1_000_000_000
@@ -86,3 +86,20 @@ def test_a_grid_over_a_day_has_no_more_points_than_over_an_hour_and_half() -> No
     day = grid(0, 86_400 * SECOND_NS, 10_000_000)
     assert len(day) <= GRID_COUNT + 1
     assert (day[0], day[-1] < 86_400 * SECOND_NS) == (0, True)
+
+
+def census(at_s: float, *processes: Process) -> Census:
+    return Census(uuid=UUID, at_ns=round(at_s * SECOND_NS), took_ns=1, processes=processes)
+
+
+def test_what_the_utilisation_record_told_stands_until_the_next_is_due_and_for_the_same_process_only() -> None:
+    hidden = Process(pid=9, utilization_ratio=0.3, listed=False)
+    told = census(0, Process(pid=7, started_s=1.0, utilization_ratio=0.7), Process(pid=8, utilization_ratio=0.1), hidden)
+    same, other = Process(pid=7, started_s=1.0, memory_bytes=5), Process(pid=7, started_s=2.0, memory_bytes=5)
+    busy = Process(pid=7, started_s=1.0, memory_bytes=5, utilization_ratio=0.7)
+    assert census(10, same).with_use(told).processes == (busy, hidden)
+    assert census(10, other).with_use(told).processes == (other, hidden)
+    assert census(13, same).with_use(told).processes == (same,)
+    assert census(10, Process(pid=8, utilization_ratio=0.0)).with_use(told).processes == (
+        Process(pid=8, utilization_ratio=0.0),
+    )

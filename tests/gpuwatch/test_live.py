@@ -137,6 +137,19 @@ def test_a_daemon_tells_what_it_watches_and_whose_windows(two_gpus: Settings) ->
         assert (window.label, window.status, window.end_ns) == ("seen", "open", None)
 
 
+def test_how_busy_a_process_was_stands_until_it_is_asked_again(two_gpus: Settings) -> None:
+    told: list[float | None] = []
+    with connect(two_gpus, start=False) as client:
+        client.open(label="asked each second")
+        for _ in range(50):
+            census = live.of(client.readings()).gpus[0].census
+            told.append(census.processes[0].utilization_ratio if census and census.processes else None)
+            threading.Event().wait(0.05)
+    first = next(place for place, ratio in enumerate(told) if ratio is not None)
+    assert first < 40
+    assert None not in told[first:]
+
+
 def test_windows_judged_before_the_daemon_was_started_anew_are_still_recent(tmp_path: Path) -> None:
     with running(tmp_path) as first:
         for label in ("older", "newer"):

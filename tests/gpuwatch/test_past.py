@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from annotate.evidence import Event, Lane
-from gpuwatch import clock
+from annotate.evidence import Census, Event, Lane, Process, Trace
+from gpuwatch import clock, moment
 from gpuwatch.client import connect
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.live import Live, of
@@ -115,6 +115,13 @@ def test_a_moment_of_two_gpus_is_asked_in_less_than_a_tenth_of_a_second(lived: L
         past.live(lived.during.at_ns)
         took.append((clock.now_ns() - begin_ns) / 1e9)
     assert min(took) < 0.1
+
+
+def test_how_busy_a_process_had_been_stands_between_two_askings() -> None:
+    asked = Census(uuid=UUID, at_ns=1 * S, took_ns=1, processes=(Process(pid=7, utilization_ratio=0.7),))
+    after = Census(uuid=UUID, at_ns=2 * S, took_ns=1, processes=(Process(pid=7),))
+    shown = moment.then(DEVICE, Trace(columns={}, censuses=(asked, after)), 3 * S).census
+    assert shown == replace(asked, at_ns=2 * S)
 
 
 def test_a_lost_gpu_and_its_events_are_shown_until_it_was_back(tmp_path: Path) -> None:
