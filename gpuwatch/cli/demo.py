@@ -30,7 +30,9 @@ _MORE = "`gpuwatch demo --json` lists them"  # simulated windows are not kept
 _NEXT = """
 What to type next:
   {explain:<{column}}   why this matters, what it cannot see, what to do
+  {top:<{column}}   every GPU and window, live and back in time
   {run:<{column}}   judge a benchmark of yours, on any machine
+  {report:<{column}}   its window as one file, to attach
   {doctor:<{column}}   what this machine can prove"""
 
 
@@ -126,5 +128,8 @@ def _print(windows: Sequence[Window]) -> None:
     worst = max(verdicts, key=lambda verdict: verdict.status.badness)
     rule = worst.hazards[0].rule if worst.hazards else "power-limited"
     name = _typed()
-    commands = {"explain": f"{name} explain {rule}", "run": f"{name} run -- python bench.py", "doctor": f"{name} doctor"}
+    commands = {
+        "explain": f"{name} explain {rule}", "top": f"{name} top", "run": f"{name} run -- python bench.py",
+        "report": f"{name} report -o run.html", "doctor": f"{name} doctor",
+    }  # fmt: skip
     output.say(_NEXT.format(**commands, column=max(map(len, commands.values()))))

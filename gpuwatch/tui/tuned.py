@@ -87,7 +87,7 @@ class Tuned(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette holds every action: the app's, and the screen's it covers."""
-        yield from super().get_system_commands(screen)
+        yield from (each for each in super().get_system_commands(screen) if each.title != "Keys")  # Help lists ours
         said: set[tuple[str, str]] = set()
         under = self.screen_stack[-2] if isinstance(self.screen, CommandPalette) else self.screen
         for node, bindings in ((self, [*Tuned.BINDINGS, *self.BINDINGS]), (under, type(under).BINDINGS)):
@@ -96,11 +96,10 @@ class Tuned(App[None]):
                 if binding.action == "quit" or not title or (title, binding.tooltip) in said or "number(" in binding.action:
                     continue
                 said.add((title, binding.tooltip))
-                yield SystemCommand(
-                    f"{title} {binding.tooltip.lower()}" if "step(" in binding.action else title,
-                    binding.tooltip,
-                    partial(self.run_action, binding.action, node),
-                )
+                help_text = binding.tooltip
+                if "step(" in binding.action or "choose(" in binding.action:  # one name, several ways to go
+                    title, help_text = f"{title} {help_text[0].lower()}{help_text[1:]}", ""
+                yield SystemCommand(title, help_text, partial(self.run_action, binding.action, node))
 
     def action_light(self) -> None:
         self.theme = "textual-dark" if not self.current_theme.dark else "textual-light"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -51,6 +52,11 @@ def test_a_steady_scene_is_measured_as_long_though_later() -> None:
 def test_a_scene_that_does_not_exist_is_one_line_without_the_banner(gpuwatch: Gpuwatch) -> None:
     ended = gpuwatch("demo", "--scenes", "stedy-copy")
     assert (ended.code, ended.err) == (2, "gpuwatch: no scene 'stedy-copy': did you mean 'steady-copy'?\n")
+
+
+def test_it_ends_with_what_to_type_next_in_the_order_of_a_first_minute(gpuwatch: Gpuwatch) -> None:
+    said = gpuwatch("demo", "--scenes", "short").err.partition("What to type next:")[2]
+    assert re.findall(r"^  \S*gpuwatch (\w+)", said, re.MULTILINE) == ["explain", "top", "run", "report", "doctor"]
 
 
 def test_ctrl_c_ends_it_with_one_line_and_claims_nothing_it_did_not_measure(tmp_path: Path) -> None:

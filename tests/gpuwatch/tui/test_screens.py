@@ -248,8 +248,10 @@ def test_every_action_of_the_screen_is_in_the_palette() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
-        titles = {command.title for command in app.get_system_commands(app.screen)}
-        assert {"Earlier by 1 s", "Later by 10 s", "Go to", "Live", "Processes", "Events", "Open", "Faster"} <= titles
+        titles = [command.title for command in app.get_system_commands(app.screen)]
+        assert {"Earlier by 1 s", "Later by 10 s", "Go to", "Live", "Processes", "Events", "Open", "Faster"} <= set(titles)
+        assert {"Choose the GPU or window above", "Choose the GPU or window below"} <= set(titles)
+        assert len(set(titles)) == len(titles)
         await pilot.press("p")
         assert "Sort" in {command.title for command in app.get_system_commands(app.screen)}
 
