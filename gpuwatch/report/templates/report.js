@@ -70,7 +70,7 @@
       tickvals: lane.spans.map((_, row) => row), ticktext: lane.spans.map((each) => plain(short(each.name))) });
   }
 
-  const small = (x, y) => ({ ...look(), barmode: "overlay", height: 320, margin: { l: 60, r: 10, t: 30, b: 45 }, legend: { orientation: "h", y: 1.15, itemsizing: "constant" },
+  const small = (x, y) => ({ ...look(), barmode: "overlay", height: 350, margin: { l: 60, r: 10, t: 60, b: 45 }, legend: { orientation: "h", y: 1, yanchor: "bottom", itemsizing: "constant" },
     xaxis: axis({ title: { text: x } }), yaxis: axis({ title: { text: y } }) });
   // Steps and not bars: those behind stay seen.  The highest bin of each is 1, the numbers stand in the hover.
   const histograms = (all, unit) => [all.map((each, index) => ({ x: each.x, y: each.y, name: plain(each.name), customdata: each.counts, mode: "lines",

@@ -140,6 +140,11 @@ def test_a_window_made_narrow_keeps_pictures_off_the_text_and_sentences_wide(ope
     page.until(f"{TIMELINE}.querySelector('.main-svg').getBoundingClientRect().width < 390")
     beyond = "[...document.querySelectorAll('.picture')].filter((each) => each.scrollHeight > each.clientHeight).length"
     assert page.run(beyond) == 0
+    over = "a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom"
+    pairs = "[...document.querySelectorAll('.picture')].map((each) => ['.legend', '.modebar-group'].map((name) => each.querySelector(name)))"
+    rects = f"{pairs}.filter(([a, b]) => a && b).map((pair) => pair.map((each) => each.getBoundingClientRect()))"
+    assert page.run(f"{rects}.length") == 6
+    assert page.run(f"{rects}.filter(([a, b]) => {over}).length") == 0
     assert page.run("document.documentElement.scrollWidth") <= 390
     assert page.run("document.querySelector('.words td:last-child').clientWidth") > 300
 
