@@ -81,13 +81,15 @@ def overview() -> None:
 
 
 def detail() -> None:
-    """A window of the recording in which a neighbour came, at the moment it is about."""
+    """A window of the recording in which a neighbour came, once it was told who used how much."""
 
     async def use(pilot: Pilot[None]) -> None:
         await _opened(pilot, " neighbour-gemm-4096")
         await pilot.press("enter")
         await pilot.pause(1.0)
         await pilot.press("plus")
+        await pilot.pause(1.0)
+        await pilot.app.run_action("step(2)")
         await pilot.pause(1.0)
 
     _recording((118, 34), use, "top-gpu")
