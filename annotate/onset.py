@@ -47,7 +47,7 @@ def _turn(evidence: Evidence) -> Turn:
     turns = np.flatnonzero(np.diff(states)) + 1
     if not len(turns):
         # Each refresh holds some of both, or nothing tells them apart.
-        return Turn("the power cap came and went, from", window.begin_ns, again=True)
+        return Turn("the power cap came and went", window.begin_ns, again=True)
     at_ns = int(on.at_ns[turns[0]])
     if len(turns) > 1:
         return Turn("the power cap came and went, first", at_ns, again=True)

@@ -99,7 +99,8 @@ def regime_change(
     effect_ratio = before_ratio * step if step is not None and not change.again else None
     by = f", the clock going {step:+.0%}" if step is not None and abs(step) >= 0.005 else ""
     length = f"the window of {readable(window.length_s)}"
-    when = f"{readable(when_s)} into {length}" if when_s >= 0.001 else f"as {length} began"
+    at_begin = f"within {length}" if change.again else f"as {length} began"
+    when = f"{readable(when_s)} into {length}" if when_s >= 0.001 else at_begin
     facts: dict[str, Fact] = {
         "what": f"{change.what} {when}{by}",
         "when_s": when_s,

@@ -116,6 +116,14 @@ class TestRegimeChange:
         assert "came and went" in str(answer.facts["what"])
         assert (answer.severity, answer.effect_ratio) == (Severity.FLAG, None)
 
+    def test_a_cap_whose_turns_are_too_short_to_place_is_told_of_the_window(self) -> None:
+        def of_every_refresh_a_third(t: float) -> int:
+            return int(1e9 * (t + 100) / 3)
+
+        signals = {"power_cap_ns": refreshed(of_every_refresh_a_third), "power_violation_ns": None, "event_reasons_mask": None}
+        answer = found(changed(evidence(signals=signals)))
+        assert str(answer.facts["what"]).startswith("the power cap came and went within the window of ")
+
     def test_a_mixture_that_pauses_explain_is_only_flagged(self) -> None:
         signals = {**cap(since_s=2.5), "utilization_ratio": 0.4}
         assert found(changed(evidence(signals=signals))).severity is Severity.FLAG
