@@ -25,7 +25,7 @@ from annotate.evidence import (
 from annotate.evidence import signals as signals_of
 from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import DeviceLostError
-from gpuwatch.lanes import PULSE, ROW_NS
+from gpuwatch.lanes import PULSE, ROW_NS, SLOW_ACTIVE_NS
 from gpuwatch.sources.simulated.gpu import OWN_PID
 from gpuwatch.sources.simulated.scenes import Scene
 from gpuwatch.sources.simulated.source import Simulated, scenes_named
@@ -59,6 +59,8 @@ class _Witness:
 
     def slow(self, at_ns: int) -> None:
         self._row(Lane.SLOW, at_ns)
+
+    def records(self, at_ns: int) -> None:
         self._census(at_ns, utilization=True)
         record = self._ask(Lane.POWER, at_ns, lambda: self.source.power_record(self.uuid))
         self.power += [record] if record else []
@@ -99,7 +101,8 @@ def simulate(
 ) -> tuple[Evidence, ...]:
     """The evidence a daemon would have of the scene's own benchmark, one piece a GPU.
 
-    20 Hz, and clock and reasons at 100 Hz during the benchmark, slow lane each second.  ``lead_s`` is cut at the scene's epoch.
+    20 Hz, and clock and reasons at 100 Hz during the benchmark, records each second, slow lane every
+    three and at its edges.  ``lead_s`` is cut at the scene's epoch.
     A scene need not be one of the named ones.  The same arguments give the same evidence.  Raises UsageError for an unknown scene.
     """
     members = scenes_named(scene) if isinstance(scene, str) else (scene,)
@@ -127,9 +130,12 @@ def _simulate(
             witness.edge(at_ns)
         if elapsed_ns % (200 * _MS) < 10 * _MS:
             witness.processes(at_ns)
-        if elapsed_ns % (1000 * _MS) < 10 * _MS or at_ns in (begin_ns, end_ns):
+        if elapsed_ns % SLOW_ACTIVE_NS < 10 * _MS or at_ns in (begin_ns, end_ns):
             witness.slow(at_ns)
+        if elapsed_ns % (1000 * _MS) < 10 * _MS or at_ns in (begin_ns, end_ns):
+            witness.records(at_ns)
     witness.slow(last_ns)
+    witness.records(last_ns)
     witness.events += [event for event in source.events(0.0) if event.uuid == device.uuid]
     return Evidence(
         window=Window(begin_ns=begin_ns, end_ns=end_ns, label=scene.name, pids=frozenset({OWN_PID})),
