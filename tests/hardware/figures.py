@@ -1,12 +1,14 @@
 """Figures that need a real GPU: what the clock's correction buys, how comparisons fare, what timing methods say.
 
-    python -m tests.hardware.figures OUT_FOLDER [corrections|comparisons|methods|experiments …]
+    python -m tests.hardware.figures OUT_FOLDER [corrections|comparisons|methods|experiments|essays …]
 
 A worker process a GPU takes its share; each writes ``figures-N.json``, a list of rows.  No setting of the card is changed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import random
@@ -14,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -22,13 +24,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+import gpuwatch
+
 Row: TypeAlias = dict[str, Any]
 TRIALS_COUNT = int(os.environ.get("TRIALS", "12"))
 SECONDS = float(os.environ.get("SECONDS_A_TRIAL", "3"))
+TOP_MHZ, NVBENCH_RATIO = 1980.0, 0.75  # its rule leaves out what ran below this share of the card's highest clock
 
 
 def corrections(number: int, of: int) -> Iterator[Row]:
-    """Each kernel back to back for some seconds, its iterations stamped: β on the first half, applied to the second."""
+    """Each kernel in two windows of some seconds, iterations stamped: β of the first, applied to the second."""
     import torch
 
     from annotate.evidence import Timings
@@ -38,20 +43,8 @@ def corrections(number: int, of: int) -> Iterator[Row]:
     from tests.hardware.kernels import KERNELS
     from tests.hardware.workloads import loop
 
-    for kernel in [
-        kernel for kernel in KERNELS if kernel.capped or kernel.name in ("copy-1g", "gemm-4096-fp32", "softmax-fp32")
-    ][number::of]:
-        call = kernel.make()
-        loop(call, 3.0)
-        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        first.record()
-        for _ in range(20):
-            call()
-        last.record()
-        last.synchronize()
-        each_s = first.elapsed_time(last) / 20e3
-        count = min(29_000, int(8.0 / each_s))
-        marks = CudaMarks(torch.cuda, count // 2 + 1)
+    def window(call: Callable[[], object], count: int) -> Timings:
+        marks = CudaMarks(torch.cuda, count + 1)
         begun = marks.begin()
         for i in range(count):
             call()
@@ -62,19 +55,43 @@ def corrections(number: int, of: int) -> Iterator[Row]:
         timings: Timings | None = marks.timings()
         marks.close()
         assert timings is not None
-        assert timings.sm_clock_mhz is not None
+        return timings
+
+    for kernel in KERNELS[number::of]:
+        call = kernel.make()
+        loop(call, 3.0 if kernel.capped else 1.0)
+        each_s = _once_s(call)
+        count = min(14_500, int(3.0 / each_s))
+        first = window(call, count)
+        loop(call, 1.0)
+        last = window(call, count)
+        at_ns, took_s, mhz = (
+            np.concatenate([getattr(part, name) for part in (first, last)]) for name in ("at_ns", "took_s", "sm_clock_mhz")
+        )
+        timings = Timings(at_ns, took_s, mhz)
         row = wander(kernel.name, timings)
         fit = {"refused": row.fit.reason} if isinstance(row.fit, Refused) else asdict(row.fit)
-        top_mhz = 1980.0
-        kept = timings.sm_clock_mhz >= 0.75 * top_mhz
+        assert last.sm_clock_mhz is not None
+        kept = last.sm_clock_mhz >= NVBENCH_RATIO * TOP_MHZ
         yield {
             "table": "corrections", "recorded": kernel.recorded, **asdict(row), "fit": fit,
             "nvbench_discards_ratio": 1.0 - float(kept.mean()),
-            "nvbench_mean_s": float(timings.took_s[kept].mean()) if kept.any() else None,
-            "mean_s": float(timings.took_s.mean()),
+            "nvbench_mean_s": float(last.took_s[kept].mean()) if kept.any() else None, "mean_s": float(last.took_s.mean()),
         }  # fmt: skip
-        del call, marks
+        del call
         torch.cuda.empty_cache()
+
+
+def _once_s(call: Callable[[], object]) -> float:
+    import torch
+
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    for _ in range(20):
+        call()
+    last.record()
+    last.synchronize()
+    return float(first.elapsed_time(last)) / 20e3
 
 
 def _arms(kind: str, *, differ: bool) -> tuple[Callable[..., Any], Callable[..., Any], Callable[[], tuple[Any, ...]]]:
@@ -125,8 +142,6 @@ def comparisons(number: int, of: int) -> Iterator[Row]:
     """Trials of two equal arms and of two that differ by 0.5 %: what each way of comparing says."""
     import torch
 
-    import gpuwatch
-
     rng = random.Random(number)
     trials = [(kind, differ) for kind in ("gemm", "copy") for differ in (False, True) for _ in range(TRIALS_COUNT)]
     rng.shuffle(trials)
@@ -158,7 +173,6 @@ def methods(number: int, of: int) -> Iterator[Row]:
     """The same call timed again and again by each method, from where a user would call it: how far estimates scatter."""
     import torch
 
-    import gpuwatch
     from tests.hardware.kernels import KERNELS
 
     names = ("gemm-4096", "gemm-8192", "conv-3x3", "copy-1g")
@@ -177,6 +191,10 @@ def methods(number: int, of: int) -> Iterator[Row]:
             corrected = measured.at_clock(clock_mhz) if clock_mhz else None
             if corrected is not None and hasattr(corrected, "time_s"):
                 estimates.setdefault("gpuwatch.bench at one clock", []).append(corrected.time_s)
+            took_s, mhz = measured.timings.took_s, measured.timings.sm_clock_mhz
+            kept_s = took_s if mhz is None else took_s[mhz >= NVBENCH_RATIO * TOP_MHZ]
+            if len(kept_s):
+                estimates.setdefault("NVBench's rule on the same entries, mean", []).append(float(kept_s.mean()))
             last = measured
         for method, values in estimates.items():
             yield {
@@ -195,7 +213,6 @@ def experiments(number: int, of: int) -> Iterator[Row]:
     """Small experiments of the essays: caches, timers down to microseconds, data, graphs."""
     import torch
 
-    import gpuwatch
     from tests.hardware.workloads import gemm
 
     x, y = torch.randn(1 << 22, device="cuda"), torch.randn(1 << 22, device="cuda")
@@ -245,7 +262,116 @@ def experiments(number: int, of: int) -> Iterator[Row]:
                    "hazards": [[h.rule, h.severity] for h in m.verdict.hazards], "text": str(m)}  # fmt: skip
 
 
-TABLES = {each.__name__: each for each in (corrections, comparisons, methods, experiments)}
+def essays(number: int, of: int) -> Iterator[Row]:
+    """The essays' own experiments that are no hazard of the campaign: one GPU works, and busy processors are all the machine's."""
+    if number != 0:
+        return
+    yield from _contention()
+    yield from _trial_counts()
+    yield from _instances(of)
+
+
+def _judged(experiment: str, condition: str, window: gpuwatch.Window, times_s: Sequence[float], **more: Any) -> Row:
+    verdict = window.verdict
+    return {
+        "table": "essays", "experiment": experiment, "condition": condition, "median_s": float(np.median(times_s)),
+        "mean_s": float(np.mean(times_s)), "count": len(times_s), "status": verdict.status.value,
+        "hazards": [[hazard.rule, hazard.severity] for hazard in verdict.hazards], **more,
+    }  # fmt: skip
+
+
+def _contention() -> Iterator[Row]:
+    """The same GEMM with the GPU and the processors free or busy."""
+    from tests.hardware.workloads import beside, gemm, loop
+
+    call = gemm(4096)
+    for gpu, cpu in itertools.product((False, True), repeat=2):
+        with contextlib.ExitStack() as busy:
+            if gpu:
+                busy.enter_context(beside("vector-adds"))
+            if cpu:
+                busy.enter_context(hogging(2 * (os.cpu_count() or 1)))
+            loop(call, 3.0)
+            with gpuwatch.window(f"gpu busy {gpu}, cpu busy {cpu}") as window:
+                begin_s = time.perf_counter()
+                times_s = _timed(call, 3.0)
+                a_second = len(times_s) / (time.perf_counter() - begin_s)
+                window.record(times_s)
+            condition = f"GPU {'busy' if gpu else 'free'}, processors {'busy' if cpu else 'free'}"
+            yield _judged("contention", condition, window, times_s, calls_a_second=a_second)
+
+
+def _trial_counts() -> Iterator[Row]:
+    """The first so many calls after a pause of three seconds: the power cap comes while they run."""
+    from tests.hardware.workloads import gemm
+
+    call = gemm(4096)
+    for count in (10, 100, 1_000, 10_000, 30_000):
+        _timed(call, 0.2)
+        time.sleep(3.0)
+        with gpuwatch.window(f"{count} trials") as window:
+            times_s = _timed(call, count=count)
+            window.record(times_s)
+        yield _judged("trial count", f"{count} calls from idle", window, times_s)
+
+
+_BENCH = """
+import json, gpuwatch
+from tests.hardware.workloads import copy, gemm
+for name, call in (("GEMM 4096", gemm(4096)), ("copy of 1 GiB", copy())):
+    m = gpuwatch.bench(call, cache="warm", label=name, progress=False)
+    print(json.dumps({"name": name, "run": m.run, "median_s": m.median_s, "status": m.verdict.status.value, "clock_mhz": m.clock_mhz}))
+"""
+
+
+def _instances(of: int) -> Iterator[Row]:
+    """The same calls on each GPU of the machine, and what is said of comparing two of them."""
+    found: dict[str, list[Row]] = {}
+    for number in range(of):
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(number)}
+        done = subprocess.run([sys.executable, "-c", _BENCH], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        for row in map(json.loads, done.stdout.splitlines()):
+            found.setdefault(row["name"], []).append(row)
+    for name, rows in found.items():
+        said: Row = {}
+        if of > 1:
+            command = [sys.executable, "-m", "gpuwatch", "compare", rows[0]["run"], rows[1]["run"], "--json"]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            said = json.loads(done.stdout)["comparisons"][0]
+        yield {"table": "essays", "experiment": "instances", "condition": name, "each": rows, "said": said}
+
+
+def _timed(call: Callable[[], object], seconds: float | None = None, *, count: int = 1 << 30) -> list[float]:
+    """Seconds of each call by events, back to back, for so long or so many."""
+    import torch
+
+    pairs: list[tuple[Any, Any]] = []
+    until_s = time.perf_counter() + (seconds if seconds is not None else 3600.0)
+    while len(pairs) < count and time.perf_counter() < until_s:
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        call()
+        last.record()
+        pairs.append((first, last))
+        if len(pairs) % 50 == 0:
+            pairs[-40][1].synchronize()
+    torch.cuda.synchronize()
+    return [first.elapsed_time(last) / 1e3 for first, last in pairs]
+
+
+@contextlib.contextmanager
+def hogging(count: int) -> Iterator[None]:
+    """So many busy processes, none of them of a measured tree."""
+    hogs = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
+TABLES = {each.__name__: each for each in (corrections, comparisons, methods, experiments, essays)}
 
 
 def take(folder: Path, names: list[str], number: int, of: int) -> None:

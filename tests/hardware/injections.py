@@ -94,6 +94,20 @@ def _side_stream(call: Callable[[], object]) -> Body:
     return body
 
 
+def _side_stream_iterations(call: Callable[[], object]) -> Body:
+    """The window's own iterations, around work on another stream."""
+
+    def body(window: gpuwatch.Window) -> None:
+        side = torch.cuda.Stream()
+        until = time.monotonic() + 2.0
+        while time.monotonic() < until:
+            with window.iteration(), torch.cuda.stream(side):
+                call()
+            side.synchronize()
+
+    return body
+
+
 @contextmanager
 def own_streams() -> Iterator[None]:
     """Three threads of this very process that add vectors on streams of their own."""
@@ -250,6 +264,7 @@ def injections() -> Iterator[Injection]:
     yield Injection("own-streams", ("contention-self", "wrong-stream"), timed(gemm4k, 3.0), warm, own_streams)
     yield Injection("no-sync", ("missing-sync",), _no_sync(gemm(8192)), warm)
     yield Injection("side-stream", ("wrong-stream", "missing-sync"), _side_stream(gemm(8192)), warm)
+    yield Injection("side-stream-iterations", ("wrong-stream",), _side_stream_iterations(gemm(8192)), warm)
     yield Injection("launch-blocking", ("profiler-attached",), _in_a_process("plain", CUDA_LAUNCH_BLOCKING="1"))
     small = torch.randn(1024, device="cuda")
     tiny = lambda: torch.add(small, small)  # noqa: E731

@@ -1,7 +1,7 @@
 """How often the verdict is right on real GPUs: clean windows and injected hazards, appended to a folder's files.
 
     python -m tests.hardware.verdicts OUT_FOLDER clean COUNT [FIRST]      so many windows on every GPU of the machine
-    python -m tests.hardware.verdicts OUT_FOLDER injected ROUNDS          every hazard so many times on every GPU
+    python -m tests.hardware.verdicts OUT_FOLDER injected ROUNDS [NAME …] every hazard (or these) so many times on every GPU
     python -m tests.hardware.verdicts OUT_FOLDER all COUNT                that many clean ones, every hazard once, the figures
     python -m tests.hardware.verdicts OUT_FOLDER hogs ROUNDS              with more busy processes than processors
 
@@ -16,8 +16,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from gpuwatch import config
 from gpuwatch.capsule import pack
 from gpuwatch.config import Settings
 from gpuwatch.store import Reader
+from tests.hardware.figures import hogging
 
 WINDOW_S = 3.2
 
@@ -129,11 +129,13 @@ class Worker:
             del call
             torch.cuda.empty_cache()
 
-    def injected(self, rounds: int) -> None:
+    def injected(self, rounds: int, names: Sequence[str] = ()) -> None:
         from tests.hardware.injections import injections
 
         for _ in range(rounds):
             for injection in injections():
+                if names and injection.name not in names:
+                    continue
                 injection.before()
                 facts = {"kind": "injected", "name": injection.name, "rules": injection.rules, "status_due": injection.status}
                 with injection.beside():
@@ -168,16 +170,18 @@ def main(arguments: list[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if rest[:1] == ["--worker"]:
         worker = Worker(folder, int(rest[1]))
-        {"clean": lambda: worker.clean(int(amount), int(rest[2])), "injected": lambda: worker.injected(int(amount)),
+        {"clean": lambda: worker.clean(int(amount), int(rest[2])), "injected": lambda: worker.injected(int(amount), rest[4:]),
          "hogs": lambda: worker.hogs(int(amount)), "all": lambda: worker.everything(int(amount), int(rest[2]), int(rest[3]))}[what]()  # fmt: skip
         return 0
     import torch
 
     count = torch.cuda.device_count()
-    first = rest[0] if rest else "0"
+    names = rest if what == "injected" else []
+    first = rest[0] if rest and not names else "0"
     with gpuwatch.window("starts the daemon", settings=settings(folder)):
         pass
-    with _hogs(what):
+    # Twice as many as processors: with as many, some windows went unharmed.
+    with hogging(2 * (os.cpu_count() or 1) if what == "hogs" else 0):
         workers = [
             subprocess.Popen(
                 [
@@ -191,6 +195,7 @@ def main(arguments: list[str]) -> int:
                     str(number),
                     first,
                     str(count),
+                    *names,
                 ],
                 env={**os.environ, "CUDA_VISIBLE_DEVICES": str(number)},
             )
@@ -201,19 +206,6 @@ def main(arguments: list[str]) -> int:
     wrong = [row for row in rows if row["status"] not in row["status_due"].split("|")]
     print(f"{len(rows)} windows, {len(wrong)} wrong: {sorted({(row['name'], row['status']) for row in wrong})}")
     return max(codes, default=1)
-
-
-@contextmanager
-def _hogs(what: str) -> Iterator[None]:
-    """Twice as many busy processes as processors, none of them of a measured tree: with as many, some windows went unharmed."""
-    count = 2 * (os.cpu_count() or 1) if what == "hogs" else 0
-    hogs = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for hog in hogs:
-            hog.kill()
-            hog.wait()
 
 
 def read(folder: Path) -> Iterator[dict[str, Any]]:
