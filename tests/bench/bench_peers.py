@@ -39,7 +39,8 @@ WINDOWS_COUNT = 100
 SETTLE_S = 2.0
 # Microseconds a call computes, by class and then by function: an H200's (docs/HARDWARE.md), those of the page and of lists as
 # they are after a pause rather than in a tight loop.  There they were measured through the binding, which asks twice for a
-# list or record that is not empty: with these a pass over the three lists takes 0.35 ms, and process utilisation 1.8, as they did.
+# list or record that is not empty: with these, through it, a pass over the three lists takes 0.35 ms, and process utilisation 1.8,
+# as they did.  That both of its calls cost alike is assumed.
 # Of the 20.8 ms of a call for PCIe throughput most is waited, not computed (a snapshot of nvitop's, with two of them, took 50 ms
 # there and 9.7 ms of processor time); here only what is computed counts, so nvitop is quicker than it would be.
 COST_US = {

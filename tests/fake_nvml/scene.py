@@ -219,7 +219,7 @@ class Scene:
             call.code = code
 
     def cost(self, function: str, us: float) -> None:
-        """How long a call of a function, or of each of a class, computes."""
+        """How long a call of a function, or of each of a class, computes; one for a list's length alone as long as one for it."""
         for call in _calls(self._scene.calls, function):
             call.cost_ns = round(us * 1000)
 

@@ -12,7 +12,7 @@ Api: TypeAlias = Any
 Handle: TypeAlias = Any
 
 # Codes as in nvml.h.  NVMLError is unhashable, so errors are told apart by their ``value``, never by class.
-TIMEOUT, NOT_FOUND, SUCCESS = 10, 6, 0
+TIMEOUT, INSUFFICIENT_SIZE, NOT_FOUND, SUCCESS = 10, 7, 6, 0
 _LOST = {15: "the GPU fell off the bus or is otherwise lost", 16: "the GPU must be reset before it can be used again"}
 _GONE = {
     1: "NVML is not initialised",

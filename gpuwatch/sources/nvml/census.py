@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from annotate.evidence import Process, Visibility
 from gpuwatch.host import Identities
-from gpuwatch.sources.nvml.binding import NOT_FOUND, SUCCESS, Api, Handle, asked, treat
+from gpuwatch.sources.nvml.binding import NOT_FOUND, Api, Handle, treat
+from gpuwatch.sources.nvml.lists import Lists
 
 _COMPUTE = "nvmlDeviceGetComputeRunningProcesses_v3"
 _LISTS = (
@@ -22,7 +21,7 @@ class ProcessLists:
     def __init__(self, api: Api, uuid: str, handle: Handle, identities: Identities, visibility: Visibility) -> None:
         self._api = api
         self._uuid = uuid
-        self._handle = handle
+        self._lists = Lists(api, handle)
         self._identities = identities
         self._visibility = visibility
         self._cursor_us: int | None = None
@@ -38,10 +37,10 @@ class ProcessLists:
             entries = self._list(function)
             # Other lists are missing on many systems; without this one an empty census says nothing.
             whole = whole and not (entries is None and function == _COMPUTE)
-            for entry in entries or ():
-                memory, was_graphics = listed.get(entry.pid, (None, True))
+            for pid, memory_bytes in entries or ():
+                memory, was_graphics = listed.get(pid, (None, True))
                 # A process on two lists is told the same memory twice; it counts as graphics only if nothing else lists it.
-                listed[entry.pid] = (entry.usedGpuMemory if memory is None else memory, graphics and was_graphics)
+                listed[pid] = (memory_bytes if memory is None else memory, graphics and was_graphics)
         busy = self._utilization() if utilization else {}
         found = [self._process(pid, memory, busy.get(pid), graphics) for pid, (memory, graphics) in listed.items()]
         for pid, ratio in busy.items():
@@ -49,10 +48,12 @@ class ProcessLists:
                 found.append(self._unlisted(pid, ratio))
         return tuple(sorted(found, key=lambda process: process.pid)), whole
 
-    def _list(self, function: str) -> Any:
-        # A process that starts between the binding's two calls can outgrow its array: ask again once.
-        first = asked(self._api, function, self._handle, uuid=self._uuid)
-        return first if first is not None else asked(self._api, function, self._handle, uuid=self._uuid)
+    def _list(self, function: str) -> list[tuple[int, int | None]] | None:
+        try:
+            return self._lists.processes(function)
+        except self._api.NVMLError as error:
+            treat(error, self._uuid)
+            return None
 
     def _process(self, pid: int, memory_bytes: int | None, ratio: float | None, graphics: bool) -> Process:  # noqa: FBT001 - private
         who = self._identities.of(pid)
@@ -72,22 +73,18 @@ class ProcessLists:
     def _utilization(self) -> dict[int, float]:
         """Share of time each process kept SMs busy since the last call; the first call only sets the cursor."""
         first, cursor_us = self._cursor_us is None, self._cursor_us or 0
-        ask = getattr(self._api, "nvmlDeviceGetProcessUtilization", None)
-        if ask is None:
-            return {}
         try:
-            samples = ask(self._handle, cursor_us)
+            samples = self._lists.utilization(cursor_us)
         except self._api.NVMLError as error:
-            if error.value not in (NOT_FOUND, SUCCESS):  # both mean "no samples"
+            if error.value != NOT_FOUND:  # no samples, for which SUCCESS and none is the other spelling
                 treat(error, self._uuid)
             self._cursor_us = cursor_us
             return {}
-        latest: dict[int, tuple[int, Any]] = {}
-        for sample in samples:
-            stamp_us, share = sample.timeStamp, sample.smUtil
+        latest: dict[int, tuple[int, int]] = {}
+        for pid, stamp_us, share in samples:
             # The record repeats old entries, and now and then holds garbage above 100 %.
-            if stamp_us > cursor_us and share <= 100 and stamp_us > latest.get(sample.pid, (0, 0))[0]:
-                latest[sample.pid] = (stamp_us, share)
+            if stamp_us > cursor_us and share <= 100 and stamp_us > latest.get(pid, (0, 0))[0]:
+                latest[pid] = (stamp_us, share)
         self._cursor_us = max([cursor_us, *(stamp_us for stamp_us, _ in latest.values())])
         # Without a cursor the driver averages its whole record, processes that ended long ago included.
         return {} if first else {pid: share / 100 for pid, (_, share) in latest.items()}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from gpuwatch import clock
 from gpuwatch.sources.nvml.binding import NOT_FOUND, PERMANENT, Api, Handle, treat
 from gpuwatch.sources.nvml.fields import decoded
+from gpuwatch.sources.nvml.lists import Lists
 
 Offset: TypeAlias = Callable[[], int]
 
@@ -29,7 +30,7 @@ class DensePower:
     ) -> None:
         self._api = api
         self._uuid = uuid
-        self._handle = handle
+        self._lists = Lists(api, handle)
         self._now_ns = now_ns
         self._offsets = {"wall": wall_offset_ns, "boot": boot_offset_ns}
         self._step_ns = step_ns
@@ -74,16 +75,15 @@ class DensePower:
 
     def _samples(self) -> list[tuple[int, float]]:
         try:
-            kind, found = self._api.nvmlDeviceGetSamples(self._handle, self._api.NVML_TOTAL_POWER_SAMPLES, self._cursor_us)
+            kind, found = self._lists.samples(self._api.NVML_TOTAL_POWER_SAMPLES, self._cursor_us)
         except self._api.NVMLError as error:
             # An empty record is NotFound: the GPU sleeps, or nothing is newer than the cursor.
             if error.value not in PERMANENT and error.value != NOT_FOUND:
                 treat(error, self._uuid)
             return []
         rows: list[tuple[int, float]] = []
-        for sample in found:
-            value: Any = decoded(kind, sample.sampleValue.ullVal)
-            stamp_us = sample.timeStamp
+        for stamp_us, raw in found:
+            value = decoded(kind, raw)
             if value is not None and stamp_us > 0:
                 rows.append((stamp_us, value / 1000))
         return sorted(rows)

@@ -44,7 +44,11 @@ def unofficial() -> ModuleType:
     return ModuleType("pynvml")
 
 
-_FIELD_VALUE: Any = binding().c_nvmlFieldValue_t
+_STRUCTURES = binding()
+_FIELD_VALUE: Any = _STRUCTURES.c_nvmlFieldValue_t
+_PROCESS: Any = _STRUCTURES.c_nvmlProcessInfo_v3_t
+_SHARE: Any = _STRUCTURES.c_nvmlProcessUtilizationSample_t
+_SAMPLE: Any = _STRUCTURES.c_nvmlSample_t
 
 
 class _Function:
@@ -249,19 +253,18 @@ class Library:
     def _nvmlDeviceGetProcessUtilization(self, handle: Any, found: Any, number: Any, since: Any) -> int:
         if not self.utilization:
             return NOT_FOUND
-        if found is None:
-            number._obj.value = len(self.utilization)
-            return INSUFFICIENT_SIZE
-        for entry, (pid, stamp_us, share) in zip(found, self.utilization, strict=True):
+        room = _room(_SHARE, number, found)
+        for entry, (pid, stamp_us, share) in zip(room, self.utilization, strict=False):
             entry.pid, entry.timeStamp, entry.smUtil = pid, stamp_us, share
-        return 0
+        return _told(number, len(self.utilization), room)
 
     def _nvmlDeviceGetSamples(self, handle: Any, kind: Any, since: Any, value_type: Any, number: Any, found: Any) -> int:
         newer = [sample for sample in self.samples if sample[0] > since.value]
         if not newer:
             return NOT_FOUND
-        value_type._obj.value, number._obj.value = 1, len(newer)
-        for entry, (stamp_us, draw_mw) in zip(found or (), newer, strict=False):
+        room = _room(_SAMPLE, number, found)
+        value_type._obj.value, number._obj.value = 1, min(len(newer), len(room)) if found is not None else len(newer)
+        for entry, (stamp_us, draw_mw) in zip(room, newer, strict=False):
             entry.timeStamp, entry.sampleValue.uiVal = stamp_us, draw_mw
         return 0
 
@@ -308,10 +311,17 @@ def _at(handle: Any) -> int:
 
 
 def _listed(processes: list[tuple[int, int]], number: Any, found: Any) -> int:
-    if found is None:
-        number._obj.value = len(processes)
-        return INSUFFICIENT_SIZE if processes else 0
-    number._obj.value = len(processes)
-    for entry, (pid, memory_bytes) in zip(found, processes, strict=False):
+    room = _room(_PROCESS, number, found)
+    for entry, (pid, memory_bytes) in zip(room, processes, strict=False):
         entry.pid, entry.usedGpuMemory = pid, memory_bytes
-    return 0
+    return _told(number, len(processes), room)
+
+
+def _room(structure: Any, number: Any, found: Any) -> Any:
+    """The caller's buffer, however it made it, as entries of the binding's own structure; none where it only asks how many."""
+    return () if found is None else (structure * number._obj.value).from_buffer(found)
+
+
+def _told(number: Any, length: int, room: Any) -> int:
+    number._obj.value = length
+    return INSUFFICIENT_SIZE if length > len(room) else 0

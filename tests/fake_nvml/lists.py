@@ -1,0 +1,24 @@
+"""Asks our own source so often for a GPU's lists, and prints what it was told last: run on the double by its tests."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from gpuwatch.sources.nvml import Nvml
+
+
+def main(gpu: int, times: int) -> None:
+    source = Nvml()
+    uuid = source.devices()[gpu].uuid
+    sampled_w: list[float] = []
+    for _ in range(times):
+        census = source.census(uuid, utilization=True)
+        sampled_w += source.power_record(uuid).sample_w
+    source.close()
+    processes = [[each.pid, each.memory_bytes, each.listed, each.graphics] for each in census.processes]
+    print(json.dumps({"visibility": census.visibility, "processes": processes, "sampled_w": sampled_w}))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

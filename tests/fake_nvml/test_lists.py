@@ -1,0 +1,43 @@
+"""Every call that our source makes for a list reaches the driver's double, which counts them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fake_nvml.running import told
+from tests.fake_nvml.scene import Client, Scene
+
+LISTS = tuple(f"nvmlDeviceGet{kind}RunningProcesses_v3" for kind in ("Compute", "MPSCompute", "Graphics"))
+RECORDS = ("nvmlDeviceGetProcessUtilization", "nvmlDeviceGetSamples")
+TIMES = 3
+
+
+@pytest.mark.parametrize(("count", "more"), [(0, 0), (1, 0), (64, 0), (65, 1), (512, 1)])
+def test_a_list_takes_one_call_and_one_more_only_the_first_time_that_it_is_longer_than_its_room(
+    scene: Scene, library: Path, count: int, more: int
+) -> None:
+    gpu = scene.gpus[2]
+    gpu.clients = [Client(pid=100_000 + number, memory_bytes=number << 20, graphics=True, mps=True) for number in range(count)]
+    found = told(scene, library, "lists", str(gpu.index), str(TIMES))
+    assert found["processes"] == [[each.pid, each.memory_bytes, True, False] for each in gpu.clients]
+    assert found["visibility"] != "unknown"
+    assert [gpu.calls_count(function) for function in LISTS] == [TIMES + more] * 3
+    assert [gpu.calls_count(function) for function in RECORDS] == [TIMES] * 2
+
+
+def test_utilisation_longer_than_its_room_is_whole_with_one_call_more(scene: Scene, library: Path) -> None:
+    gpu = scene.gpus[0]
+    gpu.clients = [Client(pid=100_000 + number, sm_percent=1, hidden=True, memory_bytes=0) for number in range(512)]
+    found = told(scene, library, "lists", "0", "1")
+    assert found["processes"] == [], "the first look only sets the cursor"
+    assert gpu.calls_count("nvmlDeviceGetProcessUtilization") == 2
+
+
+def test_the_power_record_is_read_once_and_every_sample_of_it(scene: Scene, library: Path) -> None:
+    scene.gpus[0].set(power_mw=321_000)
+    found = told(scene, library, "lists", "0", "1")
+    assert len(found["sampled_w"]) >= 2
+    assert found["sampled_w"][-1] == 321.0
+    assert scene.gpus[0].calls_count("nvmlDeviceGetSamples") == 1

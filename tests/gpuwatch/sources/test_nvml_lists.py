@@ -1,0 +1,248 @@
+"""The driver's lists are whole, and asked in one call where they fit into the room they are given."""
+
+# ruff: noqa: N802 - as in the double, whose functions some of these replace
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotate.evidence import Visibility
+from gpuwatch import clock
+from gpuwatch.errors import DeviceLostError
+from gpuwatch.sources.nvml import Nvml
+from gpuwatch.sources.nvml.lists import Lists
+from tests.gpuwatch.sources.nvml_double import INSUFFICIENT_SIZE, LOST, NOT_FOUND, UUID, Library, binding
+
+COMPUTE, SHARES, SAMPLES = (
+    "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetProcessUtilization", "nvmlDeviceGetSamples",
+)  # fmt: skip
+MPS = "nvmlDeviceGetMPSComputeRunningProcesses_v3"
+
+
+def around(room: int) -> st.SearchStrategy[int]:
+    """Lengths of a list: none, few, at the edge of the room it is given, and past any growth of it."""
+    return st.integers(0, 3) | st.integers(room - 3, room + 3) | st.integers(2 * room - 3, 2 * room + 40) | st.integers(0, 3000)
+
+
+def asked(library: Library, function: str, ask: Callable[[], Any]) -> tuple[Any, int]:
+    """What comes of it, and how many calls of that function it took."""
+    library.calls.clear()
+    found = ask()
+    return found, library.calls.count(function)
+
+
+def processes(count: int) -> list[tuple[int, int]]:
+    return [(1000 + number, number << 20) for number in range(count)]
+
+
+@given(around(64), around(64))
+def test_processes_are_all_listed_in_one_call_or_two_and_room_once_found_is_kept(count: int, later_count: int) -> None:
+    library = Library(processes=processes(count))
+    source = Nvml(binding(library))
+    census, calls = asked(library, COMPUTE, lambda: source.census(UUID))
+    assert [(each.pid, each.memory_bytes) for each in census.processes] == processes(count)
+    assert calls == (1 if count <= 64 else 2)
+    assert library.calls.count(MPS) == 1
+    assert asked(library, COMPUTE, lambda: source.census(UUID))[1] == 1
+    library.processes = processes(later_count)
+    census, calls = asked(library, COMPUTE, lambda: source.census(UUID))
+    assert [(each.pid, each.memory_bytes) for each in census.processes] == processes(later_count)
+    assert calls == (1 if later_count <= max(64, count) else calls)
+    assert calls <= 2
+
+
+@given(around(256))
+def test_utilisation_is_whole_in_one_call_or_two(count: int) -> None:
+    library = Library(utilization=[(1, 100, 1)])
+    source = Nvml(binding(library))
+    _, calls = asked(library, SHARES, lambda: source.census(UUID, utilization=True))
+    assert calls == 1
+    library.utilization = [(1000 + number, 200 + number, 1 + number % 100) for number in range(count)]
+    census, calls = asked(library, SHARES, lambda: source.census(UUID, utilization=True))
+    shares = {each.pid: round(100 * (each.utilization_ratio or 0)) for each in census.processes}
+    assert shares == {pid: share for pid, _, share in library.utilization}
+    assert calls == (1 if count <= 256 else 2)
+    assert asked(library, SHARES, lambda: source.census(UUID, utilization=True))[1] == 1
+
+
+def record(count: int) -> list[tuple[int, int]]:
+    """So many samples of the last second, a milliwatt apart."""
+    newest_us = (clock.now_ns() + clock.wall_offset_ns()) // 1000
+    return [(newest_us - (count - number) * 100, 100_000 + number) for number in range(count)]
+
+
+@given(around(128))
+def test_a_power_record_that_fills_its_room_is_asked_for_with_more(count: int) -> None:
+    library = Library(samples=record(count))
+    source = Nvml(binding(library))
+    gained, calls = asked(library, SAMPLES, lambda: source.power_record(UUID))
+    assert gained.sample_w == tuple(draw_mw / 1000 for _, draw_mw in library.samples)
+    # Cut off it looks like one that just fits, and does not tell its length: the room is doubled until it is not filled.
+    assert calls == 1 + sum(count >= 128 << step for step in range(10))
+    library.samples += record(1)
+    assert asked(library, SAMPLES, lambda: source.power_record(UUID))[0].sample_w == (100.0,)
+    assert library.calls.count(SAMPLES) == 1
+
+
+@given(st.integers(0, 6), st.integers(0, 2**64 - 1))
+def test_a_sample_is_handed_on_with_its_type_and_all_of_its_bytes(kind: int, raw: int) -> None:
+    class Odd(Library):
+        def _nvmlDeviceGetSamples(
+            self, handle: Any, sampling: Any, since: Any, value_type: Any, number: Any, found: Any
+        ) -> int:
+            value_type._obj.value, number._obj.value = kind, 1
+            entry = pynvml.c_nvmlSample_t.from_buffer(found)
+            entry.timeStamp, entry.sampleValue.ullVal = since.value + sampling.value, raw
+            return 0
+
+    assert Lists(binding(Odd()), None).samples(5, 2**63) == (kind, [(2**63 + 5, raw)])
+
+
+class Growing(Library):
+    """Processes start between the calls: each that is answered finds so many more."""
+
+    more: int = 0
+
+    def _nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, number: Any, found: Any) -> int:
+        code = super()._nvmlDeviceGetComputeRunningProcesses_v3(handle, number, found)
+        self.processes = processes(len(self.processes) + self.more)
+        return code
+
+
+@given(st.integers(0, 300), st.sampled_from([0, 1, 30, 33, 100, 700]))
+def test_a_list_that_grows_while_it_is_asked_is_as_whole_as_at_its_last_call(count: int, more: int) -> None:
+    library = Growing(processes=processes(count))
+    library.more = more
+    source = Nvml(binding(library))
+    census, calls = asked(library, COMPUTE, lambda: source.census(UUID))
+    assert [each.pid for each in census.processes] == [pid for pid, _ in processes(count + (calls - 1) * more)]
+    assert census.visibility != Visibility.UNKNOWN
+    assert calls <= (2 if more <= 32 else 7)
+
+
+def test_a_list_that_never_fits_is_given_up_and_is_not_an_empty_gpu() -> None:
+    library = Library(errors={COMPUTE: INSUFFICIENT_SIZE, SHARES: INSUFFICIENT_SIZE, SAMPLES: INSUFFICIENT_SIZE})
+    source = Nvml(binding(library))
+    census, calls = asked(library, COMPUTE, lambda: source.census(UUID, utilization=True))
+    assert (census.processes, census.visibility) == ((), Visibility.UNKNOWN)
+    assert calls < 10
+    assert source.power_record(UUID).sample_at_ns == ()
+    assert asked(library, COMPUTE, lambda: source.census(UUID))[1] == 1, "and not tried with every room again"
+
+
+def test_a_length_beyond_reason_takes_no_memory_and_is_no_answer() -> None:
+    class Wild(Library):
+        def _nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, number: Any, found: Any) -> int:
+            number._obj.value = 2**32 - 1
+            return INSUFFICIENT_SIZE
+
+    library = Wild()
+    census, calls = asked(library, COMPUTE, lambda: Nvml(binding(library)).census(UUID))
+    assert (census.visibility, calls) == (Visibility.UNKNOWN, 2)
+
+
+def test_memory_that_the_driver_does_not_know_is_not_observed() -> None:
+    library = Library(processes=[(1, 2**64 - 1), (2, 0)])
+    census = Nvml(binding(library)).census(UUID)
+    assert [(each.pid, each.memory_bytes) for each in census.processes] == [(1, None), (2, 0)]
+
+
+@pytest.mark.parametrize("function", [COMPUTE, SHARES, SAMPLES])
+def test_a_function_that_the_library_lacks_is_no_error(function: str) -> None:
+    source = Nvml(binding(Library(missing={function}, processes=[(1, 1)], samples=record(3))))
+    census = source.census(UUID, utilization=True)
+    assert (census.visibility == Visibility.UNKNOWN) is (function == COMPUTE)
+    assert len(source.power_record(UUID).sample_w) == (0 if function == SAMPLES else 3)
+
+
+@pytest.mark.parametrize("function", [COMPUTE, SHARES, SAMPLES])
+def test_each_list_can_tell_of_the_loss(function: str) -> None:
+    source = Nvml(binding(Library(errors={function: LOST})))
+    with pytest.raises(DeviceLostError):
+        (source.census(UUID, utilization=True), source.power_record(UUID))
+
+
+@pytest.mark.parametrize("code", [0, NOT_FOUND])
+def test_an_empty_utilisation_record_has_two_spellings_and_takes_one_call(code: int) -> None:
+    class Empty(Library):
+        def _nvmlDeviceGetProcessUtilization(self, handle: Any, found: Any, number: Any, since: Any) -> int:
+            number._obj.value = 0
+            return code
+
+    library = Empty(processes=[(1, 1)])
+    census, calls = asked(library, SHARES, lambda: Nvml(binding(library)).census(UUID, utilization=True))
+    assert ([each.utilization_ratio for each in census.processes], calls) == ([None], 1)
+
+
+def test_two_threads_that_ask_at_once_are_each_told_their_own_list() -> None:
+    together = threading.Barrier(2, timeout=10)
+
+    class Slow(Library):
+        def _nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, number: Any, found: Any) -> int:
+            together.wait()
+            code = super()._nvmlDeviceGetComputeRunningProcesses_v3(handle, number, found)
+            ctypes.cast(found, ctypes.POINTER(ctypes.c_uint))[0] = threading.get_native_id()
+            together.wait()  # both buffers are filled before either is read
+            return code
+
+    source = Nvml(binding(Slow(processes=[(0, 7)])))
+    source.devices()
+    told: list[tuple[int, int]] = []
+
+    def ask() -> None:
+        told.extend((threading.get_native_id(), process.pid) for process in source.census(UUID).processes)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(told) == 2
+    assert all(mine == pid for mine, pid in told)
+
+
+def _median_us(ask: Callable[[], Any], turns: int = 100) -> float:
+    took_s = []
+    for _ in range(turns):
+        begin_s = time.perf_counter()
+        ask()
+        took_s.append(time.perf_counter() - begin_s)
+    return statistics.median(took_s) * 1e6
+
+
+@pytest.mark.gpu
+def test_gpu_one_call_tells_what_the_bindings_two_do_and_costs_less() -> None:
+    torch = pytest.importorskip("torch")
+    work = torch.ones(4096, 4096, device="cuda:0")
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    lists, power = Lists(pynvml, handle), pynvml.NVML_TOTAL_POWER_SAMPLES
+    until_ns = clock.now_ns() + 2_000_000_000
+    while clock.now_ns() < until_ns:
+        work = work @ work * 0
+        torch.cuda.synchronize()
+    ours = [pid for pid, _ in lists.processes(COMPUTE)]
+    assert ours == [entry.pid for entry in getattr(pynvml, COMPUTE)(handle)]
+    shares = {pid for pid, stamp_us, _ in lists.utilization(0) if stamp_us}
+    assert shares >= {entry.pid for entry in pynvml.nvmlDeviceGetProcessUtilization(handle, 0) if entry.timeStamp}
+    stamps_us = [stamp_us for stamp_us, _ in lists.samples(power, 0)[1]]
+    theirs_us = [entry.timeStamp for entry in pynvml.nvmlDeviceGetSamples(handle, power, 0)[1]]
+    assert len(set(stamps_us) & set(theirs_us)) > len(theirs_us) // 2, (len(stamps_us), len(theirs_us))
+    asks: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        COMPUTE: (lambda: lists.processes(COMPUTE), lambda: getattr(pynvml, COMPUTE)(handle)),
+        SHARES: (lambda: lists.utilization(0), lambda: pynvml.nvmlDeviceGetProcessUtilization(handle, 0)),
+        SAMPLES: (lambda: lists.samples(power, 0), lambda: pynvml.nvmlDeviceGetSamples(handle, power, 0)),
+    }
+    for name, (one, two) in asks.items():
+        print(f"{name}: {_median_us(one):.0f} us, through the binding {_median_us(two):.0f}; {len(ours)} processes")
+    pynvml.nvmlShutdown()
