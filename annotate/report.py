@@ -188,4 +188,5 @@ def _rules(count: int) -> str:
 
 
 def _value(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else plain(str(value))
+    """A phrase that a sentence takes in begins with its comma; alone it does not."""
+    return f"{value:.6g}" if isinstance(value, float) else plain(str(value)).lstrip(",; ")

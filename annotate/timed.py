@@ -22,6 +22,9 @@ _MOST_S = 1e7
 # The driver shows 1-2 % for a process that does nothing.
 _AT_REST_RATIO = 0.02
 
+# 15 kinds of kernel on an H200 left every SM free for every stamp, and its threads began within 0.13 µs in 95 of 100.
+SEEN_RATIO, SPREAD_S = 0.99, 0.25e-6
+
 SEVERAL = "the process used several GPUs, and which one was timed is not known"
 
 
@@ -122,6 +125,14 @@ def untimed_because(evidence: Evidence, utilization_ratio: float) -> str | None:
     if amount(evidence.told, "flush_bytes") or text(evidence.told, "cache") == "cold":
         return "the cache was flushed between timed calls, and how long that took was not told"
     return None
+
+
+def beside(evidence: Evidence, *, seen_ratio: float = SEEN_RATIO, spread_s: float = SPREAD_S) -> bool | None:
+    """Whether the stamps around the iterations met other work of this process on the SMs; None if there were none."""
+    seen, spread = amount(evidence.told, "stamp_seen_ratio"), amount(evidence.told, "stamp_spread_s")
+    if seen is None and spread is None:
+        return None
+    return (seen is not None and seen < seen_ratio) or (spread is not None and spread > spread_s)
 
 
 def _utilization_ratio(evidence: Evidence, begin_ns: int, end_ns: int) -> float | None:

@@ -12,6 +12,7 @@ from annotate.evidence import Evidence, Fact, Reason
 from annotate.held import by_bits
 from annotate.presence import alone, list_is_whole, presences, unread_s
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.timed import SEEN_RATIO, SPREAD_S, beside
 from annotate.told import amount
 
 # Behind these the driver of the machine below deals out turns, and nobody inside sees to whom.
@@ -88,10 +89,10 @@ def contention_self(
     claim: Claim,
     *,
     limit_ratio: Annotated[float, "ten clean scenarios on an H200 left at most 2.7 points of utilisation unexplained"] = 0.05,
-    seen_ratio: Annotated[float, "15 kinds of kernel on an H200 left every SM free for every stamp"] = 0.99,
+    seen_ratio: Annotated[float, "15 kinds of kernel on an H200 left every SM free for every stamp"] = SEEN_RATIO,
     spread_s: Annotated[
         float, "those kernels: 0.13 µs in 95 of 100 stamps; three streams of vector adds: 0.35 in the median"
-    ] = 0.25e-6,
+    ] = SPREAD_S,
 ) -> Answer:
     """Finds work of the measured process that its harness did not count, on a GPU that nobody else used.
 
@@ -116,11 +117,12 @@ def contention_self(
     seen, spread = amount(evidence.told, "stamp_seen_ratio"), amount(evidence.told, "stamp_spread_s")
     beyond_ratio = beyond_told_ratio(evidence)
     facts: dict[str, Fact] = {"stamp_seen_ratio": seen, "stamp_spread_s": spread, "beyond_ratio": beyond_ratio}
-    if (seen is not None and seen < seen_ratio) or (spread is not None and spread > spread_s):
+    met = beside(evidence, seen_ratio=seen_ratio, spread_s=spread_s)
+    if met:
         return Found(Severity.FLAG, facts | {"did": "ran on the SMs beside the timed iterations"})
     if beyond_ratio is not None and beyond_ratio > limit_ratio and alone(evidence):
         return Found(Severity.FLAG, facts | {"did": f"kept the GPU busy for {beyond_ratio:.0%} of the time"})
-    if seen is None and spread is None:
+    if met is None:
         if beyond_ratio is None:
             return Unobserved("nobody stamped the iterations, nor told how busy they kept the GPU for a second")
         if not alone(evidence):

@@ -47,11 +47,12 @@ def _watched(found: Data) -> Iterator[str]:
         yield "Not measured yet: `python -m tests.hardware.effect` on a machine with a GPU.\n"
         return
     first = next(iter(found.effect.values()))
+    gpus_count = max(row.get("gpus_count") or 1 for row in found.effect.values())
     yield (
         f"One {first['gpu']}, {first['date']}, `tests/hardware/effect.py`: work in turns with no watcher, with ours and with others',"
         f" {first['rounds_count']} rounds in orders drawn anew.  A turn is half a second of an fp32 GEMM, which no power limits, and 20 000"
-        f" launches timed one by one.  Changes are against the turns with none: medians over rounds, with 95 % intervals.  {_TIMES[bool(first.get('is_steady'))]}"
-        f" It watches {first.get('gpus_count', 1)} GPUs.\n"
+        f" launches timed one by one.  Changes are against the turns with none: medians over rounds, with 95 % intervals.  Processor"
+        f" time is what each took in ten seconds of watching {gpus_count} GPUs while it was the only one, its start not included.\n"
     )
     yield "| watcher | CPU | MB | GEMM | launch p50 µs | p99 µs | p99.9 µs |"
     yield "|---|---|---|---|---|---|---|"
@@ -61,12 +62,6 @@ def _watched(found: Data) -> Iterator[str]:
         )
         yield f"| {name} | {cpu} | {memory} | {_changes(row)} |"
     yield ""
-
-
-_TIMES = {
-    True: "Processor time is what each took in 20 s of watching alone, before.",
-    False: "A watcher is stopped outside of its turns, so its processor time holds what it catches up with then; gpuwatch asked in Python yet.",
-}  # fmt: skip
 
 
 def _changes(row: dict[str, Any]) -> str:

@@ -88,21 +88,31 @@ def _watching(hz: int, most: float) -> Callable[[Data], Measured]:
             parts.append(_below(apart, most, lambda ratio, gpus=gpus: f"{_percent(ratio)} ({gpus}, double)"))  # type: ignore[misc]
         watcher = found.effect.get("gpuwatch, 20 Hz" if hz == 20 else "the same, scraped each second")
         if watcher is not None:
-            count = watcher.get("gpus_count", 1)
-            share = watcher["cpu_ratio"] / count
-            if watcher.get("is_steady"):
-                parts.append(_below(share, most, lambda ratio: f"{_percent(ratio)} (each of {count}, H200)"))
-            else:  # stopped outside of its turns it caught up in each, and it still asked in Python
-                parts.append(Measured(f"not measured on an H200 since the compiled loop ({_percent(share)} at most before it)"))
+            count = watcher["gpus_count"] or 1
+            apart = (watcher["cpu_ratio"] - (_dear_ratio(watcher) if hz > 20 else 0.0)) / count
+            parts.append(_below(apart, most, lambda ratio: f"{_percent(ratio)} (each of {count}, H200)"))
         return _all(parts)
 
     return measure
 
 
+def _dear_ratio(watcher: Row) -> float:
+    """What the daemon's own account says of all its questions but the fast lane's."""
+    return float(sum(ratio for name, ratio in watcher["cost_ratios"].items() if name != "fast"))
+
+
 def _dear(found: Data) -> Measured:
     each = [found.figure("peers", f"100hz_scraped_{count}_dear_ratio") for count in (1, 8)]
     counted = [ratio / count for ratio, count in zip(each, (1, 8), strict=True) if ratio is not None]
-    return _below(max(counted, default=None), 0.01, lambda ratio: f"{_percent(ratio)} (double)")
+    parts = [_below(max(counted, default=None), 0.01, lambda ratio: f"{_percent(ratio)} (double)")]
+    watcher = found.effect.get("the same, scraped each second")
+    if watcher is not None:
+        count = watcher["gpus_count"] or 1
+        share = _dear_ratio(watcher) / count
+        parts.append(
+            _below(share, 0.01, lambda ratio: f"{_percent(ratio)} (each of {count}, H200, its first seconds included)")
+        )
+    return _all(parts)
 
 
 def _ours(found: Data) -> list[Row]:
@@ -129,8 +139,9 @@ def _window(edge: str) -> Callable[[Data], Measured]:
     def measure(found: Data) -> Measured:
         real = found.windows.get(f"{edge}_p50_ms")
         parts = [_below(real, 2.0, lambda ms: f"{ms:.2f} ms (1 GPU, H200, before stamps)")]
-        for row in [row for row in found.figures if row["table"] == "window"][-1:]:
-            stamped = f"{row['gpus_count']} GPU{'s' if row['gpus_count'] > 1 else ''}, H200, 20 ms apart, stamped"
+        for row in [row for row in found.figures if row["table"] == "window"][-2:]:
+            against = f"; Zeus {row[f'zeus_{edge}_p50_ms']:.2f}" if f"zeus_{edge}_p50_ms" in row else ""
+            stamped = f"{row['gpus_count']} GPU{'s' if row['gpus_count'] > 1 else ''}, H200, 20 ms apart, stamped{against}"
             parts.append(_below(row[f"{edge}_p50_ms"], 2.0, lambda ms, stamped=stamped: f"{ms:.2f} ms ({stamped})"))  # type: ignore[misc]
         for count in (1, 8):
             ours, zeus = (found.figure("peers", f"{who}_{count}_{edge}_ms") for who in ("gpuwatch", "zeus"))
@@ -170,7 +181,7 @@ def _comparing(found: Data) -> Measured:
     hit, own, invented = (found.figure("compare", f"{name}_ratio") for name in ("found", "found_on_own_buffers", "invented"))
     if hit is not None and own is not None and invented is not None:
         text = f"simulated and dealt out, the worst: {hit:.1%} found ({own:.1%} where each arm has buffers of its own), {invented:.1%} invented"
-        parts.append(Measured(text, hit >= 0.95 and invented <= 0.05))
+        parts.append(Measured(text, min(hit, own) >= 0.95 and invented <= 0.05))
     return _all(parts)
 
 
@@ -216,8 +227,9 @@ _SHARE = (
     "of a pass the kernel's wake alone is 57 µs there (17 on an H200's machine), and after each pause all is cold:"
     " a page of 0.4 ms takes 4, a commit of 20 rows 0.7"
 )
+_RARE = "the questions beside the fast row (process list and power record each second, energy and GPM each ten) are 0.5 % a GPU"
 TARGETS = (
-    Target("watching at 20 Hz, whole daemon, stored and scraped", "≤ 0.5 % of a core a GPU", _watching(20, 0.005), _PEERS, _SHARE),
+    Target("watching at 20 Hz, whole daemon, stored and scraped", "≤ 0.5 % of a core a GPU", _watching(20, 0.005), _PEERS, f"{_SHARE}; on an H200 {_RARE}"),
     Target("… at 100 Hz while a window is open, dear calls apart", "≤ 1 % of a core a GPU", _watching(100, 0.01), _PEERS, _SHARE),
     Target("… dear calls then", "≤ 1 % of a core a GPU", _dear, _PEERS, "energy, GPM and utilisation are the driver's own price"),
     Target("effect on a GEMM", "< 0.05 %", _gemm, "[the watched](#the-watched)"),
@@ -226,7 +238,7 @@ TARGETS = (
     Target("`window()`, exit", "≤ 2 ms, median", _window("exit"), _PEERS, "each GPU is asked for its edge before the benchmark goes on"),
     Target("judging a window, warm", "≤ 50 ms", _judging, "[judge](#judge)"),
     Target("scatter of estimates of 100 ms, capped, corrected", "≤ 0.2 %", _scatter, _VALIDATION),
-    Target("comparison", "0.5 % found ≥ 95 %, A/A called ≤ 5 %", _comparing, f"{_VALIDATION}, [compare](#compare)"),
+    Target("comparison", "0.5 % found ≥ 95 %, A/A called ≤ 5 %", _comparing, f"{_VALIDATION}, [compare](#compare)", "what buffers differ by, 0.13 % on an H200, is not told apart from the work"),
     Target("verdicts on real GPUs", "≤ 1 % of clean not valid, ≥ 99 % of injected found", _verdicts, _VALIDATION),
     Target("storing a GPU under load", "≤ 60 MB a day", _storing("loaded, 20 Hz", 60.0), "[store](#store)", "every signal moves at each refresh"),
     Target("storing an idle GPU", "≤ 10 MB a day", _storing("idle, 20 Hz", 10.0), "[store](#store)"),

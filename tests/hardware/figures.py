@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -337,8 +338,18 @@ def _instances(of: int) -> Iterator[Row]:
         if of > 1:
             command = [sys.executable, "-m", "gpuwatch", "compare", rows[0]["run"], rows[1]["run"], "--json"]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-            said = json.loads(done.stdout)["comparisons"][0]
+            whole = json.loads(done.stdout)["comparisons"][0]
+            # Without the cards' identities.
+            said = {
+                "decision": whole["decision"],
+                "ratio": whole["ratio"],
+                "reasons": [_masked(each) for each in whole["reasons"]],
+            }
         yield {"table": "essays", "experiment": "instances", "condition": name, "each": rows, "said": said}
+
+
+def _masked(text: str) -> str:
+    return re.sub(r"GPU-[0-9a-f-]{36}", "GPU-…", text)
 
 
 def _timed(call: Callable[[], object], seconds: float | None = None, *, count: int = 1 << 30) -> list[float]:
@@ -402,7 +413,7 @@ def main(arguments: list[str]) -> int:
             [sys.executable, "-m", "tests.hardware.figures", out, *(what or TABLES), "--worker", str(number), str(count)],
             env={
                 **os.environ, "CUDA_VISIBLE_DEVICES": str(number), "GPUWATCH_STATE": str(folder / "state"),
-                "GPUWATCH_SOCKET": "/tmp/gpuwatch-figures/s.sock",
+                "GPUWATCH_SOCKET": f"/tmp/gpuwatch-figures-{folder.resolve().name}/s.sock",  # a folder's own: its daemon stays a minute
             },
         )
         for number in range(count)

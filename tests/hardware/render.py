@@ -198,8 +198,9 @@ def from_log() -> Iterator[tuple[str, Verdict]]:
 
 def _costs(figures: dict[str, Any]) -> list[str]:
     rows = [
-        "One daemon, one GPU under a GEMM loop, a minute each; the share of one core is that of the whole process (sampling, storing,",
-        "serving), lateness and rates those of the last minute.\n",
+        "The first campaign's daemon, which still asked in Python (today's, beside its peers: [BENCHMARKS](BENCHMARKS.md#the-watched)):",
+        "one GPU under a GEMM loop, a minute each; the share of one core is that of the whole process (sampling, storing, serving),",
+        "lateness and rates those of the last minute.\n",
         "| | 20 Hz, no window | 100 Hz, window open |",
         "|---|---|---|",
     ]

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from annotate.evidence import Evidence
+from annotate.judge import judge
 from annotate.verdict import Status, Verdict
+from gpuwatch.capsule import unpack
 from tests.hardware import render
 
 RECORDED = list(render.judged())
@@ -33,9 +35,22 @@ def test_a_log_of_nvidia_smi_shows_the_onset_and_the_gaps_and_proves_nothing() -
     assert "bursty-duty-cycle" in [hazard.rule for hazard in verdicts["sleeps-100ms-gemm-16384"].hazards]
 
 
+SIDE_STREAM = unpack((render.TRACES / "h200-side-stream.capsule").read_bytes())
+
+
+@pytest.mark.parametrize("evidence", SIDE_STREAM)
+def test_iterations_around_work_on_another_stream_are_said_to_hold_none_of_it(evidence: Evidence) -> None:
+    verdict = judge(evidence)
+    (finding,) = (each for each in verdict.hazards if each.rule == "wrong-stream")
+    assert verdict.status in (Status.FLAGGED, Status.REJECTED)
+    assert finding.effect_ratio is not None
+    assert finding.effect_ratio < -0.95  # 56 µs for a product of 1.6 ms
+
+
 def test_nothing_in_the_recording_names_the_machine_it_came_from() -> None:
-    assert {evidence.device.uuid for _, evidence, _ in RECORDED if evidence.device} == {render.MASKED_UUID}
-    assert {evidence.host.hostname for _, evidence, _ in RECORDED} == {"host"}
+    every = [*SIDE_STREAM, *(evidence for _, evidence, _ in RECORDED)]
+    assert {evidence.device.uuid for evidence in every if evidence.device} == {render.MASKED_UUID}
+    assert {evidence.host.hostname for evidence in every} == {"host"}
 
 
 def test_the_page_and_the_readme_say_what_the_data_says() -> None:

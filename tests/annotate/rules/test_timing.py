@@ -192,6 +192,17 @@ class TestWrongStream:
         assert answer.severity is Severity.REJECT
         assert answer.effect_ratio == pytest.approx(-1.0, abs=0.01)
 
+    @pytest.mark.parametrize(
+        ("stamps", "kind"), [({}, Clear), ({"stamp_spread_s": 2e-6}, Found), ({"stamp_seen_ratio": 0.4}, Found)]
+    )
+    def test_spans_of_a_launch_are_empty_where_stamps_met_the_work(self, stamps: dict[str, Fact], kind: type) -> None:
+        about = evidence(told={"timer": "events", **stamps}, timings=every(1.7e-3, took_s=56e-6))
+        assert isinstance(ask(wrong_stream, about), kind)
+
+    def test_half_a_timed_loop_beside_other_streams_is_on_its_own(self) -> None:
+        about = evidence(told={"timer": "events", "stamp_spread_s": 2e-6}, timings=every(400e-6, took_s=200e-6))
+        assert isinstance(ask(wrong_stream, about), Clear)
+
     def test_one_cause_is_said_once(self) -> None:
         about = evidence(told={"timer": "events", "timer_overhead_s": 2.5e-6}, timings=every(1e-3, took_s=3e-6))
         assert [rule.name for rule in RULES if isinstance(ask(rule, about), Found)] == ["wrong-stream"]
@@ -239,6 +250,13 @@ class TestHostBound:
     def test_many_small_kernels_in_a_long_call_are_found_too(self) -> None:
         about = evidence(signals={"utilization_ratio": 0.3}, timings=every(520e-6, took_s=500e-6, length_s=2.0))
         assert isinstance(ask(host_bound, about), Found)
+
+    @pytest.mark.parametrize(("busy", "kind"), [(0.2, Found), (0.6, Clear)])
+    def test_a_few_late_launches_neither_hide_that_all_are_late_nor_stand_for_it(self, busy: float, kind: type) -> None:
+        # 16 µs and a gap of 14 usually, and 400 µs more before every fiftieth: an add of 1024 numbers on an H200.
+        at_ns = np.cumsum(np.where(np.arange(50_000) % 50 == 49, 430_000, 30_000)).astype(np.int64)
+        timings = Timings(BEGIN_NS + at_ns, np.full(len(at_ns), 16e-6))
+        assert isinstance(ask(host_bound, evidence(signals={"utilization_ratio": busy}, timings=timings)), kind)
 
     def test_a_batch_that_keeps_the_gpu_fed_is_clear(self) -> None:
         about = evidence(timings=every(420e-6, took_s=20e-6, length_s=2.0, calls_count=20))

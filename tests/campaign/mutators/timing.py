@@ -17,12 +17,15 @@ def _unwaited(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 
 def _empty(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Events on a stream with nothing on it, while the kernel runs on another."""
+    """Events on a stream with nothing on it, while the kernel runs on another: the host's part, where stamps are in between."""
     timings = evidence.timings
     if timings is None:
         return None
-    took_s = rng.normal(4e-6, 0.5e-6, len(timings.took_s)).clip(2e-6)
+    stamped = float(np.median(timings.took_s)) > 1e-3 and rng.random() < 0.5
+    took_s = rng.normal(56e-6, 10e-6, len(timings.took_s)) if stamped else rng.normal(4e-6, 0.5e-6, len(timings.took_s))
+    took_s = took_s.clip(2e-6)
     there = {name: fact for name, fact in evidence.told.items() if name != "busy_ratio"}
+    there |= {"stamp_spread_s": 2e-6} if stamped else {}
     return replace(evidence, timings=replace(timings, took_s=took_s, sm_clock_mhz=None), told=there)
 
 
