@@ -110,7 +110,11 @@ SPARED: Mapping[str, Mapping[str, str]] = {
     "display-active": {"event_reasons_mask": "a second sign, as its page says"},
     "numa-pcie-affinity": {"event_reasons_mask": _IDLING},
     "missing-sync": {"told.sync_s": "a window without its own synchronisation, as its page says"},
-    "wrong-stream": {"told.timer_overhead_s": _WORDS, "utilization_ratio": "times this long enclose work"},
+    "wrong-stream": {
+        "told.timer_overhead_s": _WORDS,
+        "utilization_ratio": "times this long enclose work",
+        **dict.fromkeys(("told.stamp_seen_ratio", "told.stamp_spread_s"), _TELLER),
+    },
     "host-bound": {"told.cuda_uuids": "a GPU so busy was fed"},
     "short-kernel": {"utilization_ratio": _ASKED_ALONG},
     "timer-overhead": {"utilization_ratio": _ASKED_ALONG},

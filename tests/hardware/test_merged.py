@@ -41,5 +41,5 @@ def test_the_tables_count_what_is_there(tmp_path: Path) -> None:
     page = "\n".join(merged.page(tmp_path))
     assert "300 clean and 1 injected windows" in page
     assert "| clean, not `valid` | 1 of 300 (0.0% to 1.8%) |" in page
-    assert "| neighbour | 1 | 1 | rejected 1 | contention-process 1 |" in page
+    assert "| neighbour | yes | 1 | 1 | rejected 1 | contention-process 1 |" in page
     assert "| noisy | 1 of 300 (0.0% to 1.8%) |" in page
