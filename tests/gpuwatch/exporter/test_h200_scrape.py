@@ -1,6 +1,6 @@
 """A real page: a daemon on a machine of two H200s, scraped while a window was open around a GEMM on the first, under its cap.
 
-2026-11-21, driver 580.159.04; the identities of the cards are masked.
+2026-11-22, driver 580.159.04; the identities of the cards are masked.
 """
 
 from __future__ import annotations
