@@ -81,7 +81,8 @@ def _gpus(made: dashboard.Dashboard) -> dashboard.Dashboard:
     )  # fmt: skip
     says = (
         "One row a GPU. A GPU that idles says idle; one that cannot be read says lost, stale or not scraped, and its other "
-        "cells are empty: an empty cell is a question that has no answer now, never zero."
+        "cells are empty: an empty cell is a question that has no answer now, never zero. Held back reads low of a host that "
+        "Prometheus has scraped for less than its five minutes."
     )
     labels = {"instance": "Host", "gpu": "GPU", "name": "Model", "uuid": "UUID"}
     table = grid("GPUs", says, cells, labels=labels, links={"UUID": _GPU_LINK})
