@@ -69,14 +69,16 @@ def test_rows_of_a_real_gpu_make_the_table_of_the_watched() -> None:
         "gemm_s": 0.0027, "gemm_change_ratio": [0.0, 0.0, 0.0], "launch_s": [3e-6, 9e-6, 14e-6], "launch_change_s": [[0.0] * 3] * 3,
     }  # fmt: skip
     ours = none | {
-        "watcher": "gpuwatch, 20 Hz", "cpu_ratio": 0.004, "memory_bytes": 110e6, "gemm_change_ratio": [0.0006, 0.0, 0.001],
+        "watcher": "gpuwatch, 20 Hz", "cpu_ratio": 0.008, "gpus_count": 2, "cost_ratios": {"fast": 0.002, "slow": 0.004},
+        "memory_bytes": 110e6, "gemm_change_ratio": [0.0006, 0.0, 0.001],
         "launch_change_s": [[0.0, -1e-7, 1e-7]] * 2 + [[0.5e-6, -1e-6, 2e-6]],
     }  # fmt: skip
     found = targets.Data({}, {str(row["watcher"]): row for row in (none, ours)}, [], [], {}, {})
     text = render.page(found)
     assert "| none | – | – | 2.700 ms | 3.00 | 9.00 | 14.00 |" in text
-    assert "| gpuwatch, 20 Hz | 0.40% | 110 | +0.060% (+0.000% to +0.100%)" in text
+    assert "| gpuwatch, 20 Hz | 0.80% | 110 | +0.060% (+0.000% to +0.100%)" in text
     said = {line.split(" | ")[0].strip("| "): line for line in targets.as_rows(found)}
+    assert "0.40% (each of 2, H200)" in said["watching at 20 Hz, whole daemon, stored and scraped"]
     assert "**not met**" in said["effect on a GEMM"]
     assert "met" in said["effect on the p99.9 of kernel launches"]
     assert "**" not in said["effect on the p99.9 of kernel launches"]
