@@ -70,8 +70,8 @@ def page(data: Path = TRACES) -> Iterator[str]:
     for row in figures:
         tables[row["table"]].append(row)
     for name, section in (
-        ("stamps", _stamps), ("corrections", _corrections), ("comparisons", _comparisons), ("methods", _methods),
-        ("experiments", _experiments), ("essays", _essays),
+        ("stamps", _stamps), ("corrections", _corrections), ("comparisons", _comparisons), ("floors", _floors),
+        ("methods", _methods), ("experiments", _experiments), ("essays", _essays),
     ):  # fmt: skip
         if tables[name]:
             yield from section(tables[name])
@@ -271,6 +271,19 @@ def _comparisons(of: list[Row]) -> Iterator[str]:
                 f"| {kind} | {'0.5 % apart' if differ else 'equal'} | {len(trials)} | {_bounds(called, len(trials))}, sd {error:.3%} | "
                 f"{peers[0]} | {peers[1]} | {took:.1f} |"
             )
+    yield ""
+
+
+def _floors(of: list[Row]) -> Iterator[str]:
+    yield from (
+        "`gpuwatch selftest` on an H200: what it makes of two equal arms.",
+        "",
+        "| work | buffers | trials | floor |",
+        "|---|---|---|---|",
+    )
+    for row in of:
+        buffers = "the same" if row["shared"] else "each arm's own"
+        yield f"| {row['kind']} | {buffers} | {row['trials_count']} | {row['floor_ratio']:.3%} |"
     yield ""
 
 
