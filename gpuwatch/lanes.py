@@ -15,7 +15,7 @@ FAST_IDLE_NS = 50_000_000
 FAST_ACTIVE_NS = 10_000_000
 ROW_NS = 50_000_000  # of the whole fast row in a window: the driver writes its values anew every 100 ms, asked twice as often
 SLOW_IDLE_NS = 10_000_000_000
-SLOW_ACTIVE_NS = 3_000_000_000  # its counters and means miss nothing in between, and windows ask at their edges
+SLOW_ACTIVE_NS = 1_000_000_000  # a counter that moved for a tenth of a second is placed by rows inside the window
 
 # What a window asks at the full rate: when the clock moved, and why, are placed in time as finely as iterations are.  Power
 # has its own record (20 ms apart), counters miss nothing between two rows, and what is left moves slowly.

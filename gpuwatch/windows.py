@@ -23,7 +23,7 @@ from gpuwatch.flushing import Flushing
 from gpuwatch.in_hand import InHand
 from gpuwatch.judging import Judge
 from gpuwatch.store import Reader, Run, Store
-from gpuwatch.wire import SHOWN_WINDOWS_COUNT, FactValue, Times
+from gpuwatch.wire import FactValue, Times
 from gpuwatch.witness import Witness
 
 _log = logging.getLogger("gpuwatch.windows")
@@ -183,13 +183,13 @@ class Windows:
         self._judged = {run.id: run for run in before} | self._judged
 
     def _judged_before(self) -> list[Run]:
-        """The newest, oldest first."""
+        """As many as are kept, so that one user's many leave room for another's, oldest first."""
         try:
             with Reader(self._state) as reader:
-                runs = reader.runs(limit=SHOWN_WINDOWS_COUNT)
+                runs = reader.runs(status=list(Status), limit=KEPT_COUNT)
         except StoreError:
             return []
-        return [run for run in reversed(runs) if run.boot_id == self._boot_id and run.status in list(Status)]
+        return [run for run in reversed(runs) if run.boot_id == self._boot_id]
 
     def _stored(self, run_id: str) -> Run | None:
         """A judged run from the store: its window may have closed under an earlier daemon."""

@@ -59,6 +59,7 @@ class Witness:
         self._latest: dict[tuple[str, Lane], Sweep] = {}
         self._at_edges = Edges(lambda: self._samplers, threads)
         self._open_count: dict[str | None, int] = {}
+        self._censuses: dict[str, Census] = {}
         self._used: dict[str, Census] = {}  # by GPU, the last that told how busy each process was
         self._given: dict[str, Source] = {}  # which source each sampler was last handed
         self._reopening = threading.Lock()
@@ -120,8 +121,8 @@ class Witness:
         return self._latest
 
     def census(self, uuid: str) -> Census | None:
-        sweep = self._latest.get((uuid, Lane.PROCESSES))
-        return sweep.observed if sweep and isinstance(sweep.observed, Census) else None
+        """The last list as the driver gave it."""
+        return self._censuses.get(uuid)
 
     def silent(self, within_s: float) -> tuple[str, ...]:
         """GPUs that are not declared lost, and of which the fast lane has told nothing for so long: their sampler hangs."""
@@ -152,6 +153,7 @@ class Witness:
     def take(self, sweep: Sweep) -> None:
         """As a sink of its own samplers: keep the last of each lane, learn the refresh periods."""
         if isinstance(sweep.observed, Census):
+            self._censuses[sweep.uuid] = sweep.observed
             sweep = replace(sweep, observed=self._with_use(sweep.observed))
         self._latest[(sweep.uuid, sweep.lane)] = sweep
         if isinstance(sweep.observed, Reading) and (refresh := self._refresh.get(sweep.uuid)):

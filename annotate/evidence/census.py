@@ -48,11 +48,12 @@ class Census:
     took_ns: int
     processes: tuple[Process, ...]
     visibility: Visibility = Visibility.UNKNOWN
+    use_asked: bool = False  # of the utilisation record, which may have named nobody; not known of stored ones
 
     @property
     def tells_use(self) -> bool:
-        """Whether the utilisation record was asked too, and named anybody."""
-        return any(process.utilization_ratio is not None for process in self.processes)
+        """Whether the utilisation record was asked too, as far as it can be known."""
+        return self.use_asked or any(process.utilization_ratio is not None for process in self.processes)
 
     def with_use(self, told: Census) -> Census:
         """The same list, with what an earlier one knew of the utilisation record: how busy each was, and whom only it named."""

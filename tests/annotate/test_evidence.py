@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -100,6 +102,7 @@ def test_what_the_utilisation_record_told_stands_until_the_next_is_due_and_for_t
     assert census(10, same).with_use(told).processes == (busy, hidden)
     assert census(10, other).with_use(told).processes == (other, hidden)
     assert census(13, same).with_use(told).processes == (same,)
+    assert replace(census(10, same), use_asked=True).with_use(told).processes == (same,)  # asked since, and nobody named
     assert census(10, Process(pid=8, utilization_ratio=0.0)).with_use(told).processes == (
         Process(pid=8, utilization_ratio=0.0),
     )

@@ -78,7 +78,7 @@ def test_rows_of_a_real_gpu_make_the_table_of_the_watched() -> None:
     assert "| none | – | – | 2.700 ms | 3.00 | 9.00 | 14.00 |" in text
     assert "| gpuwatch, 20 Hz | 0.80% | 110 | +0.060% (+0.000% to +0.100%)" in text
     said = {line.split(" | ")[0].strip("| "): line for line in targets.as_rows(found)}
-    assert "0.40% (each of 2, H200)" in said["watching at 20 Hz, whole daemon, stored and scraped"]
+    assert "0.40% (each of 2, H200, not scraped)" in said["watching at 20 Hz, whole daemon, stored and scraped"]
     assert "**not met**" in said["effect on a GEMM"]
     assert "met" in said["effect on the p99.9 of kernel launches"]
     assert "**" not in said["effect on the p99.9 of kernel launches"]

@@ -97,7 +97,7 @@ def test_a_window_asks_no_lane_more_often_than_wished_or_allowed_and_none_too_ra
 
 
 def test_a_slow_lane_beyond_its_budget_is_stretched_too() -> None:
-    plan = plan_of(costs_ns={"energy_j": 54 * MS})
+    plan = plan_of(costs_ns={"energy_j": 18 * MS})
     assert 1.7 * SLOW_ACTIVE_NS < plan.period_ns(Lane.SLOW, active=True) < 1.9 * SLOW_ACTIVE_NS
     assert Lane.SLOW in plan.reasons
 

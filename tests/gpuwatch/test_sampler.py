@@ -148,7 +148,7 @@ def taken(sampler: Sampler, clock: VirtualClock, seconds: float) -> Iterator[Swe
     ("active", "expected"),
     [
         (False, {"fast": 201, "slow": 2, "power": 11, "processes": 13}),
-        (True, {"fast": 201, "pulse": 800, "slow": 4, "power": 11, "processes": 62}),
+        (True, {"fast": 201, "pulse": 800, "slow": 11, "power": 11, "processes": 62}),
     ],
 )
 def test_each_lane_has_its_rate_idle_and_active(active: bool, expected: dict[str, int]) -> None:
@@ -196,7 +196,7 @@ def test_a_pulse_asks_clock_and_reasons_between_two_whole_rows_and_only_in_a_win
     pulse = next(reading for reading in readings if reading.lane is Lane.PULSE)
     assert (pulse.sm_clock_mhz, pulse.event_reasons_mask) == (1, 1)
     assert pulse.power_w is pulse.power_cap_ns is None
-    assert sampler.period_ns == {Lane.FAST: 50 * MS, Lane.PULSE: 10 * MS, Lane.SLOW: 3 * S}
+    assert sampler.period_ns == {Lane.FAST: 50 * MS, Lane.PULSE: 10 * MS, Lane.SLOW: S}
     sampler.set_active(False)
     source.reads.clear()
     list(taken(sampler, clock, 1.0))
@@ -244,9 +244,9 @@ def test_whoever_asks_for_whole_rows_at_the_full_rate_gets_them() -> None:
     assert {sweep.lane for sweep in taken(sampler, clock, 1.0)} & {Lane.FAST, Lane.PULSE} == {Lane.FAST}
     assert sampler.rate_hz == pytest.approx(100, abs=2)
     sampler.set_periods(S, 10 * MS)  # rarely while idle is not rarely in a window
-    assert sampler.period_ns == {Lane.FAST: 50 * MS, Lane.PULSE: 10 * MS, Lane.SLOW: 3 * S}
+    assert sampler.period_ns == {Lane.FAST: 50 * MS, Lane.PULSE: 10 * MS, Lane.SLOW: S}
     sampler.set_periods(S, 200 * MS)
-    assert sampler.period_ns == {Lane.FAST: 200 * MS, Lane.SLOW: 3 * S}
+    assert sampler.period_ns == {Lane.FAST: 200 * MS, Lane.SLOW: S}
 
 
 def test_configured_periods_hold_but_never_below_what_the_budget_allows() -> None:

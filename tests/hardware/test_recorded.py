@@ -43,8 +43,8 @@ def test_iterations_around_work_on_another_stream_are_said_to_hold_none_of_it(ev
     verdict = judge(evidence)
     (finding,) = (each for each in verdict.hazards if each.rule == "wrong-stream")
     assert verdict.status in (Status.FLAGGED, Status.REJECTED)
-    assert finding.effect_ratio is not None
-    assert finding.effect_ratio < -0.95  # 56 µs for a product of 1.6 ms
+    assert "the GPU worked 1.6" in finding.says or "the GPU worked 1.5" in finding.says
+    assert finding.severity == "flag"
 
 
 def test_nothing_in_the_recording_names_the_machine_it_came_from() -> None:

@@ -138,7 +138,9 @@ class Nvml:
             raise
         end_ns = clock.now_ns()
         visibility = self._visibility if whole else Visibility.UNKNOWN
-        return Census(uuid=uuid, at_ns=end_ns, took_ns=end_ns - begin_ns, processes=processes, visibility=visibility)
+        return Census(
+            uuid=uuid, at_ns=end_ns, took_ns=end_ns - begin_ns, processes=processes, visibility=visibility, use_asked=utilization
+        )  # fmt: skip
 
     def power_record(self, uuid: str) -> PowerRecord:
         gpu = self._gpu(uuid)

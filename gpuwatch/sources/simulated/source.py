@@ -85,6 +85,7 @@ class Simulated:
             took_ns=CENSUS_BUSY_COST_NS if utilization else CENSUS_COST_NS,
             processes=processes,
             visibility=gpu.visibility,
+            use_asked=utilization,
         )
 
     def power_record(self, uuid: str) -> PowerRecord:
