@@ -11,9 +11,8 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from annotate.evidence import Device
 from gpuwatch.clock import VirtualClock
 from gpuwatch.exporter.metrics import METRICS, RATIO_BUCKETS, Kind
-from gpuwatch.exporter.readings import STALE_PERIODS, Monotone
+from gpuwatch.exporter.readings import LEAST_STALE_NS, Monotone
 from gpuwatch.exporter.tally import LOADS
-from gpuwatch.lanes import SLOW_ACTIVE_NS
 from gpuwatch.sources.simulated import SCENES
 from gpuwatch.sources.simulated.scenes import Fault, Mishap
 from tests.gpuwatch.exporter.fleet import Fleet, Series, names, of, openmetrics_names
@@ -170,7 +169,7 @@ def test_a_lane_that_hangs_takes_its_readings_with_it() -> None:
     before = fleet.scrape()
     assert of(before, "gpuwatch_gpu_energy_joules_total") is not None
     assert tally.slow is not None
-    tally.slow = replace(tally.slow, at_ns=tally.slow.at_ns - (STALE_PERIODS + 1) * SLOW_ACTIVE_NS)
+    tally.slow = replace(tally.slow, at_ns=tally.slow.at_ns - 2 * LEAST_STALE_NS)
     assert of(fleet.scrape(), "gpuwatch_gpu_energy_joules_total") is None
     assert of(fleet.scrape(), "gpuwatch_gpu_clock_hertz", domain="sm") is not None
 
