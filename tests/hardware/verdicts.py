@@ -27,7 +27,7 @@ from gpuwatch import config
 from gpuwatch.capsule import pack
 from gpuwatch.config import Settings
 from gpuwatch.store import Reader
-from tests.hardware.figures import hogging
+from tests.hardware.workloads import hogging
 
 WINDOW_S = 3.2
 

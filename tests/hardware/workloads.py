@@ -109,6 +109,18 @@ def beside(*what: str, count: int = 1) -> Iterator[None]:
         launcher.wait()
 
 
+@contextmanager
+def hogging(count: int) -> Iterator[None]:
+    """So many busy processes, none of them of a measured tree."""
+    hogs = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["vector-adds"]:
