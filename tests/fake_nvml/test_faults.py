@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import gpuwatch
 from gpuwatch.store import Reader
 from tests.fake_nvml.program import work_on
 from tests.fake_nvml.running import Watch, watching
@@ -22,6 +23,8 @@ from tests.fake_nvml.scene import (
     Scene,
     create,
 )
+from tests.faults import stores
+from tests.faults.kills import MOST_LOST_NS
 from tests.systemd.manager import Manager, manager
 
 Verdicts = dict[str, Any]
@@ -124,6 +127,38 @@ def test_a_lost_gpu_is_named_the_others_are_judged_and_it_is_watched_again(
     for verdict in (*before.values(), during[stays.uuid], *after.values()):
         assert answered(verdict)["stale-daemon"] == "clear"
     assert kept.count("tried") == 3
+
+
+@pytest.mark.parametrize("opened_count", [0, 2], ids=["idle", "in a window"])
+def test_a_daemon_killed_between_two_commits_loses_a_second_at_most(
+    working: Scene, library: Path, tmp_path: Path, opened_count: int
+) -> None:
+    """On the driver's own ABI: what the compiled loop read and had not told yet is lost with it, on top of what was not committed."""
+    with watching(tmp_path, working, library) as watch:
+        windows = [gpuwatch.window(f"open {i}", settings=watch.live.settings) for i in range(opened_count)]
+        for w in windows:
+            w.__enter__()
+        for gpu in working.gpus:
+            gpu.ripples("sm_clock_mhz", 60)  # no value stands for longer than a refresh
+        time.sleep(1.5)
+        watch.live.process.kill()
+        killed_ns = time.monotonic_ns()
+        watch.live.process.wait()
+        for w in windows:
+            w.__exit__(None, None, None)
+            assert w.verdict.status == "unproven"
+            assert "went away" in w.verdict.why
+    stored = stores.last_ns(watch.live.settings.state)
+    assert set(stored) == {gpu.uuid for gpu in working.gpus}
+    assert killed_ns - min(stored.values()) <= MOST_LOST_NS
+    stores.check_files(watch.live.settings.state)
+    with watching(tmp_path, working, library) as watch:  # the next one cleans up after it
+        pass
+    stores.check_rows(watch.live.settings.state)
+    runs = stores.check_runs(watch.live.settings.state)
+    assert [(run.status, run.why) for run in runs] == [
+        ("unproven", "the daemon ended while the window was open")
+    ] * opened_count
 
 
 def test_a_driver_reloaded_under_the_daemon_is_attached_anew(working: Scene, library: Path, tmp_path: Path) -> None:

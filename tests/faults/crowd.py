@@ -21,6 +21,7 @@ from tests.faults import results, stores
 from tests.gpuwatch.live import Live, running
 
 _MISSED_S = 1.0
+MOST_GROWN_RATIO = 0.05
 
 
 def at_once(live: Live, count: int) -> dict[str, Any]:
@@ -75,6 +76,20 @@ def in_sequence(live: Live, count: int, *, asked_every: int = 100, progress: boo
         "list_newest_50_s": _rounded(newest_s), "list_worst_50_s": _rounded(worst_s), "taken": taken,
         "ledger_bytes_a_window": round(stores.databases(settings.state)[0].stat().st_size / count),
     }  # fmt: skip
+
+
+def check_sequence(figures: dict[str, Any]) -> None:
+    """Raises AssertionError where windows were refused or lost, or where memory, threads or descriptors grew in the second half.
+
+    Memory rises in steps to its highest within the first thousands, as a heap of many sizes does; a leak would go on.
+    """
+    assert figures["verdicts"]["opened"] == figures["windows_count"] <= figures["kept_count"]
+    half, last = figures["taken"][len(figures["taken"]) // 2], figures["taken"][-1]
+    for of in ("memory_bytes", "judge_memory_bytes"):
+        assert last[of] <= (1 + MOST_GROWN_RATIO) * half[of], (of, half, last)
+    assert last["threads_count"] <= half["threads_count"]
+    assert last["descriptors_count"] <= half["descriptors_count"] + 2
+    assert figures["list_newest_50_s"] < 1.0
 
 
 def _taken(pid: int) -> dict[str, int]:
