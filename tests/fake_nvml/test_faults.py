@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import gpuwatch
+from annotate.evidence import Ownership
 from gpuwatch.store import Reader
 from tests.fake_nvml.program import work_on
 from tests.fake_nvml.running import Watch, watching
@@ -19,6 +21,7 @@ from tests.fake_nvml.scene import (
     GPU_IS_LOST,
     RESET_REQUIRED,
     VERSIONS_DIFFER,
+    Client,
     Gpu,
     Scene,
     create,
@@ -127,6 +130,41 @@ def test_a_lost_gpu_is_named_the_others_are_judged_and_it_is_watched_again(
     for verdict in (*before.values(), during[stays.uuid], *after.values()):
         assert answered(verdict)["stale-daemon"] == "clear"
     assert kept.count("tried") == 3
+
+
+def test_a_storm_of_processes_under_a_few_numbers_is_named_and_costs_no_memory(
+    working: Scene, library: Path, tmp_path: Path
+) -> None:
+    """Who is on the GPUs changes dozens of times a second, and whoever comes has a number that others had before."""
+    dice = random.Random(0)
+    with watching(tmp_path, working, library) as watch:
+        pid, own = watch.live.process.pid, Client(pid=os.getpid(), sm_percent=50)
+        with window(watch, *working.gpus) as before:
+            time.sleep(0.3)
+        memory_bytes, descriptors_count = stores.memory_bytes(pid), stores.descriptors(pid)
+        with window(watch, *working.gpus) as during:
+            begin_ns = time.monotonic_ns()
+            for _ in range(100):
+                for gpu in working.gpus:
+                    gpu.clients = [own, *(Client(pid=other) for other in dice.sample(range(5_000_000, 5_000_200), 40))]
+                time.sleep(0.02)
+            end_ns = time.monotonic_ns()
+        assert stores.memory_bytes(pid) - memory_bytes < 10 << 20
+        assert stores.descriptors(pid) <= descriptors_count + 4
+        status = watch.status()
+        assert status["store"]["dropped_count"] == 0
+        assert "Traceback" not in watch.live.log.read_text()
+        with Reader(watch.live.settings.state) as reader:
+            (run,) = reader.runs(limit=1)
+            censuses = reader.evidence(run, working.gpus[0].uuid).trace.censuses
+    for gpu in working.gpus:
+        assert answered(before[gpu.uuid])["contention-process"] == "clear"
+        assert answered(during[gpu.uuid])["contention-process"] == "found"
+    inside = [census for census in censuses if begin_ns + 500_000_000 < census.at_ns < end_ns]
+    assert len(inside) >= 3
+    for census in inside:
+        assert [p.pid for p in census.processes if p.ownership is Ownership.OWN] == [os.getpid()]
+        assert len({p.pid for p in census.processes}) >= 30
 
 
 @pytest.mark.parametrize("opened_count", [0, 2], ids=["idle", "in a window"])
