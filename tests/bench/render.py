@@ -52,7 +52,7 @@ def _watched(found: Data) -> Iterator[str]:
         f"One {first['gpu']}, {first['date']}, `tests/hardware/effect.py`: work in turns with no watcher, with ours and with others',"
         f" {first['rounds_count']} rounds in orders drawn anew.  A turn is half a second of an fp32 GEMM, which no power limits, and 20 000"
         f" launches timed one by one.  Changes are against the turns with none: medians over rounds, with 95 % intervals.  Processor"
-        f" time is what each took in ten seconds of watching {gpus_count} GPUs while it was the only one, its start not included.\n"
+        f" time is what each took in ten seconds of watching {gpus_count} GPUs while it was the only one, its start not included.  {_versions(first)}\n"
     )
     yield "| watcher | CPU | MB | GEMM | launch p50 µs | p99 µs | p99.9 µs |"
     yield "|---|---|---|---|---|---|---|"
@@ -62,6 +62,11 @@ def _watched(found: Data) -> Iterator[str]:
         )
         yield f"| {name} | {cpu} | {memory} | {_changes(row)} |"
     yield ""
+
+
+def _versions(row: dict[str, Any]) -> str:
+    said = ", ".join(f"{name} {version}" for name, version in row.get("versions", {}).items())
+    return f"With {said}." if said else ""
 
 
 def _changes(row: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ the turns with none as medians over rounds with 95 % intervals.
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -28,8 +29,10 @@ from typing import Any
 
 import numpy as np
 import psutil
+import pynvml
 import torch
 
+from annotate import __version__
 from gpuwatch.client import connect
 from gpuwatch.config import Settings, load
 from gpuwatch.sources.nvml.series import compiled
@@ -72,9 +75,10 @@ with gpuwatch.window("held open", sync=False, settings=load({"state": sys.argv[1
     time.sleep(3600)
 """
 _SCRAPE = """
-import time, urllib.request
+import sys, time, urllib.request
+time.sleep(2)
 while True:
-    urllib.request.urlopen("http://127.0.0.1:9479/metrics").read()
+    urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/metrics").read()
     time.sleep(1)
 """
 
@@ -148,8 +152,9 @@ def watchers() -> Iterator[list[Watcher]]:
 def _started(folder: Path) -> Iterator[Watcher]:
     """One after the other, each when it is asked for."""
     yield _daemon("gpuwatch, 20 Hz", folder / "idle")
+    yield _scraped(_daemon("gpuwatch, 20 Hz, scraped each second", folder / "idle-scraped", "--listen", "127.0.0.1:9478"), 9478)
     yield _busy("gpuwatch, 100 Hz: a window is open", folder / "open")
-    yield _busy("the same, scraped each second", folder / "scraped", "--listen", "127.0.0.1:9479")
+    yield _scraped(_busy("the same, scraped each second", folder / "scraped", "--listen", "127.0.0.1:9479"), 9479)
     if shutil.which("nvidia-smi"):
         for each in (100, 10):
             yield Watcher(f"nvidia-smi -lms {each}", _start("nvidia-smi", _QUERY, "--format=csv", f"-lms={each}"))
@@ -159,13 +164,16 @@ def _started(folder: Path) -> Iterator[Watcher]:
 
 
 def _busy(name: str, folder: Path, *more: str) -> Watcher:
-    """A daemon that has a window open, and is scraped if it listens."""
+    """A daemon that has a window open."""
     watcher = _daemon(name, folder, *more)
     time.sleep(START_S)
     assert watcher.settings is not None
     watcher.beside.append(_python(_OPEN, str(watcher.settings.state), str(watcher.settings.socket)))
-    if more:
-        watcher.beside.append(_python(_SCRAPE))
+    return watcher
+
+
+def _scraped(watcher: Watcher, port: int) -> Watcher:
+    watcher.beside.append(_python(_SCRAPE, str(port)))
     return watcher
 
 
@@ -262,6 +270,18 @@ def row(watcher: Watcher, none: Watcher) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def versions() -> dict[str, str]:
+    """Of the driver and of everybody who watched."""
+    found = {"gpuwatch": __version__}
+    with contextlib.suppress(pynvml.NVMLError):  # a figure without the driver's version is a figure still
+        pynvml.nvmlInit()
+        found = {"driver": str(pynvml.nvmlSystemGetDriverVersion())} | found
+    for name in ("nvitop", "gpustat", "zeus"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
 def _interval(values: np.ndarray[Any, np.dtype[np.float64]]) -> list[float]:
     """Median over rounds, and what 95 % of resampled rounds give."""
     rng = np.random.default_rng(0)
@@ -275,7 +295,13 @@ def main(arguments: list[str]) -> int:
     with watchers() as found:
         rounds(found, float(arguments[1]) if len(arguments) > 1 else 120.0)
         rows = [
-            {"date": time.strftime("%Y-%m-%d"), "gpu": torch.cuda.get_device_name(), **row(each, found[0])} for each in found
+            {
+                "date": time.strftime("%Y-%m-%d"),
+                "gpu": torch.cuda.get_device_name(),
+                "versions": versions(),
+                **row(each, found[0]),
+            }
+            for each in found
         ]
     (folder / "effect.json").write_text(json.dumps(rows, indent=1))
     print(f"{'watcher':<36}{'CPU':>8}{'MB':>6}{'GEMM':>26}{'launch p50':>24}{'p99.9 us':>24}")
