@@ -121,7 +121,7 @@ class Witness:
         return self._latest
 
     def census(self, uuid: str) -> Census | None:
-        """The last list as the driver gave it."""
+        """The last list as the driver gave it, None if the last question had no answer."""
         return self._censuses.get(uuid)
 
     def silent(self, within_s: float) -> tuple[str, ...]:
@@ -155,6 +155,8 @@ class Witness:
         if isinstance(sweep.observed, Census):
             self._censuses[sweep.uuid] = sweep.observed
             sweep = replace(sweep, observed=self._with_use(sweep.observed))
+        elif sweep.lane is Lane.PROCESSES:  # it was lost: who was there before is no answer for a window
+            self._censuses.pop(sweep.uuid, None)
         self._latest[(sweep.uuid, sweep.lane)] = sweep
         if isinstance(sweep.observed, Reading) and (refresh := self._refresh.get(sweep.uuid)):
             refresh.take(sweep)
