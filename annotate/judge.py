@@ -15,6 +15,8 @@ from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules import RULES
 from annotate.verdict import Answered, Finding, Status, Verdict
 
+_TEXT_LENGTH = 1000  # of any text in a finding: some repeat what the measured process told
+
 
 def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[Rule] = RULES) -> Verdict:
     """The verdict on one window on one GPU; the same evidence and policy give the same verdict anywhere."""
@@ -108,7 +110,7 @@ def _worse(told: Answer, witnessed: Answer, *, required: bool) -> Answer:
 def _missing(witnessed: Mapping[str, Answer], claim: Claim) -> dict[str, str]:
     """Why the required rules could not tell, where no other of their group could either."""
     return {
-        name: answer.reason if isinstance(answer := witnessed.get(name), Unobserved) else "no such rule"
+        name: _short(answer.reason) if isinstance(answer := witnessed.get(name), Unobserved) else "no such rule"
         for group in REQUIRED[claim]
         if all(isinstance(witnessed.get(name), Unobserved | None) for name in group)
         for name in group
@@ -119,13 +121,14 @@ def _finding(rule: Rule, answer: Answer, policy: Policy, *, required: bool) -> F
     finding = Finding(rule=rule.name, answered=Answered.UNOBSERVED, basis=rule.basis.value, required=required)
     match answer:
         case Found():
+            facts = _plain(answer.facts)
             return replace(
                 finding,
                 answered=Answered.FOUND,
                 severity=answer.severity.value,
-                says=rule.says.format(**answer.facts),
-                remedy=rule.remedy.format(**answer.facts),
-                facts=_plain(answer.facts),
+                says=rule.says.format(**facts),
+                remedy=rule.remedy.format(**facts),
+                facts=facts,
                 effect_ratio=None if answer.effect_ratio is None else float(answer.effect_ratio),
                 span_ns=None if answer.span_ns is None else (int(answer.span_ns[0]), int(answer.span_ns[1])),
                 accepted=rule.name in policy.accept,
@@ -133,12 +136,17 @@ def _finding(rule: Rule, answer: Answer, policy: Policy, *, required: bool) -> F
         case Clear():
             return replace(finding, answered=Answered.CLEAR, facts=_plain(answer.facts))
         case Unobserved():
-            return replace(finding, says=answer.reason)
+            return replace(finding, says=_short(answer.reason))
 
 
 def _plain(facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """Facts as plain data: numpy's scalars pass for Python's in every check of types and fail only in an encoder."""
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in facts.items()}
+    """Return facts as plain data: numpy's scalars pass for Python's in every check of types and fail only in an encoder."""
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in facts.items()}
+    return {name: _short(value) if isinstance(value, str) else value for name, value in plain.items()}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _TEXT_LENGTH else text[: _TEXT_LENGTH - 1] + "…"
 
 
 def _status(findings: tuple[Finding, ...], *, proven: bool) -> Status:

@@ -18,6 +18,7 @@ from annotate.evidence import Host, Visibility
 from gpuwatch import clock
 
 PROC = Path("/proc")
+NAME_LENGTH = 256  # of a process: its first argument may be a megabyte
 
 # The first PID namespace has a fixed inode: PROC_PID_INIT_INO in the kernel's include/linux/proc_ns.h.
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
@@ -171,7 +172,7 @@ def _identify(pid: int) -> Identity:
     try:
         process = psutil.Process(pid)
         with process.oneshot():
-            return Identity(name=process.name(), user=_user(process.uids().real), started_s=process.create_time())
+            return Identity(name=process.name()[:NAME_LENGTH], user=_user(process.uids().real), started_s=process.create_time())
     except (psutil.Error, AttributeError):  # gone, hidden, or a system without uids
         return Identity()
 

@@ -6,19 +6,30 @@ A newer side may add fields, which an older one ignores, and message types, whic
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, TypeVar
+import re
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 PROTOCOL = 1
 OLDEST_PROTOCOL = 1
 LINE_BYTES = 1 << 20  # told facts and verdicts stay far below; a longer line is not one of ours
+ANSWER_BYTES = 16 << 20  # no line of a daemon is longer: 64 GPUs of a window have verdicts of 60 kB each
+# Bounds of what a client sends.  Every field of a request declares its own; a test finds one that does not.
 TOLD_COUNT = 256
-TOLD_LENGTH = 16_384
+TOLD_LENGTH = 16_384  # of all names and facts of a message together
+NAME_LENGTH = 64  # of a claim, rule, limit, fact or version
 LABEL_LENGTH = 256
-PARENT_LENGTH = 64
+RUN_LENGTH = PARENT_LENGTH = 64
+PATH_LENGTH = 4096
+SOURCE_LENGTH = PATH_LENGTH + 64
+GPUS_COUNT, GPU_LENGTH = 256, 128
+POLICY_COUNT = 16
+RULES_COUNT, LIMITS_COUNT = 256, 64
 TIMES_COUNT = 200_000  # of a window: more are batched by whoever takes them
 TIMES_AT_ONCE_COUNT = 20_000  # in one message, which base64 keeps below LINE_BYTES
+REFUSAL_LENGTH = 2000  # of what a daemon says of a request: it may repeat a piece of it
 # Bounds of one answer to `readings`, which keep the largest below LINE_BYTES; what is beyond them is counted.
 SHOWN_GPUS_COUNT = 64
 SHOWN_PROCESSES_COUNT = 24  # of a GPU, those with most memory
@@ -29,6 +40,21 @@ SHOWN_LENGTH = 80  # of any name in it
 FactValue: TypeAlias = str | int | float | bool | None
 _T = TypeVar("_T")
 
+_Whole: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_Name: TypeAlias = Annotated[str, Meta(max_length=NAME_LENGTH)]
+_RunId: TypeAlias = Annotated[str, Meta(max_length=RUN_LENGTH)]
+_FactText: TypeAlias = Annotated[str, Meta(max_length=TOLD_LENGTH - NAME_LENGTH)]
+_Told: TypeAlias = Annotated[dict[_Name, _FactText | _Whole | float | bool | None], Meta(max_length=TOLD_COUNT)]
+_LimitValue: TypeAlias = _Name | _Whole | float | bool | None  # of any type: the policy refuses what is no number
+_Limits: TypeAlias = Annotated[dict[_Name, _LimitValue], Meta(max_length=LIMITS_COUNT)]
+_PolicyValue: TypeAlias = (
+    _Name
+    | Annotated[list[_Name], Meta(max_length=RULES_COUNT)]
+    | Annotated[dict[_Name, _Limits], Meta(max_length=RULES_COUNT)]
+    | None
+)
+_TimesBytes: TypeAlias = Annotated[bytes, Meta(max_length=8 * TIMES_AT_ONCE_COUNT)]
+
 
 class Message(msgspec.Struct, tag_field="type", omit_defaults=True, frozen=True):
     """Base of all messages; the ``type`` key names the class."""
@@ -37,29 +63,30 @@ class Message(msgspec.Struct, tag_field="type", omit_defaults=True, frozen=True)
 class Hello(Message, tag="hello", frozen=True):
     """First line of a client: what it speaks, and which source and state folder it expects (None: whichever)."""
 
-    protocol: int
-    version: str
-    source: str | None = None
-    state: str | None = None
+    protocol: _Whole
+    version: _Name
+    source: Annotated[str, Meta(max_length=SOURCE_LENGTH)] | None = None
+    state: Annotated[str, Meta(max_length=PATH_LENGTH)] | None = None
 
 
 class Open(Message, tag="open", frozen=True):
     """Begin a window around the process at the other end of this connection (and its descendants)."""
 
-    claim: str = "sustained"
-    label: str | None = None
-    policy: dict[str, Any] = {}  # as Policy.to_dict gives it
-    gpus: list[str] | None = None  # UUIDs or unique beginnings of them; None: those the process tree uses
-    parent: str | None = None
-    told: dict[str, FactValue] = {}
+    claim: _Name = "sustained"
+    label: Annotated[str, Meta(max_length=LABEL_LENGTH)] | None = None
+    policy: Annotated[dict[_Name, _PolicyValue], Meta(max_length=POLICY_COUNT)] = {}  # as Policy.to_dict gives it
+    # UUIDs or unique beginnings of them; None: those the process tree uses
+    gpus: Annotated[list[Annotated[str, Meta(max_length=GPU_LENGTH)]], Meta(max_length=GPUS_COUNT)] | None = None
+    parent: Annotated[str, Meta(max_length=PARENT_LENGTH)] | None = None
+    told: _Told = {}
 
 
 class End(Message, tag="end", frozen=True):
     """A window's body has ended: the interval is settled, and ``times`` and a ``close`` with what there is to tell follow."""
 
-    run: str
-    begin_ns: int
-    end_ns: int
+    run: _RunId
+    begin_ns: _Whole
+    end_ns: _Whole
 
 
 class Times(Message, tag="times", frozen=True):
@@ -69,26 +96,26 @@ class Times(Message, tag="times", frozen=True):
     where no clock was stamped.
     """
 
-    run: str
-    at_ns: bytes
-    took_s: bytes
-    sm_clock_mhz: bytes = b""
-    calls_count: int = 1
+    run: _RunId
+    at_ns: _TimesBytes
+    took_s: _TimesBytes
+    sm_clock_mhz: Annotated[bytes, Meta(max_length=4 * TIMES_AT_ONCE_COUNT)] = b""
+    calls_count: _Whole = 1
 
 
 class Close(Message, tag="close", frozen=True):
     """End a window; the times must lie between the daemon's own stamps of opening and closing, and ``end`` settles them."""
 
-    run: str
-    begin_ns: int
-    end_ns: int
-    told: dict[str, FactValue] = {}
+    run: _RunId
+    begin_ns: _Whole
+    end_ns: _Whole
+    told: _Told = {}
 
 
 class AskVerdicts(Message, tag="verdicts", frozen=True):
     """Wait for a window's verdicts, at most so long."""
 
-    run: str
+    run: _RunId
     wait_s: float = 10.0
 
 
@@ -99,7 +126,7 @@ class AskStatus(Message, tag="status", frozen=True):
 class AskReadings(Message, tag="readings", frozen=True):
     """What every GPU said last, who is on it, and the windows; rows and censuses not newer than ``since_ns`` are left out."""
 
-    since_ns: int = 0
+    since_ns: _Whole = 0
 
 
 class Welcome(Message, tag="welcome", frozen=True):
@@ -227,11 +254,37 @@ def decode_reply(line: bytes) -> Reply:
     return _decode(_replies, line)
 
 
+def refused(code: str, why: object) -> Refused:
+    """Return a refusal of one bounded line, whatever an error repeats of the request."""
+    return Refused(code, one_line(str(why)))
+
+
+def one_line(text: str, most: int = REFUSAL_LENGTH) -> str:
+    words = " ".join(text[: most + 1].split())
+    return words if len(text) <= most else words[: most - 1] + "…"
+
+
 def _decode(decoder: msgspec.json.Decoder[_T], line: bytes) -> _T:
     try:
         return decoder.decode(line)
     except msgspec.ValidationError as error:
-        code = "unknown-message" if "Invalid value" in str(error) and "$.type" in str(error) else "bad-message"
-        raise WireError(code, f"expected a message of protocol {OLDEST_PROTOCOL} to {PROTOCOL}; {error}") from error
+        if (too_large := _beyond_bound(str(error))) is not None:
+            raise WireError("usage", too_large) from error
+        code = "unknown-message" if "Invalid value" in str(error) and "$.type" in str(error)[-20:] else "bad-message"
+        expected = f"expected a message of protocol {OLDEST_PROTOCOL} to {PROTOCOL}"
+        raise WireError(code, one_line(f"{expected}; {error}")) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise WireError("bad-message", f"expected one line of JSON; {error}") from error
+        raise WireError("bad-message", one_line(f"expected one line of JSON; {error}")) from error
+
+
+_UNITS = {"str": "characters", "bytes": "bytes", "array": "entries", "object": "entries"}
+
+
+def _beyond_bound(error: str) -> str | None:
+    """Return msgspec's complaint about a declared bound in the words of the interface; None for another complaint."""
+    long = re.fullmatch(r"Expected `(\w+)` of length <= (\d+) - at (`key` in )?`\$\.(.*)`", error)
+    if long is not None:
+        kind, most, is_name, field = long.groups()
+        return f"{'a name in ' if is_name else ''}{field}: expected at most {most} {_UNITS.get(kind, kind)}, found more"
+    large = re.fullmatch(r"(?:Expected `int` [<>]= -?\d+|Integer value out of range) - at `\$\.(.*)`", error)
+    return None if large is None else f"{large[1]}: expected a whole number of at most 64 bits, found a larger one"

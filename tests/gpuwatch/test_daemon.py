@@ -237,6 +237,8 @@ def test_what_a_command_used_of_the_processors_is_known_though_it_ended_before_i
 def test_what_is_told_is_bounded(copying: Settings) -> None:
     with connect(copying) as client:
         with pytest.raises(DaemonError, match="at most 16384 characters"):
+            client.open(told={"much": "x" * 16_000, "more": "x" * 1000})
+        with pytest.raises(DaemonError, match=r"told.*: expected at most"):
             client.open(told={"much": "x" * 20_000})
         with pytest.raises(DaemonError, match="label: expected at most 256"):
             client.open(label="x" * 257)
@@ -297,7 +299,7 @@ def test_an_endless_line_is_refused(copying: Settings) -> None:
 
 
 def test_unknown_facts_beyond_reason_are_refused(copying: Settings) -> None:
-    with connect(copying) as client, pytest.raises(DaemonError, match="at most 256 facts"):
+    with connect(copying) as client, pytest.raises(DaemonError, match="told: expected at most 256 entries"):
         client.open(told={f"fact{i}": i for i in range(300)})
 
 

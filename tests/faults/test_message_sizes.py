@@ -1,0 +1,179 @@
+"""Messages as large as they may be, and one more: each is answered in one line, memory stays bounded, windows live on."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Annotated, Any, get_args
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+import gpuwatch
+from gpuwatch import clock, wire
+from gpuwatch.client import Client, connect
+from gpuwatch.config import Settings
+from gpuwatch.store import Reader
+from tests.faults import stores
+from tests.faults.message_sizes import Sized, UnboundedError, check_bounded, least, sized
+from tests.gpuwatch.live import Live, running
+
+REQUESTS: dict[str, inspect.StructType] = {
+    found.tag: found  # type: ignore[misc]  # every message has a tag
+    for found in map(inspect.type_info, get_args(wire.Request))
+    if isinstance(found, inspect.StructType)
+}
+MOST_GROWN_BYTES = 100 << 20
+REFUSAL_BYTES = 8192  # of a line that refuses: a sentence, and a value cut short
+
+
+def dial(settings: Settings) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(60)
+    connection.connect(str(settings.socket))
+    return connection
+
+
+def asked(connection: socket.socket, message: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """The answer to a message, and how many bytes it has."""
+    connection.sendall(json.dumps(message, ensure_ascii=False).encode() + b"\n")
+    with connection.makefile("rb") as answers:
+        line = answers.readline()
+    return json.loads(line), len(line)
+
+
+def plain(kind: str) -> dict[str, Any]:
+    """A message with its required fields alone."""
+    return {"type": kind} | {field.encode_name: least(field.type) for field in REQUESTS[kind].fields if field.required}
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with running(tmp_path_factory.mktemp("sizes")) as live:
+        with gpuwatch.window("first", settings=live.settings) as w:  # what only the first window loads is loaded
+            pass
+        assert w.verdict
+        yield live
+
+
+@pytest.fixture
+def beside(daemon: Live) -> Iterator[Client]:
+    """A client whose window is open before and must be afterwards, beside a daemon that has not grown."""
+    before_bytes = stores.memory_bytes(daemon.process.pid)
+    with connect(daemon.settings) as client:
+        opened = client.open(label="beside")
+        yield client
+        client.close_window(opened.run, opened.opened_ns, clock.now_ns())
+        assert client.verdicts(opened.run).verdicts
+    assert stores.memory_bytes(daemon.process.pid) - before_bytes < MOST_GROWN_BYTES
+
+
+def refused(answer: dict[str, Any], size: int) -> str:
+    assert answer["type"] == "refused"
+    assert "\n" not in answer["message"]
+    assert size < REFUSAL_BYTES
+    return str(answer["message"])
+
+
+def check_answer(each: Sized, answer: dict[str, Any], size: int) -> None:
+    if each.refused:
+        message = refused(answer, size)
+        assert each.field in message, "the refusal names the field"
+        assert "expected" in message or "out of range" in message
+    elif answer["type"] == "refused":
+        refused(answer, size)
+    else:
+        assert answer["type"] in ("opened", "taken", "closed", "judged", "state", "now"), answer
+
+
+def test_every_field_a_client_sends_has_a_bound() -> None:
+    assert len(REQUESTS) == len(get_args(wire.Request))
+    for name, found in REQUESTS.items():
+        check_bounded(found, name)
+
+
+class _Text(msgspec.Struct):
+    added: str
+
+
+class _Name(msgspec.Struct):
+    added: dict[str, int]
+
+
+class _Items(msgspec.Struct):
+    added: Annotated[list[str], msgspec.Meta(max_length=3)]
+
+
+class _Number(msgspec.Struct):
+    added: int | None
+
+
+class _Anything(msgspec.Struct):
+    added: Any
+
+
+class _Raw(msgspec.Struct):
+    added: msgspec.Raw
+
+
+@pytest.mark.parametrize("message", [_Text, _Name, _Items, _Number, _Anything, _Raw])
+def test_field_without_a_bound_is_found(message: type[msgspec.Struct]) -> None:
+    with pytest.raises(UnboundedError, match="added"):
+        check_bounded(inspect.type_info(message), "message")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in REQUESTS if kind != "hello"])
+def test_largest_and_too_large_fields_of_a_request(kind: str, daemon: Live, beside: Client) -> None:
+    """Each field at its maximum is served or refused in one line; one above it is refused by name, and the connection goes on."""
+    hello = {"type": "hello", "protocol": 1, "version": "test"}
+    for field in REQUESTS[kind].fields:
+        for each in sized(field.type, field.encode_name):
+            with dial(daemon.settings) as connection:
+                asked(connection, hello)
+                message = plain(kind) | ({"run": asked(connection, plain("open"))[0]["run"]} if "run" in plain(kind) else {})
+                check_answer(each, *asked(connection, message | {each.field: each.value}))
+                assert asked(connection, plain("status"))[0]["type"] == "state"
+    assert beside.status()["pid"]
+
+
+def test_largest_and_too_large_fields_of_a_greeting(daemon: Live, beside: Client) -> None:
+    for field in REQUESTS["hello"].fields:
+        for each in sized(field.type, field.encode_name):
+            with dial(daemon.settings) as connection:
+                answer, size = asked(connection, plain("hello") | {"protocol": 1} | {each.field: each.value})
+            if each.refused or answer["type"] != "welcome":
+                refused(answer, size)
+    assert beside.status()["pid"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"type": "x\n" * 200_000}, {"type": "open", "policy": {"x\n" * 200_000: 1}}, {"x\n" * 200_000: 1}, ["x" * 900_000]],
+)
+def test_refusal_of_a_long_unknown_name_is_short(message: Any, daemon: Live, beside: Client) -> None:
+    with dial(daemon.settings) as connection:
+        asked(connection, plain("hello") | {"protocol": 1})
+        refused(*asked(connection, message))
+    assert beside.status()["pid"]
+
+
+def test_hundred_windows_of_largest_names_leave_the_daemon_small(daemon: Live, beside: Client) -> None:
+    """GPUs that do not exist come back in a warning, in the window's reason and in its findings."""
+    too_many, largest = ["x" * 10**6], ["x" * wire.GPU_LENGTH] * wire.GPUS_COUNT
+    with dial(daemon.settings) as connection:
+        asked(connection, plain("hello") | {"protocol": 1})
+        for _ in range(100):
+            refused(*asked(connection, plain("open") | {"gpus": too_many}))
+            answer, size = asked(connection, plain("open") | {"gpus": largest, "told": {"cache": "x" * 16_000}})
+            assert answer["type"] == "opened"
+            assert size < REFUSAL_BYTES
+    assert beside.status()["pid"]
+    with connect(daemon.settings) as client:
+        judged = client.verdicts(answer["run"], wait_s=60.0)
+    with Reader(daemon.settings.state) as reader:
+        run = reader.run(answer["run"])
+    assert len(run.why) < REFUSAL_BYTES
+    assert max(len(finding["says"]) for finding in judged.verdicts[0]["findings"]) < REFUSAL_BYTES
+    assert len(msgspec.json.encode(judged.verdicts[0])) < 200_000
