@@ -29,6 +29,7 @@ ANSWER_S = 5.0  # a daemon that says nothing for so long is treated as gone
 GREETING_S = 1.0  # a window waits for this in the benchmark's own time
 FAILED_S = 30.0  # how long a daemon that failed is not tried again by this process
 YIELDED_S = 3.0  # another window's daemon that does not answer by then may have failed
+PIECE_BYTES = 1 << 16
 START_S = 15.0  # a cold start imports numpy and scipy and attaches to every GPU
 
 # What a benchmark's environment may hold that must not reach the daemon: injected profilers, and device masks.
@@ -80,19 +81,19 @@ class Client:
         meanwhile: Callable[[], object] | None = None,
     ) -> None:
         self._connection = connection
-        self._buffer = b""
+        self._buffer = bytearray()
         _clients.add(self)
         self.pid = os.getpid()
         patience_s = START_S if _is_starting(connection) else GREETING_S
         state = str(settings.state) if settings.origin("state") != "default" else None
         hello = wire.Hello(protocol=protocol, version=__version__, source=settings.source, state=state)
         try:
-            with self._explained(patience_s):
-                self._say(hello, patience_s)
+            with self._explained(patience_s) as until_ns:
+                self._say(hello, until_ns)
             if meanwhile is not None:
                 meanwhile()
-            with self._explained(patience_s):
-                self.welcome = self._answer(wire.Welcome)
+            with self._explained(patience_s) as until_ns:
+                self.welcome = self._answer(wire.Welcome, until_ns)
             _answering.add(self.welcome.pid)
         except BaseException:
             connection.close()
@@ -147,16 +148,23 @@ class Client:
         self.close()
 
     def _ask(self, request: wire.Message, expected: type[_Reply], *, patience_s: float = ANSWER_S) -> _Reply:
-        with self._explained(patience_s):
-            self._say(request, patience_s)
-            return self._answer(expected)
+        with self._explained(patience_s) as until_ns:
+            self._say(request, until_ns)
+            return self._answer(expected, until_ns)
 
-    def _say(self, request: wire.Message, patience_s: float) -> None:
-        self._connection.settimeout(patience_s)
-        self._connection.sendall(wire.encode(request))
+    def _say(self, request: wire.Message, until_ns: int) -> None:
+        self._wait_until(until_ns)
+        self._connection.sendall(wire.encode(request))  # its timeout is that of all of it
 
-    def _answer(self, expected: type[_Reply]) -> _Reply:
-        reply = wire.decode_reply(self._line())
+    def _wait_until(self, until_ns: int) -> None:
+        """Give the next call of the socket what is left of the time.  Raises TimeoutError."""
+        left_ns = until_ns - clock.now_ns()
+        if left_ns <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left_ns / 1e9)
+
+    def _answer(self, expected: type[_Reply], until_ns: int) -> _Reply:
+        reply = wire.decode_reply(self._line(until_ns))
         if isinstance(reply, wire.Refused):
             raise DaemonError(reply.message, reply.code)
         if not isinstance(reply, expected):
@@ -165,9 +173,10 @@ class Client:
 
     @staticmethod
     @contextlib.contextmanager
-    def _explained(patience_s: float) -> Iterator[None]:
+    def _explained(patience_s: float) -> Iterator[int]:
+        """Give the deadline of what is done inside, and raise DaemonError for what goes wrong there."""
         try:
-            yield
+            yield clock.now_ns() + int(patience_s * 1e9)
         except TimeoutError:
             raise DaemonError(f"the daemon gave no answer within {patience_s:g} s", "silent") from None
         except OSError as error:
@@ -175,13 +184,20 @@ class Client:
         except wire.WireError as error:
             raise DaemonError(f"the daemon's answer is not understood: {error}", "bad-answer") from error
 
-    def _line(self) -> bytes:
-        while b"\n" not in self._buffer:
-            piece = self._connection.recv(1 << 16)
+    def _line(self, until_ns: int) -> bytes:
+        """Read the next line.  Raises TimeoutError: at the deadline, however much has come.  Raises WireError: when too long."""
+        searched = 0
+        while (end := self._buffer.find(b"\n", searched)) < 0:
+            searched = len(self._buffer)
+            if searched > wire.ANSWER_BYTES:
+                raise wire.WireError("too-long", f"expected a line of at most {wire.ANSWER_BYTES} bytes, found a longer one")
+            self._wait_until(until_ns)
+            piece = self._connection.recv(PIECE_BYTES)
             if not piece:
                 raise ConnectionResetError(0, "connection closed")
             self._buffer += piece
-        line, _, self._buffer = self._buffer.partition(b"\n")
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
         return line
 
 

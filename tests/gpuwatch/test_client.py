@@ -1,0 +1,100 @@
+"""A daemon whose answer never ends: the client waits for one deadline and holds a bounded part of it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from gpuwatch import client, config, wire
+from gpuwatch.client import Client
+from gpuwatch.errors import DaemonError
+
+SETTINGS = config.load({"source": "simulated", "socket": "/nowhere"}, environment={"HOME": "/"})
+WELCOME = wire.encode(wire.Welcome(protocol=1, version="0", source="simulated", simulated=True, state="/", pid=1, boot_id="b"))
+DRIP_S = 0.1
+DRIPS_COUNT = 120  # longer than any deadline below: whoever waits for all of it sees the connection end instead
+PIECE = b"x" * (1 << 20)
+
+
+@contextlib.contextmanager
+def answering(answer: Callable[[socket.socket, threading.Event], None]) -> Iterator[socket.socket]:
+    """A connection whose other end answers so, until the test is over."""
+    ours, theirs = socket.socketpair()
+    over = threading.Event()
+
+    def serve() -> None:
+        with theirs, contextlib.suppress(OSError):
+            answer(theirs, over)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        with ours:
+            yield ours
+    finally:
+        over.set()
+        thread.join()
+
+
+def drip(connection: socket.socket, over: threading.Event) -> None:
+    for _ in range(DRIPS_COUNT):
+        connection.sendall(b" ")
+        if over.wait(DRIP_S):
+            return
+
+
+def greet_and_drip(connection: socket.socket, over: threading.Event) -> None:
+    connection.sendall(WELCOME)
+    drip(connection, over)
+
+
+def greet_and_pour(connection: socket.socket, over: threading.Event) -> None:
+    connection.sendall(WELCOME)
+    for _ in range(4 * wire.ANSWER_BYTES // len(PIECE)):
+        connection.sendall(PIECE)
+        if over.is_set():
+            return
+
+
+def greet_and_answer_long(connection: socket.socket, over: threading.Event) -> None:
+    """An answer that is nearly as long as may be, in pieces, and the beginning of nothing after it."""
+    connection.sendall(WELCOME)
+    connection.recv(4096)
+    line = wire.encode(wire.Status(facts={"padding": "x" * (wire.ANSWER_BYTES - 100)}))
+    for begin in range(0, len(line), len(PIECE)):
+        connection.sendall(line[begin : begin + len(PIECE)])
+    over.wait()
+
+
+def test_dripped_greeting_is_given_up_at_its_deadline() -> None:
+    with answering(drip) as connection, pytest.raises(DaemonError, match="no answer within") as caught:
+        Client(connection, SETTINGS)
+    assert caught.value.code == "silent"
+
+
+def test_dripped_answer_is_given_up_at_its_deadline() -> None:
+    said = f"no answer within {client.ANSWER_S:g} s"
+    with (
+        answering(greet_and_drip) as connection,
+        Client(connection, SETTINGS) as asking,
+        pytest.raises(DaemonError, match=said) as caught,
+    ):
+        asking.status()
+    assert caught.value.code == "silent"
+
+
+def test_answer_without_an_end_is_refused() -> None:
+    with answering(greet_and_pour) as connection, Client(connection, SETTINGS) as asking:
+        for _ in range(2):  # and it is not read any further by the next question
+            with pytest.raises(DaemonError, match=f"at most {wire.ANSWER_BYTES} bytes") as caught:
+                asking.status()
+            assert caught.value.code == "bad-answer"
+
+
+def test_long_answer_is_read_whole() -> None:
+    with answering(greet_and_answer_long) as connection, Client(connection, SETTINGS) as asking:
+        assert len(asking.status()["padding"]) == wire.ANSWER_BYTES - 100
