@@ -3,36 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from gpuwatch import wire
 from gpuwatch.wire import WireError
 
 LINE_S = 30.0  # a line that was begun ends within this: a client that stops in the middle holds its piece no longer
 PIECE_BYTES = 1 << 16
-HALF_SAID_BYTES = 64 << 20  # of all connections together: a thousand may hold half a line each, and not a gigabyte
+USER_HALF_SAID_BYTES = 64 << 20  # of one user's connections: a thousand may hold half a line each, and not a gigabyte
 
 
 class HalfSaid:
-    """How much of lines that have not ended yet all connections hold."""
+    """The bytes of unfinished lines that each user's connections hold: what one user holds refuses no other user."""
 
-    def __init__(self, most_bytes: int = HALF_SAID_BYTES) -> None:
-        self.most_bytes = most_bytes
-        self.held_bytes = 0
+    def __init__(self, user_most_bytes: int = USER_HALF_SAID_BYTES) -> None:
+        self.user_most_bytes = user_most_bytes
+        self._by_uid: Counter[int] = Counter()
+
+    def held_bytes(self, uid: int) -> int:
+        return self._by_uid[uid]
+
+    def hold(self, uid: int, count: int) -> None:
+        """Count bytes of a user; a negative count lets them go."""
+        self._by_uid[uid] += count
+        if not self._by_uid[uid]:
+            del self._by_uid[uid]
+
+    def check_room(self, uid: int) -> None:
+        """Raise WireError if this user's connections hold too much."""
+        if self._by_uid[uid] > self.user_most_bytes:
+            raise WireError("busy", "too many of your connections are in the middle of a line; try again")
 
 
 class Lines:
-    """Reads line by line, and is of no more use once it raised WireError."""
+    """Reads one connection line by line, and is of no more use once it raised WireError."""
 
-    def __init__(self, reader: asyncio.StreamReader, half_said: HalfSaid, *, rest_s: float = LINE_S) -> None:
+    def __init__(self, reader: asyncio.StreamReader, half_said: HalfSaid, uid: int, *, rest_s: float = LINE_S) -> None:
         self._reader = reader
         self._half_said = half_said
+        self._uid = uid
         self._rest_s = rest_s
         self._buffer = bytearray()
 
     async def next(self, most_bytes: int = wire.LINE_BYTES) -> bytes | None:
         """The next line without its end; None at the end of all.  It may be long in coming, and not in ending.
 
-        Raises WireError for one that is too long or too slow, or too much beside what all others hold.
+        Raises WireError for one that is too long or too slow, or too much beside what this user's other connections hold.
         """
         searched = 0
         if self._buffer:  # who says the next before the last was answered takes turns with all others
@@ -41,8 +57,8 @@ class Lines:
             searched = len(self._buffer)
             if searched > most_bytes:
                 raise WireError("too-long", f"expected a line of at most {most_bytes} bytes")
-            if self._buffer and self._half_said.held_bytes > self._half_said.most_bytes:
-                raise WireError("busy", "too many clients are in the middle of a line; try again")
+            if self._buffer:
+                self._half_said.check_room(self._uid)
             if not (piece := await self._piece()):
                 return None
             self._hold(piece)
@@ -51,6 +67,17 @@ class Lines:
         if len(line) > most_bytes:
             raise WireError("too-long", f"expected a line of at most {most_bytes} bytes")
         return line
+
+    async def gone(self, most_bytes: int = wire.LINE_BYTES) -> None:
+        """Return once the other end has closed the connection, and keep the lines that it sends until then.
+
+        Raises WireError: when it sends more than one may send before the answer to the last request.
+        """
+        while piece := await self._reader.read(PIECE_BYTES):
+            self._hold(piece)
+            self._half_said.check_room(self._uid)
+            if len(self._buffer) > most_bytes:
+                raise WireError("too-long", f"expected at most {most_bytes} bytes before the last answer")
 
     def close(self) -> None:
         self._let_go(len(self._buffer))
@@ -65,8 +92,8 @@ class Lines:
 
     def _hold(self, piece: bytes) -> None:
         self._buffer += piece
-        self._half_said.held_bytes += len(piece)
+        self._half_said.hold(self._uid, len(piece))
 
     def _let_go(self, count: int) -> None:
         del self._buffer[:count]
-        self._half_said.held_bytes -= count
+        self._half_said.hold(self._uid, -count)

@@ -30,6 +30,7 @@ GREETING_BYTES = 1 << 15  # the longest path there is, and room
 READ_S = 30.0  # a client that does not read its answer for so long is gone
 CONNECTIONS_COUNT = 4096
 USER_CONNECTIONS_COUNT = 1024  # of one user of a daemon that serves many, so that the others are served too
+VERDICTS_S = 600.0  # the longest that a client may wait for a verdict
 WINDOWS_COUNT = 256  # open ones of a connection; gpuwatch.window() takes a connection for each
 
 
@@ -137,7 +138,7 @@ class Server:
             return
         pid, uid = peer_uid(writer.get_extra_info("socket"))
         peer = _Peer(pid, uid)
-        lines = Lines(reader, self._half_said)
+        lines = Lines(reader, self._half_said, uid)
         self._connections.add(task)
         self._by_uid[uid] += 1
         try:
@@ -193,11 +194,18 @@ class Server:
         if request is None:
             return False
         try:
-            reply = await self._answer(peer, request)
+            reply = (
+                await self._verdicts(peer, lines, request)
+                if isinstance(request, wire.AskVerdicts)
+                else await self._answer(peer, request)
+            )
+        except wire.WireError as error:
+            await _send(writer, wire.refused(error.code, error))
+            return False
         except UsageError as error:
-            reply = wire.Refused("usage", str(error))
+            reply = wire.refused("usage", error)
         except StoreError as error:
-            reply = wire.Refused("store", str(error))
+            reply = wire.refused("store", error)
         await _send(writer, reply)
         return True
 
@@ -207,8 +215,6 @@ class Server:
                 if len(peer.runs) >= WINDOWS_COUNT:
                     raise UsageError(f"expected at most {WINDOWS_COUNT} open windows of a connection; close some")
                 _check_size(request.told)
-                _check_text("label", request.label, wire.LABEL_LENGTH)
-                _check_text("parent", request.parent, wire.PARENT_LENGTH)
                 run, warning = await self._windows.open(
                     pid=peer.pid, uid=peer.uid, claim=request.claim, label=request.label, policy=request.policy,
                     gpus=request.gpus, parent=request.parent, told=request.told,
@@ -228,15 +234,34 @@ class Server:
                 )
                 peer.runs.discard(request.run)
                 return wire.Closed(run=request.run)
-            case wire.AskVerdicts():
-                run = await self._windows.verdicts(request.run, uid=peer.uid, wait_s=min(max(request.wait_s, 0.0), 600.0))
-                return wire.Judged(run=run.id, status=run.status, why=run.why, verdicts=[dict(v) for v in run.verdicts])
             case wire.AskStatus():
                 return wire.Status(facts=self._status())
             case wire.AskReadings():
                 return self._readings(peer.uid, request.since_ns)
             case _:
                 return wire.Refused("bad-message", "hello comes once, as the first message")
+
+    async def _verdicts(self, peer: _Peer, lines: Lines, request: wire.AskVerdicts) -> wire.Reply:
+        """Wait for the verdicts of a window, and no longer than the client is there.
+
+        Raises ConnectionResetError: when the client went away.  Raises WireError, UsageError.
+        """
+        if request.run in peer.runs and self._windows.is_open(request.run):
+            raise UsageError(f"window {request.run} is still open on this connection: close it, then ask for its verdicts")
+        wait_s = min(max(request.wait_s, 0.0), VERDICTS_S)
+        asked = asyncio.ensure_future(self._windows.verdicts(request.run, uid=peer.uid, wait_s=wait_s))
+        gone = asyncio.ensure_future(lines.gone())
+        try:
+            await asyncio.wait((asked, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                gone.result()
+                raise ConnectionResetError
+            run = asked.result()
+        finally:
+            asked.cancel()
+            gone.cancel()
+            await asyncio.gather(asked, gone, return_exceptions=True)
+        return wire.Judged(run=run.id, status=run.status, why=run.why, verdicts=[dict(v) for v in run.verdicts])
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -249,34 +274,27 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _check_size(told: Mapping[str, wire.FactValue]) -> None:
-    """What a client tells is kept for good, so it is bounded."""
-    if len(told) > wire.TOLD_COUNT:
-        raise UsageError(f"told: expected at most {wire.TOLD_COUNT} facts, found {len(told)}")
+    """Bound what is kept for good of all facts together; a message declares the bounds of each.  Raises UsageError."""
     size = sum(len(name) + len(str(fact)) for name, fact in told.items())
     if size > wire.TOLD_LENGTH:
         raise UsageError(f"told: expected at most {wire.TOLD_LENGTH} characters, found {size}")
 
 
-def _check_text(what: str, text: str | None, most: int) -> None:
-    if text is not None and len(text) > most:
-        raise UsageError(f"{what}: expected at most {most} characters, found {len(text)}")
-
-
 def _mismatch(hello: wire.Hello, greeting: Greeting) -> wire.Refused | None:
     if hello.protocol < wire.OLDEST_PROTOCOL:
-        return wire.Refused(
+        return wire.refused(
             "protocol", f"expected protocol {wire.OLDEST_PROTOCOL} or newer, found {hello.protocol}; upgrade the client"
         )
     invented = greeting.simulated or greeting.source.startswith("replay:")
     if hello.source == "auto" and invented:
-        return wire.Refused(
+        return wire.refused(
             "source-mismatch",
             f"this daemon watches {greeting.source}, not a real GPU; ask for it with --source {greeting.source}",
         )
     if hello.source not in (None, "auto", greeting.source):
-        return wire.Refused("source-mismatch", f"expected source {hello.source}, found a daemon that watches {greeting.source}")
+        return wire.refused("source-mismatch", f"expected source {hello.source}, found a daemon that watches {greeting.source}")
     if hello.state is not None and hello.state != str(greeting.state):
-        return wire.Refused(
+        return wire.refused(
             "state-mismatch",
             f"expected state folder {hello.state}, found a daemon that keeps {greeting.state}; choose another --socket too",
         )
@@ -297,14 +315,14 @@ async def _receive(lines: Lines, writer: asyncio.StreamWriter, most_bytes: int =
         try:
             line = await lines.next(most_bytes)
         except wire.WireError as error:
-            await _send(writer, wire.Refused(error.code, str(error)))
+            await _send(writer, wire.refused(error.code, error))
             return None
         if line is None:
             return None
         try:
             return wire.decode_request(line)
         except wire.WireError as error:
-            await _send(writer, wire.Refused(error.code, str(error)))
+            await _send(writer, wire.refused(error.code, error))
 
 
 async def _send(writer: asyncio.StreamWriter, message: wire.Message) -> None:

@@ -159,6 +159,11 @@ class Windows:
         else:  # its body had ended; what it had to tell of it is lost
             held.tell_all({})
 
+    def is_open(self, run_id: str) -> bool:
+        """Tell whether the body of this window still runs."""
+        held = self._in_hand.get(run_id)
+        return held is not None and held.run.status == "open"
+
     async def verdicts(self, run_id: str, *, uid: int, wait_s: float) -> Run:
         """The run, judged if that happened within so many seconds.  Raises UsageError."""
         held = self._in_hand.get(run_id)

@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
+from gpuwatch import clock
 from gpuwatch.client import connect
 from gpuwatch.config import Settings
+from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader, Run
 from tests.gpuwatch.live import Live, running
 
@@ -79,6 +81,42 @@ def test_a_client_killed_inside_its_window_leaves_it_unproven_with_the_reason(da
     run = judged(daemon, "killed")
     assert run.status in ("unproven", "flagged")  # a busy machine's hazard comes before what is missing, and is told beside it
     assert "without closing" in run.why
+
+
+def test_client_killed_while_it_waits_leaves_its_window(daemon: Live) -> None:
+    """A client that holds one window open, waits for the verdict of another, and dies: the daemon ends its window at once."""
+    body = """
+        from gpuwatch.client import connect
+        client = connect(settings)
+        print(client.open(label="waiting").run, flush=True)
+        client.verdicts(sys.argv[1], wait_s=600.0)
+    """
+    with connect(daemon.settings) as other:
+        awaited = other.open(label="awaited")
+        command = [*program(daemon.settings, body), awaited.run]
+        client = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+        assert client.stdout is not None
+        waiting = client.stdout.readline().decode().strip()
+        client.kill()
+        client.wait()
+        client.stdout.close()
+        with connect(daemon.settings) as third:
+            found = third.verdicts(waiting, wait_s=20.0)
+        assert found.status not in ("open", "closing", "judging")
+        assert "without closing" in judged(daemon, "waiting").why
+        other.close_window(awaited.run, awaited.opened_ns, clock.now_ns())
+        assert other.verdicts(awaited.run).verdicts
+
+
+def test_verdict_of_an_own_open_window_is_refused(daemon: Live) -> None:
+    with connect(daemon.settings) as client:
+        opened = client.open(label="own")
+        with pytest.raises(DaemonError, match="still open on this connection: close it"):
+            client.verdicts(opened.run, wait_s=1.0)
+        with connect(daemon.settings) as other:
+            assert other.verdicts(opened.run, wait_s=0.0).status == "open"
+            other.close_window(opened.run, opened.opened_ns, clock.now_ns())
+        assert client.verdicts(opened.run).verdicts  # another connection of this user has closed it
 
 
 def test_a_stopped_client_keeps_its_window_and_others_are_served(daemon: Live) -> None:
