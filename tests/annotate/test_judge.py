@@ -18,6 +18,7 @@ from annotate.judge import judge
 from annotate.policy import Policy
 from annotate.rule import Answer, Clear, Found, Severity, Unobserved, rule
 from annotate.rules import RULES
+from annotate.told import TOLD
 from annotate.verdict import Answered, Status, Verdict
 from tests.annotate.builders import BEGIN_NS, OWN, Signal, capped_ns, evidence
 from tests.annotate.strategies import evidences, timings, tolds
@@ -28,6 +29,15 @@ policies = st.builds(
     lambda claim, accept: Policy(claim=claim, accept=frozenset(accept)), claims, st.sets(st.sampled_from(NAMES))
 )
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.mark.parametrize("name", sorted(TOLD))
+def test_judge_cuts_short_a_told_text_that_it_repeats(name: str) -> None:
+    text = ",".join(f"word{number}" * 200 for number in range(20))
+    about = evidence(length_s=2.0, signals={"sm_clock_mhz": 1980, "power_w": 600.0})
+    for finding in judge(replace(about, told={"l2_bytes": 1e8, "flush_bytes": 1e9, name: text})).findings:
+        assert all(len(str(fact)) <= 1000 for fact in finding.facts.values())
+        assert max(len(finding.says), len(finding.remedy)) <= 2000, "the rule's sentence, and one fact"
 
 
 @given(evidences(), policies, tolds, st.none() | timings(), st.none() | evidences())

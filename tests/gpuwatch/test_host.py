@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -116,6 +117,18 @@ def test_our_own_identity_is_known() -> None:
     assert identity.user
     assert identity.started_s is not None
     assert abs(identity.started_s - clock.wall_s()) < 3600 * 24
+
+
+def test_identity_cuts_short_a_long_name(tmp_path: Path) -> None:
+    """psutil takes the first argument for the name where it begins with the kernel's 15 characters of it."""
+    program = shutil.copy("/bin/sleep", tmp_path / ("x" * 40))
+    with subprocess.Popen(["x" * 100_000, "60"], executable=program) as process:
+        try:
+            name = Identities().of(process.pid).name
+        finally:
+            process.kill()
+    assert name is not None
+    assert 15 < len(name) <= 256
 
 
 def test_a_process_that_never_was_has_no_identity() -> None:
