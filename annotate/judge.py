@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from annotate.policy import Policy
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules import RULES
 from annotate.verdict import Answered, Finding, Status, Verdict
+
+_INTEGERS, _RATIOS = 1 << 63, 1e300  # what encoders of verdicts hold
 
 
 def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[Rule] = RULES) -> Verdict:
@@ -61,11 +64,25 @@ def _answers(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> tuple
     for rule in rules:
         limits = policy.limits.get(rule.name)
         heard.asked = False
-        answer = rule.ask(whole, policy.claim, limits)
+        answer = _answer(rule, whole, policy.claim, limits)
         told[rule.name] = answer
         same = evidence.timings is None and not (heard.asked and evidence.told)
-        witnessed[rule.name] = answer if same else rule.ask(alone, policy.claim, limits)
+        witnessed[rule.name] = answer if same else _answer(rule, alone, policy.claim, limits)
     return witnessed, told
+
+
+def _answer(rule: Rule, evidence: Evidence, claim: Claim, limits: Mapping[str, float] | None) -> Answer:
+    """The rule's answer; Unobserved where the rule fails, so that no limit and no evidence costs the other rules theirs."""
+    try:
+        answer = rule.ask(evidence, claim, limits)
+        if isinstance(answer, Found):
+            rule.says.format(**answer.facts), rule.remedy.format(**answer.facts)
+    except Exception as error:  # noqa: BLE001 - limits and evidence are others' and may be anything; the caller logs
+        failure = type(error).__name__
+        under = ", ".join(f"{name} = {value:.6g}" for name, value in (limits or {}).items())
+        with_limits = f" with the limit{'s' if len(limits or {}) > 1 else ''} {under}" if under else ""
+        return Unobserved(f"the rule {rule.name} failed ({failure}){with_limits}", failure)
+    return answer
 
 
 class _Heard(Mapping[str, Fact]):
@@ -126,19 +143,38 @@ def _finding(rule: Rule, answer: Answer, policy: Policy, *, required: bool) -> F
                 says=rule.says.format(**answer.facts),
                 remedy=rule.remedy.format(**answer.facts),
                 facts=_plain(answer.facts),
-                effect_ratio=None if answer.effect_ratio is None else float(answer.effect_ratio),
-                span_ns=None if answer.span_ns is None else (int(answer.span_ns[0]), int(answer.span_ns[1])),
+                effect_ratio=_finite(answer.effect_ratio),
+                span_ns=_instants(answer.span_ns),
                 accepted=rule.name in policy.accept,
             )
         case Clear():
             return replace(finding, answered=Answered.CLEAR, facts=_plain(answer.facts))
         case Unobserved():
-            return replace(finding, says=answer.reason)
+            return replace(finding, says=answer.reason, failure=answer.failure)
 
 
 def _plain(facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """Facts as plain data: numpy's scalars pass for Python's in every check of types and fail only in an encoder."""
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in facts.items()}
+    """Facts as plain data: numpy's scalars pass for Python's in every check of types and fail only in an encoder.
+
+    A number that JSON or 64 bits cannot hold becomes its text.
+    """
+    return {name: _encodable(value.item() if isinstance(value, np.generic) else value) for name, value in facts.items()}
+
+
+def _encodable(value: Fact) -> Fact:
+    holds = not isinstance(value, int | float) or (abs(value) < _INTEGERS if isinstance(value, int) else isfinite(value))
+    return value if holds else f"{value}"
+
+
+def _finite(ratio: float | None) -> float | None:
+    return float(ratio) if ratio is not None and abs(ratio) < _RATIOS else None
+
+
+def _instants(span_ns: tuple[int, int] | None) -> tuple[int, int] | None:
+    """A span in plain integers; None for one that 64 bits cannot hold."""
+    if span_ns is None or not all(abs(at_ns) < _INTEGERS for at_ns in span_ns):
+        return None
+    return int(span_ns[0]), int(span_ns[1])
 
 
 def _status(findings: tuple[Finding, ...], *, proven: bool) -> Status:
