@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import logging
 import os
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -18,7 +17,7 @@ from annotate.errors import AnnotateError
 from annotate.evidence import Census
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch import clock, host, in_hand, iterations
+from gpuwatch import clock, host, in_hand, iterations, run_ids
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.flushing import Flushing
 from gpuwatch.in_hand import InHand, InThread
@@ -95,7 +94,7 @@ class Windows:
         self._at_edges()
         named, warning = in_hand.named(gpus, self._witness.uuids)
         run = Run(
-            id=_run_id(), label=label, claim=checked.claim.value, policy=checked.to_dict(), boot_id=self._boot_id,
+            id=run_ids.new_id(clock.wall_s()), label=label, claim=checked.claim.value, policy=checked.to_dict(), boot_id=self._boot_id,
             begin_ns=clock.now_ns(), end_ns=None, begun_wall_s=clock.wall_s(), pid=pid, uid=uid, user=None, process=None, uuids=named or (),
             pids=frozenset({pid} if pid else ()), told=told, host=None, status="open", why=warning or "", parent=parent,
             source=self._witness.source_name, simulated=self._witness.simulated, verdicts=(),
@@ -370,11 +369,6 @@ def _nothing() -> None: ...
 
 def _may(uid: int, run: Run) -> bool:
     return uid in (run.uid, 0)
-
-
-def _run_id() -> str:
-    """Sorts by time, and short beginnings of it name one run among many: seconds since 2020 and 40 random bits."""
-    return f"{int(clock.wall_s()) - 1_577_836_800:08x}{secrets.token_hex(5)}"
 
 
 __all__ = ["HOST_COUNT", "TAIL_S", "Windows"]
