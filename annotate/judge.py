@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from annotate.rules import RULES
 from annotate.verdict import Answered, Finding, Status, Verdict
 
 _TEXT_LENGTH = 1000  # of any text in a finding: some repeat what the measured process told
+_INTEGERS, _RATIOS = 1 << 63, 1e300  # what encoders of verdicts hold
 
 
 def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[Rule] = RULES) -> Verdict:
@@ -63,11 +65,25 @@ def _answers(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> tuple
     for rule in rules:
         limits = policy.limits.get(rule.name)
         heard.asked = False
-        answer = rule.ask(whole, policy.claim, limits)
+        answer = _answer(rule, whole, policy.claim, limits)
         told[rule.name] = answer
         same = evidence.timings is None and not (heard.asked and evidence.told)
-        witnessed[rule.name] = answer if same else rule.ask(alone, policy.claim, limits)
+        witnessed[rule.name] = answer if same else _answer(rule, alone, policy.claim, limits)
     return witnessed, told
+
+
+def _answer(rule: Rule, evidence: Evidence, claim: Claim, limits: Mapping[str, float] | None) -> Answer:
+    """The rule's answer; Unobserved where the rule fails, so that no limit and no evidence costs the other rules theirs."""
+    try:
+        answer = rule.ask(evidence, claim, limits)
+        if isinstance(answer, Found):
+            rule.says.format(**answer.facts), rule.remedy.format(**answer.facts)
+    except Exception as error:  # noqa: BLE001 - limits and evidence are others' and may be anything; the caller logs
+        failure = type(error).__name__
+        under = ", ".join(f"{name} = {value:.6g}" for name, value in (limits or {}).items())
+        with_limits = f" with the limit{'s' if len(limits or {}) > 1 else ''} {under}" if under else ""
+        return Unobserved(f"the rule {rule.name} failed ({failure}){with_limits}", failure)
+    return answer
 
 
 class _Heard(Mapping[str, Fact]):
@@ -121,32 +137,54 @@ def _finding(rule: Rule, answer: Answer, policy: Policy, *, required: bool) -> F
     finding = Finding(rule=rule.name, answered=Answered.UNOBSERVED, basis=rule.basis.value, required=required)
     match answer:
         case Found():
-            facts = _plain(answer.facts)
+            shown = {name: _shortened(value) for name, value in answer.facts.items()}
             return replace(
                 finding,
                 answered=Answered.FOUND,
                 severity=answer.severity.value,
-                says=rule.says.format(**facts),
-                remedy=rule.remedy.format(**facts),
-                facts=facts,
-                effect_ratio=None if answer.effect_ratio is None else float(answer.effect_ratio),
-                span_ns=None if answer.span_ns is None else (int(answer.span_ns[0]), int(answer.span_ns[1])),
+                says=rule.says.format(**shown),
+                remedy=rule.remedy.format(**shown),
+                facts=_plain(answer.facts),
+                effect_ratio=_finite(answer.effect_ratio),
+                span_ns=_instants(answer.span_ns),
                 accepted=rule.name in policy.accept,
             )
         case Clear():
             return replace(finding, answered=Answered.CLEAR, facts=_plain(answer.facts))
         case Unobserved():
-            return replace(finding, says=_short(answer.reason))
+            return replace(finding, says=_short(answer.reason), failure=answer.failure)
 
 
 def _plain(facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """Return facts as plain data: numpy's scalars pass for Python's in every check of types and fail only in an encoder."""
-    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in facts.items()}
-    return {name: _short(value) if isinstance(value, str) else value for name, value in plain.items()}
+    """Facts as plain data: numpy's scalars pass for Python's in every check of types and fail only in an encoder.
+
+    A number that JSON or 64 bits cannot hold becomes its text.
+    """
+    return {name: _encodable(value.item() if isinstance(value, np.generic) else value) for name, value in facts.items()}
+
+
+def _encodable(value: Fact) -> Fact:
+    holds = not isinstance(value, int | float) or (abs(value) < _INTEGERS if isinstance(value, int) else isfinite(value))
+    return _shortened(value) if holds else f"{value}"
+
+
+def _shortened(value: Fact) -> Fact:
+    return _short(value) if isinstance(value, str) else value
 
 
 def _short(text: str) -> str:
     return text if len(text) <= _TEXT_LENGTH else text[: _TEXT_LENGTH - 1] + "…"
+
+
+def _finite(ratio: float | None) -> float | None:
+    return float(ratio) if ratio is not None and abs(ratio) < _RATIOS else None
+
+
+def _instants(span_ns: tuple[int, int] | None) -> tuple[int, int] | None:
+    """A span in plain integers; None for one that 64 bits cannot hold."""
+    if span_ns is None or not all(abs(at_ns) < _INTEGERS for at_ns in span_ns):
+        return None
+    return int(span_ns[0]), int(span_ns[1])
 
 
 def _status(findings: tuple[Finding, ...], *, proven: bool) -> Status:

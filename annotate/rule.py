@@ -55,9 +55,10 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Unobserved:
-    """The rule could not tell, and why."""
+    """The rule could not tell, and why; ``failure`` is the class of the exception with which it failed, if it did."""
 
     reason: str
+    failure: str | None = None
 
 
 Answer: TypeAlias = Found | Clear | Unobserved

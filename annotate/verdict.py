@@ -53,6 +53,7 @@ class Finding:
     basis: str = "telemetry"
     required: bool = False
     accepted: bool = False  # the policy accepts this hazard; it stays in the verdict
+    failure: str | None = None  # of an unobserved rule that failed: the class of the exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,11 @@ class Verdict:
     def unobserved(self) -> tuple[Finding, ...]:
         """The rules that could not tell."""
         return tuple(finding for finding in self.findings if finding.answered is Answered.UNOBSERVED)
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """The rules that failed on this evidence or under these limits: each is unobserved too."""
+        return tuple(finding for finding in self.findings if finding.failure is not None)
 
     @property
     def length_s(self) -> float:
@@ -160,6 +166,7 @@ def _finding_to_dict(finding: Finding) -> dict[str, Any]:
         "basis": finding.basis,
         "required": finding.required,
         "accepted": finding.accepted,
+        "failure": finding.failure,
     }
 
 
@@ -179,4 +186,5 @@ def _finding_from_dict(data: Mapping[str, Any]) -> Finding:
         basis=data["basis"],
         required=data["required"],
         accepted=data["accepted"],
+        failure=data.get("failure"),  # older verdicts have none
     )

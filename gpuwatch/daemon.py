@@ -24,7 +24,7 @@ from gpuwatch.judging import Judge
 from gpuwatch.protocols import Sink, Sweep
 from gpuwatch.server import Greeting, Server
 from gpuwatch.store import Store
-from gpuwatch.windows import Windows
+from gpuwatch.windows import HOST_COUNT, Windows
 from gpuwatch.witness import Witness
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Daemon:
         self._stop = asyncio.Event()
         # Calls of the driver may hang; what the windows ask of /proc and the store must not wait behind them.
         self._driver_threads = ThreadPoolExecutor(max_workers=16, thread_name_prefix="gpuwatch-edge")
-        self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="gpuwatch-windows")
+        self._threads = ThreadPoolExecutor(max_workers=HOST_COUNT, thread_name_prefix="gpuwatch-windows")
         self._serving = False
         self._exporter = self._export(settings) if settings.listen and not on_demand else None
         self._store = Store(

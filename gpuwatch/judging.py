@@ -119,6 +119,10 @@ def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:
             judgement = judge_run(state, run, signer) if run else Judgement()
         except StoreError as error:
             judgement = Judgement(run=run, why=str(error))
+        except Exception as error:  # noqa: BLE001 - one window must not cost the next ones their judge
+            _log.exception("run %s could not be judged", run)
+            why = f"the judge failed on this window ({type(error).__name__}); the daemon's log says where"
+            judgement = Judgement(run=run, why=why)
         answer = msgspec.msgpack.encode(judgement)
         answers.write(_LENGTH.pack(len(answer)) + answer)
         answers.flush()
@@ -148,9 +152,13 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
         nothing = Evidence(window=window, told=run.told, absence=run.why or "no GPU is covered by this window")
         verdicts = [judge(nothing, policy)]
     else:
-        verdicts = sorted((judge(each, policy) for each in evidence.values()), key=lambda v: v.status.badness, reverse=True)
+        verdicts = sorted((judge(piece, policy) for piece in evidence.values()), key=lambda v: v.status.badness, reverse=True)
+    for each in verdicts:
+        if each.failed:
+            failures = ", ".join(f"{finding.rule} ({finding.failure})" for finding in each.failed)
+            _log.error("run %s: rules failed: %s", run.id, failures)
     said = [verdict.to_dict() for verdict in verdicts]
-    packed = {uuid: pack([each]) for uuid, each in evidence.items()}
+    packed = {uuid: pack([piece]) for uuid, piece in evidence.items()}
     signed = []
     if signer is not None:
         for verdict in said:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import secrets
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -17,12 +17,13 @@ from annotate.errors import AnnotateError
 from annotate.evidence import Census
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch import clock, host, in_hand, iterations
+from gpuwatch import clock, host, in_hand, iterations, run_ids
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.flushing import Flushing
-from gpuwatch.in_hand import InHand
+from gpuwatch.in_hand import InHand, InThread
 from gpuwatch.judging import Judge
 from gpuwatch.store import Reader, Run, Store
+from gpuwatch.user_turns import UserTurns
 from gpuwatch.wire import FactValue, Times
 from gpuwatch.witness import Witness
 
@@ -34,6 +35,7 @@ TAIL_S = 0.25
 TELL_S = 20.0  # how long an ended window may take to hand over its times
 FOLLOW_S = 1.0
 HOST_S = 60.0  # milliseconds of work behind that of a thousand windows; longer is a thread that could not be started
+HOST_COUNT = 4  # threads that ask the operating system about windows
 FOLLOWED_COUNT = 32  # with more windows at once, looking at every tree would itself be the pressure
 TIMES_COUNT = 10_000_000  # of all windows in hand, a quarter of a gigabyte; with more, new ones are judged without
 KEPT_COUNT = 200  # judged runs answered from memory, 60 kB each; older ones are asked of the store
@@ -63,6 +65,8 @@ class Windows:
         self._machine = host.facts()
         self._in_hand: dict[str, InHand] = {}
         self._judged: dict[str, Run] = {}
+        # Who opens windows faster than they are judged waits for them; other users do not.
+        self._judging_turns, self._host_turns = UserTurns(), UserTurns(HOST_COUNT)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -90,7 +94,7 @@ class Windows:
         self._at_edges()
         named, warning = in_hand.named(gpus, self._witness.uuids)
         run = Run(
-            id=_run_id(), label=label, claim=checked.claim.value, policy=checked.to_dict(), boot_id=self._boot_id,
+            id=run_ids.new_id(clock.wall_s()), label=label, claim=checked.claim.value, policy=checked.to_dict(), boot_id=self._boot_id,
             begin_ns=clock.now_ns(), end_ns=None, begun_wall_s=clock.wall_s(), pid=pid, uid=uid, user=None, process=None, uuids=named or (),
             pids=frozenset({pid} if pid else ()), told=told, host=None, status="open", why=warning or "", parent=parent,
             source=self._witness.source_name, simulated=self._witness.simulated, verdicts=(),
@@ -173,7 +177,7 @@ class Windows:
                 await asyncio.wait_for(held.done.wait(), wait_s)
             except TimeoutError:
                 return held.run
-        run = self._judged.get(run_id) or await self._loop_thread(self._stored, run_id)
+        run = self._judged.get(run_id) or await self._threads_of(uid)(self._stored, run_id)
         if run is None or not _may(uid, run):
             # The same answer for both: whether another user has a window of this name is not ours to tell.
             raise UsageError(f"no window {run_id!r} of yours is known")
@@ -184,7 +188,7 @@ class Windows:
         self._spawn(self._recalled())
 
     async def _recalled(self) -> None:
-        before = await self._loop_thread(self._judged_before)
+        before = await self._threads_of(os.getuid())(self._judged_before)
         self._judged = {run.id: run for run in before} | self._judged
 
     def _judged_before(self) -> list[Run]:
@@ -205,10 +209,15 @@ class Windows:
             return None
         return run if run.id == run_id and run.status in list(Status) else None
 
-    async def _loop_thread(self, work: Callable[..., _T], *arguments: object) -> _T:
-        # A pool whose thread could not be started, for want of memory, keeps its work without ever doing it.
-        work_done = asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
-        return await asyncio.wait_for(work_done, self._host_s)
+    def _threads_of(self, uid: int) -> InThread:
+        """What asks the operating system or the store for a user's window, in that user's turn."""
+
+        async def in_thread(work: Callable[..., _T], *arguments: object) -> _T:
+            # A pool whose thread could not be started, for want of memory, keeps its work without ever doing it.
+            async with asyncio.timeout(self._host_s), self._host_turns.turn(uid):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+        return in_thread
 
     def shown(self, uid: int) -> Iterator[Run]:
         """The windows this user may see, in hand first, then judged; newest first in each."""
@@ -245,7 +254,7 @@ class Windows:
         await self._witness.edge(covered)
         self._note_all(held)
         if held.run.pid:
-            await held.meet(self._identities, self._loop_thread)
+            await held.meet(self._identities, self._threads_of(held.run.uid))
         if held.run.status == "open":
             self._store.put_run(held.run)
             self._spawn(self._follow(held))
@@ -253,7 +262,7 @@ class Windows:
     async def _follow(self, held: InHand) -> None:
         """Look at the tree each second: a command under `gpuwatch run` begins after its window, and has ended before it."""
         while held.run.pid and held.run.status == "open" and len(self._in_hand) <= FOLLOWED_COUNT:
-            await held.look_again(self._loop_thread)
+            await held.look_again(self._threads_of(held.run.uid))
             await asyncio.sleep(FOLLOW_S)
 
     def _note_all(self, held: InHand, since_ns: int = 0) -> None:
@@ -298,9 +307,9 @@ class Windows:
         covered = (
             held.named if held.named is not None else tuple(held.seen) or in_hand.hinted(held.run.told, self._witness.uuids)
         )
-        _, after = await asyncio.gather(self._witness.edge(covered), held.pressed(self._loop_thread))
+        _, after = await asyncio.gather(self._witness.edge(covered), held.pressed(self._threads_of(held.run.uid)))
         if held.before:
-            await held.look_for_profilers(self._loop_thread)
+            await held.look_for_profilers(self._threads_of(held.run.uid))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(held.told_all.wait(), TELL_S)
         held.told_all.set()  # who is later than this is refused
@@ -333,7 +342,8 @@ class Windows:
             return
         asked_ns = clock.now_ns()
         length_s = ((held.run.end_ns or held.run.begin_ns) - held.run.begin_ns) / 1e9
-        judgement = await self._judge.judge(held.run.id, length_s)
+        async with self._judging_turns.turn(held.run.uid):
+            judgement = await self._judge.judge(held.run.id, length_s)
         held.judging_s = (clock.now_ns() - asked_ns) / 1e9
         verdicts = tuple(judgement.verdicts)
         status = verdicts[0]["status"] if verdicts else Status.UNPROVEN.value
@@ -366,9 +376,4 @@ def _may(uid: int, run: Run) -> bool:
     return uid in (run.uid, 0)
 
 
-def _run_id() -> str:
-    """Sorts by time, and short beginnings of it name one run among many: seconds since 2020 and 40 random bits."""
-    return f"{int(clock.wall_s()) - 1_577_836_800:08x}{secrets.token_hex(5)}"
-
-
-__all__ = ["TAIL_S", "Windows"]
+__all__ = ["HOST_COUNT", "TAIL_S", "Windows"]

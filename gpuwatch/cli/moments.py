@@ -53,6 +53,14 @@ def text(at_s: float) -> str:
         return f"@{at_s:g}"
 
 
+def zoned(at_s: float) -> str:
+    """Local time to the second with its distance from UTC, as who reads it elsewhere needs it."""
+    try:
+        return dt.datetime.fromtimestamp(int(at_s), tz=dt.UTC).astimezone().isoformat(sep=" ")
+    except (OverflowError, ValueError, OSError):
+        return f"@{at_s:g}"
+
+
 def _refused(found: str, option: str) -> UsageError:
     return UsageError(
         f'{option}: expected a time as "24h" or "-5m" (ago), "14:02", "2026-11-20 14:02:31" or "@1790000000", found {found!r}'

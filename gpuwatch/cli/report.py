@@ -129,7 +129,7 @@ def _of_run(store: Reader, run: Run) -> list[Judged]:
             verdict=verdict,
             evidence=store.evidence(run, uuid) if uuid is not None else None,
             run_id=run.id,
-            begun=moments.text(run.begun_wall_s),
+            begun=moments.zoned(run.begun_wall_s),
             user=run.user,
             process=run.process,
             packed=store.packed(run, uuid) if uuid is not None else None,

@@ -16,6 +16,7 @@ from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuwatch.report.agreement import Agreement
+    from gpuwatch.report.embedded import Embedded
     from gpuwatch.report.signatures import Signed
 
 _MOST_SHOWN = 5
@@ -30,7 +31,8 @@ _MOST_SHOWN = 5
 def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: bool) -> Exit:
     """Judge the evidence inside FILE, a report, again: offline, by the rules of this version.
 
-    Exit code 0 where verdicts, evidence, page and signature agree, 1 where they do not.
+    Exit code 0 where verdicts, evidence, page and signature agree, 1 where they do not.  What the page shows and
+    nothing bears out is listed as "not signed".
 
     \b
     A signature says which daemon recorded the evidence.  Whose daemon that is, the key must tell:
@@ -63,11 +65,11 @@ def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: 
         windows = [_data(answer, signer) for answer, signer in zip(answers, signers, strict=True)]
         worst = max((signer.worth for signer in signers), key=list(signatures.Worth).index, default=signatures.Worth.UNSIGNED)
         said = {"agrees": agrees, "page_as_written": held.as_written, "signature": worst.value}
-        output.emit_json(said | {"windows": windows})
+        output.emit_json(said | {"not_signed": list(_not_signed(held)), "windows": windows})
         return Exit.OK if agrees else Exit.FAILED
     for answer, signer in zip(answers, signers, strict=True):
         _say(answer, signer)
-    output.emit(_page(held.as_written))
+    output.emit(_page(held))
     if held.record.redacted:
         what = plain(", ".join(held.record.redacted))
         output.emit(f"redacted: {what}: a signature covers the original, which is not in this file")
@@ -77,6 +79,8 @@ def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: 
 
 
 def _say(answer: Agreement, signer: Signed) -> None:
+    from gpuwatch.report import signatures
+
     verdict = answer.window.verdict
     simulated = "  SIMULATED" if verdict.simulated else ""
     # Not the status first: REJECTED is what was said of the measurement, and no answer about the report.
@@ -96,9 +100,13 @@ def _say(answer: Agreement, signer: Signed) -> None:
                 f"  judged by gpuwatch {then} then and by {__version__} now: the rules may have changed, not the report"
             )
     output.emit(f"  signature: {plain(str(signer))}")
+    if without := signatures.not_signed(answer.window):
+        output.emit(f"  not signed: {', '.join(without)}: anybody may have written that")
 
 
 def _data(answer: Agreement, signer: Signed) -> dict[str, object]:
+    from gpuwatch.report import signatures
+
     verdict = answer.window.verdict
     return {
         "run": answer.window.run_id,
@@ -109,6 +117,7 @@ def _data(answer: Agreement, signer: Signed) -> dict[str, object]:
         "differs": list(answer.differs),
         "judge_version": verdict.judge_version,
         "signature": {"worth": signer.worth.value, "key": signer.key, "name": signer.name},
+        "not_signed": list(signatures.not_signed(answer.window)),
     }
 
 
@@ -128,9 +137,19 @@ def _show_key(*, as_json: bool) -> Exit:
     return Exit.OK
 
 
-def _page(as_written: bool | None) -> str:
-    if as_written is None:
-        return "page: written by another version, not compared; trust what stands here, not what the page shows"
-    if as_written:
+def _not_signed(held: Embedded) -> tuple[str, ...]:
+    """Name what the page shows beside its windows and nothing bears out."""
+    page = ("page", "maker") if held.as_written is None else ()
+    return (*page, *(("redacted",) if held.record.redacted else ()))
+
+
+def _page(held: Embedded) -> str:
+    if held.as_written is None:
+        maker = plain(held.record.maker)
+        return (
+            f"page: not signed: written by another version or by somebody who says so (maker {maker}), not compared;"
+            " trust what stands here, not what the page shows"
+        )
+    if held.as_written:
         return "page: shows what its evidence says, unchanged since it was written"
     return "page: CHANGED since it was written; trust what stands here, not what the page shows"

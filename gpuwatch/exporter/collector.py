@@ -130,6 +130,8 @@ class Collector(Collecting):
                 page.histogram("gpuwatch_window_duration_seconds", outcomes.lengths[status], status)
             for (rule, severity), count in sorted(outcomes.findings.items()):
                 page.put("gpuwatch_findings_total", count, rule, severity)
+            for rule, count in sorted(outcomes.failures.items()):
+                page.put("gpuwatch_rule_failures_total", count, rule)
             page.histogram("gpuwatch_judging_seconds", outcomes.judging)
 
     def _own(self, page: Page) -> None:

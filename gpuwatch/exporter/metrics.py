@@ -204,6 +204,8 @@ _TABLE = (
     _counter("findings_total", "Hazards found in judged windows, by rule and severity, accepted ones included; once a window "
              "and GPU. A rule has a series from its first finding on.", ("rule", "severity"), "the verdicts",
              severity=("note", "flag", "reject")),
+    _counter("rule_failures_total", "Rules that failed on a window's evidence or limits, once a window and GPU; the daemon's log "
+             "names the error. A rule has a series from its first failure on.", ("rule",), "the verdicts"),
     _histogram("window_duration_seconds", "Lengths of judged windows.", LENGTH_BUCKETS, ("status",), "the windows",
                status=("valid", "unproven", "flagged", "rejected")),
     _histogram("judging_seconds", "Time a window's judging took, waiting for the worker included.", JUDGING_BUCKETS,

@@ -12,12 +12,13 @@ from gpuwatch.store import Run
 
 
 class Outcomes:
-    """Statuses, hazards found, lengths, and how long judging took.  ``lock`` is held by whoever writes or reads them."""
+    """Statuses, hazards found, rules that failed, lengths, and how long judging took.  ``lock`` is held by whoever writes or reads them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.statuses = dict.fromkeys((status.value for status in Status), 0)
         self.findings: Counter[tuple[str, str]] = Counter()
+        self.failures: Counter[str] = Counter()
         self.lengths = {status.value: Buckets(LENGTH_BUCKETS) for status in Status}
         self.judging = Buckets(JUDGING_BUCKETS)
 
@@ -35,3 +36,5 @@ class Outcomes:
                 for finding in verdict["findings"]:
                     if finding["answered"] == Answered.FOUND:
                         self.findings[finding["rule"], finding["severity"] or "note"] += 1
+                    elif finding.get("failure") is not None:
+                        self.failures[finding["rule"]] += 1

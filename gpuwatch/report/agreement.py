@@ -1,14 +1,22 @@
-"""Whether a verdict is what today's judge says of the evidence that lies beside it."""
+"""A report's window beside its evidence: all that a page shows of it, judged again and compared."""
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isclose
 
 from annotate.errors import AnnotateError
 from annotate.judge import judge
 from annotate.policy import Policy
 from annotate.verdict import Finding, Status, Verdict
+from gpuwatch import run_ids
 from gpuwatch.report.record import Judged
+
+_EXACT = ("answered", "severity", "says", "remedy", "span_ns", "basis", "required", "accepted", "failure")
+_LAST_BITS_RATIO = 1e-7  # less than any digit that a page shows
+_CLOCK_S = 2  # the id is made just before the window's beginning is noted, and each is cut to its second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,15 +34,18 @@ class Agreement:
 
 def agreement(window: Judged) -> Agreement:
     said = window.verdict
+    differs = [f"begun: the report says {window.begun}, its run's id another time"] if begun_fits(window) is False else []
     if window.evidence is None:
-        alone = () if said.status is Status.UNPROVEN else (f"it says {said.status.value} and holds no evidence",)
-        return Agreement(window=window, again=None, differs=alone)
+        if said.status is not Status.UNPROVEN:
+            differs.append(f"it says {said.status.value} and holds no evidence")
+        return Agreement(window=window, again=None, differs=tuple(differs))
     try:
         policy = Policy.from_dict(said.policy)
     except AnnotateError as error:
-        return Agreement(window=window, again=None, differs=(f"its policy is not one this version has: {error}",))
+        differs.append(f"its policy is not one this version has: {error}")
+        return Agreement(window=window, again=None, differs=tuple(differs))
     again = judge(window.evidence, policy)
-    differs = [
+    differs += [
         f"{name}: the report says {ours!r}, the evidence {theirs!r}"
         for name, ours, theirs in (
             ("status", said.status.value, again.status.value),
@@ -50,25 +61,51 @@ def agreement(window: Judged) -> Agreement:
         if ours != theirs
     ]
     ours, theirs = ({finding.rule: finding for finding in verdict.findings} for verdict in (said, again))
-    differs += [
-        f"{rule}: the report says {_words(ours.get(rule))}, the evidence {_words(theirs.get(rule))}"
-        for rule in dict.fromkeys((*ours, *theirs))
-        if not _same(ours.get(rule), theirs.get(rule))
-    ]
+    if [finding.rule for finding in said.findings] != [
+        finding.rule for finding in again.findings
+    ] and ours.keys() == theirs.keys():
+        differs.append("findings: the report says them more than once or in another order than the judge")
+    for rule in dict.fromkeys((*ours, *theirs)):
+        differs += _differences(rule, ours.get(rule), theirs.get(rule))
     return Agreement(window=window, again=again, differs=tuple(differs))
 
 
-def _same(ours: Finding | None, theirs: Finding | None) -> bool:
-    """All that a reader acts on.  Facts' last bits may be another processor's."""
-    if ours is None or theirs is None:
-        return ours is theirs
-    names = ("answered", "severity", "says", "remedy", "span_ns", "required", "accepted")
-    return all(getattr(ours, name) == getattr(theirs, name) for name in names)
+def begun_fits(window: Judged) -> bool | None:
+    """Tell whether the wall time shown is that in the run's id; None where one is missing, or the time names no zone."""
+    begun_s = run_ids.begun_s(window.run_id or "")
+    if begun_s is None or window.begun is None:
+        return None
+    try:
+        shown = dt.datetime.fromisoformat(window.begun)
+    except ValueError:
+        return None
+    return None if shown.tzinfo is None else abs(shown.timestamp() - begun_s) <= _CLOCK_S
+
+
+def _differences(rule: str, ours: Finding | None, theirs: Finding | None) -> Iterator[str]:
+    """Everything of a finding in which the two disagree, in words: a page shows all of it."""
+    if ours is None or theirs is None or any(getattr(ours, name) != getattr(theirs, name) for name in _EXACT):
+        yield f"{rule}: the report says {_words(ours)}, the evidence {_words(theirs)}"
+        return
+    if not _same(ours.effect_ratio, theirs.effect_ratio):
+        yield f"{rule}: the report says an effect of {ours.effect_ratio!r}, the evidence {theirs.effect_ratio!r}"
+    for name in dict.fromkeys((*ours.facts, *theirs.facts)):
+        of_report, of_evidence = (f"{each.facts[name]!r}" if name in each.facts else "nothing" for each in (ours, theirs))
+        if of_report != of_evidence and not _same(ours.facts.get(name), theirs.facts.get(name)):
+            yield f"{rule}.{name}: the report says {of_report}, the evidence {of_evidence}"
+
+
+def _same(ours: object, theirs: object) -> bool:
+    """Texts and integers alike; of other numbers the last bits may be another processor's."""
+    if isinstance(ours, float) and isinstance(theirs, float):
+        return isclose(ours, theirs, rel_tol=_LAST_BITS_RATIO, abs_tol=1e-12)
+    return type(ours) is type(theirs) and ours == theirs
 
 
 def _words(finding: Finding | None) -> str:
     if finding is None:
         return "nothing"
-    return " ".join(
-        word for word in (finding.severity, finding.answered.value, f"({finding.says})" if finding.says else "") if word
-    )
+    words = (finding.severity, finding.answered.value, f"({finding.says})" if finding.says else "")
+    more = {name: getattr(finding, name) for name in ("remedy", "span_ns", "basis", "required", "accepted", "failure")}
+    rest = ", ".join(f"{name} {value!r}" for name, value in more.items() if value not in (None, "", False))
+    return " ".join([*(word for word in words if word), *([f"[{rest}]"] if rest else [])])

@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
+from jinja2 import TemplateError
+
+from annotate.errors import AnnotateError
 from gpuwatch.errors import CapsuleError, UsageError
 from gpuwatch.report import page, record
 from gpuwatch.report.record import Record
@@ -65,8 +69,18 @@ def load(path: Path) -> Embedded:
     if held.maker != record.maker():
         return Embedded(held, None)
     nonce = parts.nonce or ""
-    whole = page.written(held, data, evidence, nonce) if re.fullmatch(r"[A-Za-z0-9_-]{16,64}", nonce) else ""
-    return Embedded(held, _comparable(whole) == _comparable(html))
+    # What was read leaves out what it does not know: all that is embedded must come back from it.
+    whole_data = data == record.to_data(held)[0]
+    whole = _written(held, data, evidence, nonce) if whole_data and re.fullmatch(r"[A-Za-z0-9_-]{16,64}", nonce) else None
+    return Embedded(held, whole is not None and _comparable(whole) == _comparable(html))
+
+
+def _written(held: Record, data: dict[str, Any], evidence: str, nonce: str) -> str | None:
+    """The page this version writes for the record; None where it cannot write one, and so did not."""
+    try:
+        return page.written(held, data, evidence, nonce)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TemplateError, AnnotateError):
+        return None
 
 
 class _Parts(HTMLParser):

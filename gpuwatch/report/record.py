@@ -12,6 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from annotate import __version__
 from annotate.errors import AnnotateError
 from annotate.evidence import Evidence
@@ -93,10 +95,20 @@ def from_data(data: Mapping[str, Any], evidence: str) -> Record:
         windows = tuple(_window(each, pieces) for each in data["windows"])
         if pieces:
             raise CapsuleError(f"expected a window for each piece of evidence, found {len(pieces)} more pieces")
+        if data["redacted"] and any(window.signature is not None for window in windows):
+            raise CapsuleError("expected no signature in a redacted report, found one: redacting takes signatures away")
         return Record(windows=windows, redacted=tuple(map(str, data["redacted"])), maker=str(data["maker"]))
     except CapsuleError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, binascii.Error, AnnotateError) as error:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        binascii.Error,
+        AnnotateError,
+        msgspec.ValidationError,
+    ) as error:
         raise CapsuleError(f"expected a gpuwatch report, found a damaged one ({type(error).__name__}: {error})") from error
 
 
@@ -114,9 +126,17 @@ def _pieces(schema: int, evidence: str) -> list[tuple[bytes | None, Evidence]]:
 def _window(each: Mapping[str, Any], pieces: list[tuple[bytes | None, Evidence]]) -> Judged:
     facts = {name: None if each[name] is None else str(each[name]) for name in ("run_id", "begun", "user", "process")}
     packed, evidence = pieces.pop(0) if each["has_evidence"] else (None, None)
-    return Judged(
-        verdict=Verdict.from_dict(each["verdict"]), evidence=evidence, packed=packed, signature=_signature(each), **facts
-    )
+    return Judged(verdict=_verdict(each["verdict"]), evidence=evidence, packed=packed, signature=_signature(each), **facts)
+
+
+def _verdict(data: Mapping[str, Any]) -> Verdict:
+    """Raises InvalidValueError, ValidationError or TypeError: whoever shows a verdict relies on its types."""
+    verdict = Verdict.from_dict(data)
+    for finding in verdict.findings:
+        for name, value in finding.facts.items():
+            if not isinstance(value, str | int | float | None):
+                raise TypeError(f"{finding.rule}.{name}: expected a text, a number or nothing, found {type(value).__name__}")
+    return msgspec.convert(msgspec.to_builtins(verdict), Verdict)
 
 
 def _signature(each: Mapping[str, Any]) -> Signature | None:

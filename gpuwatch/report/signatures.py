@@ -9,9 +9,11 @@ from pathlib import Path
 
 from gpuwatch import places
 from gpuwatch.errors import UsageError
+from gpuwatch.report.agreement import begun_fits
 from gpuwatch.report.record import Judged
 from gpuwatch.signing import fingerprint, holds, read_public, statement
 
+_FIELDS = {"run": "run_id"}
 SYSTEM_TRUSTED = places.SYSTEM_CONFIG.parent / "trusted"
 
 
@@ -58,6 +60,18 @@ def signed(window: Judged, trusted: Mapping[bytes, str]) -> Signed:
 def said(window: Judged) -> bytes:
     """What a daemon would have signed of this window."""
     return statement(window.verdict.to_dict(), window.packed, run=window.run_id, user=window.user, process=window.process)
+
+
+def not_signed(window: Judged) -> tuple[str, ...]:
+    """Name what a page shows of this window though neither a signature nor evidence judged again bears it out."""
+    names = []
+    if window.signature is None:
+        names += [name for name in ("run", "user", "process") if getattr(window, _FIELDS.get(name, name)) is not None]
+    if window.begun is not None and (window.signature is None or begun_fits(window) is None):
+        names.append("begun")
+    if window.evidence is None:
+        names += ["GPU's name", "why", "findings"]
+    return tuple(names)
 
 
 def folders(environment: Mapping[str, str]) -> tuple[Path, ...]:

@@ -49,6 +49,7 @@ def test_every_rule_has_one_finding_always_and_the_verdict_survives_json(
     other = replace(baseline, told=told, timings=times) if baseline else None
     verdict = judge(replace(about, told=told, timings=times, baseline=other), policy)
     assert [finding.rule for finding in verdict.findings] == NAMES
+    assert verdict.failed == ()
     assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict(), allow_nan=False))) == verdict
     for finding in verdict.findings:
         assert bool(finding.severity) == (finding.answered is Answered.FOUND)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import gpuwatch
@@ -313,3 +314,25 @@ def test_many_windows_at_once_from_many_processes_are_all_judged(copying: Settin
     )
     others = [subprocess.Popen([sys.executable, "-c", program, str(i)], stdout=subprocess.PIPE, text=True) for i in range(4)]
     assert [other.communicate(timeout=100)[0].strip() for other in others] == ["10"] * 4
+
+
+def test_rule_failure_costs_no_worker_and_is_logged(tmp_path: Path) -> None:
+    """Limits under which rules fail: the window gets its verdict, the judge's worker lives on, and the log names the rules."""
+    limits = {"throttle-hw-slowdown": {"refreshes_count": 0}, "sampler-gap": {"longest_s": -1}, "noisy": {"note_ratio": 0}}
+    with running(tmp_path) as live, connect(live.settings) as client:
+        workers = _judges(live.process.pid)
+        assert len(workers) == 1
+        opened = client.open(policy={"limits": limits})
+        client.close_window(opened.run, opened.opened_ns, _now_ns())
+        judged = client.verdicts(opened.run)
+        assert _judges(live.process.pid) == workers
+        (verdict,) = judged.verdicts
+        assert judged.status in ("unproven", "flagged", "rejected")
+        assert "the rule throttle-hw-slowdown failed (IndexError) with the limit refreshes_count = 0" in verdict["why"]
+        until(lambda: "throttle-hw-slowdown (IndexError)" in live.log.read_text())
+        assert "failed twice" not in live.log.read_text()
+
+
+def _judges(pid: int) -> list[int]:
+    """The judge's workers of this daemon."""
+    return [each.pid for each in psutil.Process(pid).children() if "gpuwatch.judging" in each.cmdline()]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -193,5 +194,104 @@ def test_what_could_not_be_stored_is_not_judged_as_if_it_had_not_been(tmp_path: 
         assert judged.why.startswith("its readings could not be stored: the disk is full")
         assert judge.asked == []
         store.close()
+
+    asyncio.run(body())
+
+
+class CountedFlushing(Flushing):
+    """Counts the windows that are stored and go on to the judge."""
+
+    passed_count = 0
+
+    async def refusal(self) -> str | None:
+        self.passed_count += 1
+        return None
+
+
+class Gated(Judge):
+    """Holds its first answer back until the gate opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
+        judgement = await super().judge(run, length_s)
+        await self.gate.wait()
+        return judgement
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60.0):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def test_abandoned_windows_delay_other_users_by_one(store: Store, tmp_path: Path) -> None:
+    """A user abandons 2048 windows; the window of another user is judged next after the one in hand."""
+
+    async def body() -> None:
+        witness: Any = NoGpus()
+        judge = Gated()
+        judging: Any = judge
+        flushing = CountedFlushing(store)
+        held = Windows(
+            witness, store, judging, state=tmp_path / "state", threads=ThreadPoolExecutor(2), boot_id="boot", flushing=flushing
+        )
+        runs = [(await opened(held, MINE))[0] for _ in range(2048)]
+        for run in runs:
+            await held.abandon(run)
+        await until(lambda: flushing.passed_count == len(runs))
+        theirs, begin_ns = await opened(held, THEIRS)
+        await held.close(theirs, uid=THEIRS, begin_ns=begin_ns, end_ns=begin_ns, told={})
+        await until(lambda: flushing.passed_count == len(runs) + 1)
+        await until(lambda: len(judge.asked) == 1)
+        judge.gate.set()
+        assert (await held.verdicts(theirs, uid=THEIRS, wait_s=60.0)).why == "nothing was seen"
+        assert judge.asked.index(theirs) == 1
+        await until(lambda: held.busy_count == 0)
+        assert sorted(judge.asked) == sorted([*runs, theirs])
+
+    asyncio.run(body())
+
+
+class ByHand(Executor):
+    """Keeps what it is given until the test has it done."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Future[Any], Callable[[], Any], tuple[Any, ...]]] = []
+
+    def submit(self, work: Callable[..., _T], /, *arguments: Any, **options: Any) -> Future[_T]:
+        future: Future[_T] = Future()
+        self.given.append((future, partial(work, *arguments, **options), arguments))
+        return future
+
+    def do_next(self) -> None:
+        future, work, _ = self.given.pop(0)
+        future.set_result(work())
+
+    def pids(self) -> list[int]:
+        return [arguments[0] for _, _, arguments in self.given if arguments]
+
+
+def test_host_looks_of_one_user_delay_no_other(store: Store, tmp_path: Path) -> None:
+    """What the operating system is asked about windows is asked for users in turn, however many one of them opens."""
+
+    async def body() -> None:
+        witness: Any = NoGpus()
+        judge: Any = Judge()
+        threads = ByHand()
+        held = Windows(witness, store, judge, state=tmp_path / "state", threads=threads, boot_id="boot", host_s=60.0)
+        mine, theirs = os.getpid(), os.getppid()
+        for uid, pid in (*[(MINE, mine)] * 50, (THEIRS, theirs)):
+            await held.open(pid=pid, uid=uid, claim="sustained", label=None, policy={}, gpus=None, parent=None, told={})
+        for _ in range(100):  # every window's task has begun to wait
+            await asyncio.sleep(0)
+        assert theirs not in threads.pids()
+        assert threads.pids().count(mine) <= 4
+        threads.do_next()
+        await until(lambda: theirs in threads.pids())
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
 
     asyncio.run(body())

@@ -16,4 +16,4 @@ _ONE_IN = 8  # inputs, because judging takes ten times as long as reading
 def judged(pieces: Iterable[Evidence], data: bytes) -> None:
     for piece in pieces if sampled(data, _ONE_IN) else ():
         if piece.window.length_ns <= _LONGEST_NS:
-            judge(piece)
+            assert judge(piece).failed == ()  # the judge answers for a rule that fails: it must not come to that

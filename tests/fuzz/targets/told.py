@@ -38,7 +38,9 @@ def target(data: bytes) -> None:
         timings = _timings(dealt, about.window.begin_ns)
     except UsageError:
         timings = None
-    assert judge(replace(about, told=told, timings=timings)).status.badness >= badness
+    verdict = judge(replace(about, told=told, timings=timings))
+    assert verdict.failed == ()
+    assert verdict.status.badness >= badness
 
 
 def _timings(dealt: Dealt, begin_ns: int) -> Timings | None:

@@ -234,3 +234,14 @@ def test_many_windows_are_judged_again_by_several_processes_as_by_one(daemon: Se
         runs = store.runs()
         assert len(runs) >= 2
         assert rejudge.all_again(store, runs, None, shared_count=1) == [rejudge.again(store, run, None) for run in runs]
+
+
+def test_audit_trace_names_failed_rule_without_traceback(
+    gpuwatch: Gpuwatch, daemon: Settings, longer: Window, tmp_path: Path
+) -> None:
+    """A limit under which a rule fails is a line of the verdict, not a traceback."""
+    file = tmp_path / "window.gpuwatch"
+    assert gpuwatch(*daemon.flags(), "record", "-o", str(file), "--run", str(longer.run_id)).code == 0
+    ended = gpuwatch("audit", "--trace", str(file), "--limit", "throttle-hw-slowdown.refreshes_count=0")
+    assert "the rule throttle-hw-slowdown failed (IndexError) with the limit refreshes_count = 0" in ended.out
+    assert "Traceback" not in ended.err

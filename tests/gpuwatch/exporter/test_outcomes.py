@@ -32,7 +32,7 @@ def test_statuses_findings_lengths_and_judging_are_counted() -> None:
     judged = fleet.outcomes.judged
     hazards = (found("power-limited", "note"), found("contention-process", "reject", accepted=True))
     judged(run("flagged", *hazards, Finding(rule="thermal", answered=Answered.CLEAR)), 0.15)
-    judged(run("flagged", hazards[0]), 0.15)
+    judged(run("flagged", hazards[0], Finding(rule="noisy", answered=Answered.UNOBSERVED, failure="OverflowError")), 0.15)
     judged(replace(run("unproven"), verdicts=()), None)
     judged(run("open"), 1.0)  # no end: not a status of a verdict
     page = fleet.scrape()
@@ -41,6 +41,8 @@ def test_statuses_findings_lengths_and_judging_are_counted() -> None:
     assert of(page, "gpuwatch_findings_total", rule="power-limited", severity="note") == 2
     assert of(page, "gpuwatch_findings_total", rule="contention-process", severity="reject") == 1
     assert of(page, "gpuwatch_findings_total", rule="thermal") is None
+    assert of(page, "gpuwatch_rule_failures_total", rule="noisy") == 1
+    assert of(page, "gpuwatch_rule_failures_total", rule="thermal") is None
     assert of(page, "gpuwatch_window_duration_seconds_bucket", status="flagged", le="1.0") == 0
     assert of(page, "gpuwatch_window_duration_seconds_bucket", status="flagged", le="3.0") == 2
     assert of(page, "gpuwatch_judging_seconds_bucket", le="0.2") == 2

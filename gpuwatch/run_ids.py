@@ -1,0 +1,19 @@
+"""The ids of runs: they sort by time and hold the second in which their window was opened."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+_EPOCH_S = 1_577_836_800  # 2020
+_FORM = re.compile(r"[0-9a-f]{18}\Z", re.ASCII)
+
+
+def new_id(wall_s: float) -> str:
+    """Make an id whose short beginnings name one run among many: seconds since 2020 and 40 random bits."""
+    return f"{int(wall_s) - _EPOCH_S:08x}{secrets.token_hex(5)}"
+
+
+def begun_s(run_id: str) -> int | None:
+    """Return the wall time in the id, in seconds since 1970; None for an id of another form."""
+    return int(run_id[:8], 16) + _EPOCH_S if _FORM.match(run_id) else None

@@ -1,0 +1,160 @@
+"""A rule that fails on its limits or its evidence: the judge says so of that rule and goes on with the others."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from annotate.claims import REQUIRED, Claim
+from annotate.errors import InvalidValueError
+from annotate.evidence import Evidence
+from annotate.judge import judge
+from annotate.policy import Policy
+from annotate.report import text
+from annotate.rule import Answer, Clear, Found, Rule, Severity, rule
+from annotate.rules import RULES
+from annotate.verdict import Answered, Status, Verdict
+from tests.annotate.builders import evidence
+from tests.annotate.occurrences import every_scene
+
+NAMES = [each.name for each in RULES]
+EXTREMES: tuple[float, ...] = (-1e308, -1.0, 0.0, 5e-324, 1e18, math.inf, math.nan, 10**299, 10**400)
+LIMITS = [(each, name) for each in RULES for name in each.limits]
+
+
+def accepted(about: Rule, name: str, value: float) -> Policy | None:
+    """The policy with this limit; None where it refuses the value."""
+    try:
+        return Policy(limits={about.name: {name: value}})
+    except InvalidValueError:
+        return None
+
+
+@cache
+def scenes() -> tuple[Evidence, ...]:
+    return tuple(every_scene())
+
+
+@cache
+def answering(about: Rule) -> tuple[Evidence, ...]:
+    """Windows on which this rule answers: two of each kind of answer, or any where it never could."""
+    kinds: dict[object, list[Evidence]] = {}
+    for scene in scenes():
+        finding = judge(scene, rules=(about,)).findings[0]
+        kinds.setdefault((finding.answered, finding.severity), []).append(scene)
+    return tuple(scene for found in kinds.values() for scene in found[:2])
+
+
+def check_complete(verdict: Verdict, names: list[str]) -> None:
+    assert [finding.rule for finding in verdict.findings] == names
+    assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict(), allow_nan=False))) == verdict
+    for finding in verdict.findings:
+        if finding.failure is not None:
+            assert finding.answered is Answered.UNOBSERVED
+            assert f"the rule {finding.rule} failed ({finding.failure})" in finding.says
+    assert text(verdict)
+
+
+@pytest.mark.parametrize("about", RULES, ids=NAMES)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_rule_survives_every_accepted_limit(about: Rule) -> None:
+    """Each limit at each extreme that a policy accepts: the judge answers for the rule, and its verdict is whole."""
+    for name in about.limits:
+        for policy in filter(None, (accepted(about, name, value) for value in EXTREMES)):
+            for scene in answering(about):
+                check_complete(judge(scene, policy, rules=(about,)), [about.name])
+
+
+@st.composite
+def limits(draw: st.DrawFn) -> Mapping[str, Mapping[str, float]]:
+    """Some limits of some rules, each at an amount that a policy accepts."""
+    amounts = st.sampled_from([value for value in EXTREMES if abs(value) < 1e299]) | st.floats(-1e299, 1e299)
+    out: dict[str, dict[str, float]] = {}
+    for about, name in draw(st.lists(st.sampled_from(LIMITS), min_size=1, max_size=12)):
+        out.setdefault(about.name, {})[name] = draw(amounts)
+    return out
+
+
+@given(st.integers(0, 10**6), limits(), st.sampled_from(Claim))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_verdict_is_whole_under_any_limits(number: int, drawn: Mapping[str, Mapping[str, float]], claim: Claim) -> None:
+    """Many limits at once over the windows of every hazard."""
+    scene = scenes()[number % len(scenes())]
+    check_complete(judge(scene, Policy(claim=claim, limits=drawn)), NAMES)
+
+
+def test_judge_names_failed_required_rule_in_why() -> None:
+    """A required rule that failed leaves the window unproven, and its sentence names rule, error and limit."""
+    verdict = judge(evidence(), Policy(limits={"throttle-hw-slowdown": {"refreshes_count": 0}}))
+    finding = verdict.finding("throttle-hw-slowdown")
+    assert (finding.answered, finding.failure, finding.required) == (Answered.UNOBSERVED, "IndexError", True)
+    assert finding.says == "the rule throttle-hw-slowdown failed (IndexError) with the limit refreshes_count = 0"
+    assert verdict.status is Status.UNPROVEN
+    assert verdict.why == f"throttle-hw-slowdown: {finding.says}"
+
+
+def test_judge_keeps_valid_where_optional_rule_failed() -> None:
+    """A failed rule that the claim does not require is listed as not checked, as other missing evidence is."""
+    assert "too-few-samples" not in {name for group in REQUIRED[Claim.SUSTAINED] for name in group}
+    verdict = judge(evidence(), Policy(limits={"regime-change": {"settle_s": 1e18}}))
+    assert verdict.status is Status.VALID
+    assert judge(evidence()).status is Status.VALID
+
+
+@rule("fails", says="{amount:.0%} of it", remedy="")
+def fails(about: Evidence, claim: Claim) -> Answer:
+    """Fail without what was told, and find nothing with it."""
+    if not about.told:
+        raise MemoryError
+    return Clear()
+
+
+@rule("odd", says="{amount:.0f} W at {count}", remedy="{missing}")
+def odd(about: Evidence, claim: Claim) -> Answer:
+    """Find a hazard whose sentence has a gap."""
+    return Found(Severity.REJECT, {"amount": 1.0, "count": 2})
+
+
+@rule("vast", says="{amount:.0f} W at {count}", remedy="")
+def vast(about: Evidence, claim: Claim) -> Answer:
+    """Find a hazard whose figures fit no encoding."""
+    return Found(
+        Severity.REJECT,
+        {"amount": math.inf, "count": 10**30, "ratio": np.float64("nan")},
+        effect_ratio=math.inf,
+        span_ns=(0, 10**30),
+    )
+
+
+def test_judge_hides_no_failure_behind_told_facts() -> None:
+    """Facts that the measured process tells cannot turn a failed rule into a clear one where the claim requires it."""
+    required = replace(fails, name="incomplete-body")
+    others = [each for each in RULES if each.name != "incomplete-body"]
+    verdict = judge(replace(evidence(), told={"timer": "events"}), rules=[*others, required])
+    assert verdict.finding("incomplete-body").failure == "MemoryError"
+    assert verdict.status is Status.UNPROVEN
+
+
+def test_judge_reports_unwritable_sentence_as_failure() -> None:
+    """A finding whose sentence cannot be filled is a failure of its rule."""
+    finding = judge(evidence(), rules=(odd,)).finding("odd")
+    assert (finding.answered, finding.failure) == (Answered.UNOBSERVED, "KeyError")
+
+
+def test_judge_keeps_finding_with_unencodable_figures() -> None:
+    """Figures that JSON or 64 bits cannot hold cost the verdict no finding: they are kept as text or left out."""
+    verdict = judge(evidence(), rules=(vast,))
+    finding = verdict.finding("vast")
+    assert (finding.severity, finding.says) == ("reject", f"inf W at {10**30}")
+    assert finding.facts == {"amount": "inf", "count": str(10**30), "ratio": "nan"}
+    assert (finding.effect_ratio, finding.span_ns) == (None, None)
+    check_complete(verdict, ["vast"])

@@ -1,0 +1,252 @@
+"""Signed reports that somebody rewrote: `verify` refuses each change, or names what was changed as not signed."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from jinja2 import TemplateError
+
+from annotate.errors import AnnotateError
+from annotate.rule import Severity
+from annotate.verdict import Answered, Status
+from gpuwatch import capsule, run_ids
+from gpuwatch.cli import main, moments
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.report import page, record, signatures
+from gpuwatch.report.record import Judged, Record
+from gpuwatch.signing import pem, signer_of
+from tests.gpuwatch.cli.conftest import Gpuwatch, gpuwatch, home
+from tests.gpuwatch.cli.test_schemas import check
+from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene
+
+__all__ = ["gpuwatch", "home"]
+
+OLD = Path(__file__).parent / "old"  # as the version before the field ``failure`` wrote it; Plotly's library left out
+JsonPath: TypeAlias = tuple[str | int, ...]
+BEGUN_S = 1_795_000_000.25
+_PARTS = 10  # of the forged leaves, each a test of seconds
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A genuine report, and the file of its signer's key."""
+    folder = tmp_path_factory.mktemp("signer")
+    signer = signer_of(folder)
+    assert signer is not None
+    evidence = scene("mem-clock")
+    genuine = judged(
+        evidence, run_id=run_ids.new_id(BEGUN_S), begun=moments.zoned(BEGUN_S), user="ann", process="python",
+        packed=capsule.pack([evidence]),
+    )  # fmt: skip
+    genuine = replace(genuine, signature=signer.sign(signatures.said(genuine)))
+    (folder / "lab7.pub").write_bytes(pem(signer.public_key))
+    return rendered(genuine), folder / "lab7.pub"
+
+
+def leaves(data: object, path: JsonPath = ()) -> Iterator[JsonPath]:
+    """Every value in plain data that holds no other, and every table or list that holds none."""
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    steps = list(inner)
+    if not steps:
+        yield path
+    for step, each in steps:
+        yield from leaves(each, (*path, step))
+
+
+def at(data: Any, path: JsonPath) -> Any:  # JSON, as deep as the path goes
+    for step in path:
+        data = data[step]
+    return data
+
+
+def forged(data: Mapping[str, Any], path: JsonPath, value: object) -> dict[str, Any]:
+    out = copy.deepcopy(dict(data))
+    at(out, path[:-1])[path[-1]] = value
+    return out
+
+
+CHOICES: Mapping[str, tuple[object, ...]] = {
+    "status": tuple(Status), "answered": tuple(Answered), "severity": (*Severity, None), "basis": ("host", "told"),
+    "claim": ("burst", "fixed-clock"), "span_ns": ([1, 2], None), "accept": (["noisy"],), "limits": ({"noisy": {"note_ratio": 1.0}},),
+    "redacted": (["user"],), "schema": (1, 0, "2"), "facts": ({"other": 1.0},),
+}  # fmt: skip
+
+
+def lies(name: str | int, value: object) -> list[object]:
+    """Other values that somebody might want to stand there; of each kind, and of the wrong type."""
+    chosen: list[object] = [str(each) if isinstance(each, str) else each for each in CHOICES.get(str(name), ())]
+    match value:
+        case bool():
+            chosen.append(not value)
+        case int() | float():
+            chosen += [value * 1.01 + 1, str(value)]
+        case str():
+            chosen += [f"{value} or so", 7]
+        case None:
+            chosen += ["anything", 0.5]
+        case _:
+            chosen += ["anything", None]
+    return [each for each in chosen if each != value or type(each) is not type(value)]
+
+
+def rewritten(html: str, data: dict[str, Any]) -> str:
+    """The page as a forger writes it: rendered from the forged record where gpuwatch can, else with the record alone replaced."""
+    read = Page(html)
+    evidence = read.blocks["gpuwatch-evidence"]
+    try:
+        return page.written(record.from_data(data, evidence), data, evidence, NONCE)
+    except (GpuwatchError, AnnotateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TemplateError):
+        return html.replace(read.blocks["gpuwatch-record"], record.as_json(data))
+
+
+def verified(folder: Path, html: str, key: Path) -> int:
+    (folder / "forged.html").write_text(html)
+    return main(["verify", str(folder / "forged.html"), "--trust", str(key)])
+
+
+def chosen_leaves(data: Mapping[str, Any]) -> list[JsonPath]:
+    """All leaves outside the findings; of the findings, all of the first with an effect, the first clear, and the first unobserved."""
+    findings = data["windows"][0]["verdict"]["findings"]
+    chosen = [next(index for index, each in enumerate(findings) if each["effect_ratio"] is not None)]
+    chosen += [
+        next(index for index, each in enumerate(findings) if each["answered"] == kind) for kind in ("clear", "unobserved")
+    ]
+    return [path for path in leaves(data) if "findings" not in path or path[4] in chosen]
+
+
+def test_verify_accepts_report_it_checks_whole(signed: tuple[str, Path], gpuwatch: Gpuwatch, home: Path) -> None:
+    """The genuine report passes, and nothing on its page is without signature or evidence."""
+    html, key = signed
+    (home / "genuine.html").write_text(html)
+    ended = gpuwatch("verify", str(home / "genuine.html"), "--trust", str(key))
+    assert (ended.code, "not signed" in ended.out) == (0, False), ended.out
+    told = gpuwatch("verify", str(home / "genuine.html"), "--trust", str(key), "--json").data
+    check(told, "urn:gpuwatch:cli:1#/$defs/verify")
+    assert (told["not_signed"], told["windows"][0]["not_signed"]) == ([], [])
+
+
+def named_as_unsigned(name: str, out: str) -> bool:
+    """Tell whether one of the lines about what is not signed has this name."""
+    lines = [line.strip() for line in out.splitlines()]
+    return any(name in line for line in lines if line.startswith(("not signed:", "page: not signed:")))
+
+
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_verify_refuses_every_forged_leaf(
+    signed: tuple[str, Path], tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str], part: int
+) -> None:
+    """Each leaf of the embedded record is forged, and the page rendered again from it, as a forger with gpuwatch would."""
+    html, key = signed
+    data = json.loads(Page(html).blocks["gpuwatch-record"])
+    paths = chosen_leaves(data)
+    names = {str(path[-1]) for path in paths}
+    assert {"begun", "effect_ratio", "says", "run_id", "maker", "redacted", "why", "name", "judge_version", "basis"} <= names
+    assert any("facts" in path for path in paths)
+    passed = []
+    for path in paths[part::_PARTS]:
+        for value in lies(path[-1], at(data, path)):
+            code = verified(tmp_path, rewritten(html, forged(data, path, value)), key)
+            said = capfd.readouterr()
+            assert "Traceback" not in said.err, (path, value)
+            if code == 0 and not named_as_unsigned(str(path[-1]), said.out):
+                passed.append((path, value))
+    assert passed == []
+
+
+def test_verify_refuses_other_time_of_beginning(
+    signed: tuple[str, Path], tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The signed run's id holds the second it began: another time is refused, in any zone; one without a zone is named."""
+    html, key = signed
+    data = json.loads(Page(html).blocks["gpuwatch-record"])
+    path = ("windows", 0, "begun")
+    there = dt.datetime.fromtimestamp(int(BEGUN_S), tz=dt.timezone(dt.timedelta(hours=5, minutes=30)))
+    assert verified(tmp_path, rewritten(html, forged(data, path, there.isoformat(sep=" "))), key) == 0
+    for other in (there + dt.timedelta(hours=1), there - dt.timedelta(seconds=9)):
+        assert verified(tmp_path, rewritten(html, forged(data, path, other.isoformat(sep=" "))), key) == 1
+        assert "begun: the report says" in capfd.readouterr().out
+    assert verified(tmp_path, rewritten(html, forged(data, path, "2026-01-01 12:00:00")), key) == 0
+    assert "not signed: begun" in capfd.readouterr().out
+
+
+def test_verify_allows_last_bits_of_figures(signed: tuple[str, Path], tmp_path: Path, home: Path) -> None:
+    """Another processor's arithmetic may differ in the last bits of a figure, and no further."""
+    html, key = signed
+    data = json.loads(Page(html).blocks["gpuwatch-record"])
+    path = next(each for each in leaves(data) if "facts" in each and isinstance(at(data, each), float) and at(data, each))
+    assert verified(tmp_path, rewritten(html, forged(data, path, at(data, path) * (1 + 1e-12))), key) == 0
+    assert verified(tmp_path, rewritten(html, forged(data, path, at(data, path) * (1 + 1e-5))), key) == 1
+
+
+def test_verify_refuses_every_changed_word_of_page(signed: tuple[str, Path], tmp_path: Path, home: Path) -> None:
+    """A figure, a word or an addition in the visible page alone, the record left as it was."""
+    html, key = signed
+    body = html.index("<main>")
+    end = html.index('<script type="application/json"')
+    words = [word for word in Page(html[body:end]).words.split() if any(map(str.isdigit, word)) and html.count(word, body, end)]
+    assert len(words) > 50
+    for word in words[:: len(words) // 8]:
+        there = html.index(word, body, end)
+        changed = (
+            html[:there]
+            + "".join("7" if each.isdigit() else each for each in word).replace("77", "78")
+            + "1"
+            + html[there + len(word) :]
+        )
+        assert verified(tmp_path, changed, key) == 1, word
+    for more in ("<p>all is well</p>", "<style>.finding{display:none}</style>", "<!-- a note -->"):
+        assert verified(tmp_path, html.replace("</main>", f"{more}</main>"), key) == 1
+
+
+def test_verify_names_page_of_another_maker(
+    signed: tuple[str, Path], tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A page that says another version wrote it cannot be compared: it is named as not signed, words and all."""
+    html, key = signed
+    data = json.loads(Page(html).blocks["gpuwatch-record"])
+    assert verified(tmp_path, rewritten(html, forged(data, ("maker",), "gpuwatch 9")).replace("REJECTED", "VALID"), key) == 0
+    assert (
+        "page: not signed: written by another version or by somebody who says so (maker gpuwatch 9)" in capfd.readouterr().out
+    )
+
+
+def test_verify_accepts_older_signed_report(gpuwatch: Gpuwatch, home: Path) -> None:
+    """A report that an older version wrote and signed verifies; what its signature leaves out is listed."""
+    arguments = ("verify", str(OLD / "signed.html"), "--trust", str(OLD / "signer.pub"))
+    ended = gpuwatch(*arguments)
+    assert ended.code == 0, ended.out
+    assert "verdict and evidence agree: FLAGGED" in ended.out
+    assert "not signed: begun" in ended.out
+    told = gpuwatch(*arguments, "--json").data
+    assert (told["not_signed"], told["windows"][0]["not_signed"]) == (["page", "maker"], ["begun"])
+
+
+def test_verify_lists_unproven_window_as_unsigned(gpuwatch: Gpuwatch, home: Path) -> None:
+    """Where no evidence was kept, nothing bears out the reason shown; without a signature, nothing the run's facts."""
+    verdict = replace(judged(scene("from-idle")).verdict, status=Status.UNPROVEN)
+    alone = Judged(verdict=verdict, evidence=None, run_id="0a", begun="now", user="ann", process="python")
+    (home / "alone.html").write_text(page.render(Record(windows=(alone,), maker=record.maker()), NONCE))
+    ended = gpuwatch("verify", str(home / "alone.html"))
+    assert ended.code == 0, ended.out
+    assert "not signed: run, user, process, begun, GPU's name, why, findings" in ended.out
+
+
+def test_redacted_report_with_signature_is_refused(signed: tuple[str, Path], tmp_path: Path, home: Path) -> None:
+    """Redacting takes signatures away: a report that says it is redacted and carries one was put together by hand."""
+    html, key = signed
+    data = json.loads(Page(html).blocks["gpuwatch-record"])
+    assert verified(tmp_path, rewritten(html, {**data, "redacted": ["user"]}), key) == 2
+
+
+def test_run_ids_hold_their_second() -> None:
+    """An id tells when its window was opened; another form tells nothing."""
+    assert run_ids.begun_s(run_ids.new_id(time.time())) in range(int(time.time()) - 60, int(time.time()) + 1)
+    assert [run_ids.begun_s(each) for each in ("", "0a", "g" * 18, "0" * 19)] == [None] * 4
