@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from annotate import __version__
-from gpuwatch import clock, wire
+from gpuwatch import clock, store_owner, wire
 from gpuwatch.config import SYSTEM_SOCKET, Settings, ensure_socket_folder
 from gpuwatch.errors import DaemonError
 
@@ -229,6 +229,23 @@ def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], o
 
 
 def _connect(settings: Settings, start: bool, meanwhile: Callable[[], object] | None) -> Client:  # noqa: FBT001 - as connect's
+    try:
+        found = _greeted(settings, meanwhile)
+    except DaemonError as error:
+        if error.code != "gone":
+            raise
+        found = _greeted(settings, meanwhile)  # it left as we came; another may have taken its place
+    if found is not None:
+        return found
+    if not start:
+        raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
+    with _starting:
+        connection = _dial_own(settings)  # another thread was quicker
+        return Client(connection or _start(settings), settings, meanwhile=meanwhile)
+
+
+def _greeted(settings: Settings, meanwhile: Callable[[], object] | None) -> Client | None:
+    """A client of the first daemon that serves us; None where none runs."""
     for path in _candidates(settings):
         try:
             connection = _dial(path)
@@ -238,17 +255,25 @@ def _connect(settings: Settings, start: bool, meanwhile: Callable[[], object] | 
             # A system daemon that cannot serve us must not keep us from our own.
             if path != SYSTEM_SOCKET or path == settings.socket or error.code not in ("unreachable", "silent", "busy", "gone"):
                 raise
-    if not start:
-        raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
-    with _starting:
-        connection = _dial(settings.socket)  # another thread was quicker
-        return Client(connection or _start(settings), settings, meanwhile=meanwhile)
+    return None
 
 
 def _candidates(settings: Settings) -> Iterator[Path]:
     if settings.origin("socket") == "default" and settings.origin("state") == "default" and settings.source == "auto":
         yield SYSTEM_SOCKET
+    yield from own_sockets(settings)
+
+
+def own_sockets(settings: Settings) -> Iterator[Path]:
+    """Yield where the user's daemon may listen: the socket of the settings, else the one that the owner of the store recorded."""
     yield settings.socket
+    recorded = store_owner.recorded_socket(settings.state) if settings.origin("socket") == "default" else None
+    if recorded is not None and recorded != settings.socket:
+        yield recorded
+
+
+def _dial_own(settings: Settings) -> socket.socket | None:
+    return next((found for path in own_sockets(settings) if (found := _dial(path)) is not None), None)
 
 
 def _dial(path: Path) -> socket.socket | None:
@@ -288,13 +313,13 @@ def _started(settings: Settings, words: _Words) -> socket.socket:
         # The child ends as soon as the daemon it leaves behind answers or fails: the benchmark has no child of ours to wait
         # for, to count or to kill.
         ended = child.poll()
-        connection = _dial(settings.socket) if ended == 0 else None
+        connection = _dial_own(settings) if ended is not None else None
         if connection is not None:
             return connection
-        if ended and failed:
-            raise DaemonError(f"the daemon stopped at start: {words.last()}", "unreachable")
         # It may have left the field to the daemon of another window, and that one failed; what fails once is tried once more.
-        if ended or (ended == 0 and clock.now_ns() > again_ns):
+        if (ended and not _is_owner_starting(settings)) or (ended == 0 and clock.now_ns() > again_ns):
+            if ended and failed:
+                raise DaemonError(f"the daemon stopped at start: {words.last()}", "unreachable")
             failed = failed or bool(ended)
             again_ns = clock.now_ns() + int(YIELDED_S * 1e9)
             child = _spawned(settings, words)
@@ -303,6 +328,15 @@ def _started(settings: Settings, words: _Words) -> socket.socket:
         child.kill()
         child.wait()
     raise DaemonError(f"the daemon did not answer within {START_S:g} s: {words.last()}", "unreachable")
+
+
+def _is_owner_starting(settings: Settings) -> bool:
+    """Return whether a daemon that an environment with another default socket started has the store and no socket yet."""
+    return (
+        settings.origin("socket") == "default"
+        and store_owner.is_alive(settings.state)
+        and store_owner.recorded_socket(settings.state) is None
+    )
 
 
 def _spawned(settings: Settings, words: _Words) -> subprocess.Popen[bytes]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
 from annotate.evidence import Census, Device
-from gpuwatch import clock, host, notify, sleep, telling, wire
+from gpuwatch import clock, host, notify, sleep, store_owner, telling, wire
 from gpuwatch.config import Settings
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.judging import Judge
@@ -57,6 +57,7 @@ class Daemon:
         self._on_demand = on_demand
         self._manager = manager or notify.Manager()
         self._listener = listener
+        self._mode = SHARED_STORE_MODE if shared else STORE_MODE
         self._boot_id = host.facts().boot_id or "unknown"
         self._begun_ns = clock.now_ns()
         self._sleeps = sleep.Sleeps()
@@ -71,7 +72,7 @@ class Daemon:
         self._store = Store(
             settings.state, source=settings.source, boot_id=self._boot_id, budget_bytes=settings.store_budget_bytes,
             max_age_s=settings.store_max_age_s, segment_bytes=settings.segment_bytes,
-            mode=SHARED_STORE_MODE if shared else STORE_MODE,
+            mode=self._mode,
         )  # fmt: skip
         self._judge = Judge(settings.state, log=settings.log if on_demand else None)
         self._witness = Witness(
@@ -126,6 +127,7 @@ class Daemon:
                 await self._server.serve(self._listener)
             else:
                 await self._server.listen(self.settings.socket)
+            self._record_socket()
             self._ready()
             self._serving = True
             self._manager.ready(self._witness.summary())
@@ -143,6 +145,8 @@ class Daemon:
                 self._exporter.stop()
             self._judge.stop()
             self._witness.stop()
+            if self._listener is None:  # a service manager's socket starts the next daemon: clients shall find it
+                store_owner.forget_socket(self.settings.state, self.settings.socket)
             self._store.close()
             self._threads.shutdown(wait=False)
             self._driver_threads.shutdown(wait=False, cancel_futures=True)
@@ -163,6 +167,16 @@ class Daemon:
         while True:
             await asyncio.sleep(REACHABLE_S)
             await self._server.reappear()
+            if not (self.settings.state / store_owner.NAME).exists():
+                self._record_socket()
+
+    def _record_socket(self) -> None:
+        """Tell clients whose default socket is another one where we listen; without the record only they do not find us."""
+        try:
+            store_owner.record_socket(self.settings.state, self.settings.socket, mode=self._mode)
+        except OSError as error:
+            level = logging.DEBUG if self._serving else logging.WARNING
+            _log.log(level, "the socket is not on record in %s: %s", self.settings.state, error.strerror or error)
 
     def _notice_sleep(self, again_s: float | None = None) -> None:
         if self._next_look is not None:
