@@ -78,6 +78,7 @@ class Client:
         *,
         protocol: int = wire.PROTOCOL,
         meanwhile: Callable[[], object] | None = None,
+        any_source: bool = False,
     ) -> None:
         self._connection = connection
         self._buffer = b""
@@ -85,7 +86,8 @@ class Client:
         self.pid = os.getpid()
         patience_s = START_S if _is_starting(connection) else GREETING_S
         state = str(settings.state) if settings.origin("state") != "default" else None
-        hello = wire.Hello(protocol=protocol, version=__version__, source=settings.source, state=state)
+        source = None if any_source else settings.source
+        hello = wire.Hello(protocol=protocol, version=__version__, source=source, state=None if any_source else state)
         try:
             with self._explained(patience_s):
                 self._say(hello, patience_s)
@@ -136,6 +138,13 @@ class Client:
     def readings(self, since_ns: int = 0) -> wire.Readings:
         """What every GPU said last and the windows; ``live.of`` makes records of it."""
         return self._ask(wire.AskReadings(since_ns=since_ns), wire.Readings)
+
+    def leave(self, *, now: bool = False) -> None:
+        """Have the daemon end itself; ``now`` also with windows in hand.
+
+        Raises DaemonError: when it refuses, with code ``windows-open``, ``client-came`` or ``not-yours``.
+        """
+        self._ask(wire.Leave(now=now), wire.Leaving)
 
     def close(self) -> None:
         self._connection.close()
@@ -228,6 +237,30 @@ def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], o
         raise
 
 
+def at(path: Path, settings: Settings) -> Client | None:
+    """A client of the daemon at this very socket, whatever it watches and keeps; None where none listens.
+
+    Raises DaemonError: when it is not trusted, refuses or is silent.
+    """
+    connection = _dial(path)
+    if connection is None:
+        return None
+    pid, _ = peer_uid(connection)
+    try:
+        return Client(connection, settings, any_source=True)
+    except DaemonError as error:
+        stops = f"; stop process {pid} with: kill {pid}" if pid and error.code == "silent" else ""
+        raise DaemonError(f"{path}: {error}{stops}", error.code) from error
+
+
+def running(settings: Settings) -> Client | None:
+    """A client of the daemon that these settings lead to, whatever it watches and keeps; None where none runs.
+
+    Raises DaemonError: as ``at``.
+    """
+    return next((found for path in _candidates(settings) if (found := at(path, settings)) is not None), None)
+
+
 def _connect(settings: Settings, start: bool, meanwhile: Callable[[], object] | None) -> Client:  # noqa: FBT001 - as connect's
     try:
         found = _greeted(settings, meanwhile)
@@ -261,10 +294,10 @@ def _greeted(settings: Settings, meanwhile: Callable[[], object] | None) -> Clie
 def _candidates(settings: Settings) -> Iterator[Path]:
     if settings.origin("socket") == "default" and settings.origin("state") == "default" and settings.source == "auto":
         yield SYSTEM_SOCKET
-    yield from own_sockets(settings)
+    yield from _own_sockets(settings)
 
 
-def own_sockets(settings: Settings) -> Iterator[Path]:
+def _own_sockets(settings: Settings) -> Iterator[Path]:
     """Yield where the user's daemon may listen: the socket of the settings, else the one that the owner of the store recorded."""
     yield settings.socket
     recorded = store_owner.recorded_socket(settings.state) if settings.origin("socket") == "default" else None
@@ -273,7 +306,7 @@ def own_sockets(settings: Settings) -> Iterator[Path]:
 
 
 def _dial_own(settings: Settings) -> socket.socket | None:
-    return next((found for path in own_sockets(settings) if (found := _dial(path)) is not None), None)
+    return next((found for path in _own_sockets(settings) if (found := _dial(path)) is not None), None)
 
 
 def _dial(path: Path) -> socket.socket | None:

@@ -35,6 +35,7 @@ _log = logging.getLogger("gpuwatch.daemon")
 FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost rather than waited for
 IDLE_CHECK_S = 1.0
 REACHABLE_S = 1.0  # how soon a socket that was removed is there again: a window waits longer for its daemon
+QUIET_S = 0.5  # a client that was welcomed opens its window within milliseconds
 REPORT_S = 10.0  # how often the service manager is told at least
 STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # what a system's daemon keeps, the group of its files may read
 
@@ -83,7 +84,7 @@ class Daemon:
             judged=self._exporter.outcomes.judged if self._exporter else None,
             at_edges=lambda: self._notice_sleep(sleep.LOOK_S),
         )  # fmt: skip
-        self._server = Server(self._windows, self._greeting, self.status, shared=shared, readings=self._now)
+        self._server = Server(self._windows, self._greeting, self.status, shared=shared, readings=self._now, leave=self._leave)
 
     def _export(self, settings: Settings) -> Exporter:
         from gpuwatch.exporter.exporter import Exporter  # 50 ms that a daemon without a page need not spend
@@ -163,6 +164,17 @@ class Daemon:
                 _log.info("no client for %g s", self.settings.idle_exit_s)
                 return
 
+    def _leave(self, request: wire.Leave) -> wire.Reply:
+        """Leave once nothing would be lost by it: every window in hand was judged, and nobody is about to open one."""
+        if (count := self._windows.busy_count) and not request.now:
+            return wire.Refused("windows-open", f"{count} window{'s are' if count > 1 else ' is'} open or being judged")
+        if clock.now_ns() - self._server.last_greeted_ns() < QUIET_S * 1e9 and not request.now:
+            return wire.Refused("client-came", "a client came just now and may open a window")
+        self._server.stop_listening()
+        self._stop.set()
+        _log.info("asked to leave")
+        return wire.Leaving()
+
     async def _stay_reachable(self) -> None:
         while True:
             await asyncio.sleep(REACHABLE_S)
@@ -238,6 +250,7 @@ class Daemon:
             "state": str(self.settings.state),
             "socket": str(self.settings.socket),
             "on_demand": self._on_demand,
+            "started_by": self._started_by(),
             "clients_count": self._server.client_count,
             "windows_count": self._windows.busy_count,
             "cpu_s": clock.process_cpu_s(),
@@ -245,6 +258,11 @@ class Daemon:
             "metrics": self._exporter.url if self._exporter else None,
             **self._witness.status(),
         }
+
+    def _started_by(self) -> str:
+        if self._on_demand:
+            return "window"
+        return "service" if self._manager.listens or self._listener is not None else "person"
 
     def _now(self, uid: int, since_ns: int) -> wire.Readings:
         """What this user's screens show: nothing is asked of a GPU for it."""
