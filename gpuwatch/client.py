@@ -321,12 +321,22 @@ def _dial(path: Path) -> socket.socket | None:
         return None
     except OSError as error:
         connection.close()
-        raise DaemonError(f"{path}: {error.strerror or error}", "unreachable") from error
+        raise DaemonError(f"{path}: {_closed(path, error)}", "unreachable") from error
     # Anyone may listen at a path in a shared folder: trust ourselves, root, and whoever owns the system's socket.
     if uid not in (os.getuid(), 0) and not (path == SYSTEM_SOCKET and uid == owner):
         connection.close()
         raise DaemonError(f"{path}: expected a daemon of uid {os.getuid()} or root, found uid {uid}; remove it", "untrusted")
     return connection
+
+
+def _closed(path: Path, error: OSError) -> str:
+    """Why a socket takes no connection of ours, and what serves us."""
+    why = error.strerror or str(error)
+    if isinstance(error, PermissionError):
+        with contextlib.suppress(OSError):
+            owner = path.stat().st_uid
+            return f"{why}: the daemon there serves uid {owner} only; serve every user with: gpuwatch daemon --system"
+    return why
 
 
 def _start(settings: Settings) -> socket.socket:

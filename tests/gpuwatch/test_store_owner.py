@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def home() -> Iterator[Home]:
                 except DaemonError:
                     continue
                 os.kill(pid, signal.SIGTERM)
-                until(lambda pid=pid: ended(pid))
+                until(partial(ended, pid))
 
 
 @pytest.mark.parametrize("first", ["login", "cron"])
