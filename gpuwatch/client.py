@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from annotate import __version__
-from gpuwatch import clock, wire
+from gpuwatch import clock, store_owner, wire
 from gpuwatch.config import SYSTEM_SOCKET, Settings, ensure_socket_folder
 from gpuwatch.errors import DaemonError
 
@@ -79,6 +79,7 @@ class Client:
         *,
         protocol: int = wire.PROTOCOL,
         meanwhile: Callable[[], object] | None = None,
+        any_source: bool = False,
     ) -> None:
         self._connection = connection
         self._buffer = bytearray()
@@ -86,7 +87,8 @@ class Client:
         self.pid = os.getpid()
         patience_s = START_S if _is_starting(connection) else GREETING_S
         state = str(settings.state) if settings.origin("state") != "default" else None
-        hello = wire.Hello(protocol=protocol, version=__version__, source=settings.source, state=state)
+        source = None if any_source else settings.source
+        hello = wire.Hello(protocol=protocol, version=__version__, source=source, state=None if any_source else state)
         try:
             with self._explained(patience_s) as until_ns:
                 self._say(hello, until_ns)
@@ -137,6 +139,13 @@ class Client:
     def readings(self, since_ns: int = 0) -> wire.Readings:
         """What every GPU said last and the windows; ``live.of`` makes records of it."""
         return self._ask(wire.AskReadings(since_ns=since_ns), wire.Readings)
+
+    def leave(self, *, now: bool = False) -> None:
+        """Have the daemon end itself; ``now`` also with windows in hand.
+
+        Raises DaemonError: when it refuses, with code ``windows-open``, ``client-came`` or ``not-yours``.
+        """
+        self._ask(wire.Leave(now=now), wire.Leaving)
 
     def close(self) -> None:
         self._connection.close()
@@ -244,7 +253,48 @@ def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], o
         raise
 
 
+def at(path: Path, settings: Settings) -> Client | None:
+    """A client of the daemon at this very socket, whatever it watches and keeps; None where none listens.
+
+    Raises DaemonError: when it is not trusted, refuses or is silent.
+    """
+    connection = _dial(path)
+    if connection is None:
+        return None
+    pid, _ = peer_uid(connection)
+    try:
+        return Client(connection, settings, any_source=True)
+    except DaemonError as error:
+        stops = f"; stop process {pid} with: kill {pid}" if pid and error.code == "silent" else ""
+        raise DaemonError(f"{path}: {error}{stops}", error.code) from error
+
+
+def running(settings: Settings) -> Client | None:
+    """A client of the daemon that these settings lead to, whatever it watches and keeps; None where none runs.
+
+    Raises DaemonError: as ``at``.
+    """
+    return next((found for path in _candidates(settings) if (found := at(path, settings)) is not None), None)
+
+
 def _connect(settings: Settings, start: bool, meanwhile: Callable[[], object] | None) -> Client:  # noqa: FBT001 - as connect's
+    try:
+        found = _greeted(settings, meanwhile)
+    except DaemonError as error:
+        if error.code != "gone":
+            raise
+        found = _greeted(settings, meanwhile)  # it left as we came; another may have taken its place
+    if found is not None:
+        return found
+    if not start:
+        raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
+    with _starting:
+        connection = _dial_own(settings)  # another thread was quicker
+        return Client(connection or _start(settings), settings, meanwhile=meanwhile)
+
+
+def _greeted(settings: Settings, meanwhile: Callable[[], object] | None) -> Client | None:
+    """A client of the first daemon that serves us; None where none runs."""
     for path in _candidates(settings):
         try:
             connection = _dial(path)
@@ -254,17 +304,25 @@ def _connect(settings: Settings, start: bool, meanwhile: Callable[[], object] | 
             # A system daemon that cannot serve us must not keep us from our own.
             if path != SYSTEM_SOCKET or path == settings.socket or error.code not in ("unreachable", "silent", "busy", "gone"):
                 raise
-    if not start:
-        raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
-    with _starting:
-        connection = _dial(settings.socket)  # another thread was quicker
-        return Client(connection or _start(settings), settings, meanwhile=meanwhile)
+    return None
 
 
 def _candidates(settings: Settings) -> Iterator[Path]:
     if settings.origin("socket") == "default" and settings.origin("state") == "default" and settings.source == "auto":
         yield SYSTEM_SOCKET
+    yield from _own_sockets(settings)
+
+
+def _own_sockets(settings: Settings) -> Iterator[Path]:
+    """Yield where the user's daemon may listen: the socket of the settings, else the one that the owner of the store recorded."""
     yield settings.socket
+    recorded = store_owner.recorded_socket(settings.state) if settings.origin("socket") == "default" else None
+    if recorded is not None and recorded != settings.socket:
+        yield recorded
+
+
+def _dial_own(settings: Settings) -> socket.socket | None:
+    return next((found for path in _own_sockets(settings) if (found := _dial(path)) is not None), None)
 
 
 def _dial(path: Path) -> socket.socket | None:
@@ -279,12 +337,22 @@ def _dial(path: Path) -> socket.socket | None:
         return None
     except OSError as error:
         connection.close()
-        raise DaemonError(f"{path}: {error.strerror or error}", "unreachable") from error
+        raise DaemonError(f"{path}: {_closed(path, error)}", "unreachable") from error
     # Anyone may listen at a path in a shared folder: trust ourselves, root, and whoever owns the system's socket.
     if uid not in (os.getuid(), 0) and not (path == SYSTEM_SOCKET and uid == owner):
         connection.close()
         raise DaemonError(f"{path}: expected a daemon of uid {os.getuid()} or root, found uid {uid}; remove it", "untrusted")
     return connection
+
+
+def _closed(path: Path, error: OSError) -> str:
+    """Why a socket takes no connection of ours, and what serves us."""
+    why = error.strerror or str(error)
+    if isinstance(error, PermissionError):
+        with contextlib.suppress(OSError):
+            owner = path.stat().st_uid
+            return f"{why}: the daemon there serves uid {owner} only; serve every user with: gpuwatch daemon --system"
+    return why
 
 
 def _start(settings: Settings) -> socket.socket:
@@ -304,13 +372,13 @@ def _started(settings: Settings, words: _Words) -> socket.socket:
         # The child ends as soon as the daemon it leaves behind answers or fails: the benchmark has no child of ours to wait
         # for, to count or to kill.
         ended = child.poll()
-        connection = _dial(settings.socket) if ended == 0 else None
+        connection = _dial_own(settings) if ended is not None else None
         if connection is not None:
             return connection
-        if ended and failed:
-            raise DaemonError(f"the daemon stopped at start: {words.last()}", "unreachable")
         # It may have left the field to the daemon of another window, and that one failed; what fails once is tried once more.
-        if ended or (ended == 0 and clock.now_ns() > again_ns):
+        if (ended and not _is_owner_starting(settings)) or (ended == 0 and clock.now_ns() > again_ns):
+            if ended and failed:
+                raise DaemonError(f"the daemon stopped at start: {words.last()}", "unreachable")
             failed = failed or bool(ended)
             again_ns = clock.now_ns() + int(YIELDED_S * 1e9)
             child = _spawned(settings, words)
@@ -319,6 +387,15 @@ def _started(settings: Settings, words: _Words) -> socket.socket:
         child.kill()
         child.wait()
     raise DaemonError(f"the daemon did not answer within {START_S:g} s: {words.last()}", "unreachable")
+
+
+def _is_owner_starting(settings: Settings) -> bool:
+    """Return whether a daemon that an environment with another default socket started has the store and no socket yet."""
+    return (
+        settings.origin("socket") == "default"
+        and store_owner.is_alive(settings.state)
+        and store_owner.recorded_socket(settings.state) is None
+    )
 
 
 def _spawned(settings: Settings, words: _Words) -> subprocess.Popen[bytes]:

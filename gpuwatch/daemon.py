@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
 from annotate.evidence import Census, Device
-from gpuwatch import clock, host, notify, sleep, telling, wire
+from gpuwatch import clock, host, notify, sleep, store_owner, telling, wire
 from gpuwatch.config import Settings
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.judging import Judge
@@ -35,6 +35,7 @@ _log = logging.getLogger("gpuwatch.daemon")
 FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost rather than waited for
 IDLE_CHECK_S = 1.0
 REACHABLE_S = 1.0  # how soon a socket that was removed is there again: a window waits longer for its daemon
+QUIET_S = 0.5  # a client that was welcomed opens its window within milliseconds
 REPORT_S = 10.0  # how often the service manager is told at least
 STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # what a system's daemon keeps, the group of its files may read
 
@@ -57,6 +58,7 @@ class Daemon:
         self._on_demand = on_demand
         self._manager = manager or notify.Manager()
         self._listener = listener
+        self._mode = SHARED_STORE_MODE if shared else STORE_MODE
         self._boot_id = host.facts().boot_id or "unknown"
         self._begun_ns = clock.now_ns()
         self._sleeps = sleep.Sleeps()
@@ -71,7 +73,7 @@ class Daemon:
         self._store = Store(
             settings.state, source=settings.source, boot_id=self._boot_id, budget_bytes=settings.store_budget_bytes,
             max_age_s=settings.store_max_age_s, segment_bytes=settings.segment_bytes,
-            mode=SHARED_STORE_MODE if shared else STORE_MODE,
+            mode=self._mode,
         )  # fmt: skip
         self._judge = Judge(settings.state, log=settings.log if on_demand else None)
         self._witness = Witness(
@@ -82,7 +84,7 @@ class Daemon:
             judged=self._exporter.outcomes.judged if self._exporter else None,
             at_edges=lambda: self._notice_sleep(sleep.LOOK_S),
         )  # fmt: skip
-        self._server = Server(self._windows, self._greeting, self.status, shared=shared, readings=self._now)
+        self._server = Server(self._windows, self._greeting, self.status, shared=shared, readings=self._now, leave=self._leave)
 
     def _export(self, settings: Settings) -> Exporter:
         from gpuwatch.exporter.exporter import Exporter  # 50 ms that a daemon without a page need not spend
@@ -126,6 +128,7 @@ class Daemon:
                 await self._server.serve(self._listener)
             else:
                 await self._server.listen(self.settings.socket)
+            self._record_socket()
             self._ready()
             self._serving = True
             self._manager.ready(self._witness.summary())
@@ -143,6 +146,8 @@ class Daemon:
                 self._exporter.stop()
             self._judge.stop()
             self._witness.stop()
+            if self._listener is None:  # a service manager's socket starts the next daemon: clients shall find it
+                store_owner.forget_socket(self.settings.state, self.settings.socket)
             self._store.close()
             self._threads.shutdown(wait=False)
             self._driver_threads.shutdown(wait=False, cancel_futures=True)
@@ -159,10 +164,31 @@ class Daemon:
                 _log.info("no client for %g s", self.settings.idle_exit_s)
                 return
 
+    def _leave(self, request: wire.Leave) -> wire.Reply:
+        """Leave once nothing would be lost by it: every window in hand was judged, and nobody is about to open one."""
+        if (count := self._windows.busy_count) and not request.now:
+            return wire.Refused("windows-open", f"{count} window{'s are' if count > 1 else ' is'} open or being judged")
+        if clock.now_ns() - self._server.last_greeted_ns() < QUIET_S * 1e9 and not request.now:
+            return wire.Refused("client-came", "a client came just now and may open a window")
+        self._server.stop_listening()
+        self._stop.set()
+        _log.info("asked to leave")
+        return wire.Leaving()
+
     async def _stay_reachable(self) -> None:
         while True:
             await asyncio.sleep(REACHABLE_S)
             await self._server.reappear()
+            if not (self.settings.state / store_owner.NAME).exists():
+                self._record_socket()
+
+    def _record_socket(self) -> None:
+        """Tell clients whose default socket is another one where we listen; without the record only they do not find us."""
+        try:
+            store_owner.record_socket(self.settings.state, self.settings.socket, mode=self._mode)
+        except OSError as error:
+            level = logging.DEBUG if self._serving else logging.WARNING
+            _log.log(level, "the socket is not on record in %s: %s", self.settings.state, error.strerror or error)
 
     def _notice_sleep(self, again_s: float | None = None) -> None:
         if self._next_look is not None:
@@ -224,6 +250,7 @@ class Daemon:
             "state": str(self.settings.state),
             "socket": str(self.settings.socket),
             "on_demand": self._on_demand,
+            "started_by": self._started_by(),
             "clients_count": self._server.client_count,
             "windows_count": self._windows.busy_count,
             "cpu_s": clock.process_cpu_s(),
@@ -231,6 +258,11 @@ class Daemon:
             "metrics": self._exporter.url if self._exporter else None,
             **self._witness.status(),
         }
+
+    def _started_by(self) -> str:
+        if self._on_demand:
+            return "window"
+        return "service" if self._manager.listens or self._listener is not None else "person"
 
     def _now(self, uid: int, since_ns: int) -> wire.Readings:
         """What this user's screens show: nothing is asked of a GPU for it."""

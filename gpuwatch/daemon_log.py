@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
+from gpuwatch import store_owner
 from gpuwatch.config import Settings
 from gpuwatch.errors import UsageError
-from gpuwatch.store import files
 
 
 def log_to(settings: Settings, *, on_demand: bool) -> None:
@@ -36,7 +36,7 @@ def _emptied(log: Path) -> TextIO:
     That of the daemon before is kept: it may tell why it was not the last.  Where one that serves another socket keeps the
     same store, the log is its, and we say there why we cannot.
     """
-    taken = files.is_taken(log.parent)
+    taken = store_owner.is_alive(log.parent)
     with contextlib.suppress(OSError):
         if not taken and stat.S_ISREG((before := log.lstat()).st_mode) and before.st_size:
             log.replace(log.with_name(f"{log.name}.old"))

@@ -27,6 +27,12 @@ class InThread(Protocol):
     def __call__(self, work: Callable[..., _T], *arguments: object) -> Awaitable[_T]: ...
 
 
+_UNSEEN = (
+    "the process of this window is not in the PID namespace of the daemon, which cannot find it on a GPU; give the daemon the"
+    " host's PIDs: hostPID: true in Kubernetes, --pid=host in Docker"
+)
+
+
 @dataclass(slots=True)
 class InHand:
     """One window between its opening and its verdict.  All is changed in the daemon's event loop only."""
@@ -109,6 +115,8 @@ class InHand:
             return (), absence or "no GPU is being watched"
         if self.hidden and len(watched) == 1:
             return tuple(watched), ""
+        if not self.run.pid:
+            return (), _UNSEEN
         return (
             (),
             "no process of this window held a context on a GPU; name the GPU if another process works for it: gpus=[UUID]",

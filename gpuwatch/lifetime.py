@@ -10,13 +10,15 @@ import os
 import resource
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from gpuwatch import config, notify
+from gpuwatch import clock, config, handover, notify
+from gpuwatch.client import START_S, say
 from gpuwatch.config import Settings
 from gpuwatch.daemon import Daemon
 from gpuwatch.daemon_log import log_to
@@ -39,12 +41,11 @@ def main(
     ready = _leave_parent() if on_demand else _nothing
     _raise_limits()
     config.ensure_socket_folder(settings.socket)
-    with _only_one(settings.socket) as first:
+    make_room = None if on_demand else partial(handover.make_room, settings, say, is_handed=listener is not None)
+    with _only_one(settings, make_room) as first:
         if not first:
-            if on_demand:
-                ready()  # another window was quicker: both use its daemon
-                return
-            raise UsageError(f"{settings.socket}: a daemon already serves it; stop it or choose another --socket and --state")
+            ready()  # another window was quicker: both use its daemon
+            return
         ensure_state_folder(settings.state, mode=0o750 if shared else 0o700)
         log_to(settings, on_demand=on_demand)
         # A thread that samples waits for the interpreter lock; the default of 5 ms would be half its period.
@@ -125,18 +126,64 @@ def _undo_inheritance() -> None:
 
 
 @contextlib.contextmanager
-def _only_one(socket_path: Path) -> Iterator[bool]:
-    """Hold the lock beside the socket; False if another process holds it.  The kernel lets go of it when we die."""
+def _only_one(settings: Settings, make_room: Callable[[], None] | None) -> Iterator[bool]:
+    """Hold the lock beside the socket; False if another process holds it.  The kernel lets go of it when we die.
+
+    ``make_room`` has the daemon that a window started leave; the lock is then waited for.
+    Raises UsageError: when that one stays, or another daemon serves the socket or the store.
+    """
+    path = Path(f"{settings.socket}.lock")
     try:
         # Never through a link somebody put there, and never emptied: it may be a file that is not ours.
-        lock = os.open(f"{socket_path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise UsageError(f"{socket_path}.lock: cannot be locked: {error.strerror}; choose another --socket") from error
+        raise UsageError(f"{path}: cannot be locked: {error.strerror}; choose another --socket") from error
+    try:
+        if make_room is not None:
+            _wait_for(lock, path, settings.socket, make_room)
+            yield True
+        else:
+            yield _is_locked_now(lock)
+    finally:
+        os.close(lock)
+
+
+def _is_locked_now(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        yield False
-    else:
-        yield True
-    finally:
-        os.close(lock)
+        return False
+    return True
+
+
+def _wait_for(lock: int, path: Path, socket: Path, make_room: Callable[[], None]) -> None:
+    """Lock, after the daemon that has the lock and does not answer yet, or no more, has answered or ended.
+
+    Raises UsageError: when it does neither.
+    """
+    make_room()
+    until_ns, pause = clock.now_ns() + round(START_S * 1e9), threading.Event()
+    while not _is_locked_now(lock):
+        if clock.now_ns() > until_ns:
+            pid = _holder(path)
+            named = f"process {pid}" if pid is not None else "a process"
+            stops = f"kill {pid}" if pid is not None else f"fuser -k {path}"
+            raise UsageError(
+                f"{socket}: expected no daemon there, found {named} that holds it and does not answer;"
+                f" stop it with: {stops}, or choose another --socket and --state"
+            )
+        pause.wait(0.05)
+        make_room()
+
+
+def _holder(path: Path) -> int | None:
+    """The process that holds a lock on a file, None where the kernel does not tell."""
+    try:
+        inode = str(path.stat().st_ino)
+        for line in Path("/proc/locks").read_text().splitlines():
+            words = line.split()  # 1: FLOCK ADVISORY WRITE 4538 00:2d:1234 0 EOF
+            if words[1:2] == ["FLOCK"] and words[5].rpartition(":")[2] == inode and int(words[4]) > 0:
+                return int(words[4])
+    except (OSError, IndexError, ValueError):
+        pass
+    return None

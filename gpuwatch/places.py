@@ -84,6 +84,19 @@ def _ensure_ours(folder: Path, option: str) -> None:
         raise UsageError(
             f"{folder}: expected a folder of yours, found: {error.strerror}; choose another with {option}"
         ) from error
+    _check_ours(folder, found, option)
+
+
+def is_folder_of_ours(folder: Path) -> bool:
+    """Return whether a folder is there and nobody but its user and root could have put anything into it."""
+    try:
+        _check_ours(folder, folder.lstat(), "--socket")
+    except (OSError, UsageError):
+        return False
+    return True
+
+
+def _check_ours(folder: Path, found: os.stat_result, option: str) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise UsageError(
             f"{folder}: expected a folder of yours, found a symbolic link; remove it or choose another with {option}"

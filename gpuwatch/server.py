@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from annotate import __version__
-from gpuwatch import wire
+from gpuwatch import clock, wire
 from gpuwatch.client import peer_uid
 from gpuwatch.config import ensure_socket_folder
 from gpuwatch.errors import StoreError, UsageError
@@ -56,12 +56,14 @@ class Server:
 
     def __init__(
         self, windows: Windows, greeting: Callable[[], Greeting], status: Callable[[], dict[str, Any]], *, shared: bool,
-        readings: Callable[[int, int], wire.Readings],
+        readings: Callable[[int, int], wire.Readings], leave: Callable[[wire.Leave], wire.Reply],
     ) -> None:  # fmt: skip
         self._windows = windows
         self._greeting = greeting
         self._status = status
         self._readings = readings  # for a user, since a time
+        self._leave = leave
+        self._greeted_ns: dict[asyncio.Task[None] | None, int] = {}  # by connection
         self._shared = shared  # a system daemon serves every local user, each their own windows
         self._server: asyncio.Server | None = None
         self._path: Path | None = None  # of a socket that is ours to remove
@@ -74,6 +76,11 @@ class Server:
     @property
     def client_count(self) -> int:
         return len(self._connections)
+
+    def last_greeted_ns(self) -> int:
+        """When the newest connection beside the one that asks was welcomed: it may be about to open a window."""
+        asking = asyncio.current_task()
+        return max((at_ns for task, at_ns in self._greeted_ns.items() if task is not asking), default=0)
 
     async def listen(self, path: Path) -> None:
         """Bind the socket and serve; one left by a dead daemon is replaced (the caller holds the lock that proves it dead)."""
@@ -124,13 +131,18 @@ class Server:
         return listener
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        self.stop_listening()
         for connection in self._connections:
             connection.cancel()
+
+    def stop_listening(self) -> None:
+        """Take no more connections; those that were made go on."""
+        if self._server is not None:
+            self._server.close()
         if self._path is not None and _identity(self._path) == self._identity:
             with contextlib.suppress(OSError):
                 self._path.unlink()
+        self._path = None
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -162,6 +174,7 @@ class Server:
         finally:
             lines.close()
             self._connections.discard(task)
+            self._greeted_ns.pop(task, None)
             self._by_uid -= Counter((uid,))  # and forgets who has none left
             writer.close()
             for run in peer.runs:
@@ -186,6 +199,7 @@ class Server:
                 simulated=greeting.simulated, state=str(greeting.state), pid=os.getpid(), boot_id=greeting.boot_id,
             ),
         )  # fmt: skip
+        self._greeted_ns[asyncio.current_task()] = clock.now_ns()
         return True
 
     async def _serve(self, peer: _Peer, lines: Lines, writer: asyncio.StreamWriter) -> bool:
@@ -238,6 +252,11 @@ class Server:
                 return wire.Status(facts=self._status())
             case wire.AskReadings():
                 return self._readings(peer.uid, request.since_ns)
+            case wire.Leave():
+                if peer.uid not in (os.getuid(), 0):
+                    why = f"expected uid {os.getuid()} or root to stop this daemon, found uid {peer.uid}"
+                    return wire.Refused("not-yours", why)
+                return self._leave(request)
             case _:
                 return wire.Refused("bad-message", "hello comes once, as the first message")
 

@@ -5,13 +5,15 @@ They lie in ``systemd/`` of a checkout and in ``share/gpuwatch/systemd`` of an i
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib.metadata
 import os
 import re
+import secrets
 import sys
 import sysconfig
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,7 +100,7 @@ def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> Plan
     wanted[users] = (source / "sysusers.conf").read_text("utf-8")
     wanted[places] = (source / "tmpfiles.conf").read_text("utf-8")
     return Plan(
-        _found(wanted),
+        _found(wanted, root),
         after=(
             ("systemd-sysusers", str(users)),
             ("systemd-tmpfiles", "--create", str(places)),
@@ -125,10 +127,12 @@ def user(units: Path, flags: Sequence[str] = (), *, listen: str = "%t/gpuwatch/d
 
 def removal(units: Path, *, scope: str, root: Path = Path("/")) -> Plan:
     """Every file of ours there, to be removed: what it should hold is nothing.  The store and the configuration stay."""
+    if root != Path("/"):
+        _check_folder(units / "gpuwatch.service.d", root)
     paths = [units / name for name in UNITS] + sorted((units / "gpuwatch.service.d").glob("*.conf"))
     if scope == "system":
         paths += [_under(root, Path(f"/etc/{kind}.d/gpuwatch.conf")) for kind in ("sysusers", "tmpfiles")]
-    files = [file for file in _found({path: "" for path in paths if not path.is_symlink()}) if file.is_ours]
+    files = [file for file in _found({path: "" for path in paths if not path.is_symlink()}, root) if file.is_ours]
     manager = ("systemctl",) if scope == "system" else ("systemctl", "--user")
     return Plan(
         tuple(files),
@@ -147,22 +151,66 @@ def user_units(environment: Mapping[str, str]) -> Path:
     return (Path(base) if base.startswith("/") else Path.home() / ".config") / "systemd/user"
 
 
-def write(file: File) -> None:
-    """Write it whole or not at all; without text, remove it and the folder of drop-ins it leaves empty.  Raises OSError."""
+def write(file: File, *, root: Path = Path("/")) -> None:
+    """Write it whole or not at all; without text, remove it and the folder of drop-ins it leaves empty.
+
+    Under another root no link is followed: that of an image may lead out of it.
+    Raises UsageError: when a folder of the path is a link.
+    Raises OSError: when it cannot be written.
+    """
+    folder, name = file.path.parent, file.path.name
     if not file.text:
-        file.path.unlink(missing_ok=True)
-        if file.path.parent.name == "gpuwatch.service.d" and not any(file.path.parent.iterdir()):
-            file.path.parent.rmdir()
+        with contextlib.suppress(FileNotFoundError), _opened(folder, root, makes=False) as there:
+            os.unlink(name, dir_fd=there)
+        if folder.name == "gpuwatch.service.d":
+            with contextlib.suppress(FileNotFoundError), _opened(folder.parent, root, makes=False) as there:
+                _remove_if_empty(folder.name, there)
         return
-    file.path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, written = tempfile.mkstemp(prefix=f".{file.path.name}.", dir=file.path.parent)
+    with _opened(folder, root, makes=True) as there:
+        written = f".{name}.{secrets.token_hex(8)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(written, flags, 0o600, dir_fd=there)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+                os.fchmod(descriptor, 0o644)
+                out.write(file.text)
+            os.rename(written, name, src_dir_fd=there, dst_dir_fd=there)
+        except BaseException:
+            os.unlink(written, dir_fd=there)
+            raise
+
+
+def _remove_if_empty(name: str, parent: int) -> None:
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            os.fchmod(descriptor, 0o644)
-            out.write(file.text)
-        Path(written).replace(file.path)
-    finally:
-        Path(written).unlink(missing_ok=True)
+        os.rmdir(name, dir_fd=parent)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, root: Path, *, makes: bool) -> Iterator[int]:
+    """A descriptor of a folder; below another root each folder on the way is one and no link.  Raises UsageError, OSError."""
+    if makes:
+        (folder if root == Path("/") else root).mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    with contextlib.ExitStack() as closing:
+        at, path = os.open(folder if root == Path("/") else root, flags), root
+        closing.callback(os.close, at)
+        for part in () if root == Path("/") else folder.relative_to(root).parts:
+            path /= part
+            if makes:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=at)
+            try:
+                at = os.open(part, flags | os.O_NOFOLLOW, dir_fd=at)
+            except OSError as error:
+                if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                    raise
+                found = f"a link to {path.readlink()}" if path.is_symlink() else "another kind of file"
+                raise UsageError(f"{path}: expected a folder inside {root}, found {found}; make it a folder first") from error
+            closing.callback(os.close, at)
+        yield at
 
 
 def this_program() -> tuple[str, ...]:
@@ -195,10 +243,18 @@ def _with_program(text: str, program: Sequence[str], flags: Sequence[str] = ()) 
     return re.sub(rf"(?m)^ExecStart={re.escape(_SHIPPED)}(.*)$", lambda line: f"ExecStart={before}{line[1]}{after}", text)
 
 
-def _found(wanted: dict[Path, str]) -> tuple[File, ...]:
+def _check_folder(folder: Path, root: Path) -> None:
+    """Raises UsageError for a folder that a link out of another root may lead to."""
+    with contextlib.suppress(FileNotFoundError), _opened(folder, root, makes=False):
+        pass
+
+
+def _found(wanted: dict[Path, str], root: Path = Path("/")) -> tuple[File, ...]:
     """Raises UsageError for what is not ours to replace: another's file, or a link, with which systemctl masks a unit."""
     files: list[File] = []
     for path, text in wanted.items():
+        if root != Path("/"):
+            _check_folder(path.parent, root)
         if path.is_symlink():
             raise UsageError(f"{path}: expected a file or nothing, found a link to {path.readlink()}; remove it first")
         file = File(path, text, path.read_text("utf-8", "replace") if path.exists() else None)

@@ -129,6 +129,12 @@ class AskReadings(Message, tag="readings", frozen=True):
     since_ns: _Whole = 0
 
 
+class Leave(Message, tag="leave", frozen=True):
+    """Ask the daemon to end itself: once it has no window in hand, or with ``now`` at once, which leaves those unproven."""
+
+    now: bool = False
+
+
 class Welcome(Message, tag="welcome", frozen=True):
     """The daemon's answer to Hello: the protocol both will speak from here on."""
 
@@ -217,6 +223,10 @@ class Readings(Message, tag="now", frozen=True):
     unanswered: list[str] = []  # the GPUs that a driver lists and that never said who they are, each with the reason
 
 
+class Leaving(Message, tag="leaving", frozen=True):
+    """The daemon takes no more windows, stores what it has, and ends."""
+
+
 class Refused(Message, tag="refused", frozen=True):
     """The request was not served: a code for programs, one line for people."""
 
@@ -224,8 +234,8 @@ class Refused(Message, tag="refused", frozen=True):
     message: str
 
 
-Request: TypeAlias = Hello | Open | End | Times | Close | AskVerdicts | AskStatus | AskReadings
-Reply: TypeAlias = Welcome | Opened | Taken | Closed | Judged | Status | Readings | Refused
+Request: TypeAlias = Hello | Open | End | Times | Close | AskVerdicts | AskStatus | AskReadings | Leave
+Reply: TypeAlias = Welcome | Opened | Taken | Closed | Judged | Status | Readings | Leaving | Refused
 
 _encoder = msgspec.json.Encoder()
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

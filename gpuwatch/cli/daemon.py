@@ -1,4 +1,4 @@
-"""gpuwatch daemon: the witness, in the foreground; and as a service of systemd, installed and removed."""
+"""gpuwatch daemon: the witness, in the foreground; asked how it is and stopped; as a service, installed and removed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from gpuwatch.cli import endings, options
 from gpuwatch.cli.install import install, uninstall
+from gpuwatch.cli.running_daemon import status, stop
 from gpuwatch.config import SYSTEM_SOCKET, SYSTEM_STATE, Settings
 from gpuwatch.keys import LISTEN_PORT
 
@@ -40,7 +41,8 @@ from gpuwatch.keys import LISTEN_PORT
 def command(context: click.Context, on_demand: bool, system: bool) -> None:
     """Watch every GPU, keep what they say, and judge the windows of this user's programs.
 
-    SIGTERM ends it cleanly, SIGHUP reads the configuration again.  It never changes a GPU's settings.
+    It takes over from a daemon that a window started, once that one's windows have ended.  SIGTERM or `gpuwatch daemon stop`
+    ends it cleanly, SIGHUP reads the configuration again.  It never changes a GPU's settings.
     """
     if context.invoked_subcommand is not None:
         return
@@ -54,8 +56,8 @@ def command(context: click.Context, on_demand: bool, system: bool) -> None:
     lifetime.main(settings, code_of=partial(endings.code_of, as_json=False), on_demand=on_demand, shared=shared)
 
 
-command.add_command(install)
-command.add_command(uninstall)
+for each in (status, stop, install, uninstall):
+    command.add_command(each)
 
 
 def _of_the_system() -> Settings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -37,7 +36,7 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
 
         if folder is None:
             for row in export.all_rows(store, since_wall_s=since_s, host=host):
-                output.emit(json.dumps(rows.plain(row), ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+                output.emit(output.json_text(rows.plain(row)))
             return
         done = export.to_parquet(store, Path(folder), since_wall_s=since_s, host=host)
     if as_json:

@@ -135,7 +135,7 @@ def _carry_out(plan: Plan, root: Path, *, yes: bool) -> None:
     _run(plan.before if runs else ())
     for file in plan.changed:
         try:
-            units.write(file)
+            units.write(file, root=root)
         except PermissionError as error:
             raise Stop(Exit.FAILED, f"{file.path}: {error.strerror}; repeat it as root: sudo", "permission") from error
     _run(plan.after if runs else ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,17 +13,30 @@ from typing import IO, Any
 
 import click
 
+from annotate.report import plain
 from annotate.verdict import Status
 from gpuwatch.cli.exits import Exit, ReaderLeft, Stop
 
 SCHEMA = 1
 
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_OURS = re.compile(r"\x1b\[(?:0|31|32|33|35|31;1)m|[\n\t\u200b]")  # colours, and what keeps Markdown of labels from being links
+_STEERING = re.compile(rf"{_OURS.pattern}|[^\x20-\x7e]")
 _COLOURS = {Status.VALID: "32", Status.UNPROVEN: "35", Status.FLAGGED: "33", Status.REJECTED: "31;1"}
 
 
 def emit_json(data: Mapping[str, Any], stream: IO[str] | None = None) -> None:
     """One JSON object, ``schema`` first.  What is not a number becomes null: JSON has no word for it."""
-    _write(json.dumps({"schema": SCHEMA} | _finite(dict(data)), ensure_ascii=False, indent=2), stream or sys.stdout)
+    _write(json_text({"schema": SCHEMA} | _finite(dict(data)), indent=2), stream or sys.stdout)
+
+
+def json_text(data: Mapping[str, Any], *, indent: int | None = None) -> str:
+    """Return JSON that steers no terminal: json leaves C1 controls, bidirectional overrides and the like as they are."""
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
+    return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1] if plain(found[0]) != found[0] else found[0], text).replace(
+        "\x7f", "\\u007f"
+    )
 
 
 def emit(text: str = "") -> None:
@@ -33,7 +47,7 @@ def emit(text: str = "") -> None:
 def say(text: str = "") -> None:
     """A line about the data: to standard error.  If that is full or closed, nobody can be told, and nothing else changes."""
     try:
-        click.echo(text, err=True)
+        click.echo(_clean(text, sys.stderr), err=True)
     except OSError:
         silence(sys.stderr)
 
@@ -76,7 +90,7 @@ def _write(text: str, stream: IO[str] | None) -> None:
     if stream is None:
         raise Stop(Exit.FAILED, "standard output: it is closed", "output")
     try:
-        click.echo(text, file=stream)
+        click.echo(_clean(text, stream), file=stream)
     except OSError as error:
         if stream is not sys.stdout:
             raise
@@ -84,6 +98,13 @@ def _write(text: str, stream: IO[str] | None) -> None:
         if isinstance(error, BrokenPipeError):
             raise ReaderLeft from error
         raise Stop(Exit.FAILED, f"standard output: {error.strerror}", "output") from error
+
+
+def _clean(text: str, stream: IO[str] | None) -> str:
+    """What a terminal is given: nothing of a label, a path or a process's name steers it.  A pipe gets it as it is."""
+    if stream is None or not stream.isatty():
+        return text
+    return _STEERING.sub(lambda found: found[0] if _OURS.fullmatch(found[0]) else plain(found[0]), text)
 
 
 def coloured(text: str, stream: IO[str] | None) -> str:

@@ -6,19 +6,20 @@ import contextlib
 import fcntl
 import logging
 import os
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sqlite_utils import Database
 
+from gpuwatch import store_owner
 from gpuwatch.errors import StoreError
 
 _log = logging.getLogger("gpuwatch.store")
 
 DATABASE = "gpuwatch.db"
 SEGMENTS = "readings-*.db"
-LOCK = "lock"
 SQLITE_VERSION = sqlite3.sqlite_version
 
 # Locks and the shared memory of a write-ahead log do not work between machines.
@@ -219,35 +220,27 @@ def _raw(path: Path, mode: int) -> Iterator[int]:
 def is_locked_by(descriptor: int, folder: Path) -> bool:
     """Whether the lock of this folder is still the one held."""
     held = os.fstat(descriptor)
-    return identity(folder / LOCK) == (held.st_dev, held.st_ino)
-
-
-def is_taken(folder: Path) -> bool:
-    """Whether a folder has its one writer."""
-    try:
-        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return isinstance(error, BlockingIOError)
-    finally:
-        os.close(descriptor)
-    return False
+    return identity(folder / store_owner.LOCK) == (held.st_dev, held.st_ino)
 
 
 def lock(folder: Path, *, mode: int) -> int:
     """Be the one writer of a folder until the descriptor is closed.  Raises StoreError naming who is."""
-    path = folder / LOCK
+    path = folder / store_owner.LOCK
     with _raw(path, mode) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             pid = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            raise StoreError(
-                f"{folder}: expected to be its only writer, found process {pid} writing; stop it or use another --state"
-            ) from error
+            raise StoreError(f"{folder}: {_owned(pid, store_owner.recorded_socket(folder))}") from error
+        (folder / store_owner.NAME).unlink(missing_ok=True)  # of the owner before
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return descriptor
+
+
+def _owned(pid: str, socket: Path | None) -> str:
+    found = f"expected a store without a writer, found the gpuwatch daemon of pid {pid} writing it"
+    if socket is None:
+        return f"{found}; stop it with: kill {pid}, or choose another --state and --socket"
+    option = shlex.quote(f"--socket={socket}")
+    return f"{found}; use its socket with {option}, or stop it with: gpuwatch {option} daemon stop"

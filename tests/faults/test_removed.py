@@ -146,7 +146,7 @@ class TestTheStoreAlone:
         other.put_run(a_run())
         store.put_run(a_run(id="ffffffffff"))
         assert not store.flush(5.0)
-        assert "expected to be its only writer" in store.statistics()["refused"]
+        assert "expected a store without a writer" in store.statistics()["refused"]
         assert other.flush(5.0)
         other.close()
         assert store.flush(5.0)  # and goes on there when that one has left

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,3 +62,21 @@ def wait_for(found: Settings, process: subprocess.Popen[bytes], log: Path) -> No
         else:
             return
     raise AssertionError(log.read_text())
+
+
+def until(holds: Callable[[], bool], *, within_s: float = START_S) -> None:
+    """Wait for a condition; a test fails where it does not come true in time."""
+    pause = threading.Event()
+    for _ in range(int(within_s / 0.02)):
+        if holds():
+            return
+        pause.wait(0.02)
+    raise AssertionError(f"the condition did not come true within {within_s:g} s")
+
+
+def ended(pid: int) -> bool:
+    """Return whether a process is gone, or waits only for its parent to ask how it ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (OSError, IndexError):
+        return True

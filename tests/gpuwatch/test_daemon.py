@@ -110,7 +110,7 @@ def test_a_second_daemon_on_one_socket_is_refused_and_names_the_way_out(tmp_path
             check=False,
         )
         assert second.returncode == 2
-        assert "already serves it" in second.stderr
+        assert f"found one of pid {live.process.pid} that a person started" in second.stderr
         assert second.stderr.count("\n") == 1
 
 

@@ -24,6 +24,7 @@ REQUESTS = st.one_of(
     st.builds(wire.AskVerdicts, run=TEXT, wait_s=st.floats(0, 1e6)),
     st.just(wire.AskStatus()),
     st.builds(wire.AskReadings, since_ns=TIME),
+    st.builds(wire.Leave, now=st.booleans()),
 )
 
 

@@ -15,6 +15,7 @@ from gpuwatch.cli.checks import Check, failed, passed, warned
 from gpuwatch.client import connect
 from gpuwatch.config import Settings
 from gpuwatch.errors import DaemonError, StoreError, UsageError
+from gpuwatch.handover import stop_command
 from gpuwatch.store import SQLITE_VERSION, Reader
 from gpuwatch.store.files import NETWORK_TYPES, file_system
 
@@ -113,7 +114,12 @@ def _daemon(settings: Settings) -> Check:
     except DaemonError as error:
         if error.code == "unreachable":
             return passed("daemon", "none runs; the first window starts one and it leaves by itself", running=False)
-        return failed("daemon", str(error), "stop it (its pid is in ps), or name the same --source and --state", running=True)
+        return failed(
+            "daemon",
+            str(error),
+            f"stop it with: {stop_command(settings.socket)}, or name the same --source and --state",
+            running=True,
+        )
     return _running(facts)
 
 

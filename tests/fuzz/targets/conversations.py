@@ -84,6 +84,7 @@ class _World:
         self.server = Server(
             self.windows, lambda: Greeting("simulated", True, state, "boot"), lambda: {"pid": 1}, shared=True,
             readings=lambda uid, since_ns: wire.Readings(at_ns=since_ns, source="simulated"),
+            leave=lambda _: wire.Refused("windows-open", "1 window is open"),
         )  # fmt: skip
         self.path = state / "s"
         self.loop.run_until_complete(self.server.listen(self.path))

@@ -78,6 +78,60 @@ def test_a_file_of_somebody_else_or_a_mask_is_not_replaced(gpuwatch: Gpuwatch, t
     assert "nothing to do" in gpuwatch("daemon", "uninstall", "--root", str(tmp_path), "--yes").out
 
 
+LINKED = [
+    "etc",
+    "etc/systemd",
+    "etc/systemd/system",
+    "etc/systemd/system/gpuwatch.service.d",
+    "etc/sysusers.d",
+    "etc/tmpfiles.d",
+]
+
+
+@pytest.mark.parametrize("command", ["install", "uninstall"])
+@pytest.mark.parametrize("target", ["{outside}", "../" * 20 + "{outside}"], ids=["absolute", "relative"])
+@pytest.mark.parametrize("linked", LINKED)
+def test_install_follows_no_link_out_of_the_image(
+    gpuwatch: Gpuwatch, tmp_path: Path, linked: str, target: str, command: str
+) -> None:
+    """An image is somebody else's: a link in it, to /etc say, would have us write into the machine that builds it."""
+    image, outside = tmp_path / "image", tmp_path / "outside"
+    install = ("daemon", "install", "--yes", "--with", "kernel-log", "--root")
+    assert gpuwatch(*install, str(image)).code == 0
+    outside.mkdir()
+    (image / linked).rename(outside / "moved")
+    real = outside / "moved"
+    (image / linked).symlink_to(target.format(outside=real))
+    if command == "install":
+        for path in sorted(real.rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+    before = files(outside)
+    arguments = (*install, str(image)) if command == "install" else ("daemon", "uninstall", "--yes", "--root", str(image))
+    ended = gpuwatch(*arguments)
+    assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
+    assert f"{image / linked}: expected a folder inside {image}, found a link to" in ended.err
+    assert files(outside) == before
+    assert [path.name for path in outside.iterdir()] == ["moved"]
+
+
+def test_write_follows_no_link_that_came_after_the_plan(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """Between showing and writing the image may change: each folder is opened without following links."""
+    image, outside = tmp_path / "image", tmp_path / "outside"
+    outside.mkdir()
+    assert gpuwatch("daemon", "install", "--yes", "--root", str(image)).code == 0
+    removed = units.removal(units.system_units(image), scope="system", root=image)
+    units_folder = image / "etc/systemd/system"
+    kept = units_folder.rename(outside / "moved")
+    units_folder.symlink_to(kept)
+    before = files(outside)
+    for plan in (units.Plan(tuple(units.File(file.path, "new", None) for file in removed.files)), removed):
+        for file in plan.files:
+            if file.path.is_relative_to(units_folder):
+                with pytest.raises(UsageError, match=f"expected a folder inside {image}"):
+                    units.write(file, root=image)
+    assert files(outside) == before
+
+
 @pytest.mark.skipif(units.MANAGER_RUNS.is_dir(), reason="would enable a service of whoever runs the tests")
 def test_a_users_service_finds_what_its_user_finds(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "100% mine"))

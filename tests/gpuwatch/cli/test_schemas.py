@@ -42,6 +42,7 @@ def test_a_schema_is_one(schema: dict[str, object]) -> None:
         (["config", "validate"], "config_validate"),
         (["config", "path"], "config_path"),
         (["db", "path"], "db_path"),
+        (["daemon", "status"], "daemon_status"),
         (["doctor"], "doctor"),
         (["show"], "show"),
         (["audit"], "audit"),

@@ -47,7 +47,7 @@ def noisy(count: int, begin_ns: int = BEGIN_NS) -> list[object]:
 class TestOneWriter:
     def test_a_second_writer_is_refused_and_told_who_the_first_is(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
-        with pytest.raises(StoreError, match=f"process {os.getpid()} writing"):
+        with pytest.raises(StoreError, match=f"pid {os.getpid()} writing it"):
             opened(tmp_path)
         store.close()
         opened(tmp_path).close()

@@ -1,0 +1,125 @@
+"""gpuwatch daemon status, stop: the daemon that runs, described and ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gpuwatch import clock, quantities
+from gpuwatch.cli import moments, options, output
+from gpuwatch.cli.exits import Exit, Stop
+from gpuwatch.client import Client, running
+from gpuwatch.errors import DaemonError, UsageError
+from gpuwatch.quantities import QuantityError
+
+_STARTED_BY = {
+    "window": "a window, on demand; it leaves by itself",
+    "person": "a person, with gpuwatch daemon",
+    "service": "a service manager",
+}
+_WAIT = "30s"
+
+
+@click.command("status", short_help="Describe the running daemon.")
+@options.json_option
+@options.settings_options
+def status(as_json: bool) -> Exit:
+    """Print pid, socket, store, who started it and when, clients, windows and the address of its metrics.
+
+    Exits 0 if a daemon answers, 1 if none runs or it does not answer.
+    """
+    settings = options.settings()
+    client = running(settings)
+    if client is None:
+        if as_json:
+            output.emit_json({"running": False, "socket": str(settings.socket), "state": str(settings.state)})
+        else:
+            output.emit(f"no daemon runs at {settings.socket}; the first window starts one, or: gpuwatch daemon")
+        return Exit.FAILED
+    with client:
+        facts = _facts(client)
+    if as_json:
+        output.emit_json(facts)
+    else:
+        output.emit(_text(facts))
+    return Exit.OK
+
+
+@click.command("stop", short_help="Stop the running daemon.")
+@click.option(
+    "--wait", "wait", metavar="DURATION", default=_WAIT, show_default=True, help="Wait for open windows at most so long."
+)
+@click.option("--now", is_flag=True, help="Wait for no window: those that are open end unproven.")
+@options.json_option
+@options.settings_options
+def stop(wait: str, now: bool, as_json: bool) -> None:
+    """Have the daemon store what it has and end, once its windows are judged.
+
+    Exits 0 if it ended or none ran, 1 if its windows stayed open, or a service manager would start it again.
+    """
+    from gpuwatch import handover
+
+    wait_s, settings = _wait_s(wait), options.settings()
+    client = running(settings)
+    if client is None:
+        _tell_stopped(as_json=as_json, stopped=False, said=f"no daemon runs at {settings.socket}: nothing to stop")
+        return
+    with client:
+        facts = _facts(client)
+        if facts["started_by"] == "service":
+            fix = "systemctl stop gpuwatch.socket gpuwatch.service (your own: systemctl --user stop ...)"
+            found = f"expected a daemon without a service manager, found pid {facts['pid']} under one, which starts it again"
+            raise Stop(Exit.FAILED, f"{found}; run: {fix}", "service")
+        try:
+            handover.ask_to_leave(client, wait_s=wait_s, now=now, tell=output.say)
+            handover.wait_until_gone(client)
+        except DaemonError as error:
+            if error.code != "windows-open":
+                raise
+            fix = "wait longer with --wait, or end them as unproven with --now"
+            raise Stop(Exit.FAILED, f"the daemon of pid {facts['pid']} was not stopped: {error}; {fix}", error.code) from error
+    _tell_stopped(as_json=as_json, stopped=True, said=f"stopped the daemon of pid {facts['pid']} at {facts['socket']}", **facts)
+
+
+def _facts(client: Client) -> dict[str, Any]:
+    from gpuwatch import handover
+
+    found = client.status()
+    uptime_s = float(found.get("uptime_s") or 0.0)
+    named = ("version", "pid", "source", "simulated", "socket", "state", "windows_count", "metrics")
+    return {
+        "running": True,
+        **{name: found.get(name) for name in named},
+        "started_by": handover.started_by(found),
+        "uptime_s": uptime_s,
+        "begun_wall_s": clock.wall_s() - uptime_s,
+        "clients_count": max(0, int(found.get("clients_count") or 0) - 1),  # this command is one
+    }
+
+
+def _text(facts: dict[str, Any]) -> str:
+    rows = {
+        "daemon": f"pid {facts['pid']}, gpuwatch {facts['version']}, watches {facts['source']}",
+        "socket": facts["socket"],
+        "store": facts["state"],
+        "started": f"{moments.text(facts['begun_wall_s'])} by {_STARTED_BY.get(facts['started_by'], facts['started_by'])}",
+        "clients": facts["clients_count"],
+        "windows": f"{facts['windows_count']} open or being judged",
+        "metrics": facts["metrics"] or "not served; gpuwatch daemon --listen PORT serves them",
+    }
+    return "\n".join(f"{name:<8} {value}" for name, value in rows.items())
+
+
+def _tell_stopped(*, as_json: bool, stopped: bool, said: str, **facts: Any) -> None:
+    if as_json:
+        output.emit_json({"stopped": stopped, "pid": facts.get("pid"), "socket": facts.get("socket")})
+    else:
+        output.emit(said)
+
+
+def _wait_s(text: str) -> float:
+    try:
+        return quantities.duration_ns(text) / 1e9
+    except QuantityError as error:
+        raise UsageError(f"--wait: {error}") from error

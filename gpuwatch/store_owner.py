@@ -1,0 +1,82 @@
+"""The daemon that owns a store: the lock that proves it alive, and the path of its socket, recorded beside it.
+
+The default socket lies where ``XDG_RUNTIME_DIR`` says and the default store does not, so a client of cron or su looks for
+another socket than the one its user's daemon has.  The owner keeps the record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from gpuwatch.places import SOCKET_PATH_BYTES, is_folder_of_ours
+
+LOCK = "lock"
+NAME = "daemon.socket"
+
+
+def is_alive(state: Path) -> bool:
+    """Return whether a folder has its one writer."""
+    try:
+        descriptor = os.open(state / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def record_socket(state: Path, socket: Path, *, mode: int) -> None:
+    """Replace the record, whole.  Only the owner of the store calls it.
+
+    Raises OSError: when the folder takes no file.
+    """
+    written = state / f".{NAME}.new"
+    with contextlib.suppress(FileNotFoundError):
+        written.unlink()  # of a daemon that was killed meanwhile
+    descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        os.write(descriptor, os.fsencode(socket.absolute()) + b"\n")
+    finally:
+        os.close(descriptor)
+    written.replace(state / NAME)
+
+
+def recorded_socket(state: Path) -> Path | None:
+    """Return the recorded socket, None for no record or one that another user could have made."""
+    path = _recorded(state)
+    return path if path is not None and is_folder_of_ours(path.parent) else None
+
+
+def forget_socket(state: Path, socket: Path) -> None:
+    """Remove the record where it still names this socket."""
+    if _recorded(state) == socket.absolute():
+        with contextlib.suppress(OSError):
+            (state / NAME).unlink()
+
+
+def _recorded(state: Path) -> Path | None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in its place must not hold us up
+    try:
+        descriptor = os.open(state / NAME, flags)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(descriptor)
+        ours = stat.S_ISREG(found.st_mode) and found.st_uid in (os.getuid(), 0) and not found.st_mode & 0o022
+        content = os.read(descriptor, SOCKET_PATH_BYTES + 2) if ours else b""
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    name, newline, _ = content.partition(b"\n")
+    if not newline or not name.startswith(b"/") or b"\0" in name:
+        return None
+    return Path(os.fsdecode(name))

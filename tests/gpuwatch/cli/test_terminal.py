@@ -1,0 +1,161 @@
+"""What reaches a terminal steers none: labels and paths come from anybody."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+import threading
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.cli import output
+from gpuwatch.config import Settings
+from gpuwatch.window import window
+from tests.gpuwatch.cli.conftest import Gpuwatch
+
+HOSTILE = "a\x9b31mb\u202ec\u2066d\x7fe\x1b]0;owned\x07f\u2028g\U000e0041h\x85i\u061cj ünï 日本"
+HARMLESS = "ünï 日本"
+OURS = ("\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[35m", "\x1b[31;1m", "\x1b[0m")
+
+
+def steering(text: str) -> list[str]:
+    """Every character of a text that a terminal may obey, without line ends and the colours of ours."""
+    for colour in OURS:
+        text = text.replace(colour, "")
+    found = [c for c in text if unicodedata.category(c)[0] == "C" or unicodedata.category(c) in ("Zl", "Zp")]
+    return [c for c in found if c not in "\r\n"]
+
+
+def on_terminal(*arguments: str, home: Path, stream: str = "stdout") -> str:
+    """Run a command with one stream on a terminal; what that terminal got."""
+    ours, theirs = pty.openpty()
+    got: list[bytes] = []
+
+    def read() -> None:
+        while True:
+            try:
+                piece = os.read(ours, 65_536)
+            except OSError:  # EIO: nobody has the other end any more
+                return
+            if not piece:
+                return
+            got.append(piece)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    environment = {**os.environ, "HOME": str(home), "PYTHONUTF8": "1", "COLUMNS": "200"}
+    environment.pop("NO_COLOR", None)
+    streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
+    try:
+        subprocess.run([sys.executable, "-m", "gpuwatch", *arguments], env=environment, check=False, timeout=120, **streams)
+    finally:
+        os.close(theirs)
+        reader.join()
+        os.close(ours)
+    return b"".join(got).decode()
+
+
+@pytest.fixture(scope="module")
+def hostile(daemon: Settings) -> str:
+    """The run of a window whose label would steer a terminal."""
+    with window(HOSTILE, sync=False, settings=daemon) as watched:
+        threading.Event().wait(0.1)
+    assert watched.verdicts
+    assert watched.run_id is not None
+    return watched.run_id
+
+
+JSON_COMMANDS = [["show", "RUN"], ["audit"], ["top", "--once"], ["run", "--label", HOSTILE, "--json", "-", "--", "true"]]
+
+
+@pytest.mark.parametrize("arguments", JSON_COMMANDS, ids=lambda arguments: arguments[0])
+def test_json_on_a_terminal_is_control_safe(daemon: Settings, hostile: str, home: Path, arguments: list[str]) -> None:
+    """JSON leaves U+009B, which begins a sequence of a terminal, and U+202E, which turns text around, as they are."""
+    words = [hostile if word == "RUN" else word for word in arguments]
+    words += [] if "run" in words else ["--json"]
+    shown = on_terminal(*daemon.flags(), *words, home=home)
+    assert steering(shown) == []
+    # What `top` asks for is cut to a line's length by the daemon.
+    assert any(text == HOSTILE or text[:10] == HOSTILE[:10] for text in found_texts(json.loads(shown)))
+
+
+def found_texts(data: Any) -> set[str]:
+    """Every text in a tree of JSON values."""
+    if isinstance(data, dict):
+        return set().union(*map(found_texts, data.values()))
+    if isinstance(data, list):
+        return set().union(*map(found_texts, data))
+    return {data} if isinstance(data, str) else set()
+
+
+def test_ndjson_on_a_terminal_is_control_safe(daemon: Settings, hostile: str, home: Path) -> None:
+    shown = on_terminal(*daemon.flags(), "export", "--ndjson", home=home)
+    assert steering(shown) == []
+    assert HOSTILE in {json.loads(line)["label"] for line in shown.splitlines()}
+    assert hostile
+
+
+def test_piped_json_is_semantically_equal(gpuwatch: Gpuwatch, daemon: Settings, hostile: str) -> None:
+    said = gpuwatch(*daemon.flags(), "show", hostile, "--json")
+    assert said.data["label"] == HOSTILE
+    assert HARMLESS in said.out  # people read it too
+    assert steering(said.out) == []
+
+
+TEXT_COMMANDS = [["show", "RUN"], ["audit"], ["top", "--once"], ["show", "RUN", "--markdown"], ["report", "RUN", "--markdown"]]
+
+
+@pytest.mark.parametrize("arguments", TEXT_COMMANDS, ids=" ".join)
+def test_text_on_a_terminal_is_clean(daemon: Settings, hostile: str, home: Path, arguments: list[str]) -> None:
+    words = [hostile if word == "RUN" else word for word in arguments]
+    shown = on_terminal(*daemon.flags(), *words, home=home)
+    assert [character for character in steering(shown) if character != "\u200b"] == []
+    assert "31mb" in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["config", "show", "--origin"], ["config", "show", "--json"], ["db", "path"], ["db", "path", "--json"], ["doctor"],
+     ["doctor", "--json"], ["daemon", "status"], ["daemon", "status", "--json"], ["audit", "--json"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_hostile_paths_do_not_steer_a_terminal(home: Path, arguments: list[str]) -> None:
+    places = [
+        "--source",
+        "simulated:steady-copy",
+        "--state",
+        str(home / HOSTILE.replace("/", "")),
+        "--socket",
+        str(home / "\x9bs"),
+    ]
+    shown = on_terminal(*places, *arguments, home=home)
+    assert shown
+    assert steering(shown) == []
+
+
+@pytest.mark.parametrize("arguments", [["show", "\x9b31m"], ["run", "--label", HOSTILE, "--", "true"]], ids=["show", "run"])
+def test_standard_error_on_a_terminal_is_clean(daemon: Settings, home: Path, arguments: list[str]) -> None:
+    shown = on_terminal(*daemon.flags(), *arguments, home=home, stream="stderr")
+    assert shown
+    assert steering(shown) == []
+
+
+# No lone surrogates of a pair that JSON would join: those are no text.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(st.dictionaries(TEXT, TEXT))
+def test_json_of_any_text_is_safe_and_reads_back(data: dict[str, str]) -> None:
+    stream = io.StringIO()
+    output.emit_json({"data": data}, stream)
+    assert json.loads(stream.getvalue())["data"] == data
+    assert steering(stream.getvalue()) == []
