@@ -25,6 +25,7 @@ from gpuwatch.config import Settings
 from gpuwatch.errors import DaemonError
 from tests.faults import results, stores
 from tests.gpuwatch import live
+from tests.waiting import let_pass, wait_until
 
 EIGHT = "simulated:" + ",".join(["steady-gemm", "steady-copy"] * 4)
 ROUNDS_A_STORE = 20  # then a new folder: the check of all its rows would grow with the square of the rounds
@@ -86,7 +87,7 @@ def one(folder: Path, dice: random.Random, seen: Seen, longest_s: float) -> None
         process = subprocess.Popen([sys.executable, "-m", "gpuwatch", *settings.flags(), "daemon"], stderr=file)
     try:
         if moment == "start":
-            _pause(dice.uniform(0.0, 2.5))
+            let_pass(dice.uniform(0.0, 2.5), "the moment of the kill is random")
         else:
             live.wait_for(settings, process, log)
             assert "ERROR" not in log.read_text(), log.read_text()
@@ -122,11 +123,11 @@ def _under_load(
     other = threading.Thread(target=come_and_go)
     if dice.random() < 0.5:  # each close has the store written to disk, so that without them more is at stake
         other.start()
-    _pause(after_s)
+    let_pass(after_s, "the moment of the kill is random")
     known = _last_read(settings)
     if stop:
         process.terminate()
-        _pause(dice.uniform(0.0, 0.5))
+        let_pass(dice.uniform(0.0, 0.5), "the moment of the kill is random")
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     over.set()
@@ -160,8 +161,7 @@ def _kill_successor(settings: Settings) -> None:
     """The benchmark may have opened a window after the kill, and so started a daemon of the user's."""
     with contextlib.suppress(DaemonError), connect(settings, start=False) as client:
         os.kill(client.welcome.pid, signal.SIGKILL)
-        while _lives(client.welcome.pid):
-            _pause(0.01)
+        wait_until(lambda: not _lives(client.welcome.pid), what="the successor is gone")
 
 
 def _lives(pid: int) -> bool:
@@ -179,10 +179,6 @@ def check(folder: Path, seen: Seen, *, at_rest: bool) -> None:
     stores.check_files(state)
     if at_rest:
         stores.check_rows(state)
-
-
-def _pause(seconds: float) -> None:
-    threading.Event().wait(seconds)
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,7 @@ from pathlib import Path
 from gpuwatch.client import connect
 from gpuwatch.config import Settings, load
 from gpuwatch.errors import DaemonError
-
-START_S = 30.0
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @dataclass(frozen=True)
@@ -48,17 +46,18 @@ def running(
     finally:
         if process.poll() is None:
             process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
 
 
 def wait_for(found: Settings, process: subprocess.Popen[bytes], log: Path) -> None:
-    pause = threading.Event()
-    for _ in range(int(START_S / 0.05)):
+    """Wait until this daemon answers.  Raises AssertionError: with its log, when it ends or never does."""
+
+    def answers() -> bool:
+        assert process.poll() is None, log.read_text()
         try:
             connect(found, start=False).close()
         except DaemonError:
-            assert process.poll() is None, log.read_text()
-            pause.wait(0.05)
-        else:
-            return
-    raise AssertionError(log.read_text())
+            return False
+        return True
+
+    wait_until(answers, what=log.read_text, every_s=0.05)
