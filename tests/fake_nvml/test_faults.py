@@ -29,7 +29,7 @@ from tests.fake_nvml.scene import (
 from tests.faults import stores
 from tests.faults.kills import MOST_LOST_NS
 from tests.systemd.manager import Manager, manager
-from tests.waiting import PATIENCE_S, let_pass, sample_for
+from tests.waiting import PATIENCE_S, let_pass, sample_for, wait_until
 
 Verdicts = dict[str, Any]
 
@@ -114,8 +114,7 @@ def test_a_lost_gpu_is_named_the_others_are_judged_and_it_is_watched_again(
             rows = shown(watch)
             asked_s, asked_count = time.monotonic(), off_the_bus.calls_count()
             let_pass(0.4, "calls are counted over it")
-            rate_hz = (off_the_bus.calls_count() - asked_count) / (time.monotonic() - asked_s)
-            assert rate_hz < 75, "a lost GPU is asked seldom"
+            assert off_the_bus.calls_count() - asked_count < 75 * (time.monotonic() - asked_s), "a lost GPU is asked seldom"
         off_the_bus.come_back()
         to_be_reset.come_back()
         watch.until(lambda _: not any(watch.gpu(index)["lost"] for index in (1, 2)))
@@ -170,10 +169,14 @@ def test_a_storm_of_processes_under_a_few_numbers_is_named_and_costs_no_memory(
 
 
 @pytest.mark.parametrize("opened_count", [0, 2], ids=["idle", "in a window"])
+@pytest.mark.parametrize("most_lost_ns", [None, pytest.param(MOST_LOST_NS, marks=pytest.mark.slow)], ids=["whole", "a second"])
 def test_a_daemon_killed_between_two_commits_loses_a_second_at_most(
-    working: Scene, library: Path, tmp_path: Path, opened_count: int
+    working: Scene, library: Path, tmp_path: Path, opened_count: int, most_lost_ns: int | None
 ) -> None:
-    """On the driver's own ABI: what the compiled loop read and had not told yet is lost with it, on top of what was not committed."""
+    """On the driver's own ABI: what the compiled loop read and had not told yet is lost with it, on top of what was not committed.
+
+    Without a bound on time what was committed before the kill is there after it.
+    """
     with watching(tmp_path, working, library) as watch:
         windows = [gpuwatch.window(f"open {i}", settings=watch.live.settings) for i in range(opened_count)]
         for w in windows:
@@ -181,6 +184,7 @@ def test_a_daemon_killed_between_two_commits_loses_a_second_at_most(
         for gpu in working.gpus:
             gpu.ripples("sm_clock_mhz", 60)  # no value stands for longer than a refresh
         sample_for(1.5)
+        committed = wait_until(lambda: stores.committed_ns(watch.live.settings.state), what="readings are committed")
         watch.live.process.kill()
         killed_ns = time.monotonic_ns()
         watch.live.process.wait()
@@ -190,7 +194,8 @@ def test_a_daemon_killed_between_two_commits_loses_a_second_at_most(
             assert "went away" in w.verdict.why
     stored = stores.last_ns(watch.live.settings.state)
     assert set(stored) == {gpu.uuid for gpu in working.gpus}
-    assert killed_ns - min(stored.values()) <= MOST_LOST_NS
+    assert all(stored[uuid] >= at_ns for uuid, at_ns in committed.items())
+    assert most_lost_ns is None or killed_ns - min(stored.values()) <= most_lost_ns
     stores.check_files(watch.live.settings.state)
     with watching(tmp_path, working, library) as watch:  # the next one cleans up after it
         pass

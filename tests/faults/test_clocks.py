@@ -17,7 +17,7 @@ import gpuwatch
 from gpuwatch import clock, sleep
 from gpuwatch.store import Reader
 from tests.busy_machine import BUSY_MACHINE
-from tests.faults.stores import last_ns
+from tests.faults.stores import committed_ns
 from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S, sample_for, wait_until
 
@@ -91,7 +91,7 @@ def test_a_wall_clock_set_back_and_forth_leaves_every_window_its_length_and_read
 
 
 def is_read_since(live: Live, at_ns: int) -> bool:
-    return min(last_ns(live.settings.state).values(), default=0) > at_ns
+    return min(committed_ns(live.settings.state).values(), default=0) > at_ns
 
 
 def audited(live: Live, since: str) -> set[str]:

@@ -17,7 +17,7 @@ from gpuwatch.past import Recorded, Stored
 from gpuwatch.protocols import Sweep
 from gpuwatch.tui import gpu_table, gpu_words, words
 from gpuwatch.window import window
-from tests.faults.stores import last_ns
+from tests.faults.stores import committed_ns
 from tests.gpuwatch.live import running
 from tests.gpuwatch.store.stored import feed, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, DEVICE, UUID, fast
@@ -49,7 +49,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
             assert watched.verdict.label == "looked at"
             after = of(client.readings(0))
             state = live.settings.state
-            wait_until(lambda: min(last_ns(state).values(), default=0) >= after.at_ns, what="what was told is stored")
+            wait_until(lambda: min(committed_ns(state).values(), default=0) >= after.at_ns, what="what was told is stored")
         yield Lived(live.settings.state, during, after, uuid)
 
 
