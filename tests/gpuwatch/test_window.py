@@ -424,6 +424,6 @@ def test_a_decorator_without_its_brackets_says_so() -> None:
         gpuwatch.window(lambda: None)  # type: ignore[arg-type]  # wrong on purpose
 
 
-def test_importing_costs_little_and_nothing_heavy() -> None:
+def test_import_brings_nothing_heavy() -> None:
     code = "import sys, gpuwatch; print([m for m in ('scipy','numpy','textual','plotly','torch','sqlite3','click') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -83,7 +83,7 @@ def test_sampling_goes_on_under_slow_hanging_and_very_many_clients(page: tuple[S
 
 
 @pytest.mark.slow
-def test_sampling_keeps_half_its_rate_under_them(page: tuple[Settings, str, int]) -> None:
+def test_sampling_keeps_half_its_rate_under_attack(page: tuple[Settings, str, int]) -> None:
     settings, host, port = page
     with attack(host, port):
         before, begun_s = asked(settings), time.monotonic()
