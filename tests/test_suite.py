@@ -95,14 +95,20 @@ def test_hypothesis_deadlines_are_set_in_one_place() -> None:
         f"{name}:{node.lineno}"
         for name, tree in sources()
         for node in ast.walk(tree)
-        if called(node) in ("settings", "register_profile") and any(keyword.arg == "deadline" for keyword in node.keywords)  # type: ignore[attr-defined]  # a call
+        if isinstance(node, ast.Call) and called(node) in ("settings", "register_profile")
+        if any(keyword.arg == "deadline" for keyword in node.keywords)
     ]
     assert [place.partition(":")[0] for place in found] == ["conftest.py"], found
 
 
 def test_sleeps_are_named_and_say_why() -> None:
     """Where a condition can be waited for, ``wait_until`` waits; else ``sample_for`` and ``let_pass`` name the reason."""
-    found = {(name, node.lineno) for name, tree in sources() for node in ast.walk(tree) if is_sleep(node)}  # type: ignore[attr-defined]
+    found = {
+        (name, node.lineno)
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and is_sleep(node)
+    }
     assert sorted(place for place in found if place[0] not in SLEEPS) == []
     assert sorted(SLEEPS.keys() - {name for name, _ in found} - {"waiting.py"}) == [], "allowed and no longer there"
 
