@@ -9,7 +9,7 @@ WORKERS ?= 4
 .PHONY: help demo test check format lint types imports pages pictures gpu bench campaign clean
 
 help:
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): requirements-dev.txt pyproject.toml gpuwatch/sources/nvml/series.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -56,6 +56,7 @@ pages: $(STAMP)  ## write the generated pages again
 	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.hardware.render
 	$(BIN)/python -m tests.bench.render
+	$(BIN)/python -m tests.load_record --render
 
 pictures: $(STAMP)  ## the pictures of the README, from the commands themselves
 	$(BIN)/python -m tests.pictures
@@ -68,6 +69,7 @@ pages-fresh: $(STAMP)
 	$(BIN)/python -m dashboards.build --check
 	$(BIN)/python -m tests.hardware.render --check
 	$(BIN)/python -m tests.bench.render --check
+	$(BIN)/python -m tests.load_record --check
 
 gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw becomes data and pages
 	$(BIN)/python -m pytest -m gpu -s
@@ -83,12 +85,16 @@ gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw beco
 
 bench: $(STAMP)  ## what watching, judging and storing cost, and how often the judge is right over some windows, as tables
 	$(BIN)/python -m tests.bench
-	$(BIN)/python -m pytest -m slow tests/gpuwatch/fleet tests/systemd
+	$(BIN)/python -m pytest -m "slow and not soak and not gpu"
 	$(BIN)/python -m tests.campaign --seconds 60 --out build/campaign.json
 
 campaign: $(STAMP)  ## how often the judge is right, over thousands of simulated windows; then the page of it
 	$(BIN)/python -m tests.campaign --seconds 3600 --seeds 0:3000
 	$(BIN)/python -m tests.hardware.render
+
+.PHONY: timing-record
+timing-record: $(STAMP)  ## timing-sensitive tests ten times, all tests three times, beside two busy loops; then the record of it
+	$(BIN)/python -m tests.load_record --workers $(WORKERS)
 
 .PHONY: soak fuzz
 soak: $(STAMP)  ## long campaigns of faults (hours): kills, damage, crowds, a simulated day

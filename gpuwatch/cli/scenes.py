@@ -104,7 +104,7 @@ def _status(process: subprocess.Popen[bytes], settings: config.Settings, log: Pa
             with connect(settings, start=False) as client:
                 return client.status()
         except DaemonError as error:
-            if error.code != "unreachable":
+            if error.code not in ("unreachable", "silent"):  # a busy machine may keep a new daemon from answering in time
                 raise
         pause.wait(0.05)
     words = log.read_text(errors="replace").strip().splitlines()

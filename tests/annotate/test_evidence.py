@@ -69,7 +69,7 @@ def test_a_counter_that_fell_or_was_read_once_has_no_increase(counts: list[int])
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=2, max_size=30), st.floats(0.5, 3), st.floats(1, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_an_increase_is_never_negative_and_divides_by_the_time_between_its_own_readings(
     steps: list[int], begin_s: float, length_s: float
 ) -> None:

@@ -32,7 +32,7 @@ def known(held: Held | None) -> Held:
     return held
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     length_s=st.floats(0.25, 3.0),
     phase_s=st.floats(0.0, 0.1),

@@ -23,7 +23,7 @@ from annotate.intervals import (
     seconds_needed,
 )
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=40)
 SERIES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=60).map(np.array)
 
 
@@ -164,7 +164,7 @@ class TestRatioInterval:
 
 class TestClopperPearson:
     @given(st.integers(1, 30), st.floats(0.01, 0.99))
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     def test_it_covers_every_rate(self, trials: int, rate: float) -> None:
         from scipy.stats import binom
 

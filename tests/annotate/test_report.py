@@ -151,7 +151,7 @@ class TestText:
         assert not any(line.startswith("VALID") for line in shown.splitlines())
 
     @given(st.text(), st.text(), st.text())
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     def test_nothing_a_user_names_adds_a_line_or_a_control_character(self, label: str, says: str, name: str) -> None:
         about = verdict(hazard(says=says, facts={name: name}), label=label, device_name=name)
         shown = text(about)
@@ -190,7 +190,7 @@ class TestMarkdown:
         assert markdown(verdict(label=label)).startswith(f"**FLAGGED** {shown} on ")
 
     @given(st.text(), st.text())
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     def test_no_name_opens_a_tag_breaks_a_row_or_adds_a_line(self, label: str, says: str) -> None:
         plain_lines = markdown(verdict(hazard())).count("\n")
         shown = markdown(verdict(hazard(says=says), label=label or "x"))

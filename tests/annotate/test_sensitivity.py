@@ -65,7 +65,7 @@ def reason(timings: Timings) -> str:
 
 class TestFit:
     @given(st.floats(0.3, 1.05), st.integers(0, 500))
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     def test_it_finds_the_exponent(self, beta: float, seed: int) -> None:
         found = fitted(run(beta=beta, seed=seed, noise=0.002))
         assert found.beta == pytest.approx(beta, abs=0.05)

@@ -40,7 +40,7 @@ def test_a_window_shorter_than_three_refreshes_has_none() -> None:
     assert median_mhz(clock) is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     before=st.floats(500, 2000),
     ratio=st.floats(0.5, 0.9) | st.floats(1.1, 2.0),
@@ -57,7 +57,7 @@ def test_two_levels_are_told_apart_wherever_they_meet(before: float, ratio: floa
     assert (move.at_ns - BEGIN_NS) // BLOCK_NS == first
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 10**6), spread_ratio=st.floats(0.0, 0.05), count=st.integers(0, 5) | st.integers(20, 100))
 def test_noise_alone_is_no_move(seed: int, spread_ratio: float, count: int) -> None:
     values = 1500.0 * (1.0 + spread_ratio * np.random.default_rng(seed).uniform(-1, 1, count))

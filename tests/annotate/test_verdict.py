@@ -55,7 +55,7 @@ verdicts = st.builds(
 
 
 @given(verdicts)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_any_verdict_survives_json_and_follows_the_schema(verdict: Verdict) -> None:
     data = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
     VALIDATOR.validate(data)

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from dashboards.show import looks, shown
-from tests.dashboards.watched import ROOT, measured, pause, watched
+from tests.dashboards.watched import ROOT, measured, watched
+from tests.waiting import sample_for
 
 SPAN_S = 60.0
 _HEAD = """\
@@ -32,7 +33,7 @@ def main() -> int:
         while time.time() - fleet.begun_s < SPAN_S:
             for position in (0, 1, 2, 3, 5):
                 measured(fleet.hosts["busy"], position, 3.3 if position in (0, 5) else 1.2)
-            pause(2.0)
+            sample_for(2.0)
         whole = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=SPAN_S)}
         of_one = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=SPAN_S, instance="busy")}
     text = _HEAD + "\n".join((whole["fleet"], of_one["gpu"], whole["windows"]))

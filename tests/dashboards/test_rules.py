@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.gpuwatch.programs import program
+from tests.waiting import PATIENCE_S
 
 FOLDER = Path(__file__).parents[2] / "dashboards"
 
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program("promtool"), *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([program("promtool"), *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 @pytest.mark.parametrize("name", ["alerts.yml", "recording.yml", "dcgm-names.yml"])

@@ -13,6 +13,7 @@ from pathlib import Path
 from dashboards.asking import Prometheus
 from tests.dashboards.watched import free_port, until
 from tests.gpuwatch.programs import program
+from tests.waiting import PATIENCE_S
 
 FOLDER = Path(__file__).parents[2] / "dashboards"
 
@@ -32,7 +33,7 @@ def test_up_starts_daemon_windows_and_prometheus_and_takes_them_along(tmp_path: 
         until(lambda: bool(prometheus.get("rules")["groups"]), "the rules are loaded")
     finally:
         process.send_signal(signal.SIGTERM)
-        code = process.wait(20)
+        code = process.wait(PATIENCE_S)
     told = (tmp_path / "log").read_text()
     assert code == 0, told
     assert f"prometheus  http://127.0.0.1:{ports['PROMETHEUS_PORT']}/alerts" in told
@@ -46,7 +47,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         environment = {**os.environ, "DAEMON_PORT": str(port), "TMPDIR": str(tmp_path)}
         found = subprocess.run(
-            [str(FOLDER / "up.sh")], env=environment, capture_output=True, text=True, timeout=20, check=False
+            [str(FOLDER / "up.sh")], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
     assert found.returncode == 1
     assert f"port {port} is taken: set DAEMON_PORT" in found.stderr

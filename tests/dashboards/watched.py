@@ -7,7 +7,6 @@ import functools
 import json
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from dashboards.asking import Prometheus, PrometheusError
 from gpuwatch.config import Settings
 from tests.gpuwatch.live import Live, running
 from tests.gpuwatch.programs import program
+from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 ROOT = Path(__file__).parents[2]
 RULES = tuple(ROOT / "dashboards" / name for name in ("alerts.yml", "recording.yml", "dcgm-names.yml"))
@@ -79,7 +79,7 @@ def _answers(prometheus: Prometheus, expr: str) -> bool:
 def measured(settings: Settings, position: int, length_s: float = 1.2) -> None:
     """One window on the GPU at this position of the machine, judged."""
     with gpuwatch.window(f"w{position}", settings=settings, gpus=[f"GPU-51301a7e-0000-0000-0000-{position:012d}"]) as window:
-        pause(length_s)
+        sample_for(length_s)
     assert window.verdict
 
 
@@ -106,22 +106,18 @@ def scraping(folder: Path, addresses: Mapping[str, str]) -> Iterator[Prometheus]
         yield found
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
 
 
-def until(holds: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
+def until(holds: Callable[[], bool], what: str) -> None:
     """Raises AssertionError if it never comes true."""
-    deadline_s = time.monotonic() + within_s
-    while time.monotonic() < deadline_s:
+
+    def held() -> bool:
         with contextlib.suppress(URLError, ConnectionError, PrometheusError):
-            if holds():
-                return
-        pause(0.2)
-    raise AssertionError(f"never came true: {what}")
+            return holds()
+        return False
 
-
-def pause(seconds: float) -> None:
-    threading.Event().wait(seconds)
+    wait_until(held, what=what, every_s=0.2)
 
 
 def free_port() -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fake_nvml.scene import Scene
+from tests.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ def doctors(folder: Path, cases: Mapping[str, tuple[Scene, Path]]) -> dict[str, 
     asked = {name: [str(scene.path), str(library)] for name, (scene, library) in cases.items()}
     done = subprocess.run(
         [sys.executable, "-m", "tests.fake_nvml.doctors", str(folder)], input=json.dumps(asked),
-        env={**os.environ, "LD_LIBRARY_PATH": "."}, capture_output=True, text=True, timeout=100, check=False,
+        env={**os.environ, "LD_LIBRARY_PATH": "."}, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     codes: dict[str, int] = json.loads(done.stdout)

@@ -76,7 +76,7 @@ def gpm(handle: Any) -> list[float]:
     for metric, number in zip(request.metrics, (2, 3, 5, 10), strict=False):
         metric.metricId = number
     N.nvmlGpmSampleGet(handle, first)
-    time.sleep(0.11)
+    time.sleep(0.11)  # a metric is the mean between two samples
     N.nvmlGpmSampleGet(handle, second)
     N.nvmlGpmMetricsGet(request)
     N.nvmlGpmSampleFree(first)

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +16,14 @@ from gpuwatch.client import Client, connect
 from tests.fake_nvml.scene import Scene
 from tests.gpuwatch import live
 from tests.gpuwatch.live import Live
+from tests.waiting import PATIENCE_S, wait_until
 
 
 def told(scene: Scene, library: Path, module: str, *arguments: str) -> Any:
     """What a module of ours prints as JSON when run on the double."""
     done = subprocess.run(
         [sys.executable, "-m", f"tests.fake_nvml.{module}", *arguments],
-        env={**os.environ, **scene.environment(library)}, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, **scene.environment(library)}, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -37,7 +37,7 @@ class Watch:
     scene: Scene
     library: Path
 
-    def command(self, *arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    def command(self, *arguments: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
         """Any command of gpuwatch, beside this daemon and in front of the same driver."""
         return command(self.scene, self.library, *self.live.settings.flags(), *arguments, timeout_s=timeout_s)
 
@@ -55,12 +55,16 @@ class Watch:
         uuid = self.scene.gpus[index].uuid
         return next(gpu for gpu in self.status()["gpus"] if gpu["uuid"] == uuid)
 
-    def until(self, said: Callable[[dict[str, Any]], bool], *, within_s: float = 20) -> dict[str, Any]:
+    def until(self, said: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The status as soon as it says so."""
-        deadline_s = time.monotonic() + within_s
-        while not said(status := self.status()):
-            assert time.monotonic() < deadline_s, f"{json.dumps(status, indent=1)}\n{self.live.log.read_text()}"
-            time.sleep(0.02)
+        status: dict[str, Any] = {}
+
+        def is_said() -> bool:
+            status.clear()
+            status.update(self.status())
+            return said(status)
+
+        wait_until(is_said, what=lambda: f"{json.dumps(status, indent=1)}\n{self.live.log.read_text()}", every_s=0.02)
         return status
 
 
@@ -71,7 +75,7 @@ def watching(folder: Path, scene: Scene, library: Path, environment: Mapping[str
         yield Watch(found, scene, library)
 
 
-def command(scene: Scene, library: Path, *arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+def command(scene: Scene, library: Path, *arguments: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "gpuwatch", *arguments],
         env={**os.environ, "COLUMNS": "160", **scene.environment(library)},

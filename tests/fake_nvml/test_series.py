@@ -59,13 +59,14 @@ def test_passes_keep_their_deadlines_count_what_they_missed_and_stop_when_interr
     assert all(late_ns >= 0 for _, late_ns, _, _ in passes)
     for (due, _, _, _), (following, _, missed, _) in pairwise(passes):
         assert following - due == pytest.approx(10 * (missed + 1))
-    assert passes[-1][0] == pytest.approx(600)
-    lanes = [lane for _, _, _, lane in passes]
-    assert lanes[0] == "fast"
-    assert len(passes) / 5 - 2 <= lanes.count("fast") <= len(passes) / 5 + 2
-    assert 1 <= seen["cut"] <= 6  # 0.2 s at 20 Hz; fewer on a busy machine
+    assert passes[-1][0] >= 599.9
+    rows_ms = [due + late_ns / 1e6 for due, late_ns, _, lane in passes if lane == "fast"]
+    pulses_ms = [due + late_ns / 1e6 for due, late_ns, _, lane in passes if lane == "pulse"]
+    assert passes[0][3] == "fast"
+    assert all(later - earlier > 44 for earlier, later in pairwise(rows_ms)), "a row each 45 ms at most"
+    assert all(min(at - row for row in rows_ms if row < at) < 46 for at in pulses_ms), "and pulses no longer than that"
+    assert 1 <= seen["cut"] < 200  # interrupted after 0.2 s of ten
     assert seen["none"] == 0
-    assert seen["took_ms"][1] < 4000
     assert seen["most"] == series.PASSES_COUNT  # what it has room for, then it tells of it
 
 

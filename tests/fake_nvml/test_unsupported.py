@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from tests.fake_nvml.denied import NUMBERS
 from tests.fake_nvml.program import work_on
 from tests.fake_nvml.running import watching
 from tests.fake_nvml.scene import Gpu, create
+from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 # The rules that can no longer tell, and what they say.  The others ask something else instead, or never needed it.
 # On a busy machine a window of a second may hold too few rows for these.
@@ -76,13 +78,14 @@ def batched(names: Iterable[str], count: int) -> Iterator[tuple[str, ...]]:
         yield some
 
 
-def window(client: Daemon, gpus: Sequence[Gpu]) -> str:
-    """The run of a window of a second over these."""
+def judged_window(client: Daemon, gpus: Sequence[Gpu]) -> tuple[str, Sequence[Mapping[str, Any]]] | None:
+    """The run of a window of a second over these and its verdicts; None where a busy machine left no time to judge it."""
     opened = client.open(label="denied", gpus=[gpu.uuid for gpu in gpus])
     begin_ns = time.monotonic_ns()
-    time.sleep(1.2)
+    sample_for(1.2)
     client.close_window(opened.run, begin_ns, time.monotonic_ns())
-    return opened.run
+    verdicts = client.verdicts(opened.run, wait_s=PATIENCE_S).verdicts
+    return (opened.run, verdicts) if verdicts else None
 
 
 @pytest.fixture(scope="module")
@@ -98,17 +101,15 @@ def seen(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Seen:
         watch.until(lambda status: len(status["gpus"]) == len(scene.gpus))
         with watch.client() as client:
             watch.until(lambda _: all(Lane.SLOW in gpu.rows for gpu in live.of(client.readings()).gpus))
-            runs = {
-                signal: run
-                for signals in batched(named, AT_ONCE_COUNT)
-                for run in [window(client, [named[signal] for signal in signals])]
-                for signal in signals
-            }
-            judged = {
-                verdict["device"]["uuid"]: verdict
-                for run in dict.fromkeys(runs.values())
-                for verdict in client.verdicts(run, wait_s=60).verdicts
-            }
+            runs: dict[str, str] = {}
+            judged: dict[str, Mapping[str, Any]] = {}
+            for signals in batched(named, AT_ONCE_COUNT):
+                gpus = [named[signal] for signal in signals]
+                found = wait_until(functools.partial(judged_window, client, gpus), what="a window is judged")
+                assert found is not None
+                run, verdicts = found
+                runs |= dict.fromkeys(signals, run)
+                judged |= {verdict["device"]["uuid"]: verdict for verdict in verdicts}
         with Reader(watch.live.settings.state) as reader:
             traces = {signal: reader.evidence(reader.run(runs[signal]), gpu.uuid).trace for signal, gpu in named.items()}
         return Seen(

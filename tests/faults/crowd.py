@@ -7,7 +7,6 @@ import resource
 import statistics
 import sys
 import tempfile
-import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from gpuwatch.config import Settings
 from gpuwatch.store import Reader
 from tests.faults import results, stores
 from tests.gpuwatch.live import Live, running
+from tests.waiting import let_pass
 
 _MISSED_S = 1.0
 MOST_GROWN_RATIO = 0.05
@@ -57,7 +57,7 @@ def in_sequence(live: Live, count: int, *, asked_every: int = 100, progress: boo
             pass
         verdicts["opened" if w.run_id else w.verdict.why] += 1
         if not w.run_id:  # others keep the machine busy: a suite would be at work of its own meanwhile
-            threading.Event().wait(_MISSED_S)
+            let_pass(_MISSED_S, "a suite would be at work of its own meanwhile")
         if number % asked_every == asked_every - 1:
             verdict = w.verdict
             verdicts[f"asked: {verdict.status if verdict.findings else verdict.why.partition(';')[0]}"] += 1

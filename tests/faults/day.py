@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import heapq
 import os
@@ -19,6 +20,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from annotate.evidence import Device
 from gpuwatch import clock, lanes
@@ -33,6 +36,7 @@ from gpuwatch.store import Run, Store
 from gpuwatch.store.files import SEGMENTS
 from tests.faults import results, stores
 from tests.gpuwatch.store.stored import a_run
+from tests.waiting import let_pass_async, wait_until_async
 
 S = 1_000_000_000
 BEGIN_NS = 1_000 * S
@@ -113,9 +117,8 @@ class Windows:
 
     @staticmethod
     async def _worker_left() -> None:
-        while list(_workers()):
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)  # and its pipes are closed
+        await wait_until_async(lambda: not list(_workers()), what="the judge's worker is gone")
+        await let_pass_async(0.1, "its pipes are closed")
 
     def _begin(self) -> None:
         self._count += 1
@@ -233,8 +236,11 @@ def _bytes(folder: Path, pattern: str) -> int:
 
 
 def _workers() -> Iterator[int]:
-    for child in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split():
-        yield stores.memory_bytes(int(child))
+    """What of each judge of ours lies in memory; other tests of this process may have other children."""
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error, OSError):
+            if "gpuwatch.judging" in child.cmdline():
+                yield stores.memory_bytes(child.pid)
 
 
 def _check_growth(looks: list[dict[str, Any]]) -> None:

@@ -13,6 +13,7 @@ from annotate.verdict import Status, Verdict
 from gpuwatch.store import Reader, Run
 from gpuwatch.store.columns import LANE_COLUMNS
 from gpuwatch.store.run import UNFINISHED
+from tests.waiting import PATIENCE_S
 
 KEYED = (*(lane.value for lane in LANE_COLUMNS), "census", "power")  # time and GPU are their key
 
@@ -95,8 +96,16 @@ def last_ns(state: Path, lane: Lane = Lane.FAST) -> dict[str, int]:
     return last
 
 
+def committed_ns(state: Path) -> dict[str, int]:
+    """Up to when each GPU is stored while a daemon writes; empty where it has not begun to."""
+    try:
+        return last_ns(state)
+    except sqlite3.Error:
+        return {}
+
+
 def said(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    connection = sqlite3.connect(path, timeout=10)
+    connection = sqlite3.connect(path, timeout=PATIENCE_S)
     try:
         return connection.execute(sql).fetchall()
     finally:

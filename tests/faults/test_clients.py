@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from gpuwatch.config import Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader, Run
 from tests.gpuwatch.live import Live, running
+from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="takes root")
@@ -48,7 +48,7 @@ def program(settings: Settings, body: str) -> list[str]:
 
 
 def said(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout
@@ -56,13 +56,15 @@ def said(command: list[str]) -> str:
 
 def judged(live: Live, label: str) -> Run:
     """The window of this label, once it has its verdict."""
-    for _ in range(200):
+
+    def found() -> Run | None:
         with Reader(live.settings.state) as reader:
             runs = reader.runs(label=label)
-        if runs and runs[0].verdicts:
-            return runs[0]
-        threading.Event().wait(0.05)
-    raise AssertionError(f"no verdict of {label!r}")
+        return runs[0] if runs and runs[0].verdicts else None
+
+    run = wait_until(found, what=f"a verdict of {label!r}", every_s=0.05)
+    assert run is not None
+    return run
 
 
 def test_a_client_killed_inside_its_window_leaves_it_unproven_with_the_reason(daemon: Live) -> None:
@@ -74,7 +76,7 @@ def test_a_client_killed_inside_its_window_leaves_it_unproven_with_the_reason(da
     client = subprocess.Popen(program(daemon.settings, body), stdout=subprocess.PIPE, cwd=ROOT)
     assert client.stdout is not None
     assert client.stdout.readline() == b"in\n"
-    threading.Event().wait(1.2)  # a shorter one is flagged for that as well
+    sample_for(1.2)  # a shorter one is flagged for that as well
     client.kill()
     client.wait()
     client.stdout.close()
@@ -134,7 +136,7 @@ def test_a_stopped_client_keeps_its_window_and_others_are_served(daemon: Live) -
         pass
     assert w.run_id is not None
     os.kill(client.pid, signal.SIGCONT)
-    assert client.wait(20) == 0
+    assert client.wait(PATIENCE_S) == 0
     client.stdout.close()
     assert "without closing" not in judged(daemon, "stopped").why
 
@@ -221,7 +223,7 @@ def test_a_client_in_a_pid_namespace_of_its_own_is_known_by_its_pid_outside(daem
         print(os.getpid(), bool(w.verdict.findings))
     """
     done = subprocess.run(
-        ["unshare", "-pf", "--mount-proc", *program(daemon.settings, body)], capture_output=True, text=True, timeout=60, check=False,
+        ["unshare", "-pf", "--mount-proc", *program(daemon.settings, body)], capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         cwd=ROOT,
     )  # fmt: skip
     if "Operation not permitted" in done.stderr:
@@ -244,14 +246,14 @@ def test_a_daemon_in_a_pid_namespace_does_not_guess_at_processes_outside_of_it(t
     try:
         wait_for(found, process, log)
         with gpuwatch.window("from outside", settings=found) as w:
-            threading.Event().wait(0.3)
+            sample_for(0.3)
         assert w.run_id is not None
         assert w.verdict.status == "unproven"
         assert "name the GPU" in w.verdict.why
         with connect(found) as client:
             uuid = client.status()["gpus"][0]["uuid"]
         with gpuwatch.window("named", settings=found, gpus=[uuid]) as w:
-            threading.Event().wait(0.3)
+            sample_for(0.3)
         assert w.verdict.findings
     finally:
         process.kill()
@@ -270,7 +272,7 @@ def test_another_users_client_is_told_to_start_its_own_and_its_code_runs(daemon:
     """
     command = program(daemon.settings, body)
     done = subprocess.run(
-        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command], capture_output=True, text=True, timeout=60,
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command], capture_output=True, text=True, timeout=PATIENCE_S,
         check=False, cwd="/", env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"},
     )  # fmt: skip
     if "Permission denied" in done.stderr and not done.stdout:

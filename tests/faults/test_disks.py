@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,11 +14,11 @@ import gpuwatch
 from gpuwatch import config
 from gpuwatch.client import connect
 from gpuwatch.store import Reader
+from tests.busy_machine import BUSY_MACHINE
 from tests.faults import stores
-from tests.faults.test_removed import until
 from tests.gpuwatch.live import Live, running
+from tests.waiting import PATIENCE_S, sample_for, wait_until
 
-BUSY_MACHINE = gpuwatch.Policy(accept=frozenset({"cpu-starvation", "sampler-gap"}))
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file system takes root")
 
 
@@ -43,7 +42,7 @@ def remount(folder: Path, how: str) -> None:
 
 def window(live: Live, label: str) -> gpuwatch.Window:
     with gpuwatch.window(label, settings=live.settings, policy=BUSY_MACHINE) as w:
-        threading.Event().wait(0.4)
+        sample_for(0.4)
     return w
 
 
@@ -60,12 +59,12 @@ def test_a_full_disk_is_said_once_served_over_and_left_behind(disk: Path, tmp_pa
         with full.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
             while True:
                 file.write(bytes(4096))
-        until(lambda: bool(store_of(live)["disk_full"]), 20.0)
+        wait_until(lambda: store_of(live)["disk_full"], what="the disk is full")
         w = window(live, "meanwhile")
         assert w.run_id is not None, "windows are served"
         assert w.verdict.why or w.verdict.findings
         full.unlink()
-        until(lambda: not store_of(live)["disk_full"])
+        wait_until(lambda: not store_of(live)["disk_full"], what="the disk takes more again")
         assert window(live, "after").verdict.findings
         log = live.log.read_text()
         assert log.count("the disk is full") == 2  # when it came, and when it was over
@@ -107,5 +106,5 @@ def test_a_read_only_disk_is_one_line_at_the_start_and_for_a_window(disk: Path, 
 def start(tmp_path: Path) -> subprocess.CompletedProcess[str]:
     places = [f"--state={tmp_path / 'state'}", f"--socket={tmp_path / 's'}", "--source=simulated:steady-copy"]
     return subprocess.run(
-        [sys.executable, "-m", "gpuwatch", *places, "daemon"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "gpuwatch", *places, "daemon"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )

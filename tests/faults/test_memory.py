@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import threading
 from pathlib import Path
 
 import pytest
 
 import gpuwatch
 from gpuwatch.client import connect
+from tests.busy_machine import BUSY_MACHINE
 from tests.gpuwatch.live import Live, running
-
-BUSY_MACHINE = gpuwatch.Policy(accept=frozenset({"cpu-starvation", "sampler-gap", "window-too-short"}))
+from tests.waiting import let_pass, sample_for
 
 
 def limit(pid: int, most_bytes: int) -> None:
@@ -28,7 +27,7 @@ def mapped_bytes(pid: int) -> int:
 
 def window(live: Live, label: str) -> gpuwatch.Window:
     with gpuwatch.window(label, settings=live.settings, policy=BUSY_MACHINE) as w:
-        threading.Event().wait(0.2)
+        sample_for(0.2)
     return w
 
 
@@ -38,13 +37,13 @@ def test_a_daemon_without_more_memory_says_what_it_could_not_do_and_the_next_is_
         assert window(live, "before").verdict.findings
         pid = live.process.pid
         limit(pid, mapped_bytes(pid))  # nothing more can be mapped; what is free inside still serves
-        threading.Event().wait(0.3)
+        let_pass(0.3, "the daemon goes on without more memory")
         for number in range(2):
             verdict = window(live, f"meanwhile {number}").verdict
             assert verdict.findings or verdict.why, "judged, or why not"
         if live.process.poll() is None:  # else the next window starts another, as it does after any death
             limit(pid, resource.RLIM_INFINITY)
-        threading.Event().wait(0.5)
+        let_pass(0.5, "what failed meanwhile is tried again")
         after = window(live, "after").verdict
         assert after.findings, after.why
         with connect(live.settings) as client:

@@ -9,7 +9,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,21 +20,14 @@ from gpuwatch.clock import VirtualClock
 from gpuwatch.config import Settings, load
 from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader, Store
+from tests.busy_machine import BUSY_MACHINE
 from tests.faults import stores
 from tests.gpuwatch.live import running, wait_for
 from tests.gpuwatch.store.stored import a_run, feed, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, fast, stream
+from tests.waiting import PATIENCE_S, let_pass, sample_for, wait_until
 
 S = 1_000_000_000
-BUSY_MACHINE = gpuwatch.Policy(accept=frozenset({"cpu-starvation", "sampler-gap"}))
-
-
-def until(holds: Callable[[], bool], within_s: float = 10.0) -> None:
-    for _ in range(int(within_s / 0.05)):
-        if holds():
-            return
-        threading.Event().wait(0.05)
-    raise AssertionError("it never came true")
 
 
 def answers(settings: Settings) -> bool:
@@ -64,17 +56,17 @@ def daemon_of(folder: Path) -> Iterator[tuple[Settings, Path]]:
 def test_a_daemon_whose_socket_and_store_were_removed_is_found_again_and_keeps_what_comes(tmp_path: Path) -> None:
     with daemon_of(tmp_path) as (settings, path):
         with gpuwatch.window("open meanwhile", settings=settings, policy=BUSY_MACHINE) as w:
-            threading.Event().wait(1.0)
+            sample_for(1.0)
             shutil.rmtree(settings.socket.parent)
             shutil.rmtree(settings.state)
-            until(lambda: answers(settings))
-            until((settings.state / "gpuwatch.db").exists)
-            threading.Event().wait(0.6)
+            wait_until(lambda: answers(settings), what="the daemon is found again")
+            wait_until((settings.state / "gpuwatch.db").exists, what="the store is begun anew")
+            sample_for(0.6)
         # What was read before is gone, and the verdict says so rather than leave it out.
         (gap,) = [finding for finding in w.verdict.findings if finding.rule == "sampler-gap"]
         assert gap.answered != "clear", w.verdict
         with gpuwatch.window("afterwards", settings=settings, policy=BUSY_MACHINE) as w:
-            threading.Event().wait(0.6)
+            sample_for(0.6)
         assert w.verdict.findings
         assert settings.socket.parent.stat().st_mode & 0o777 == 0o700
         with Reader(settings.state) as reader:
@@ -93,8 +85,8 @@ def test_another_socket_in_its_place_is_left_alone_and_said_once(tmp_path: Path)
         live.settings.socket.unlink()
         other = socket.socket(socket.AF_UNIX)
         other.bind(str(live.settings.socket))
-        until(lambda: "another socket took the place of ours" in live.log.read_text())
-        threading.Event().wait(1.2)
+        wait_until(lambda: "another socket took the place of ours" in live.log.read_text(), what="the other socket is named")
+        let_pass(1.2, "the daemon looks at its socket each second")
         assert live.log.read_text().count("took the place") == 1
     assert live.settings.socket.exists()
     other.close()
@@ -107,7 +99,7 @@ class TestTheStoreAlone:
         lost = [*stream(0.5, loaded=True, begin_ns=BEGIN_NS + 2 * S), fast(BEGIN_NS + 25 * S // 10, sm_clock_mhz=1 << 70)]
         for sweep in lost:
             store.take(sweep)
-        assert not store.flush(5.0)
+        assert not store.flush(PATIENCE_S)
         feed(store, stream(2.0, loaded=True, begin_ns=BEGIN_NS + 26 * S // 10))
         with Reader(tmp_path) as reader:
             (gap,) = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 5 * S).gaps
@@ -145,11 +137,11 @@ class TestTheStoreAlone:
         other = opened(tmp_path / "state")
         other.put_run(a_run())
         store.put_run(a_run(id="ffffffffff"))
-        assert not store.flush(5.0)
+        assert not store.flush(PATIENCE_S)
         assert "expected a store without a writer" in store.statistics()["refused"]
-        assert other.flush(5.0)
+        assert other.flush(PATIENCE_S)
         other.close()
-        assert store.flush(5.0)  # and goes on there when that one has left
+        assert store.flush(PATIENCE_S)  # and goes on there when that one has left
         store.close()
         with Reader(tmp_path / "state") as reader:
             assert {run.id for run in reader.runs()} == {a_run().id, "ffffffffff"}
@@ -161,7 +153,7 @@ class TestBrokenWhileWritten:
         store.put_device(DEVICE)
         for i in range(200):
             store.put_run(a_run(id=f"{i:010d}"), {UUID: bytes(3000)})
-        assert store.flush(10.0)
+        assert store.flush(PATIENCE_S)
         database = store._folder.ledger.database
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         with (tmp_path / "gpuwatch.db").open("r+b") as file:
@@ -170,8 +162,8 @@ class TestBrokenWhileWritten:
         database.execute("PRAGMA shrink_memory")
         for _ in range(3):
             store.put_run(a_run())
-            store.flush(5.0)
-        assert store.flush(5.0)
+            store.flush(PATIENCE_S)
+        assert store.flush(PATIENCE_S)
         assert store.statistics()["set_aside_count"] == 1
         with Reader(tmp_path) as reader:
             assert [run.id for run in reader.runs()] == [a_run().id]
@@ -211,4 +203,4 @@ class TestHeldByAnother:
         assert "locked" in store.statistics()["refused"]
         holder.execute("ROLLBACK")
         holder.close()
-        assert store.flush(8.0)
+        assert store.flush(PATIENCE_S)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader
 from tests.faults import stores
 from tests.gpuwatch import live
+from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,35 +34,36 @@ def later_version(settings: Settings, oldest: int, newest: int) -> Iterator[None
     command = [sys.executable, "-c", LATER, str(oldest), str(newest), *settings.flags(), "daemon"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=ROOT)
     try:
-        for _ in range(300):
-            try:
-                gpuwatch.client.connect(settings, start=False).close()
-                break
-            except DaemonError as error:
-                if error.code == "protocol":
-                    break
-                assert process.poll() is None
-                threading.Event().wait(0.05)
+        wait_until(lambda: _answers(settings, process), what="the later version answers", every_s=0.05)
         yield
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
+
+
+def _answers(settings: Settings, process: subprocess.Popen[bytes]) -> bool:
+    try:
+        gpuwatch.client.connect(settings, start=False).close()
+    except DaemonError as error:
+        assert process.poll() is None
+        return error.code == "protocol"
+    return True
 
 
 def test_windows_open_across_an_upgrade_end_unproven_and_what_comes_is_served_or_told_what_to_do(tmp_path: Path) -> None:
     with live.running(tmp_path) as old:
         settings = old.settings
         with gpuwatch.window("judged before", settings=settings) as before:
-            threading.Event().wait(0.3)
+            sample_for(0.3)
         assert before.verdict.findings
         closed = gpuwatch.window("closed before", settings=settings).__enter__()
         closed.__exit__(None, None, None)  # its verdict is not asked yet
         with gpuwatch.window("across", settings=settings) as across:
             old.process.terminate()
-            assert old.process.wait(20) == 0
+            assert old.process.wait(PATIENCE_S) == 0
             with later_version(settings, 1, 2):  # still serves this client
                 with gpuwatch.window("after", settings=settings) as after:
-                    threading.Event().wait(0.3)
+                    sample_for(0.3)
                 assert after.verdict.findings
                 assert closed.verdict.findings, "the verdict of one before is found by the one after"
     assert across.verdict.status == "unproven"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import warnings
 from pathlib import Path
 
@@ -14,18 +13,15 @@ from hypothesis import strategies as st
 from tests.fuzz import corpus
 from tests.fuzz.targets import FAMILIES, NAMES, target
 
-HANG_S = 10.0
 # What the suite can spare for each; the rest is done by `make fuzz`.
 EXAMPLES_COUNT = {"escaping": 8, "told": 25, "headers": 40, "archives": 60, "conversations": 60, "reports": 60}
 RESULTS = json.loads((Path(corpus.__file__).parent / "results.json").read_text())
 
 
-def within_time(name: str, data: bytes) -> None:
-    begun_s = time.monotonic()
+def run(name: str, data: bytes) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of arithmetic with numbers no GPU has
         target(name)(data)
-    assert time.monotonic() - begun_s < HANG_S
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -34,7 +30,7 @@ def test_every_kept_input_is_taken_or_refused(name: str) -> None:
     assert 0 < len(kept) <= corpus.MOST_COUNT + 20
     for path in kept:
         assert path.stat().st_size <= corpus.MOST_BYTES
-        within_time(name, path.read_bytes())
+        run(name, path.read_bytes())
 
 
 @st.composite
@@ -52,10 +48,10 @@ def mutated(draw: st.DrawFn, kept: list[bytes]) -> bytes:
 def test_what_hypothesis_makes_of_them_is_taken_or_refused(name: str) -> None:
     kept = [path.read_bytes() for path in corpus.inputs(name)]
 
-    @settings(max_examples=EXAMPLES_COUNT.get(name, 120), deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=EXAMPLES_COUNT.get(name, 120), suppress_health_check=list(HealthCheck), database=None)
     @given(mutated(kept))
     def holds(data: bytes) -> None:
-        within_time(name, data)
+        run(name, data)
 
     holds()
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpuwatch.programs import program
+from tests.waiting import PATIENCE_S
 
 ANSWER_S = 60.0
 _FLAGS = (
@@ -181,5 +182,5 @@ def running() -> Iterator[Browser]:
             process.wait(5)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(PATIENCE_S)
         shutil.rmtree(profile, ignore_errors=True)

@@ -6,16 +6,14 @@ import contextlib
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.client import connect
 from gpuwatch.config import Settings, load
 from gpuwatch.errors import DaemonError
-
-START_S = 30.0
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @dataclass(frozen=True)
@@ -48,30 +46,21 @@ def running(
     finally:
         if process.poll() is None:
             process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
 
 
 def wait_for(found: Settings, process: subprocess.Popen[bytes], log: Path) -> None:
-    pause = threading.Event()
-    for _ in range(int(START_S / 0.05)):
+    """Wait until this daemon answers.  Raises AssertionError: with its log, when it ends or never does."""
+
+    def answers() -> bool:
+        assert process.poll() is None, log.read_text()
         try:
             connect(found, start=False).close()
         except DaemonError:
-            assert process.poll() is None, log.read_text()
-            pause.wait(0.05)
-        else:
-            return
-    raise AssertionError(log.read_text())
+            return False
+        return True
 
-
-def until(holds: Callable[[], bool], *, within_s: float = START_S) -> None:
-    """Wait for a condition; a test fails where it does not come true in time."""
-    pause = threading.Event()
-    for _ in range(int(within_s / 0.02)):
-        if holds():
-            return
-        pause.wait(0.02)
-    raise AssertionError(f"the condition did not come true within {within_s:g} s")
+    wait_until(answers, what=log.read_text, every_s=0.05)
 
 
 def ended(pid: int) -> bool:

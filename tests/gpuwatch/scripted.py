@@ -9,6 +9,7 @@ from typing import Any
 
 from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading, signals
 from gpuwatch.protocols import Clock, Sweep
+from tests.waiting import PATIENCE_S
 
 UUID = "GPU-00000000-0000-0000-0000-000000000009"
 DEVICE = Device(uuid=UUID, name="scripted")
@@ -79,7 +80,7 @@ class Kept:
     def of(self, lane: Lane) -> list[Sweep]:
         return [sweep for sweep in self.sweeps if sweep.lane == lane]
 
-    def wait_for(self, wanted: Callable[[Sequence[Sweep]], bool], timeout_s: float = 10.0) -> bool:
+    def wait_for(self, wanted: Callable[[Sequence[Sweep]], bool], timeout_s: float = PATIENCE_S) -> bool:
         with self._came:
             return self._came.wait_for(lambda: wanted(self.sweeps), timeout_s)
 

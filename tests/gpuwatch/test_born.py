@@ -14,6 +14,7 @@ import gpuwatch
 from gpuwatch import clock, pressure
 from gpuwatch.config import Settings
 from gpuwatch.pressure import Pressure, difference
+from tests.waiting import PATIENCE_S, let_pass, sample_for
 
 MS = 1_000_000
 
@@ -92,12 +93,12 @@ def spin(seconds: float) -> None:
 
 @pytest.mark.parametrize("after_s", [0.0, 0.4], ids=["at once", "later"])
 def test_a_thread_that_computes_beside_a_window_is_found(copying: Settings, after_s: float) -> None:
-    threading.Event().wait(0.05)  # the kernel keeps a thread's beginning to 10 ms
+    let_pass(0.05, "the kernel keeps a thread's beginning to 10 ms")
     with gpuwatch.window("company", settings=copying) as w:
-        threading.Event().wait(after_s)  # the daemon looks at the tree after it let the window go
+        let_pass(after_s, "the daemon looks at the tree after it let the window go")
         thread = threading.Thread(target=spin, args=(0.8,))
         thread.start()
-        threading.Event().wait(0.5)
+        sample_for(0.5)
     finding = w.verdict.finding("background-thread")
     thread.join()
     assert finding.severity == "flag", finding
@@ -107,7 +108,7 @@ def test_a_thread_that_computes_beside_a_window_is_found(copying: Settings, afte
 def test_a_command_in_a_window_of_gpuwatch_run_is_the_work_and_no_company(copying: Settings) -> None:
     work = "from tests.gpuwatch.test_born import spin; spin(1.2)"
     given = [sys.executable, "-m", "gpuwatch", *copying.flags(), "run", "--json", "-", "--", sys.executable, "-c", work]
-    done = subprocess.run(given, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(given, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     verdict = json.loads(done.stdout)["verdicts"][0]
     (finding,) = [each for each in verdict["findings"] if each["rule"] == "background-thread"]
     assert finding["answered"] == "unobserved", finding

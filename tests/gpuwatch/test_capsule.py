@@ -70,7 +70,7 @@ def same(one: Evidence, other: Evidence) -> bool:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(observed())
 def test_what_comes_out_is_what_went_in_and_gives_the_same_verdict(about: Evidence) -> None:
     (unpacked,) = unpack(pack([about]))
@@ -95,7 +95,7 @@ def test_six_seconds_at_100_hz_take_less_than_ten_kilobytes() -> None:
     assert len(pack([replace(scene, timings=None)])) < 10_000
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(-(1 << 62), (1 << 62) - 1)))
 def test_whole_numbers_survive_their_planes(values: list[int]) -> None:
     array = np.array(values, np.int64)
@@ -163,7 +163,7 @@ class TestDamage:
         with pytest.raises(CapsuleError, match="another archive"):
             unpack(zipped({"readme": b"hello"}))
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(st.data())
     def test_torn_or_altered_recordings_never_escape_as_another_error(self, data: st.DataObject) -> None:
         packed = bytearray(PACKED)
@@ -177,7 +177,7 @@ class TestDamage:
         except CapsuleError as error:
             assert "\n" not in str(error)  # noqa: PT017 - no error at all is fine too: the change hit a byte nobody reads
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(st.data())
     def test_altered_manifests_never_escape_as_another_error(self, data: st.DataObject) -> None:
         manifest = json.loads(member(PACKED, "manifest.json"))

@@ -10,8 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +24,15 @@ from gpuwatch.config import Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.sources.simulated import SCENES
 from gpuwatch.store import Reader
+from tests.busy_machine import BUSY_MACHINE
+from tests.faults.stores import committed_ns, last_ns
 from tests.gpuwatch.live import running
-
-
-def pause(seconds: float) -> None:
-    threading.Event().wait(seconds)
+from tests.waiting import PATIENCE_S, let_pass, sample_for, wait_until
 
 
 def raw(settings: Settings) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(10)
+    connection.settimeout(PATIENCE_S)
     connection.connect(str(settings.socket))
     return connection
 
@@ -52,26 +49,21 @@ def answer(connection: socket.socket, line: bytes) -> dict[str, Any]:
     return found
 
 
-# Test machines are small and busy; the rules that say so are not the subject here.
-BUSY_MACHINE = gpuwatch.Policy(accept=frozenset({"cpu-starvation", "sampler-gap"}))
 GREETING = wire.encode(wire.Hello(protocol=1, version="test"))
 HELLO = GREETING.rstrip()
 
 
-def until(holds: Callable[[], bool]) -> None:
-    for _ in range(200):
-        if holds():
-            return
-        pause(0.1)
-    raise AssertionError("it never came true")
-
-
-def test_kill_9_under_open_windows_loses_at_most_a_second_and_leaves_them_unproven(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most_lost_ns", [None, pytest.param(1_000_000_000, marks=pytest.mark.slow)], ids=["whole", "a second"])
+def test_kill_9_under_open_windows_loses_at_most_a_second_and_leaves_them_unproven(
+    tmp_path: Path, most_lost_ns: int | None
+) -> None:
+    """Without a bound on time what was committed before the kill is there after it."""
     with running(tmp_path) as live:
         windows = [gpuwatch.window(f"w{i}", settings=live.settings) for i in range(5)]
         for w in windows:
             w.__enter__()
-        pause(2.0)
+        sample_for(2.0)
+        committed = wait_until(lambda: committed_ns(live.settings.state), what="readings are committed")
         killed_ns = _now_ns()
         os.kill(live.process.pid, signal.SIGKILL)
         live.process.wait()
@@ -81,6 +73,8 @@ def test_kill_9_under_open_windows_loses_at_most_a_second_and_leaves_them_unprov
             assert "went away" in w.verdict.why
     for path in live.settings.state.glob("*.db"):
         assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    stored = last_ns(live.settings.state)
+    assert all(stored[uuid] >= at_ns for uuid, at_ns in committed.items())
     with running(tmp_path) as again, Reader(again.settings.state) as reader:
         runs = reader.runs()
         assert {run.label for run in runs} == {f"w{i}" for i in range(5)}
@@ -88,9 +82,9 @@ def test_kill_9_under_open_windows_loses_at_most_a_second_and_leaves_them_unprov
         assert all("daemon" in run.why for run in runs)
         (device,) = reader.devices()
         trace = reader.trace(device.uuid, runs[0].boot_id, runs[0].begin_ns, killed_ns)
-        assert killed_ns - trace.column("sm_clock_mhz").at_ns[-1] < 1_000_000_000
+        assert most_lost_ns is None or killed_ns - trace.column("sm_clock_mhz").at_ns[-1] < most_lost_ns
         with gpuwatch.window("goes on", settings=again.settings) as w:
-            pause(0.5)
+            sample_for(0.5)
         assert w.verdict.findings
 
 
@@ -106,7 +100,7 @@ def test_a_second_daemon_on_one_socket_is_refused_and_names_the_way_out(tmp_path
             [sys.executable, "-m", "gpuwatch", *live.settings.flags(), "daemon"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert second.returncode == 2
@@ -117,9 +111,9 @@ def test_a_second_daemon_on_one_socket_is_refused_and_names_the_way_out(tmp_path
 def test_sigterm_ends_it_cleanly_and_leaves_plain_files(tmp_path: Path) -> None:
     with running(tmp_path) as live:
         with gpuwatch.window("open at the end", settings=live.settings, policy=BUSY_MACHINE) as w:
-            pause(1.3)
+            sample_for(1.3)
             live.process.terminate()
-            assert live.process.wait(20) == 0
+            assert live.process.wait(PATIENCE_S) == 0
         assert w.verdict.status is Status.UNPROVEN
         assert not live.settings.socket.exists()
         assert not list(live.settings.state.glob("*-wal"))
@@ -134,15 +128,16 @@ def test_sighup_reads_the_configuration_again_and_keeps_the_old_one_when_it_is_w
     with running(tmp_path, environment={"GPUWATCH_CONFIG": str(config)}) as live:
         config.write_text('[sampling]\nidle_perio = "20ms"\n')
         live.process.send_signal(signal.SIGHUP)
-        until(lambda: "did you mean 'sampling.idle_period'" in live.log.read_text())
+        wait_until(lambda: "did you mean 'sampling.idle_period'" in live.log.read_text(), what="the wrong one is named")
         config.write_text('[sampling]\nidle_period = "200ms"\n')
         live.process.send_signal(signal.SIGHUP)
-        until(lambda: "configuration read again" in live.log.read_text())
+        wait_until(lambda: "configuration read again" in live.log.read_text(), what="the second configuration is read")
         with connect(live.settings) as client:
-            before, begin_ns = client.status()["gpus"][0]["questions"]["fast"]["asked_count"], _now_ns()
-            pause(3.0)
+            begin_ns, before = _now_ns(), client.status()["gpus"][0]["questions"]["fast"]["asked_count"]
+            sample_for(3.0)
             asked_count = client.status()["gpus"][0]["questions"]["fast"]["asked_count"] - before
-        assert asked_count / ((_now_ns() - begin_ns) / 1e9) < 8  # 5 Hz; it was 20 before
+        # 5 Hz; it was 20 before.  A busy machine asks more rarely, never more often.
+        assert asked_count < 8 * (_now_ns() - begin_ns) / 1e9
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -154,7 +149,7 @@ def test_another_user_is_refused_by_a_users_daemon() -> None:
         live.settings.socket.chmod(0o666)
         said = _as_nobody(live.settings, GREETING)
         assert json.loads(said)["code"] == "not-yours"
-        pause(0.1)
+        sample_for(0.1)
     assert w.run_id
 
 
@@ -203,9 +198,9 @@ def test_a_client_cannot_cut_the_bad_part_off_its_window(tmp_path: Path) -> None
         length_s, begin_s = scene.bench[1] - scene.bench[0], client.status()["epoch_ns"] / 1e9 + scene.bench[0]
         while begin_s < _now_ns() / 1e9:
             begin_s += scene.length_s
-        pause(begin_s - _now_ns() / 1e9)
+        let_pass(begin_s - _now_ns() / 1e9, "the scene has its beginning at this time")
         opened = client.open(policy=BUSY_MACHINE.to_dict())
-        pause(length_s)
+        sample_for(length_s)
         now_ns = _now_ns()
         client.close_window(opened.run, now_ns - 1_000_000, now_ns)
         judged = client.verdicts(opened.run)
@@ -217,7 +212,7 @@ def test_a_client_cannot_cut_the_bad_part_off_its_window(tmp_path: Path) -> None
 def test_a_verdict_is_found_again_by_a_later_daemon(tmp_path: Path) -> None:
     with running(tmp_path) as live:
         with gpuwatch.window("before", settings=live.settings) as w:
-            pause(1.1)
+            sample_for(1.1)
         first = gpuwatch.window("again", settings=live.settings)
         first.run_id, first.begin_ns, first.end_ns = w.run_id, w.begin_ns, w.end_ns
         assert w.verdict.findings
@@ -228,7 +223,7 @@ def test_a_verdict_is_found_again_by_a_later_daemon(tmp_path: Path) -> None:
 def test_what_a_command_used_of_the_processors_is_known_though_it_ended_before_its_window(copying: Settings) -> None:
     work = "import time\nend = time.time() + 2.5\nwhile time.time() < end: pass"
     command = [sys.executable, "-m", "gpuwatch", *copying.flags(), "run", "--name", "burner", "--", sys.executable, "-c", work]
-    subprocess.run(command, capture_output=True, timeout=60, check=True)
+    subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=True)
     with Reader(copying.state) as reader:
         (run,) = reader.runs(label="burner")
     assert run.host is not None
@@ -248,7 +243,7 @@ def test_what_is_told_is_bounded(copying: Settings) -> None:
 def test_a_client_that_dies_leaves_its_window_unproven(copying: Settings) -> None:
     with connect(copying) as client:
         run = client.open(label="abandoned", policy=BUSY_MACHINE.to_dict()).run
-        pause(1.3)
+        sample_for(1.3)
     with connect(copying) as client:
         judged = client.verdicts(run)
     assert judged.status == "unproven"
@@ -313,7 +308,7 @@ def test_many_windows_at_once_from_many_processes_are_all_judged(copying: Settin
         "print(len([w.verdict for w in ws if w.verdict.findings]))"
     )
     others = [subprocess.Popen([sys.executable, "-c", program, str(i)], stdout=subprocess.PIPE, text=True) for i in range(4)]
-    assert [other.communicate(timeout=100)[0].strip() for other in others] == ["10"] * 4
+    assert [other.communicate(timeout=PATIENCE_S)[0].strip() for other in others] == ["10"] * 4
 
 
 def test_rule_failure_costs_no_worker_and_is_logged(tmp_path: Path) -> None:
@@ -329,7 +324,7 @@ def test_rule_failure_costs_no_worker_and_is_logged(tmp_path: Path) -> None:
         (verdict,) = judged.verdicts
         assert judged.status in ("unproven", "flagged", "rejected")
         assert "the rule throttle-hw-slowdown failed (IndexError) with the limit refreshes_count = 0" in verdict["why"]
-        until(lambda: "throttle-hw-slowdown (IndexError)" in live.log.read_text())
+        wait_until(lambda: "throttle-hw-slowdown (IndexError)" in live.log.read_text())
         assert "failed twice" not in live.log.read_text()
 
 

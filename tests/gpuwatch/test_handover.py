@@ -21,9 +21,10 @@ from gpuwatch.client import at, connect
 from gpuwatch.config import Settings, load
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.store import Reader
-from tests.gpuwatch.live import ended, running, settings, until, wait_for
+from tests.gpuwatch.live import ended, running, settings, wait_for
 from tests.systemd.manager import manager, service
 from tests.systemd.test_service import ready
+from tests.waiting import wait_until
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def on_demand(tmp_path: Path) -> Iterator[Settings]:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-        until(lambda: ended(pid))
+        wait_until(lambda: ended(pid))
 
 
 def pid_at(found: Settings) -> int:
@@ -73,7 +74,7 @@ def test_daemon_of_a_person_takes_over_from_one_of_a_window(on_demand: Settings,
     first = pid_at(on_demand)
     assert w.run_id is not None
     with running(tmp_path) as live:
-        until(lambda: answers(live.settings, live.process.pid))
+        wait_until(lambda: answers(live.settings, live.process.pid))
         assert ended(first)
         with gpuwatch.window("after", settings=live.settings) as w:
             pass
@@ -107,11 +108,11 @@ def test_takeover_waits_for_an_open_window_and_loses_nothing(on_demand: Settings
     with gpuwatch.window("open meanwhile", settings=on_demand) as w:
         with (tmp_path / "log").open("wb") as log:
             process = subprocess.Popen([sys.executable, "-m", "gpuwatch", *on_demand.flags(), "daemon"], stderr=log)
-        until(lambda: "1 window is open or being judged; waiting 30 s" in (tmp_path / "log").read_text())
+        wait_until(lambda: "1 window is open or being judged; waiting 30 s" in (tmp_path / "log").read_text())
         assert process.poll() is None
     try:
         assert w.verdict.findings, w.verdict.why
-        until(lambda: answers(on_demand, process.pid))
+        wait_until(lambda: answers(on_demand, process.pid))
         with gpuwatch.window("of the second", settings=on_demand) as w:
             pass
         assert w.run_id is not None
@@ -187,7 +188,7 @@ class TestStop:
         assert (said.code, said.data) == (0, {"schema": 1, "stopped": True, "pid": pid, "socket": str(on_demand.socket)}), (
             said.err
         )
-        until(lambda: ended(pid))
+        wait_until(lambda: ended(pid))
         assert not on_demand.socket.exists()
         again = command(on_demand, "stop")
         assert (again.code, again.out) == (0, f"no daemon runs at {on_demand.socket}: nothing to stop\n")

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from gpuwatch import clock, host, pressure
 from gpuwatch.host import Identities, Identity
 from gpuwatch.pressure import Pressure
 from gpuwatch.sharing import sharing
+from tests.waiting import wait_until
 
 PID = 4242
 
@@ -86,11 +86,8 @@ def test_the_real_tree_holds_a_child_and_its_child() -> None:
     script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'], stdin=sys.stdin)"
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         try:
-            for _ in range(200):
-                tree = host.descendants(child.pid)
-                if len(tree) == 2:
-                    break
-                clock.MonotonicClock().wait_until(clock.now_ns() + 20_000_000, threading.Event())
+            wait_until(lambda: len(host.descendants(child.pid)) == 2, what="the child has a child")
+            tree = host.descendants(child.pid)
             assert child.pid in tree
             assert len(tree) == 2
             assert tree < host.descendants(os.getpid())

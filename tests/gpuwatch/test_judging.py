@@ -10,6 +10,7 @@ import psutil
 
 from gpuwatch.judging import Judge
 from gpuwatch.store import Store
+from tests.waiting import let_pass_async
 
 
 def test_a_worker_that_starts_slowly_does_not_answer_one_window_with_what_is_of_another(tmp_path: Path) -> None:
@@ -22,7 +23,7 @@ def test_a_worker_that_starts_slowly_does_not_answer_one_window_with_what_is_of_
             return [(await judge.judge(run)).why for run in ("first0", "second0")]
         finally:
             judge.stop()
-            await asyncio.sleep(0.2)  # its pipes are closed before the loop is
+            await let_pass_async(0.2, "its pipes are closed before the loop is")
 
     first, second = asyncio.run(asked())
     assert first.startswith("run first0: expected one")
@@ -37,7 +38,7 @@ def test_ctrl_c_in_the_daemons_terminal_does_not_reach_a_worker_that_starts(tmp_
             return [os.getpgid(each.pid) for each in psutil.Process().children() if "gpuwatch.judging" in each.cmdline()]
         finally:
             judge.stop()
-            await asyncio.sleep(0.2)
+            await let_pass_async(0.2, "its pipes are closed before the loop is")
 
     (group,) = asyncio.run(started())
     assert group != os.getpgid(0)

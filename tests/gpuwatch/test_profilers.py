@@ -17,6 +17,7 @@ import pytest
 from gpuwatch import profilers
 from gpuwatch.profilers import attached, text
 from tests.gpuwatch.live import running
+from tests.waiting import PATIENCE_S
 
 PID = 4242
 Environ: TypeAlias = Mapping[str, str]
@@ -137,6 +138,6 @@ print(finding.answered.value, finding.severity, finding.says)
         done = subprocess.run(
             [sys.executable, "-c", program, str(live.settings.state), str(live.settings.socket)],
             env={**os.environ, "CUDA_INJECTION64_PATH": "/opt/nsight/libToolsInjection64.so"},
-            capture_output=True, text=True, timeout=60, check=True,
+            capture_output=True, text=True, timeout=PATIENCE_S, check=True,
         )  # fmt: skip
     assert done.stdout.startswith("found flag the process runs under CUDA_INJECTION64_PATH"), done.stdout + done.stderr

@@ -20,6 +20,7 @@ from gpuwatch.sources.simulated import Simulated
 from gpuwatch.turns import Turn, sweeps
 from gpuwatch.wake import Wake
 from tests.gpuwatch.scripted import DEVICE, UUID, Kept, Scripted
+from tests.waiting import PATIENCE_S
 
 MS = 1_000_000
 S = 1_000_000_000
@@ -382,7 +383,7 @@ def test_a_hung_call_is_told_takes_only_its_thread_and_is_told_when_it_returns(t
 
     def fails(lane: Lane) -> None:
         if lane == Lane.FAST and hang.is_set():
-            release.wait(20)
+            release.wait(PATIENCE_S)
 
     sampler, _, kept = threads(fails=fails, hang_ns=200 * MS)
     assert kept.wait_for(readings(Lane.FAST, 2))

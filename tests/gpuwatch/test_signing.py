@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from gpuwatch.errors import UsageError
 from gpuwatch.signing import Signature, Signer, fingerprint, holds, read_public, signer_of, statement
 from tests.gpuwatch.programs import program
+from tests.waiting import PATIENCE_S
 
 VERDICT: dict[str, Any] = {
     "label": "gemm", "claim": "sustained", "policy": {"claim": "sustained"}, "begin_ns": 1, "end_ns": 2, "status": "valid",
@@ -55,7 +56,7 @@ def test_a_strict_or_lax_umask_changes_no_mode(tmp_path: Path) -> None:
         state = tmp_path / f"{umask:o}"
         state.mkdir()
         script = f"import os, pathlib; os.umask({umask}); from gpuwatch import signing; signing.signer_of(pathlib.Path({str(state)!r}))"
-        subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+        subprocess.run([sys.executable, "-c", script], check=True, timeout=PATIENCE_S)
         assert {stat.S_IMODE(path.stat().st_mode) for path in state.iterdir()} == {0o600, 0o644}
 
 
@@ -101,7 +102,7 @@ def test_a_library_that_panics_signs_nothing_and_ends_nobody(tmp_path: Path) -> 
     )
     script = "import pathlib, sys; from gpuwatch import signing; print(signing.signer_of(pathlib.Path(sys.argv[1])))"
     said = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=30, check=False,
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )  # fmt: skip
     assert (said.returncode, said.stdout.strip()) == (0, "None"), said.stderr
@@ -156,7 +157,7 @@ def test_openssl_checks_what_was_signed(signer: Signer, tmp_path: Path) -> None:
     (tmp_path / "signature").write_bytes(own.sign(said()).value)
     checked = subprocess.run(
         [openssl, "pkeyutl", "-verify", "-pubin", "-inkey", "signing.pub", "-rawin", "-in", "said", "-sigfile", "signature"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert "Verified Successfully" in checked.stdout, checked
 
@@ -171,5 +172,5 @@ def test_what_is_no_public_key_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_neither_the_package_nor_a_window_imports_cryptography() -> None:
     script = "import sys, gpuwatch, gpuwatch.window, gpuwatch.cli.run, gpuwatch.windows; print('cryptography' in sys.modules)"
-    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30).stdout
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
     assert out.strip() == "False"

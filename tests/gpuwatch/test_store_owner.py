@@ -19,8 +19,9 @@ from gpuwatch import store_owner
 from gpuwatch.client import connect
 from gpuwatch.config import load
 from gpuwatch.errors import DaemonError
-from tests.gpuwatch.live import ended, until
+from tests.gpuwatch.live import ended
 from tests.security.people import NOBODY, only_root
+from tests.waiting import wait_until
 
 SOURCE = "simulated:steady-copy"
 WINDOW = """
@@ -67,7 +68,7 @@ def home() -> Iterator[Home]:
                 except DaemonError:
                     continue
                 os.kill(pid, signal.SIGTERM)
-                until(partial(ended, pid))
+                wait_until(partial(ended, pid))
 
 
 @pytest.mark.parametrize("first", ["login", "cron"])
@@ -105,7 +106,7 @@ def test_record_of_a_dead_daemon_does_not_hinder_a_new_one(home: Home) -> None:
     home.run(home.login, "-c", WINDOW)
     pid = home.daemon_pid(home.login)
     os.kill(pid, signal.SIGKILL)
-    until(lambda: ended(pid))
+    wait_until(lambda: ended(pid))
     assert home.run(home.cron, "-c", WINDOW).stdout.startswith("reached")
     assert home.daemon_pid(home.cron) == home.daemon_pid(home.login) != pid
 
@@ -116,7 +117,7 @@ def test_daemon_that_stops_takes_its_record_along(home: Home) -> None:
     pid = home.daemon_pid(home.cron)
     assert store_owner.recorded_socket(state) == load({"source": SOURCE}, environment=home.login).socket
     os.kill(pid, signal.SIGTERM)
-    until(lambda: ended(pid))
+    wait_until(lambda: ended(pid))
     assert store_owner.recorded_socket(state) is None
 
 

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.wake import Wake
+from tests.waiting import PATIENCE_S
 
 
 class LikeAnEvent(RuleBasedStateMachine):
@@ -41,7 +42,7 @@ class LikeAnEvent(RuleBasedStateMachine):
 
 
 TestLikeAnEvent = LikeAnEvent.TestCase
-TestLikeAnEvent.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestLikeAnEvent.settings = settings(max_examples=40, stateful_step_count=20)
 
 
 def test_a_wait_lasts_as_long_as_it_was_told_and_says_that_nothing_came() -> None:
@@ -50,12 +51,11 @@ def test_a_wait_lasts_as_long_as_it_was_told_and_says_that_nothing_came() -> Non
     assert time.monotonic() - begin_s >= 0.05
 
 
-def test_whoever_waits_is_woken_at_once_by_another_thread() -> None:
-    wake, begin_s = Wake(), time.monotonic()
+def test_whoever_waits_is_woken_by_another_thread() -> None:
+    wake = Wake()
     threading.Timer(0.05, wake.set).start()
-    assert wake.wait(30.0)
-    assert 0.04 < time.monotonic() - begin_s < 10.0
-    assert wake.wait(30.0)  # and stays set
+    assert wake.wait(PATIENCE_S)
+    assert wake.wait(PATIENCE_S)  # and stays set
 
 
 def test_a_wait_without_an_end_is_woken_too() -> None:
@@ -80,11 +80,11 @@ def test_every_order_given_before_a_wake_up_is_seen_after_it(setters_count: int)
         thread.start()
     seen = 0
     while seen < setters_count * each_count:
-        assert wake.wait(10.0)
+        assert wake.wait(PATIENCE_S)
         wake.clear()
         seen = sum(wanted)
     for thread in threads:
-        thread.join(10.0)
+        thread.join(PATIENCE_S)
     wake.clear()
     assert not wake.wait(0.01)
 
@@ -94,7 +94,7 @@ def test_no_wake_up_is_lost_between_two_threads_that_wait_for_each_other() -> No
 
     def answer() -> None:
         for _ in range(rounds_count):
-            assert ping.wait(10.0)
+            assert ping.wait(PATIENCE_S)
             ping.clear()
             pong.set()
 
@@ -102,18 +102,18 @@ def test_no_wake_up_is_lost_between_two_threads_that_wait_for_each_other() -> No
     other.start()
     for _ in range(rounds_count):
         ping.set()
-        assert pong.wait(10.0)
+        assert pong.wait(PATIENCE_S)
         pong.clear()
-    other.join(10.0)
+    other.join(PATIENCE_S)
     assert not other.is_alive()
 
 
 @given(ahead_ns=st.integers(-10_000_000, 2_000_000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_clock_waits_for_a_wake_as_for_an_event(ahead_ns: int) -> None:
     clock, wake = MonotonicClock(), Wake()
     due_ns = clock.now_ns() + ahead_ns
     assert not clock.wait_until(due_ns, wake)
     assert clock.now_ns() >= due_ns
     wake.set()
-    assert clock.wait_until(clock.now_ns() + 10_000_000_000, wake)
+    assert clock.wait_until(clock.now_ns() + round(PATIENCE_S * 1e9), wake)

@@ -21,21 +21,15 @@ from annotate import report
 from annotate.verdict import Answered
 from gpuwatch.client import connect
 from gpuwatch.config import Settings, load
+from tests.busy_machine import BUSY_MACHINE
 from tests.gpuwatch.live import running
 from tests.gpuwatch.live import settings as settings_in
-
-
-def pause(seconds: float) -> None:
-    threading.Event().wait(seconds)
-
-
-# Test machines are small and busy, and the rule on that is right to say so: it is accepted where it is not the subject.
-BUSY_MACHINE = gpuwatch.Policy(accept=frozenset({"cpu-starvation", "sampler-gap"}))
+from tests.waiting import PATIENCE_S, let_pass_async, sample_for, wait_until
 
 
 def test_a_quiet_window_is_valid_and_every_rule_was_asked(copying: Settings) -> None:
     with gpuwatch.window("quiet", settings=copying, policy=BUSY_MACHINE) as w:
-        pause(2.5)
+        sample_for(2.5)
     assert w.verdict.status is gpuwatch.Status.VALID, str(w.verdict)
     assert w.verdict.simulated
     assert "SIMULATED" in str(w.verdict)
@@ -46,7 +40,7 @@ def test_a_rejected_window_raises_only_where_asked(two_gpus: Settings) -> None:
     with connect(two_gpus) as client:
         busy = client.status()["gpus"][1]["uuid"]
     with gpuwatch.window("contended", settings=two_gpus, gpus=busy) as w:
-        pause(3.0)
+        sample_for(3.0)
     assert w.verdict.status is gpuwatch.Status.REJECTED
     assert "contention-process" in [hazard.rule for hazard in w.verdict.hazards]
     with pytest.raises(gpuwatch.RejectedError, match="contention-process") as caught:
@@ -58,7 +52,7 @@ def test_a_neighbour_on_another_gpu_is_not_contention(two_gpus: Settings) -> Non
     with connect(two_gpus) as client:
         quiet = client.status()["gpus"][0]["uuid"]
     with gpuwatch.window("alone", settings=two_gpus, gpus=[quiet], policy=BUSY_MACHINE) as w:
-        pause(2.5)
+        sample_for(2.5)
     assert w.verdict.status is gpuwatch.Status.VALID, str(w.verdict)
 
 
@@ -66,13 +60,13 @@ def test_on_reject_raise_waits_for_the_verdict_at_the_end(two_gpus: Settings) ->
     with connect(two_gpus) as client:
         busy = client.status()["gpus"][1]["uuid"]
     with pytest.raises(gpuwatch.RejectedError), gpuwatch.window(settings=two_gpus, gpus=busy, on_reject="raise"):
-        pause(3.0)
+        sample_for(3.0)
 
 
 def test_an_exception_passes_through_and_the_window_is_unproven(copying: Settings) -> None:
     w = gpuwatch.window("broken", settings=copying, policy=BUSY_MACHINE)
     with pytest.raises(ZeroDivisionError), w:
-        pause(1.5)
+        sample_for(1.5)
         raise ZeroDivisionError
     assert w.verdict.status is gpuwatch.Status.UNPROVEN
     assert "ZeroDivisionError" in w.verdict.why
@@ -80,7 +74,7 @@ def test_an_exception_passes_through_and_the_window_is_unproven(copying: Setting
 
 def test_nested_windows_know_their_parent_and_are_judged_apart(copying: Settings) -> None:
     with gpuwatch.window("outer", settings=copying) as outer, gpuwatch.window("inner", settings=copying) as inner:
-        pause(1.2)
+        sample_for(1.2)
     from gpuwatch.store import Reader
 
     assert outer.verdict.label == "outer"
@@ -106,7 +100,7 @@ def test_windows_that_end_in_another_order_leave_no_closed_one_as_a_parent(copyi
 def test_a_decorator_gives_every_call_a_window_of_its_own(copying: Settings) -> None:
     @gpuwatch.window(settings=copying)
     def work(seconds: float) -> str:
-        pause(seconds)
+        sample_for(seconds)
         return "done"
 
     assert work(0.05) == "done"
@@ -119,12 +113,12 @@ def test_a_decorator_gives_every_call_a_window_of_its_own(copying: Settings) -> 
 def test_a_coroutine_is_measured_until_it_ends(copying: Settings) -> None:
     @gpuwatch.window("async", settings=copying)
     async def work() -> None:
-        await asyncio.sleep(0.3)
+        await let_pass_async(0.3, "the body takes so long")
 
     async def both() -> gpuwatch.Window:
         await work()
         async with gpuwatch.window("async with", settings=copying) as w:
-            await asyncio.sleep(0.1)
+            await let_pass_async(0.1, "the body takes so long")
         return w
 
     w = asyncio.run(both())
@@ -137,7 +131,7 @@ def test_windows_of_many_threads_are_judged_each(copying: Settings) -> None:
 
     def one(i: int) -> None:
         with gpuwatch.window(f"thread-{i}", settings=copying) as w:
-            pause(0.2)
+            sample_for(0.2)
         labels.append(w.verdict.label)
 
     threads = [threading.Thread(target=one, args=(i,)) for i in range(12)]
@@ -151,7 +145,7 @@ def test_windows_of_many_threads_are_judged_each(copying: Settings) -> None:
 def test_a_forked_child_leaves_its_parents_window_alone(copying: Settings) -> None:
     w = gpuwatch.window("forking", settings=copying)
     with w:
-        pause(1.2)
+        sample_for(1.2)
         child = os.fork()
         if child == 0:
             code = 1
@@ -180,7 +174,7 @@ def test_without_a_daemon_that_can_start_the_body_runs_unproven(tmp_path: Path, 
 
 def test_a_daemon_killed_under_an_open_window_leaves_it_unproven(tmp_path: Path) -> None:
     with running(tmp_path) as live, gpuwatch.window("orphan", settings=live.settings) as w:
-        pause(0.3)
+        sample_for(0.3)
         live.process.kill()
         live.process.wait()
     assert w.verdict.status is gpuwatch.Status.UNPROVEN
@@ -194,7 +188,7 @@ def test_no_gpu_at_all_is_unproven_with_the_reason(tmp_path: Path) -> None:
         pytest.skip("this machine has an NVIDIA driver")
     with running(tmp_path, "auto") as live:
         with gpuwatch.window("nothing here", settings=live.settings) as w:
-            pause(0.1)
+            sample_for(0.1)
         assert w.verdict.status is gpuwatch.Status.UNPROVEN
         assert "NVIDIA" in w.verdict.why or "libnvidia-ml" in w.verdict.why
 
@@ -203,7 +197,7 @@ def test_a_simulated_daemon_is_never_taken_for_a_real_one(tmp_path: Path) -> Non
     with running(tmp_path) as live:
         real = load({"socket": str(live.settings.socket), "state": str(live.settings.state)}, environment={"HOME": "/"})
         with gpuwatch.window("meant to be real", settings=real) as w:
-            pause(0.05)
+            sample_for(0.05)
         assert w.verdict.status is gpuwatch.Status.UNPROVEN
         assert "simulated:steady-copy, not a real GPU" in w.verdict.why
 
@@ -226,7 +220,7 @@ def test_what_can_never_be_right_is_refused_before_the_body(arguments: dict[str,
 
 def test_a_gpu_that_is_not_there_is_said_and_the_body_runs(copying: Settings, capfd: pytest.CaptureFixture[str]) -> None:
     with gpuwatch.window(settings=copying, gpus="GPU-nowhere") as w:
-        pause(0.05)
+        sample_for(0.05)
     assert w.verdict.status is gpuwatch.Status.UNPROVEN
     assert "GPU-nowhere" in w.verdict.why
     assert "GPU-nowhere" in capfd.readouterr().err
@@ -248,7 +242,7 @@ def test_an_open_window_has_no_verdict(copying: Settings) -> None:
 def test_hostile_labels_are_harmless_everywhere(copying: Settings) -> None:
     label = "<script>alert(1)</script>\x1b[2J\n| x"
     with gpuwatch.window(label, settings=copying) as w:
-        pause(0.1)
+        sample_for(0.1)
     assert w.to_dict()["label"] == label
     assert "\x1b" not in str(w.verdict)
     assert "\n| x" not in str(w.verdict)
@@ -272,7 +266,7 @@ def test_a_daemon_started_on_demand_holds_neither_pipe_nor_processor(tmp_path: P
     program = tmp_path / "bench.py"
     program.write_text(PROGRAM.format(flags={**flags, "daemon.idle_exit": "4s"}))
     bound = f"import os, runpy, sys; os.sched_setaffinity(0, {{0}}); runpy.run_path({str(program)!r}, run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", bound], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", bound], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.stdout.strip() == "valid", done.stderr
     assert "starting the user's daemon" in done.stderr
     with connect(settings_in(tmp_path), start=False) as client:
@@ -284,11 +278,7 @@ def test_a_daemon_started_on_demand_holds_neither_pipe_nor_processor(tmp_path: P
         # What ends it in a way nobody foresaw is told in its log.
         assert streams == ["/dev/null", "/dev/null", str(settings_in(tmp_path).log)]
         assert client.status()["on_demand"]
-    for _ in range(100):
-        if not Path(f"/proc/{pid}").exists():
-            return
-        pause(0.1)
-    raise AssertionError("the daemon stayed beyond its last client")
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the daemon leaves after its last client")
 
 
 def test_where_another_windows_daemon_fails_to_start_ours_takes_its_place(tmp_path: Path) -> None:
@@ -301,7 +291,7 @@ def test_where_another_windows_daemon_fails_to_start_ours_takes_its_place(tmp_pa
         ends = threading.Timer(1.0, fcntl.flock, (lock, fcntl.LOCK_UN))
         ends.start()
         with gpuwatch.window("second", settings=settings) as w:
-            pause(0.3)
+            sample_for(0.3)
         ends.join()
     assert w.run_id is not None, str(w.verdict)
 
@@ -355,7 +345,7 @@ def test_without_xdg_runtime_dir_everything_lies_in_a_private_folder(tmp_path: P
         "XDG_STATE_HOME": str(tmp_path / "st"),
     }
     done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, timeout=60, env=environment, check=False
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=PATIENCE_S, env=environment, check=False
     )
     assert done.stdout.strip() == "valid", done.stderr
     (folder,) = temporary.glob("gpuwatch-*")
@@ -383,7 +373,7 @@ def test_a_benchmark_has_no_child_of_ours(tmp_path: Path) -> None:
         f"with gpuwatch.window(settings=config.load({ ({**flags, 'daemon.idle_exit': '2s'})!r})):\n    pass\n"
         "try:\n    os.wait()\nexcept ChildProcessError:\n    print('childless')\n"
     )
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.stdout.strip() == "childless", done.stderr
 
 
@@ -434,6 +424,6 @@ def test_a_decorator_without_its_brackets_says_so() -> None:
         gpuwatch.window(lambda: None)  # type: ignore[arg-type]  # wrong on purpose
 
 
-def test_importing_costs_little_and_nothing_heavy() -> None:
+def test_import_brings_nothing_heavy() -> None:
     code = "import sys, gpuwatch; print([m for m in ('scipy','numpy','textual','plotly','torch','sqlite3','click') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

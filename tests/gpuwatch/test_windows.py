@@ -17,6 +17,7 @@ from gpuwatch.flushing import Flushing
 from gpuwatch.judging import Judgement
 from gpuwatch.store import Store
 from gpuwatch.windows import Windows
+from tests.waiting import PATIENCE_S, wait_until_async
 
 MINE, THEIRS, ROOT = 1000, 1001, 0
 _T = TypeVar("_T")
@@ -113,8 +114,8 @@ def test_nobody_closes_or_reads_a_window_of_another_user_but_root(store: Store, 
             with pytest.raises(UsageError, match="no window"):
                 await ask
         await held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, told={})
-        assert (await held.verdicts(run, uid=ROOT, wait_s=10.0)).status == "unproven"
-        assert (await held.verdicts(run, uid=MINE, wait_s=10.0)).why == "nothing was seen"
+        assert (await held.verdicts(run, uid=ROOT, wait_s=PATIENCE_S)).status == "unproven"
+        assert (await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)).why == "nothing was seen"
         with pytest.raises(UsageError, match="no window"):
             await held.verdicts(run, uid=THEIRS, wait_s=1.0)
         store.flush()
@@ -131,7 +132,7 @@ def test_a_failing_judge_leaves_nobody_waiting(store: Store, tmp_path: Path) -> 
         held = windows(store, tmp_path, Judge(fails=True))
         run, begin_ns = await opened(held, MINE)
         await held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, told={})
-        judged = await held.verdicts(run, uid=MINE, wait_s=10.0)
+        judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
         assert judged.status == "unproven"
         assert "ZeroDivisionError" in judged.why
         assert held.busy_count == 0
@@ -165,12 +166,11 @@ def test_threads_that_do_nothing_any_more_leave_nobody_waiting_and_the_daemon_ma
         run, _ = await held.open(
             pid=os.getpid(), uid=MINE, claim="sustained", label=None, policy={}, gpus=None, parent=None, told={}
         )
-        while threads.done_count < 5:  # it is known who opened it, and under what pressure
-            await asyncio.sleep(0.001)
+        await wait_until_async(lambda: threads.done_count >= 5, what="it is known who opened it, and under what pressure")
         threads.dead = True
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(PATIENCE_S):
             await held.close(run.id, uid=MINE, begin_ns=run.begin_ns, end_ns=run.begin_ns, told={})
-            judged = await held.verdicts(run.id, uid=MINE, wait_s=20.0)
+            judged = await held.verdicts(run.id, uid=MINE, wait_s=PATIENCE_S)
         assert judged.status == "unproven"
         assert held.busy_count == 0
 
@@ -189,7 +189,7 @@ def test_what_could_not_be_stored_is_not_judged_as_if_it_had_not_been(tmp_path: 
         )  # fmt: skip
         run, begin_ns = await opened(held, MINE)
         await held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, told={})
-        judged = await held.verdicts(run, uid=MINE, wait_s=10.0)
+        judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
         assert judged.status == "unproven"
         assert judged.why.startswith("its readings could not be stored: the disk is full")
         assert judge.asked == []

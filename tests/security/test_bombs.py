@@ -19,6 +19,7 @@ import pytest
 from gpuwatch import capsule
 from gpuwatch.report import record
 from tests.annotate.builders import evidence
+from tests.waiting import PATIENCE_S
 
 MOST_BYTES = 3 << 30  # of address space, an interpreter with numpy and scipy included: threads reserve much and use little
 _READ = {
@@ -33,7 +34,7 @@ def read(kind: str, path: Path) -> str:
     """What a process with so much memory says of a file: the refusal, or nothing."""
     program = f"import sys\nfrom gpuwatch.errors import UsageError\ntry:\n    {_READ[kind]}\nexcept UsageError as error:\n    print(error)\n"
     ended = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         env={"OPENBLAS_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES)),
     )  # fmt: skip

@@ -14,6 +14,7 @@ import pytest
 
 from gpuwatch.client import connect
 from tests.gpuwatch.live import running, settings
+from tests.waiting import PATIENCE_S
 
 SECRETS = ("argv-hunter2", "environ-hunter2", "message-hunter2", "working-folder-hunter2", "file-hunter2")
 PROGRAM = """
@@ -36,7 +37,12 @@ def modes(folder: Path) -> dict[str, int]:
 
 def gpuwatch_(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     found = subprocess.run(
-        [sys.executable, "-P", "-m", "gpuwatch", *arguments], capture_output=True, text=True, timeout=100, check=False, cwd=cwd
+        [sys.executable, "-P", "-m", "gpuwatch", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        cwd=cwd,
     )
     assert found.returncode in (0, 1), found.stderr
     return found
@@ -54,13 +60,13 @@ def test_no_secret_of_a_process_is_kept_shown_or_handed_on(tmp_path: Path) -> No
         ended = subprocess.run(
             [sys.executable, str(program), str(found.state), str(found.socket), f"--password={SECRETS[0]}"],
             env={**os.environ, "API_TOKEN": SECRETS[1], "TORCH_TOKEN": SECRETS[1], "CUDA_SECRET": SECRETS[1]},
-            cwd=work, capture_output=True, text=True, timeout=60, check=False,
+            cwd=work, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
         run = ended.stdout.split()[-1]
         with connect(found) as client:
             client.verdicts(run)
             status = client.status()
-        page = urllib.request.urlopen(status["metrics"], timeout=10).read()
+        page = urllib.request.urlopen(status["metrics"], timeout=PATIENCE_S).read()
         assert b"gpuwatch_up" in page
     flags = found.flags()
     out = tmp_path / "out"
@@ -113,7 +119,7 @@ def test_everything_a_users_daemon_makes_is_closed_to_others_whatever_the_umask(
     # The daemon a window starts, with its log; it is ended by the test.
     ended = subprocess.run(
         [sys.executable, "-c", program, str(found.state), str(found.socket), str(mask)], capture_output=True, text=True,
-        timeout=60, check=False,
+        timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     try:
         assert ended.returncode == 0, ended.stderr
@@ -137,7 +143,7 @@ def test_a_link_in_the_place_of_the_daemons_log_is_not_written_through(tmp_path:
     found.log.symlink_to(precious)
     ended = subprocess.run(
         [sys.executable, "-P", "-m", "gpuwatch", *found.flags(), "daemon", "--on-demand"],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert ended.returncode != 0
     assert precious.read_text() == "untouched"
@@ -175,7 +181,7 @@ def test_nothing_is_run_from_the_folder_a_daemon_was_started_in(tmp_path: Path, 
             assert client.verdicts(opened.run).verdicts  # the worker lives, and has judged
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
     assert not trap.exists()
 
 

@@ -20,6 +20,7 @@ from gpuwatch.config import Settings
 from gpuwatch.errors import DaemonError, UsageError
 from tests.gpuwatch.live import Live, running, settings, wait_for
 from tests.security.people import NOBODY, as_nobody, only_root, open_folder
+from tests.waiting import PATIENCE_S
 
 pytestmark = only_root
 
@@ -46,13 +47,13 @@ def shared() -> Iterator[Shared]:
             yield Shared(found, process)
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE_S)
 
 
 def replies(path: Path, *messages: wire.Message) -> str:
     """What each is answered, a line each, after the greeting."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(10)
+        connection.settimeout(PATIENCE_S)
         connection.connect(str(path))
         with connection.makefile("rwb") as line:
             said = []
@@ -187,7 +188,7 @@ def test_a_socket_folder_that_somebody_else_made_is_refused_by_client_and_daemon
             [sys.executable, "-P", "-m", "gpuwatch", *found.flags(), "daemon"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert (daemon.returncode, daemon.stderr.count("\n")) == (2, 1), daemon.stderr
@@ -217,7 +218,7 @@ def test_a_second_connection_of_the_same_user_speaks_for_its_windows_and_a_stran
 
 def test_a_client_hears_only_what_its_greeting_allows(shared: Shared) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(10)
+        connection.settimeout(PATIENCE_S)
         connection.connect(str(shared.settings.socket))
         connection.sendall(wire.encode(wire.AskStatus()))
         assert b"expected hello as the first message" in connection.recv(4096)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuwatch import clock
-
-PATIENCE_S = 30.0
+from tests.waiting import PATIENCE_S
 
 # LISTEN_PID is the number that the daemon itself has, so it is set where that number is known; from far away first, so that no
 # descriptor is overwritten before it was moved.
@@ -82,4 +81,4 @@ def service(
     finally:
         if process.poll() is None:
             process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 SYSTEMD = Path("/lib/systemd/systemd")
 NEEDED = ("unshare", "dbus-daemon", "systemctl")
 
@@ -59,7 +61,7 @@ def test_a_real_systemd_installs_activates_restarts_and_forgets_it(tmp_path: Pat
     environment = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(runtime), "PATH": os.environ["PATH"]}
     ended = subprocess.run(
         ["unshare", "--mount", "bash", str(manager), "bash", str(life)],
-        capture_output=True, text=True, timeout=100, check=False, env=environment,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment,
     )  # fmt: skip
     if ended.returncode == 77:
         pytest.skip("no user's systemd can run here")

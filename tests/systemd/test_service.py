@@ -9,7 +9,6 @@ import socket
 import stat
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,10 +18,12 @@ import pytest
 import gpuwatch
 from gpuwatch import server, wire
 from gpuwatch.client import connect
-from gpuwatch.errors import StoreError
+from gpuwatch.config import Settings
+from gpuwatch.errors import DaemonError, StoreError
 from gpuwatch.store import Reader
 from tests.gpuwatch.live import settings
 from tests.systemd.manager import manager, service
+from tests.waiting import PATIENCE_S, let_pass, wait_until
 
 WATCHDOG = {"WATCHDOG_USEC": "1000000"}
 
@@ -52,7 +53,7 @@ def test_it_says_ready_feeds_the_watchdog_reloads_and_says_that_it_stops(tmp_pat
             told.until(ready, 5.0)
             process.terminate()
             told.until(lambda said: said.get("STOPPING") == "1", 5.0)
-            assert process.wait(20) == 0
+            assert process.wait(PATIENCE_S) == 0
 
 
 def test_no_driver_is_a_state_that_is_told_and_not_a_failure_to_start(tmp_path: Path) -> None:
@@ -99,6 +100,15 @@ def _listening(path: Path) -> socket.socket:
     return listener
 
 
+def _served_by(found: Settings) -> int:
+    """Return the PID of the daemon that answers, 0 when none did as long as a client waits."""
+    try:
+        with connect(found, start=False) as client:
+            return client.welcome.pid
+    except DaemonError:
+        return 0
+
+
 def test_a_socket_that_was_handed_over_is_served_and_outlives_the_daemon(tmp_path: Path) -> None:
     found = settings(tmp_path)
     with _listening(found.socket) as listener, manager(tmp_path / "notify") as told:
@@ -106,18 +116,18 @@ def test_a_socket_that_was_handed_over_is_served_and_outlives_the_daemon(tmp_pat
         early.connect(str(found.socket))  # before there is a daemon: it waits
         with service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=[listener]) as first:
             told.until(ready)
-            early.settimeout(10)
+            early.settimeout(PATIENCE_S)
             early.sendall(b"nonsense\n")
             assert b'"bad-message"' in early.recv(4096)
             early.close()
         assert stat.S_ISSOCK(found.socket.stat().st_mode)
         # Between two daemons clients wait longer than the second that they give a daemon which runs.
         with ThreadPoolExecutor() as threads:
-            waiting = threads.submit(lambda: connect(found, start=False).welcome.pid)
-            threading.Event().wait(1.3)
+            waiting = threads.submit(wait_until, lambda: _served_by(found), what="a daemon answers")
+            let_pass(1.3, "a client waits longer than it gives a daemon that runs")
             assert not waiting.done()
             with service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=[listener]) as second:
-                assert waiting.result(20) == second.pid != first.pid
+                assert waiting.result(PATIENCE_S) == second.pid != first.pid
 
 
 @pytest.mark.parametrize("kind", ["elsewhere", "tcp", "two"])
@@ -130,7 +140,7 @@ def test_a_socket_that_clients_would_not_find_is_refused(tmp_path: Path, kind: s
         manager(tmp_path / "notify") as told,
         service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=sockets) as process,
     ):
-        assert process.wait(20) == 2
+        assert process.wait(PATIENCE_S) == 2
     assert "gpuwatch: LISTEN_FDS: expected " in (tmp_path / "log").read_text()
     sockets[0].close()
 
@@ -185,7 +195,7 @@ OPEN = wire.encode(wire.Open(label="theirs")).rstrip()
 
 def _answers(path: Path, lines: Sequence[bytes]) -> str:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(10)
+        connection.settimeout(PATIENCE_S)
         connection.connect(str(path))
         said = []
         with connection.makefile("rb") as replies:
@@ -202,7 +212,7 @@ def _last_of_many(path: Path, count: int) -> str:
     connections = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(count)]
     for connection in connections:
         connection.connect(str(path))
-    connections[-1].settimeout(10)
+    connections[-1].settimeout(PATIENCE_S)
     return connections[-1].recv(4096).decode()
 
 

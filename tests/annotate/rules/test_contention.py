@@ -171,7 +171,7 @@ class TestContentionProcess:
         assert isinstance(ask(contention_process, about), Clear)
 
     @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     def test_a_busier_neighbour_is_never_judged_more_mildly(self, one: float, other: float) -> None:
         def severity(share: float) -> int:
             about = evidence(length_s=2.0, processes=[OWN, replace(XORG, utilization_ratio=share)])

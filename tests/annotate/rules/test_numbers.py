@@ -134,7 +134,7 @@ class TestMeanVsMedianGap:
         st.floats(0.0, 30.0),
         st.sampled_from([60, 600, 6000]),
     )
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     def test_a_gap_of_five_per_cent_is_always_worse_than_noted_by_some_rule(
         self, seed: int, share: float, late: float, cold: float, count: int
     ) -> None:

@@ -130,7 +130,7 @@ class TestImpossibleTime:
         assert isinstance(ask(impossible_time, about), Unobserved)
 
     @given(st.floats(1e-6, 1e-2), st.floats(300.0, 1980.0))
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     def test_it_is_found_exactly_beyond_the_limit(self, took_s: float, clock_mhz: float) -> None:
         about = timed(took_s, {"dtype": "bf16", "call_flops_count": GEMM_4K}, clock_mhz=clock_mhz)
         share = GEMM_4K / took_s / (132 * 4096 * clock_mhz * 1e6)

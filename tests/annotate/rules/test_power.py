@@ -93,7 +93,7 @@ class TestPowerLimited:
         assert facts["by"] == "counter"
         assert facts["capped_ratio"] == pytest.approx(1.0, abs=0.04)
 
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     @given(phase_s=st.floats(0.0, 0.1), length_s=st.floats(0.5, 4.0))
     def test_whatever_the_phase_of_its_refresh_the_counter_never_clears_a_full_cap(
         self, phase_s: float, length_s: float
@@ -105,7 +105,7 @@ class TestPowerLimited:
         assert isinstance(error, float)
         assert ratio <= 1.0 <= ratio + 2 * error + 0.02
 
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     @given(before_s=st.floats(0.2, 4.0), length_s=st.floats(0.5, 4.0))
     def test_a_cap_that_let_go_before_the_window_does_not_count(self, before_s: float, length_s: float) -> None:
         def let_go(t: float) -> int:

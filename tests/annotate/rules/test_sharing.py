@@ -115,7 +115,7 @@ class TestContentionSelf:
         assert isinstance(ask(contention_residual, about), Found)
 
     @given(st.floats(0.0, 1.2), st.sampled_from(Visibility), st.booleans())
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     def test_one_cause_is_never_reported_twice(self, told: float, visibility: Visibility, beside: bool) -> None:
         stranger = replace(OWN, pid=77, ownership=Ownership.FOREIGN)
         processes = [OWN, stranger] if beside else [OWN]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +12,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from gpuwatch.cli import main
-from gpuwatch.client import connect
-from gpuwatch.config import Settings, load
-from gpuwatch.errors import DaemonError
+from gpuwatch.config import Settings
+from tests.gpuwatch.live import running
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +56,5 @@ def gpuwatch(home: Path, capfd: pytest.CaptureFixture[str]) -> Gpuwatch:
 @pytest.fixture(scope="session")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """A real daemon on a simulated GPU that copies without end, and the settings that find it."""
-    folder = tmp_path_factory.mktemp("daemon")
-    settings = load(
-        {"source": "simulated:steady-copy", "state": str(folder / "state"), "socket": str(folder / "s")},
-        environment={"HOME": "/"},
-    )
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen([sys.executable, "-m", "gpuwatch", *settings.flags(), "daemon"], stderr=log)
-    try:
-        _wait_for(settings, process, folder / "log")
-        yield settings
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def _wait_for(settings: Settings, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(400):
-        try:
-            connect(settings, start=False).close()
-        except DaemonError:
-            assert process.poll() is None, log.read_text()
-            threading.Event().wait(0.05)
-        else:
-            return
-    raise AssertionError(log.read_text())
+    with running(tmp_path_factory.mktemp("daemon")) as live:
+        yield live.settings

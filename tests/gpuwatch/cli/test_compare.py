@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.store.stored import a_run, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE
+from tests.waiting import sample_for
 
 # So far apart that a block in which a busy machine ran something else (tens of milliseconds) is not taken for the slower arm.
 FAST, SLOW = "sum(range(2_000))", "sum(range(200_000))"
@@ -104,7 +104,7 @@ class TestRuns:
         ids = []
         for label in ("one", "two"):
             with window(label, sync=False, settings=daemon) as watched:
-                threading.Event().wait(0.1)
+                sample_for(0.1)
             assert watched.verdicts
             ids.append(watched.run_id or "")
         assert "SIMULATED" in gpuwatch(*daemon.flags(), "compare", *ids).out

@@ -12,6 +12,7 @@ import pytest
 from gpuwatch.cli import scenes
 from gpuwatch.sources.simulated import SCENES
 from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("names", ["steady-gemm,from-idle,neighbour", "neighbour,steady-copy,persistence-off"])
@@ -69,7 +70,7 @@ def test_ctrl_c_ends_it_with_one_line_and_claims_nothing_it_did_not_measure(tmp_
         if "its window opens" in line:
             break
     played.send_signal(signal.SIGINT)
-    out, err = played.communicate(timeout=30)
+    out, err = played.communicate(timeout=PATIENCE_S)
     assert played.returncode == 130
     assert out == ""
     said = [line for line in err.splitlines() if line and "its window opens" not in line]

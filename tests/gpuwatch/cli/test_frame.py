@@ -15,6 +15,7 @@ from annotate.verdict import Status, Verdict
 from gpuwatch.cli import COMMANDS, cli
 from gpuwatch.cli.exits import Exit, of_statuses, statuses_of
 from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.waiting import PATIENCE_S
 
 
 def test_without_a_command_it_says_what_to_type(gpuwatch: Gpuwatch) -> None:
@@ -124,7 +125,7 @@ def test_the_worst_named_status_decides_the_code() -> None:
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     shell = f"{sys.executable} -m gpuwatch explain --json | head -n 1; echo ${{PIPESTATUS[0]}}"
-    ended = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True, timeout=60)
+    ended = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert ended.stderr == ""
     assert ended.stdout.splitlines()[0] == "{"
     assert ended.stdout.splitlines()[1] in ("0", "141")
@@ -134,7 +135,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 @pytest.mark.parametrize("command", ["explain", "explain --json", "config show", "doctor --source simulated"])
 def test_a_full_disk_or_a_closed_stream_is_one_line(tmp_path: Path, command: str, where: str) -> None:
     shell = f"HOME={tmp_path} {sys.executable} -m gpuwatch {command} {where}"
-    ended = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert ended.returncode == 1
     assert len(ended.stderr.splitlines()) == 1
     assert ended.stderr.startswith("gpuwatch: standard output: ")
@@ -150,7 +151,7 @@ def test_missing_evidence_beside_a_hazard_counts_as_unproven() -> None:
 def test_run_imports_neither_numpy_nor_any_screen() -> None:
     """Import cost is paid by every benchmark that is wrapped."""
     look = "import sys, gpuwatch.cli, gpuwatch.cli.run\nprint(*sorted({name.partition('.')[0] for name in sys.modules}))"
-    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert not {"textual", "plotly", "scipy", "numpy", "rich", "psutil", "sqlite3", "sqlite_utils", "pynvml"} & set(
         ended.stdout.split()
     )

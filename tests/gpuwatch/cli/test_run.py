@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.config import Settings, load
+from tests.waiting import PATIENCE_S
 
 
 def start(
@@ -30,7 +31,7 @@ def run(
     *arguments: str, settings: Settings | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     process = start(*arguments, settings=settings, environment=environment)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
@@ -60,7 +61,7 @@ def test_no_thread_beside_the_waiting_one_takes_the_programs_signals(daemon: Set
         words = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
         assert task.name == str(wrapper) or int(words["SigBlk"], 16) & 1 << (signal.SIGTERM - 1)
     process.terminate()
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE_S)
 
 
 def test_a_window_hears_that_its_scene_does_not_exist(tmp_path: Path) -> None:
@@ -68,7 +69,12 @@ def test_a_window_hears_that_its_scene_does_not_exist(tmp_path: Path) -> None:
     variables = {f"GPUWATCH_{name.upper()}": value for name, value in places.items()} | {"GPUWATCH_DAEMON_IDLE_EXIT": "1s"}
     program = "import gpuwatch\nwith gpuwatch.window('x') as w: pass\nprint(w.verdict)"
     told = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **variables}, timeout=60, check=True
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+        timeout=PATIENCE_S,
+        check=True,
     )
     assert "  why: no scene 'steady-gem': did you mean 'steady-gemm'?" in told.stdout
 
@@ -132,7 +138,7 @@ def test_a_signal_reaches_the_program_and_the_verdict_still_comes(daemon: Settin
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (9, "ended\n")
     assert "SIMULATED" in err
 
@@ -153,7 +159,7 @@ def test_a_full_or_closed_stream_changes_neither_the_code_nor_the_words(daemon: 
     option, _, redirected = where.rpartition(" - ") if "--json" in where else ("", "", where)
     ours = " ".join([sys.executable, "-m", "gpuwatch", "run", *daemon.flags(), f"{option} -" if option else ""])
     command = f"{ours} -- sh -c 'exit 3' {redirected}"
-    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (ended.returncode, ended.stdout) == (3, "")
     assert "Traceback" not in ended.stderr
     assert "Exception" not in ended.stderr
@@ -162,14 +168,14 @@ def test_a_full_or_closed_stream_changes_neither_the_code_nor_the_words(daemon: 
 def test_a_closed_stream_stays_closed_for_the_program(daemon: Settings) -> None:
     ours = " ".join([sys.executable, "-m", "gpuwatch", "run", *daemon.flags()])
     command = f"{ours} -- sh -c 'ls -l /proc/self/fd/1 >/dev/null; [ ! -e /proc/self/fd/2 ]' 2>&-"
-    assert subprocess.run(["sh", "-c", command], timeout=60, check=False).returncode == 0
+    assert subprocess.run(["sh", "-c", command], timeout=PATIENCE_S, check=False).returncode == 0
 
 
 def test_what_says_more_finds_the_same_store_when_pasted(daemon: Settings) -> None:
     ended = run("--", "true", settings=daemon)
     pasted = ended.stderr.splitlines()[-1].strip().removesuffix(" says more").split()
     assert f"--state={daemon.state}" in pasted
-    shown = subprocess.run([sys.executable, "-m", *pasted], capture_output=True, text=True, timeout=60, check=False)
+    shown = subprocess.run([sys.executable, "-m", *pasted], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (shown.returncode, shown.stdout.splitlines()[0]) == (0, ended.stderr.splitlines()[0])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import annotate
 from gpuwatch.config import Settings
 from gpuwatch.window import window
 from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.waiting import sample_for
 
 DOCS = Path(__file__).parents[3] / "docs" / "schemas"
 TRACES = Path(__file__).parents[2] / "traces"
@@ -60,14 +60,14 @@ def test_every_command_follows_its_schema(
     monkeypatch.chdir(home)
     if name in ("show", "audit", "top"):
         with window("for the schema", sync=False, settings=daemon) as watched:
-            threading.Event().wait(0.05)
+            sample_for(0.05)
         assert watched.verdicts
     check(gpuwatch(*daemon.flags(), *arguments, "--json").data, f"urn:gpuwatch:cli:1#/$defs/{name}")
 
 
 def test_a_window_follows_its_schema_with_and_without_a_command(daemon: Settings, gpuwatch: Gpuwatch, home: Path) -> None:
     with window("one", sync=False, settings=daemon) as watched:
-        threading.Event().wait(0.05)
+        sample_for(0.05)
     check(watched.to_dict(), "urn:gpuwatch:window:1")
     assert gpuwatch(*daemon.flags(), "run", "--json", str(home / "run.json"), "--", "true").code == 0
     check(json.loads((home / "run.json").read_text()), "urn:gpuwatch:window:1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -15,6 +14,7 @@ from gpuwatch.config import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.window import Window, window
 from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.waiting import sample_for
 
 if TYPE_CHECKING:
     from gpuwatch.store import Reader
@@ -32,7 +32,7 @@ def longer(daemon: Settings, short: Window) -> Window:
 
 def measured(settings: Settings, label: str, seconds: float) -> Window:
     with window(label, sync=False, settings=settings) as watched:
-        threading.Event().wait(seconds)
+        sample_for(seconds)
     assert watched.verdicts
     return watched
 

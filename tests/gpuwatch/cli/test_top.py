@@ -15,6 +15,7 @@ import pytest
 from gpuwatch.config import Settings
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.live import running
+from tests.waiting import PATIENCE_S
 
 TRACES = Path(__file__).parents[2] / "traces"
 
@@ -80,7 +81,7 @@ def test_in_a_terminal_it_is_live_and_leaves_at_q_and_when_told_to_end(daemon: S
         else:
             process.send_signal(number)
         assert b"\x1b[?1049l" in read_until(here, b"\x1b[?1049l"), "the terminal is given back as it was"
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_S) == 0
     finally:
         process.kill()
         process.wait()

@@ -18,7 +18,7 @@ from gpuwatch.cuda import canary, driver, room
 from gpuwatch.cuda.marks import CudaMarks
 from gpuwatch.cuda.stamp import Stamps
 from tests.gpuwatch.cuda.pretended import CLOCK_MHZ, SMS_COUNT, Cuda, Driver
-from tests.gpuwatch.test_window import pause
+from tests.waiting import let_pass
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ class TestStamps:
         numbers = []
         for _ in range(3):
             numbers.append(made.put())
-            pause(0.01)
+            let_pass(0.01, "time lies between two stamps")
         assert (numbers, made.used) == ([0, 1, -1], 2)
         stamped = made.read()
         assert stamped.at_ns.shape == (2, SMS_COUNT)
@@ -137,11 +137,11 @@ class TestMarks:
         assert outer is not None
         inner = marks.begin()
         assert inner is not None
-        pause(0.01)
+        let_pass(0.01, "time lies between two stamps")
         following = marks.next(inner)
         assert following is not None
         marks.end(following)
-        pause(0.01)
+        let_pass(0.01, "time lies between two stamps")
         marks.end(outer)
         timings = marks.timings()
         assert timings is not None
@@ -176,7 +176,7 @@ class TestTestimony:
         testimony.prepare()
         testimony.stamp()
         with testimony.iteration(100):
-            pause(0.01)
+            let_pass(0.01, "time lies between two stamps")
         return testimony
 
     def test_a_window_gives_back_what_it_took_whether_it_was_read_or_not(self, gpu: Driver) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
@@ -107,6 +108,7 @@ def test_a_mask_does_not_stand_across_a_hole() -> None:
     assert tally.held_ns == {8: 2 * second}
 
 
+@pytest.mark.slow
 def test_a_scrape_of_eight_gpus_and_a_sample_cost_little() -> None:
     # Processor time, the least of some: CI's machines are busy.  `make bench` prints what it is; a sample takes 1.5 µs.
     assert making_ms(eight(), 5) < 20

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from gpuwatch.config import load
 from tests.gpuwatch.exporter.fleet import Series, names, of, openmetrics_names, series
 from tests.gpuwatch.live import Live, running
 from tests.gpuwatch.programs import program
+from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 LISTEN = {"GPUWATCH_LISTEN": "127.0.0.1:0"}
 
@@ -30,19 +30,20 @@ def url(live: Live) -> str:
 
 
 def read(address: str, **headers: str) -> str:
-    with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=10) as answer:
+    with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=PATIENCE_S) as answer:
         text: str = answer.read().decode()
         return text
 
 
 def until(address: str, holds: Callable[[Series], bool]) -> Series:
-    pause = threading.Event()
-    for _ in range(200):
-        found = series(read(address))
-        if holds(found):
-            return found
-        pause.wait(0.1)
-    raise AssertionError("the page never said so")
+    found: list[Series] = []
+
+    def said() -> bool:
+        found.append(series(read(address)))
+        return holds(found[-1])
+
+    wait_until(said, what="the page says so", every_s=0.1)
+    return found[-1]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def test_a_window_and_its_findings_become_counts(live: Live) -> None:
     with connect(live.settings, start=False) as client:
         uuid = client.status()["gpus"][1]["uuid"]
     with gpuwatch.window("of a secret project", gpus=[uuid], settings=live.settings) as w:
-        threading.Event().wait(1.0)
+        sample_for(1.0)
     status = w.verdict.status.value
     found = until(address, lambda page: of(page, "gpuwatch_windows_total", status=status) == 1)
     hazards = {hazard.rule for hazard in w.verdict.hazards}
@@ -146,7 +147,7 @@ def test_a_daemon_that_a_window_started_does_not_listen(tmp_path: Path) -> None:
 def test_beyond_loopback_without_protection_it_does_not_start(tmp_path: Path) -> None:
     flags = ["--source", "simulated", "--state", str(tmp_path / "state"), "--socket", str(tmp_path / "s")]
     command = [sys.executable, "-m", "gpuwatch", *flags, "daemon", "--listen", "0.0.0.0:0"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 2
     assert "--listen-insecure" in done.stderr.splitlines()[-1]
     assert not (tmp_path / "state" / "ledger.db").exists()

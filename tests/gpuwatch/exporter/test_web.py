@@ -9,7 +9,6 @@ import http.client
 import socket
 import ssl
 import subprocess
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from gpuwatch.exporter.web import AT_ONCE_COUNT, Web
 from tests.gpuwatch.exporter.fleet import STORE, Fleet, of, openmetrics_names, series
 from tests.gpuwatch.exporter.test_access import DIGEST, PASSWORD, basic, settings
 from tests.gpuwatch.programs import program
+from tests.waiting import PATIENCE_S, wait_until
 
 OPEN = Access(None, None)
 
@@ -53,9 +53,9 @@ def ask(
     parts = urlsplit(web.url)
     where = f"{parts.hostname}:{parts.port}"
     connection = (
-        http.client.HTTPSConnection(where, timeout=10, context=context)
+        http.client.HTTPSConnection(where, timeout=PATIENCE_S, context=context)
         if web.access.tls
-        else http.client.HTTPConnection(where, timeout=10)
+        else http.client.HTTPConnection(where, timeout=PATIENCE_S)
     )
     with contextlib.closing(connection):
         connection.request(method, path, headers=headers or {})
@@ -65,7 +65,7 @@ def ask(
 
 def raw(web: Web) -> socket.socket:
     parts = urlsplit(web.url)
-    return socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10)
+    return socket.create_connection((parts.hostname or "", parts.port or 0), timeout=PATIENCE_S)
 
 
 def test_a_scraper_gets_the_format_it_asks_for(fleet: Fleet) -> None:
@@ -133,31 +133,30 @@ def test_scrapers_that_hang_hold_up_nobody_and_more_than_a_few_are_turned_away(f
 
 def patiently(web: Web) -> bytes:
     """The page, once a place is free."""
-    pause = threading.Event()
-    for _ in range(100):
+
+    def asked() -> bytes | None:
         with contextlib.suppress(OSError, http.client.HTTPException):
             code, _, body = ask(web)
-            if code == 200:
-                return body
-        pause.wait(0.02)
-    raise AssertionError("no place was free in two seconds")
+            return body if code == 200 else None
+        return None
+
+    return wait_until(asked, what="a place is free") or b""
 
 
 def test_a_connection_that_drips_bytes_is_ended(fleet: Fleet) -> None:
     with serving(fleet, connection_s=0.5) as web, raw(web) as connection:
-        pause, ended = threading.Event(), False
-        for _ in range(60):
+        connection.settimeout(0.05)
+
+        def ended() -> bool:
             try:
                 connection.sendall(b"X")
-                connection.settimeout(0.05)
-                ended = connection.recv(1) == b""
+                return connection.recv(1) == b""
             except TimeoutError:
-                pause.wait(0.02)
+                return False
             except OSError:
-                ended = True
-            if ended:
-                break
-        assert ended
+                return True
+
+        wait_until(ended, what="the connection is ended")
 
 
 def test_with_users_the_page_is_theirs_alone_and_probes_need_no_password(fleet: Fleet) -> None:
@@ -232,7 +231,7 @@ def test_over_tls_with_a_password_from_another_machine(fleet: Fleet, certificate
         with pytest.raises(ssl.SSLError):
             ask(web, context=ssl.create_default_context())
         with pytest.raises((urllib.error.URLError, OSError)):
-            urllib.request.urlopen(web.url.replace("https", "http"), timeout=10)
+            urllib.request.urlopen(web.url.replace("https", "http"), timeout=PATIENCE_S)
         with raw(web):  # shakes no hands: the next is served all the same
             assert ask(web, headers={"Authorization": basic("prometheus", PASSWORD)}, context=trusting)[0] == 200
 

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from tests.gpuwatch.fleet.warehouse import PAGE
 from tests.gpuwatch.programs import program
+from tests.waiting import PATIENCE_S, wait_until
 
 START_S = 30.0
 
@@ -106,20 +106,23 @@ def _running(folder: Path, command: Sequence[str], url: str, ready: str) -> Iter
     log = folder / "log"
     with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
         try:
-            for _ in range(int(START_S / 0.05)):
-                assert process.poll() is None, log.read_text()
-                with contextlib.suppress(OSError, AssertionError):  # it does not listen yet, or says that it is not ready
-                    _got(url + ready)
-                    break
-                threading.Event().wait(0.05)
+            wait_until(lambda: _is_ready(process, url + ready, log), what=log.read_text)
             yield Server(url, log)
         finally:
             process.terminate()
 
 
+def _is_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> bool:
+    assert process.poll() is None, log.read_text()
+    with contextlib.suppress(OSError, AssertionError):  # it does not listen yet, or says that it is not ready
+        _got(url)
+        return True
+    return False
+
+
 def _got(url: str) -> bytes:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             found: bytes = answer.read()
             return found
     except urllib.error.HTTPError as error:

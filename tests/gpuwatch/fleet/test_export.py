@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.fleet.warehouse import judged
 from tests.gpuwatch.store.stored import a_run, opened, verdict
 from tests.gpuwatch.store.streams import BOOT, DEVICE, UUID
+from tests.waiting import sample_for, wait_until
 
 WALL_S = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
 SCENES = ("steady-copy", "from-idle", "neighbour")
@@ -168,15 +169,17 @@ def test_an_error_on_the_way_leaves_nothing_and_the_next_export_makes_up_for_it(
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+def _has_parts(out: Path, process: subprocess.Popen[bytes], count: int) -> bool:
+    return len(list(out.rglob("*.parquet"))) > count or process.poll() is not None
+
+
 def test_an_export_that_is_killed_at_any_time_loses_and_doubles_nothing(tmp_path: Path) -> None:
     store, out = filled(tmp_path / "state", 60), tmp_path / "out"
     command = [sys.executable, "-m", "gpuwatch", "--state", str(store), "export", "--parquet", str(out)]
     for i in range(3):
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-            for _ in range(600):  # until it is in the midst of its fifteen parts
-                if len(list(out.rglob("*.parquet"))) > 4 * i or process.poll() is not None:
-                    break
-                threading.Event().wait(0.005)
+            amid = functools.partial(_has_parts, out, process, 4 * i)
+            wait_until(amid, what="it is in the midst of its fifteen parts", every_s=0.005)
             process.kill()
         for part in out.rglob("*.parquet"):
             assert pq.ParquetFile(part).read(columns=["run"]).num_rows > 0
@@ -236,16 +239,16 @@ def test_a_folder_that_cannot_be_made_is_one_line(gpuwatch: Gpuwatch, tmp_path: 
 
 def test_the_store_of_a_living_daemon_is_exported(copying: Settings, tmp_path: Path) -> None:
     with window("alive", sync=False, settings=copying) as watched:
-        threading.Event().wait(0.2)
+        sample_for(0.2)
     assert watched.verdicts
-    mine: list[dict[str, Any]] = []
-    for _ in range(100):  # the verdict is there as soon as it is given, its row half a second later at most
+
+    def mine() -> list[dict[str, Any]]:
         exported(copying.state, tmp_path)
         rows_there = [row for part in tmp_path.rglob("*.parquet") for row in pq.ParquetFile(part).read().to_pylist()]
-        if mine := [row for row in rows_there if row["run"] == watched.run_id]:
-            break
-        threading.Event().wait(0.05)
-    (row,) = mine
+        return [row for row in rows_there if row["run"] == watched.run_id]
+
+    # The verdict is there as soon as it is given, its row half a second later.
+    (row,) = wait_until(mine, what="the window's row is stored", every_s=0.05)
     assert (row["status"], row["simulated"], row["label"]) == (watched.verdict.status.value, True, "alive")
     assert row["gpu_driver_version"]
     assert row["hostname"]

@@ -82,7 +82,7 @@ def test_a_machine_cannot_be_called_a_folder(name: str) -> None:
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(told=st.dictionaries(st.text(), VALUES), label=st.none() | st.text())
 def test_whatever_a_program_tells_becomes_a_table_and_json(
     told: dict[str, str | int | float | bool | None], label: str

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import click
@@ -22,6 +21,7 @@ from gpuwatch.keys import KEYS
 from gpuwatch.window import window
 from tests.gpuwatch.fleet.warehouse import PAGE
 from tests.gpuwatch.programs import program
+from tests.waiting import let_pass, sample_for, wait_until
 
 SAMPLES = PAGE.parents[1] / "dashboards"
 SCRIPTS = sorted(SAMPLES.glob("slurm/*.sh"))
@@ -79,7 +79,7 @@ def node(tmp_path: Path, copying: Settings) -> dict[str, str]:
     folder = tmp_path / "bin"
     folder.mkdir()
     with window("inside the job", sync=False, settings=copying) as watched:
-        threading.Event().wait(0.1)
+        sample_for(0.1)
     assert watched.verdict.device_uuid
     flags = " ".join(copying.flags())
     for name, line in {
@@ -106,16 +106,13 @@ def script(name: str, environment: dict[str, str]) -> None:
 
 def test_a_job_is_judged_after_it_ended_and_windows_are_handed_on(node: dict[str, str], tmp_path: Path) -> None:
     script("prolog.sh", node)
-    threading.Event().wait(2.6)  # a job; what happened within the last second and a half is not judged yet
+    let_pass(2.6, "a job; what happened within the last second and a half is not judged yet")
     script("epilog.sh", node)
     (verdict,) = json.loads((tmp_path / "verdicts" / "4711.json").read_text())["verdicts"]
     assert verdict["simulated"] is True
     assert [path.name for path in (tmp_path / "verdicts").iterdir()] == ["4711.json"]
     assert list((tmp_path / "notes").iterdir()) == []
-    for _ in range(200):
-        if parts := list((tmp_path / "shared").rglob("*.parquet")):
-            break
-        threading.Event().wait(0.05)
+    parts = wait_until(lambda: list((tmp_path / "shared").rglob("*.parquet")), what="windows are exported")
     assert "inside the job" in [
         row["label"] for part in parts for row in pq.ParquetFile(part).read(columns=["label"]).to_pylist()
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -14,6 +13,7 @@ from tests.gpuwatch.cli.conftest import Gpuwatch, daemon, gpuwatch, home
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.report.conftest import Page
 from tests.gpuwatch.report.test_page import CAPSULE
+from tests.waiting import sample_for
 
 __all__ = ["daemon", "gpuwatch", "home"]
 
@@ -21,7 +21,7 @@ __all__ = ["daemon", "gpuwatch", "home"]
 @pytest.fixture(scope="module")
 def measured(daemon: Settings) -> Window:
     with window("<b>short</b>", sync=False, settings=daemon) as watched:
-        threading.Event().wait(0.2)
+        sample_for(0.2)
     assert watched.verdicts
     return watched
 

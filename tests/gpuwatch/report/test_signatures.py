@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from gpuwatch.window import window
 from tests.gpuwatch.cli.conftest import Gpuwatch, daemon, gpuwatch, home
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene
+from tests.waiting import sample_for
 
 __all__ = ["daemon", "gpuwatch", "home"]
 
@@ -131,7 +131,7 @@ def report(daemon: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from gpuwatch.cli import main
 
     with window("signed", sync=False, settings=daemon) as watched:
-        threading.Event().wait(0.2)
+        sample_for(0.2)
     assert watched.verdicts
     target = tmp_path_factory.mktemp("report") / "run.html"
     assert main([*daemon.flags(), "report", str(watched.run_id), "-o", str(target)]) == 0

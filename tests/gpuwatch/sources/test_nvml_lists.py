@@ -22,6 +22,7 @@ from gpuwatch.errors import DeviceLostError
 from gpuwatch.sources.nvml import Nvml
 from gpuwatch.sources.nvml.lists import Lists
 from tests.gpuwatch.sources.nvml_double import INSUFFICIENT_SIZE, LOST, NOT_FOUND, UUID, Library, binding
+from tests.waiting import PATIENCE_S
 
 COMPUTE, SHARES, SAMPLES = (
     "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetProcessUtilization", "nvmlDeviceGetSamples",
@@ -185,7 +186,7 @@ def test_an_empty_utilisation_record_has_two_spellings_and_takes_one_call(code: 
 
 
 def test_two_threads_that_ask_at_once_are_each_told_their_own_list() -> None:
-    together = threading.Barrier(2, timeout=10)
+    together = threading.Barrier(2, timeout=PATIENCE_S)
 
     class Slow(Library):
         def _nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, number: Any, found: Any) -> int:
@@ -206,7 +207,7 @@ def test_two_threads_that_ask_at_once_are_each_told_their_own_list() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE_S)
     assert len(told) == 2
     assert all(mine == pid for mine, pid in told)
 

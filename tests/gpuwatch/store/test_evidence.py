@@ -111,7 +111,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(STEP, min_size=1, max_size=60))
 def test_every_reading_has_its_value_back_at_its_time(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int | None, float | None, float | None, int]]
@@ -185,7 +185,7 @@ def test_dense_power_comes_back_to_a_tenth_of_a_watt_and_half_a_millisecond(tmp_
     assert np.abs(trace.dense_power.values - watts).max() <= 0.051
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(1, 10**10), st.floats(0, 2000)), min_size=1, max_size=100))
 def test_packed_power_survives_whatever_the_driver_says(samples: list[tuple[int, float]]) -> None:
     times = np.cumsum([step for step, _ in samples])

@@ -116,7 +116,7 @@ ROW = st.tuples(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(ROW, max_size=20))
 def test_a_migration_of_whatever_was_there_is_whole_or_not_at_all(rows: list[tuple[Any, ...]]) -> None:
     steps = Migrations("artificial")

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +20,10 @@ from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import StoreError
 from gpuwatch.store import Reader, Store, files
 from gpuwatch.store.writer import QUEUE_COUNT
+from tests.faults.stores import committed_ns, last_ns
 from tests.gpuwatch.store.stored import NEVER, WALL_OFFSET_NS, a_run, feed, opened, verdict
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, fast, stream
+from tests.waiting import PATIENCE_S, let_pass, wait_until
 
 S = 1_000_000_000
 
@@ -79,27 +80,24 @@ class TestTaking:
         gate = threading.Event()
 
         def stop_here(_: object) -> None:
-            gate.wait(30)
+            gate.wait(PATIENCE_S)
 
         store._put(stop_here)
         store._wake.set()
-        while store.statistics()["queued_count"]:
-            time.sleep(0.001)
+        wait_until(lambda: not store.statistics()["queued_count"], what="the writer took what was put")
         sweep = fast(BEGIN_NS, power_w=1.0)
         for _ in range(QUEUE_COUNT + 7):
             store.take(sweep)
         assert store.statistics()["dropped_count"] == 7
         assert not store.flush(0.01)
         gate.set()
-        assert store.flush(30.0)
+        assert store.flush(PATIENCE_S)
         store.close()
 
-    def test_it_commits_by_itself_within_half_a_second(self, tmp_path: Path) -> None:
+    def test_it_commits_by_itself(self, tmp_path: Path) -> None:
         store = Store(tmp_path, source="synthetic", boot_id=BOOT)
         store.take(fast(clocks.now_ns(), power_w=75.0))
-        deadline_s = time.monotonic() + 5
-        while store.statistics()["rows_count"] == 0 and time.monotonic() < deadline_s:
-            time.sleep(0.01)
+        wait_until(lambda: store.statistics()["rows_count"], what="a row is committed")
         assert rows_count(segments(tmp_path)[0]) == 1
         store.close()
 
@@ -483,20 +481,24 @@ while True:
 """
 
 
-def test_kill_9_at_any_moment_corrupts_nothing_and_loses_a_second_at_most(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most_lost_ns", [None, pytest.param(S, marks=pytest.mark.slow)], ids=["whole", "a second"])
+def test_kill_9_at_any_moment_corrupts_nothing_and_loses_a_second_at_most(tmp_path: Path, most_lost_ns: int | None) -> None:
+    """Without a bound on time what was committed before the kill is there after it."""
     for after_s in (0.2, 0.9, 1.33):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
         first_ns = int(writer.stdout.readline())
-        time.sleep(after_s)
+        let_pass(after_s, "the kill hits the writer at this moment of its life")
+        before_ns = committed_ns(tmp_path).get(UUID, 0)
         writer.send_signal(signal.SIGKILL)
-        last_ns = int([line for line in writer.stdout.read().split("\n") if len(line) == len(str(first_ns))][-1])
+        told_ns = int([line for line in writer.stdout.read().split("\n") if len(line) == len(str(first_ns))][-1])
         writer.wait()
         with Reader(tmp_path) as reader:  # while the log of the dead writer still lies there
-            trace = reader.trace(UUID, "boot", first_ns, last_ns + S)
-        if after_s > 1:
+            trace = reader.trace(UUID, "boot", first_ns, told_ns + S)
+        assert last_ns(tmp_path).get(UUID, 0) >= before_ns
+        if after_s > 1 and most_lost_ns is not None:
             assert trace.observes("sm_clock_mhz")
-            assert last_ns - trace.column("sm_clock_mhz").at_ns[-1] < S
+            assert told_ns - trace.column("sm_clock_mhz").at_ns[-1] < most_lost_ns
     assert all(integrity(path) == "ok" for path in tmp_path.glob("*.db"))
     Store(tmp_path, source="synthetic", boot_id="boot").close()
     with Reader(tmp_path) as reader:

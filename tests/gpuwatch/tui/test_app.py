@@ -22,6 +22,7 @@ from gpuwatch.tui.state import State
 from gpuwatch.tui.strips import Strips
 from gpuwatch.tui.windows import Windows
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, STALE, Frozen, top
+from tests.waiting import wait_until_async
 
 
 def shown(app: Top, kind: type[Lines | Strips]) -> str:
@@ -44,11 +45,7 @@ def used(app: Top, use: Use, size: tuple[int, int] = (100, 30)) -> Top:
 
 
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if holds():
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("it did not come about in ten seconds")
+    await wait_until_async(holds, pause=pilot.pause)
 
 
 def looks(app: Top) -> Frozen:

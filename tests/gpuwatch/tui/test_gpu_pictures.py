@@ -14,16 +14,16 @@ from gpuwatch.tui.seams import Showing
 from tests.gpuwatch.tui.detail import Host, Still, at
 from tests.gpuwatch.tui.frozen import S
 from tests.gpuwatch.tui.test_gpu_screen import LIVE, NOW, RECORDING, TRACE
+from tests.waiting import wait_until_async
 
 
 def compare(
     snap_compare: Callable[..., bool], host: Host, size: tuple[int, int], keys: tuple[str, ...] = (), *, light: bool = False
 ) -> bool:
     async def ready(pilot: Pilot[None]) -> None:
-        for _ in range(1000):
-            if "20 ms record" in host.detail.query_one(Curves).text:
-                break
-            await pilot.pause(0.01)
+        await wait_until_async(
+            lambda: "20 ms record" in host.detail.query_one(Curves).text, what="the curves are drawn", pause=pilot.pause
+        )
         if light:
             host.theme = "textual-light"
         await pilot.press(*keys)

@@ -22,6 +22,7 @@ from gpuwatch.tui.seams import Past, Showing
 from gpuwatch.tui.track import SLICE_NS
 from tests.gpuwatch.tui.detail import Host, Still, at, lived
 from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, window
+from tests.waiting import wait_until_async
 
 RECORDING = Path(__file__).parents[2] / "traces" / "h200-windows.capsule"
 TRACE = lived()
@@ -66,11 +67,7 @@ class Seen:
         await self._pilot.pause()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        for _ in range(1000):
-            if holds():
-                return
-            await self._pilot.pause(0.01)
-        raise AssertionError(f"it did not come about in three seconds:\n{self.curves}")
+        await wait_until_async(holds, what=lambda: str(self.curves), pause=self._pilot.pause)
 
 
 def used(

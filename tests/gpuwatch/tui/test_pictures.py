@@ -12,6 +12,7 @@ from gpuwatch.live import Live
 from gpuwatch.tui.app import Top
 from gpuwatch.tui.state import State
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, TWO, top, travelling
+from tests.waiting import wait_until_async
 
 RATE_HZ = 3.0  # a picture is taken when the app is at rest
 SCENES: dict[str, tuple[list[Live | DaemonError], tuple[int, int], list[str], str]] = {
@@ -48,10 +49,9 @@ def compare(
         await app.workers.wait_for_complete()
 
     async def seen(pilot: Pilot[None], words: str) -> None:
-        for _ in range(1000):
-            if words in app.screen_stack[0].query_one(State).text:
-                break
-            await pilot.pause(0.01)
+        await wait_until_async(
+            lambda: words in app.screen_stack[0].query_one(State).text, what=f"it shows {words!r}", pause=pilot.pause
+        )
 
     return snap_compare(app, terminal_size=size, run_before=ready)
 

@@ -37,7 +37,7 @@ columns = _rows.map(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     columns, st.integers(0, 2**60), st.integers(0, 2**45), st.integers(1, 90), st.integers(1, 12), st.integers(-3, 100),
     st.none() | st.floats(allow_nan=False, allow_infinity=False),
@@ -53,7 +53,7 @@ def test_no_column_makes_it_raise_or_write_outside_its_box(
         assert len("".join(piece.text for piece in row)) == GUTTER_COUNT + width
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9), st.floats(0.001, 1e6), st.integers(1, 12))
 def test_a_scale_holds_what_it_is_of_with_no_more_ticks_than_asked(low: float, more: float, least: float, count: int) -> None:
     found = scale(low, low + more, least=least, ticks_count=count)

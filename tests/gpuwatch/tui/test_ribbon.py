@@ -67,14 +67,14 @@ def test_shares_are_of_the_time_that_was_observed() -> None:
     assert ribbon.shares(column(*every(0, 0, 1)), 0, S) == {}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(columns, st.integers(0, 2**60), st.integers(0, 2**45), st.integers(1, 90))
 def test_no_column_makes_it_raise_or_write_outside_its_box(of: Column, begin_ns: int, length_ns: int, width: int) -> None:
     assert len(said(of, Span(begin_ns, begin_ns + length_ns, width))) == width
     assert all(0 <= ratio <= 1 + 1e-9 for ratio in ribbon.shares(of, begin_ns, begin_ns + length_ns).values())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(st.integers(1, 3_000), st.sampled_from([0.0, 1.0, 4.0, 0x44, math.nan])), min_size=1, max_size=30),
     st.integers(1, 40),

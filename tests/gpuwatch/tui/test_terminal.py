@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 from gpuwatch.config import Settings
 from tests.gpuwatch.programs import program
+from tests.waiting import PATIENCE_S, let_pass, wait_until
 
 TRACES = Path(__file__).parents[2] / "traces"
 
@@ -28,7 +28,7 @@ class Terminal:
 
     def _tmux(self, *arguments: str) -> str:
         command = [self._program, "-S", self._socket, "-f", "/dev/null", *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_S).stdout
 
     def start(self, *arguments: str) -> None:
         home = f"HOME={Path(self._socket).parent}"
@@ -45,12 +45,14 @@ class Terminal:
         self._tmux("send-keys", "--", *keys)
 
     def shows(self, holds: Callable[[str], bool]) -> str:
-        for _ in range(600):
-            seen = self._tmux("capture-pane", "-p")
-            if holds(seen):
-                return seen
-            threading.Event().wait(0.05)
-        raise AssertionError(seen)
+        seen = [""]
+
+        def holds_now() -> bool:
+            seen[0] = self._tmux("capture-pane", "-p")
+            return holds(seen[0])
+
+        wait_until(holds_now, what=lambda: seen[0], every_s=0.05)
+        return seen[0]
 
     def programs(self) -> list[psutil.Process]:
         """What runs in it."""
@@ -71,7 +73,7 @@ def test_live_back_in_time_and_live_again(terminal: Terminal, copying: Settings)
     terminal.start(*copying.flags(), "top")
     seen = terminal.shows(lambda pane: "● LIVE" in pane and "0 H200" in pane)
     assert "SIMULATED" in seen
-    threading.Event().wait(1.0)
+    let_pass(1.0, "there is a past to go back to")
     terminal.press("Left")
     seen = terminal.shows(lambda pane: "◂ PAST" in pane)
     assert " s ago" in seen
@@ -107,7 +109,7 @@ def test_a_terminal_that_goes_away_takes_the_monitor_with_it(terminal: Terminal)
     programs = terminal.programs()
     assert programs
     terminal.stop()
-    assert psutil.wait_procs(programs, timeout=20)[1] == []
+    assert psutil.wait_procs(programs, timeout=PATIENCE_S)[1] == []
 
 
 def test_ctrl_z_goes_to_the_shell_and_what_comes_back_is_whole(terminal: Terminal) -> None:

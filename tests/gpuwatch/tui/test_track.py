@@ -28,7 +28,7 @@ def fill(track: Track, past: Still, begin_ns: int, end_ns: int, *, now_ns: int) 
     raise AssertionError("it never has enough")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(1, 400)), min_size=1, max_size=6))
 def test_whatever_the_stretches_asked_for_it_ends_up_with_what_the_store_holds(stretches: list[tuple[int, int]]) -> None:
     past, track = Still(history(0, 1400)), Track()

@@ -1,0 +1,41 @@
+"""Settings of the whole suite, and the marker of tests whose course depends on how busy the machine is."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
+
+# A test is one of ``timing`` if its module uses one of these, or it uses such a fixture: it cannot be forgotten.
+TIMED_MODULES = frozenset({"asyncio", "multiprocessing", "socket", "subprocess", "threading", "time"})
+TIMED_HELPERS = (
+    "tests.dashboards.watched",
+    "tests.fake_nvml.running",
+    "tests.faults",
+    "tests.gpuwatch.live",
+    "tests.systemd.manager",
+    "tests.waiting",
+)
+TIMED_FIXTURES = frozenset({"copying", "daemon", "two_gpus"})
+
+
+def is_timed(item: pytest.Function) -> bool:
+    """Tell whether a test, or its module, starts processes or threads, waits, or looks at a clock."""
+    if TIMED_FIXTURES & set(item.fixturenames):
+        return True
+    for value in vars(item.module).values():
+        name = value.__name__ if isinstance(value, types.ModuleType) else str(getattr(value, "__module__", ""))
+        if name in TIMED_MODULES if isinstance(value, types.ModuleType) else name.startswith(TIMED_HELPERS):
+            return True
+    return False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and is_timed(item):
+            item.add_marker(pytest.mark.timing)

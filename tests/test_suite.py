@@ -1,0 +1,160 @@
+"""Rules that keep the suite green on a busy machine, asked of the source of the tests themselves."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+# Programs that measure, and campaigns: real time is their subject, and they are no tests.
+PROGRAMS = ("bench", "campaign", "hardware", "pictures.py")
+# Places where real time passes, and why nothing can be waited for there.
+SLEEPS = {
+    "waiting.py": "the helpers themselves",
+    "fake_nvml/everything.py": "a program on the double: a metric is the mean between two samples",
+    "gpuwatch/scripted.py": "a driver that waits for events as long as it is asked to",
+    "gpuwatch/tui/test_app.py": "what is held must not change meanwhile",
+    "gpuwatch/tui/test_screens.py": "the palette searches a moment after the last key",
+    "gpuwatch/tui/test_travel.py": "what is held must not be asked for meanwhile",
+    "systemd/hanging.py": "a driver that hangs",
+}
+# Bounds on time that no load moves.
+BOUNDS = {
+    "gpuwatch/test_lanes.py::test_measuring_takes_its_time_and_no_more": "a virtual clock",
+    "gpuwatch/sources/test_contract.py::test_waiting_for_events_ends_in_time": "asked of virtual clocks only",
+}
+CLOCKS = frozenset({"monotonic", "monotonic_ns", "now_ns", "perf_counter", "perf_counter_ns", "process_time", "thread_time"})
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(HERE.rglob("*.py")):
+        name = path.relative_to(HERE).as_posix()
+        if not name.startswith(PROGRAMS):
+            yield name, ast.parse(path.read_text())
+
+
+def called(node: ast.AST) -> str:
+    """The last word of what is called, empty if it is no call."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def is_sleep(node: ast.AST) -> bool:
+    """Tell whether a call lets a fixed time pass: a sleep or a pilot's pause of a number, or a wait for an event nobody has."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    if node.func.attr in ("sleep", "pause"):
+        return any(isinstance(each, ast.Constant) and each.value for each in node.args)
+    return node.func.attr == "wait" and called(node.func.value) == "Event"
+
+
+def is_elapsed(node: ast.AST) -> bool:
+    """Tell whether an expression is how long something took: a difference with what a clock says."""
+    return any(
+        isinstance(each, ast.BinOp) and isinstance(each.op, ast.Sub) and any(called(part) in CLOCKS for part in ast.walk(each))
+        for each in ast.walk(node)
+    )
+
+
+def bounded(test: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
+    """The comparisons that a test asserts in which an elapsed time must be the smaller."""
+    names = {
+        target.id
+        for node in ast.walk(test)
+        if isinstance(node, ast.Assign) and is_elapsed(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(test):
+        if not isinstance(node, ast.Compare):
+            continue
+        sides = [node.left, *node.comparators]
+        for left, operator, right in zip(sides, node.ops, sides[1:], strict=False):
+            smaller = (
+                left if isinstance(operator, ast.Lt | ast.LtE) else right if isinstance(operator, ast.Gt | ast.GtE) else None
+            )
+            if smaller is None:
+                continue
+            if is_elapsed(smaller) or any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(smaller)):
+                yield node
+
+
+def has_marker(test: ast.FunctionDef | ast.AsyncFunctionDef, *names: str) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in names for each in test.decorator_list for node in ast.walk(each)
+    )
+
+
+def test_hypothesis_deadlines_are_set_in_one_place() -> None:
+    """How long an example takes depends on the load: the profile in conftest.py switches deadlines off for every test."""
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and called(node) in ("settings", "register_profile")
+        if any(keyword.arg == "deadline" for keyword in node.keywords)
+    ]
+    assert [place.partition(":")[0] for place in found] == ["conftest.py"], found
+
+
+def test_sleeps_are_named_and_say_why() -> None:
+    """Where a condition can be waited for, ``wait_until`` waits; else ``sample_for`` and ``let_pass`` name the reason."""
+    found = {
+        (name, node.lineno)
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and is_sleep(node)
+    }
+    assert sorted(place for place in found if place[0] not in SLEEPS) == []
+    assert sorted(SLEEPS.keys() - {name for name, _ in found} - {"waiting.py"}) == [], "allowed and no longer there"
+
+
+def test_elapsed_time_is_bounded_only_in_slow_tests() -> None:
+    """An upper bound on elapsed time fails where the machine is busy: ``make bench`` runs the marker ``slow``."""
+    found = {
+        f"{name}::{test.name}"
+        for name, tree in sources()
+        for test in ast.walk(tree)
+        if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) and test.name.startswith("test_")
+        if not has_marker(test, "slow", "soak", "gpu") and "_gpu.py" not in name and any(bounded(test))
+    }
+    assert found == BOUNDS.keys()
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        ("time.sleep(0.1)", True),
+        ("await asyncio.sleep(0.1)", True),
+        ("await pilot.pause(0.3)", True),
+        ("threading.Event().wait(0.1)", True),
+        ("await asyncio.sleep(0)", False),
+        ("time.sleep(seconds)", False),
+        ("gate.wait(PATIENCE_S)", False),
+        ("await pilot.pause()", False),
+    ],
+)
+def test_sleep_rule_finds_sleeps(code: str, *, is_found: bool) -> None:
+    assert any(map(is_sleep, ast.walk(ast.parse(code)))) is is_found
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        ("assert time.monotonic() - begun_s < 5.0", True),
+        ("assert 2.0 > (clock.now_ns() - begun_ns) / 1e9", True),
+        ("took_s = time.perf_counter() - begun_s\n    assert took_s < 0.1", True),
+        ("assert 0.04 < time.monotonic() - begun_s < 10.0", True),
+        ("assert time.monotonic() - begun_s >= 0.05", False),
+        ("assert calls_count < 8 * (clock.now_ns() - begun_ns) / 1e9", False),
+        ("assert rows_count < 5", False),
+    ],
+)
+def test_elapsed_rule_finds_upper_bounds(code: str, *, is_found: bool) -> None:
+    (test,) = ast.parse(f"def test_it():\n    {code}\n").body
+    assert isinstance(test, ast.FunctionDef)
+    assert any(bounded(test)) is is_found
