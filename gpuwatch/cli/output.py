@@ -14,6 +14,7 @@ import click
 
 from annotate.verdict import Status
 from gpuwatch.cli.exits import Exit, ReaderLeft, Stop
+from gpuwatch.utf8 import clean_text
 
 SCHEMA = 1
 
@@ -76,7 +77,7 @@ def _write(text: str, stream: IO[str] | None) -> None:
     if stream is None:
         raise Stop(Exit.FAILED, "standard output: it is closed", "output")
     try:
-        click.echo(text, file=stream)
+        click.echo(clean_text(text), file=stream)  # a path may be any bytes
     except OSError as error:
         if stream is not sys.stdout:
             raise
