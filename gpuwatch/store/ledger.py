@@ -18,6 +18,7 @@ from gpuwatch import clock
 from gpuwatch.errors import StoreError
 from gpuwatch.store import files, schema
 from gpuwatch.store.columns import DEVICE_COLUMNS, quoted
+from gpuwatch.store.held_file import HeldFile
 from gpuwatch.store.run import OPEN, UNFINISHED, Run, as_json, to_row
 
 _SAME_CLOCK_NS = 50_000_000  # wall time is for people: a drift below this starts no new stretch
@@ -25,25 +26,14 @@ _DIED = "the daemon ended while the window was open"
 _UNJUDGED = "the daemon ended before it had judged; the evidence is kept: gpuwatch audit --rejudge"
 
 
-class Ledger:
+class Ledger(HeldFile):
     """One connection's writes, each a transaction of its own or part of the caller's.  They raise sqlite3.Error."""
 
     def __init__(self, path: Path, db: Database, *, boot_id: str, evidence_bytes: int) -> None:
-        self.path = path
-        self._db = db
+        super().__init__(path, db, durable=True)
         self._boot_id = boot_id
         self.evidence_bytes = evidence_bytes
         self._kept_bytes: int | None = None
-        self._identity = files.identity(path)
-
-    @property
-    def is_there(self) -> bool:
-        """Whether what is written can still be found under its name."""
-        return files.identity(self.path) == self._identity
-
-    @property
-    def database(self) -> Database:
-        return self._db
 
     @property
     def size_bytes(self) -> int:

@@ -197,12 +197,14 @@ class Store:
                 flushes.append(item)
             else:
                 self._writes.append(item)
-        if self._folder.is_there or self._attempts.succeeds(self._begin_again):
+        is_there = self._folder.is_there or self._attempts.succeeds(self._begin_again)
+        if is_there and self._attempts.succeeds(self._folder.renew_logs):
             ok = all((self._write_rows(), self._write_ledger()))  # each for itself
         else:
             ok = False
             self._held.take(self._keeper.rows())
-            self._lose(self._held)
+            if not is_there or len(self._held) > HELD_COUNT:
+                self._lose(self._held)
         now_ns = self._now_ns()
         if ok:
             self._attempts.all_stored()
