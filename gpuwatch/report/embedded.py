@@ -14,8 +14,8 @@ from pathlib import Path
 
 from gpuwatch.errors import CapsuleError, UsageError
 from gpuwatch.report import page, record
-from gpuwatch.utf8 import clean_tree
 from gpuwatch.report.record import Record
+from gpuwatch.utf8 import clean_tree
 
 _MOST_BYTES = 50_000_000  # no report of ours is a tenth of it
 _GZIP = 31  # zlib's number for a header of gzip

@@ -110,15 +110,15 @@ class Ledger(HeldFile):
         left = list(self._db.query(query, UNFINISHED))
         with self._db.atomic():
             for row in left:
-                told = msgspec.json.decode(row["told"])
+                told = row["told"]
                 begin_ns, end_ns, why = row["begin_ns"], row["end_ns"], _UNJUDGED
                 if row["status"] == OPEN or end_ns is None:
-                    told, why = {**told, "abandoned": True}, _DIED
+                    told, why = _with_abandoned(told), _DIED
                     alive = last_ns is not None and row["boot_id"] == self._boot_id
                     end_ns = max(begin_ns, last_ns) if alive and last_ns is not None else begin_ns
                 self._db.execute(
                     "UPDATE runs SET status = ?, badness = ?, why = ?, end_ns = ?, told = ? WHERE id = ?",
-                    (Status.UNPROVEN.value, Status.UNPROVEN.badness, why, end_ns, as_json(told), row["id"]),
+                    (Status.UNPROVEN.value, Status.UNPROVEN.badness, why, end_ns, told, row["id"]),
                 )
         return len(left)
 
@@ -182,6 +182,14 @@ def _damage(path: Path) -> object:
     finally:
         db.conn.close()
     return None
+
+
+def _with_abandoned(told: str) -> str:
+    """The facts with that they end here; those that cannot be read stay as they are."""
+    try:
+        return as_json({**msgspec.json.decode(told), "abandoned": True})
+    except (ValueError, TypeError, RecursionError):
+        return told
 
 
 def _plain(value: object) -> object:
