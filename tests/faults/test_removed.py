@@ -13,8 +13,6 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
 import gpuwatch
 from gpuwatch.client import connect
 from gpuwatch.clock import VirtualClock
