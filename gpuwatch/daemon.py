@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
@@ -24,6 +25,7 @@ from gpuwatch.judging import Judge
 from gpuwatch.protocols import Sink, Sweep
 from gpuwatch.server import Greeting, Server
 from gpuwatch.store import Store
+from gpuwatch.utf8 import clean_text
 from gpuwatch.windows import HOST_COUNT, Windows
 from gpuwatch.witness import Witness
 
@@ -273,4 +275,6 @@ class Daemon:
         )  # fmt: skip
 
     def _greeting(self) -> Greeting:
-        return Greeting(self._witness.source_name, self._witness.simulated, self.settings.state, self._boot_id)
+        # Its path as the client will say it: no message holds a path that is not UTF-8.
+        state = Path(clean_text(str(self.settings.state)))
+        return Greeting(self._witness.source_name, self._witness.simulated, state, self._boot_id)

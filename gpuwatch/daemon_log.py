@@ -8,12 +8,67 @@ import logging
 import os
 import stat
 import sys
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from gpuwatch import store_owner
+from gpuwatch import clock, store_owner
 from gpuwatch.config import Settings
 from gpuwatch.errors import UsageError
+
+INTERVAL_S = 60.0
+PLACE_COUNT = 30  # different messages of one line of code in an interval
+_KNOWN_COUNT = 1000  # messages whose repetitions are counted at a time
+
+
+@dataclass(slots=True)
+class _Said:
+    since_ns: int
+    passed_count: int = 1
+    held_count: int = 0
+
+
+class Repeats(logging.Filter):
+    """Bounds a log's rate: a message passes once in an interval, and a line of code with so many different ones.
+
+    The next to pass tells how many were held back.  Messages for debugging all pass.
+    """
+
+    def __init__(self, *, now_ns: Callable[[], int] = clock.now_ns) -> None:
+        super().__init__()
+        self._now_ns = now_ns
+        self._texts: dict[Hashable, _Said] = {}
+        self._places: dict[Hashable, _Said] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.INFO:
+            return True
+        text = record.getMessage()
+        held_count = self._held_before(self._texts, (record.name, record.levelno, text), 1)
+        if held_count is None:
+            return False
+        place_held_count = self._held_before(self._places, (record.pathname, record.lineno), PLACE_COUNT)
+        if place_held_count is None:
+            return False
+        if count := held_count + place_held_count:
+            record.msg, record.args = f"{text} (and {count} more like it since the last)", ()
+        return True
+
+    def _held_before(self, known: dict[Hashable, _Said], key: Hashable, most_count: int) -> int | None:
+        """How many were held back before this one; None if it is held back itself."""
+        now_ns = self._now_ns()
+        said = known.get(key)
+        if said is None or now_ns - said.since_ns >= INTERVAL_S * 1e9:
+            if len(known) >= _KNOWN_COUNT:
+                known.clear()
+            known[key] = _Said(now_ns)
+            return said.held_count if said is not None else 0
+        if said.passed_count < most_count:
+            said.passed_count += 1
+            return 0
+        said.held_count += 1
+        return None
 
 
 def log_to(settings: Settings, *, on_demand: bool) -> None:
@@ -25,8 +80,10 @@ def log_to(settings: Settings, *, on_demand: bool) -> None:
         faulthandler.enable(log)  # also a driver's library that crashes
     handler = logging.StreamHandler(log if on_demand else sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(Repeats())
     root = logging.getLogger("gpuwatch")
     root.addHandler(handler)
+    logging.getLogger("asyncio").addHandler(handler)  # what its event loop cannot tell anybody else
     root.setLevel(settings.log_level.upper())
 
 

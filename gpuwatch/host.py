@@ -16,6 +16,7 @@ import psutil
 
 from annotate.evidence import Host, Visibility
 from gpuwatch import clock
+from gpuwatch.utf8 import clean_text
 
 PROC = Path("/proc")
 NAME_LENGTH = 256  # of a process: its first argument may be a megabyte
@@ -39,7 +40,7 @@ def contents(path: Path | str) -> str | None:
         return None
     finally:
         os.close(descriptor)
-    return b"".join(parts).decode("utf-8", "replace")
+    return clean_text(b"".join(parts))
 
 
 def names(folder: str) -> list[str]:
@@ -95,8 +96,8 @@ def facts(*, proc: Path = PROC, root: Path = Path("/")) -> Host:
     boot_id = contents(proc / "sys/kernel/random/boot_id")
     return Host(
         boot_id=boot_id.strip() if boot_id else None,
-        hostname=platform.node() or None,
-        kernel=platform.release() or None,
+        hostname=clean_text(platform.node()) or None,
+        kernel=clean_text(platform.release()) or None,
         container=container(root=root),
     )
 
@@ -163,7 +164,7 @@ def _user(uid: int) -> str:
     try:
         import pwd
 
-        return pwd.getpwuid(uid).pw_name
+        return clean_text(pwd.getpwuid(uid).pw_name)
     except (ImportError, KeyError):
         return str(uid)
 
@@ -172,8 +173,9 @@ def _identify(pid: int) -> Identity:
     try:
         process = psutil.Process(pid)
         with process.oneshot():
-            return Identity(name=process.name()[:NAME_LENGTH], user=_user(process.uids().real), started_s=process.create_time())
-    except (psutil.Error, AttributeError):  # gone, hidden, or a system without uids
+            name = clean_text(process.name())[:NAME_LENGTH]
+            return Identity(name=name, user=_user(process.uids().real), started_s=process.create_time())
+    except (psutil.Error, OSError, AttributeError):  # gone, hidden, no descriptor left, or a system without uids
         return Identity()
 
 

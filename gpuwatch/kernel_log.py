@@ -16,6 +16,7 @@ from pathlib import Path
 
 from annotate.evidence import Event, Lane
 from gpuwatch.protocols import Clock, Sink, Sweep
+from gpuwatch.utf8 import clean_text
 
 _log = logging.getLogger("gpuwatch.kernel_log")
 
@@ -119,7 +120,7 @@ class KernelLog:
         except OSError as error:
             _log.warning("the kernel's log cannot be read any more: %s", error.strerror)
             return False
-        xid = parse(record.decode("utf-8", "replace"))
+        xid = parse(clean_text(record))
         uuid = self._places().get(xid.place) if xid else None
         if xid and uuid:
             text = f"kernel log: {xid.text}" if xid.text else "kernel log"

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gpuwatch.utf8 import clean_text
 from gpuwatch.wire import FactValue
 
 # Libraries whose environment variables change what runs on a GPU and how it is launched.
@@ -80,4 +81,4 @@ def environment(environ: Mapping[str, str] | None = None) -> str:
         if _SPEED.fullmatch(name) and not _NOT_SPEED.search(name) and not _ADDRESS.search(value)
     ]
     # A variable may hold any bytes: what is no text could not be told, and the window would be lost over it.
-    return ";".join(entries).encode("utf-8", "backslashreplace").decode()[:_ENVIRONMENT_LENGTH]
+    return clean_text(";".join(entries))[:_ENVIRONMENT_LENGTH]

@@ -23,6 +23,7 @@ from gpuwatch import clock, config, torch_context
 from gpuwatch.client import VERDICT_S, Client, connect, say
 from gpuwatch.errors import DaemonError, GpuwatchError, RejectedError, UsageError
 from gpuwatch.testimony import ROOM_COUNT, Iteration, Testimony
+from gpuwatch.utf8 import clean_text
 from gpuwatch.wire import LABEL_LENGTH
 
 if TYPE_CHECKING:
@@ -356,7 +357,7 @@ def window(
     if label is not None and len(label) > LABEL_LENGTH:
         raise UsageError(f"label: expected at most {LABEL_LENGTH} characters, found {len(label)}")
     if label is not None:  # a program's name may be no text: such bytes cannot be sent, nor stored
-        label = label.encode("utf-8", "backslashreplace").decode()
+        label = clean_text(label)
     if on_reject not in ("report", "raise"):
         raise UsageError(f"on_reject: expected 'report' or 'raise', found {on_reject!r}")
     if gpus is not None and not isinstance(gpus, str | list | tuple):

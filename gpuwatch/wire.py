@@ -12,6 +12,8 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
+from gpuwatch.utf8 import clean_tree
+
 PROTOCOL = 1
 OLDEST_PROTOCOL = 1
 LINE_BYTES = 1 << 20  # told facts and verdicts stay far below; a longer line is not one of ours
@@ -251,7 +253,11 @@ class WireError(ValueError):
 
 
 def encode(message: Message) -> bytes:
-    return _encoder.encode(message) + b"\n"
+    """One line of JSON; text that is not UTF-8, which JSON cannot hold, has its bad characters replaced."""
+    try:
+        return _encoder.encode(message) + b"\n"
+    except UnicodeEncodeError:
+        return _encoder.encode(clean_tree(msgspec.to_builtins(message))) + b"\n"
 
 
 def decode_request(line: bytes) -> Request:

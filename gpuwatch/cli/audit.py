@@ -124,7 +124,9 @@ def command(
         _table(listed, options.repeated(settings))
         if count is None and len(listed) == most:
             output.say(f"these are the worst {most}; --count N lists more, --since, --label and --status fewer")
-    return of_statuses(statuses_of(verdict for each in listed for verdict in each.verdicts), failing)
+    stores.tell_left_out(store)
+    code = of_statuses(statuses_of(verdict for each in listed for verdict in each.verdicts), failing)
+    return code or (Exit.FAILED if store.left_out else Exit.OK)
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:

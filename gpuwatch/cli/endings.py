@@ -29,6 +29,8 @@ def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's comman
         return Exit.USAGE
     except (click.ClickException, GpuwatchError, AnnotateError, Stop) as error:
         return _report(error, as_json=as_json)
+    except RecursionError:
+        return _report(GpuwatchError("expected data that is nested a hundred deep at most, found deeper"), as_json=as_json)
     except OSError as error:
         if error.errno == errno.ENOSPC and error.filename is None:  # click's own words, as --help, on a full disk
             output.silence(sys.stdout)

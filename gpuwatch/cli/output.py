@@ -16,6 +16,7 @@ import click
 from annotate.report import plain
 from annotate.verdict import Status
 from gpuwatch.cli.exits import Exit, ReaderLeft, Stop
+from gpuwatch.utf8 import clean_text
 
 SCHEMA = 1
 
@@ -90,7 +91,7 @@ def _write(text: str, stream: IO[str] | None) -> None:
     if stream is None:
         raise Stop(Exit.FAILED, "standard output: it is closed", "output")
     try:
-        click.echo(_clean(text, stream), file=stream)
+        click.echo(_clean(clean_text(text), stream), file=stream)  # a path may be any bytes
     except OSError as error:
         if stream is not sys.stdout:
             raise

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwatch.cli import options
+from annotate.report import plain
+from gpuwatch.cli import options, output
 from gpuwatch.config import SYSTEM_STATE, Settings
 from gpuwatch.errors import DaemonError, StoreError
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from gpuwatch.store import Reader, Run
 
 DATABASE = "gpuwatch.db"
+_TOLD_COUNT = 5
 
 
 def folder(settings: Settings) -> Path:
@@ -53,6 +55,15 @@ def reader(settings: Settings) -> Reader:
     return Reader(where)
 
 
+def tell_left_out(store: Reader) -> None:
+    """Name on standard error the windows that a list had to leave out."""
+    lines = list(store.left_out.values())
+    for line in lines[:_TOLD_COUNT]:
+        output.say(f"gpuwatch: {plain(line)}; it is left out")
+    if len(lines) > _TOLD_COUNT:
+        output.say(f"gpuwatch: {len(lines) - _TOLD_COUNT} more windows cannot be read and are left out")
+
+
 def _instead(store: Reader, prefix: str) -> str:
     """What somebody may have meant who named no run of this store: the label of a window."""
     labelled = store.runs(label=prefix, limit=1)
@@ -72,5 +83,7 @@ def run(store: Reader, prefix: str | None) -> Run:
             raise StoreError(f"{error}{_instead(store, prefix)}") from error
     latest = store.runs(limit=1)
     if not latest:
+        if store.left_out:
+            raise StoreError(next(iter(store.left_out.values())))
         raise StoreError("expected a window in the store, found none yet; try: gpuwatch run -- COMMAND")
     return latest[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import logging
 import socket
@@ -26,6 +27,8 @@ _log = logging.getLogger("gpuwatch.exporter")
 
 AT_ONCE_COUNT = 8  # two Prometheus servers, a person, and as much again
 SILENCE_S = 5.0  # a peer that neither reads nor writes for so long is gone
+AGAIN_S = 1.0  # after there was no descriptor for a connection
+_SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 PLAIN = "text/plain; charset=utf-8"
 
 
@@ -66,6 +69,7 @@ class Web:
         return f"{'https' if self.access.tls else 'http'}://{host}:{port}/metrics"
 
     def close(self) -> None:
+        self._server.stopping.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -89,7 +93,17 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.web = web
         self._free = threading.BoundedSemaphore(AT_ONCE_COUNT)
         self._since_ns: dict[socket.socket, int] = {}
+        self.stopping = threading.Event()
         super().__init__(bound, _Handler)
+
+    def get_request(self) -> Any:  # as typed by socketserver, which takes an OSError for a peer that went away
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in _SHORT:
+                _log.error("a scrape waits: no descriptor is left for it (%s)", error.strerror)
+                self.stopping.wait(AGAIN_S)  # the connection stays ready to be accepted: without a pause this is a circle
+            raise
 
     def process_request(self, request: Any, client_address: Any) -> None:  # as typed by socketserver
         if not self._free.acquire(blocking=False):
@@ -101,7 +115,12 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self.shutdown_request(request)
             return
         self._since_ns[request] = clock.now_ns()
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread can be started: its place is free again
+            self._since_ns.pop(request, None)
+            self._free.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:

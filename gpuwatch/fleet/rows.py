@@ -11,6 +11,7 @@ from urllib.parse import quote
 from annotate.evidence import Device, Host
 from gpuwatch.fleet.contract import COLUMNS, SCHEMA
 from gpuwatch.store import Run
+from gpuwatch.utf8 import clean_text
 
 Row: TypeAlias = dict[str, Any]  # by the contract's names; the types are the contract's
 
@@ -145,7 +146,7 @@ def _facts(facts: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
 
 def _text(value: Any) -> Any:  # whatever a column holds: texts come back as UTF-8 can write them
     """What a program told may hold half a surrogate pair, which no file can."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+    return clean_text(value) if isinstance(value, str) else value
 
 
 def _moment(wall_s: float) -> dt.datetime:

@@ -19,6 +19,7 @@ from annotate.errors import AnnotateError
 from gpuwatch.errors import CapsuleError, UsageError
 from gpuwatch.report import page, record
 from gpuwatch.report.record import Record
+from gpuwatch.utf8 import clean_tree
 
 _MOST_BYTES = 50_000_000  # no report of ours is a tenth of it
 _GZIP = 31  # zlib's number for a header of gzip
@@ -59,7 +60,7 @@ def load(path: Path) -> Embedded:
         )
         raise UsageError(f"{path}: expected a gpuwatch report, found {found}")
     try:
-        data = json.loads(parts.found["gpuwatch-record"][0])
+        data = clean_tree(json.loads(parts.found["gpuwatch-record"][0]))
         evidence = parts.found["gpuwatch-evidence"][0]
         held = record.from_data(data, evidence)
     except (ValueError, RecursionError) as error:

@@ -7,6 +7,8 @@ import sqlite3
 from collections.abc import Callable
 from enum import Enum
 
+import msgspec
+
 from gpuwatch.errors import StoreError
 from gpuwatch.store import files
 
@@ -15,6 +17,7 @@ _log = logging.getLogger("gpuwatch.store")
 # What one bad value or a bad disk can raise: it costs its own rows, never the thread.
 UNSTORABLE = (
     sqlite3.Error, OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, MemoryError, StoreError,
+    RecursionError, msgspec.MsgspecError,
     SystemError,  # what the binding of SQLite says without memory
 )  # fmt: skip
 
@@ -35,6 +38,7 @@ class Attempts:
         self._replace = replace
         self.failure: Failure | None = None
         self.refused: str | None = None  # why nothing can be stored for now
+        self._logged: set[str] = set()  # kinds of errors that values caused
 
     def succeeds(self, work: Callable[[], object]) -> bool:
         """Do it; make room and do it again while the disk is full; replace the file that broke, if one did."""
@@ -50,9 +54,9 @@ class Attempts:
                 if files.is_passing(error) or isinstance(error, StoreError):
                     self._refuse(Failure.PASSING, f"{type(error).__name__}: {error}")
                     return False
-                _log.error("not stored: %s: %s", type(error).__name__, error)
                 replaced = files.is_broken(error) and self._replace(error)
                 self.failure = Failure.PASSING if replaced else Failure.VALUE
+                self._log_value(error)
                 return False
             return True
 
@@ -61,6 +65,13 @@ class Attempts:
         if self.refused is not None:
             _log.info("stored again, after: %s", self.refused)
         self.failure = self.refused = None
+
+    def _log_value(self, error: BaseException) -> None:
+        """Once for each kind of error: a program's name may be in every list of processes."""
+        kind = type(error).__name__
+        if kind not in self._logged:
+            self._logged.add(kind)
+            _log.error("not stored: %s: %s; more of this kind are counted and not logged", kind, error)
 
     def _refuse(self, failure: Failure, why: str) -> None:
         """Said once, however often it is tried again."""

@@ -79,7 +79,16 @@ def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Databas
     Raises REFUSALS, OSError.
     """
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode))  # SQLite gives its log the same mode
-    connection = sqlite3.connect(path, timeout=_HELD_S, check_same_thread=False)
+    return _prepared(sqlite3.connect(path, timeout=_HELD_S, check_same_thread=False), wal=wal, durable=durable)
+
+
+def reopen_to_write(path: Path, *, durable: bool) -> Database:
+    """A connection to a file that is there and has a write-ahead log.  Raises REFUSALS."""
+    uri = f"{path.resolve().as_uri()}?mode=rw"
+    return _prepared(sqlite3.connect(uri, uri=True, timeout=_HELD_S, check_same_thread=False), wal=True, durable=durable)
+
+
+def _prepared(connection: sqlite3.Connection, *, wal: bool, durable: bool) -> Database:
     try:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute(f"PRAGMA journal_mode={'WAL' if wal else 'DELETE'}")
@@ -116,6 +125,16 @@ def open_to_read(path: Path) -> Database:
     if not path.exists():
         raise StoreError(f"{path}: expected a gpuwatch database, found none")
     raise StoreError(f"{path}: expected a readable gpuwatch database, found: {refused}") from refused
+
+
+def write_back(database: Database) -> bool:
+    """Write all of the write-ahead log into the file; False if a reader keeps that from happening now."""
+    database.conn.execute("PRAGMA busy_timeout=100")  # as in ``close_plain``
+    try:
+        is_busy: int = database.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    finally:
+        database.conn.execute(f"PRAGMA busy_timeout={_HELD_S * 1000:.0f}")
+    return not is_busy
 
 
 def close_plain(database: Database, path: Path) -> bool:

@@ -89,6 +89,17 @@ class Folder:
             self.shelf.replace_removed()
         _log.error("%s: files of the store were removed while it was written: begun new ones", self.path)
 
+    def renew_logs(self) -> None:
+        """Save what is in a write-ahead log that somebody removed or replaced, and begin a new one.
+
+        While a reader holds the lost one it is written on: what it holds is saved when the reader leaves.
+        """
+        for each in (self.ledger, self.shelf.live):
+            if not each.has_its_logs and each.renew_logs():
+                _log.warning(
+                    "%s: its log (-wal, -shm) was removed or replaced: what it held is saved, a new one begun", each.path
+                )
+
     def broken(self) -> list[Ledger | Segment]:
         """Which of the files that are written are torn."""
         return [each for each in (self.shelf.live, self.ledger) if self._is_broken(each)]

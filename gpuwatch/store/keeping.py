@@ -43,6 +43,17 @@ class Rows:
         self.power += later.power
         self.gaps += later.gaps
 
+    def halves(self) -> tuple[Rows, Rows]:
+        """The same rows in two parts of half the size each, but for the events."""
+        first, second = Rows(), Rows()
+        left = len(self) // 2
+        for name in ("readings", "censuses", "power", "gaps"):
+            rows = getattr(self, name)
+            setattr(first, name, rows[:left])
+            setattr(second, name, rows[left:])
+            left = max(0, left - len(rows))
+        return first, second
+
     def loss(self) -> Rows:
         """One gap a GPU in place of all these, which cannot be kept: short of a heartbeat, nothing else would tell of it."""
         spans = [(uuid, at_ns, at_ns + stood_ms * _MS) for lane, at_ns, uuid, stood_ms, _ in self.readings if lane is Lane.FAST]

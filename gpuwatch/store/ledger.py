@@ -18,6 +18,7 @@ from gpuwatch import clock
 from gpuwatch.errors import StoreError
 from gpuwatch.store import files, schema
 from gpuwatch.store.columns import DEVICE_COLUMNS, quoted
+from gpuwatch.store.held_file import HeldFile
 from gpuwatch.store.run import OPEN, UNFINISHED, Run, as_json, to_row
 
 _SAME_CLOCK_NS = 50_000_000  # wall time is for people: a drift below this starts no new stretch
@@ -25,25 +26,14 @@ _DIED = "the daemon ended while the window was open"
 _UNJUDGED = "the daemon ended before it had judged; the evidence is kept: gpuwatch audit --rejudge"
 
 
-class Ledger:
+class Ledger(HeldFile):
     """One connection's writes, each a transaction of its own or part of the caller's.  They raise sqlite3.Error."""
 
     def __init__(self, path: Path, db: Database, *, boot_id: str, evidence_bytes: int) -> None:
-        self.path = path
-        self._db = db
+        super().__init__(path, db, durable=True)
         self._boot_id = boot_id
         self.evidence_bytes = evidence_bytes
         self._kept_bytes: int | None = None
-        self._identity = files.identity(path)
-
-    @property
-    def is_there(self) -> bool:
-        """Whether what is written can still be found under its name."""
-        return files.identity(self.path) == self._identity
-
-    @property
-    def database(self) -> Database:
-        return self._db
 
     @property
     def size_bytes(self) -> int:
@@ -120,15 +110,15 @@ class Ledger:
         left = list(self._db.query(query, UNFINISHED))
         with self._db.atomic():
             for row in left:
-                told = msgspec.json.decode(row["told"])
+                told = row["told"]
                 begin_ns, end_ns, why = row["begin_ns"], row["end_ns"], _UNJUDGED
                 if row["status"] == OPEN or end_ns is None:
-                    told, why = {**told, "abandoned": True}, _DIED
+                    told, why = _with_abandoned(told), _DIED
                     alive = last_ns is not None and row["boot_id"] == self._boot_id
                     end_ns = max(begin_ns, last_ns) if alive and last_ns is not None else begin_ns
                 self._db.execute(
                     "UPDATE runs SET status = ?, badness = ?, why = ?, end_ns = ?, told = ? WHERE id = ?",
-                    (Status.UNPROVEN.value, Status.UNPROVEN.badness, why, end_ns, as_json(told), row["id"]),
+                    (Status.UNPROVEN.value, Status.UNPROVEN.badness, why, end_ns, told, row["id"]),
                 )
         return len(left)
 
@@ -192,6 +182,14 @@ def _damage(path: Path) -> object:
     finally:
         db.conn.close()
     return None
+
+
+def _with_abandoned(told: str) -> str:
+    """The facts with that they end here; those that cannot be read stay as they are."""
+    try:
+        return as_json({**msgspec.json.decode(told), "abandoned": True})
+    except (ValueError, TypeError, RecursionError):
+        return told
 
 
 def _plain(value: object) -> object:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,10 @@ _log = logging.getLogger("gpuwatch.store")
 _T = TypeVar("_T")
 
 # What a torn file can make of a row: nothing SQLite can read, or values that are none of ours.
-_DAMAGE = (sqlite3.Error, zlib.error, msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError)
+_DAMAGE = (
+    sqlite3.Error, zlib.error, msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError,
+    RecursionError,  # JSON nested deeper than Python goes
+)  # fmt: skip
 
 _NOTHING_KEPT = "no readings of this interval are kept"
 
@@ -47,6 +50,7 @@ class Reader:
         path = self._state / files.DATABASE
         self._db = files.open_to_read(path)
         self._begins: dict[Path, tuple[str, int]] = {}
+        self.left_out: dict[str, str] = {}  # runs that no list can show because they cannot be read, and why
         try:
             schema.refuse_newer(self._db, path)
             if "runs" not in self._db.table_names():
@@ -102,7 +106,7 @@ class Reader:
 
     def ended(self, *, since_wall_s: float | None = None) -> list[Ended]:
         """What is over and has its verdict of record, oldest first, without reading any: a million take seconds."""
-        sql = f"""SELECT id, boot_id, begun_wall_s, json_extract(host, '$.hostname') FROM runs
+        sql = f"""SELECT id, boot_id, begun_wall_s, CASE WHEN json_valid(host) THEN json_extract(host, '$.hostname') END FROM runs
             WHERE begun_wall_s >= ? AND status NOT IN ({", ".join("?" * len(UNFINISHED))}) ORDER BY begun_wall_s, id"""
         return [Ended(*row) for row in self._rows(sql, [since_wall_s or 0.0, *UNFINISHED])]
 
@@ -119,7 +123,11 @@ class Reader:
         """The run whose id begins so; four characters at least."""
         if len(id_prefix) < SHORTEST_PREFIX:
             raise StoreError(f"run: expected at least {SHORTEST_PREFIX} characters of its id, found {id_prefix!r}")
-        found = self._runs("SELECT * FROM runs WHERE id >= ? AND id < ? LIMIT 11", [id_prefix, f"{id_prefix}\U0010ffff"])
+        sql = "SELECT * FROM runs WHERE id >= ? AND id < ? LIMIT 11"
+        unreadable: dict[str, str] = {}
+        found = self._readable(sql, [id_prefix, f"{id_prefix}\U0010ffff"], unreadable)
+        if id_prefix in unreadable or (unreadable and not found):
+            raise StoreError(unreadable.get(id_prefix) or next(iter(unreadable.values())))
         exact = [run for run in found if run.id == id_prefix]
         if len(found) != 1 and not exact:
             if not found:
@@ -240,17 +248,28 @@ class Reader:
             )
 
     def _runs(self, sql: str, values: list[Any]) -> list[Run]:
+        """The runs that can be read; the others are noted in ``left_out``."""
+        return self._readable(sql, values, self.left_out)
+
+    def _readable(self, sql: str, values: list[Any], unreadable: dict[str, str]) -> list[Run]:
+        """The runs that can be read; ``unreadable`` is given the others, with the reasons."""
         rows = list(self._dicts(sql, values))
-        verdicts: dict[str, list[Mapping[str, Any]]] = {}
+        packed: dict[str, list[bytes]] = {}
         for i in range(0, len(rows), 500):  # SQLite allows 999 values at least
             ids = [row["id"] for row in rows[i : i + 500]]
             marks = ", ".join("?" * len(ids))
             sql = f"SELECT run, verdict FROM verdicts WHERE run IN ({marks}) ORDER BY run, position"
-            with self._told():
-                for run_id, packed in self._rows(sql, ids):
-                    verdicts.setdefault(run_id, []).append(msgspec.json.decode(zlib.decompress(packed)))
-        with self._told():
-            return [from_row(row, tuple(verdicts.get(row["id"], ()))) for row in rows]
+            for run_id, verdict in self._rows(sql, ids):
+                packed.setdefault(run_id, []).append(verdict)
+        runs = []
+        for row in rows:
+            try:
+                verdicts = [msgspec.json.decode(zlib.decompress(each)) for each in packed.get(row["id"], ())]
+                runs.append(from_row(row, tuple(verdicts)))
+            except _DAMAGE as error:
+                path = self._state / files.DATABASE
+                unreadable[str(row["id"])] = f"{path}: run {row['id']}: expected a readable window, found: {error}"
+        return runs
 
     def _segments(self, boot_id: str, begin_ns: int, end_ns: int) -> Iterator[Path]:
         """Segments of a boot that may hold readings of an interval, oldest first."""

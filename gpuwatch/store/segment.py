@@ -11,20 +11,19 @@ from sqlite_utils import Database
 from annotate.evidence import Lane, Process
 from gpuwatch.store import dense, files, schema
 from gpuwatch.store.columns import GPUS_COUNT, LANE_COLUMNS, key, quoted
+from gpuwatch.store.held_file import HeldFile
 from gpuwatch.store.keeping import Rows
 from gpuwatch.store.run import as_json
 
 KNOWN_COUNT = 4096  # processes whose number is remembered; one that is forgotten gets another
 
 
-class Segment:
+class Segment(HeldFile):
     """The live segment.  Its methods raise sqlite3.Error."""
 
     def __init__(self, path: Path, db: Database, boot_id: str) -> None:
-        self.path = path
+        super().__init__(path, db, durable=False)
         self.boot_id = boot_id
-        self._db = db
-        self._identity = files.identity(path)
         self._begin_ns: int = db.execute("SELECT begin_ns FROM segment").fetchone()[0]
         self._gpus: dict[str, int] = {}
         self._processes: dict[tuple[object, ...], int] = {}
@@ -45,19 +44,10 @@ class Segment:
         return Segment(path, db, boot_id)
 
     @property
-    def is_there(self) -> bool:
-        """Whether what is written can still be found under its name."""
-        return files.identity(self.path) == self._identity
-
-    @property
     def pages_bytes(self) -> int:
         """What the file will take once its log is written back."""
         pages_count: int = self._db.execute("PRAGMA page_count").fetchone()[0]
         return pages_count * files.PAGE_BYTES
-
-    @property
-    def database(self) -> Database:
-        return self._db
 
     def last_ns(self) -> int | None:
         """The last time anything of any GPU was still seen."""

@@ -20,6 +20,7 @@ from gpuwatch.store.folder import Folder
 from gpuwatch.store.keeping import Keeper, Rows
 from gpuwatch.store.ledger import Ledger
 from gpuwatch.store.run import Run
+from gpuwatch.store.sifting import sift
 
 _log = logging.getLogger("gpuwatch.store")
 
@@ -196,12 +197,14 @@ class Store:
                 flushes.append(item)
             else:
                 self._writes.append(item)
-        if self._folder.is_there or self._attempts.succeeds(self._begin_again):
+        is_there = self._folder.is_there or self._attempts.succeeds(self._begin_again)
+        if is_there and self._attempts.succeeds(self._folder.renew_logs):
             ok = all((self._write_rows(), self._write_ledger()))  # each for itself
         else:
             ok = False
             self._held.take(self._keeper.rows())
-            self._lose(self._held)
+            if not is_there or len(self._held) > HELD_COUNT:
+                self._lose(self._held)
         now_ns = self._now_ns()
         if ok:
             self._attempts.all_stored()
@@ -226,19 +229,34 @@ class Store:
             self._writes.append(partial(_put_event, event, wall_s))
         held = self._held
         held.take(rows)
-        if self._attempts.succeeds(lambda: self._count(self._folder.shelf.live.write(held))):
+        failure = self._write(held)
+        if failure is None:
             self._held = Rows()
             return True
-        if self._attempts.failure is Failure.PASSING and len(held) <= HELD_COUNT:
+        if failure is Failure.VALUE:
+            return self._write_without_bad(held)
+        if failure is Failure.PASSING and len(held) <= HELD_COUNT:
             return False
         self._lose(held)
         return False
 
+    def _write_without_bad(self, rows: Rows) -> bool:
+        """Set the rows aside that can never be written, leaving a gap in their place, and write all others."""
+        bad, self._held = sift(rows, self._write)
+        self._dropped_count += len(bad)
+        loss = Rows(readings=bad.readings).loss()
+        if self._write(loss) not in (None, Failure.VALUE):
+            self._held.take(loss)
+        return not len(self._held)
+
+    def _write(self, rows: Rows) -> Failure | None:
+        """Commit these rows; the reason if they were not."""
+        stored = self._attempts.succeeds(lambda: self._count(self._folder.shelf.live.write(rows)))
+        return None if stored else self._attempts.failure
+
     def _lose(self, rows: Rows) -> None:
         """What could not be written is a silence in the record, and must not be leant on by what comes next."""
         loss = rows.loss()
-        if self._attempts.failure is Failure.VALUE and not rows.readings:
-            loss = Rows()  # what cannot be stored is the loss itself
         self._dropped_count += len(rows) - len(rows.gaps)
         self._held = loss
         self._keeper.restart()

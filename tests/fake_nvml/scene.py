@@ -244,7 +244,7 @@ class Scene:
 
 
 def create(path: Path, *, gpus: int = 8, name: str = "NVIDIA H200", driver_version: str = "580.159.04") -> Scene:
-    """A machine with so many idle boards."""
+    """A machine with so many idle boards; lone surrogates of its texts are the bytes they stand for."""
     path.write_bytes(bytes(ctypes.sizeof(layout.Scene)))
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
         raw = layout.Scene.from_buffer(memory)
@@ -256,13 +256,14 @@ def create(path: Path, *, gpus: int = 8, name: str = "NVIDIA H200", driver_versi
 def _fill(raw: layout.Scene, gpus: int, name: str, driver_version: str) -> None:
     begin_ns = time.monotonic_ns()
     raw.size, raw.epoch_ns, raw.stale_code = ctypes.sizeof(raw), begin_ns, UNINITIALIZED
-    raw.driver_version, raw.nvml_version, raw.cuda_version = driver_version.encode(), f"13.{driver_version}".encode(), 13000
+    raw.driver_version, raw.nvml_version = os.fsencode(driver_version), os.fsencode(f"13.{driver_version}")
+    raw.cuda_version = 13000
     raw.power_period_ns, raw.power_samples_count, raw.utilization_period_ns = 20_000_000, 119, 167_000_000
     raw.gpus_count = gpus
     for index in range(gpus):
         board = raw.gpus[index]
         board.uuid = f"GPU-{index:08x}-fa4e-fa4e-fa4e-{index:012x}".encode()
-        board.name, board.serial, board.vbios = name.encode(), f"165{index:010}".encode(), b"96.00.AF.00.01"
+        board.name, board.serial, board.vbios = os.fsencode(name), f"165{index:010}".encode(), b"96.00.AF.00.01"
         board.domain, board.bus, board.device, board.pci_ids = 0, 0x18 + index, 0, 0x233510DE
         for signal, number in SIGNALS.items():
             board.signals[number].refresh_ns = _PAGED_NS.get(signal, 0)

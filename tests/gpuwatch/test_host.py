@@ -128,6 +128,34 @@ def test_identity_cuts_short_a_long_name(tmp_path: Path) -> None:
     assert 15 < len(name) <= 256
 
 
+@pytest.mark.parametrize("script", ["entrainements_été.py", "été.py"])
+def test_identity_of_a_name_cut_within_a_letter_is_utf8(tmp_path: Path, script: str) -> None:
+    """The kernel keeps 15 bytes of a name, wherever the letter ends that the last of them belongs to."""
+    program = tmp_path / script
+    program.write_text("#!/bin/sh\necho there\nread line\n")
+    program.chmod(0o700)
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"there\n"
+        name = Identities().of(process.pid).name
+        process.kill()
+    assert name is not None
+    assert name == ("entrainements_�" if len(script) > 15 else script)
+
+
+def test_identity_survives_running_out_of_descriptors() -> None:
+    """A descriptor that cannot be had makes a name unobserved; it must not end the census."""
+    program = """
+import os, resource
+from gpuwatch.host import Identities, Identity
+identities = Identities()
+identities.of(os.getppid())
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+assert identities.of(os.getpid()) == Identity()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_a_process_that_never_was_has_no_identity() -> None:
     assert Identities().of(2**22 + 12345) == Identity()
 

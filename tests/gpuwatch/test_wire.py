@@ -36,6 +36,16 @@ def test_a_request_is_one_line_and_comes_back_the_same(request: wire.Request) ->
     assert wire.decode_request(line) == request
 
 
+def test_encode_replaces_text_that_is_not_utf8() -> None:
+    """A name that no JSON can hold costs its letter, not the whole answer."""
+    shown = wire.Gpu(device={"name": "H\udcff00"}, census={"processes": [{"name": "entrainements_\udcc3"}]})
+    reply = wire.decode_reply(wire.encode(wire.Readings(at_ns=1, source="nvml\ud800", gpus=[shown])))
+    assert isinstance(reply, wire.Readings)
+    assert reply.source == "nvml�"
+    assert reply.gpus[0].device == {"name": "H�00"}
+    assert reply.gpus[0].census == {"processes": [{"name": "entrainements_�"}]}
+
+
 @given(st.binary(max_size=200))
 def test_any_other_bytes_are_refused_in_one_line(line: bytes) -> None:
     with contextlib.suppress(wire.WireError):  # hypothesis may hit upon a message

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeAlias
 
 from gpuwatch.errors import DeviceLostError, SourceGoneError
+from gpuwatch.utf8 import clean_text
 
 # pynvml has neither stubs nor annotations; everything it returns is converted where it is received.
 Api: TypeAlias = Any
@@ -47,7 +48,7 @@ def start(api: Api) -> None:
     except api.NVMLError as error:
         if error.value == _NO_PERMISSION:
             raise SourceGoneError(_FORBIDDEN) from error
-        raise SourceGoneError(_GONE.get(error.value, f"NVML does not start: {error}{too_old(error)}")) from error
+        raise SourceGoneError(_GONE.get(error.value, f"NVML does not start: {error_text(error)}{too_old(error)}")) from error
 
 
 def too_old(error: Exception) -> str:
@@ -71,7 +72,7 @@ def lost(error: Exception, uuid: str) -> NoReturn:
     """For calls without which nothing can be asked of a GPU: whatever went wrong, it is lost (or everything is)."""
     treat(error, uuid)
     forbidden = error.value == _NO_PERMISSION  # type: ignore[attr-defined]  # as in ``treat``
-    raise DeviceLostError(uuid, _FORBIDDEN if forbidden else f"the driver does not find it: {error}") from error
+    raise DeviceLostError(uuid, _FORBIDDEN if forbidden else f"the driver does not find it: {error_text(error)}") from error
 
 
 def asked(api: Api, function: str, *args: Any, uuid: str | None = None, take: Callable[[Any], Any] | None = None) -> Any:
@@ -80,8 +81,21 @@ def asked(api: Api, function: str, *args: Any, uuid: str | None = None, take: Ca
     if call is None:
         return None
     try:
-        answer = call(*args)
+        answer = read_text(lambda: call(*args))
     except api.NVMLError as error:
         treat(error, uuid)
         return None
     return answer if take is None else take(answer)
+
+
+def read_text(ask: Callable[[], Any]) -> Any:
+    """Whatever the binding answers; text that is not UTF-8, which it refuses to decode, with its bad bytes replaced."""
+    try:
+        return ask()
+    except UnicodeDecodeError as error:
+        return clean_text(error.object)
+
+
+def error_text(error: Exception) -> str:
+    """An NVMLError in the driver's own words."""
+    return str(read_text(lambda: str(error)))

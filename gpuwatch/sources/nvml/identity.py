@@ -9,7 +9,7 @@ from typing import Any
 from annotate.evidence import Device
 from gpuwatch.errors import SourceGoneError
 from gpuwatch.host import numa_node
-from gpuwatch.sources.nvml.binding import Api, Handle, asked, lost, too_old, treat
+from gpuwatch.sources.nvml.binding import Api, Handle, asked, error_text, lost, read_text, too_old, treat
 
 _ARCHITECTURES: Mapping[int, str] = {
     2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing", 7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell",
@@ -36,14 +36,14 @@ def count(api: Api) -> int:
         return int(api.nvmlDeviceGetCount())
     except api.NVMLError as error:
         treat(error)
-        raise SourceGoneError(f"the driver does not list its GPUs: {error}{too_old(error)}") from error
+        raise SourceGoneError(f"the driver does not list its GPUs: {error_text(error)}{too_old(error)}") from error
 
 
 def at(api: Api, index: int) -> Iterator[Board]:
     """The GPU at this place of the driver's list, then its MIG instances.  Raises DeviceLostError, SourceGoneError."""
     try:
         handle = api.nvmlDeviceGetHandleByIndex(index)
-        uuid = api.nvmlDeviceGetUUID(handle)
+        uuid = read_text(lambda: api.nvmlDeviceGetUUID(handle))
     except api.NVMLError as error:
         lost(error, f"GPU {index}")
     yield Board(uuid, handle, handle)
@@ -88,7 +88,7 @@ def device(api: Api, of: Board) -> Device:
     ecc, mig, persistence = fact("nvmlDeviceGetEccMode"), fact("nvmlDeviceGetMigMode"), fact("nvmlDeviceGetPersistenceMode")
     architecture, compute_mode = fact("nvmlDeviceGetArchitecture"), fact("nvmlDeviceGetComputeMode")
     virtualization = fact("nvmlDeviceGetVirtualizationMode")
-    bus_id = pci.busId if pci is not None else None
+    bus_id = read_text(lambda: pci.busId) if pci is not None else None
     node = fact("nvmlDeviceGetNumaNodeId")
     reasons = fact("nvmlDeviceGetSupportedClocksEventReasons")
     return Device(

@@ -55,6 +55,13 @@ def test_a_verdict_that_was_changed_disagrees_with_its_evidence(tmp_path: Path) 
     assert any(line.startswith("regime-change: the report says nothing") for line in found.differs)
 
 
+def test_a_page_with_half_a_surrogate_pair_is_cleaned(tmp_path: Path, html: str) -> None:
+    """JSON can name half a pair; no terminal and no file can be given one."""
+    held = loaded(tmp_path, html.replace('"run_id":"0a"', '"run_id":"\\ud800"'))
+    assert held.record.windows[0].run_id == "�"
+    assert held.as_written is False
+
+
 def test_a_verdict_other_than_unproven_needs_evidence() -> None:
     valid = replace(judged(scene("from-idle")).verdict, status=Status.VALID)
     assert not agreement(Judged(verdict=valid, evidence=None)).agrees

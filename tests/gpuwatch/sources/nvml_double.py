@@ -56,7 +56,7 @@ class _Function:
 
     restype: Any = None
 
-    def __init__(self, run: Callable[..., int]) -> None:
+    def __init__(self, run: Callable[..., int | bytes]) -> None:
         self._run = run
 
     def __call__(self, *args: Any) -> Any:
@@ -72,7 +72,12 @@ def _into(reference: Any, value: Any) -> int:
 class Library:
     """One GPU's driver.  ``errors`` gives a code for a function by name, ``fields`` (code, type, raw, timestamp) by id."""
 
-    driver_version: str = "580.159.04"
+    driver_version: bytes = b"580.159.04"
+    name: bytes | None = None
+    vbios: bytes | None = None
+    uuid: bytes | None = None
+    bus_id: bytes = b"00000000:00:06.0"
+    error_text: bytes | None = None
     gpus: int = 1
     mig: bool = False
     errors: dict[str, int] = field(default_factory=dict)
@@ -91,10 +96,12 @@ class Library:
         if not name.startswith("nvml") or run is None or name in self.missing:
             raise AttributeError(name)
 
-        def call(*args: Any) -> int:
+        def call(*args: Any) -> int | bytes:
             self.calls.append(name)
-            code = self.errors.get(name, 0)
-            return code if code else int(run(self, *args))
+            if code := self.errors.get(name, 0):
+                return code
+            answer = run(self, *args)
+            return answer if isinstance(answer, bytes) else int(answer)
 
         return _Function(call)
 
@@ -107,14 +114,14 @@ class Library:
         return 0
 
     def _nvmlErrorString(self, code: int) -> Any:
-        return b"error %d" % code
+        return self.error_text or b"error %d" % code
 
     def _nvmlSystemGetDriverVersion(self, buffer: Any, size: Any) -> int:
-        buffer.value = self.driver_version.encode()
+        buffer.value = self.driver_version
         return 0
 
     def _nvmlSystemGetNVMLVersion(self, buffer: Any, size: Any) -> int:
-        buffer.value = b"13." + self.driver_version.encode()
+        buffer.value = b"13." + self.driver_version
         return 0
 
     def _nvmlDeviceGetCount_v2(self, number: Any) -> int:
@@ -136,15 +143,21 @@ class Library:
         return 0
 
     def _nvmlDeviceGetUUID(self, handle: Any, buffer: Any, size: Any) -> int:
-        buffer.value = (UUID if _at(handle) == BOARD else MIG_UUID).encode()
+        buffer.value = self.uuid or (UUID if _at(handle) == BOARD else MIG_UUID).encode()
         return 0
 
     def _nvmlDeviceGetName(self, handle: Any, buffer: Any, size: Any) -> int:
-        buffer.value = b"NVIDIA H200" if _at(handle) == BOARD else b"NVIDIA H200 MIG 1g.18gb"
+        buffer.value = self.name or b"NVIDIA H200" if _at(handle) == BOARD else b"NVIDIA H200 MIG 1g.18gb"
+        return 0
+
+    def _nvmlDeviceGetVbiosVersion(self, handle: Any, buffer: Any, size: Any) -> int:
+        if self.vbios is None:
+            return NOT_SUPPORTED
+        buffer.value = self.vbios
         return 0
 
     def _nvmlDeviceGetPciInfo_v3(self, handle: Any, info: Any) -> int:
-        info._obj.busId = b"00000000:00:06.0"
+        info._obj.busId = self.bus_id
         return 0
 
     def _nvmlDeviceGetArchitecture(self, handle: Any, out: Any) -> int:

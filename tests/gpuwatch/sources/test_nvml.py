@@ -143,6 +143,27 @@ def test_a_device_carries_every_fact_in_our_units() -> None:
     assert not device.simulated
 
 
+def test_texts_of_the_driver_that_are_not_utf8_are_cleaned() -> None:
+    """One bad byte of a version must not cost every GPU."""
+    bad = b"\xff96.00\xc3"
+    source, _ = nvml(driver_version=b"580\xff.1", name=bad, bus_id=b"0\xff:06.0", vbios=bad)
+    (device,) = source.devices()
+    assert (device.driver_version, device.nvml_version) == ("580�.1", "13.580�.1")
+    assert (device.name, device.vbios_version, device.pci_bus_id) == ("�96.00�", "�96.00�", "0�:06.0")
+    assert source.unanswered == ()
+
+
+def test_a_uuid_that_is_not_utf8_names_its_gpu_all_the_same() -> None:
+    (device,) = nvml(uuid=b"GPU-\xff")[0].devices()
+    assert device.uuid == "GPU-�"
+
+
+def test_an_error_text_that_is_not_utf8_is_told() -> None:
+    source, _ = nvml(errors={"nvmlDeviceGetUUID": 777}, error_text=b"mal\xe9fique")
+    with pytest.raises(SourceGoneError, match="mal�fique"):
+        source.devices()
+
+
 def test_without_the_second_memory_call_the_reserve_is_unknown() -> None:
     (device,) = nvml(missing={"nvmlDeviceGetMemoryInfo_v2"})[0].devices()
     assert device.memory_reserved_bytes is None
@@ -259,7 +280,7 @@ def test_an_application_clock_shows_only_where_it_was_set() -> None:
 def test_slow_down_time_comes_from_the_ids_that_mean_it_and_says_so(
     fields: dict[int, tuple[int, int, int, int]], driver: str, stated: str, expected_ns: int
 ) -> None:
-    source, _ = nvml(fields=fields, driver_version=driver)
+    source, _ = nvml(fields=fields, driver_version=driver.encode())
     assert read(source, "sw_thermal_ns").sw_thermal_ns == expected_ns
     assert source.notes(UUID)["slow-down time"].startswith(stated)
     hardware = read(source, "hw_thermal_ns", "power_brake_ns")

@@ -15,14 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from annotate.evidence import Process
 from gpuwatch import clock as clocks
 from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import StoreError
 from gpuwatch.store import Reader, Store, files
+from gpuwatch.store.sifting import BAD_COUNT
 from gpuwatch.store.writer import QUEUE_COUNT
 from tests.faults.stores import committed_ns, last_ns
 from tests.gpuwatch.store.stored import NEVER, WALL_OFFSET_NS, a_run, feed, opened, verdict
-from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, fast, stream
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, fast, listing, stream
 from tests.waiting import PATIENCE_S, let_pass, wait_until
 
 S = 1_000_000_000
@@ -127,13 +129,58 @@ class TestTaking:
             assert [run.id for run in reader.runs()] == ["good0000"]
         store.close()
 
-    def test_values_that_no_column_can_hold_cost_one_commit_and_are_counted(self, tmp_path: Path) -> None:
+    def test_bad_rows_cost_themselves_alone(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """A name that is no text and a number beyond 64 bits, amid two seconds of rows of one commit."""
         store = opened(tmp_path)
-        store.take(fast(BEGIN_NS, event_reasons_mask=1 << 64))
-        assert not store.flush()
-        store.take(fast(BEGIN_NS + S, event_reasons_mask=1))
+        for sweep in stream(2.0, loaded=True):
+            store.take(sweep)
+        store.take(fast(BEGIN_NS + 2 * S, event_reasons_mask=1 << 64))
+        store.take(listing(BEGIN_NS + 2 * S, Process(pid=7, name="entrainements_\udcc3")))
+        for sweep in stream(2.0, loaded=True, begin_ns=BEGIN_NS + 2 * S + S // 10):
+            store.take(sweep)
+        assert store.flush(5.0)
+        assert store.statistics()["dropped_count"] == 2
+        assert store.statistics()["refused"] is None
+        with Reader(tmp_path) as reader:
+            trace = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 5 * S)
+        at_ns = trace.column("power_w").at_ns
+        assert (at_ns[0] - BEGIN_NS) / S < 0.1
+        assert (at_ns[-1] - BEGIN_NS) / S > 4.0
+        assert max(at_ns[1:] - at_ns[:-1]) / S < 0.2
+        assert {process.name for census in trace.censuses for process in census.processes} == {"python"}
+        assert [(gap.begin_ns, gap.end_ns) for gap in trace.gaps] == [(BEGIN_NS + 2 * S, BEGIN_NS + 2 * S)]
+        said = [record.getMessage() for record in caplog.records if "not stored" in record.getMessage()]
+        assert len(said) == 2, said
+        store.close()
+
+    def test_bad_rows_are_logged_once_and_always_counted(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        store = opened(tmp_path)
+        for i in range(20):
+            store.take(fast(BEGIN_NS + i * S, event_reasons_mask=1 << 64))
+            assert store.flush(5.0)
+        assert store.statistics()["dropped_count"] >= 20
+        assert len([record for record in caplog.records if "not stored" in record.getMessage()]) == 1
+        store.close()
+
+    def test_rows_that_are_all_bad_end_in_a_gap(self, tmp_path: Path) -> None:
+        """Looking for one good row among very many bad ones ends somewhere, and what was not looked at is a gap."""
+        store = opened(tmp_path)
+        for i in range(4 * BAD_COUNT):
+            store.take(fast(BEGIN_NS + i * S // 10, event_reasons_mask=(1 << 64) + i % 2))
+        assert store.flush(30.0)
+        assert store.statistics()["dropped_count"] == 4 * BAD_COUNT
+        with Reader(tmp_path) as reader:
+            gaps = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 1000 * S).gaps
+        assert (gaps[0].begin_ns, gaps[-1].end_ns) == (BEGIN_NS, BEGIN_NS + (4 * BAD_COUNT - 1) * S // 10)
+        store.close()
+
+    def test_a_gpu_whose_name_cannot_be_stored_costs_no_other(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        store.take(fast(BEGIN_NS, uuid="GPU-\udcff", sm_clock_mhz=1))
+        store.take(fast(BEGIN_NS, sm_clock_mhz=1))
         assert store.flush()
-        assert store.statistics()["dropped_count"] == 1
+        with Reader(tmp_path) as reader:
+            assert len(reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + S).column("sm_clock_mhz")) == 1
         store.close()
 
 

@@ -1,0 +1,86 @@
+"""A database in its writer's hands: whether its file and its logs still lie where they were opened.
+
+A log that was removed lives on in the writer's connection alone: every reader finds another one, or none, and what the log
+holds would be lost with the writer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from gpuwatch import clock
+from gpuwatch.store import files
+
+_log = logging.getLogger("gpuwatch.store")
+
+_SCHEMA_READ = "SELECT count(*) FROM sqlite_schema"  # with the first read a connection opens its logs
+
+
+class HeldFile:
+    """Base of the files that are written.  ``durable``: a commit survives loss of power.  Raises sqlite3.Error."""
+
+    def __init__(self, path: Path, db: Database, *, durable: bool) -> None:
+        self.path = path
+        self._db = db
+        self._durable = durable
+        self._is_open = True
+        self._identity = files.identity(path)
+        db.execute(_SCHEMA_READ).fetchone()
+        self._has_log = db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        self._logs = self._lying_logs()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether what is written can still be found under its name."""
+        return files.identity(self.path) == self._identity
+
+    @property
+    def has_its_logs(self) -> bool:
+        """Whether the write-ahead log and its index that lie beside the file are those that are written."""
+        return not self._has_log or (None not in self._logs.values() and self._lying_logs() == self._logs)
+
+    @property
+    def database(self) -> Database:
+        return self._db
+
+    def renew_logs(self) -> bool:
+        """Save what the lost log holds into the file and begin a new one; False while a reader keeps that from happening.
+
+        Raises sqlite3.Error, OSError; a second call goes on where the first one failed.
+        """
+        if self._is_open:
+            if not files.write_back(self._db):
+                return False
+            self._remove_foreign_logs()
+            # Before the new one is opened: SQLite shares one index among all connections of a process.
+            self._db.conn.close()
+            self._is_open = False
+        self._db = files.reopen_to_write(self.path, durable=self._durable)
+        self._is_open = True
+        self._db.execute(_SCHEMA_READ).fetchone()
+        self._logs = self._lying_logs()
+        return True
+
+    def _lying_logs(self) -> dict[str, tuple[int, int] | None]:
+        return {suffix: files.identity(self._beside(suffix)) for suffix in ("-wal", "-shm")}
+
+    def _remove_foreign_logs(self) -> None:
+        """Put out of the way what another process left in place of our logs: it would be played over what was saved."""
+        for suffix, found in self._lying_logs().items():
+            path = self._beside(suffix)
+            if found is None or found == self._logs[suffix]:
+                continue
+            if suffix == "-wal" and files.size_bytes(path):
+                aside = path.with_name(f"{path.name}.replaced-{int(clock.wall_s())}")
+                path.rename(aside)
+                _log.warning("%s: another log lay in its place: set aside as %s", path, aside.name)
+            elif suffix == "-shm":
+                with contextlib.suppress(FileNotFoundError):
+                    path.unlink()
+
+    def _beside(self, suffix: str) -> Path:
+        return Path(f"{self.path}{suffix}")

@@ -1,0 +1,30 @@
+"""Bad rows among good ones: found by halves, so that one name or number costs no other row of its commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpuwatch.store.attempts import Failure
+from gpuwatch.store.keeping import Rows
+
+BAD_COUNT = 64  # bad rows of a commit that are looked for; what is not sifted by then is given up with them
+
+
+def sift(rows: Rows, write: Callable[[Rows], Failure | None]) -> tuple[Rows, Rows]:
+    """Write every row that can be written; return the rows that never can be, and those to be tried again.
+
+    ``write`` gives the reason why rows were not written, None if they were.
+    """
+    bad, again, waiting = Rows(), Rows(), [rows]
+    while waiting:
+        part = waiting.pop()
+        failure = write(part)
+        if failure is Failure.VALUE and len(part) > 1 and len(bad) < BAD_COUNT:
+            waiting += reversed(part.halves())
+        elif failure is Failure.VALUE:
+            bad.take(part)
+        elif failure is not None:  # the disk, not the rows: no other part will fare better now
+            again.take(part)
+            while waiting:
+                again.take(waiting.pop())
+    return bad, again

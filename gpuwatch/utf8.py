@@ -1,0 +1,25 @@
+"""Text from outside made UTF-8: names of processes and files are bytes to the kernel, and drivers may send any."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_REPLACEMENT = "\ufffd"
+
+
+def clean_text(text: bytes | str) -> str:
+    """Replace all that UTF-8 cannot hold: undecodable bytes, and the lone surrogates Python decodes them to."""
+    if isinstance(text, bytes):
+        return text.decode("utf-8", "replace")
+    return text if text.isascii() else _SURROGATES.sub(_REPLACEMENT, text)
+
+
+def clean_tree(tree: Any) -> Any:  # plain data of any shape
+    """Clean every text of plain data, keys included; a tuple becomes a list, as in JSON."""
+    if isinstance(tree, str):
+        return clean_text(tree)
+    if isinstance(tree, dict):
+        return {clean_tree(key): clean_tree(value) for key, value in tree.items()}
+    return [clean_tree(each) for each in tree] if isinstance(tree, list | tuple) else tree

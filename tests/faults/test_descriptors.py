@@ -1,0 +1,82 @@
+"""A daemon whose descriptors run out: it says so in a few lines, and serves again when they are back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.client import connect
+from tests.faults.test_removed import answers
+from tests.gpuwatch.exporter.test_served import LISTEN, url
+from tests.gpuwatch.live import Live, running
+from tests.waiting import wait_until
+
+SILENT_S = 5.0  # how long descriptors stay out; a log that flooded wrote four megabytes a second
+MOST_BYTES = 20_000
+
+
+@contextlib.contextmanager
+def out_of_descriptors(pid: int) -> Iterator[None]:
+    """Every number below the limit is taken."""
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    taken = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(set(range(len(taken) + 1)) - taken), before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+def cpu_s(pid: int) -> float:
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("clients_count", [1, 40])
+def test_descriptors_that_run_out_flood_no_log(tmp_path: Path, clients_count: int) -> None:
+    with running(tmp_path) as live, contextlib.ExitStack() as waiting:
+        written = live.log.stat().st_size
+        with out_of_descriptors(live.process.pid):
+            for _ in range(clients_count):
+                client = waiting.enter_context(socket.socket(socket.AF_UNIX))
+                client.connect(str(live.settings.socket))
+            threading.Event().wait(SILENT_S)
+            log = live.log.read_text()[written:]
+        assert "Too many open files" in log
+        assert len(log) < MOST_BYTES, log[:3000]
+        wait_until(lambda: answers(live.settings))
+        with connect(live.settings, start=False) as back:
+            assert back.open(label="afterwards").run
+
+
+def scraped(live: Live, address: str) -> bool:
+    try:
+        with urllib.request.urlopen(address, timeout=2) as answer:
+            return bool(answer.read())
+    except OSError:
+        return False
+
+
+def test_a_metrics_page_out_of_descriptors_waits_for_some(tmp_path: Path) -> None:
+    with running(tmp_path, environment=LISTEN) as live, contextlib.ExitStack() as waiting:
+        address = url(live)
+        assert scraped(live, address)
+        host, _, port = address.removeprefix("http://").removesuffix("/metrics").partition(":")
+        written, begun_s = live.log.stat().st_size, cpu_s(live.process.pid)
+        with out_of_descriptors(live.process.pid):
+            waiting.enter_context(socket.create_connection((host, int(port))))
+            threading.Event().wait(SILENT_S)
+            used_s = cpu_s(live.process.pid) - begun_s
+            log = live.log.read_text()[written:]
+        assert log.count("no descriptor is left") == 1, log
+        assert len(log) < MOST_BYTES, log[:3000]
+        assert used_s < SILENT_S / 2, "it did not turn in a circle"
+        wait_until(lambda: scraped(live, address))
