@@ -15,10 +15,12 @@ from tests.proof.sight import Sight
 from tests.proof.timeline import FOREIGN_SHARE_RATIO, Timeline
 
 OWN_PID, FIRST_FOREIGN_PID = 4242, 5311
-_SAMPLE_NS = 200_000_000  # of the utilisation record: each is laid to whoever computed at that instant
+_SAMPLE_S = 0.2  # of the utilisation record: each speaks of one process, mostly of the one that computed longest
+_REACH_NS = 1_000_000_000  # of the record's samples
 _CONTEXT_BYTES, _MEMORY_BYTES = 1_447_034_880, 150_754_820_096
 _LIST_TOOK_NS, _USE_TOOK_NS = 280_000, 2_200_000
 _LEAVES_S = 0.4  # after its work
+_STANDS_NS = 990_000_000  # a list that stands is told once a heartbeat
 _STARTED_S = 1_795_324_263.54
 _NEVER_NS, _ALWAYS_NS = 1 << 61, -(1 << 61)
 
@@ -67,17 +69,19 @@ class Company:
     def __init__(self, timeline: Timeline, of: Sequence[Guest], sight: Sight, uuid: str, seed: int) -> None:
         self._guests, self._sight, self._uuid = of, sight, uuid
         rng = generator(seed, "utilisation")
-        last_ns = round(float(timeline.edges_s[-1]) * 1e9)
-        self._sampled_ns = np.arange(round(float(rng.random()) * _SAMPLE_NS), last_ns, _SAMPLE_NS)
-        interval = np.searchsorted(timeline.edges_s, self._sampled_ns / 1e9, side="right") - 1
-        interval = np.minimum(interval, len(timeline.stretches) - 1)
-        levels = timeline.levels
-        working = levels.working[interval] > 0.0
-        foreign = levels.slices[interval] * np.where(working, FOREIGN_SHARE_RATIO, 1.0)
-        chance = rng.random(len(self._sampled_ns))
-        self._foreign = chance < foreign
-        self._own = working & ~self._foreign & (rng.random(len(chance)) < min(1.0, timeline.workload.share * 1.02))
-        self._own_ratio = timeline.workload.kernel.utilization_ratio
+        edges_s, levels = timeline.edges_s, timeline.levels
+        sampled_s = np.arange(float(rng.random()) * _SAMPLE_S, float(edges_s[-1]), _SAMPLE_S)
+        self._sampled_ns = np.round(sampled_s * 1e9).astype(np.int64)
+
+        def mean(shares: Values) -> Values:
+            done = np.concatenate([[0.0], np.cumsum(np.diff(edges_s) * shares)])
+            return (np.interp(sampled_s, edges_s, done) - np.interp(sampled_s - _SAMPLE_S, edges_s, done)) / _SAMPLE_S
+
+        working = levels.working > 0.0
+        foreign = mean(levels.slices * np.where(working, FOREIGN_SHARE_RATIO, 1.0))
+        self._foreign = rng.random(len(sampled_s)) < foreign
+        busy_ratio = timeline.workload.kernel.utilization_ratio * timeline.workload.metered_share
+        self._own = np.where(self._foreign, 0.0, mean(working.astype(np.float64)) * busy_ratio)
 
     def censuses(self, lists_ns: Times, use_ns: Times, epoch_ns: int) -> tuple[Census, ...]:
         """Return the lists as they are stored: equal ones once a heartbeat, those with the utilisation record each."""
@@ -113,12 +117,12 @@ class Company:
         """How busy each was since then: of the record's samples, those laid to it."""
         if since_ns is None:
             return None, None
-        first, last = np.searchsorted(self._sampled_ns, [max(since_ns, at_ns - 5 * _SAMPLE_NS), at_ns])
+        first, last = np.searchsorted(self._sampled_ns, [max(since_ns, at_ns - _REACH_NS), at_ns])
         if first == last:
             return None, None
         own, foreign = float(self._own[first:last].mean()), float(self._foreign[first:last].mean())
         return (
-            round(own * self._own_ratio, 2) if own or not foreign else None,
+            round(own, 2) if own or not foreign else None,
             round(foreign, 2) if foreign else None,
         )
 
@@ -137,7 +141,7 @@ def _told_ns(lists_ns: Times, of: Sequence[Guest]) -> list[int]:
     stood: int | None = None
     for at_ns in lists_ns.tolist():
         here = tuple(guest.pid for guest in of if guest.begin_ns <= at_ns < guest.end_ns)
-        if here != before or at_ns - told[-1] >= 1_000_000_000:
+        if here != before or at_ns - told[-1] >= _STANDS_NS:
             if stood is not None and here != before and stood != told[-1]:
                 told.append(stood)
             told.append(at_ns)

@@ -173,5 +173,5 @@ def _share_of_window(
     rests_s = np.ones(count + 1) if shape is Shape.SQUARE else rng.exponential(1.0, count + 1)
     rests_s *= (window_s - total_s) / rests_s.sum()
     begins_s = np.cumsum(rests_s[:-1]) + np.concatenate([[0.0], np.cumsum(lengths_s[:-1])])
-    made = tuple(Piece(float(b), float(b + l)) for b, l in zip(begins_s, lengths_s, strict=True))
+    made = tuple(Piece(float(at_s), float(at_s + for_s)) for at_s, for_s in zip(begins_s, lengths_s, strict=True))
     return made[0].begin_s, float(lengths_s.mean()), made

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from annotate.evidence import Evidence, Values
+from tests.annotate.builders import DEVICE, UUID
 from tests.proof.board import Board, Course
 from tests.proof.chance import generator, log_uniform
 from tests.proof.company import Company, guests, memory_bytes
@@ -22,7 +23,7 @@ from tests.proof.workloads import WORKLOADS, Workload
 
 LENGTH_S = (0.5, 12.0)
 _WARM_S = (3.2, 4.2)
-_LOAD_STEP_S, _LOAD_SD_RATIO = 0.25, 0.004
+_LOAD_STEP_S, _LOAD_SD_RATIO = 0.25, 0.002
 _REPEAT = 1_000_003  # shifts the noise of a repeated run
 _VARIANTS = {Variant.PLAIN: 0.25, Variant.TIMES: 0.25, Variant.DURATIONS: 0.1, Variant.STAMPED: 0.4}
 
@@ -195,7 +196,7 @@ def _parting_s(first: Timeline, second: Timeline) -> float:
 
 def _restless(workload: Workload, seed: int) -> Workload:
     """The workload as restless as the card is on that day."""
-    factor = log_uniform(generator(seed, "unrest"), 0.6, 1.4)
+    factor = log_uniform(generator(seed, "unrest"), 0.4, 0.9)
     return replace(workload, kernel=replace(workload.kernel, unrest_ratio=workload.kernel.unrest_ratio * factor))
 
 
@@ -209,8 +210,8 @@ def _load(workload: Workload, seed: int) -> Values:
     count = round(60.0 / _LOAD_STEP_S)
     load = 1.0 + _LOAD_SD_RATIO * rng.standard_normal(count)
     if workload.capped and rng.random() < 0.5:
-        load[int(rng.integers(4)) :: 4] *= 1.0 + float(rng.uniform(0.03, 0.07))
-    return load
+        load[int(rng.integers(4)) :: 4] *= 1.0 + float(rng.uniform(0.06, 0.13))
+    return np.asarray(load / load.mean())
 
 
 def _evidence(design: Design, run: Run, disturbances: tuple[Disturbance, ...], seed: int) -> Evidence:
@@ -219,8 +220,9 @@ def _evidence(design: Design, run: Run, disturbances: tuple[Disturbance, ...], s
     window = window_of(ran.window_begin_s, ran.window_end_s, design.workload.name)
     company = guests(disturbances, round(plan.begin_s * 1e9))
     shown = Shown(run.timeline, run.course, seen, lambda at_ns: memory_bytes(company, at_ns), seed)
-    lists = Company(run.timeline, company, seen, "", seed)
+    lists = Company(run.timeline, company, seen, UUID, seed)
     found = evidence(window, shown, lists, seen, seed, last_ns=int(run.course.end_ns[-1]))
+    limit_w = float(run.timeline.levels.power_limit_w[run.timeline.index(plan.begin_s)])
     stamped_mhz = None
     if design.stamped:
         edges_ns = np.array([ran.window_begin_s, ran.window_end_s]) * 1e9
@@ -228,6 +230,7 @@ def _evidence(design: Design, run: Run, disturbances: tuple[Disturbance, ...], s
         stamped_mhz = float(np.diff(np.interp(edges_ns, run.course.end_ns, cycles))[0] / np.diff(edges_ns)[0])
     return replace(
         found,
+        device=replace(DEVICE, power_limit_w=round(limit_w, 3)),
         host=host(ran, design.workload, disturbances, seed) if seen.host else found.host,
         told=told(design.variant, ran, disturbances, stamped_mhz),
         timings=timings(design.variant, ran, window, EPOCH_NS, design.batch_count, seed),

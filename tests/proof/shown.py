@@ -107,18 +107,18 @@ class Shown:
     def _refreshed_ns(self, name: str, at_ns: Times) -> Values:
         period_ns = REFRESH_NS[name] * self._sight.refresh_factor
         phase_ns = self._phases[name] * period_ns
-        return np.maximum(0.0, phase_ns + np.floor((at_ns - phase_ns) / period_ns) * period_ns)
+        return np.asarray(np.maximum(0.0, phase_ns + np.floor((at_ns - phase_ns) / period_ns) * period_ns), np.float64)
 
     def _step(self, at_ns: Times | Values) -> Times:
         return np.minimum(np.searchsorted(self._course.end_ns, at_ns), len(self._course.end_ns) - 1)
 
     def _held(self, values: Values, at_ns: Values) -> Values:
-        return values[self._step(at_ns)]
+        return np.asarray(values[self._step(at_ns)], np.float64)
 
     def _power_w(self, at_ns: Values) -> Values:
         bins_ns = self._course.bins_ns
         number = np.searchsorted(bins_ns, at_ns - _POWER_LAG_NS, side="right") - 1
-        return np.round(self._course.bins_w[np.maximum(number, 0)], 3)
+        return np.asarray(np.round(self._course.bins_w[np.maximum(number, 0)], 3), np.float64)
 
     def _use(self, name: str, at_ns: Values) -> Values:
         """Return the mean over the refresh period that ended then, in whole percent."""
@@ -126,4 +126,4 @@ class Shown:
         total = self._integrals[name]
         ends_ns = self._course.end_ns
         ratio = (np.interp(at_ns, ends_ns, total) - np.interp(at_ns - period_ns, ends_ns, total)) / period_ns
-        return np.round(np.clip(ratio, 0.0, 1.0), 2)
+        return np.asarray(np.round(np.clip(ratio, 0.0, 1.0), 2), np.float64)

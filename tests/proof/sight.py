@@ -73,14 +73,10 @@ def _blurred(seen: Sight, each: Disturbance, rng: np.random.Generator, window_s:
         case "evidence-gap", kind:
             silences = tuple(Silence(begin_s=p.begin_s, end_s=p.end_s, lanes=_SILENT[kind]) for p in each.pieces)
             return replace(seen, silences=(*seen.silences, *silences))
-        case "records-short", "begin-late":
-            return replace(seen, lead_s=-depth * window_s)
-        case "records-short", "no-lead":
-            return replace(seen, lead_s=5.0 * (1.0 - depth))
-        case "records-short", "end-early":
-            return replace(seen, tail_s=-depth * window_s)
-        case "records-short", _:
-            return replace(seen, tail_s=0.5 * (1.0 - depth))
+        case "records-short", kind:
+            return _shortened(seen, kind, depth, window_s)
+        case "lists-missing", kind:
+            return _unlisted(seen, kind, depth)
         case "records-missing", "signals":
             names = sorted(SIGNALS.keys() - _KEPT)
             chosen = rng.choice(names, max(1, round(depth * len(names))), replace=False)
@@ -97,15 +93,31 @@ def _blurred(seen: Sight, each: Disturbance, rng: np.random.Generator, window_s:
             return replace(seen, row_ns=row_ns, pulse_ns=row_ns, idle_ns=row_ns)
         case "coarse-refresh", _:
             return replace(seen, late_s=1e-3 * (1.0 + depth) ** 1.5)
-        case "lists-missing", "some":
-            return replace(seen, lists_ratio=1.0 - depth)
-        case "lists-missing", "none":
-            return replace(seen, lists_ratio=0.0)
-        case "lists-missing", "namespace":
-            return replace(seen, hidden=True, own_listed=False)
-        case "lists-missing", _:
-            return replace(seen, utilization=False)
     return seen
+
+
+def _shortened(seen: Sight, kind: str, depth: float, window_s: float) -> Sight:
+    match kind:
+        case "begin-late":
+            return replace(seen, lead_s=-depth * window_s)
+        case "no-lead":
+            return replace(seen, lead_s=5.0 * (1.0 - depth))
+        case "end-early":
+            return replace(seen, tail_s=-depth * window_s)
+        case _:
+            return replace(seen, tail_s=0.5 * (1.0 - depth))
+
+
+def _unlisted(seen: Sight, kind: str, depth: float) -> Sight:
+    match kind:
+        case "some":
+            return replace(seen, lists_ratio=1.0 - depth)
+        case "none":
+            return replace(seen, lists_ratio=0.0)
+        case "namespace":
+            return replace(seen, hidden=True, own_listed=False)
+        case _:
+            return replace(seen, utilization=False)
 
 
 _SILENT = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from annotate.evidence import (
     HEARTBEAT_NS,
@@ -20,9 +21,8 @@ from annotate.evidence import (
     signals,
 )
 from gpuwatch.store.keeping import GAP_NS, GAP_PERIODS, POWER_BAND_W
-from tests.annotate.builders import DEVICE
 from tests.proof.chance import generator
-from tests.proof.company import OWN_PID, Company, Guest
+from tests.proof.company import OWN_PID, Company
 from tests.proof.shown import Shown
 from tests.proof.sight import REFRESH_NS, Sight
 
@@ -33,7 +33,7 @@ _MOVING_CAPPED = ("sm_clock_mhz", "power_cap_ns")
 
 
 def evidence(window: Window, shown: Shown, company: Company, sight: Sight, seed: int, *, last_ns: int) -> Evidence:
-    """Return what is observed of this window, without its times; ``last_ns`` is where the simulation ends, after its epoch."""
+    """Return what is observed of this window, but for its GPU, host and times; ``last_ns`` is where the simulation ends, after its epoch."""
     columns: dict[str, Column] = {}
     begin_ns, end_ns = window.begin_ns - EPOCH_NS, window.end_ns - EPOCH_NS
     asked = _Asked(begin_ns, end_ns, last_ns, sight, seed)
@@ -61,7 +61,6 @@ def evidence(window: Window, shown: Shown, company: Company, sight: Sight, seed:
     in_order = {name: columns[name] for name in SIGNALS if name in columns and name not in sight.missing}
     return Evidence(
         window=window,
-        device=DEVICE,
         trace=Trace(
             columns=in_order,
             dense_power=power,
@@ -130,7 +129,7 @@ class _Asked:
             came = came[np.concatenate([[True], came[1:] > latest[:-1]])]
         return came
 
-    def _is_asked(self, at_ns: Times, lane: Lane) -> Values:
+    def _is_asked(self, at_ns: Times, lane: Lane) -> npt.NDArray[np.bool_]:
         asked = np.ones(len(at_ns), np.bool_)
         for silence in self._sight.silences:
             if lane in silence.lanes:
@@ -190,6 +189,3 @@ def window_of(begin_s: float, end_s: float, label: str) -> Window:
     """Return the window of the measured process, on the machine's clock."""
     begin_ns, end_ns = EPOCH_NS + round(begin_s * 1e9), EPOCH_NS + round(end_s * 1e9)
     return Window(begin_ns=begin_ns, end_ns=end_ns, label=label, pids=frozenset({OWN_PID}))
-
-
-__all__ = ["EPOCH_NS", "Guest", "evidence", "window_of"]

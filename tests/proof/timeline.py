@@ -144,43 +144,27 @@ def _lay(disturbance: Disturbance, plan: Plan, workload: Workload, edges_s: Valu
     for piece in disturbance.pieces:
         begin_s, end_s = plan.begin_s + piece.begin_s + queue_s, plan.begin_s + piece.end_s
         if end_s > begin_s:
-            _lay_piece(
-                disturbance, piece.level, _within(edges_s, begin_s, end_s), workload.kernel, workload.bytes_ratio, levels
-            )
+            _lay_piece(disturbance, piece.level, _within(edges_s, begin_s, end_s), workload, levels)
 
 
-def _lay_piece(each: Disturbance, level: float, where: slice, kernel: Kernel, bytes_ratio: float, levels: Levels) -> None:
+def _lay_piece(each: Disturbance, level: float, where: slice, workload: Workload, levels: Levels) -> None:
     depth = each.depth * level
     match each.family, each.kind:
-        case "thermal", "hot-air":
-            levels.air_c[where] += 12.0 + 50.0 * depth
-        case "sm-clock" | "thermal", kind:
-            levels.clock[where] *= 1.0 - depth
-            levels.reasons_mask[where] |= _CLOCK_REASONS[kind]
-            if each.family == "thermal":
-                levels.thermal[where] |= 1 if kind == "software" else 2
-                levels.air_c[where] += max(0.0, 82.0 - 29.6 - 0.041 * min(690.0, 130.0 + kernel.dynamic_w))
-        case "mem-clock", _:
-            levels.mem_clock[where] *= 1.0 - depth
-        case "power-cap", "lowered":
-            levels.power_limit_w[where] = 700.0 * (1.0 - depth)
-        case "power-cap", _:
-            levels.power_limit_w[where] = 700.0 * (1.0 - each.depth + depth)
+        case (("sm-clock" | "thermal" | "mem-clock" | "power-cap"), _):
+            _lay_on_board(each, depth, where, workload.kernel, levels)
         case "neighbour-slices", _:
             levels.slices[where] = np.maximum(levels.slices[where], min(1.0, depth))
         case "neighbour-bandwidth", _:
             levels.copies[where] = np.maximum(levels.copies[where], depth / 0.6)
-            levels.slower[where] /= 1.0 - depth * bytes_ratio
-        case "host-stall" | "garbage-pauses" | "idle-stretch" | "pause-before", _:
+            levels.slower[where] /= 1.0 - depth * workload.bytes_ratio
+        case (("host-stall" | "garbage-pauses" | "idle-stretch" | "pause-before"), _):
             levels.working[where] = 0.0
         case "work-growth", "easier-data":
             levels.load[where] *= 1.0 - 0.7 * min(1.0, depth)
-        case "work-growth", "grows":
+        case ("work-growth", "grows") | ("work-modes", "dwells"):
             levels.slower[where] *= 1.0 + depth
-        case "work-growth", "shrinks":
+        case "work-growth", _:
             levels.slower[where] /= 1.0 + depth
-        case "work-modes", "dwells":
-            levels.slower[where] *= 1.0 + depth
         case "own-other-work", _:
             levels.slower[where] /= 1.0 - depth
             levels.load[where] *= 1.0 + 0.2 * depth
@@ -188,29 +172,47 @@ def _lay_piece(each: Disturbance, level: float, where: slice, kernel: Kernel, by
             pass
 
 
+def _lay_on_board(each: Disturbance, depth: float, where: slice, kernel: Kernel, levels: Levels) -> None:
+    """What is done to the board itself: its clocks, its air, its limit."""
+    match each.family, each.kind:
+        case "thermal", "hot-air":
+            levels.air_c[where] += 12.0 + 50.0 * depth
+        case "mem-clock", _:
+            levels.mem_clock[where] *= 1.0 - depth
+        case "power-cap", "lowered":
+            levels.power_limit_w[where] = 700.0 * (1.0 - depth)
+        case "power-cap", _:
+            levels.power_limit_w[where] = 700.0 * (1.0 - each.depth + depth)
+        case family, kind:
+            levels.clock[where] *= 1.0 - depth
+            levels.reasons_mask[where] |= _CLOCK_REASONS[kind]
+            if family == "thermal":
+                # As hot as the reason says, but short of where the board's own protection sets in.
+                levels.thermal[where] |= 1 if kind == "software" else 2
+                levels.air_c[where] += max(0.0, 82.0 - 29.6 - 0.041 * min(690.0, 130.0 + kernel.dynamic_w))
+
+
 def _stretches(edges_s: Values, levels: Levels, workload: Workload) -> list[Stretch]:
-    out: list[Stretch] = []
-    for i in range(len(edges_s) - 1):
-        out.append(
-            Stretch(
-                begin_s=float(edges_s[i]),
-                end_s=float(edges_s[i + 1]) if i < len(edges_s) - 2 else 1e9,
-                context=True,
-                own=workload.kernel,
-                own_share=float(levels.working[i] * (1.0 - FOREIGN_SHARE_RATIO * levels.slices[i])),
-                others=(),
-                sums=_sums(workload, levels, i),
-                mishaps=(),
-                reasons_mask=int(levels.reasons_mask[i]),
-                clock_share=float(levels.clock[i]),
-                sag=None,
-                air_c=float(levels.air_c[i]),
-                mem_clock_mhz=round(3201 * float(levels.mem_clock[i])),
-                power_limit_w=float(levels.power_limit_w[i]),
-                lost=False,
-            )
+    return [
+        Stretch(
+            begin_s=float(edges_s[i]),
+            end_s=float(edges_s[i + 1]) if i < len(edges_s) - 2 else 1e9,
+            context=True,
+            own=workload.kernel,
+            own_share=float(levels.working[i] * (1.0 - FOREIGN_SHARE_RATIO * levels.slices[i])),
+            others=(),
+            sums=_sums(workload, levels, i),
+            mishaps=(),
+            reasons_mask=int(levels.reasons_mask[i]),
+            clock_share=float(levels.clock[i]),
+            sag=None,
+            air_c=float(levels.air_c[i]),
+            mem_clock_mhz=round(3201 * float(levels.mem_clock[i])),
+            power_limit_w=float(levels.power_limit_w[i]),
+            lost=False,
         )
-    return out
+        for i in range(len(edges_s) - 1)
+    ]
 
 
 def _sums(workload: Workload, levels: Levels, i: int) -> Sums:
@@ -218,6 +220,7 @@ def _sums(workload: Workload, levels: Levels, i: int) -> Sums:
     kernel, wanted = workload.kernel, float(levels.slices[i])
     foreign = (FOREIGN_SHARE_RATIO if levels.working[i] else 1.0) * wanted
     own = float(levels.working[i]) * workload.share * (1.0 - foreign)
+    metered = float(levels.working[i]) * workload.metered_share * (1.0 - foreign)
     busy = min(1.0, own + foreign)
     copies = float(levels.copies[i])
     if not busy and copies:
@@ -229,8 +232,8 @@ def _sums(workload: Workload, levels: Levels, i: int) -> Sums:
         shown_ratio=max(kernel.shown_ratio, VECTOR_ADD.shown_ratio if foreign else 1.0),
         heat_ratio=kernel.heat_ratio,
         unrest_ratio=kernel.unrest_ratio if own else 0.0,
-        utilization_ratio=min(1.0, kernel.utilization_ratio * own + foreign + (0.02 if copies else 0.0)),
-        mem_utilization_ratio=min(1.0, kernel.mem_utilization_ratio * own + foreign + 0.05 * copies),
+        utilization_ratio=min(1.0, kernel.utilization_ratio * metered + foreign + (0.02 if copies else 0.0)),
+        mem_utilization_ratio=min(1.0, kernel.mem_utilization_ratio * metered + foreign + 0.05 * copies),
         sm_activity_ratio=kernel.sm_activity_ratio * own + foreign,
         tensor_activity_ratio=kernel.tensor_activity_ratio * own,
         dram_activity_ratio=min(1.0, kernel.dram_activity_ratio * own + foreign + 0.02 * copies),

@@ -25,6 +25,11 @@ class Workload:
         return self.kernel.time_s / (self.kernel.time_s + 1.3 * self.gap_s)
 
     @property
+    def metered_share(self) -> float:
+        """The share of time the driver's meters call busy: they overlook gaps between launches that follow at once."""
+        return 1.0 if self.share > 0.9 else self.share
+
+    @property
     def capped(self) -> bool:
         """Whether an H200 runs it at the power limit."""
         return self.kernel.shown_ratio > 1.0 and self.share > 0.8
