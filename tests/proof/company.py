@@ -75,7 +75,8 @@ class Company:
 
         def mean(shares: Values) -> Values:
             done = np.concatenate([[0.0], np.cumsum(np.diff(edges_s) * shares)])
-            return (np.interp(sampled_s, edges_s, done) - np.interp(sampled_s - _SAMPLE_S, edges_s, done)) / _SAMPLE_S
+            gained = np.interp(sampled_s, edges_s, done) - np.interp(sampled_s - _SAMPLE_S, edges_s, done)
+            return np.asarray(gained / _SAMPLE_S, np.float64)
 
         working = levels.working > 0.0
         foreign = mean(levels.slices * np.where(working, FOREIGN_SHARE_RATIO, 1.0))

@@ -210,7 +210,7 @@ def _load(workload: Workload, seed: int) -> Values:
     count = round(60.0 / _LOAD_STEP_S)
     load = 1.0 + _LOAD_SD_RATIO * rng.standard_normal(count)
     if workload.capped and rng.random() < 0.5:
-        load[int(rng.integers(4)) :: 4] *= 1.0 + float(rng.uniform(0.06, 0.13))
+        load[int(rng.integers(4)) :: 4] *= 1.0 + float(rng.uniform(0.08, 0.16))
     return np.asarray(load / load.mean())
 
 

@@ -112,9 +112,9 @@ class _Noise:
     def drawn(workload: Workload, seed: int, count: int) -> _Noise:
         run = generator(seed, "noise of the run")
         # Where its buffers lie, and what a clock that moves hides.
-        placement = 1.0 + (2.2e-4 if workload.capped else 5e-5) * float(run.standard_normal())
+        placement = 1.0 + (1.8e-4 if workload.capped else 5e-5) * float(run.standard_normal())
         outliers_ratio = workload.outliers_ratio * float(np.exp(0.4 * run.standard_normal()))
-        long_gaps_ratio = 0.015 * float(np.exp(0.5 * run.standard_normal()))
+        long_gaps_ratio = 0.015 * float(np.exp(0.65 * run.standard_normal()))
         gap_factor = float(np.exp(0.2 * workload.gap_noise_ratio * run.standard_normal()))
         work = placement * (1.0 + workload.kernel.noise_ratio * generator(seed, "work").standard_normal(count))
         late = generator(seed, "late iterations")
