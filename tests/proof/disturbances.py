@@ -36,11 +36,15 @@ class Family:
     kinds: Kinds
     stalls: bool = False
     blind: bool = False
-    weight: float = 1.0
+
+    @property
+    def weight(self) -> float:
+        """How often it is drawn, among all."""
+        return 2.0 if self.name == NOTHING else 0.6 if self.blind else 1.2
 
 
 _FAMILIES = (
-    Family(name=NOTHING, says="nothing happens", depth=(1e-4, 1.0), shapes=(Shape.STEP,), kinds=("nothing",), blind=True, weight=2.0),
+    Family(name=NOTHING, says="nothing happens", depth=(1e-4, 1.0), shapes=(Shape.STEP,), kinds=("nothing",), blind=True),
     Family(name="sm-clock", says="the SM clock is lower by this share", depth=(3e-4, 0.6), shapes=_ALL,
            kinds=("silent", "locked", "slowdown", "power-brake", "sync-boost")),
     Family(name="mem-clock", says="the memory clock is lower by this share", depth=(3e-4, 0.6),
@@ -84,8 +88,9 @@ _FAMILIES = (
 )  # fmt: skip
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in _FAMILIES}
-FREEZE_ID = hashlib.sha256(repr(_FAMILIES).encode()).hexdigest()[:16]
-_WEIGHTS = np.array([*(family.weight for family in _FAMILIES), 4.0])
+_COMBINED_WEIGHT = 5.0
+_WEIGHTS = np.array([*(family.weight for family in _FAMILIES), _COMBINED_WEIGHT])
+FREEZE_ID = hashlib.sha256(repr((_FAMILIES, _WEIGHTS.tolist())).encode()).hexdigest()[:16]
 _NAMES = (*FAMILIES, COMBINED)
 
 

@@ -116,8 +116,8 @@ def pair(seed: int) -> Pair:
         variant=design.variant,
         length_s=window_s,
         disturbances=disturbances,
-        disturbed=_evidence(design, disturbed, disturbances, seed),
-        clean=_evidence(design, clean, (), seed),
+        disturbed=observed(design, disturbed, disturbances, seed),
+        clean=observed(design, clean, (), seed),
         truth=deviation(disturbed.iterations, clean.iterations),
     )
 
@@ -136,8 +136,8 @@ def repeat(seed: int) -> Pair:
         variant=design.variant,
         length_s=window_s,
         disturbances=(),
-        disturbed=_evidence(design, second, (), seed + _REPEAT),
-        clean=_evidence(design, first, (), seed),
+        disturbed=observed(design, second, (), seed + _REPEAT),
+        clean=observed(design, first, (), seed),
         truth=deviation(second.iterations, first.iterations),
     )
 
@@ -214,7 +214,7 @@ def _load(workload: Workload, seed: int) -> Values:
     return np.asarray(load / load.mean())
 
 
-def _evidence(design: Design, run: Run, disturbances: tuple[Disturbance, ...], seed: int) -> Evidence:
+def observed(design: Design, run: Run, disturbances: tuple[Disturbance, ...], seed: int) -> Evidence:
     plan, ran = design.plan, run.iterations
     seen = sight(disturbances, seed, plan.length_s)
     window = window_of(ran.window_begin_s, ran.window_end_s, design.workload.name)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from annotate.evidence import Times, Values
 from tests.proof.board import Course
 from tests.proof.chance import generator
 from tests.proof.disturbances import Disturbance
-from tests.proof.timeline import FOREIGN_SHARE_RATIO, Plan, Timeline
+from tests.proof.timeline import FOREIGN_SHARE_RATIO, Flags, Plan, Timeline
 from tests.proof.workloads import Workload
-
-Flags: TypeAlias = npt.NDArray[np.bool_]
 
 SLICE_S = 2.4e-3  # of another process's time slice: what a kernel caught by it waits (measured, H200)
 TICK_S = 32e-9  # of the events' clock
@@ -74,7 +70,8 @@ def iterations(
     """
     workload = timeline.workload
     finishing = course.interval >= timeline.index(plan.end_s + workload.kernel.time_s)
-    speed = _speeds(timeline, course, finishing)
+    clock_ratio = _clocks(timeline, course)
+    speed = _speeds(timeline, course, clock_ratio, finishing)
     whole = _progress(timeline, course, speed, finishing)
     slices = _slices(timeline, noise_seed)
     progress = _halted(whole, slices)
@@ -88,7 +85,7 @@ def iterations(
     begin_s, end_s = begin_s[:count].copy(), end_s[:count]
     _move_between(begin_s, end_s, slices[noise.between[: len(slices)]])
     _move_between(begin_s, end_s, _stalls(timeline, disturbances, plan))
-    clock_mhz = _mean_clocks(course, begin_s, end_s)
+    clock_mhz = _mean_clocks(course, clock_ratio, begin_s, end_s)
     took_s = np.maximum(1.0, np.round((end_s - begin_s) / TICK_S)) * TICK_S
     return Iterations(
         begin_s=begin_s,
@@ -128,13 +125,19 @@ class _Noise:
         return _Noise(np.maximum(work, 0.2), np.maximum(gap_s, 1e-7), between)
 
 
-def _speeds(timeline: Timeline, course: Course, finishing: Flags) -> Values:
+def _clocks(timeline: Timeline, course: Course) -> Values:
+    """The clock an iteration has in each step: that of the last one in which the GPU was fed, where the loop sleeps."""
+    resting = timeline.levels.resting[course.interval]
+    return course.clock_ratio[np.maximum.accumulate(np.where(resting, 0, np.arange(len(resting))))]
+
+
+def _speeds(timeline: Timeline, course: Course, clock_ratio: Values, finishing: Flags) -> Values:
     """Kernel seconds done a second in each step of the board, had the loop the GPU for itself.
 
     What began before the window's time was up is finished at the speed of then.
     """
     kernel, levels = timeline.workload.kernel, timeline.levels
-    clock = (course.clock_ratio / kernel.reference_ratio) ** kernel.beta
+    clock = (clock_ratio / kernel.reference_ratio) ** kernel.beta
     memory = levels.mem_clock[course.interval] ** (1.0 - kernel.beta)
     speed = np.asarray(clock * memory / levels.slower[course.interval])
     speed[finishing] = speed[max(0, int(np.argmax(finishing)) - 1)]
@@ -223,9 +226,9 @@ def _move_between(begin_s: Values, end_s: Values, halts: Values) -> None:
     np.add.at(begin_s, number[split], (halts[:, 1] - halts[:, 0])[split])
 
 
-def _mean_clocks(course: Course, begin_s: Values, end_s: Values) -> Values:
+def _mean_clocks(course: Course, clock_ratio: Values, begin_s: Values, end_s: Values) -> Values:
     at_s = np.concatenate([[0.0], course.end_ns / 1e9])
-    cycles = np.concatenate([[0.0], np.cumsum(np.diff(at_s) * course.clock_ratio * 1980.0)])
+    cycles = np.concatenate([[0.0], np.cumsum(np.diff(at_s) * clock_ratio * 1980.0)])
     spans_s = np.maximum(end_s - begin_s, 1e-12)
     return np.asarray((np.interp(end_s, at_s, cycles) - np.interp(begin_s, at_s, cycles)) / spans_s)
 

@@ -92,6 +92,7 @@ def host(ran: Iterations, workload: Workload, disturbances: Sequence[Disturbance
     asleep_s = held["sleep"] + held["paging"] + held["throttled"] + held["stopped"] + held["preempted"] + held["waits"]
     if workload.gap_s > 1e-3:
         asleep_s += span_s * (1.0 - workload.share)
+    company = 0.03 * any(each.family.startswith("neighbour") for each in disturbances)
     waited_ratio = held["preempted"] / span_s
     return Host(
         boot_id="proof", hostname="vm", kernel="6.18.44", container="docker", cpu_allowed_count=16,
@@ -101,7 +102,7 @@ def host(ran: Iterations, workload: Workload, disturbances: Sequence[Disturbance
         threads_count=19,
         cgroup_throttled_s=held["throttled"] or (0.0 if rng.random() < 0.5 else None),
         steal_ratio=float(rng.choice([0.0, 2.1e-4])),
-        cpu_busy_ratio=float(min(1.0, 0.064 + 0.01 * rng.random() + min(0.93, 8.0 * waited_ratio))),
+        cpu_busy_ratio=float(min(1.0, 0.064 + company + 0.01 * rng.random() + min(0.93, 8.0 * waited_ratio))),
         cpu_pressure_ratio=float(min(1.0, 0.9 * waited_ratio + rng.exponential(1e-4))),
         numa_nodes="0", profilers="idle:libcupti.so.13", sharing="",
         threads_born_count=0, processes_born_count=0, born_cpu_s=0.0,

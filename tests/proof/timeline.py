@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from annotate.evidence import Reason, Times, Values
 from gpuwatch.sources.simulated.kernels import VECTOR_ADD, Kernel
@@ -13,6 +15,8 @@ from gpuwatch.sources.simulated.scenes import Scene
 from gpuwatch.sources.simulated.script import Script, Stretch, Sums
 from tests.proof.disturbances import FAMILIES, Disturbance
 from tests.proof.workloads import Workload
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
 
 FOREIGN_SHARE_RATIO = 0.54  # of the time slices, of another process that is always busy (measured, H200)
 COPY_ENGINE_W = 60.0  # what another process's copies add at most
@@ -53,6 +57,7 @@ class Levels:
     slower: Values  # time of an iteration over what it would be
     load: Values  # dynamic power over the kernel's
     working: Values  # 1 while the loop feeds the GPU
+    resting: Flags  # between two iterations, of a loop that sleeps there
     reasons_mask: Times
     thermal: Times  # 1 for software, 2 for hardware
 
@@ -61,7 +66,7 @@ class Levels:
         ones, zeros = np.ones(count), np.zeros(count)
         return Levels(
             clock=ones.copy(), mem_clock=ones.copy(), power_limit_w=np.full(count, 700.0), air_c=zeros.copy(),
-            slices=zeros.copy(), copies=zeros.copy(), slower=ones.copy(), load=ones.copy(), working=ones.copy(),
+            slices=zeros.copy(), copies=zeros.copy(), slower=ones.copy(), load=ones.copy(), working=ones.copy(), resting=np.zeros(count, np.bool_),
             reasons_mask=np.zeros(count, np.int64), thermal=np.zeros(count, np.int64),
         )  # fmt: skip
 
@@ -102,15 +107,30 @@ def timeline(plan: Plan, workload: Workload, disturbances: Sequence[Disturbance]
     for each in disturbances:
         for begin_s, end_s in _spans(each, plan):
             edges |= {begin_s, end_s}
+    rests = _rests(workload, last_s)
+    edges |= set(rests.ravel().tolist())
     whole_ns = sorted({round(each * 1e9) for each in edges if 0.0 <= each <= last_s})
     edges_s = np.array(whole_ns, np.float64) / 1e9
     levels = Levels.undisturbed(len(edges_s) - 1)
     levels.load *= load[np.minimum((edges_s[:-1] / load_step_s + 1e-6).astype(np.int64), len(load) - 1)]
     for begin_s, end_s in ((0.0, REST_S), (plan.begin_s, plan.begin_s + plan.enter_s), (stops_s, last_s + 1.0)):
         levels.working[_within(edges_s, begin_s, end_s)] = 0.0
+    middles_s = (edges_s[1:] + edges_s[:-1]) / 2
+    number = np.searchsorted(rests[:, 0], middles_s) - 1
+    levels.resting = (number >= 0) & (middles_s < rests[np.maximum(number, 0), 1]) if len(rests) else levels.resting
     for each in disturbances:
         _lay(each, plan, workload, edges_s, levels)
     return Timeline(edges_s, levels, workload)
+
+
+def _rests(workload: Workload, last_s: float) -> Values:
+    """Begins and ends of the rests between iterations, as the board feels them: in the mean where iterations leave them."""
+    if not workload.rests:
+        return np.empty((0, 2))
+    ends_s = REST_S + np.arange(int((last_s - REST_S) / (workload.burst_s + workload.gap_s))) * (
+        workload.burst_s + workload.gap_s
+    )
+    return np.column_stack([ends_s + workload.burst_s, ends_s + workload.burst_s + workload.gap_s])
 
 
 def _spans(disturbance: Disturbance, plan: Plan) -> Iterable[tuple[float, float]]:
@@ -218,9 +238,11 @@ def _stretches(edges_s: Values, levels: Levels, workload: Workload) -> list[Stre
 def _sums(workload: Workload, levels: Levels, i: int) -> Sums:
     """What the board sees of this interval's load: the loop's share of time, another process's, and copies."""
     kernel, wanted = workload.kernel, float(levels.slices[i])
-    foreign = (FOREIGN_SHARE_RATIO if levels.working[i] else 1.0) * wanted
-    own = float(levels.working[i]) * workload.share * (1.0 - foreign)
-    metered = float(levels.working[i]) * workload.metered_share * (1.0 - foreign)
+    foreign = (FOREIGN_SHARE_RATIO if levels.working[i] and not levels.resting[i] else 1.0) * wanted
+    share, metered_share = (1.0, 1.0) if workload.rests else (workload.share, workload.metered_share)
+    fed = 0.0 if levels.resting[i] else float(levels.working[i])
+    own = fed * share * (1.0 - foreign)
+    metered = fed * metered_share * (1.0 - foreign)
     busy = min(1.0, own + foreign)
     copies = float(levels.copies[i])
     if not busy and copies:

@@ -25,6 +25,16 @@ class Workload:
         return self.kernel.time_s / (self.kernel.time_s + 1.3 * self.gap_s)
 
     @property
+    def rests(self) -> bool:
+        """Whether the GPU idles between two iterations for so long that the board notices."""
+        return self.gap_s > 5e-3
+
+    @property
+    def burst_s(self) -> float:
+        """The time of an iteration at the clock no cap holds down."""
+        return self.kernel.time_s * (self.kernel.reference_ratio / self.kernel.ceiling_ratio) ** self.kernel.beta
+
+    @property
     def metered_share(self) -> float:
         """The share of time the driver's meters call busy: they overlook gaps between launches that follow at once."""
         return 1.0 if self.share > 0.9 else self.share
