@@ -32,7 +32,8 @@ class Workload:
     @property
     def burst_s(self) -> float:
         """The time of an iteration at the clock no cap holds down."""
-        return self.kernel.time_s * (self.kernel.reference_ratio / self.kernel.ceiling_ratio) ** self.kernel.beta
+        kernel = self.kernel
+        return float(kernel.time_s * (kernel.reference_ratio / kernel.ceiling_ratio) ** kernel.beta)
 
     @property
     def metered_share(self) -> float:
