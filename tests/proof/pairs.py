@@ -166,7 +166,7 @@ def deviation(disturbed: Iterations, clean: Iterations) -> Deviation:
     """Return the true relative deviation of each number."""
 
     def of(first: float, second: float) -> float:
-        return round(first / second - 1.0, 12)
+        return round(first / second - 1.0, 12) + 0.0  # never minus zero
 
     return Deviation(
         throughput=of(disturbed.rate_hz, clean.rate_hz),

@@ -47,6 +47,7 @@ class Row:
     seed: int
     family: str
     clean: bool
+    workload: str
     variant: str
     length_s: float
     truth: Mapping[str, float]
@@ -145,6 +146,7 @@ def _row(of: Pair, evidence: Evidence, *, clean: bool, truth: Mapping[str, float
         seed=of.seed,
         family=NOTHING if clean else of.family,
         clean=clean,
+        workload=of.workload,
         variant=of.variant.value,
         length_s=of.length_s,
         truth=truth,

@@ -38,7 +38,7 @@ def row(
 ) -> Row:
     """A row whose throughput deviates by this much, and whose bound is 1 % where not told otherwise."""
     return Row(
-        seed=seed, family=family, clean=family == NOTHING, variant="plain", length_s=length,
+        seed=seed, family=family, clean=family == NOTHING, workload="gemm", variant="plain", length_s=length,
         truth={**dict.fromkeys(NUMBERS, 0.0), "throughput": deviation},
         answer=Answer(
             bounds={"throughput": 0.01} if bounds is None else bounds, repeatability={"throughput": repeatability},
