@@ -15,7 +15,7 @@ from tests.proof.chance import generator
 from tests.proof.disturbances import COMBINED, FAMILIES, FREEZE_ID, NOTHING, Disturbance, drawn, family_name
 from tests.proof.shapes import Shape, pieces
 
-SEEDS = range(250)
+SEEDS = range(160)
 WINDOW_S = 4.0
 _STALLS = sorted(name for name, family in FAMILIES.items() if family.stalls)
 _LEVELS = sorted(name for name, family in FAMILIES.items() if not family.stalls and name not in (NOTHING, "pause-before"))
@@ -33,9 +33,9 @@ def test_families_are_frozen() -> None:
 
 
 def test_family_name_draws_every_family() -> None:
-    counts = Counter(family_name(seed) for seed in range(1000))
+    counts = Counter(family_name(seed) for seed in range(600))
     assert counts.keys() == {*FAMILIES, COMBINED}
-    assert min(counts.values()) > 8
+    assert min(counts.values()) > 4
 
 
 def test_drawn_combines_two_families() -> None:
