@@ -33,7 +33,10 @@ _MOVING_CAPPED = ("sm_clock_mhz", "power_cap_ns")
 
 
 def evidence(window: Window, shown: Shown, company: Company, sight: Sight, seed: int, *, last_ns: int) -> Evidence:
-    """Return what is observed of this window, but for its GPU, host and times; ``last_ns`` is where the simulation ends, after its epoch."""
+    """Return what is observed of this window, but for its GPU, host and times.
+
+    ``last_ns`` is where the simulation ends, in nanoseconds since its epoch.
+    """
     columns: dict[str, Column] = {}
     begin_ns, end_ns = window.begin_ns - EPOCH_NS, window.end_ns - EPOCH_NS
     asked = _Asked(begin_ns, end_ns, last_ns, sight, seed)

@@ -45,7 +45,7 @@ def timings(variant: Variant, ran: Iterations, window: Window, epoch_ns: int, ba
 
 
 def told(variant: Variant, ran: Iterations, disturbances: Sequence[Disturbance], stamped_mhz: float | None) -> dict[str, Fact]:
-    """Return what a window of torch's declares at its end; ``stamped_mhz`` is the mean clock between its first and last stamp."""
+    """Return what a window declares at its end; ``stamped_mhz`` is the mean clock between its first and last stamp."""
     others = [each for each in disturbances if each.family == "own-other-work"]
     found: dict[str, Fact] = {
         "environment": "",

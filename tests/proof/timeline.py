@@ -66,7 +66,8 @@ class Levels:
         ones, zeros = np.ones(count), np.zeros(count)
         return Levels(
             clock=ones.copy(), mem_clock=ones.copy(), power_limit_w=np.full(count, 700.0), air_c=zeros.copy(),
-            slices=zeros.copy(), copies=zeros.copy(), slower=ones.copy(), load=ones.copy(), working=ones.copy(), resting=np.zeros(count, np.bool_),
+            slices=zeros.copy(), copies=zeros.copy(), slower=ones.copy(), load=ones.copy(), working=ones.copy(),
+            resting=np.zeros(count, np.bool_),
             reasons_mask=np.zeros(count, np.int64), thermal=np.zeros(count, np.int64),
         )  # fmt: skip
 
