@@ -1,0 +1,152 @@
+"""Who is on the simulated GPU: the process lists and the utilisation record, as often as an H200's driver names anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from annotate.evidence import Census, Ownership, Process, Times, Values, Visibility
+from tests.proof.chance import generator
+from tests.proof.disturbances import Disturbance
+from tests.proof.shown import OWN_BYTES
+from tests.proof.sight import Sight
+from tests.proof.timeline import FOREIGN_SHARE_RATIO, Timeline
+
+OWN_PID, FIRST_FOREIGN_PID = 4242, 5311
+_SAMPLE_S = 0.2  # of the utilisation record: each speaks of one process, mostly of the one that computed longest
+_REACH_NS = 1_000_000_000  # of the record's samples
+_CONTEXT_BYTES, _MEMORY_BYTES = 1_447_034_880, 150_754_820_096
+_LIST_TOOK_NS, _USE_TOOK_NS = 280_000, 2_200_000
+_LEAVES_S = 0.4  # after its work
+_STANDS_NS = 990_000_000  # a list that stands is told once a heartbeat
+_STARTED_S = 1_795_324_263.54
+_NEVER_NS, _ALWAYS_NS = 1 << 61, -(1 << 61)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guest:
+    """Another process on the GPU: from when to when it holds a context, and how much memory."""
+
+    pid: int
+    begin_ns: int
+    end_ns: int
+    memory_bytes: int
+
+
+def guests(disturbances: Sequence[Disturbance], window_begin_ns: int) -> tuple[Guest, ...]:
+    """Return the processes these disturbances bring, in nanoseconds of the same clock as the window's begin."""
+    found: list[Guest] = []
+    for each in disturbances:
+        if not each.family.startswith("neighbour") or not each.pieces:
+            continue
+        first_s, last_s = each.pieces[0].begin_s, each.pieces[-1].end_s
+        always = first_s < 0.0
+        holds = each.family == "neighbour-holds"
+        found.append(
+            Guest(
+                pid=FIRST_FOREIGN_PID + 41 * len(found),
+                begin_ns=_ALWAYS_NS if always else window_begin_ns + round((first_s - each.visible_s) * 1e9),
+                end_ns=_NEVER_NS if always else window_begin_ns + round((last_s + _LEAVES_S) * 1e9),
+                memory_bytes=round(each.depth * _MEMORY_BYTES) if holds else _CONTEXT_BYTES,
+            )
+        )
+    return tuple(found)
+
+
+def memory_bytes(of: Sequence[Guest], at_ns: Times) -> Values:
+    """Return the memory these processes hold at each time."""
+    held = np.zeros(len(at_ns))
+    for guest in of:
+        held += guest.memory_bytes * ((at_ns >= guest.begin_ns) & (at_ns < guest.end_ns))
+    return held
+
+
+class Company:
+    """The lists of one run: asked at given times, with the utilisation record at some of them."""
+
+    def __init__(self, timeline: Timeline, of: Sequence[Guest], sight: Sight, uuid: str, seed: int) -> None:
+        self._guests, self._sight, self._uuid = of, sight, uuid
+        rng = generator(seed, "utilisation")
+        edges_s, levels = timeline.edges_s, timeline.levels
+        sampled_s = np.arange(float(rng.random()) * _SAMPLE_S, float(edges_s[-1]), _SAMPLE_S)
+        self._sampled_ns = np.round(sampled_s * 1e9).astype(np.int64)
+
+        def mean(shares: Values) -> Values:
+            done = np.concatenate([[0.0], np.cumsum(np.diff(edges_s) * shares)])
+            gained = np.interp(sampled_s, edges_s, done) - np.interp(sampled_s - _SAMPLE_S, edges_s, done)
+            return np.asarray(gained / _SAMPLE_S, np.float64)
+
+        working = levels.working > 0.0
+        foreign = mean(levels.slices * np.where(working, FOREIGN_SHARE_RATIO, 1.0))
+        self._foreign = rng.random(len(sampled_s)) < foreign
+        busy_ratio = timeline.workload.kernel.utilization_ratio * timeline.workload.metered_share
+        self._own = np.where(self._foreign, 0.0, mean(working.astype(np.float64)) * busy_ratio)
+
+    def censuses(self, lists_ns: Times, use_ns: Times, epoch_ns: int) -> tuple[Census, ...]:
+        """Return the lists as they are stored: equal ones once a heartbeat, those with the utilisation record each."""
+        found = [self._census(int(at_ns), None, epoch_ns) for at_ns in _told_ns(lists_ns, self._guests)]
+        before_ns = 0
+        for at_ns in use_ns.tolist() if self._sight.utilization else []:
+            found.append(self._census(at_ns, before_ns, epoch_ns))
+            before_ns = at_ns
+        return tuple(sorted(found, key=lambda census: census.at_ns))
+
+    def _census(self, at_ns: int, since_ns: int | None, epoch_ns: int) -> Census:
+        sight, processes = self._sight, []
+        own_ratio, foreign_ratio = self._ratios(since_ns, at_ns)
+        if sight.own_listed:
+            processes.append(_process(OWN_PID, OWN_BYTES, own_ratio, Ownership.OWN))
+        for i, guest in enumerate(self._guests):
+            if not guest.begin_ns <= at_ns < guest.end_ns:
+                continue
+            ratio = foreign_ratio if i == 0 else None
+            if not sight.hidden:
+                processes.append(_process(guest.pid, guest.memory_bytes, ratio, Ownership.FOREIGN))
+            elif ratio is not None:  # another container's: the list leaves it out, the utilisation record does not
+                processes.append(Process(pid=guest.pid, utilization_ratio=ratio, listed=False, ownership=Ownership.FOREIGN))
+        return Census(
+            uuid=self._uuid,
+            at_ns=epoch_ns + at_ns,
+            took_ns=_LIST_TOOK_NS if since_ns is None else _USE_TOOK_NS,
+            processes=tuple(processes),
+            visibility=Visibility.NAMESPACE if sight.hidden else Visibility.HOST,
+        )
+
+    def _ratios(self, since_ns: int | None, at_ns: int) -> tuple[float | None, float | None]:
+        """How busy each was since then: of the record's samples, those laid to it."""
+        if since_ns is None:
+            return None, None
+        first, last = np.searchsorted(self._sampled_ns, [max(since_ns, at_ns - _REACH_NS), at_ns])
+        if first == last:
+            return None, None
+        own, foreign = float(self._own[first:last].mean()), float(self._foreign[first:last].mean())
+        return (
+            round(own, 2) if own or not foreign else None,
+            round(foreign, 2) if foreign else None,
+        )
+
+
+def _process(pid: int, memory_bytes: int, ratio: float | None, ownership: Ownership) -> Process:
+    return Process(
+        pid=pid, name="python3", user="root", started_s=_STARTED_S + (pid - OWN_PID), memory_bytes=memory_bytes,
+        utilization_ratio=ratio, ownership=ownership,
+    )  # fmt: skip
+
+
+def _told_ns(lists_ns: Times, of: Sequence[Guest]) -> list[int]:
+    """The lists that are stored: the first, each other one, and one a second of those that stand."""
+    told: list[int] = []
+    before: tuple[int, ...] | None = None
+    stood: int | None = None
+    for at_ns in lists_ns.tolist():
+        here = tuple(guest.pid for guest in of if guest.begin_ns <= at_ns < guest.end_ns)
+        if here != before or at_ns - told[-1] >= _STANDS_NS:
+            if stood is not None and here != before and stood != told[-1]:
+                told.append(stood)
+            told.append(at_ns)
+        before, stood = here, at_ns
+    if stood is not None and stood != told[-1]:
+        told.append(stood)
+    return told

@@ -1,0 +1,233 @@
+"""Coverage, sharpness and status errors of a judge on pairs with a known truth; pure, and ignorant of any judge's rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+import numpy as np
+from scipy.stats import binom, binomtest
+
+from annotate.evidence import Evidence
+from tests.proof.disturbances import NOTHING
+from tests.proof.pairs import NUMBERS, Pair
+
+VALID = "valid"
+TOLERANCE_RATIO = 0.01
+SHARP_S = 3.0  # sharpness is of clean windows at least this long
+_LEVEL = 0.95
+_ROUNDING = 1e-9  # truths are rounded: equal ones are covered by a bound of zero
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a judge says of one window: by number a bound of its deviation and its repeatability, its status, the hazards named.
+
+    A number the judge does not speak of is absent, or NaN.  An infinite bound is an answer, and a blunt one.
+    """
+
+    bounds: Mapping[str, float]
+    repeatability: Mapping[str, float]
+    status: str
+    named: frozenset[str] = frozenset()
+
+
+class Judge(Protocol):
+    """An adapter to a judge, written by others."""
+
+    def __call__(self, evidence: Evidence, /) -> Answer: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One judged window beside its truth; a clean one deviates by nothing."""
+
+    seed: int
+    family: str
+    clean: bool
+    workload: str
+    variant: str
+    length_s: float
+    truth: Mapping[str, float]
+    answer: Answer
+
+    def bound(self, number: str) -> float | None:
+        """Return the bound of a number; None where the judge does not speak of it."""
+        found = self.answer.bounds.get(number)
+        return None if found is None or math.isnan(found) else found
+
+    def repeatability(self, number: str) -> float:
+        found = self.answer.repeatability.get(number, 0.0)
+        return 0.0 if math.isnan(found) else found
+
+    def covers(self, number: str) -> bool | None:
+        """Return whether the truth lies within bound plus repeatability; None where the judge does not speak of it."""
+        bound = self.bound(number)
+        return None if bound is None else abs(self.truth[number]) <= bound + self.repeatability(number) + _ROUNDING
+
+    def is_off(self, tolerance_ratio: float) -> bool:
+        """Return whether a number the judge speaks of is off by more than tolerance plus repeatability.
+
+        A window without any is held to its throughput.
+        """
+        spoken = [number for number in NUMBERS if self.bound(number) is not None] or ["throughput"]
+        return any(abs(self.truth[number]) > tolerance_ratio + self.repeatability(number) for number in spoken)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A count of a total with its exact (Clopper–Pearson) interval, and how many rows gave no answer to count."""
+
+    count: int
+    total: int
+    unanswered: int = 0
+    unbounded: int = 0  # of those counted: answers with an infinite bound
+
+    @property
+    def ratio(self) -> float | None:
+        return self.count / self.total if self.total else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the 95 % interval; everything is possible where nothing was counted."""
+        if not self.total:
+            return 0.0, 1.0
+        found = binomtest(self.count, self.total).proportion_ci(_LEVEL, method="exact")
+        return float(found.low), float(found.high)
+
+    def is_at_least(self, target: float) -> bool:
+        """Return whether the interval's lower end meets the target."""
+        return self.interval[0] >= target
+
+    def is_at_most(self, target: float) -> bool:
+        """Return whether the interval's upper end meets the target."""
+        return self.interval[1] <= target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantile:
+    """A quantile of a sample, and its distribution-free 95 % interval from order statistics."""
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusErrors:
+    """Both ways to be wrong, over all rows they apply to."""
+
+    clean_not_valid: Share
+    off_called_valid: Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Naming:
+    """How often a family's hazard was named by one of its own names, and how often another's was."""
+
+    own: Share
+    by_catch: Share
+    names: Mapping[str, int] = field(default_factory=dict)
+
+
+def rows(pairs: Iterable[Pair], judge: Judge) -> Iterator[Row]:
+    """Judge both windows of each pair; where nothing happened they are one."""
+    for each in pairs:
+        if each.family != NOTHING:
+            yield _row(each, each.disturbed, clean=False, truth=asdict(each.truth), judge=judge)
+        yield _row(each, each.clean, clean=True, truth=dict.fromkeys(NUMBERS, 0.0), judge=judge)
+
+
+def _row(of: Pair, evidence: Evidence, *, clean: bool, truth: Mapping[str, float], judge: Judge) -> Row:
+    return Row(
+        seed=of.seed,
+        family=NOTHING if clean else of.family,
+        clean=clean,
+        workload=of.workload,
+        variant=of.variant.value,
+        length_s=of.length_s,
+        truth=truth,
+        answer=judge(evidence),
+    )
+
+
+def halves(of: Iterable[Row]) -> tuple[list[Row], list[Row]]:
+    """Split rows by their seed: one half to fit bounds on, the other to report."""
+    kept = list(of)
+    return [row for row in kept if row.seed % 2 == 0], [row for row in kept if row.seed % 2]
+
+
+def coverage(of: Iterable[Row], number: str) -> Share:
+    """Return how often the truth of a number lies within bound plus repeatability."""
+    kept = list(of)
+    answers = [row.covers(number) for row in kept]
+    return Share(
+        count=sum(answer is True for answer in answers),
+        total=sum(answer is not None for answer in answers),
+        unanswered=sum(answer is None for answer in answers),
+        unbounded=sum(row.bound(number) == math.inf for row in kept),
+    )
+
+
+def coverage_by_family(of: Iterable[Row], number: str) -> dict[str, Share]:
+    """Return the coverage of the disturbed windows of each family."""
+    families: dict[str, list[Row]] = {}
+    for row in of:
+        families.setdefault(row.family, []).append(row)
+    return {family: coverage(found, number) for family, found in sorted(families.items())}
+
+
+def sharpness(
+    of: Iterable[Row], number: str, *, ratio: float, select: Callable[[Row], bool] = lambda row: True
+) -> Quantile | None:
+    """Return a quantile of the bounds of clean windows of 3 s and more; None where there are none."""
+    found = [row.bound(number) for row in of if row.clean and row.length_s >= SHARP_S and select(row)]
+    return quantile([bound for bound in found if bound is not None], ratio)
+
+
+def quantile(values: Sequence[float], ratio: float) -> Quantile | None:
+    """Return a sample's quantile with its interval; its ends are infinite where the sample is too small to have them."""
+    if not len(values):
+        return None
+    ordered, count = np.sort(np.asarray(values, np.float64)), len(values)
+    tail = (1.0 - _LEVEL) / 2.0
+    first, last = int(binom.ppf(tail, count, ratio)), int(binom.ppf(1.0 - tail, count, ratio)) + 1
+    return Quantile(
+        value=float(ordered[min(count - 1, int(ratio * count))]),
+        low=float(ordered[first - 1]) if first >= 1 else -math.inf,
+        high=float(ordered[last - 1]) if last <= count else math.inf,
+        count=count,
+    )
+
+
+def status_errors(of: Iterable[Row], *, tolerance_ratio: float = TOLERANCE_RATIO) -> StatusErrors:
+    """Count clean windows that are not called valid, and windows off by more than tolerance plus repeatability that are."""
+    kept = list(of)
+    clean = [row for row in kept if row.clean]
+    off = [row for row in kept if row.is_off(tolerance_ratio)]
+    return StatusErrors(
+        clean_not_valid=Share(count=sum(row.answer.status != VALID for row in clean), total=len(clean)),
+        off_called_valid=Share(count=sum(row.answer.status == VALID for row in off), total=len(off)),
+    )
+
+
+def naming(of: Iterable[Row], own: Mapping[str, frozenset[str]]) -> dict[str, Naming]:
+    """Return by family how often its hazard was named; ``own`` gives the names that are each family's own."""
+    families: dict[str, list[Row]] = {}
+    for row in of:
+        families.setdefault(row.family, []).append(row)
+    out: dict[str, Naming] = {}
+    for family, found in sorted(families.items()):
+        names = own.get(family, frozenset())
+        counts: dict[str, int] = {}
+        for name in sorted(name for row in found for name in row.answer.named):
+            counts[name] = counts.get(name, 0) + 1
+        out[family] = Naming(
+            own=Share(count=sum(bool(row.answer.named & names) for row in found), total=len(found)),
+            by_catch=Share(count=sum(bool(row.answer.named - names) for row in found), total=len(found)),
+            names=counts,
+        )
+    return out

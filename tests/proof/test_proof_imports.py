@@ -1,0 +1,39 @@
+"""The generator's ignorance of the judge."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+_JUDGING = ("rule", "rules", "judge", "held", "onset", "duty", "presence", "cold", "outlying", "modes")
+
+
+def _imported(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{each.name}" for each in node.names}
+    return found
+
+
+def test_generator_names_no_module_that_judges() -> None:
+    """Of the judge's package the generator's sources import the nouns of evidence and nothing else."""
+    sources = sorted(_HERE.glob("*.py"))
+    assert len(sources) > 10
+    judges = [name for source in sources for name in _imported(source) if name.split(".")[0] == "annotate"]
+    assert judges
+    assert [name for name in judges if "evidence" not in name.split(".") or set(name.split(".")) & set(_JUDGING)] == []
+
+
+def test_generator_loads_no_rule() -> None:
+    """Importing the generator and its scores does not import a rule by way of another module."""
+    code = "import sys, tests.proof.pairs, tests.proof.scores; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=_HERE.parents[1], capture_output=True, text=True, check=True)
+    names = [name for name in loaded.stdout.split() if name.startswith("annotate.")]
+    assert any(name.startswith("annotate.") and "evidence" in name for name in names)
+    assert [name for name in names if {"rules", "judge"} & set(name.split("."))] == []
