@@ -68,7 +68,7 @@ class Collector(Collecting):
         self._started_s = clock.wall_s()
         self._lock = threading.Lock()  # scrapes come one after the other: counters must not fall between them
         self._scrapes = Buckets(SCRAPE_BUCKETS)
-        self._refused = dict.fromkeys(("busy", "unauthorized", "not_found", "method"), 0)
+        self._refused = dict.fromkeys(("busy", "unauthorized", "not_found", "method", "host"), 0)
 
     def describe(self) -> list[Family]:
         return []  # or registering would collect

@@ -224,7 +224,7 @@ _TABLE = (
     _histogram("scrape_seconds", "Time making this page took, until the scrape before this one.", SCRAPE_BUCKETS,
                of="the exporter"),
     _counter("scrapes_refused_total", "Requests answered with an error, by its reason.", ("reason",), "the exporter",
-             reason=("busy", "unauthorized", "not_found", "method")),
+             reason=("busy", "unauthorized", "not_found", "method", "host")),
 )  # fmt: skip
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _TABLE}

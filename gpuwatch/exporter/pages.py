@@ -92,8 +92,13 @@ scrape_configs:
     basic_auth: {{username: prometheus, password_file: /etc/prometheus/gpuwatch-password}}
 ```
 
-SIGHUP reads certificate and users again. At most eight connections are served at a time, a further one is answered 503; one that is
-silent for five seconds or not done in ten is ended. `/-/healthy` and `/-/ready` ask for no password: they say nothing of the machine.
+SIGHUP reads certificate and users again. At most eight pages are on their way at a time, a further one is answered 503. At most 128
+connections are open; the oldest that no page is on its way to makes room for a further one. One that has not said in five seconds what it
+wants, or is not done in ten, is ended. `/-/healthy` and `/-/ready` are answered meanwhile, and ask for no password: they say nothing of the machine.
+
+On loopback the page is read only under a name of this machine: `localhost`, an address of loopback, the machine's host name, or the name in
+`listen`. Another `Host` is answered 421, so that no page of the web can point its own name here and have a browser read the metrics. A proxy
+in front of it sends `Host: localhost`. Beyond loopback every name is admitted, since discovery names hosts as it likes.
 """
 
 _OTHERS = """\
