@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from gpuwatch import clock, host, notify, sleep, telling, wire
 from gpuwatch.config import Settings
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.judging import Judge
+from gpuwatch.pools import running_pool
 from gpuwatch.protocols import Sink, Sweep
 from gpuwatch.server import Greeting, Server
 from gpuwatch.store import Store
@@ -36,6 +36,7 @@ FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost rat
 IDLE_CHECK_S = 1.0
 REACHABLE_S = 1.0  # how soon a socket that was removed is there again: a window waits longer for its daemon
 REPORT_S = 10.0  # how often the service manager is told at least
+FINISH_S = 8.0  # for windows that are open or being judged when the daemon ends
 STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # what a system's daemon keeps, the group of its files may read
 
 
@@ -51,12 +52,14 @@ class Daemon:
         shared: bool = False,
         manager: notify.Manager | None = None,
         listener: socket.socket | None = None,
+        leaving: Callable[[], None] = lambda: None,  # called when the end begins
     ) -> None:
         self.settings = settings
         self._ready = ready
         self._on_demand = on_demand
         self._manager = manager or notify.Manager()
         self._listener = listener
+        self._leaving = leaving
         self._boot_id = host.facts().boot_id or "unknown"
         self._begun_ns = clock.now_ns()
         self._sleeps = sleep.Sleeps()
@@ -64,8 +67,8 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         # Calls of the driver may hang; what the windows ask of /proc and the store must not wait behind them.
-        self._driver_threads = ThreadPoolExecutor(max_workers=16, thread_name_prefix="gpuwatch-edge")
-        self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="gpuwatch-windows")
+        self._driver_threads = running_pool(16, "gpuwatch-edge")
+        self._threads = running_pool(4, "gpuwatch-windows")
         self._serving = False
         self._exporter = self._export(settings) if settings.listen and not on_demand else None
         self._store = Store(
@@ -134,19 +137,30 @@ class Daemon:
             _log.info("ready: %s, %d GPUs, %s", self._witness.source_name, len(self._witness.uuids), self.settings.socket)
             await self._until_done()
         finally:
+            self._leaving()
             self._manager.stopping()
             for watch in watches:
                 watch.cancel()
-            await self._windows.finish()
-            await self._server.close()
-            if self._exporter is not None:
-                self._exporter.stop()
-            self._judge.stop()
-            self._witness.stop()
-            self._store.close()
-            self._threads.shutdown(wait=False)
-            self._driver_threads.shutdown(wait=False, cancel_futures=True)
+            await self._leave()
             _log.info("stopped")
+
+    async def _leave(self) -> None:
+        """End everything, each part in spite of the others, and the store before whatever may have to be waited for."""
+        for part in (self._windows.finish, self._server.close):
+            try:
+                await asyncio.wait_for(part(), FINISH_S)
+            except Exception:  # noqa: BLE001 - the daemon's end: what failed must not keep the store from the next daemon
+                _log.exception("while the daemon ended")
+        stops = [self._store.close, self._judge.stop, self._witness.stop]
+        if self._exporter is not None:
+            stops.insert(2, self._exporter.stop)
+        for stop in stops:
+            try:
+                stop()
+            except Exception:  # noqa: BLE001 - as above
+                _log.exception("while the daemon ended")
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._driver_threads.shutdown(wait=False, cancel_futures=True)
 
     async def _until_done(self) -> None:
         last_client_ns = clock.now_ns()
