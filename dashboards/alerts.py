@@ -1,15 +1,15 @@
 """The alerts: what is wrong, and what whoever is called does about it.
 
-Two mistakes are common and each has a test for every alert it can befall.  ``increase()`` takes the first value it sees for
-old, so a counter that is born bad never fires: ``grown`` counts it, and states are asked of gauges.  And a query of a
-series that never came is empty, which looks like health: what never succeeded is asked for by what did.
+Three mistakes are common, and each alert has tests against them.  ``increase()`` takes the first value it sees for old, so
+the exporter shows counters from zero, and states are asked of gauges.  A series that never came looks like health: what never
+succeeded is asked for by what did.  A scrape gap, a restart of the daemon and a reload of the driver must be no news.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboards.queries import grown
+from dashboards.queries import increase
 
 _GPU = "GPU {{ $labels.gpu }} of {{ $labels.instance }}"
 _HOST = "{{ $labels.instance }}"
@@ -32,11 +32,14 @@ class Alert:
 
 
 def _held_back(*reasons: str, above_s: float) -> str:
-    """Time under these reasons in ten minutes; or, of a GPU not known for so long, that the reason is given now."""
-    chosen = f'reason=~"{"|".join(reasons)}"'
-    seconds, active = (f"gpuwatch_gpu_clock_event_{what}{{{chosen}}}" for what in ("seconds_total", "active"))
-    new = f"{active} == 1 unless on (instance, uuid) gpuwatch_gpu_up offset 10m"
-    return f"max by (instance, uuid, gpu) (increase({seconds}[10m])) > {above_s:g}\nor\nmax by (instance, uuid, gpu) ({new})"
+    """Build the time under these reasons in ten minutes; a GPU held back from its first scrape on is seen at the second."""
+    seconds = f'gpuwatch_gpu_clock_event_seconds_total{{reason=~"{"|".join(reasons)}"}}'
+    return f"max by (job, instance, uuid, gpu) ({increase(seconds, '10m')}) > {above_s:g}"
+
+
+def _reported(xids: str) -> str:
+    """Build how long ago Xids came, for ten minutes; the daemon may have forgotten them meanwhile, as it ended."""
+    return f"time() - last_over_time(gpuwatch_gpu_xid_last_timestamp_seconds{{{xids}}}[10m]) < 600"
 
 
 _WATCHED = (
@@ -111,14 +114,14 @@ _HARDWARE = (
           do="Check fans, filters, inlet air and the neighbours in the rack; compare gpuwatch_gpu_temperature_margin_celsius.",
           rule="throttle-thermal"),
     Alert(name="GpuwatchXid", severity="critical",
-          expr=f'time() - gpuwatch_gpu_xid_last_timestamp_seconds{{xid!~"{_OF_APPLICATIONS}"}} < 600',
+          expr=_reported(f'xid!~"{_OF_APPLICATIONS}"'),
           says=f"Xid {{{{ $labels.xid }}}} on {_GPU}",
           why="The driver reported an error of the board or itself. Asked of its time, not of a counter: one that came before the "
-          "first scrape counts too.",
+          "first scrape counts too, and so does one of a daemon that was restarted since.",
           do="Look the number up in NVIDIA's Xid catalogue; 48, 79, 94, 95, 119 and 120 mean: drain and reset. Keep nvidia-bug-report.",
           rule="hardware-error"),
     Alert(name="GpuwatchXidOfApplication", severity="info",
-          expr=f'time() - gpuwatch_gpu_xid_last_timestamp_seconds{{xid=~"{_OF_APPLICATIONS}"}} < 600',
+          expr=_reported(f'xid=~"{_OF_APPLICATIONS}"'),
           says=f"a program failed on {_GPU} with Xid {{{{ $labels.xid }}}}",
           why="A kernel raised an exception or used a wrong address; almost always the program's own fault.",
           do="Find the program by dmesg's PID. If several programs fail on this GPU alone, treat it as GpuwatchXid.",
@@ -158,22 +161,24 @@ _HARDWARE = (
 )  # fmt: skip
 
 _SPOILT, _UNPROVEN = 'gpuwatch_windows_total{status=~"flagged|rejected"}', 'gpuwatch_windows_total{status="unproven"}'
-_ENOUGH = f"0.5 * (sum by (job, instance) ({grown('gpuwatch_windows_total', '1d')}) >= 10)"
+_ENOUGH = f"0.5 * (sum by (job, instance) ({increase('gpuwatch_windows_total', '1d')}) >= 10)"
 
 _JUDGED = (
     Alert(name="GpuwatchWindowsSpoilt", severity="info",
-          expr=f"sum by (job, instance) ({grown(_SPOILT, '1d')})\n> {_ENOUGH}",
+          expr=f"sum by (job, instance) ({increase(_SPOILT, '1d')})\n> {_ENOUGH}",
           says=f"most numbers measured on {_HOST} are not fit for use",
           why="More than half of a day's windows, and at least ten, were flagged or rejected.",
           do="The dashboard of windows names the rules; gpuwatch audit --since 24h the windows; gpuwatch explain RULE the remedy."),
     Alert(name="GpuwatchWindowsUnproven", severity="info",
-          expr=f"sum by (job, instance) ({grown(_UNPROVEN, '1d')})\n> {_ENOUGH}",
+          expr=f"sum by (job, instance) ({increase(_UNPROVEN, '1d')})\n> {_ENOUGH}",
           says=f"most windows on {_HOST} cannot be judged",
           why="The evidence their claim requires is not there: no driver, a lost GPU, signals this board does not have.",
           do="gpuwatch doctor says what this machine can prove, and what stands in the way."),
     Alert(name="GpuwatchJudgeStuck", hold="10m",
           expr="min by (job, instance) (min_over_time(gpuwatch_windows_in_hand[2h]) and gpuwatch_windows_in_hand offset 2h) > 0\nunless\n"
-          f"sum by (job, instance) ({grown('gpuwatch_windows_total', '2h')}) > 0",
+          f"sum by (job, instance) ({increase('gpuwatch_windows_total', '2h')}) > 0\n"
+          # An earlier daemon's windows ended with it; what judged none since has not had two hours yet.
+          "unless on (job, instance)\ntime() - gpuwatch_daemon_start_timestamp_seconds < 7200",
           says=f"windows on {_HOST} are open and none has been judged for two hours",
           why="The judge's worker hangs or never came up; or a program keeps one window open for hours, which is its right.",
           do="gpuwatch top --once lists the windows that are open; the daemon's log says why its worker ended."),
@@ -186,7 +191,7 @@ _JUDGED = (
     Alert(name="GpuwatchStoreDiskFull", expr="gpuwatch_store_disk_full == 1", severity="critical",
           says=f"the store on {_HOST} cannot write: the disk is full", why="Windows end unproven: what is read of them is not kept.",
           do="Free space, or lower the store's budget; it recovers by itself."),
-    Alert(name="GpuwatchStoreRowsDropped", expr=f"{grown('gpuwatch_store_rows_dropped_total', '15m')} > 0",
+    Alert(name="GpuwatchStoreRowsDropped", expr=f"{increase('gpuwatch_store_rows_dropped_total', '15m')} > 0",
           says=f"the store on {_HOST} drops readings", why="Rows could not be written; windows of that time have less evidence.",
           do="Look at the daemon's log, the disk's latency and free space."),
 )  # fmt: skip

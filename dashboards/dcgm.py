@@ -51,8 +51,7 @@ ALIASES = (
     Alias("DCGM_FI_DEV_ROW_REMAP_FAILURE", "gpuwatch_gpu_row_remap_failed"),
     Alias("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", 'gpuwatch_gpu_ecc_errors_total{kind="corrected"}'),
     Alias("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 'gpuwatch_gpu_ecc_errors_total{kind="uncorrected"}'),
-    Alias("DCGM_EXP_XID_ERRORS_COUNT",
-          "((gpuwatch_gpu_xid_errors_total unless gpuwatch_gpu_xid_errors_total offset 5m) or increase(gpuwatch_gpu_xid_errors_total[5m]))"),
+    Alias("DCGM_EXP_XID_ERRORS_COUNT", "increase(gpuwatch_gpu_xid_errors_total[5m])"),
 )  # fmt: skip
 
 # DCGM's labels from ours.  Ours that DCGM does not have are taken away, so that its joins find one series a GPU.

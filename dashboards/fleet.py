@@ -14,7 +14,7 @@ from dashboards.queries import (
     SILENT,
     STATES,
     each,
-    grown,
+    increase,
     limited_ratio,
     mean_ratio,
     of,
@@ -57,7 +57,6 @@ def _now(made: dashboard.Dashboard) -> dashboard.Dashboard:
 def _gpus(made: dashboard.Dashboard) -> dashboard.Dashboard:
     clock, most = of("gpuwatch_gpu_clock_hertz", domain="sm"), of("gpuwatch_gpu_clock_limit_hertz", domain="sm", kind="max")
     power, limit = of("gpuwatch_gpu_power_watts", kind="average"), of("gpuwatch_gpu_power_limit_watts", kind="enforced")
-    none = f"0 * {of('gpuwatch_gpu_up')}"
     used, size = of("gpuwatch_gpu_memory_used_bytes"), of("gpuwatch_gpu_memory_size_bytes")
     cells = (
         Cell(Query(state(), ref="A"), "State", looks=STATES),
@@ -75,9 +74,7 @@ def _gpus(made: dashboard.Dashboard) -> dashboard.Dashboard:
         Cell(Query(each(of("gpuwatch_reading_age_seconds", lane="fast")), ref="K"), "Last answer", "s",
              steps=((None, GREEN), (2.0, ORANGE), (5.0, RED))),
         Cell(Query(each(of("gpuwatch_gpu_ecc_errors_total", kind="uncorrected")), ref="L"), "Uncorrectable", steps=_BAD),
-        # Events are listened to while the GPU answers: none heard is none, not unknown.
-        Cell(Query(f"sum by ({GPU}) ({of('gpuwatch_gpu_xid_errors_total')}) or {each(none)}", ref="M"),
-             "Xids", steps=_BAD),
+        Cell(Query(f"sum by ({GPU}) ({of('gpuwatch_gpu_xid_errors_total')})", ref="M"), "Xids", steps=_BAD),
     )  # fmt: skip
     says = (
         "One row a GPU. A GPU that idles says idle; one that cannot be read says lost, stale or not scraped, and its other "
@@ -131,8 +128,8 @@ def _verdicts(made: dashboard.Dashboard) -> dashboard.Dashboard:
     return (
         made.with_row(row("Verdicts"))
         .with_panel(lines("Windows judged, by status", "Windows whose verdict was given in each interval.", "none",
-                          Query(f"sum by (status) ({grown(windows, RATE)})", "{{status}}"), width=12, stacked=True))
+                          Query(f"sum by (status) ({increase(windows, RATE)})", "{{status}}"), width=12, stacked=True))
         .with_panel(grid("What spoils numbers here", "Rules that flagged or rejected windows in the time shown, the commonest first.",
-                         (Cell(Query(f"topk(15, sum by (rule, severity) ({grown(findings, '$__range')}) > 0)"), "Windows", decimals=0),),
+                         (Cell(Query(f"topk(15, sum by (rule, severity) ({increase(findings, '$__range')}) > 0)"), "Windows", decimals=0),),
                          labels={"rule": "Rule", "severity": "Severity"}, width=12, height=8))
     )  # fmt: skip

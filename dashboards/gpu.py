@@ -178,7 +178,7 @@ def _faults(made: dashboard.Dashboard) -> dashboard.Dashboard:
                           Query(its("gpuwatch_gpu_pcie_link_generation", kind="current"), "generation", ref="C"),
                           dashed="limit.*", width=8))
         .with_panel(grid("Xids since the daemon started", "Empty: the driver reported none.",
-                         (Cell(Query(its("gpuwatch_gpu_xid_errors_total")), "Count"),), labels={"xid": "Xid"}, width=8, height=8))
+                         (Cell(Query(f"{its('gpuwatch_gpu_xid_errors_total')} > 0"), "Count"),), labels={"xid": "Xid"}, width=8, height=8))
     )  # fmt: skip
 
 

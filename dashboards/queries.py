@@ -71,9 +71,9 @@ def each(expression: str, by: str = GPU) -> str:
     return f"max by ({by}) ({expression})"
 
 
-def grown(counter: str, span: str) -> str:
-    """How much a counter grew in a span, one that was born in it included: increase() alone takes its first value for old."""
-    return f"(({counter} unless {counter} offset {span}) or increase({counter}[{span}]))"
+def increase(counter: str, span: str) -> str:
+    """Build the growth of a counter over a span, across scrape gaps and resets.  The exporter shows such counters from zero."""
+    return f"increase({counter}[{span}])"
 
 
 def limited_ratio(among: str = HOSTS, span: str = RATE) -> str:
@@ -90,5 +90,5 @@ def mean_ratio(histogram: str, *, among: str = HOSTS, by: str = GPU, span: str =
 
 
 def quantile(share: float, increases: str, by: str = "") -> str:
-    """The quantile of a histogram from the increases of its buckets, over a span or grown in one; absent without samples."""
+    """The quantile of a histogram from the increases of its buckets over a span; absent without samples."""
     return f"histogram_quantile({share:g}, sum by (le{', ' if by else ''}{by}) ({increases})) >= 0"

@@ -16,7 +16,7 @@ _PAGE = """\
 # Alerts
 
 What each alert of `dashboards/alerts.yml` means and what to do. Written by `python -m dashboards.build`; tested with
-`promtool test rules`, among others on counters that are bad from their first sample and on targets that never answered.
+`promtool test rules`, each alert through scrape gaps, restarts and driver reloads, and on targets that never answered.
 Scrape jobs are expected to be named `gpuwatch`, or to begin with it.
 """
 

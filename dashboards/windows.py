@@ -21,7 +21,7 @@ from dashboards.panels import (
     number,
     row,
 )  # fmt: skip
-from dashboards.queries import RATE, grown, of, quantile
+from dashboards.queries import RATE, increase, of, quantile
 
 UID = "gpuwatch-windows"
 RANGE = "$__range"
@@ -43,7 +43,7 @@ def windows() -> dashboard.Dashboard:
 
 def _annotations(made: dashboard.Dashboard) -> dashboard.Dashboard:
     """Windows have no names here: names are text of users, and stay in the store (``gpuwatch audit``)."""
-    rejected = f"sum by (instance) ({grown(of('gpuwatch_windows_total', status='rejected'), '30s')}) > 0"
+    rejected = f"sum by (instance) ({increase(of('gpuwatch_windows_total', status='rejected'), '30s')}) > 0"
     return (
         made.annotation(annotation("Windows in hand", f"{of('gpuwatch_windows_in_hand')} > 0", BLUE,
                                    "a window is open or being judged on {{instance}}"))
@@ -57,7 +57,7 @@ def _annotations(made: dashboard.Dashboard) -> dashboard.Dashboard:
 def _now(made: dashboard.Dashboard) -> dashboard.Dashboard:
     made = made.with_row(row("In the time shown"))
     for status, means in _MEANS.items():
-        judged = f"sum({grown(of('gpuwatch_windows_total', status=status), RANGE)})"
+        judged = f"sum({increase(of('gpuwatch_windows_total', status=status), RANGE)})"
         made = made.with_panel(
             number(status.capitalize(), means, "none", Query(judged), steps=((None, GREY), (0.5, _COLORS[status])), decimals=0)
         )
@@ -73,7 +73,7 @@ def _now(made: dashboard.Dashboard) -> dashboard.Dashboard:
 def _verdicts(made: dashboard.Dashboard) -> dashboard.Dashboard:
     judged = of("gpuwatch_windows_total")
     hosts = tuple(
-        Cell(Query(f"sum by (instance) ({grown(of('gpuwatch_windows_total', status=status), RANGE)})", ref=ref), status.capitalize(),
+        Cell(Query(f"sum by (instance) ({increase(of('gpuwatch_windows_total', status=status), RANGE)})", ref=ref), status.capitalize(),
              steps=((None, GREY), (0.5, _COLORS[status])), decimals=0)
         for ref, status in zip("ABCD", _MEANS, strict=True)
     )  # fmt: skip
@@ -81,7 +81,7 @@ def _verdicts(made: dashboard.Dashboard) -> dashboard.Dashboard:
         made.with_row(row("Verdicts"))
         .with_panel(lines("Windows judged, by status", "Windows whose verdict was given in each interval; zero is a daemon that "
                           "judged nothing, a hole one that was not scraped.", "none",
-                          Query(f"sum by (status) ({grown(judged, RATE)})", "{{status}}"), width=12, stacked=True, colors=_COLORS))
+                          Query(f"sum by (status) ({increase(judged, RATE)})", "{{status}}"), width=12, stacked=True, colors=_COLORS))
         .with_panel(lines("Flagged or rejected, share", "Of the windows judged in the ten minutes before.", "percentunit",
                           Query(_share_of("rejected|flagged", "10m"), "flagged or rejected"),
                           Query(_share_of("unproven", "10m"), "unproven", ref="B"), width=12, most=1))
@@ -91,11 +91,11 @@ def _verdicts(made: dashboard.Dashboard) -> dashboard.Dashboard:
 
 def _findings(made: dashboard.Dashboard) -> dashboard.Dashboard:
     found, counted = of("gpuwatch_findings_total"), of("gpuwatch_findings_total", 'severity!="note"')
-    table = Cell(Query(f"sort_desc(sum by (rule, severity) ({grown(found, RANGE)}) > 0)"), "Windows and GPUs", decimals=0)
+    table = Cell(Query(f"sort_desc(sum by (rule, severity) ({increase(found, RANGE)}) > 0)"), "Windows and GPUs", decimals=0)
     return (
         made.with_row(row("Findings"))
         .with_panel(lines("Findings, by rule", "Hazards found in each interval, notes left out.", "none",
-                          Query(f"sum by (rule) ({grown(counted, RATE)})", "{{rule}}"),
+                          Query(f"sum by (rule) ({increase(counted, RATE)})", "{{rule}}"),
                           width=14, height=10, stacked=True))
         .with_panel(grid("Rules that found something", "In the time shown, the commonest first; gpuwatch explain RULE says what to "
                          "do.", (table,), labels={"rule": "Rule", "severity": "Severity"}, width=10, height=10))
@@ -103,8 +103,8 @@ def _findings(made: dashboard.Dashboard) -> dashboard.Dashboard:
 
 
 def _work(made: dashboard.Dashboard) -> dashboard.Dashboard:
-    length = grown(of("gpuwatch_window_duration_seconds_bucket"), "10m")
-    judging = grown(of("gpuwatch_judging_seconds_bucket"), "10m")
+    length = increase(of("gpuwatch_window_duration_seconds_bucket"), "10m")
+    judging = increase(of("gpuwatch_judging_seconds_bucket"), "10m")
     return (
         made.with_row(row("Windows and the judge"))
         .with_panel(lines("Length of windows", "Median of the windows judged in the ten minutes before, by status: rejected ones "
@@ -120,4 +120,4 @@ def _work(made: dashboard.Dashboard) -> dashboard.Dashboard:
 
 def _share_of(statuses: str, span: str) -> str:
     chosen = of("gpuwatch_windows_total", f'status=~"{statuses}"')
-    return f"sum({grown(chosen, span)}) / (sum({grown(of('gpuwatch_windows_total'), span)}) > 0)"
+    return f"sum({increase(chosen, span)}) / (sum({increase(of('gpuwatch_windows_total'), span)}) > 0)"

@@ -11,8 +11,8 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from gpuwatch import clock, host, notify, sleep, store_owner, telling, wire
 from gpuwatch.config import Settings
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.judging import Judge
+from gpuwatch.pools import running_pool
 from gpuwatch.protocols import Sink, Sweep
 from gpuwatch.server import Greeting, Server
 from gpuwatch.store import Store
@@ -39,6 +40,7 @@ IDLE_CHECK_S = 1.0
 REACHABLE_S = 1.0  # how soon a socket that was removed is there again: a window waits longer for its daemon
 QUIET_S = 0.5  # a client that was welcomed opens its window within milliseconds
 REPORT_S = 10.0  # how often the service manager is told at least
+FINISH_S = 8.0  # for windows that are open or being judged when the daemon ends
 STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # what a system's daemon keeps, the group of its files may read
 
 
@@ -54,6 +56,7 @@ class Daemon:
         shared: bool = False,
         manager: notify.Manager | None = None,
         listener: socket.socket | None = None,
+        leaving: Callable[[], None] = lambda: None,  # called when the end begins
     ) -> None:
         self.settings = settings
         self._ready = ready
@@ -61,6 +64,7 @@ class Daemon:
         self._manager = manager or notify.Manager()
         self._listener = listener
         self._mode = SHARED_STORE_MODE if shared else STORE_MODE
+        self._leaving = leaving
         self._boot_id = host.facts().boot_id or "unknown"
         self._begun_ns = clock.now_ns()
         self._sleeps = sleep.Sleeps()
@@ -68,8 +72,8 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         # Calls of the driver may hang; what the windows ask of /proc and the store must not wait behind them.
-        self._driver_threads = ThreadPoolExecutor(max_workers=16, thread_name_prefix="gpuwatch-edge")
-        self._threads = ThreadPoolExecutor(max_workers=HOST_COUNT, thread_name_prefix="gpuwatch-windows")
+        self._driver_threads = running_pool(16, "gpuwatch-edge")
+        self._threads = running_pool(HOST_COUNT, "gpuwatch-windows")
         self._serving = False
         self._exporter = self._export(settings) if settings.listen and not on_demand else None
         self._store = Store(
@@ -139,21 +143,33 @@ class Daemon:
             _log.info("ready: %s, %d GPUs, %s", self._witness.source_name, len(self._witness.uuids), self.settings.socket)
             await self._until_done()
         finally:
+            self._leaving()
             self._manager.stopping()
             for watch in watches:
                 watch.cancel()
-            await self._windows.finish()
-            await self._server.close()
-            if self._exporter is not None:
-                self._exporter.stop()
-            self._judge.stop()
-            self._witness.stop()
-            if self._listener is None:  # a service manager's socket starts the next daemon: clients shall find it
-                store_owner.forget_socket(self.settings.state, self.settings.socket)
-            self._store.close()
-            self._threads.shutdown(wait=False)
-            self._driver_threads.shutdown(wait=False, cancel_futures=True)
+            await self._end()
             _log.info("stopped")
+
+    async def _end(self) -> None:
+        """End everything, each part in spite of the others, and the store before whatever may have to be waited for."""
+        for part in (self._windows.finish, self._server.close):
+            try:
+                await asyncio.wait_for(part(), FINISH_S)
+            except Exception:  # noqa: BLE001 - the daemon's end: what failed must not keep the store from the next daemon
+                _log.exception("while the daemon ended")
+        stops: list[Callable[[], object]] = [self._store.close, self._judge.stop]
+        if self._listener is None:  # a service manager's socket starts the next daemon: clients shall find it
+            stops.insert(0, partial(store_owner.forget_socket, self.settings.state, self.settings.socket))
+        if self._exporter is not None:
+            stops.append(self._exporter.stop)
+        stops.append(self._witness.stop)
+        for stop in stops:
+            try:
+                stop()
+            except Exception:  # noqa: BLE001 - as above
+                _log.exception("while the daemon ended")
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._driver_threads.shutdown(wait=False, cancel_futures=True)
 
     async def _until_done(self) -> None:
         last_client_ns = clock.now_ns()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 from gpuwatch import clock
+from gpuwatch.pools import running_pool
 
 PATIENCE_S = 10.0  # a commit takes milliseconds; who waits for a verdict does so for 30 s, and the judge has yet to be asked
 AGAIN_S = 0.5  # as often as the store tries by itself
@@ -26,7 +27,7 @@ class Flushing:
     def __init__(self, store: Stored, *, patience_s: float = PATIENCE_S) -> None:
         self._store = store
         self._patience_s = patience_s
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="gpuwatch-flush")
+        self._thread = running_pool(1, "gpuwatch-flush")
         self._last: Future[bool] | None = None
         self._leaving = False
 

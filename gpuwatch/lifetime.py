@@ -27,6 +27,8 @@ from gpuwatch.places import ensure_state_folder
 
 _log = logging.getLogger("gpuwatch.daemon")
 
+END_S = 30  # more than all that a daemon waits for at its end
+
 
 def main(
     settings: Settings, *, code_of: Callable[[Callable[[], None]], int], on_demand: bool = False, shared: bool = False
@@ -50,7 +52,17 @@ def main(
         log_to(settings, on_demand=on_demand)
         # A thread that samples waits for the interpreter lock; the default of 5 ms would be half its period.
         sys.setswitchinterval(0.0005)
-        make = partial(Daemon, settings, ready, on_demand=on_demand, shared=shared, manager=manager, listener=listener)
+        _watch_children_without_threads()
+        make = partial(
+            Daemon,
+            settings,
+            ready,
+            on_demand=on_demand,
+            shared=shared,
+            manager=manager,
+            listener=listener,
+            leaving=_end_in_time,
+        )
         _end(lambda: code_of(lambda: asyncio.run(_run(make, on_demand=on_demand))))
 
 
@@ -81,6 +93,20 @@ def _end(run: Callable[[], int]) -> NoReturn:
             with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, full, or none
                 stream.flush()
         os._exit(code)
+
+
+def _end_in_time() -> None:
+    """Have the kernel end this process if its end takes too long: a lock it held would keep the next daemon out."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(END_S)
+
+
+def _watch_children_without_threads() -> None:
+    """Learn of the worker's end from the kernel, as Python 3.12 does; 3.11 starts a thread for each process it runs."""
+    if sys.version_info < (3, 12):
+        with contextlib.suppress(OSError):  # a service's or container's filter of system calls may refuse it
+            os.close(os.pidfd_open(os.getpid()))
+            asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
 
 
 def _nothing() -> None:

@@ -8,7 +8,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from gpuwatch.store import Store
 
 _log = logging.getLogger("gpuwatch.witness")
 
+STOP_S = 3.0  # for the threads of all GPUs together, and then for the driver: what hangs there is left
 REOPEN_S = 10.0  # how often an absent driver is looked for: no driver is a state, not a failure to start
 
 
@@ -57,6 +58,7 @@ class Witness:
         self._devices: dict[str, Device] = {}
         self._refresh: dict[str, lanes.Refresh] = {}
         self._latest: dict[tuple[str, Lane], Sweep] = {}
+        self._threads = threads
         self._at_edges = Edges(lambda: self._samplers, threads)
         self._open_count: dict[str | None, int] = {}
         self._censuses: dict[str, Census] = {}
@@ -182,10 +184,11 @@ class Witness:
     def stop(self) -> None:
         self._stop.set()
         self._deaf.set()
+        deadline_ns = self._clock.now_ns() + round(STOP_S * 1e9)
         for sampler in self._samplers.values():
-            sampler.stop()
-        if self._source is not None:
-            self._source.close()
+            sampler.stop(max(0.0, (deadline_ns - self._clock.now_ns()) / 1e9))
+        if self._source is not None:  # in a thread: a driver that hangs is not waited for at the end either
+            wait([self._threads.submit(self._source.close)], STOP_S)
 
     async def first_sweep(self, wait_s: float) -> None:
         """Wait until every GPU has been read once in every lane that counts, or there is none; at most so long."""

@@ -79,6 +79,29 @@ def address(listen: str) -> tuple[socket.AddressFamily, tuple[str, int]]:
     return family, (str(bound[0]), int(bound[1]))
 
 
+def own_names(listen: str) -> frozenset[str] | None:
+    """Names under which a page on loopback may be asked for; None beyond it, where others name this machine as they like.
+
+    A page of the web whose name its owner points to 127.0.0.1 is let read what that name answers, by every browser here.
+    """
+    if not _stays_here(listen):
+        return None
+    machine = socket.gethostname().lower()
+    return frozenset({"localhost", machine, machine.partition(".")[0], listen.rpartition(":")[0].strip("[]").lower()})
+
+
+def is_ours(host: str | None, names: frozenset[str]) -> bool:
+    """Tell whether a Host header names this machine: one of its names, or an address of loopback.  Browsers send one always."""
+    if host is None:
+        return True
+    name = host.strip().lower()
+    bare = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return bare.removesuffix(".") in names or bare.removesuffix(".").endswith(".localhost")
+
+
 def _stays_here(listen: str) -> bool:
     return ipaddress.ip_address(address(listen)[1][0].partition("%")[0]).is_loopback
 

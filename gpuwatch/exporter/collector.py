@@ -20,7 +20,7 @@ from gpuwatch.exporter.buckets import Buckets
 from gpuwatch.exporter.metrics import REASON_CLASSES, SCRAPE_BUCKETS
 from gpuwatch.exporter.outcomes import Outcomes
 from gpuwatch.exporter.page import Page
-from gpuwatch.exporter.tally import Tallies
+from gpuwatch.exporter.tally import GpuTally, Tallies
 from gpuwatch.witness import Watched
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -66,10 +66,9 @@ class Collector(Collecting):
         self._outcomes = outcomes
         self._processes_count = processes_count
         self._started_s = clock.wall_s()
-        self._monotone = readings.Monotone()
         self._lock = threading.Lock()  # scrapes come one after the other: counters must not fall between them
         self._scrapes = Buckets(SCRAPE_BUCKETS)
-        self._refused = dict.fromkeys(("busy", "unauthorized", "not_found", "method"), 0)
+        self._refused = dict.fromkeys(("busy", "unauthorized", "not_found", "method", "host"), 0)
 
     def describe(self) -> list[Family]:
         return []  # or registering would collect
@@ -77,8 +76,9 @@ class Collector(Collecting):
     def collect(self) -> Iterator[Family]:
         with self._lock:
             page = Page()
-            self._gpus(page)
-            self._witness(page)
+            watched = self._machine.watched()  # once: a GPU lost meanwhile must not be both on one page
+            self._gpus(page, watched)
+            self._witness(page, watched)
             self._windows(page)
             self._own(page)
         return page.families()
@@ -93,21 +93,18 @@ class Collector(Collecting):
         with self._lock:
             self._refused[why] += 1
 
-    def _gpus(self, page: Page) -> None:
+    def _gpus(self, page: Page, gpus: tuple[Watched, ...]) -> None:
         now_ns = self._daemon.now_ns()
-        for watched in self._machine.watched():
+        for watched in gpus:
             readings.identity(page, watched)
-            tally = self._tallies.of(watched.device.uuid)
-            if tally is None:
-                continue
-            tally = tally.copy()
+            # Of a GPU that nothing was heard of yet its counters are shown too: a counter has to be seen at zero.
+            tally = (self._tallies.of(watched.device.uuid) or GpuTally(watched.device)).copy()
             readings.watching(page, watched, tally, now_ns)
             if watched.lost is None and tally.lanes[Lane.FAST].at_ns is not None:
-                readings.readings(page, watched, tally, self._monotone, now_ns, processes_count=self._processes_count)
+                readings.readings(page, watched, tally, now_ns, processes_count=self._processes_count)
 
-    def _witness(self, page: Page) -> None:
+    def _witness(self, page: Page, watched: tuple[Watched, ...]) -> None:
         machine = self._machine
-        watched = machine.watched()
         answering_count = sum(each.lost is None for each in watched)
         page.put("gpuwatch_up", answering_count > 0)
         kind = machine.source_name.partition(":")[0]
@@ -127,12 +124,12 @@ class Collector(Collecting):
         with outcomes.lock:
             for status, count in outcomes.statuses.items():
                 page.put("gpuwatch_windows_total", count, status)
-                page.histogram("gpuwatch_window_duration_seconds", outcomes.lengths[status], status)
-            for (rule, severity), count in sorted(outcomes.findings.items()):
+                page.histogram("gpuwatch_window_duration_seconds", outcomes.lengths[status], status, from_zero=True)
+            for (rule, severity), count in outcomes.findings.items():
                 page.put("gpuwatch_findings_total", count, rule, severity)
             for rule, count in sorted(outcomes.failures.items()):
                 page.put("gpuwatch_rule_failures_total", count, rule)
-            page.histogram("gpuwatch_judging_seconds", outcomes.judging)
+            page.histogram("gpuwatch_judging_seconds", outcomes.judging, from_zero=True)
 
     def _own(self, page: Page) -> None:
         page.put("gpuwatch_daemon_cpu_seconds_total", clock.process_cpu_s())

@@ -134,7 +134,7 @@ _TABLE = (
            "power_limit_w, Device.power_limit_*", kind=("enforced", "default", "min", "max")),
     _histogram("gpu_power_limit_ratio", "Board power over the enforced limit in every sample of the fast lane.", POWER_BUCKETS,
                GPU, "power_w, power_limit_w"),
-    _counter("gpu_energy_joules_total", "Energy since the driver was loaded; goes on from there if it is loaded again.", GPU,
+    _counter("gpu_energy_joules_total", "Energy since the driver was loaded; begins anew when it is loaded again.", GPU,
              "energy_j"),
     _gauge("gpu_temperature_celsius", "Temperature of the GPU and of its memory.", (*GPU, "sensor"),
            "temperature_c, memory_temperature_c", sensor=("core", "memory")),
@@ -166,7 +166,8 @@ _TABLE = (
              "remapped_rows_count"),
     _gauge("gpu_row_remap_pending", "1 while a row remap waits for a reset of the GPU.", GPU, "remap_pending_count"),
     _gauge("gpu_row_remap_failed", "1 after a row remap failed.", GPU, "remap_failed_count"),
-    _counter("gpu_xid_errors_total", "Xids the driver reported since the daemon started, by number.", (*GPU, "xid"), "Event"),
+    _counter("gpu_xid_errors_total", "Xids the driver reported since the daemon started, by number. The known "
+             "numbers have a series from the start on, others from their first report on.", (*GPU, "xid"), "Event"),
     _gauge("gpu_xid_last_timestamp_seconds", "Wall time of the last Xid of this number.", (*GPU, "xid"), "Event"),
     _gauge("gpu_pcie_link_generation", "PCIe generation of the link now, and the highest of the board in its slot.",
            (*GPU, "kind"), "pcie_generation_count, Device.pcie_generation_max_count", **_NOW_MAX),
@@ -202,10 +203,10 @@ _TABLE = (
     _counter("windows_total", "Windows judged since the daemon started, by the status of the worst verdict.", ("status",),
              "the windows", status=("valid", "unproven", "flagged", "rejected")),
     _counter("findings_total", "Hazards found in judged windows, by rule and severity, accepted ones included; once a window "
-             "and GPU. A rule has a series from its first finding on.", ("rule", "severity"), "the verdicts",
+             "and GPU. Every rule and severity has a series from the daemon's start on.", ("rule", "severity"), "the verdicts",
              severity=("note", "flag", "reject")),
     _counter("rule_failures_total", "Rules that failed on a window's evidence or limits, once a window and GPU; the daemon's log "
-             "names the error. A rule has a series from its first failure on.", ("rule",), "the verdicts"),
+             "names the error. Every rule has a series from the daemon's start on.", ("rule",), "the verdicts"),
     _histogram("window_duration_seconds", "Lengths of judged windows.", LENGTH_BUCKETS, ("status",), "the windows",
                status=("valid", "unproven", "flagged", "rejected")),
     _histogram("judging_seconds", "Time a window's judging took, waiting for the worker included.", JUDGING_BUCKETS,
@@ -225,7 +226,7 @@ _TABLE = (
     _histogram("scrape_seconds", "Time making this page took, until the scrape before this one.", SCRAPE_BUCKETS,
                of="the exporter"),
     _counter("scrapes_refused_total", "Requests answered with an error, by its reason.", ("reason",), "the exporter",
-             reason=("busy", "unauthorized", "not_found", "method")),
+             reason=("busy", "unauthorized", "not_found", "method", "host")),
 )  # fmt: skip
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _TABLE}

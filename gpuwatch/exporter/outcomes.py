@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
+from annotate.rule import Severity
+from annotate.rules import RULES
 from annotate.verdict import Answered, Status
 from gpuwatch.exporter.buckets import Buckets
 from gpuwatch.exporter.metrics import JUDGING_BUCKETS, LENGTH_BUCKETS
@@ -17,8 +19,9 @@ class Outcomes:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.statuses = dict.fromkeys((status.value for status in Status), 0)
-        self.findings: Counter[tuple[str, str]] = Counter()
-        self.failures: Counter[str] = Counter()
+        # All there can be, from zero: increase() sees only what it saw smaller before.
+        self.findings = Counter({(rule.name, severity.value): 0 for rule in RULES for severity in Severity})
+        self.failures = Counter({rule.name: 0 for rule in RULES})
         self.lengths = {status.value: Buckets(LENGTH_BUCKETS) for status in Status}
         self.judging = Buckets(JUDGING_BUCKETS)
 

@@ -27,10 +27,10 @@ class Page:
         names = METRICS[name].labels
         self._samples[name].append(Sample(name, dict(zip(names, labels, strict=True)), float(value)))
 
-    def histogram(self, name: str, buckets: Buckets, *labels: str) -> None:
-        """A histogram's samples; one that never saw a value gives none."""
+    def histogram(self, name: str, buckets: Buckets, *labels: str, from_zero: bool = False) -> None:
+        """Put a histogram's samples.  One that never saw a value gives none, unless its increases are asked for from zero."""
         count = sum(buckets.counts)
-        if not count:
+        if not count and not from_zero:
             return
         own = dict(zip(METRICS[name].labels, labels, strict=True))
         samples, sofar = self._samples[name], 0

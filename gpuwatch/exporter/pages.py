@@ -41,8 +41,11 @@ knows that there are none. A daemon that a window started by itself never listen
   page is served all the same.
 * **Dips between scrapes survive** in `gpuwatch_gpu_clock_ratio` and `gpuwatch_gpu_power_limit_ratio`: they hold every sample of the
   fast lane, 20 a second, and the SM clock's each pulse too, 100 a second while a window is open: its weight shifts to windows.
-* **Counters do not fall**, not when a driver is loaded again either: they go on from where they stood. They begin anew only with the
-  daemon, which Prometheus knows how to read.
+* **Counters are what their owner counts.** The driver's (energy, memory errors, replays, seconds under its reasons) begin anew when the
+  driver is loaded again and go on across a restart of the daemon; the daemon's own (samples, windows, findings, Xids, sampled seconds)
+  begin at zero with the daemon and go on across a driver. `increase()` and `rate()` know how to read both.
+* **What `increase()` is asked of is there from zero**: windows of every status with their histograms, findings of every rule and severity,
+  the known Xids of every GPU. The first of each is an increase.
 * **Only `uuid` and `gpu` say which GPU.** Names, bus ids and versions are joined:
   `gpuwatch_gpu_power_watts * on(uuid) group_left(name) gpuwatch_device_info`. Windows' ids and labels, users and command lines are
   never labels; they are in the store.
@@ -89,8 +92,13 @@ scrape_configs:
     basic_auth: {{username: prometheus, password_file: /etc/prometheus/gpuwatch-password}}
 ```
 
-SIGHUP reads certificate and users again. At most eight connections are served at a time, a further one is answered 503; one that is
-silent for five seconds or not done in ten is ended. `/-/healthy` and `/-/ready` ask for no password: they say nothing of the machine.
+SIGHUP reads certificate and users again. At most eight pages are on their way at a time, a further one is answered 503. At most 128
+connections are open; the oldest that no page is on its way to makes room for a further one. One that has not said in five seconds what it
+wants, or is not done in ten, is ended. `/-/healthy` and `/-/ready` are answered meanwhile, and ask for no password: they say nothing of the machine.
+
+On loopback the page is read only under a name of this machine: `localhost`, an address of loopback, the machine's host name, or the name in
+`listen`. Another `Host` is answered 421, so that no page of the web can point its own name here and have a browser read the metrics. A proxy
+in front of it sends `Host: localhost`. Beyond loopback every name is admitted, since discovery names hosts as it likes.
 """
 
 _OTHERS = """\

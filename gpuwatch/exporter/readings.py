@@ -75,21 +75,6 @@ _LIMITS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
 )
 
 
-class Monotone:
-    """Keeps counters from falling: a driver that is loaded again begins at zero, and a scraper would take the way down for
-    a restart of ours and the way up for an increase."""
-
-    def __init__(self) -> None:
-        self._shown: dict[tuple[str, str], tuple[float, float]] = {}  # the last shown, and what is added to the raw value
-
-    def of(self, uuid: str, field: str, raw: float) -> float:
-        shown, added = self._shown.get((uuid, field), (raw, 0.0))
-        if raw + added < shown:
-            added = shown - raw
-        self._shown[uuid, field] = (raw + added, added)
-        return raw + added
-
-
 def identity(page: Page, watched: Watched) -> None:
     """Who a GPU is, and whether it answers: there even while it is lost."""
     device = watched.device
@@ -130,7 +115,7 @@ def watching(page: Page, watched: Watched, tally: GpuTally, now_ns: int) -> None
         page.put("gpuwatch_gpu_xid_last_timestamp_seconds", last_s, *ids, number)
 
 
-def readings(page: Page, watched: Watched, tally: GpuTally, monotone: Monotone, now_ns: int, *, processes_count: int) -> None:
+def readings(page: Page, watched: Watched, tally: GpuTally, now_ns: int, *, processes_count: int) -> None:
     """What the GPU said and what bounds it; for one that answers."""
     device = watched.device
     ids = (device.uuid, str(watched.position))
@@ -140,7 +125,7 @@ def readings(page: Page, watched: Watched, tally: GpuTally, monotone: Monotone, 
             page.put(name, value * factor, *ids, *labels)
     for name, field, labels in _COUNTERS:
         if (value := said.get(field)) is not None:
-            page.put(name, monotone.of(device.uuid, field, value), *ids, *labels)
+            page.put(name, value, *ids, *labels)  # as the driver counts: Prometheus sees by itself where it began anew
     for name, field, factor, labels in _LIMITS:
         if (value := getattr(device, field)) is not None:
             page.put(name, value * factor, *ids, *labels)
@@ -149,7 +134,7 @@ def readings(page: Page, watched: Watched, tally: GpuTally, monotone: Monotone, 
     if (mode := said.get("compute_mode")) is not None:
         for number, word in enumerate(_COMPUTE_MODES):
             page.put("gpuwatch_gpu_compute_mode", mode == number, *ids, word)
-    _events(page, ids, device, tally, said, watched.supported, monotone)
+    _events(page, ids, device, tally, said, watched.supported)
     for domain, of_loads in (("sm", tally.sm), ("memory", tally.mem)):
         for load, buckets in zip(LOADS, of_loads, strict=True):
             page.histogram("gpuwatch_gpu_clock_ratio", buckets, *ids, domain, load)
@@ -187,7 +172,7 @@ def _fresh(at_ns: int | None, period_ns: int, now_ns: int) -> bool:
 
 def _events(
     page: Page, ids: tuple[str, str], device: Device, tally: GpuTally, said: Mapping[str, float],
-    supported: Mapping[str, bool], monotone: Monotone,
+    supported: Mapping[str, bool],
 ) -> None:  # fmt: skip
     """Which reasons hold, and for how long each held."""
     mask = said.get("event_reasons_mask")
@@ -207,8 +192,7 @@ def _events(
         field = _DRIVER_NS.get(value)
         if field is not None and supported.get(field, field in said):
             if field in said:
-                total_s = monotone.of(ids[0], field, said[field]) / 1e9
-                page.put("gpuwatch_gpu_clock_event_seconds_total", total_s, *ids, reason, "driver")
+                page.put("gpuwatch_gpu_clock_event_seconds_total", said[field] / 1e9, *ids, reason, "driver")
         else:
             held_ns = sum(held_ns for held, held_ns in tally.held_ns.items() if held & value)
             page.put("gpuwatch_gpu_clock_event_seconds_total", held_ns / 1e9, *ids, reason, "sampled")
@@ -225,4 +209,4 @@ def _processes(page: Page, ids: tuple[str, str], census: Census, most_count: int
         page.put("gpuwatch_process_gpu_memory_bytes", process.memory_bytes, *ids, str(process.pid), process.name or "")
 
 
-__all__ = ["Monotone", "identity", "readings", "watching"]
+__all__ = ["identity", "readings", "watching"]

@@ -20,6 +20,12 @@ _IDLE = Reason.GPU_IDLE.value
 LOADS = ("busy", "idle", "unknown")
 PEAK_NS = 60_000_000_000  # the dense record's maximum is of this last stretch, for as many scrapers as there are
 STANDS_NS = 1_500_000_000  # a mask stands until the next sample, but not across a hole: a reading goes stale after this
+# Numbers of NVIDIA's catalogue that stand on the page from zero, so that increase() sees the first of each: faults of
+# applications, of memory, of NVLink, of the bus and of the GPU's own processors.
+KNOWN_XIDS = (
+    "13", "31", "43", "45", "48", "61", "62", "63", "64", "68", "69", "74", "79", "92", "94", "95", "109", "119", "120", "140",
+)  # fmt: skip
+OTHER_XID = "other"
 XIDS_COUNT = 64  # numbers kept apart for one GPU; a label must stay bounded whatever a driver invents
 
 
@@ -60,7 +66,8 @@ class GpuTally:
         self.mask_at_ns = -1
         self.held_ns: dict[int, int] = {}  # by the whole mask: an addition a sample, and the bits come apart at the scrape
         self.peaks_w: deque[tuple[int, float]] = deque(maxlen=256)
-        self.xids: dict[str, tuple[int, float]] = {}  # how many, and the wall time of the last
+        # How many, and the wall time of the last.
+        self.xids: dict[str, tuple[int, float | None]] = dict.fromkeys((*KNOWN_XIDS, OTHER_XID), (0, None))
 
     def take(self, sweep: Sweep) -> None:
         observed, lane = sweep.observed, self.lanes[sweep.lane]
@@ -71,13 +78,13 @@ class GpuTally:
                 return
             lane.count += 1
             lane.call_ns += observed.took_ns
-            lane.at_ns = observed.at_ns
+            lane.at_ns = max(observed.at_ns, lane.at_ns or 0)
             if isinstance(observed, Reading):
                 if sweep.lane is Lane.FAST:
                     self._fast(observed, sweep.late_ns)
                 elif sweep.lane is Lane.PULSE:
                     self._clock(observed, sweep.late_ns)
-                elif sweep.lane is Lane.SLOW:
+                elif sweep.lane is Lane.SLOW and _is_newer(observed, self.slow):
                     self.slow = observed
                     self.limit_w = observed.power_limit_w or self.limit_w
             elif isinstance(observed, Census):
@@ -102,7 +109,8 @@ class GpuTally:
         return max((watts for at_ns, watts in self.peaks_w if at_ns >= now_ns - PEAK_NS), default=None)
 
     def _fast(self, reading: Reading, late_ns: int) -> None:
-        self.fast = reading
+        if _is_newer(reading, self.fast):
+            self.fast = reading
         load = self._clock(reading, late_ns)
         if (clock_mhz := reading.mem_clock_mhz) is not None and (max_mhz := self.device.mem_clock_max_mhz):
             self.mem[load].note(clock_mhz / max_mhz)
@@ -133,9 +141,14 @@ class GpuTally:
             self._xid(str(observed.value))
 
     def _xid(self, number: str) -> None:
-        if number not in self.xids and len(self.xids) >= XIDS_COUNT:
-            number = "other"
-        self.xids[number] = (self.xids.get(number, (0, 0.0))[0] + 1, clock.wall_s())
+        if number not in self.xids and len(self.xids) > XIDS_COUNT:  # the other ones' own place not counted
+            number = OTHER_XID
+        self.xids[number] = (self.xids.get(number, (0, None))[0] + 1, clock.wall_s())
+
+
+def _is_newer(reading: Reading, than: Reading | None) -> bool:
+    """Tell rows that two threads handed over in the wrong order: a counter that steps back reads as one that began anew."""
+    return than is None or reading.at_ns >= than.at_ns
 
 
 class Tallies:

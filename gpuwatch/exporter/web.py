@@ -1,13 +1,18 @@
-"""The page over HTTP: its own threads, at most so many at a time, and none of them for longer than a scrape may take."""
+"""The page over HTTP: one thread, started before the first request, in which no peer is waited for, however slow.
+
+Waiting costs a connection a few kilobytes and no thread, so silent and slow peers cannot keep others from being served:
+the oldest makes room for the newest, and health is answered however many pages are on their way.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import errno
 import gzip
+import io
 import logging
+import re
 import socket
-import socketserver
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -20,20 +25,29 @@ from prometheus_client.exposition import choose_encoder
 from annotate import __version__
 from gpuwatch import clock
 from gpuwatch.errors import UsageError
-from gpuwatch.exporter.access import Access, address
+from gpuwatch.exporter.access import Access, address, is_ours, own_names
 from gpuwatch.exporter.collector import Collector
 
 _log = logging.getLogger("gpuwatch.exporter")
 
-AT_ONCE_COUNT = 8  # two Prometheus servers, a person, and as much again
-SILENCE_S = 5.0  # a peer that neither reads nor writes for so long is gone
-AGAIN_S = 1.0  # after there was no descriptor for a connection
-_SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+AT_ONCE_COUNT = 8  # pages on their way: two Prometheus servers, a person, and as much again
+CONNECTIONS_COUNT = 128  # open ones; a further one takes the place of the oldest that no page is on its way to
+HEAD_BYTES = 1 << 16
+SILENCE_S = 5.0  # a peer that has not said what it wants by then is gone
+STOP_S = 2.0
+AGAIN_S = 0.1  # after an accept that failed for want of descriptors or memory
 PLAIN = "text/plain; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text"
+_HEAD_ENDS = re.compile(rb"\n\r?\n|\A\r?\n")
+_VERSION = re.compile(r"1(\.\d{1,3}){0,2}")
+_FAILED = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class Web:
-    """Serves ``/metrics``, ``/-/healthy`` and ``/-/ready`` from the moment it is made.  Raises UsageError if it cannot listen."""
+    """Serves ``/metrics``, ``/-/healthy`` and ``/-/ready`` from the moment it is made.
+
+    Raises UsageError: when it cannot listen, or its thread cannot be started.
+    """
 
     def __init__(
         self,
@@ -43,136 +57,172 @@ class Web:
         ready: Callable[[], bool],
         *,
         connection_s: float = 10.0,  # Prometheus gives up after ten seconds too; one that drips bytes is cut off then
+        thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(collector)
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(collector)
         self.access = access  # replaced when certificate or users were read again
         self.ready = ready
         self.collector = collector
-        self.registry = registry
-        self.connection_ns = round(connection_s * 1e9)
-        family, bound = address(listen)
+        self.own_names = own_names(listen)
+        self._connection_s = connection_s
+        self._open: dict[asyncio.Task[None], None] = {}  # oldest first
+        self._paged: set[asyncio.Task[None]] = set()  # those that a page is on its way to
+        self._listener = _listening(listen)
+        self._loop = asyncio.new_event_loop()
+        self._serving = self._loop.create_task(self._serve())
+        self._thread = thread(target=self._run, name="gpuwatch-metrics", daemon=True)
         try:
-            self._server = _Server(family, bound, self)
-        except OSError as error:
-            raise UsageError(f"listen: {listen}: {error.strerror or error}; choose another --listen") from error
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.5}, name="gpuwatch-metrics", daemon=True
-        )
-        self._thread.start()
+            self._thread.start()
+        except RuntimeError as error:
+            self._serving.cancel()
+            self._run()
+            raise UsageError(
+                f"listen: expected a thread for the metrics page, found: {error}; raise the limit of tasks or of memory"
+            ) from error
 
     @property
     def url(self) -> str:
         """Where it listens; with port 0 the one that was free."""
-        host, port = self._server.server_address[:2]
+        host, port = self._listener.getsockname()[:2]
         host = f"[{host!s}]" if ":" in str(host) else str(host)
         return f"{'https' if self.access.tls else 'http'}://{host}:{port}/metrics"
 
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether as many pages as may be are on their way."""
+        return len(self._paged) >= AT_ONCE_COUNT
+
     def close(self) -> None:
-        self._server.stopping.set()
-        self._server.shutdown()
-        self._server.server_close()
+        """Serve no more; returns within two seconds, whatever the thread is at."""
+        with contextlib.suppress(RuntimeError):  # its loop is closed already
+            self._loop.call_soon_threadsafe(self._serving.cancel)
+        self._thread.join(STOP_S)
+        self._listener.close()
 
     def page(self, accept: str) -> tuple[bytes, str]:
-        """The page as the scraper wants it, and its content type."""
-        encode, content_type = choose_encoder(accept)
+        """Make the page in the format a scraper asks for: OpenMetrics if it names a version of it that is known, else text."""
+        # The library's own reading fails on a version that is none, and puts what was asked into the answer's header.
+        wanted = f"{OPENMETRICS}; version=1.0.0" if any(map(_is_openmetrics, accept.split(","))) else ""
+        encode, content_type = choose_encoder(wanted)
         begun_ns = clock.now_ns()
         body = encode(self.registry)
         self.collector.took((clock.now_ns() - begun_ns) / 1e9)
         return body, content_type
 
+    # What follows runs in the page's thread
 
-class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
-    request_queue_size = 32
+    def _run(self) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._serving)
+        self._listener.close()
+        self._loop.close()
 
-    def __init__(self, family: socket.AddressFamily, bound: tuple[str, int], web: Web) -> None:
-        self.address_family = family
-        self.web = web
-        self._free = threading.BoundedSemaphore(AT_ONCE_COUNT)
-        self._since_ns: dict[socket.socket, int] = {}
-        self.stopping = threading.Event()
-        super().__init__(bound, _Handler)
-
-    def get_request(self) -> Any:  # as typed by socketserver, which takes an OSError for a peer that went away
+    async def _serve(self) -> None:
         try:
-            return super().get_request()
-        except OSError as error:
-            if error.errno in _SHORT:
-                _log.error("a scrape waits: no descriptor is left for it (%s)", error.strerror)
-                self.stopping.wait(AGAIN_S)  # the connection stays ready to be accepted: without a pause this is a circle
-            raise
-
-    def process_request(self, request: Any, client_address: Any) -> None:  # as typed by socketserver
-        if not self._free.acquire(blocking=False):
-            self.web.collector.refuse("busy")
-            if self.web.access.tls is None:
-                with contextlib.suppress(OSError):
-                    request.settimeout(0)
-                    request.send(b"HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            self.shutdown_request(request)
-            return
-        self._since_ns[request] = clock.now_ns()
-        try:
-            super().process_request(request, client_address)
-        except RuntimeError:  # no thread can be started: its place is free again
-            self._since_ns.pop(request, None)
-            self._free.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            request.settimeout(SILENCE_S)
-            tls = self.web.access.tls
-            if tls is None:
-                self.finish_request(request, client_address)
-            else:
-                # The handshake is made here, where a slow peer holds up nobody.
-                with tls.wrap_socket(request, server_side=True) as secured:
-                    self._since_ns[secured] = self._since_ns.pop(request)
-                    request = secured
-                    self.finish_request(secured, client_address)
-        except OSError as error:  # it went away, was too slow, or speaks no TLS
-            _log.debug("%s: %s", client_address, error)
+            while True:
+                try:
+                    await self._accept()
+                except (OSError, MemoryError) as error:
+                    _log.warning("a scrape waits: its connection was not accepted (%s)", error)
+                    await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(0)  # an accept that need not wait lets nobody else run
         finally:
-            self._since_ns.pop(request, None)
-            self.shutdown_request(request)
-            self._free.release()
+            for task in self._open:
+                task.cancel()
+            await asyncio.gather(*self._open, return_exceptions=True)
 
-    def service_actions(self) -> None:
-        """Between accepts: end connections that live too long; their threads then find them closed."""
-        now_ns = clock.now_ns()
-        for connection, since_ns in list(self._since_ns.items()):
-            if now_ns - since_ns > self.web.connection_ns:
-                with contextlib.suppress(OSError):
-                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
+    async def _accept(self) -> None:
+        connection, peer = await self._loop.sock_accept(self._listener)
+        if len(self._open) >= CONNECTIONS_COUNT:
+            oldest = next(task for task in self._open if task not in self._paged)
+            del self._open[oldest]
+            oldest.cancel()
+            self.collector.refuse("busy")
+        task = self._loop.create_task(self._attend(connection, str(peer[0])))
+        self._open[task] = None
+        task.add_done_callback(lambda done: self._open.pop(done, None))
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as in the base class
-        _log.exception("a request for metrics failed")
+    async def _attend(self, connection: socket.socket, peer: str) -> None:
+        """One connection and its one request."""
+        writer: asyncio.StreamWriter | None = None
+        try:
+            async with asyncio.timeout(self._connection_s):
+                async with asyncio.timeout(SILENCE_S):
+                    reader, writer = await self._met(connection)
+                    head = await _head(reader)
+                await self._answer(head, peer, writer)
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, TimeoutError) as error:  # it went away, was too slow, or speaks no TLS
+            _log.debug("%s: %s", peer, error)
+        finally:
+            if writer is not None:
+                writer.transport.abort()
+            connection.close()
+
+    async def _met(self, connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Shake hands as the certificate of now asks."""
+        reader = asyncio.StreamReader(HEAD_BYTES, self._loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
+        transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection, ssl=self.access.tls)
+        transport.set_write_buffer_limits(0)  # so that what is written has left once it is drained
+        return reader, asyncio.StreamWriter(transport, protocol, reader, self._loop)
+
+    async def _answer(self, head: bytes, peer: str, writer: asyncio.StreamWriter) -> None:
+        if not head:
+            return
+        try:
+            handler = _Handler(self, head, peer)
+        except Exception:  # noqa: BLE001 - one request's boundary: the next is served
+            _log.exception("a request for metrics failed")
+            writer.write(_FAILED)
+            await writer.drain()
+            return
+        writer.write(handler.wfile.getvalue())
+        task = asyncio.current_task()
+        if handler.is_page and task is not None:
+            self._paged.add(task)
+        try:
+            await writer.drain()
+        finally:
+            if task is not None:
+                self._paged.discard(task)
 
 
 class _Handler(BaseHTTPRequestHandler):
+    """One request's head, and the answer in ``wfile``: the standard library's reading of HTTP, without its socket."""
+
     protocol_version = "HTTP/1.1"
     server_version = f"gpuwatch/{__version__}"
     sys_version = ""
-    timeout = SILENCE_S
-    wbufsize = -1  # a page leaves in large pieces
-    server: _Server
+    wfile: io.BytesIO
+
+    def __init__(self, web: Web, head: bytes, peer: str) -> None:
+        self.web = web
+        self.is_page = False
+        self.requestline = ""
+        self.rfile, self.wfile = io.BytesIO(head), io.BytesIO()
+        self.client_address = (peer, 0)
+        if len(head) > HEAD_BYTES:
+            self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "expected a request of at most 64 KiB")
+        else:
+            self.handle_one_request()
 
     def do_GET(self) -> None:
-        web = self.server.web
+        web = self.web
         path = self.path.partition("?")[0]
         if path == "/-/healthy":
             self._answer(200, b"healthy\n")
         elif path == "/-/ready":
             ready = web.ready()
             self._answer(200 if ready else 503, b"ready\n" if ready else b"not ready: the source is not known yet\n")
+        elif web.own_names is not None and not is_ours(host := self.headers.get("Host"), web.own_names):
+            self._refuse("host", 421, _misdirected(host), {})
         elif not web.access.admits(self.headers.get("Authorization")):
             self._refuse("unauthorized", 401, b"unauthorized\n", {"WWW-Authenticate": 'Basic realm="gpuwatch"'})
         elif path == "/metrics":
-            self._metrics(web)
+            self._metrics()
         elif path == "/":
             self._answer(200, b"gpuwatch\n\n/metrics\n/-/healthy\n/-/ready\n")
         else:
@@ -180,16 +230,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET  # noqa: N815 - named so by the base class
 
-    def _metrics(self, web: Web) -> None:
-        body, content_type = web.page(self.headers.get("Accept") or "")
+    def _metrics(self) -> None:
+        if self.web.is_busy:
+            self._refuse("busy", 503, b"busy: as many pages as may be are on their way\n", {"Retry-After": "1"})
+            return
+        body, content_type = self.web.page(self.headers.get("Accept") or "")
         headers = {"Vary": "Accept, Accept-Encoding"}
         if "gzip" in (self.headers.get("Accept-Encoding") or ""):
             body = gzip.compress(body, 1)
             headers["Content-Encoding"] = "gzip"
         self._answer(200, body, content_type, headers)
+        self.is_page = True
 
     def _refuse(self, why: str, code: int, body: bytes, headers: dict[str, str]) -> None:
-        self.server.web.collector.refuse(why)
+        self.web.collector.refuse(why)
         self._answer(code, body, PLAIN, headers)
 
     def _answer(self, code: int, body: bytes, content_type: str = PLAIN, headers: dict[str, str] | None = None) -> None:
@@ -203,7 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
         """What the base class refuses by itself: other methods, and lines that are no HTTP."""
-        self.server.web.collector.refuse("method")
+        self.web.collector.refuse("method")
         self.command = getattr(self, "command", None) or "GET"
         self.request_version = "HTTP/1.1"
         self.close_connection = True
@@ -216,4 +270,46 @@ class _Handler(BaseHTTPRequestHandler):
         _log.debug("%s: %s", self.client_address[0], format % args)
 
 
-__all__ = ["AT_ONCE_COUNT", "Web"]
+async def _head(reader: asyncio.StreamReader) -> bytes:
+    """Read a request up to its blank line, up to a little more than it may be long, or to the end of what the peer says."""
+    head = bytearray()
+    while len(head) <= HEAD_BYTES:
+        piece = await reader.read(HEAD_BYTES)
+        seen = max(0, len(head) - 2)  # a line's end may have come in two pieces
+        head += piece
+        if not piece or _HEAD_ENDS.search(head, seen):
+            break
+    return bytes(head)
+
+
+def _listening(listen: str) -> socket.socket:
+    """A socket that listens there.  Raises UsageError: when the address cannot be had."""
+    family, bound = address(listen)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(bound)
+        listener.listen(CONNECTIONS_COUNT)
+        listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
+    except OSError as error:
+        listener.close()
+        raise UsageError(f"listen: {listen}: {error.strerror or error}; choose another --listen") from error
+    return listener
+
+
+def _is_openmetrics(offered: str) -> bool:
+    """Tell whether one of the formats in an Accept header is a version of OpenMetrics that can be had."""
+    kind, *parameters = (part.strip() for part in offered.lower().split(";"))
+    said = {name.strip(): value.strip(' "') for name, _, value in (part.partition("=") for part in parameters)}
+    refused = re.fullmatch(r"0(\.0*)?", said.get("q", "1"))
+    return kind == OPENMETRICS and not refused and bool(_VERSION.fullmatch(said.get("version", "1.0.0")))
+
+
+def _misdirected(host: str | None) -> bytes:
+    return (
+        f"expected a name of this machine in the Host header, as localhost or 127.0.0.1, found {host!a}; "
+        "ask for the page under one of those, have a proxy send Host: localhost, or listen on the name that is asked for\n"
+    ).encode()
+
+
+__all__ = ["AT_ONCE_COUNT", "CONNECTIONS_COUNT", "Web"]

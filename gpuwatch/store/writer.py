@@ -14,6 +14,7 @@ from typing import Any
 from annotate.evidence import Device, Event, Lane, Timings
 from gpuwatch import clock as clocks
 from gpuwatch.clock import MonotonicClock
+from gpuwatch.errors import StoreError
 from gpuwatch.protocols import Clock, Sweep
 from gpuwatch.store.attempts import UNSTORABLE, Attempts, Failure
 from gpuwatch.store.folder import Folder
@@ -90,7 +91,13 @@ class Store:
         with self._folder.opening():
             self._keep_house()
         self._thread = threading.Thread(target=self._run, name="gpuwatch-store", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._folder.close()
+            raise StoreError(
+                f"{state}: expected a thread that writes, found: {error}; raise the limit of tasks or memory"
+            ) from error
 
     def take(self, sweep: Sweep) -> None:
         """As a sink: microseconds, never raises; when the writer is hopelessly behind, sweeps are dropped and counted."""

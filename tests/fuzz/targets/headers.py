@@ -11,7 +11,7 @@ from gpuwatch.exporter.access import Access
 from gpuwatch.exporter.collector import Collector
 from gpuwatch.exporter.web import Web
 
-_ANSWERS = (b"HTTP/1.1 200", b"HTTP/1.1 400", b"HTTP/1.1 401", b"HTTP/1.1 404", b"HTTP/1.1 405", b"HTTP/1.1 414", b"HTTP/1.1 431",
+_ANSWERS = (b"HTTP/1.1 200", b"HTTP/1.1 400", b"HTTP/1.1 401", b"HTTP/1.1 404", b"HTTP/1.1 405", b"HTTP/1.1 414", b"HTTP/1.1 421", b"HTTP/1.1 431",
             b"HTTP/1.1 503", b"HTTP/1.1 505")  # fmt: skip
 _SECRET = "correct horse battery staple"
 _GUARDED = Access(None, {"prometheus": hashlib.sha256(_SECRET.encode()).hexdigest()})

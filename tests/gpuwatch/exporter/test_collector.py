@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 
 from annotate.evidence import Device
+from annotate.rules import RULES
+from annotate.verdict import Status
 from gpuwatch.clock import VirtualClock
+from gpuwatch.exporter.collector import Collector, Daemon
 from gpuwatch.exporter.metrics import METRICS, RATIO_BUCKETS, Kind
-from gpuwatch.exporter.readings import LEAST_STALE_NS, Monotone
-from gpuwatch.exporter.tally import LOADS
+from gpuwatch.exporter.readings import LEAST_STALE_NS
+from gpuwatch.exporter.tally import KNOWN_XIDS, LOADS, OTHER_XID
 from gpuwatch.sources.simulated import SCENES
 from gpuwatch.sources.simulated.scenes import Fault, Mishap
-from tests.gpuwatch.exporter.fleet import Fleet, Series, names, of, openmetrics_names
+from tests.gpuwatch.exporter.fleet import STORE, Fleet, Series, names, of, openmetrics_names, series
 
 
 @pytest.fixture(scope="module")
@@ -154,11 +160,70 @@ def test_counters_never_fall_while_a_gpu_is_lost_and_comes_back() -> None:
     assert (of(found, "gpuwatch_losses_total", lane="fast") or 0) >= 1
 
 
-def test_a_driver_loaded_again_begins_at_zero_and_its_counter_goes_on() -> None:
-    monotone = Monotone()
-    shown = [monotone.of("GPU-1", "energy_j", raw) for raw in (100.0, 150.0, 0.0, 10.0, 10.0, 5.0, 6.0)]
-    assert shown == [100, 150, 150, 160, 160, 160, 161]
-    assert monotone.of("GPU-2", "energy_j", 7.0) == 7
+DRIVERS = {"energy_j": 900.0, "ecc_uncorrected_count": 2, "power_brake_ns": 60 * 10**9, "pcie_replay_count": 4}
+
+
+def counted(found: Series) -> tuple[float | None, ...]:
+    """Four counters of the driver on a page, in the order of ``DRIVERS``."""
+    return (
+        of(found, "gpuwatch_gpu_energy_joules_total"),
+        of(found, "gpuwatch_gpu_ecc_errors_total", kind="uncorrected"),
+        of(found, "gpuwatch_gpu_clock_event_seconds_total", reason="hw_power_brake_slowdown", source="driver"),
+        of(found, "gpuwatch_gpu_pcie_replays_total"),
+    )
+
+
+def count(fleet: Fleet, **counts: float) -> None:
+    """Have the driver's counters read so."""
+    tally = fleet.tallies.of(fleet.uuids[0])
+    assert tally is not None
+    assert tally.fast is not None
+    assert tally.slow is not None
+    nothing: dict[str, Any] = dict.fromkeys(counts)
+    told: dict[str, Any] = dict(counts)
+    tally.fast, tally.slow = replace(tally.fast, **nothing), replace(tally.slow, **told)
+
+
+def test_a_driver_loaded_again_begins_its_counters_anew() -> None:
+    """Prometheus reads the fall as a reset; memory errors that a reload forgot are no errors any more."""
+    fleet = Fleet("steady-copy")
+    fleet.play(2)
+    count(fleet, **DRIVERS)
+    assert counted(fleet.scrape()) == (900, 2, 60, 4)
+    count(fleet, **dict.fromkeys(DRIVERS, 0))
+    assert counted(fleet.scrape()) == (0, 0, 0, 0)
+
+
+def test_a_daemon_started_again_shows_the_drivers_counters_unchanged() -> None:
+    """Had the page of the earlier daemon added anything, Prometheus would take the way down for a reset and count the rest."""
+    fleet = Fleet("steady-copy")
+    fleet.play(2)
+    count(fleet, **DRIVERS)
+    fleet.text()
+    count(fleet, **{**DRIVERS, "power_brake_ns": 10 * 10**9})  # a driver loaded again, under the first daemon
+    before = counted(fleet.scrape())
+    daemon = Daemon(lambda: STORE, lambda: 0, lambda: 0, fleet.clock.now_ns)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collector(fleet.machine, daemon, fleet.tallies, fleet.outcomes))
+    assert counted(series(generate_latest(registry).decode())) == before
+    assert before[2] == 10
+
+
+def test_what_alerts_and_dashboards_count_is_there_from_zero() -> None:
+    """The first of anything is an increase, since it was seen at zero; also of a GPU that nothing was heard of yet."""
+    found = Fleet("steady-copy").scrape()
+    for number in (*KNOWN_XIDS, OTHER_XID):
+        assert of(found, "gpuwatch_gpu_xid_errors_total", xid=number) == 0
+        assert of(found, "gpuwatch_gpu_xid_last_timestamp_seconds", xid=number) is None
+    counted_findings = [value for (name, _), value in found.items() if name == "gpuwatch_findings_total"]
+    assert counted_findings == [0] * 3 * len(RULES)
+    for status in Status:
+        assert of(found, "gpuwatch_windows_total", status=status.value) == 0
+        assert of(found, "gpuwatch_window_duration_seconds_bucket", status=status.value, le="10.0") == 0
+    assert of(found, "gpuwatch_judging_seconds_bucket", le="0.2") == 0
+    assert of(found, "gpuwatch_store_rows_dropped_total") == 0
+    for lane in ("fast", "pulse"):
+        assert of(found, "gpuwatch_samples_total", lane=lane) == of(found, "gpuwatch_samples_missed_total", lane=lane) == 0
 
 
 def test_a_lane_that_hangs_takes_its_readings_with_it() -> None:
@@ -203,7 +268,7 @@ def test_errors_of_memory_and_xids_are_counted() -> None:
     found = fleet.scrape()
     assert of(found, "gpuwatch_gpu_ecc_errors_total", kind="uncorrected") == 1
     assert of(found, "gpuwatch_gpu_xid_errors_total", xid="48") == 1
-    assert of(found, "gpuwatch_gpu_xid_errors_total", xid="13") is None
+    assert of(found, "gpuwatch_gpu_xid_errors_total", xid="13") == 0
 
 
 def test_invented_xids_do_not_make_labels_without_end() -> None:
@@ -213,6 +278,7 @@ def test_invented_xids_do_not_make_labels_without_end() -> None:
     found = fleet.scrape()
     assert sum(name == "gpuwatch_gpu_xid_errors_total" for name, _ in found) == 65
     assert of(found, "gpuwatch_gpu_xid_errors_total", xid="other") == 1000 - 64
+    assert of(found, "gpuwatch_gpu_xid_errors_total", xid="119") == 1
 
 
 def test_processes_are_shown_only_when_asked_for_and_only_the_largest(quartet: Fleet) -> None:

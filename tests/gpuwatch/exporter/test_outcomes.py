@@ -40,9 +40,9 @@ def test_statuses_findings_lengths_and_judging_are_counted() -> None:
     assert of(page, "gpuwatch_windows_total", status="unproven") == 1
     assert of(page, "gpuwatch_findings_total", rule="power-limited", severity="note") == 2
     assert of(page, "gpuwatch_findings_total", rule="contention-process", severity="reject") == 1
-    assert of(page, "gpuwatch_findings_total", rule="thermal") is None
+    assert of(page, "gpuwatch_findings_total", rule="throttle-thermal", severity="flag") == 0
     assert of(page, "gpuwatch_rule_failures_total", rule="noisy") == 1
-    assert of(page, "gpuwatch_rule_failures_total", rule="thermal") is None
+    assert of(page, "gpuwatch_rule_failures_total", rule="throttle-thermal") == 0
     assert of(page, "gpuwatch_window_duration_seconds_bucket", status="flagged", le="1.0") == 0
     assert of(page, "gpuwatch_window_duration_seconds_bucket", status="flagged", le="3.0") == 2
     assert of(page, "gpuwatch_judging_seconds_bucket", le="0.2") == 2

@@ -35,3 +35,14 @@ def test_no_stretch_of_time_is_counted_twice_whatever_comes_late(at_ms: list[int
     for ms in at_ms:
         tally.take(pulse(BEGIN_NS + ms * MS, sm_clock_mhz=1980, event_reasons_mask=4))
     assert sum(tally.held_ns.values()) == (max(at_ms) - at_ms[0]) * MS
+
+
+def test_rows_handed_over_late_do_not_step_counters_back() -> None:
+    """A counter that reads less than at the scrape before is taken for one that began anew, and counted whole."""
+    tally = GpuTally(DEVICE)
+    tally.take(fast(BEGIN_NS + 50 * MS, power_cap_ns=7_000))
+    tally.take(fast(BEGIN_NS, power_cap_ns=6_000))
+    assert tally.fast is not None
+    assert (tally.fast.at_ns, tally.fast.power_cap_ns) == (BEGIN_NS + 50 * MS, 7_000)
+    assert tally.lanes[Lane.FAST].at_ns == BEGIN_NS + 50 * MS
+    assert tally.lanes[Lane.FAST].count == 2

@@ -9,19 +9,26 @@ import http.client
 import socket
 import ssl
 import subprocess
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import hypothesis
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.core import Metric as Family
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from gpuwatch.errors import UsageError
-from gpuwatch.exporter.access import Access, access
+from gpuwatch.exporter.access import Access, access, is_ours, own_names
 from gpuwatch.exporter.collector import Daemon
 from gpuwatch.exporter.exporter import Exporter
-from gpuwatch.exporter.web import AT_ONCE_COUNT, Web
+from gpuwatch.exporter.web import AT_ONCE_COUNT, CONNECTIONS_COUNT, Web
 from tests.gpuwatch.exporter.fleet import STORE, Fleet, of, openmetrics_names, series
 from tests.gpuwatch.exporter.test_access import DIGEST, PASSWORD, basic, settings
 from tests.gpuwatch.programs import program
@@ -111,24 +118,192 @@ def test_what_is_no_http_ends_without_harm(fleet: Fleet, noise: bytes) -> None:
         assert ask(web)[0] == 200
 
 
-def test_scrapers_that_hang_hold_up_nobody_and_more_than_a_few_are_turned_away(fleet: Fleet) -> None:
+@pytest.mark.parametrize("said", [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"])
+def test_health_answers_beside_more_slow_peers_than_places(fleet: Fleet, said: bytes) -> None:
+    """Nobody knows yet what they want: health must not wait until they say it, and neither must a scrape."""
     with serving(fleet) as web, contextlib.ExitStack() as stack:
-        hung = [stack.enter_context(raw(web)) for _ in range(AT_ONCE_COUNT - 1)]
-        for connection in hung:
-            connection.sendall(b"GET /metr")
-        assert ask(web)[0] == 200
-        turned_away = b""
-        for _ in range(3):  # the place of the one that was served may be free a little later
-            connection = stack.enter_context(raw(web))
-            connection.settimeout(0.5)
-            hung.append(connection)
-            with contextlib.suppress(TimeoutError):
-                turned_away = connection.recv(64)
-                break
-        assert turned_away.startswith(b"HTTP/1.1 503")
-        for connection in hung:
+        for _ in range(CONNECTIONS_COUNT + 10):
+            stack.enter_context(raw(web)).sendall(said)
+        for path in ("/-/healthy", "/-/ready", "/metrics"):
+            assert ask(web, path)[0] == 200
+    assert of(fleet.scrape(), "gpuwatch_scrapes_refused_total", reason="busy")
+
+
+def test_health_answers_while_all_pages_are_on_their_way(fleet: Fleet) -> None:
+    """Who asks for a page and does not read it holds a place; a further page is refused until one is free, health is not."""
+    large = Family("large", "A page that no socket's buffers hold.", "gauge")
+    large.samples = [Sample("large", {"label": str(n) + "x" * (1 << 20)}, 1.0) for n in range(24)]
+    with serving(fleet) as web, contextlib.ExitStack() as stack:
+        web.registry.register(Made(lambda: [large]))
+        slow = [stack.enter_context(raw(web)) for _ in range(AT_ONCE_COUNT)]
+        for connection in slow:
+            connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            assert connection.recv(12) == b"HTTP/1.1 200"
+        code, headers, _ = ask(web)
+        assert (code, headers["Retry-After"]) == (503, "1")
+        assert ask(web, "/-/healthy")[0] == ask(web, "/-/ready")[0] == 200
+        for connection in slow:
             connection.close()
-        assert of(series(patiently(web).decode()), "gpuwatch_scrapes_refused_total", reason="busy")
+        assert b"gpuwatch_up" in patiently(web)
+
+
+def test_a_request_that_fails_gives_its_place_back(fleet: Fleet) -> None:
+    def collect() -> list[Family]:
+        if failing:
+            raise RuntimeError("can't start new thread")
+        return []
+
+    failing = True
+    with serving(fleet) as web:
+        web.registry.register(Made(collect))
+        for _ in range(2 * AT_ONCE_COUNT):
+            assert ask(web)[0] == 500
+        failing = False
+        assert ask(web)[0] == 200
+
+
+def test_requests_start_no_threads(fleet: Fleet) -> None:
+    """The machine may have none left: the one that was started with the page serves everybody."""
+    with serving(fleet) as web, contextlib.ExitStack() as stack:
+        before = set(threading.enumerate())
+        for _ in range(AT_ONCE_COUNT):
+            stack.enter_context(raw(web)).sendall(b"GET /metr")
+        assert ask(web)[0] == 200
+        assert set(threading.enumerate()) == before
+
+
+def test_a_page_without_a_thread_is_an_error_that_frees_its_address(fleet: Fleet) -> None:
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{probe.getsockname()[1]}"
+    with pytest.raises(UsageError, match="expected a thread for the metrics page, found: can't start new thread; raise"):
+        Web(listen, OPEN, fleet.collector, lambda: True, thread=Refused)
+    Web(listen, OPEN, fleet.collector, lambda: True).close()
+
+
+def test_closing_does_not_wait_for_a_page_that_hangs(fleet: Fleet) -> None:
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def collect() -> list[Family]:
+        hangs.set()
+        goes_on.wait()
+        return []
+
+    with serving(fleet) as web, raw(web) as connection:
+        web.registry.register(Made(collect))
+        connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert hangs.wait(10)
+        web.close()
+        goes_on.set()
+
+
+class Made(Collector):
+    """A collector that gives what a function makes."""
+
+    def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
+        self._collect = collect
+
+    def describe(self) -> list[Family]:
+        return []
+
+    def collect(self) -> Iterator[Family]:
+        return iter(self._collect())
+
+
+PARTS = st.sampled_from(
+    ["application/openmetrics-text", "text/plain", "*/*", "version", "escaping", "q", "=", ";", ",", " ", "1.0.0"]
+)
+
+
+@pytest.fixture(scope="module")
+def web(fleet: Fleet) -> Iterator[Web]:
+    with serving(fleet) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("application/openmetrics-text; version=abc", "text/plain"),
+        ("application/openmetrics-text; version=", "text/plain"),
+        ("application/openmetrics-text; version=2.0.0", "text/plain"),
+        ("application/openmetrics-text; version=0.0.1", "text/plain"),
+        ("application/openmetrics-text; q=0", "text/plain"),
+        ("text/plain; version=abc", "text/plain"),
+        ("application/openmetrics-text; version=1.0.0; escaping=nonsense", "application/openmetrics-text"),
+        ("text/html, APPLICATION/OpenMetrics-Text;q=0.7", "application/openmetrics-text"),
+    ],
+)
+def test_a_format_that_is_not_to_be_had_is_answered_in_text(web: Web, accept: str, kind: str) -> None:
+    code, headers, body = ask(web, headers={"Accept": accept})
+    assert (code, headers["Content-Type"].partition(";")[0]) == (200, kind)
+    assert b"gpuwatch_up" in body
+
+
+@given(accept=st.one_of(st.text(), st.lists(st.one_of(PARTS, st.text(max_size=5)), max_size=12).map("".join)))
+@hypothesis.settings(deadline=None)
+def test_any_accept_header_gets_a_page_of_a_known_type(web: Web, accept: str) -> None:
+    """Nothing of what was asked for stands in the answer's header."""
+    body, content_type = web.page(accept)
+    assert body
+    assert content_type in {web.page("")[1], web.page("application/openmetrics-text")[1]}
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:9836", "127.0.0.1.evil.example", "0.0.0.0", "192.0.2.7", "[2001:db8::1]:9836", ""]
+)
+def test_a_page_on_loopback_is_not_read_under_a_foreign_name(web: Web, host: str) -> None:
+    """A page of the web may point its own name here and have the reader's browser ask."""
+    for path in ("/metrics", "/", "/elsewhere"):
+        code, _, body = ask(web, path, headers={"Host": host})
+        assert code == 421
+        assert b"expected a name of this machine in the Host header" in body
+        assert b"gpuwatch_up" not in body
+    assert ask(web, "/-/healthy", headers={"Host": host})[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:9836",
+        "localhost.",
+        "127.0.0.1:1",
+        "127.8.8.8",
+        "[::1]:9836",
+        "gpu.localhost",
+        socket.gethostname(),
+    ],
+)
+def test_a_page_on_loopback_is_read_under_this_machines_names(web: Web, host: str) -> None:
+    assert ask(web, headers={"Host": host})[0] == 200
+
+
+def test_requests_under_foreign_names_are_counted(fleet: Fleet, web: Web) -> None:
+    before = of(fleet.scrape(), "gpuwatch_scrapes_refused_total", reason="host") or 0
+    ask(web, headers={"Host": "evil.example"})
+    assert of(fleet.scrape(), "gpuwatch_scrapes_refused_total", reason="host") == before + 1
+
+
+@pytest.mark.parametrize(
+    ("listen", "host", "admitted"),
+    [
+        ("127.0.0.1:0", "evil.example", False),
+        ("127.0.0.2:0", "127.0.0.2:0", True),
+        ("[::1]:0", "[::1]", True),
+        ("localhost:0", "localhost", True),
+        ("0.0.0.0:0", "gpu-17.cluster.example:9836", True),
+        ("0.0.0.0:0", "10.0.0.7:9836", True),
+    ],
+)
+def test_beyond_loopback_every_name_is_admitted(listen: str, host: str, *, admitted: bool) -> None:
+    """Prometheus names a host as its discovery does; TLS, users and the network guard the page there."""
+    names = own_names(listen)
+    assert (names is None or is_ours(host, names)) is admitted
 
 
 def patiently(web: Web) -> bytes:

@@ -1,0 +1,57 @@
+"""Every alert through a scrape gap, a restart of the daemon and a reload of the driver, by promtool."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards.alerts import ALERTS
+from tests.dashboards.interruptions import DAYS, HEALTHY, HOURS, TROUBLES, Interruption, Scale, firing, quiet
+from tests.gpuwatch.programs import program
+
+RULES = Path(__file__).parents[2] / "dashboards" / "alerts.yml"
+SCALES = {"hours": HOURS, "days": DAYS}
+
+
+def failures(folder: Path, scale: Scale, cases: Sequence[dict[str, Any]]) -> str:
+    """What promtool says of cases that do not hold; nothing if all do."""
+    file = {"rule_files": [str(RULES)], "evaluation_interval": f"{scale.step_minutes}m", "tests": cases}
+    (folder / "cases.yml").write_text(json.dumps(file))  # JSON is YAML
+    command = [program("promtool"), "test", "rules", str(folder / "cases.yml")]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return "" if found.returncode == 0 else found.stdout + found.stderr
+
+
+def test_every_alert_meets_every_interruption() -> None:
+    """Each has its trouble, made of series that the healthy host has too: none is quiet for want of input."""
+    assert set(TROUBLES) == {alert.name for alert in ALERTS}
+    for name, trouble in TROUBLES.items():
+        assert set(trouble.series) <= set(HEALTHY), name
+        assert set(Interruption) - trouble.ended_by >= {Interruption.NONE, Interruption.GAP, Interruption.RESTART}, name
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("interruption", Interruption)
+def test_no_alert_fires_on_a_healthy_host(tmp_path: Path, scale: str, interruption: Interruption) -> None:
+    assert failures(tmp_path, SCALES[scale], [quiet(SCALES[scale], interruption)]) == ""
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("interruption", Interruption)
+def test_every_alert_fires_through_an_interruption(tmp_path: Path, scale: str, interruption: Interruption) -> None:
+    cases = [firing(name, interruption) for name, trouble in TROUBLES.items() if trouble.scale is SCALES[scale]]
+    assert failures(tmp_path, SCALES[scale], cases) == ""
+
+
+def test_a_trouble_that_is_none_fails(tmp_path: Path) -> None:
+    """The cases can fail: a healthy host where an alert is expected, and an alert where none is."""
+    expects_one = firing("GpuwatchGpuLost", Interruption.NONE)
+    well = quiet(HOURS, Interruption.NONE)
+    swapped = [{**expects_one, "input_series": well["input_series"]}, {**well, "input_series": expects_one["input_series"]}]
+    for case in swapped:
+        assert failures(tmp_path, HOURS, [case])

@@ -1,0 +1,111 @@
+"""A daemon that gets no further thread: it serves with those it has, ends when told, and leaves its store to the next."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import resource
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import gpuwatch
+from gpuwatch.client import connect
+from gpuwatch.pools import running_pool
+from gpuwatch.store import Store
+from tests.faults.test_memory import limit, mapped_bytes
+from tests.gpuwatch.live import Live, running
+from tests.security.people import open_folder
+
+LISTEN = {"GPUWATCH_LISTEN": "127.0.0.1:0"}
+
+
+def page(live: Live) -> tuple[str, int]:
+    with connect(live.settings, start=False) as client:
+        parts = urlsplit(str(client.status()["metrics"]))
+    return parts.hostname or "", parts.port or 0
+
+
+def asked(host: str, port: int, path: str) -> int:
+    with contextlib.closing(http.client.HTTPConnection(host, port, timeout=20)) as connection:
+        connection.request("GET", path)
+        return connection.getresponse().status
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
+def test_without_further_threads_a_daemon_serves_and_ends(tmp_path: Path) -> None:
+    """No stack of a thread can be mapped; starting one then fails, or never returns."""
+    with running(tmp_path, environment=LISTEN) as live:
+        host, port = page(live)
+        assert asked(host, port, "/metrics") == 200
+        pid = live.process.pid
+        limit(pid, mapped_bytes(pid))
+        for _ in range(20):  # more than the page has places
+            assert asked(host, port, "/-/healthy") == 200
+        with contextlib.ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(socket.create_connection((host, port), timeout=20)).sendall(b"GET /metr")
+            assert asked(host, port, "/-/healthy") == 200
+            with gpuwatch.window("meanwhile", settings=live.settings) as w:
+                pass
+            assert w.verdict.findings or w.verdict.why
+        live.process.terminate()
+        assert live.process.wait(60) == 0, live.log.read_text()
+    Store(live.settings.state, source="simulated", boot_id="b").close()
+
+
+# What is imported is read as the user of the tests; threads are counted, and refused, as nobody's.
+_WITHOUT_THREADS = """
+import os, resource, sys, threading
+from pathlib import Path
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.pools import running_pool
+from gpuwatch.pools import running_pool
+from gpuwatch.store import Store
+state = Path(sys.argv[1])
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+store = lambda: Store(state, source="simulated", boot_id="b")
+for make in (lambda: running_pool(4, "test"), store, store):
+    try:
+        make()
+    except GpuwatchError as error:
+        print(type(error).__name__, str(error).replace(str(state), "STATE"))
+print(threading.active_count())
+"""
+
+
+def test_threads_that_cannot_be_started_are_said_at_the_start() -> None:
+    """The kernel refuses every thread: that is an error at once, and the store's folder is left to others."""
+    with open_folder() as folder:
+        state = folder / "state"
+        state.mkdir(mode=0o777)
+        state.chmod(0o777)
+        done = subprocess.run(
+            [sys.executable, "-c", _WITHOUT_THREADS, str(state)], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.stderr == ""
+        assert done.stdout.splitlines() == [
+            "DaemonError expected to start 4 threads, found: can't start new thread; raise the limit of tasks "
+            "(ulimit -u, TasksMax, pids.max) or of memory",
+            *2
+            * [
+                "StoreError STATE: expected a thread that writes, found: can't start new thread; raise the limit of tasks or memory"
+            ],
+            "1",
+        ]
+
+
+def test_a_pools_threads_run_before_it_is_used() -> None:
+    before_count = threading.active_count()
+    pool = running_pool(5, "test")
+    assert threading.active_count() == before_count + 5
+    assert list(pool.map(abs, range(-9, 0))) == list(range(9, 0, -1))
+    pool.shutdown()
