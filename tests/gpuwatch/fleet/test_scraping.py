@@ -131,7 +131,9 @@ def wait_for(
 
     def moment() -> float:
         at_s = time.time() - 1.5
-        is_whole = all(server.ask(whole, at_s) == {"{}": machines_count} for server in (first, written, second))
+        # What a rule recorded last is of a moment up to a period before.
+        moments = (at_s - 2 * period_s, at_s)
+        is_whole = all(server.ask(whole, s) == {"{}": machines_count} for server in (first, written, second) for s in moments)
         return at_s if is_whole and first.ask("gpuwatch:fleet_windows_spoilt:ratio5m", at_s) else 0.0
 
     logs = (first.log, written.log, second.log)
