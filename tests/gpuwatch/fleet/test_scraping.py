@@ -13,11 +13,12 @@ import pytest
 from tests.gpuwatch.fleet.servers import Server, blocks, machines, prometheus, rules, victoria
 from tests.gpuwatch.fleet.warehouse import PAGE
 from tests.gpuwatch.programs import program
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import wait_until
 
 RECORDING = PAGE.parents[1] / "dashboards" / "recording.yml"
 # The servers scrape at other moments, and what a GPU does within seconds differs from moment to moment.
 OF_FLEET, OF_ONE = 0.05, 0.15
+MOST_SLOWER = 16.0  # times a machine at leisure
 OLD_S = 0.3  # readings come every 0.2 s, and a page in hundredths
 OF_MACHINES = (
     "gpuwatch:gpu_held_back:ratio5m", "gpuwatch:gpu_held_back_by_hardware:ratio5m", "gpuwatch:gpu_clock_under_load:ratio5m",
@@ -43,19 +44,28 @@ def test_the_configuration_of_the_page_is_one(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.timeout(240)  # on a crowded machine all goes slower
+@pytest.mark.timeout(1200)  # on a crowded machine all goes slower
 def test_five_machines_tell_three_servers_the_same(tmp_path: Path) -> None:
     told_alike(tmp_path, machines_count=5, gpus_count=8, period_s=0.5, over_s=4)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2400)
 def test_fifty_machines_tell_three_servers_the_same(tmp_path: Path) -> None:
     told_alike(tmp_path, machines_count=50, gpus_count=8, period_s=5.0, over_s=30)
 
 
 def told_alike(folder: Path, *, machines_count: int, gpus_count: int, period_s: float, over_s: int) -> None:
+    """Scrape as often as this machine lets everybody answer: half as often where some scrapes failed all the time."""
+    slower = crowding_ratio()
+    while not told_at(folder / f"{slower:g}", machines_count, gpus_count, period_s, over_s, slower):
+        slower *= 2
+
+
+def told_at(folder: Path, machines_count: int, gpus_count: int, period_s: float, over_s: int, slower: float) -> bool:
+    """Compare the servers at a moment before which no scrape failed; False where there was none at this rate."""
+    folder.mkdir()
     with machines(machines_count, gpus_count, period_s=over_s / 20) as targets, victoria(folder / "written") as written:
-        slower = crowding_ratio()
         period_s, over_s = slower * period_s, math.ceil(slower * over_s)
         period = f"{round(period_s * 1e3)}ms"
         of_fleet, of_machines = (
@@ -73,7 +83,12 @@ def told_alike(folder: Path, *, machines_count: int, gpus_count: int, period_s: 
             ) as first,
             victoria(folder / "scraping", scrape_config=alone) as second,
         ):
-            at_s = wait_for(first, written, second, machines_count, period_s, over_s)
+            try:
+                at_s = wait_for(first, written, second, machines_count, period_s, over_s)
+            except AssertionError:
+                if slower >= MOST_SLOWER:
+                    raise
+                return False
             late_ratio = 2 * max(late_s(server, at_s, over_s) for server in (first, second)) / over_s
             chosen = {name: expr for name, expr in rules(of_machines).items() if name in OF_MACHINES}
             assert (len(rules(of_fleet)), len(chosen)) == (5, 5)
@@ -90,6 +105,7 @@ def told_alike(folder: Path, *, machines_count: int, gpus_count: int, period_s: 
             for server in (first, written, second):
                 assert server.ask("count(gpuwatch_gpu_field_supported)", at_s) == {}
                 assert server.ask("count(gpuwatch_gpu_up)", at_s) == {"{}": machines_count * gpus_count}
+    return True
 
 
 def crowding_ratio(cpu_s: float = 0.2) -> float:
@@ -115,13 +131,13 @@ def wait_for(
 
     def moment() -> float:
         at_s = time.time() - 1.5
-        is_whole = all(server.ask(whole, at_s) == {"{}": machines_count} for server in (first, written, second))
+        # What a rule recorded last is of a moment up to a period before.
+        moments = (at_s - 2 * period_s, at_s)
+        is_whole = all(server.ask(whole, s) == {"{}": machines_count} for server in (first, written, second) for s in moments)
         return at_s if is_whole and first.ask("gpuwatch:fleet_windows_spoilt:ratio5m", at_s) else 0.0
 
     logs = (first.log, written.log, second.log)
-    return wait_until(
-        moment, what=lambda: "".join(log.read_text() for log in logs), deadline_s=PATIENCE_S + 3 * over_s, every_s=0.2
-    )
+    return wait_until(moment, what=lambda: "".join(log.read_text() for log in logs), deadline_s=30 + 3 * over_s, every_s=0.2)
 
 
 def late_s(server: Server, at_s: float, over_s: int) -> float:
