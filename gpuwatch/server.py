@@ -28,7 +28,7 @@ _log = logging.getLogger("gpuwatch.server")
 GREETING_S = 10.0  # a connection that says nothing for so long after connecting is closed
 GREETING_BYTES = 1 << 15  # the longest path there is, and room
 READ_S = 30.0  # a client that does not read its answer for so long is gone
-BACKLOG_COUNT = 1024  # connections that the kernel keeps until we accept them
+BACKLOG_COUNT, ACCEPTED_COUNT = 1024, 64  # connections that the kernel keeps until we accept them, and that we accept in a turn
 CONNECTIONS_COUNT = 4096
 USER_CONNECTIONS_COUNT = 1024  # of one user of a daemon that serves many, so that the others are served too
 VERDICTS_S = 600.0  # the longest that a client may wait for a verdict
@@ -113,9 +113,11 @@ class Server:
         # Python 3.13 removes the path of every listener it closes, and 3.12 does not know the option.
         kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        # asyncio accepts as many at once as its backlog says, and where descriptors run out it fails, logs and comes back in a
-        # second as many times: the log grew by 4 MB/s.  One at a time fails once a second.
-        self._server = await asyncio.start_unix_server(self._connected, sock=listener, limit=PIECE_BYTES, backlog=1, **kept)
+        # asyncio accepts as many in a turn as its backlog says; where descriptors run out it fails and logs as often in each
+        # second's attempt.  The kernel keeps more of them than that.
+        self._server = await asyncio.start_unix_server(
+            self._connected, sock=listener, limit=PIECE_BYTES, backlog=ACCEPTED_COUNT, **kept
+        )
         listener.listen(BACKLOG_COUNT)
 
     def _bound(self, path: Path) -> socket.socket:
