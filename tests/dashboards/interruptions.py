@@ -37,7 +37,7 @@ class Scale:
         return self.at + {Interruption.NONE: 0, Interruption.GAP: self.gap}.get(interruption, 1)
 
 
-HOURS = Scale(1, 60, 225)
+HOURS = Scale(1, 30, 195)
 DAYS = Scale(10, 150, 315)  # beyond a day from the interruption, where an offset of a day falls into it
 
 Samples: TypeAlias = list[float | None]

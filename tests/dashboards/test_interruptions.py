@@ -23,7 +23,7 @@ def failures(folder: Path, scale: Scale, cases: Sequence[dict[str, Any]]) -> str
     file = {"rule_files": [str(RULES)], "evaluation_interval": f"{scale.step_minutes}m", "tests": cases}
     (folder / "cases.yml").write_text(json.dumps(file))  # JSON is YAML
     command = [program("promtool"), "test", "rules", str(folder / "cases.yml")]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     return "" if found.returncode == 0 else found.stdout + found.stderr
 
 
