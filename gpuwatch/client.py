@@ -170,6 +170,8 @@ class Client:
             try:
                 self._say(request, until_ns)
                 line = self._line(until_ns)
+            except wire.WireError:  # too long: what came of it stays, and refuses the next answer too
+                raise
             except BaseException:
                 self.close()  # its answer may still come, and the next question would take it for its own
                 raise
