@@ -182,9 +182,10 @@ def test_output_to_a_closed_stream_reaches_no_daemon(daemon: Live) -> None:
 
 
 def test_ignored_sigchld_keeps_the_exit_code(daemon: Live) -> None:
-    ours = " ".join([sys.executable, "-m", "gpuwatch", "run", *daemon.settings.flags()])
-    command = f"trap '' CHLD; exec {ours} -- sh -c 'exit 7'"
-    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT)
+    ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    ours = [sys.executable, "-m", "gpuwatch", *daemon.settings.flags(), "run", "--", "sh", "-c", "exit 7"]
+    command = [sys.executable, "-c", ignoring, *ours]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT)
     assert ended.returncode == 7, ended.stderr
 
 
