@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import struct
@@ -32,16 +33,24 @@ YIELDED_S = 3.0  # another window's daemon that does not answer by then may have
 PIECE_BYTES = 1 << 16
 START_S = 15.0  # a cold start imports numpy and scipy and attaches to every GPU
 
-# What a benchmark's environment may hold that must not reach the daemon: injected profilers, and device masks.
+# What a benchmark's environment may hold that must not reach the daemon: injected profilers, device masks, and what makes
+# Python many times slower.
 _NOT_INHERITED = (
+    "LD_AUDIT",
     "LD_PRELOAD",
     "CUDA_INJECTION64_PATH",
     "NVTX_INJECTION64_PATH",
     "CUDA_VISIBLE_DEVICES",
     "NOTIFY_SOCKET",
     "LISTEN_FDS",
+    "PYTHONASYNCIODEBUG",
+    "PYTHONDEBUG",
+    "PYTHONDEVMODE",
     "PYTHONINSPECT",
+    "PYTHONMALLOC",
     "PYTHONPROFILEIMPORTTIME",
+    "PYTHONTRACEMALLOC",
+    "PYTHONVERBOSE",
     "PYTHONWARNINGS",
     "COVERAGE_PROCESS_START",
 )
@@ -95,7 +104,7 @@ class Client:
             if meanwhile is not None:
                 meanwhile()
             with self._explained(patience_s) as until_ns:
-                self.welcome = self._answer(wire.Welcome, until_ns)
+                self.welcome = self._understood(self._line(until_ns), wire.Welcome)
             _answering.add(self.welcome.pid)
         except BaseException:
             connection.close()
@@ -158,8 +167,15 @@ class Client:
 
     def _ask(self, request: wire.Message, expected: type[_Reply], *, patience_s: float = ANSWER_S) -> _Reply:
         with self._explained(patience_s) as until_ns:
-            self._say(request, until_ns)
-            return self._answer(expected, until_ns)
+            try:
+                self._say(request, until_ns)
+                line = self._line(until_ns)
+            except wire.WireError:  # too long: what came of it stays, and refuses the next answer too
+                raise
+            except BaseException:
+                self.close()  # its answer may still come, and the next question would take it for its own
+                raise
+            return self._understood(line, expected)
 
     def _say(self, request: wire.Message, until_ns: int) -> None:
         self._wait_until(until_ns)
@@ -172,8 +188,9 @@ class Client:
             raise TimeoutError
         self._connection.settimeout(left_ns / 1e9)
 
-    def _answer(self, expected: type[_Reply], until_ns: int) -> _Reply:
-        reply = wire.decode_reply(self._line(until_ns))
+    @staticmethod
+    def _understood(line: bytes, expected: type[_Reply]) -> _Reply:
+        reply = wire.decode_reply(line)
         if isinstance(reply, wire.Refused):
             raise DaemonError(reply.message, reply.code)
         if not isinstance(reply, expected):
@@ -212,7 +229,7 @@ class Client:
 
 def say(line: str) -> None:
     """One line on standard error, if there is one: a full disk or a closed stream is no reason to lose a window."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with contextlib.suppress(Exception):  # a stream that a program put there may raise anything
         sys.stderr.write(f"gpuwatch: {line}\n")
 
 
@@ -326,7 +343,7 @@ def _dial_own(settings: Settings) -> socket.socket | None:
 
 
 def _dial(path: Path) -> socket.socket | None:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = _clear_of_streams(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
         connection.settimeout(ANSWER_S)
         connection.connect(str(path))
@@ -343,6 +360,14 @@ def _dial(path: Path) -> socket.socket | None:
         connection.close()
         raise DaemonError(f"{path}: expected a daemon of uid {os.getuid()} or root, found uid {uid}; remove it", "untrusted")
     return connection
+
+
+def _clear_of_streams(connection: socket.socket) -> socket.socket:
+    """Move a socket off the numbers of closed standard streams: what a library prints there must not reach the daemon."""
+    if connection.fileno() > 2:
+        return connection
+    with connection:
+        return socket.socket(fileno=fcntl.fcntl(connection, fcntl.F_DUPFD_CLOEXEC, 3))
 
 
 def _closed(path: Path, error: OSError) -> str:
@@ -399,6 +424,10 @@ def _is_owner_starting(settings: Settings) -> bool:
 
 
 def _spawned(settings: Settings, words: _Words) -> subprocess.Popen[bytes]:
+    if not sys.executable:  # an embedded interpreter may not know one
+        raise DaemonError(
+            "expected Python's program in sys.executable, found none; start a daemon with: gpuwatch daemon", "unreachable"
+        )
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     # numpy's library for matrices would start a thread a processor, before the daemon leaves its parent and in its worker
     # again; neither multiplies any, and where threads are short the library ends the process.

@@ -88,7 +88,7 @@ class Daemon:
         self._windows = Windows(
             self._witness, self._store, self._judge, state=settings.state, threads=self._threads, boot_id=self._boot_id,
             judged=self._exporter.outcomes.judged if self._exporter else None,
-            at_edges=lambda: self._notice_sleep(sleep.LOOK_S),
+            at_edges=lambda: self._notice_sleep(sleep.LOOK_S), shared=shared,
         )  # fmt: skip
         self._server = Server(self._windows, self._greeting, self.status, shared=shared, readings=self._now, leave=self._leave)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,7 @@ def _path(found: object) -> Path:
 
 def _socket(found: object) -> Path:
     path = _path(found)
-    size = len(str(path).encode())
+    size = len(os.fsencode(path))
     if size > places.SOCKET_PATH_BYTES:
         raise QuantityError(f"expected a path of at most {places.SOCKET_PATH_BYTES} bytes, found {size}: {str(path)!r}")
     return path

@@ -134,11 +134,19 @@ def _leave_parent() -> Callable[[], None]:
     return ready
 
 
+# A thousand windows are a thousand connections.  The rest a benchmark set for itself, and its daemon serves others too.
+_LIMITS = (
+    resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_DATA,
+    resource.RLIMIT_NPROC,
+)  # fmt: skip
+
+
 def _raise_limits() -> None:
-    """As many open files as may be: a thousand windows are a thousand connections."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    """Raise what this process may use to the most that it may set."""
+    for limit in _LIMITS:
+        _, hard = resource.getrlimit(limit)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(limit, (hard, hard))
 
 
 def _undo_inheritance() -> None:
@@ -149,6 +157,7 @@ def _undo_inheritance() -> None:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     os.umask(0o077)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, the judge's worker would end without a code
 
 
 @contextlib.contextmanager

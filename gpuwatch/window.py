@@ -10,6 +10,9 @@ import functools
 import html
 import logging
 import os
+import signal
+import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
@@ -71,25 +74,42 @@ class Window:
     # The one broad except outside the daemon: telemetry never breaks the benchmark, whatever is wrong with it.
     @contextlib.contextmanager
     def _telemetry(self, doing: str) -> Iterator[None]:
+        before = sys.exception()
         try:
             yield
         except Exception as error:  # noqa: BLE001 - see above
+            if (raised := _raised_by_handler(error, before)) is not None:
+                raise raised  # noqa: B904 - it is the benchmark's own
             self._absence = (
                 str(error) if isinstance(error, GpuwatchError) else f"{doing} failed: {type(error).__name__}: {error}"
             )
-            _log.warning("gpuwatch: %s: %s", doing, self._absence)
-            if self._client is not None:
-                self._client.close()
-                self._client = None
+            self._let_go()
+            with contextlib.suppress(Exception):  # a handler of the benchmark's own may raise
+                _log.warning("gpuwatch: %s: %s", doing, self._absence)
+
+    def _let_go(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     def __enter__(self) -> Window:
         if self.begin_ns is not None:
             raise UsageError("a window is entered once: make a new one with gpuwatch.window()")
         self._pid = os.getpid()
+        try:
+            self._open()
+        except BaseException:  # Ctrl-C: a connection left open would keep the window open for good
+            self._let_go()
+            _enclosing.set(self.parent)
+            raise
+        self.begin_ns = clock.now_ns()
+        return self
+
+    def _open(self) -> None:
+        self.parent = _open_one(_enclosing.get())
         with self._telemetry("opening the window"):
             settings = self._settings = self._settings or config.load()
             self._client = connect(settings, meanwhile=self._look_around)
-            self.parent = _open_one(_enclosing.get())
             parent = self.parent.run_id if self.parent is not None else os.environ.get("GPUWATCH_PARENT")
             # Nothing that takes long lies between the daemon's mark of the beginning and ours.
             opened = self._client.open(
@@ -104,8 +124,6 @@ class Window:
             with self._telemetry("synchronising"):
                 torch_context.synchronize()
             self._testimony.stamp()
-        self.begin_ns = clock.now_ns()
-        return self
 
     def _look_around(self) -> None:
         """What takes time and needs no daemon: done while it answers."""
@@ -119,6 +137,7 @@ class Window:
         try:
             self._leave(error, is_forked=is_forked)
         finally:
+            self._let_go()  # an interrupted one: the daemon then ends the window
             if not is_forked:
                 self._testimony.close()
         if self._on_reject == "raise" and kind is None and not is_forked:
@@ -323,6 +342,20 @@ class Window:
         from annotate import card
 
         return card.html(self.verdicts) if self.end_ns is not None else html.escape(repr(self))
+
+
+def _raised_by_handler(error: BaseException | None, before: BaseException | None) -> BaseException | None:
+    """Find the exception that a signal handler of the benchmark raised, in place of which this one came.
+
+    Its time limit is no failure of telemetry.  ``before`` was being handled already.
+    """
+    handlers = [handler for number in signal.valid_signals() if callable(handler := signal.getsignal(number))]
+    codes = {getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers} - {None}
+    while error is not None and error is not before:
+        if any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__)):
+            return error
+        error = error.__context__
+    return None
 
 
 def _open_one(window: Window | None) -> Window | None:

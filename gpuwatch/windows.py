@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -38,6 +39,7 @@ HOST_S = 60.0  # milliseconds of work behind that of a thousand windows; longer 
 HOST_COUNT = 4  # threads that ask the operating system about windows
 FOLLOWED_COUNT = 32  # with more windows at once, looking at every tree would itself be the pressure
 TIMES_COUNT = 10_000_000  # of all windows in hand, a quarter of a gigabyte; with more, new ones are judged without
+OWN_TIMES_COUNT = 2_500_000  # of one user's of a daemon that serves many, so that others' windows are judged with theirs
 KEPT_COUNT = 200  # judged runs answered from memory, 60 kB each; older ones are asked of the store
 IN_HAND_COUNT, OWN_COUNT = 4096, 2048  # 17 kB each; who opens windows faster than they are judged would fill any memory
 
@@ -48,7 +50,7 @@ class Windows:
     def __init__(
         self, witness: Witness, store: Store, judge: Judge, *, state: Path, threads: Executor, boot_id: str,
         judged: Callable[[Run, float | None], None] | None = None, flushing: Flushing | None = None,
-        host_s: float = HOST_S,
+        host_s: float = HOST_S, shared: bool = False,
         at_edges: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self._witness = witness
@@ -56,6 +58,7 @@ class Windows:
         self._judge = judge
         self._flushing = flushing or Flushing(store)
         self._host_s = host_s
+        self._own_times_count = OWN_TIMES_COUNT if shared else TIMES_COUNT
         self._state = state
         self._threads = threads
         self._boot_id = boot_id
@@ -132,9 +135,23 @@ class Windows:
         if held.told_all.is_set():
             raise UsageError(f"window {piece.run} is closed; it is {held.run.status}")
         count = held.checked(piece)
-        if sum(each.times_count for each in self._in_hand.values()) + count > TIMES_COUNT:
-            raise UsageError(f"times: expected at most {TIMES_COUNT} of all windows at once; the daemon has its hands full")
+        self._check_room_for_times(count, uid=held.run.uid)
         held.take(piece, count)
+
+    def _check_room_for_times(self, count: int, *, uid: int) -> None:
+        """Raises UsageError if the windows of this user, or of all, would hold more times than the daemon keeps in memory."""
+        by_uid: Counter[int] = Counter()
+        for each in self._in_hand.values():
+            by_uid[each.run.uid] += each.times_count
+        if by_uid[uid] + count > self._own_times_count:
+            raise UsageError(
+                f"times: expected at most {self._own_times_count} of all your windows at once, found {by_uid[uid] + count};"
+                " close some windows first"
+            )
+        if by_uid.total() + count > TIMES_COUNT:
+            raise UsageError(
+                f"times: expected at most {TIMES_COUNT} of all users' windows at once, found {by_uid.total() + count}; try later"
+            )
 
     async def end(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int) -> None:
         """Settle a window's interval; it is judged when it is closed.  Raises UsageError."""
@@ -376,4 +393,4 @@ def _may(uid: int, run: Run) -> bool:
     return uid in (run.uid, 0)
 
 
-__all__ = ["HOST_COUNT", "TAIL_S", "Windows"]
+__all__ = ["HOST_COUNT", "OWN_TIMES_COUNT", "TAIL_S", "Windows"]

@@ -48,9 +48,15 @@ def signals_held() -> Iterator[set[signal.Signals]]:
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
     mask = {number for number in before if isinstance(number, signal.Signals)}
+    # The kernel keeps no exit code for a parent that ignores SIGCHLD, and a shell's `trap '' CHLD` is inherited.
+    is_ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    if is_ignored:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         yield mask
     finally:
+        if is_ignored:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         # What came for a command that has ended is spent: a Ctrl-C ended the command, not our report on it.
         while signal.sigtimedwait(FORWARDED, 0) is not None:
             pass

@@ -8,6 +8,7 @@ import logging
 import os
 import shlex
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,6 +35,7 @@ _BUSY_S = 5.0
 _HELD_S = 1.0  # the writer keeps what it has and tries again
 _CACHE_KIB = 1000  # rows are only added: half of what SQLite takes by itself, a connection
 _CHECK_STEPS = 1000  # virtual machine steps of SQLite between two looks at the clock
+_PROBES_COUNT, _PROBE_S = 20, 0.01  # a probe of the lock takes microseconds
 _HEADER_BYTES = 100  # https://www.sqlite.org/fileformat.html: bytes 18 and 19 are 2 in WAL mode
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_SHMSIZE}
 _BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -245,9 +247,12 @@ def is_locked_by(descriptor: int, folder: Path) -> bool:
 def lock(folder: Path, *, mode: int) -> int:
     """Be the one writer of a folder until the descriptor is closed.  Raises StoreError naming who is."""
     path = folder / store_owner.LOCK
-    with _raw(path, mode) as descriptor:
+    # Only its owner may open it: whoever can read a file can hold a shared lock on it, and keep every daemon from starting.
+    with _raw(path, mode & 0o600) as descriptor:
+        with contextlib.suppress(PermissionError):  # made by another version, as another user
+            os.fchmod(descriptor, mode & 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_patiently(descriptor)
         except BlockingIOError as error:
             pid = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise StoreError(f"{folder}: {_owned(pid, store_owner.recorded_socket(folder))}") from error
@@ -255,6 +260,16 @@ def lock(folder: Path, *, mode: int) -> int:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return descriptor
+
+
+def _lock_patiently(descriptor: int) -> None:
+    """Take the lock; ``store_owner.is_alive`` shares it for a moment, and that is no owner.  Raises BlockingIOError."""
+    pause = threading.Event()
+    for _ in range(_PROBES_COUNT):
+        with contextlib.suppress(BlockingIOError):
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        pause.wait(_PROBE_S)
+    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _owned(pid: str, socket: Path | None) -> str:

@@ -98,3 +98,22 @@ def test_answer_without_an_end_is_refused() -> None:
 def test_long_answer_is_read_whole() -> None:
     with answering(greet_and_answer_long) as connection, Client(connection, SETTINGS) as asking:
         assert len(asking.status()["padding"]) == wire.ANSWER_BYTES - 100
+
+
+def test_late_answer_is_not_taken_for_the_next_ones() -> None:
+    """An answer that comes after its deadline answers no later question: it could be another window's verdict."""
+    asked_again = threading.Event()
+
+    def late(connection: socket.socket, over: threading.Event) -> None:
+        connection.sendall(WELCOME)
+        asked_again.wait()
+        connection.sendall(wire.encode(wire.Judged(run="first", status="valid", why="", verdicts=[])))
+        over.wait()
+
+    with answering(late) as connection:
+        greeted = Client(connection, SETTINGS)
+        with pytest.raises(DaemonError, match="no answer"):
+            greeted.verdicts("first", wait_s=0.2 - client.ANSWER_S)
+        asked_again.set()
+        with pytest.raises(DaemonError, match="went away"):
+            greeted.verdicts("second", wait_s=1.0)

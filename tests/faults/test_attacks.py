@@ -1,0 +1,260 @@
+"""Odd processes around a window: interrupted edges, broken streams, time limits, closed descriptors, inherited limits."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpuwatch
+from gpuwatch import config, store_owner
+from gpuwatch.client import connect
+from gpuwatch.config import Settings
+from gpuwatch.store.files import lock
+from tests.gpuwatch.live import Live, running
+from tests.gpuwatch.live import settings as settings_in
+from tests.security.people import NOBODY, only_root, open_folder
+from tests.waiting import PATIENCE_S, wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+OPEN = ("open", "closing", "judging")
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with running(tmp_path_factory.mktemp("attacked")) as live:
+        yield live
+
+
+class Interrupts(io.StringIO):
+    """A standard error at whose use somebody presses Ctrl-C."""
+
+    def write(self, text: str) -> int:
+        raise KeyboardInterrupt
+
+
+class Raises(io.StringIO):
+    """A standard error that a program made, and that is broken."""
+
+    def write(self, text: str) -> int:
+        raise LookupError
+
+
+class RaisingHandler(logging.Handler):
+    """A handler of the benchmark's own that is broken."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise LookupError
+
+
+class NameInterrupts(type):
+    """The type of an exception at whose name somebody presses Ctrl-C."""
+
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]  # a type's is no property
+        raise KeyboardInterrupt
+
+
+class Odd(Exception, metaclass=NameInterrupts):  # noqa: N818 - its name is the attack
+    pass
+
+
+class TimeLimit(TimeoutError):  # noqa: N818 - as a harness names it
+    """A benchmark's own."""
+
+
+def status_of(label: str, found: Settings) -> str:
+    with connect(found) as client:
+        return next(window.status for window in client.readings().windows if window.label == label)
+
+
+def test_window_interrupted_at_opening_is_ended(daemon: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon ends the window though the program goes on and keeps the object, as a notebook does."""
+    window = gpuwatch.window("at opening", settings=daemon.settings, gpus=["GPU-none"])
+    with monkeypatch.context() as changed:
+        changed.setattr(sys, "stderr", Interrupts())  # its first use is the warning of a GPU that is not known
+        with pytest.raises(KeyboardInterrupt):
+            window.__enter__()
+    wait_until(lambda: status_of("at opening", daemon.settings) not in OPEN, what="the end of the window")
+    with gpuwatch.window("next", settings=daemon.settings) as after:
+        assert after.parent is None
+
+
+def test_window_interrupted_at_its_end_is_ended(daemon: Live) -> None:
+    window = gpuwatch.window("at its end", settings=daemon.settings)
+    with pytest.raises(KeyboardInterrupt), window:
+        raise Odd
+    wait_until(lambda: status_of("at its end", daemon.settings) not in OPEN, what="the end of the window")
+    assert "without closing" in window.verdict.why
+
+
+def test_broken_stderr_costs_no_window(daemon: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as changed:
+        changed.setattr(sys, "stderr", Raises())
+        with gpuwatch.window(settings=daemon.settings, gpus=["GPU-none"]) as window:
+            pass
+    assert window.run_id is not None
+    assert "expected the UUID of one GPU" in window.verdict.why
+
+
+def test_raising_log_handler_breaks_no_benchmark(tmp_path: Path) -> None:
+    handler = RaisingHandler()
+    logging.getLogger("gpuwatch").addHandler(handler)
+    try:
+        nowhere = config.load({"source": "simulated", "socket": "/proc/none/s"}, environment={"HOME": str(tmp_path)})
+        with gpuwatch.window(settings=nowhere) as window:
+            pass
+        assert window.verdict.status is gpuwatch.Status.UNPROVEN
+    finally:
+        logging.getLogger("gpuwatch").removeHandler(handler)
+
+
+def test_time_limit_of_a_benchmark_is_not_swallowed(tmp_path: Path) -> None:
+    """A signal handler's exception leaves the window, though it is a TimeoutError and came while a daemon was waited for."""
+
+    def limit(*_: object) -> None:
+        raise TimeLimit
+
+    found, before = settings_in(tmp_path), signal.signal(signal.SIGALRM, limit)
+    try:
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.bind(str(found.socket))
+            silent.listen()
+            with pytest.raises(TimeLimit):
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
+                gpuwatch.window(settings=found).__enter__()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_failure_beside_a_time_limit_stays_silent(tmp_path: Path) -> None:
+    """Telemetry that fails while the time limit's exception leaves the body replaces nothing."""
+    window = gpuwatch.window(settings=config.load({"socket": "/proc/none/s"}, environment={"HOME": str(tmp_path)}))
+
+    def limit(*_: object) -> None:
+        raise TimeLimit
+
+    before = signal.signal(signal.SIGALRM, limit)
+    try:
+        with pytest.raises(TimeLimit):
+            try:
+                signal.raise_signal(signal.SIGALRM)
+            finally:
+                window.__enter__()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert window.begin_ns is not None
+
+
+def test_output_to_a_closed_stream_reaches_no_daemon(daemon: Live) -> None:
+    """A library that prints to a closed standard output must not write into the connection that got its number."""
+    body = f"""
+        import os, gpuwatch
+        from gpuwatch import config
+        found = config.load(dict(source={daemon.settings.source!r}, state={str(daemon.settings.state)!r},
+                                 socket={str(daemon.settings.socket)!r}))
+        written = []
+        with gpuwatch.window("closed streams", settings=found):
+            for number in (0, 1, 2):
+                try:
+                    written.append(os.write(number, b"noise of a library\\n"))
+                except OSError:
+                    pass
+        os._exit(len(written))
+    """
+    command = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, textwrap.dedent(body)]
+    assert subprocess.run(command, cwd=ROOT, timeout=PATIENCE_S, check=False).returncode == 0
+    wait_until(lambda: status_of("closed streams", daemon.settings) not in OPEN, what="its verdict")
+    with connect(daemon.settings) as client:
+        (why,) = (window.why for window in client.readings().windows if window.label == "closed streams")
+    assert "without closing" not in why
+
+
+def test_ignored_sigchld_keeps_the_exit_code(daemon: Live) -> None:
+    ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    ours = [sys.executable, "-m", "gpuwatch", *daemon.settings.flags(), "run", "--", "sh", "-c", "exit 7"]
+    command = [sys.executable, "-c", ignoring, *ours]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT)
+    assert ended.returncode == 7, ended.stderr
+
+
+def test_daemon_takes_no_limits_or_tracing_of_a_window(tmp_path: Path) -> None:
+    found = settings_in(tmp_path)
+    body = f"""
+        import resource, gpuwatch
+        from gpuwatch import config
+        for limit, most in ((resource.RLIMIT_FSIZE, 50_000), (resource.RLIMIT_CPU, 300)):
+            resource.setrlimit(limit, (most, resource.getrlimit(limit)[1]))
+        found = config.load(dict(source={found.source!r}, state={str(found.state)!r}, socket={str(found.socket)!r}))
+        with gpuwatch.window(settings=found) as window:
+            pass
+        print(window.run_id or window.verdict.why)
+    """
+    slow = {"PYTHONASYNCIODEBUG": "1", "PYTHONTRACEMALLOC": "1"}
+    command = [sys.executable, "-c", textwrap.dedent(body)]
+    told = subprocess.run(
+        command, env=os.environ | slow, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    with connect(found, start=False) as client:
+        pid = client.welcome.pid
+        variables = Path(f"/proc/{pid}/environ").read_text()
+        limits = [resource.prlimit(pid, limit) for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CPU)]
+        client.leave(now=True)
+    assert all(soft == hard for soft, hard in limits), told.stdout
+    assert not [name for name in slow if f"{name}=" in variables]
+
+
+def test_unknown_interpreter_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", None)
+    with gpuwatch.window(settings=settings_in(tmp_path)) as window:
+        pass
+    assert "sys.executable" in window.verdict.why
+    assert "TypeError" not in window.verdict.why
+
+
+def test_socket_of_bytes_that_are_no_text_is_a_path() -> None:
+    name = os.fsdecode(b"/tmp/\xff/s")
+    assert str(config.load({"socket": name}, environment={"HOME": "/"}).socket) == name
+
+
+PROBES = "import sys\nfrom pathlib import Path\nfrom gpuwatch import store_owner\nprint(flush=True)\n"
+PROBES += "while True:\n    store_owner.is_alive(Path(sys.argv[1]))"
+
+
+def test_look_at_the_lock_refuses_no_daemon(tmp_path: Path) -> None:
+    """Clients that look whether a store has an owner share its lock for a moment."""
+    os.close(lock(tmp_path, mode=0o600))
+    with subprocess.Popen([sys.executable, "-c", PROBES, str(tmp_path)], stdout=subprocess.PIPE, cwd=ROOT) as probing:
+        try:
+            assert probing.stdout is not None
+            assert probing.stdout.readline() == b"\n"
+            for _ in range(1000):
+                os.close(lock(tmp_path, mode=0o600))
+        finally:
+            probing.kill()
+
+
+@only_root
+def test_group_cannot_hold_the_lock_of_a_store() -> None:
+    """A member of the group reads the store; with a shared lock it would keep every daemon from starting."""
+    with open_folder() as folder:
+        (folder / store_owner.LOCK).touch(mode=0o640)  # as an earlier version left it
+        held = lock(folder, mode=0o640)
+        os.close(held)
+        command = ["flock", "--shared", "--nonblock", str(folder / store_owner.LOCK), "true"]
+        told = subprocess.run(
+            command, user=NOBODY, group=os.getgid(), extra_groups=[], cwd="/", capture_output=True, text=True, check=False
+        )
+    assert told.returncode != 0
+    assert "Permission denied" in told.stderr
