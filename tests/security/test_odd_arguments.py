@@ -208,9 +208,16 @@ def test_pipes_in_the_place_of_files_are_not_waited_for(tmp_path: Path) -> None:
     ],
 )
 def test_command_refuses_odd_values_in_one_line(
-    arguments: list[str], code: int, words: str, daemon: Settings, capfd: pytest.CaptureFixture[str]
+    arguments: list[str],
+    code: int,
+    words: str,
+    daemon: Settings,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Years and counts beyond any, and bytes that are no text, neither end in a traceback nor blame the database."""
+    monkeypatch.chdir(tmp_path)  # where an empty folder name would lead
     with gpuwatch.window("one", settings=daemon) as w:
         pass
     assert w.verdict
