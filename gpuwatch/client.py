@@ -157,7 +157,9 @@ class Client:
         self._ask(wire.Leave(now=now), wire.Leaving)
 
     def close(self) -> None:
-        self._connection.close()
+        # A program that closed every descriptor of its process, as daemons do, closed this one too.
+        with contextlib.suppress(OSError):
+            self._connection.close()
 
     def __enter__(self) -> Client:
         return self

@@ -26,7 +26,7 @@ def recorded(times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begi
         return times
     try:
         took_s = np.array([_number(one) for one in times], np.float64)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # torch raises the last of them
+    except Exception as error:  # the caller's iterable and types may fail in any way
         raise UsageError(f"record: expected durations in seconds; {error}") from error
     if not len(took_s) or not _are_durations(took_s):
         raise UsageError("record: expected at least one duration in seconds, none negative or NaN")
@@ -34,7 +34,7 @@ def recorded(times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begi
     if begins_ns is None:
         ended_ns = np.cumsum(took_s * 1e9)
         # Times that sum up to more than there was (of several streams, or not seconds) are spread over what there was.
-        scale = min(1.0, (now_ns - begin_ns) / ended_ns[-1]) if ended_ns[-1] > 0 else 1.0
+        scale = (now_ns - begin_ns) / ended_ns[-1] if ended_ns[-1] > now_ns - begin_ns else 1.0
         begins_ns = now_ns - ((ended_ns[-1] - ended_ns + took_s * 1e9) * scale).astype(np.int64)
     if begins_ns.shape != took_s.shape:
         raise UsageError(f"record: expected as many beginnings as times, found {len(begins_ns)} and {len(took_s)}")
@@ -45,6 +45,8 @@ def _number(one: Any) -> float:  # of torch's or numpy's, or Python's own
     """Raises TypeError for a row of several, though numpy takes one of one for a number."""
     if getattr(one, "shape", ()):
         raise TypeError(f"found a row of shape {tuple(one.shape)}")
+    if getattr(getattr(one, "dtype", None), "kind", "") == "c":  # numpy would drop the imaginary part with a warning
+        raise TypeError(f"found a complex number {one}")
     return float(one)
 
 
@@ -52,7 +54,7 @@ def _whole(at_ns: Iterable[int]) -> npt.NDArray[np.int64]:
     """Beginnings as an array.  Raises UsageError: seconds, which have a fraction, would be cut to none without a word."""
     try:
         return np.array([operator.index(one) for one in at_ns], np.int64)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+    except Exception as error:  # the caller's iterable and types may fail in any way
         raise UsageError(f"record: at_ns: expected whole nanoseconds, as time.monotonic_ns() gives; {error}") from error
 
 

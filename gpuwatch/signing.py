@@ -148,9 +148,11 @@ def _kept(path: Path) -> Ed25519PrivateKey:
     with contextlib.suppress(FileExistsError):
         if not path.exists():
             _make(path)
-    there = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    there = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
     with os.fdopen(there, "rb") as file:
         mode = os.fstat(there)
+        if not stat.S_ISREG(mode.st_mode):
+            raise ValueError("expected a file, found a pipe or a device; remove it for a new key")
         if mode.st_uid != os.geteuid() or stat.S_IMODE(mode.st_mode) & 0o077:
             raise ValueError(
                 f"expected a file of our own that nobody else may read, found uid {mode.st_uid},"
@@ -179,7 +181,7 @@ def _make(path: Path) -> None:
 def _publish(path: Path, text: bytes) -> None:
     """The public key beside it, whatever lay there."""
     with contextlib.suppress(OSError):
-        if path.read_bytes() == text:
+        if path.is_file() and path.read_bytes() == text:
             return
     with _written(path, text, mode=0o644) as whole:
         whole.replace(path)

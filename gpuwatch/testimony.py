@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import reprlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral, Real
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gpuwatch import clock, torch_context
 from gpuwatch.client import Client
 from gpuwatch.errors import DaemonError, UsageError
+from gpuwatch.utf8 import found_words
 from gpuwatch.wire import TOLD_LENGTH
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class Testimony:
         self.before = torch_context.Snapshot()
         self._driver = driver
         self._told: dict[str, FactValue] = {}
+        self._looked: dict[str, FactValue] = {}
         self._recorded: list[Timings] = []
         self._marks: Marks | None = None
         self._is_marking = True  # until it fails, or the window is over
@@ -124,7 +125,12 @@ class Testimony:
         for name, fact in facts.items():
             if name not in TOLD:
                 raise UsageError(f"tell: {name!r} is not a fact the judge knows; known: {', '.join(sorted(TOLD))}")
-            checked[name] = _sendable(name, fact)
+            try:
+                checked[name] = _sendable(name, fact)
+            except UsageError:
+                raise
+            except Exception as error:  # its type is the caller's, whose conversions may fail in any way
+                raise UsageError(f"tell: {name}: expected a value that converts, found {type(error).__name__}") from error
         told = self._told | checked
         length = sum(len(name) + len(str(fact)) for name, fact in told.items())
         if length > _TOLD_LENGTH:
@@ -135,7 +141,7 @@ class Testimony:
         with spared("looking at the inputs"):
             from gpuwatch.inputs import facts
 
-            self._told |= facts(*tensors)
+            self._looked |= facts(*tensors)
 
     def iteration(self, count: int) -> Iteration:
         """Around one iteration of about so many."""
@@ -193,8 +199,10 @@ class Testimony:
             self._told = told | self._told
 
     def all(self) -> dict[str, FactValue]:
-        """Everything there is to tell at the end."""
-        return torch_context.facts_since(self.before) | self._true_clock() | self._told
+        """Return everything there is to tell at the end; a declared fact never takes the place of one seen here."""
+        at_beginning = {name: fact for name, fact in self.before.facts.items() if name in self._told}
+        seen = at_beginning | torch_context.facts_since(self.before) | self._true_clock() | self._looked
+        return self._told | {name: fact for name, fact in seen.items() if fact or name not in self._told}
 
     def _true_clock(self) -> dict[str, FactValue]:
         """The mean clock between the stamps at the window's edges."""
@@ -234,4 +242,4 @@ def _sendable(name: str, fact: object) -> FactValue:
     if isinstance(fact, Real):
         with contextlib.suppress(OverflowError):
             return float(fact)
-    raise UsageError(f"tell: {name}: expected text, a number, a truth value or None, found {reprlib.repr(fact)}")
+    raise UsageError(f"tell: {name}: expected text, a number, a truth value or None, found {found_words(fact)}")

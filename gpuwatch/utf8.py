@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from typing import Any
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -23,3 +24,11 @@ def clean_tree(tree: Any) -> Any:  # plain data of any shape
     if isinstance(tree, dict):
         return {clean_tree(key): clean_tree(value) for key, value in tree.items()}
     return [clean_tree(each) for each in tree] if isinstance(tree, list | tuple) else tree
+
+
+def found_words(value: object) -> str:
+    """Return a short representation for an error message; a caller's object may raise in its own, or have a huge one."""
+    try:
+        return reprlib.repr(value)
+    except Exception:  # noqa: BLE001 - the code of the caller's type
+        return f"a {type(value).__name__}"

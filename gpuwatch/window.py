@@ -26,7 +26,7 @@ from gpuwatch import clock, config, torch_context
 from gpuwatch.client import VERDICT_S, Client, connect, say
 from gpuwatch.errors import DaemonError, GpuwatchError, RejectedError, UsageError
 from gpuwatch.testimony import ROOM_COUNT, Iteration, Testimony
-from gpuwatch.utf8 import clean_text
+from gpuwatch.utf8 import clean_text, found_words
 from gpuwatch.wire import LABEL_LENGTH
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Window:
                 if self._testimony.has_times:
                     self._end(self._client, run, begin_ns, self.end_ns)
                     self._testimony.hand_over_times(self._client, run)
-                self._client.close_window(run, begin_ns, self.end_ns, told | self._testimony.all())
+                self._client.close_window(run, begin_ns, self.end_ns, self._testimony.all() | told)
                 self._client.close()
                 self._client = None
 
@@ -193,7 +193,7 @@ class Window:
         One stamp serves as the end of an iteration and the beginning of the next, so it costs less than ``iteration``.
         """
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise UsageError(f"iterations: expected how many, at least 1, found {count!r}")
+            raise UsageError(f"iterations: expected how many, at least 1, found {found_words(count)}")
         self._inside("iterations")
         return self._counted(count)
 
@@ -225,7 +225,11 @@ class Window:
         self._inside("inputs")
         from gpuwatch.inputs import has_tensor
 
-        if not has_tensor(tensors):
+        try:
+            is_tensor_there = has_tensor(tensors)
+        except Exception as error:  # a list that holds itself, a type whose attributes fail
+            raise UsageError(f"inputs: expected tensors of torch or numpy; {type(error).__name__} while looking") from error
+        if not is_tensor_there:
             found = ", ".join(type(each).__name__ for each in tensors)
             raise UsageError(f"inputs: expected tensors of torch or numpy, found {found or 'nothing'}")
         self._testimony.look_at(tensors)
@@ -386,33 +390,41 @@ def window(
     if callable(label):
         raise UsageError("window() takes a label; as a decorator write @gpuwatch.window()")
     if label is not None and not isinstance(label, str):
-        raise UsageError(f"label: expected text, found {label!r}")
+        raise UsageError(f"label: expected text, found {found_words(label)}")
     if label is not None and len(label) > LABEL_LENGTH:
         raise UsageError(f"label: expected at most {LABEL_LENGTH} characters, found {len(label)}")
     if label is not None:  # a program's name may be no text: such bytes cannot be sent, nor stored
         label = clean_text(label)
     if on_reject not in ("report", "raise"):
-        raise UsageError(f"on_reject: expected 'report' or 'raise', found {on_reject!r}")
-    if gpus is not None and not isinstance(gpus, str | list | tuple):
-        raise UsageError(
-            f"gpus: expected a list of UUIDs, found {gpus!r}; an index names different GPUs in CUDA and in the driver"
-        )
-    names = [gpus] if isinstance(gpus, str) else None if gpus is None else list(gpus)
-    for name in names or ():
-        if not isinstance(name, str):
-            raise UsageError(f"gpus: expected UUIDs, found {name!r}; an index names different GPUs in CUDA and in the driver")
+        raise UsageError(f"on_reject: expected 'report' or 'raise', found {found_words(on_reject)}")
+    names = _names(gpus)
+    if not isinstance(claim, str):
+        raise UsageError(f"claim: expected text, found {found_words(claim)}")
     if policy is not None and not isinstance(policy, Policy):
-        raise UsageError(f"policy: expected a gpuwatch.Policy, found {policy!r}")
+        raise UsageError(f"policy: expected a gpuwatch.Policy, found {found_words(policy)}")
     if settings is not None and not isinstance(settings, config.Settings):
-        raise UsageError(f"settings: expected gpuwatch.config.Settings, found {settings!r}")
+        raise UsageError(f"settings: expected gpuwatch.config.Settings, found {found_words(settings)}")
     try:
         if policy is None:
             policy = Policy(claim=Claim.of(claim))
         elif claim != Claim.SUSTAINED and claim != policy.claim:
-            raise UsageError(f"claim: {claim!r} contradicts the policy's {policy.claim.value!r}; give one of them")
+            raise UsageError(f"claim: {found_words(claim)} contradicts the policy's {policy.claim.value!r}; give one of them")
     except AnnotateError as error:
         raise UsageError(str(error)) from error
     return Window(label, policy, gpus=names, sync=sync, on_reject=on_reject, settings=settings)
+
+
+def _names(gpus: object) -> list[str] | None:
+    """Return the GPUs' names as a list; None where none was given.  Raises UsageError for other types."""
+    wrong = "an index names different GPUs in CUDA and in the driver"
+    if gpus is None or isinstance(gpus, str):
+        return None if gpus is None else [gpus]
+    if not isinstance(gpus, list | tuple):
+        raise UsageError(f"gpus: expected a list of UUIDs, found {found_words(gpus)}; {wrong}")
+    for name in gpus:
+        if not isinstance(name, str):
+            raise UsageError(f"gpus: expected UUIDs, found {found_words(name)}; {wrong}")
+    return list(gpus)
 
 
 __all__ = ["Window", "window"]

@@ -16,6 +16,7 @@ from gpuwatch import clock
 from gpuwatch.cli import moments, options, output, rejudge, stores
 from gpuwatch.cli.exits import Exit, of_statuses, statuses_of
 from gpuwatch.errors import UsageError
+from gpuwatch.utf8 import clean_text
 
 if TYPE_CHECKING:
     from annotate.evidence import Evidence
@@ -47,7 +48,7 @@ class _Listed:
     "-n",
     "count",
     metavar="N",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 2**63 - 1),  # the most that SQLite counts
     help="At most so many windows; 200 where none is judged again.",
 )
 @click.option("--rejudge", "again", is_flag=True, help="Judge the kept evidence again with today's rules; nothing is written.")
@@ -90,6 +91,7 @@ def command(
     policy = options.policy(claim, accept, limits)
     stored_only = {"--since": since, "--label": label, "--status": status, "--count": count, "--rejudge": again or None}
     interval_only = {"--gpu": gpus or None, "--pid": pids or None, "--verbose": verbose or None}
+    label = None if label is None else clean_text(label)  # as labels are stored
     if trace is not None or begin is not None or end is not None:
         _refuse(stored_only, "lists windows; it says nothing of an interval or recording")
         if trace is not None:

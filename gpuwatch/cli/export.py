@@ -9,6 +9,7 @@ import click
 from gpuwatch import clock
 from gpuwatch.cli import moments, options, output, stores
 from gpuwatch.errors import UsageError
+from gpuwatch.utf8 import clean_text
 
 
 @click.command("export", short_help="Windows for a fleet's warehouse, as Parquet.")
@@ -30,6 +31,9 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
         raise UsageError("--json: expected it with --parquet; --ndjson writes JSON already")
     if host is not None and not host.strip():
         raise UsageError("--host: expected a name, found an empty one")
+    if folder is not None and not folder:
+        raise UsageError("--parquet: expected a folder, found an empty name; for this one write --parquet .")
+    host = None if host is None else clean_text(host)
     since_s = moments.wall_s(since, "--since", now_s=clock.wall_s()) if since is not None else None
     with stores.reader(options.settings()) as store:
         from gpuwatch.fleet import export, rows

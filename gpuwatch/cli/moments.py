@@ -42,7 +42,10 @@ def wall_s(text: str, option: str, *, now_s: float) -> float:
         at = dt.datetime.fromisoformat(word)
     except ValueError:
         raise _refused(text, option) from None
-    return (at if at.tzinfo else at.astimezone()).timestamp()
+    try:
+        return (at if at.tzinfo else at.astimezone()).timestamp()
+    except (OverflowError, ValueError, OSError):  # the first and the last year have no neighbour in another zone
+        raise _refused(text, option) from None
 
 
 def text(at_s: float) -> str:

@@ -10,6 +10,7 @@ from annotate.report import plain
 from gpuwatch.cli import options, output
 from gpuwatch.config import SYSTEM_STATE, Settings
 from gpuwatch.errors import DaemonError, StoreError
+from gpuwatch.utf8 import clean_text
 
 if TYPE_CHECKING:
     from gpuwatch.store import Reader, Run
@@ -50,7 +51,7 @@ def reader(settings: Settings) -> Reader:
     where = folder(settings)
     if why := closed(where):
         raise StoreError(why)
-    if not (where / DATABASE).exists():
+    if not (where / DATABASE).is_file():  # a pipe in its place would be waited for
         raise StoreError(f"{where}: expected a store, found none; the first window makes one, or name another with --state")
     return Reader(where)
 
@@ -77,6 +78,7 @@ def _instead(store: Reader, prefix: str) -> str:
 def run(store: Reader, prefix: str | None) -> Run:
     """A run by its id or a unique beginning of it; the latest if None.  Raises StoreError."""
     if prefix is not None:
+        prefix = clean_text(prefix)  # an argument may be any bytes
         try:
             return store.run(prefix)
         except StoreError as error:

@@ -125,6 +125,8 @@ def _show_key(*, as_json: bool) -> Exit:
     from gpuwatch.signing import PUBLIC_KEY, fingerprint, pem, read_public
 
     path = options.settings().state / PUBLIC_KEY
+    if path.is_fifo():  # nobody named it, and it would be waited for
+        raise UsageError(f"{path}: expected a public key, found a pipe; remove it, and a new daemon writes its key there")
     try:
         key = read_public(path)
     except UsageError as error:

@@ -86,6 +86,9 @@ def trusted_keys(files: Iterable[Path], within: Iterable[Path], warn: Callable[[
         found.setdefault(read_public(file), file.stem)
     for folder in within:
         for file in sorted(folder.glob("*.pub")):
+            if not file.is_file():  # nobody named it, and a pipe would be waited for
+                warn(f"not trusted: {file}: expected a public key, found no file")
+                continue
             try:
                 found.setdefault(read_public(file), file.stem)
             except UsageError as error:

@@ -74,6 +74,8 @@ def _column(parts: Sequence[Column]) -> Column:
 def _format(path: Path) -> str:
     """``scenarios``, ``log`` or ``capsule``, told by the file's own beginning.  Raises UsageError if there is none."""
     try:
+        if path.is_fifo():  # it is read more than once, and one without a writer would be waited for
+            raise UsageError(f"{path}: expected {_FORMATS}, found a pipe; write it to a file first")
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
     except OSError as error:

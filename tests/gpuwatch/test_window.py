@@ -392,7 +392,7 @@ def test_a_generator_is_refused_as_a_benchmark() -> None:
         ({"gpus": [0]}, "gpus: expected UUIDs, found 0"),
         ({"policy": "strict"}, "policy: expected a gpuwatch.Policy, found 'strict'"),
         ({"policy": "strict", "claim": "burst"}, "policy: expected"),
-        ({"claim": None}, "unknown claim 'None'"),
+        ({"claim": None}, "claim: expected text, found None"),
         ({"settings": {}}, "settings: expected gpuwatch.config.Settings"),
         ({"label": "x" * 257}, "label: expected at most 256 characters, found 257"),
         ({"label": 5}, "label: expected text, found 5"),

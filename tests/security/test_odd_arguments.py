@@ -1,0 +1,228 @@
+"""Odd objects, bytes and files where gpuwatch expects plain ones: each is refused in one line, and no benchmark breaks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuwatch
+from annotate.verdict import Answered
+from gpuwatch.cli import main
+from gpuwatch.config import Settings
+from gpuwatch.errors import UsageError
+from gpuwatch.iterations import recorded
+from gpuwatch.report.signatures import trusted_keys
+from gpuwatch.signing import KEY, PUBLIC_KEY, signer_of
+from gpuwatch.sources import recordings
+from gpuwatch.testimony import Testimony
+from tests.gpuwatch.live import running
+from tests.waiting import PATIENCE_S, wait_until
+
+DEADLINE_S = PATIENCE_S / 5  # of each of four
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    with running(tmp_path_factory.mktemp("odd")) as live:
+        yield live.settings
+
+
+class Hostile(int):
+    """A number whose every conversion fails."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("repr")
+
+    def __int__(self) -> int:
+        raise RuntimeError("int")
+
+    @property
+    def dtype(self) -> object:
+        raise RuntimeError("dtype")
+
+
+def hazards(w: gpuwatch.Window) -> set[str]:
+    return {finding.rule for finding in w.verdict.findings if finding.answered is Answered.FOUND}
+
+
+# Declared facts never hide a fact that gpuwatch saw itself
+
+
+def test_declaration_hides_no_seen_tampering(daemon: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that replaces a timing function cannot declare that it replaced none."""
+    real = time.perf_counter
+    with gpuwatch.window(settings=daemon) as w:
+        monkeypatch.setattr(time, "perf_counter", lambda: real() / 2)
+        w.tell(tampered=None)
+    assert "timer-tampered" in hazards(w)
+
+
+def test_declaration_hides_no_profiler_of_the_beginning(daemon: Settings) -> None:
+    """A profiler that ran when the window opened stays in the verdict, though it is gone at the end and declared absent."""
+    before = sys.getprofile()
+    sys.setprofile(lambda *_: None)
+    try:
+        with gpuwatch.window(settings=daemon) as w:
+            sys.setprofile(before)
+            w.tell(profiler_used=False)
+    finally:
+        sys.setprofile(before)
+    assert "profiler-attached" in hazards(w)
+
+
+def test_declaration_hides_no_looked_at_inputs() -> None:
+    """Sampled zeros win over a declared share of zeros."""
+    testimony = Testimony()
+    testimony.look_at((np.zeros(1000, np.float32),))
+    testimony.tell({"input_zero_ratio": 0.01})
+    assert testimony.all()["input_zero_ratio"] == 1.0
+
+
+def test_declaration_of_a_hazard_is_kept() -> None:
+    """A program may declare a hazard that gpuwatch did not see."""
+    testimony = Testimony()
+    testimony.facts()
+    testimony.tell({"profiler_used": True, "tampered": "my.timer"})
+    told = testimony.all()
+    assert (told["profiler_used"], told["tampered"]) == (True, "my.timer")
+
+
+# The measured process
+
+
+def test_window_survives_closed_descriptors(daemon: Settings) -> None:
+    """A body that closes every descriptor of its process, as daemons do, ends without an exception of gpuwatch's."""
+    program = (
+        "import os, sys, gpuwatch\n"
+        "from gpuwatch import config\n"
+        "found = config.load(dict(state=sys.argv[1], socket=sys.argv[2], source='simulated:steady-copy'))\n"
+        "with gpuwatch.window(settings=found) as w: os.closerange(3, 64)\n"
+        "print(w.verdict.status)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program, str(daemon.state), str(daemon.socket)],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    assert found.stdout == "unproven\n"
+
+
+@pytest.mark.parametrize("name", ["label", "claim", "gpus", "policy", "settings", "on_reject"])
+def test_window_refuses_objects_without_repr(name: str) -> None:
+    """An argument whose representation fails is a UsageError like any other wrong argument."""
+    arguments: dict[str, Any] = {name: Hostile(3)}
+    with pytest.raises(UsageError, match=f"^{name}: expected"):
+        gpuwatch.window(**arguments)
+
+
+def test_tell_refuses_values_that_do_not_convert() -> None:
+    with pytest.raises(UsageError, match="tell: warmup_count: expected a value that converts, found RuntimeError"):
+        Testimony().tell({"warmup_count": Hostile(3)})
+    with pytest.raises(UsageError, match="tell: warmup_s: expected text, a number"):
+        Testimony().tell({"warmup_s": Fraction(10**5000)})  # type: ignore[dict-item]  # wrong on purpose
+
+
+def test_inputs_refuses_lists_that_hold_themselves(daemon: Settings) -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    with gpuwatch.window(settings=daemon) as w:
+        for wrong in (endless, Hostile(3)):
+            with pytest.raises(UsageError, match="inputs: expected tensors"):
+                w.inputs(wrong)
+
+
+@pytest.mark.filterwarnings("error")
+def test_record_refuses_complex_and_failing_times() -> None:
+    """Neither numpy's warnings nor the exceptions of a caller's iterable reach the benchmark as they are."""
+
+    def failing() -> Iterator[float]:
+        yield 1.0
+        raise LookupError("gone")
+
+    for times in (np.array([1 + 2j]), failing()):
+        with pytest.raises(UsageError, match="record: expected durations in seconds"):
+            recorded(times, None, 0, 10)
+    assert recorded([5e-324], None, 0, 10).took_s[0] > 0
+
+
+# Files and command line
+
+
+def waits(work: Callable[[], object], fifo: Path) -> bool:
+    """Do it in a child, and tell whether it waited for somebody to write to the pipe."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+
+    def ended() -> bool:
+        return os.waitpid(child, os.WNOHANG)[0] == child
+
+    try:
+        wait_until(ended, what=f"the reader of {fifo} ended", deadline_s=DEADLINE_S)
+    except AssertionError:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        return True
+    return False
+
+
+def test_pipes_in_the_place_of_files_are_not_waited_for(tmp_path: Path) -> None:
+    """A pipe that nobody writes to is refused: a recording, the signing key, a trusted key, the database."""
+    fifo = tmp_path / "lab.pub"
+    for name in (fifo.name, KEY, PUBLIC_KEY, "gpuwatch.db"):
+        os.mkfifo(tmp_path / name, 0o600)
+    warned: list[str] = []
+    assert not waits(lambda: trusted_keys([], [tmp_path], warned.append), fifo)
+    assert not waits(lambda: signer_of(tmp_path), tmp_path / KEY)
+    assert not waits(lambda: recordings.load(fifo), fifo)
+    assert not waits(lambda: main(["--state", str(tmp_path), "audit"]), tmp_path / "gpuwatch.db")
+    assert not trusted_keys([], [tmp_path], warned.append)
+    assert len(warned) == 2
+    assert signer_of(tmp_path) is None
+    with pytest.raises(UsageError, match="found a pipe"):
+        recordings.load(fifo)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["audit", "-n", "99999999999999999999999"], 2, "99999999999999999999999"),
+        (["audit", "--from", "0001-01-01"], 2, "--from: expected a time"),
+        (["audit", "--since", "0001-01-01"], 2, "--since: expected a time"),
+        (["audit", "--label", "\udcff"], 0, "no window matches"),
+        (["show", "\udcffabcd"], 1, "expected one in"),
+        (["export", "--ndjson", "--host", "\udcff\x1b[1m"], 0, ""),
+        (["export", "--parquet", ""], 2, "--parquet: expected a folder, found an empty name"),
+    ],
+)
+def test_command_refuses_odd_values_in_one_line(
+    arguments: list[str],
+    code: int,
+    words: str,
+    daemon: Settings,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Years and counts beyond any, and bytes that are no text, neither end in a traceback nor blame the database."""
+    monkeypatch.chdir(tmp_path)  # where an empty folder name would lead
+    with gpuwatch.window("one", settings=daemon) as w:
+        pass
+    assert w.verdict
+    capfd.readouterr()
+    assert main([*daemon.flags(), *arguments]) == code
+    said = capfd.readouterr()
+    assert words in said.out + said.err
+    assert "readable gpuwatch database" not in said.err
