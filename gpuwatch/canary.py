@@ -6,7 +6,7 @@ import math
 import statistics
 from pathlib import Path
 
-from gpuwatch import clock, kept
+from gpuwatch import clock, json_file
 
 FILE = "canaries.json"
 # Enough for a median that one bad day does not move; older ones may be of another driver.
@@ -15,19 +15,19 @@ _MOST_COUNT = 50
 
 def keep(state: Path, uuid: str, *, clock_mhz: float | None, copy_bytes_count: float | None) -> None:
     """Put the canary of a healthy run on record.  Raises OSError."""
-    everything = kept.read(state / FILE).get("canaries")
+    everything = json_file.read(state / FILE).get("canaries")
     everything = everything if isinstance(everything, dict) else {}
     record = {"at_wall_s": clock.wall_s(), "clock_mhz": clock_mhz, "copy_bytes_count": copy_bytes_count}
     before = everything.get(uuid)
     everything[uuid] = [*(before if isinstance(before, list) else []), record][-_MOST_COUNT:]
-    kept.write(state / FILE, {"canaries": everything})
+    json_file.write(state / FILE, {"canaries": everything})
 
 
 def told(
     state: Path, uuid: str, *, clock_mhz: float | None = None, copy_bytes_count: float | None = None
 ) -> dict[str, float | int]:
     """The facts a window tells of its canary: what it read now, and the medians on record."""
-    everything = kept.read(state / FILE).get("canaries")
+    everything = json_file.read(state / FILE).get("canaries")
     records = everything.get(uuid) if isinstance(everything, dict) else None
     records = [record for record in records if isinstance(record, dict)] if isinstance(records, list) else []
     facts: dict[str, float | int] = {}

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from annotate import __version__
-from gpuwatch import clock, store_owner, wire
-from gpuwatch.config import SYSTEM_SOCKET, Settings, ensure_socket_folder
+from gpuwatch import clock
+from gpuwatch.config.settings import SYSTEM_SOCKET, Settings, ensure_socket_folder
 from gpuwatch.errors import DaemonError
+from gpuwatch.wire import messages, store_owner
 
 if TYPE_CHECKING:
     from annotate.evidence import Timings
 
-_Reply = TypeVar("_Reply", bound=wire.Message)
+_Reply = TypeVar("_Reply", bound=messages.Message)
 
 VERDICT_S = 30.0  # the judge gives way to benchmarks, and to whatever else keeps the processors busy
 ANSWER_S = 5.0  # a daemon that says nothing for so long is treated as gone
@@ -86,7 +87,7 @@ class Client:
         connection: socket.socket,
         settings: Settings,
         *,
-        protocol: int = wire.PROTOCOL,
+        protocol: int = messages.PROTOCOL,
         meanwhile: Callable[[], object] | None = None,
         any_source: bool = False,
     ) -> None:
@@ -97,14 +98,14 @@ class Client:
         patience_s = START_S if _is_starting(connection) else GREETING_S
         state = str(settings.state) if settings.origin("state") != "default" else None
         source = None if any_source else settings.source
-        hello = wire.Hello(protocol=protocol, version=__version__, source=source, state=None if any_source else state)
+        hello = messages.Hello(protocol=protocol, version=__version__, source=source, state=None if any_source else state)
         try:
             with self._explained(patience_s) as until_ns:
                 self._say(hello, until_ns)
             if meanwhile is not None:
                 meanwhile()
             with self._explained(patience_s) as until_ns:
-                self.welcome = self._understood(self._line(until_ns), wire.Welcome)
+                self.welcome = self._understood(self._line(until_ns), messages.Welcome)
             _answering.add(self.welcome.pid)
         except BaseException:
             connection.close()
@@ -118,43 +119,43 @@ class Client:
         policy: dict[str, Any] | None = None,
         gpus: list[str] | None = None,
         parent: str | None = None,
-        told: dict[str, wire.FactValue] | None = None,
-    ) -> wire.Opened:
+        told: dict[str, messages.FactValue] | None = None,
+    ) -> messages.Opened:
         """Begin a window around the process at this end and its descendants."""
-        request = wire.Open(claim=claim, label=label, policy=policy or {}, gpus=gpus, parent=parent, told=told or {})
-        return self._ask(request, wire.Opened)
+        request = messages.Open(claim=claim, label=label, policy=policy or {}, gpus=gpus, parent=parent, told=told or {})
+        return self._ask(request, messages.Opened)
 
     def end_window(self, run: str, begin_ns: int, end_ns: int) -> None:
         """Settle a window's interval; what there is to tell may take its time, until the window is closed."""
-        self._ask(wire.End(run=run, begin_ns=begin_ns, end_ns=end_ns), wire.Taken)
+        self._ask(messages.End(run=run, begin_ns=begin_ns, end_ns=end_ns), messages.Taken)
 
     def times(self, run: str, timings: Timings) -> None:
         """Hand over times of iterations of a window not yet closed; later ones follow earlier ones."""
-        from gpuwatch import iterations  # numpy, which a window without times does without
+        from gpuwatch.wire import timings as iterations  # numpy, which a window without times does without
 
         for message in iterations.messages(run, timings):
-            self._ask(message, wire.Taken)
+            self._ask(message, messages.Taken)
 
-    def close_window(self, run: str, begin_ns: int, end_ns: int, told: dict[str, wire.FactValue] | None = None) -> None:
-        self._ask(wire.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, told=told or {}), wire.Closed)
+    def close_window(self, run: str, begin_ns: int, end_ns: int, told: dict[str, messages.FactValue] | None = None) -> None:
+        self._ask(messages.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, told=told or {}), messages.Closed)
 
-    def verdicts(self, run: str, *, wait_s: float = VERDICT_S) -> wire.Judged:
+    def verdicts(self, run: str, *, wait_s: float = VERDICT_S) -> messages.Judged:
         """Its ``status`` is open or judging where the verdict did not come in time."""
-        return self._ask(wire.AskVerdicts(run=run, wait_s=wait_s), wire.Judged, patience_s=wait_s + ANSWER_S)
+        return self._ask(messages.AskVerdicts(run=run, wait_s=wait_s), messages.Judged, patience_s=wait_s + ANSWER_S)
 
     def status(self) -> dict[str, Any]:
-        return self._ask(wire.AskStatus(), wire.Status).facts
+        return self._ask(messages.AskStatus(), messages.Status).facts
 
-    def readings(self, since_ns: int = 0) -> wire.Readings:
+    def readings(self, since_ns: int = 0) -> messages.Readings:
         """What every GPU said last and the windows; ``live.of`` makes records of it."""
-        return self._ask(wire.AskReadings(since_ns=since_ns), wire.Readings)
+        return self._ask(messages.AskReadings(since_ns=since_ns), messages.Readings)
 
     def leave(self, *, now: bool = False) -> None:
         """Have the daemon end itself; ``now`` also with windows in hand.
 
         Raises DaemonError: when it refuses, with code ``windows-open``, ``client-came`` or ``not-yours``.
         """
-        self._ask(wire.Leave(now=now), wire.Leaving)
+        self._ask(messages.Leave(now=now), messages.Leaving)
 
     def close(self) -> None:
         # A program that closed every descriptor of its process, as daemons do, closed this one too.
@@ -167,21 +168,21 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, request: wire.Message, expected: type[_Reply], *, patience_s: float = ANSWER_S) -> _Reply:
+    def _ask(self, request: messages.Message, expected: type[_Reply], *, patience_s: float = ANSWER_S) -> _Reply:
         with self._explained(patience_s) as until_ns:
             try:
                 self._say(request, until_ns)
                 line = self._line(until_ns)
-            except wire.WireError:  # too long: what came of it stays, and refuses the next answer too
+            except messages.WireError:  # too long: what came of it stays, and refuses the next answer too
                 raise
             except BaseException:
                 self.close()  # its answer may still come, and the next question would take it for its own
                 raise
             return self._understood(line, expected)
 
-    def _say(self, request: wire.Message, until_ns: int) -> None:
+    def _say(self, request: messages.Message, until_ns: int) -> None:
         self._wait_until(until_ns)
-        self._connection.sendall(wire.encode(request))  # its timeout is that of all of it
+        self._connection.sendall(messages.encode(request))  # its timeout is that of all of it
 
     def _wait_until(self, until_ns: int) -> None:
         """Give the next call of the socket what is left of the time.  Raises TimeoutError."""
@@ -192,8 +193,8 @@ class Client:
 
     @staticmethod
     def _understood(line: bytes, expected: type[_Reply]) -> _Reply:
-        reply = wire.decode_reply(line)
-        if isinstance(reply, wire.Refused):
+        reply = messages.decode_reply(line)
+        if isinstance(reply, messages.Refused):
             raise DaemonError(reply.message, reply.code)
         if not isinstance(reply, expected):
             raise DaemonError(f"expected {expected.__name__} of the daemon, found {type(reply).__name__}", "bad-answer")
@@ -209,7 +210,7 @@ class Client:
             raise DaemonError(f"the daemon gave no answer within {patience_s:g} s", "silent") from None
         except OSError as error:
             raise DaemonError(f"the daemon went away ({error.strerror or error})", "gone") from error
-        except wire.WireError as error:
+        except messages.WireError as error:
             raise DaemonError(f"the daemon's answer is not understood: {error}", "bad-answer") from error
 
     def _line(self, until_ns: int) -> bytes:
@@ -217,8 +218,10 @@ class Client:
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
-            if searched > wire.ANSWER_BYTES:
-                raise wire.WireError("too-long", f"expected a line of at most {wire.ANSWER_BYTES} bytes, found a longer one")
+            if searched > messages.ANSWER_BYTES:
+                raise messages.WireError(
+                    "too-long", f"expected a line of at most {messages.ANSWER_BYTES} bytes, found a longer one"
+                )
             self._wait_until(until_ns)
             piece = self._connection.recv(PIECE_BYTES)
             if not piece:

@@ -18,16 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
 from annotate.evidence import Census, Device
-from gpuwatch import clock, host, notify, sleep, store_owner, telling, wire
-from gpuwatch.config import Settings
+from gpuwatch import clock, notify, telling
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import GpuwatchError
+from gpuwatch.host import processes, suspend
+from gpuwatch.interfaces import Sink, Sweep
 from gpuwatch.judging import Judge
 from gpuwatch.pools import running_pool
-from gpuwatch.protocols import Sink, Sweep
 from gpuwatch.server import Greeting, Server
 from gpuwatch.store import Store
 from gpuwatch.utf8 import clean_text
 from gpuwatch.windows import HOST_COUNT, Windows
+from gpuwatch.wire import messages, store_owner
 from gpuwatch.witness import Witness
 
 if TYPE_CHECKING:
@@ -65,9 +67,9 @@ class Daemon:
         self._listener = listener
         self._mode = SHARED_STORE_MODE if shared else STORE_MODE
         self._leaving = leaving
-        self._boot_id = host.facts().boot_id or "unknown"
+        self._boot_id = processes.facts().boot_id or "unknown"
         self._begun_ns = clock.now_ns()
-        self._sleeps = sleep.Sleeps()
+        self._sleeps = suspend.Sleeps()
         self._next_look: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
@@ -88,7 +90,7 @@ class Daemon:
         self._windows = Windows(
             self._witness, self._store, self._judge, state=settings.state, threads=self._threads, boot_id=self._boot_id,
             judged=self._exporter.outcomes.judged if self._exporter else None,
-            at_edges=lambda: self._notice_sleep(sleep.LOOK_S), shared=shared,
+            at_edges=lambda: self._notice_sleep(suspend.LOOK_S), shared=shared,
         )  # fmt: skip
         self._server = Server(self._windows, self._greeting, self.status, shared=shared, readings=self._now, leave=self._leave)
 
@@ -182,16 +184,16 @@ class Daemon:
                 _log.info("no client for %g s", self.settings.idle_exit_s)
                 return
 
-    def _leave(self, request: wire.Leave) -> wire.Reply:
+    def _leave(self, request: messages.Leave) -> messages.Reply:
         """Leave once nothing would be lost by it: every window in hand was judged, and nobody is about to open one."""
         if (count := self._windows.busy_count) and not request.now:
-            return wire.Refused("windows-open", f"{count} window{'s are' if count > 1 else ' is'} open or being judged")
+            return messages.Refused("windows-open", f"{count} window{'s are' if count > 1 else ' is'} open or being judged")
         if clock.now_ns() - self._server.last_greeted_ns() < QUIET_S * 1e9 and not request.now:
-            return wire.Refused("client-came", "a client came just now and may open a window")
+            return messages.Refused("client-came", "a client came just now and may open a window")
         self._server.stop_listening()
         self._stop.set()
         _log.info("asked to leave")
-        return wire.Leaving()
+        return messages.Leaving()
 
     async def _stay_reachable(self) -> None:
         while True:
@@ -211,7 +213,7 @@ class Daemon:
     def _notice_sleep(self, again_s: float | None = None) -> None:
         if self._next_look is not None:
             self._next_look.cancel()
-        again_s = again_s or (sleep.LOOK_S if self._windows.busy_count else sleep.IDLE_LOOK_S)
+        again_s = again_s or (suspend.LOOK_S if self._windows.busy_count else suspend.IDLE_LOOK_S)
         self._next_look = self._loop.call_later(again_s, self._notice_sleep)
         if (slept := self._sleeps.look()) is not None:
             _log.warning("the machine was suspended for %.1f s", slept.slept_s)
@@ -282,7 +284,7 @@ class Daemon:
             return "window"
         return "service" if self._manager.listens or self._listener is not None else "person"
 
-    def _now(self, uid: int, since_ns: int) -> wire.Readings:
+    def _now(self, uid: int, since_ns: int) -> messages.Readings:
         """What this user's screens show: nothing is asked of a GPU for it."""
         return telling.readings(
             self._witness.watched(), self._witness.latest(), self._windows.shown(uid), at_ns=clock.now_ns(), since_ns=since_ns,

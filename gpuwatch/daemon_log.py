@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from gpuwatch import clock, store_owner
-from gpuwatch.config import Settings
+from gpuwatch import clock
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
+from gpuwatch.wire import store_owner
 
 INTERVAL_S = 60.0
 PLACE_COUNT = 30  # different messages of one line of code in an interval

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from annotate.evidence import Event, Lane
 from gpuwatch.errors import SourceError
-from gpuwatch.protocols import Clock, Sink, Source, Sweep
+from gpuwatch.interfaces import Clock, Sink, Source, Sweep
 
 
 class EventWatch:

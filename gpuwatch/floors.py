@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuwatch import kept
+from gpuwatch import json_file
 
 FILE = "floors.json"
 
@@ -28,7 +28,7 @@ class Floor:
 
 def read(state: Path) -> dict[str, tuple[Floor, ...]]:
     """Every floor kept, by UUID; a damaged entry is left out."""
-    found = kept.read(state / FILE).get("floors")
+    found = json_file.read(state / FILE).get("floors")
     if not isinstance(found, dict):
         return {}
     return {str(uuid): _floors(kinds) for uuid, kinds in found.items() if isinstance(kinds, dict)}
@@ -45,7 +45,7 @@ def keep(state: Path, uuid: str, floor: Floor) -> None:
     """Put one on record in place of the one before.  Raises OSError."""
     everything = {each: {_key(one): asdict(one) for one in those} for each, those in read(state).items()}
     everything.setdefault(uuid, {})[_key(floor)] = asdict(floor)
-    kept.write(state / FILE, {"floors": everything})
+    json_file.write(state / FILE, {"floors": everything})
 
 
 def _floors(kinds: dict[str, Any]) -> tuple[Floor, ...]:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuwatch import clock, store_owner
+from gpuwatch import clock
 from gpuwatch.client import Client, at
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, UsageError
+from gpuwatch.wire import store_owner
 
 WAIT_S = 30.0  # how long open windows of a daemon that shall leave are waited for
 GONE_S = 20.0  # how long a daemon that leaves may take to store what it has

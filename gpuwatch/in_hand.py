@@ -10,10 +10,11 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from annotate.evidence import Census, Host
-from gpuwatch import host, iterations, pressure, profilers, sharing
 from gpuwatch.errors import UsageError
+from gpuwatch.host import cpu_pressure, gpu_sharing, processes, profilers
 from gpuwatch.store import Run
-from gpuwatch.wire import FactValue, Times
+from gpuwatch.wire import timings
+from gpuwatch.wire.messages import FactValue, Times
 
 # How far a client's own mark of an edge may lie from the daemon's: a descheduled process, not a piece of the benchmark.
 EDGE_SLACK_NS = 100_000_000
@@ -40,7 +41,7 @@ class InHand:
     run: Run
     named: tuple[str, ...] | None
     about: Host  # what holds for its machine and process throughout
-    before: pressure.Pressure | None = None
+    before: cpu_pressure.Pressure | None = None
     seen: set[str] = field(default_factory=set)  # GPUs on which its processes held a context
     pids: set[int] = field(default_factory=set)
     strangers: dict[str, set[int]] = field(default_factory=dict)  # by GPU: on it when last seen, found not to descend from it
@@ -63,7 +64,7 @@ class InHand:
 
     def checked(self, piece: Times) -> int:
         """How many times a message adds.  Raises UsageError for one that does not fit, or too many."""
-        return iterations.check(piece, self.times[0] if self.times else None, self.times_count)
+        return timings.check(piece, self.times[0] if self.times else None, self.times_count)
 
     def take(self, piece: Times, count: int) -> None:
         self.times.append(piece)
@@ -92,7 +93,7 @@ class InHand:
         for process in census.processes:
             pid = process.pid
             # Who was not there the last time is looked at, whoever had that PID before: they are used again.
-            if pid not in self.pids and pid not in known and root and host.descends(pid, root):
+            if pid not in self.pids and pid not in known and root and processes.descends(pid, root):
                 self.pids.add(pid)
             if pid in self.pids:
                 self.seen.add(census.uuid)
@@ -124,21 +125,21 @@ class InHand:
 
     # What the operating system shows of it
 
-    async def meet(self, identities: host.Identities, in_thread: InThread) -> None:
+    async def meet(self, identities: processes.Identities, in_thread: InThread) -> None:
         """After its opening: who it is, its process tree, and the pressure it begins under."""
         who = await in_thread(identities.of, self.run.pid)
         self.run = replace(self.run, user=who.user, process=who.name)
         self.pids |= await in_thread(_measured_tree, self.run.pid)
-        there = partial(pressure.pressure, self.tree(), there_by_ns=self.opened_ns)
+        there = partial(cpu_pressure.pressure, self.tree(), there_by_ns=self.opened_ns)
         self.before = await in_thread(there)
-        shared = await in_thread(sharing.sharing, self.run.pid)
+        shared = await in_thread(gpu_sharing.sharing, self.run.pid)
         self.about = replace(self.about, sharing=shared)
         await self.look_for_profilers(in_thread)
 
     async def look_again(self, in_thread: InThread) -> None:
         """In between: what has ended by its end was seen."""
         self.pids |= await in_thread(_measured_tree, self.run.pid)
-        looked = await in_thread(pressure.pressure, self.tree())
+        looked = await in_thread(cpu_pressure.pressure, self.tree())
         self.threads.update(looked.threads)
         self.owners.update(looked.owners)
 
@@ -148,16 +149,16 @@ class InHand:
         seen = await in_thread(profilers.attached, (self.run.pid, *others))
         self.about = replace(self.about, profilers=profilers.text(seen, self.about.profilers))
 
-    async def pressed(self, in_thread: InThread) -> pressure.Pressure | None:
+    async def pressed(self, in_thread: InThread) -> cpu_pressure.Pressure | None:
         """The pressure at its end; None where that of its beginning is not known."""
-        return await in_thread(pressure.pressure, self.tree()) if self.before else None
+        return await in_thread(cpu_pressure.pressure, self.tree()) if self.before else None
 
-    def on_host(self, after: pressure.Pressure | None) -> Host:
+    def on_host(self, after: cpu_pressure.Pressure | None) -> Host:
         """What the host did to it between its edges."""
         if self.before is None or after is None:
             return self.about
         after = replace(after, threads={**self.threads, **after.threads}, owners={**self.owners, **after.owners})
-        return pressure.difference(self.before, after, self.about, root=self.run.pid)
+        return cpu_pressure.difference(self.before, after, self.about, root=self.run.pid)
 
 
 def named(gpus: Sequence[str] | None, watched: Sequence[str]) -> tuple[tuple[str, ...] | None, str | None]:
@@ -182,7 +183,7 @@ def hinted(told: Mapping[str, FactValue], watched: Sequence[str]) -> tuple[str, 
 
 def _measured_tree(pid: int) -> frozenset[int]:
     """A process and its descendants, but for this daemon, which may be one: the first window started it."""
-    return host.descendants(pid) - host.descendants(os.getpid())
+    return processes.descendants(pid) - processes.descendants(os.getpid())
 
 
 __all__ = ["EDGE_SLACK_NS", "InHand", "InThread", "hinted", "named"]

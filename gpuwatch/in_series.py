@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from annotate.evidence import Reading
 from gpuwatch.errors import SourceError
-from gpuwatch.protocols import Pass, Series, Source, Sweep
+from gpuwatch.interfaces import Pass, Series, Source, Sweep
 
 
 class InSeries:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwatch import torch_context
-from gpuwatch.wire import FactValue
+from gpuwatch.wire.messages import FactValue
 
 SAMPLED_COUNT = 65_536
 # A scalar, a mask or an index beside a matrix says nothing of the arithmetic.

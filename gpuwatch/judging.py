@@ -136,10 +136,10 @@ def _import_judge() -> None:
 
 def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgement:
     """Judge one stored run from its readings, and sign for it.  Raises StoreError."""
+    from annotate.capsule.pack import pack
     from annotate.evidence import Evidence, Window
     from annotate.judge import judge
     from annotate.policy import Policy
-    from gpuwatch.capsule import pack
     from gpuwatch.signing import statement
     from gpuwatch.store import Reader
 

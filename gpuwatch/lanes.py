@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from annotate.evidence import SIGNALS, Device, Lane, Reading, signals
-from gpuwatch.protocols import Clock, Source, Sweep
+from gpuwatch.interfaces import Clock, Source, Sweep
 
 FAST_IDLE_NS = 50_000_000
 FAST_ACTIVE_NS = 10_000_000

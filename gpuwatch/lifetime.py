@@ -17,13 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from gpuwatch import clock, config, handover, notify
+from gpuwatch import clock, handover, notify
 from gpuwatch.client import START_S, say
-from gpuwatch.config import Settings
+from gpuwatch.config import settings as config
+from gpuwatch.config.paths import ensure_state_folder
+from gpuwatch.config.settings import Settings
 from gpuwatch.daemon import Daemon
 from gpuwatch.daemon_log import log_to
 from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.places import ensure_state_folder
 
 _log = logging.getLogger("gpuwatch.daemon")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from gpuwatch import wire
-from gpuwatch.wire import WireError
+from gpuwatch.wire import messages
+from gpuwatch.wire.messages import WireError
 
 LINE_S = 30.0  # a line that was begun ends within this: a client that stops in the middle holds its piece no longer
 PIECE_BYTES = 1 << 16
@@ -45,7 +45,7 @@ class Lines:
         self._rest_s = rest_s
         self._buffer = bytearray()
 
-    async def next(self, most_bytes: int = wire.LINE_BYTES) -> bytes | None:
+    async def next(self, most_bytes: int = messages.LINE_BYTES) -> bytes | None:
         """The next line without its end; None at the end of all.  It may be long in coming, and not in ending.
 
         Raises WireError for one that is too long or too slow, or too much beside what this user's other connections hold.
@@ -68,7 +68,7 @@ class Lines:
             raise WireError("too-long", f"expected a line of at most {most_bytes} bytes")
         return line
 
-    async def gone(self, most_bytes: int = wire.LINE_BYTES) -> None:
+    async def gone(self, most_bytes: int = messages.LINE_BYTES) -> None:
         """Return once the other end has closed the connection, and keep the lines that it sends until then.
 
         Raises WireError: when it sends more than one may send before the answer to the last request.

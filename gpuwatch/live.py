@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from annotate.evidence import Census, Device, Lane, Reading
-from gpuwatch import wire
 from gpuwatch.client import Client, connect
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
+from gpuwatch.wire import messages
 
 _T = TypeVar("_T")
 _OVERLAP_NS = 1_000_000_000  # a row is stamped before it is taken: asked again, so that none falls between two answers
@@ -51,13 +51,13 @@ class Live:
     simulated: bool = False
     absence: str | None = None
     gpus: tuple[LiveGpu, ...] = ()
-    windows: tuple[wire.Shown, ...] = ()
+    windows: tuple[messages.Shown, ...] = ()
     gpus_left_out_count: int = 0
     windows_left_out_count: int = 0
     unanswered: tuple[str, ...] = ()  # listed by the driver, and never said who they are
 
 
-def of(answer: wire.Readings, before: Live | None = None) -> Live:
+def of(answer: messages.Readings, before: Live | None = None) -> Live:
     """Records of an answer; what it leaves out as known is taken from the one ``before``.
 
     A row of a lane that a newer daemon has and we do not know is passed over.  Raises DaemonError for nonsense.
@@ -71,7 +71,7 @@ def of(answer: wire.Readings, before: Live | None = None) -> Live:
     )  # fmt: skip
 
 
-def _live(gpu: wire.Gpu, known: Mapping[str, LiveGpu]) -> LiveGpu:
+def _live(gpu: messages.Gpu, known: Mapping[str, LiveGpu]) -> LiveGpu:
     device = _record(gpu.device, Device)
     before = known.get(device.uuid)
     rows = dict(before.rows) if before else {}

@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.evidence import Timings
 from gpuwatch import clock, torch_context
-from gpuwatch.wire import TIMES_COUNT, FactValue
+from gpuwatch.wire.messages import TIMES_COUNT, FactValue
 
 
 class Marks(Protocol):

@@ -14,9 +14,11 @@ import msgspec
 from annotate.errors import AnnotateError
 from annotate.evidence import Device, Event, Evidence, Trace
 from annotate.verdict import Verdict
-from gpuwatch import bus, moment, wire
+from gpuwatch import moment
 from gpuwatch.errors import StoreError, UsageError
+from gpuwatch.host import pci
 from gpuwatch.live import Live
+from gpuwatch.wire import messages
 
 if TYPE_CHECKING:
     from gpuwatch.store import Reader, Run
@@ -49,7 +51,7 @@ class Stored:
             uuids = list(dict.fromkeys(uuid for stretch in near for uuid in stretch.uuids))
             lost = boot.lost(uuids, at_ns)
             # A store knows them in the order of their first readings, which is chance.
-            devices = bus.in_order(self._device(reader, boot, uuid, at_ns) for uuid in uuids)
+            devices = pci.in_order(self._device(reader, boot, uuid, at_ns) for uuid in uuids)
             gpus = [
                 moment.then(device, reader.trace(device.uuid, boot.boot_id or "", at_ns - moment.REACH_NS, at_ns), at_ns,
                             lost=lost.get(device.uuid))
@@ -61,9 +63,9 @@ class Stored:
         # As the daemon lists them: those of which nothing was read around then were not there.
         there = tuple(gpu for gpu in gpus if gpu.rows or gpu.lost is not None)
         return Live(
-            at_ns=at_ns, source=source, simulated=any(gpu.device.simulated for gpu in there), gpus=there[: wire.SHOWN_GPUS_COUNT],
+            at_ns=at_ns, source=source, simulated=any(gpu.device.simulated for gpu in there), gpus=there[: messages.SHOWN_GPUS_COUNT],
             absence=None if there else "nothing was read around that moment", windows=tuple(shown),
-            gpus_left_out_count=max(0, len(there) - wire.SHOWN_GPUS_COUNT), windows_left_out_count=left_out_count,
+            gpus_left_out_count=max(0, len(there) - messages.SHOWN_GPUS_COUNT), windows_left_out_count=left_out_count,
         )  # fmt: skip
 
     def trace(self, uuid: str, begin_ns: int, end_ns: int) -> Trace:
@@ -118,7 +120,7 @@ class Stored:
 
     def _begun(self, reader: Reader, boot: Boot, at_ns: int) -> tuple[list[Run], int]:
         """The newest windows that had begun by then, open ones first; what ended later was open."""
-        ids, left_out_count = boot.begun(at_ns, most=wire.SHOWN_WINDOWS_COUNT)
+        ids, left_out_count = boot.begun(at_ns, most=messages.SHOWN_WINDOWS_COUNT)
         for run in reader.named([each for each in ids if each not in self._runs]):
             if run.verdicts and len(self._runs) < _KEPT_RUNS_COUNT:
                 self._runs[run.id] = run
@@ -168,9 +170,9 @@ class Recorded:
         shown.sort(key=lambda each: (each.end_ns is not None, -each.begin_ns))
         return Live(
             at_ns=at_ns, source=f"replay:{self._path}", simulated=any(gpu.device.simulated for gpu in gpus),
-            gpus=gpus[: wire.SHOWN_GPUS_COUNT], windows=tuple(shown[: wire.SHOWN_WINDOWS_COUNT]),
-            gpus_left_out_count=max(0, len(gpus) - wire.SHOWN_GPUS_COUNT),
-            windows_left_out_count=max(0, len(shown) - wire.SHOWN_WINDOWS_COUNT),
+            gpus=gpus[: messages.SHOWN_GPUS_COUNT], windows=tuple(shown[: messages.SHOWN_WINDOWS_COUNT]),
+            gpus_left_out_count=max(0, len(gpus) - messages.SHOWN_GPUS_COUNT),
+            windows_left_out_count=max(0, len(shown) - messages.SHOWN_WINDOWS_COUNT),
         )  # fmt: skip
 
     def trace(self, uuid: str, begin_ns: int, end_ns: int) -> Trace:
@@ -201,12 +203,12 @@ class Recorded:
         windows = [evidence.window for evidence in self._gpus.values()]
         return min(each.begin_ns for each in windows), max(each.end_ns for each in windows)
 
-    def _shown(self, run: str, pieces: Sequence[Evidence], at_ns: int) -> wire.Shown:
+    def _shown(self, run: str, pieces: Sequence[Evidence], at_ns: int) -> messages.Shown:
         window = pieces[0].window
-        uuids = [piece.device.uuid for piece in pieces if piece.device is not None][: wire.SHOWN_GPUS_COUNT]
-        shown = wire.Shown(
+        uuids = [piece.device.uuid for piece in pieces if piece.device is not None][: messages.SHOWN_GPUS_COUNT]
+        shown = messages.Shown(
             run=run, claim="sustained", status="open", begin_ns=window.begin_ns, label=window.label, uuids=uuids,
-            pids=sorted(window.pids)[: wire.SHOWN_PIDS_COUNT],
+            pids=sorted(window.pids)[: messages.SHOWN_PIDS_COUNT],
         )  # fmt: skip
         if window.end_ns > at_ns:
             return shown

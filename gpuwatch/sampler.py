@@ -10,9 +10,9 @@ from typing import Any
 from annotate.evidence import Device, Lane
 from gpuwatch.errors import SourceError
 from gpuwatch.in_series import InSeries
+from gpuwatch.interfaces import Clock, Lost, Observed, Sink, Source, Sweep
 from gpuwatch.lanes import Plan
 from gpuwatch.pace import Statistics, ThreadCost
-from gpuwatch.protocols import Clock, Lost, Observed, Sink, Source, Sweep
 from gpuwatch.turns import Passes, Turn, sweeps
 from gpuwatch.wake import Wake
 

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from annotate import __version__
-from gpuwatch import clock, wire
+from gpuwatch import clock
 from gpuwatch.client import peer_uid
-from gpuwatch.config import ensure_socket_folder
+from gpuwatch.config.settings import ensure_socket_folder
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.lines import PIECE_BYTES, HalfSaid, Lines
 from gpuwatch.windows import Windows
+from gpuwatch.wire import messages
 
 _log = logging.getLogger("gpuwatch.server")
 
@@ -57,7 +58,7 @@ class Server:
 
     def __init__(
         self, windows: Windows, greeting: Callable[[], Greeting], status: Callable[[], dict[str, Any]], *, shared: bool,
-        readings: Callable[[int, int], wire.Readings], leave: Callable[[wire.Leave], wire.Reply],
+        readings: Callable[[int, int], messages.Readings], leave: Callable[[messages.Leave], messages.Reply],
     ) -> None:  # fmt: skip
         self._windows = windows
         self._greeting = greeting
@@ -190,8 +191,8 @@ class Server:
         request = await asyncio.wait_for(_receive(lines, writer, GREETING_BYTES), GREETING_S)
         if request is None:
             return False
-        if not isinstance(request, wire.Hello):
-            await _send(writer, wire.Refused("bad-message", "expected hello as the first message"))
+        if not isinstance(request, messages.Hello):
+            await _send(writer, messages.Refused("bad-message", "expected hello as the first message"))
             return False
         greeting = self._greeting()
         refusal = _mismatch(request, greeting)
@@ -200,8 +201,8 @@ class Server:
             return False
         await _send(
             writer,
-            wire.Welcome(
-                protocol=min(request.protocol, wire.PROTOCOL), version=__version__, source=greeting.source,
+            messages.Welcome(
+                protocol=min(request.protocol, messages.PROTOCOL), version=__version__, source=greeting.source,
                 simulated=greeting.simulated, state=str(greeting.state), pid=os.getpid(), boot_id=greeting.boot_id,
             ),
         )  # fmt: skip
@@ -216,22 +217,22 @@ class Server:
         try:
             reply = (
                 await self._verdicts(peer, lines, request)
-                if isinstance(request, wire.AskVerdicts)
+                if isinstance(request, messages.AskVerdicts)
                 else await self._answer(peer, request)
             )
-        except wire.WireError as error:
-            await _send(writer, wire.refused(error.code, error))
+        except messages.WireError as error:
+            await _send(writer, messages.refused(error.code, error))
             return False
         except UsageError as error:
-            reply = wire.refused("usage", error)
+            reply = messages.refused("usage", error)
         except StoreError as error:
-            reply = wire.refused("store", error)
+            reply = messages.refused("store", error)
         await _send(writer, reply)
         return True
 
-    async def _answer(self, peer: _Peer, request: wire.Request) -> wire.Reply:
+    async def _answer(self, peer: _Peer, request: messages.Request) -> messages.Reply:
         match request:
-            case wire.Open():
+            case messages.Open():
                 if len(peer.runs) >= WINDOWS_COUNT:
                     raise UsageError(f"expected at most {WINDOWS_COUNT} open windows of a connection; close some")
                 _check_size(request.told)
@@ -240,33 +241,33 @@ class Server:
                     gpus=request.gpus, parent=request.parent, told=request.told,
                 )  # fmt: skip
                 peer.runs.add(run.id)
-                return wire.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
-            case wire.End():
+                return messages.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
+            case messages.End():
                 await self._windows.end(request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns)
-                return wire.Taken(run=request.run)
-            case wire.Times():
+                return messages.Taken(run=request.run)
+            case messages.Times():
                 self._windows.take_times(request, uid=peer.uid)
-                return wire.Taken(run=request.run)
-            case wire.Close():
+                return messages.Taken(run=request.run)
+            case messages.Close():
                 _check_size(request.told)
                 await self._windows.close(
                     request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns, told=request.told
                 )
                 peer.runs.discard(request.run)
-                return wire.Closed(run=request.run)
-            case wire.AskStatus():
-                return wire.Status(facts=self._status())
-            case wire.AskReadings():
+                return messages.Closed(run=request.run)
+            case messages.AskStatus():
+                return messages.Status(facts=self._status())
+            case messages.AskReadings():
                 return self._readings(peer.uid, request.since_ns)
-            case wire.Leave():
+            case messages.Leave():
                 if peer.uid not in (os.getuid(), 0):
                     why = f"expected uid {os.getuid()} or root to stop this daemon, found uid {peer.uid}"
-                    return wire.Refused("not-yours", why)
+                    return messages.Refused("not-yours", why)
                 return self._leave(request)
             case _:
-                return wire.Refused("bad-message", "hello comes once, as the first message")
+                return messages.Refused("bad-message", "hello comes once, as the first message")
 
-    async def _verdicts(self, peer: _Peer, lines: Lines, request: wire.AskVerdicts) -> wire.Reply:
+    async def _verdicts(self, peer: _Peer, lines: Lines, request: messages.AskVerdicts) -> messages.Reply:
         """Wait for the verdicts of a window, and no longer than the client is there.
 
         Raises ConnectionResetError: when the client went away.  Raises WireError, UsageError.
@@ -286,7 +287,7 @@ class Server:
             asked.cancel()
             gone.cancel()
             await asyncio.gather(asked, gone, return_exceptions=True)
-        return wire.Judged(run=run.id, status=run.status, why=run.why, verdicts=[dict(v) for v in run.verdicts])
+        return messages.Judged(run=run.id, status=run.status, why=run.why, verdicts=[dict(v) for v in run.verdicts])
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -298,28 +299,30 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _check_size(told: Mapping[str, wire.FactValue]) -> None:
+def _check_size(told: Mapping[str, messages.FactValue]) -> None:
     """Bound what is kept for good of all facts together; a message declares the bounds of each.  Raises UsageError."""
     size = sum(len(name) + len(str(fact)) for name, fact in told.items())
-    if size > wire.TOLD_LENGTH:
-        raise UsageError(f"told: expected at most {wire.TOLD_LENGTH} characters, found {size}")
+    if size > messages.TOLD_LENGTH:
+        raise UsageError(f"told: expected at most {messages.TOLD_LENGTH} characters, found {size}")
 
 
-def _mismatch(hello: wire.Hello, greeting: Greeting) -> wire.Refused | None:
-    if hello.protocol < wire.OLDEST_PROTOCOL:
-        return wire.refused(
-            "protocol", f"expected protocol {wire.OLDEST_PROTOCOL} or newer, found {hello.protocol}; upgrade the client"
+def _mismatch(hello: messages.Hello, greeting: Greeting) -> messages.Refused | None:
+    if hello.protocol < messages.OLDEST_PROTOCOL:
+        return messages.refused(
+            "protocol", f"expected protocol {messages.OLDEST_PROTOCOL} or newer, found {hello.protocol}; upgrade the client"
         )
     invented = greeting.simulated or greeting.source.startswith("replay:")
     if hello.source == "auto" and invented:
-        return wire.refused(
+        return messages.refused(
             "source-mismatch",
             f"this daemon watches {greeting.source}, not a real GPU; ask for it with --source {greeting.source}",
         )
     if hello.source not in (None, "auto", greeting.source):
-        return wire.refused("source-mismatch", f"expected source {hello.source}, found a daemon that watches {greeting.source}")
+        return messages.refused(
+            "source-mismatch", f"expected source {hello.source}, found a daemon that watches {greeting.source}"
+        )
     if hello.state is not None and hello.state != str(greeting.state):
-        return wire.refused(
+        return messages.refused(
             "state-mismatch",
             f"expected state folder {hello.state}, found a daemon that keeps {greeting.state}; choose another --socket too",
         )
@@ -329,30 +332,32 @@ def _mismatch(hello: wire.Hello, greeting: Greeting) -> wire.Refused | None:
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, code: str, why: str) -> None:
     """Refuse a connection, and stay until its greeting came: to a socket closed before that, it could not be written, and the
     client would learn that somebody went away instead of why."""
-    await _send(writer, wire.Refused(code, why))
+    await _send(writer, messages.Refused(code, why))
     with contextlib.suppress(TimeoutError, asyncio.LimitOverrunError, ValueError):
         await asyncio.wait_for(reader.readline(), GREETING_S / 10)
 
 
-async def _receive(lines: Lines, writer: asyncio.StreamWriter, most_bytes: int = wire.LINE_BYTES) -> wire.Request | None:
+async def _receive(
+    lines: Lines, writer: asyncio.StreamWriter, most_bytes: int = messages.LINE_BYTES
+) -> messages.Request | None:
     """The next request, None at the end.  A line that is none is refused and the next one read."""
     while True:
         try:
             line = await lines.next(most_bytes)
-        except wire.WireError as error:
-            await _send(writer, wire.refused(error.code, error))
+        except messages.WireError as error:
+            await _send(writer, messages.refused(error.code, error))
             return None
         if line is None:
             return None
         try:
-            return wire.decode_request(line)
-        except wire.WireError as error:
-            await _send(writer, wire.refused(error.code, error))
+            return messages.decode_request(line)
+        except messages.WireError as error:
+            await _send(writer, messages.refused(error.code, error))
 
 
-async def _send(writer: asyncio.StreamWriter, message: wire.Message) -> None:
+async def _send(writer: asyncio.StreamWriter, message: messages.Message) -> None:
     """Raises ConnectionResetError where nobody is there any more: thousands of questions may be left of who asked and went."""
-    writer.write(wire.encode(message))
+    writer.write(messages.encode(message))
     if writer.is_closing():
         raise ConnectionResetError
     # The system takes nearly every answer at once; waiting with a limit costs as much as writing it.

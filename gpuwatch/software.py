@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuwatch.utf8 import clean_text
-from gpuwatch.wire import FactValue
+from gpuwatch.wire.messages import FactValue
 
 # Libraries whose environment variables change what runs on a GPU and how it is launched.
 _SPEED = re.compile(

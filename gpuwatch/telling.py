@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from annotate.evidence import Census, Lane, Process, Reading
-from gpuwatch import wire
-from gpuwatch.protocols import Sweep
+from gpuwatch.interfaces import Sweep
 from gpuwatch.store import Run
+from gpuwatch.wire import messages
 from gpuwatch.witness import Watched
 
 _SEVERITIES = ("reject", "flag", "note")
@@ -33,20 +33,20 @@ def readings(
     simulated: bool = False,
     absence: str | None = None,
     unanswered: Sequence[str] = (),
-) -> wire.Readings:
+) -> messages.Readings:
     """The daemon's answer, from what it holds already."""
     every = iter(runs)
-    shown = [_shown(run) for run in itertools.islice(every, wire.SHOWN_WINDOWS_COUNT)]
-    return wire.Readings(
+    shown = [_shown(run) for run in itertools.islice(every, messages.SHOWN_WINDOWS_COUNT)]
+    return messages.Readings(
         at_ns=at_ns, source=_short(source), simulated=simulated, absence=absence and absence[:400],
-        gpus=[_gpu(each, latest, since_ns) for each in watched[: wire.SHOWN_GPUS_COUNT]], windows=shown,
-        gpus_left_out_count=max(0, len(watched) - wire.SHOWN_GPUS_COUNT),
+        gpus=[_gpu(each, latest, since_ns) for each in watched[: messages.SHOWN_GPUS_COUNT]], windows=shown,
+        gpus_left_out_count=max(0, len(watched) - messages.SHOWN_GPUS_COUNT),
         windows_left_out_count=sum(1 for _ in every),
-        unanswered=[each[:200] for each in unanswered[: wire.SHOWN_GPUS_COUNT]],
+        unanswered=[each[:200] for each in unanswered[: messages.SHOWN_GPUS_COUNT]],
     )  # fmt: skip
 
 
-def _gpu(watched: Watched, latest: Mapping[tuple[str, Lane], Sweep], since_ns: int) -> wire.Gpu:
+def _gpu(watched: Watched, latest: Mapping[tuple[str, Lane], Sweep], since_ns: int) -> messages.Gpu:
     uuid = watched.device.uuid
     rows, census, left_out_count = [], None, 0
     for lane in Lane:
@@ -58,7 +58,7 @@ def _gpu(watched: Watched, latest: Mapping[tuple[str, Lane], Sweep], since_ns: i
             rows.append(_plain(said))
         elif isinstance(said, Census) and said.at_ns > since_ns:
             census, left_out_count = _census(said)
-    return wire.Gpu(
+    return messages.Gpu(
         device=_plain(watched.device), lost=watched.lost and watched.lost[:400],
         period_ns={lane.value: period_ns for lane, period_ns in watched.period_ns.items()}, rows=rows, census=census,
         processes_left_out_count=left_out_count,
@@ -67,7 +67,7 @@ def _gpu(watched: Watched, latest: Mapping[tuple[str, Lane], Sweep], since_ns: i
 
 def _census(census: Census) -> tuple[dict[str, Any], int]:
     most = sorted(census.processes, key=lambda process: -(process.memory_bytes or 0))
-    kept = tuple(map(_cut, most[: wire.SHOWN_PROCESSES_COUNT]))
+    kept = tuple(map(_cut, most[: messages.SHOWN_PROCESSES_COUNT]))
     data = _plain(replace(census, processes=kept)) | {"processes": [_plain(process) for process in kept]}
     return data, len(census.processes) - len(kept)
 
@@ -76,10 +76,10 @@ def _cut(process: Process) -> Process:
     return replace(process, name=process.name and _short(process.name), user=process.user and _short(process.user))
 
 
-def _shown(run: Run) -> wire.Shown:
-    return wire.Shown(
+def _shown(run: Run) -> messages.Shown:
+    return messages.Shown(
         run=run.id, claim=run.claim, status=run.status, begin_ns=run.begin_ns, label=run.label and _short(run.label),
-        end_ns=run.end_ns, uuids=list(run.uuids[: wire.SHOWN_GPUS_COUNT]), pids=sorted(run.pids)[: wire.SHOWN_PIDS_COUNT],
+        end_ns=run.end_ns, uuids=list(run.uuids[: messages.SHOWN_GPUS_COUNT]), pids=sorted(run.pids)[: messages.SHOWN_PIDS_COUNT],
         why=run.why[:200], hazards=_hazards(run.verdicts), simulated=run.simulated,
     )  # fmt: skip
 
@@ -102,4 +102,4 @@ def _plain(record: object) -> dict[str, Any]:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= wire.SHOWN_LENGTH else text[: wire.SHOWN_LENGTH - 1] + "…"
+    return text if len(text) <= messages.SHOWN_LENGTH else text[: messages.SHOWN_LENGTH - 1] + "…"

@@ -16,13 +16,13 @@ from gpuwatch import clock, torch_context
 from gpuwatch.client import Client
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.utf8 import found_words
-from gpuwatch.wire import TOLD_LENGTH
+from gpuwatch.wire.messages import TOLD_LENGTH
 
 if TYPE_CHECKING:
     from annotate.evidence import Timings
     from gpuwatch.cuda.stamp import Stamps
     from gpuwatch.marks import Marks
-    from gpuwatch.wire import FactValue
+    from gpuwatch.wire.messages import FactValue
 
 _log = logging.getLogger("gpuwatch")
 
@@ -170,9 +170,9 @@ class Testimony:
 
     def record(self, times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begin_ns: int) -> None:
         """Raises UsageError for what is no time."""
-        from gpuwatch import iterations
+        from gpuwatch.wire import timings
 
-        self._recorded.append(iterations.recorded(times, at_ns, begin_ns, clock.now_ns()))
+        self._recorded.append(timings.recorded(times, at_ns, begin_ns, clock.now_ns()))
 
     @property
     def has_times(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuwatch import clock, software, tampering
-from gpuwatch.wire import FactValue
+from gpuwatch.wire.messages import FactValue
 
 
 def cuda_with_context() -> Any | None:  # torch is not a dependency, so it has no type here

@@ -10,8 +10,8 @@ from typing import TypeAlias
 from annotate.evidence import Event, Lane, Reading
 from gpuwatch.clock import Signal
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError
+from gpuwatch.interfaces import Clock, Lost, Observed, Pass, Source, Sweep
 from gpuwatch.pace import Pace
-from gpuwatch.protocols import Clock, Lost, Observed, Pass, Source, Sweep
 from gpuwatch.wake import Wake
 
 Passes: TypeAlias = tuple[Sequence[Pass], SourceError | None]

@@ -22,16 +22,17 @@ from annotate.claims import Claim
 from annotate.errors import AnnotateError
 from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
-from gpuwatch import clock, config, torch_context
+from gpuwatch import clock, torch_context
 from gpuwatch.client import VERDICT_S, Client, connect, say
+from gpuwatch.config import settings as config
 from gpuwatch.errors import DaemonError, GpuwatchError, RejectedError, UsageError
 from gpuwatch.testimony import ROOM_COUNT, Iteration, Testimony
 from gpuwatch.utf8 import clean_text, found_words
-from gpuwatch.wire import LABEL_LENGTH
+from gpuwatch.wire.messages import LABEL_LENGTH
 
 if TYPE_CHECKING:
     from annotate.evidence import Timings
-    from gpuwatch.wire import FactValue, Judged
+    from gpuwatch.wire.messages import FactValue, Judged
 
 _log = logging.getLogger("gpuwatch")
 _P = ParamSpec("_P")
@@ -403,7 +404,7 @@ def window(
     if policy is not None and not isinstance(policy, Policy):
         raise UsageError(f"policy: expected a gpuwatch.Policy, found {found_words(policy)}")
     if settings is not None and not isinstance(settings, config.Settings):
-        raise UsageError(f"settings: expected gpuwatch.config.Settings, found {found_words(settings)}")
+        raise UsageError(f"settings: expected gpuwatch.config.settings.Settings, found {found_words(settings)}")
     try:
         if policy is None:
             policy = Policy(claim=Claim.of(claim))

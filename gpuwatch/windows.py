@@ -18,14 +18,17 @@ from annotate.errors import AnnotateError
 from annotate.evidence import Census
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch import clock, host, in_hand, iterations, run_ids
+from gpuwatch import clock, in_hand
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.flushing import Flushing
+from gpuwatch.host import processes
 from gpuwatch.in_hand import InHand, InThread
 from gpuwatch.judging import Judge
 from gpuwatch.store import Reader, Run, Store
 from gpuwatch.user_turns import UserTurns
-from gpuwatch.wire import FactValue, Times
+from gpuwatch.wire import run_ids
+from gpuwatch.wire import timings as iterations
+from gpuwatch.wire.messages import FactValue, Times
 from gpuwatch.witness import Witness
 
 _log = logging.getLogger("gpuwatch.windows")
@@ -64,8 +67,8 @@ class Windows:
         self._boot_id = boot_id
         self._at_edges = at_edges or _nothing  # before a window opens, and before it is judged
         self._tell_judged = judged  # given every window's end, and how long its judging took
-        self._identities = host.Identities()
-        self._machine = host.facts()
+        self._identities = processes.Identities()
+        self._machine = processes.facts()
         self._in_hand: dict[str, InHand] = {}
         self._judged: dict[str, Run] = {}
         # Who opens windows faster than they are judged waits for them; other users do not.

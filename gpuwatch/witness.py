@@ -13,15 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from annotate.evidence import SIGNALS, Census, Device, Event, Lane, Reading
-from gpuwatch import bus, kernel_log, lanes
+from gpuwatch import lanes
 from gpuwatch.clock import MonotonicClock
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.edges import Edges
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError, UsageError
 from gpuwatch.event_watch import EventWatch
-from gpuwatch.protocols import Sink, Source, Sweep
+from gpuwatch.host import kernel_log, pci
+from gpuwatch.host.suspend import Sleep
+from gpuwatch.interfaces import Sink, Source, Sweep
 from gpuwatch.sampler import Sampler
-from gpuwatch.sleep import Sleep
 from gpuwatch.sources import open_source
 from gpuwatch.store import Store
 
@@ -267,7 +268,7 @@ class Witness:
 
     def _places(self) -> Mapping[tuple[int, int, int], str]:
         """The GPU at each place of the PCI buses."""
-        found = {bus.place(device.pci_bus_id): uuid for uuid, device in self._devices.items()}
+        found = {pci.place(device.pci_bus_id): uuid for uuid, device in self._devices.items()}
         return {place: uuid for place, uuid in found.items() if place is not None}
 
     def _wanted(self, uuid: str) -> bool:
@@ -388,7 +389,7 @@ class Witness:
 def _in_order(known: Mapping[str, Device], boards: Sequence[Device]) -> dict[str, Device]:
     """The known ones, listed now or lost, and the others: by their places on the bus, which is how a driver lists them."""
     found = {**known, **{board.uuid: board for board in boards if board.uuid not in known}}
-    return found if not known else {device.uuid: device for device in bus.in_order(found.values())}
+    return found if not known else {device.uuid: device for device in pci.in_order(found.values())}
 
 
 def _unanswered(source: Source) -> tuple[str, ...]:

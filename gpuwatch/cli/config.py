@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from gpuwatch import config
 from gpuwatch.cli import options, output
-from gpuwatch.keys import KEYS, Key
+from gpuwatch.config import settings as config
+from gpuwatch.config.keys import KEYS, Key
 
 
 @click.group("config", short_help="Show and check the settings.")

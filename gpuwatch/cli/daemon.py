@@ -9,8 +9,8 @@ import click
 from gpuwatch.cli import endings, options
 from gpuwatch.cli.install import install, uninstall
 from gpuwatch.cli.running_daemon import status, stop
-from gpuwatch.config import SYSTEM_SOCKET, SYSTEM_STATE, Settings
-from gpuwatch.keys import LISTEN_PORT
+from gpuwatch.config.keys import LISTEN_PORT
+from gpuwatch.config.settings import SYSTEM_SOCKET, SYSTEM_STATE, Settings
 
 
 @click.group("daemon", short_help="Watch the GPUs, in the foreground.", invoke_without_command=True)

@@ -12,7 +12,7 @@ import click
 
 from annotate.verdict import Verdict
 from gpuwatch.cli import options, output
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.window import Window, window
 

@@ -10,7 +10,7 @@ import click
 from gpuwatch.cli import options, output
 from gpuwatch.cli.checks import Check, Grade
 from gpuwatch.cli.exits import Exit
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import SourceError
 
 _COLOURS = {Grade.PASS: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}

@@ -14,9 +14,9 @@ import click
 from gpuwatch import units
 from gpuwatch.cli import options, output
 from gpuwatch.cli.exits import Exit, Stop
-from gpuwatch.config import SYSTEM_CONFIG, SYSTEM_STATE, Settings
+from gpuwatch.config.paths import default_state
+from gpuwatch.config.settings import SYSTEM_CONFIG, SYSTEM_STATE, Settings
 from gpuwatch.errors import UsageError
-from gpuwatch.places import default_state
 from gpuwatch.units import File, Plan
 
 _scope = click.option(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import re
 
-from gpuwatch import quantities
+from gpuwatch.config import quantities
+from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import UsageError
-from gpuwatch.quantities import QuantityError
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,6})?))?\Z", re.ASCII)
 

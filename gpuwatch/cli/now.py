@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from annotate.evidence import SIGNALS, Lane
-from gpuwatch import wire
 from gpuwatch.live import Live, LiveGpu
 from gpuwatch.reasons import REASONS
+from gpuwatch.wire import messages
 
 
 def plain(live: Live) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _gpu(position: int, gpu: LiveGpu, at_ns: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _window(window: wire.Shown) -> dict[str, Any]:
+def _window(window: messages.Shown) -> dict[str, Any]:
     return {
         "run": window.run, "label": window.label, "claim": window.claim, "status": window.status, "why": window.why,
         "begin_ns": window.begin_ns, "end_ns": window.end_ns, "uuids": window.uuids, "pids": window.pids,

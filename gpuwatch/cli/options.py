@@ -13,11 +13,11 @@ import click
 from annotate.claims import Claim
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch import config
+from gpuwatch.config import settings as config
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.config import Settings
+    from gpuwatch.config.settings import Settings
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FLAGS = "gpuwatch.flags"

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch import clock, quantities
+from gpuwatch import clock
 from gpuwatch.cli import moments, options, output, rejudge, stores, written
+from gpuwatch.config import quantities
+from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import DaemonError, UsageError
-from gpuwatch.quantities import QuantityError
 
 if TYPE_CHECKING:
     from annotate.evidence import Evidence
-    from gpuwatch.config import Settings
+    from gpuwatch.config.settings import Settings
 
 _DEFAULT = "10s"
 
@@ -33,7 +34,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
 
     `gpuwatch audit --trace FILE` judges it anywhere; `--source replay:FILE` plays it.
     """
-    from gpuwatch.capsule import pack
+    from annotate.capsule.pack import pack
 
     given = [name for name, value in (("--seconds", seconds), ("--last", last), ("--run", run_id)) if value is not None]
     if len(given) > 1:

@@ -14,10 +14,11 @@ from annotate.claims import Claim
 from annotate.errors import AnnotateError
 from annotate.policy import Policy
 from annotate.verdict import Verdict
-from gpuwatch import clock, quantities
+from gpuwatch import clock
 from gpuwatch.cli import moments
+from gpuwatch.config import quantities
+from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import UsageError
-from gpuwatch.quantities import QuantityError
 
 if TYPE_CHECKING:
     from annotate.evidence import Evidence, Window

@@ -132,7 +132,7 @@ def _name(command: tuple[str, ...]) -> str:
 
 def _environment(watched: Window, flags: Any) -> dict[str, str]:
     """The command's: ours, and where windows inside it find this daemon and their parent."""
-    from gpuwatch.keys import BY_NAME
+    from gpuwatch.config.keys import BY_NAME
 
     ours = {BY_NAME[name].variable: str(value) for name, value in flags.items() if name in BY_NAME}
     if "config" in flags:

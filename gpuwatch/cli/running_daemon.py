@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
-from gpuwatch import clock, quantities
+from gpuwatch import clock
 from gpuwatch.cli import moments, options, output
 from gpuwatch.cli.exits import Exit, Stop
 from gpuwatch.client import Client, running
+from gpuwatch.config import quantities
+from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import DaemonError, UsageError
-from gpuwatch.quantities import QuantityError
 
 _STARTED_BY = {
     "window": "a window, on demand; it leaves by itself",

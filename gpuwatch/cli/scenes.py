@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gpuwatch import clock, config
+from gpuwatch import clock
 from gpuwatch.cli import output
 from gpuwatch.client import connect
+from gpuwatch.config import settings as config
 from gpuwatch.errors import DaemonError
 from gpuwatch.sources.simulated import Scene
 from gpuwatch.sources.simulated.source import scenes_named

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from annotate.report import plain
 from gpuwatch.cli import options, output
-from gpuwatch.config import SYSTEM_STATE, Settings
+from gpuwatch.config.settings import SYSTEM_STATE, Settings
 from gpuwatch.errors import DaemonError, StoreError
 from gpuwatch.utf8 import clean_text
 

@@ -14,9 +14,9 @@ import click
 
 from gpuwatch.cli import options, output, stores
 from gpuwatch.cli.exits import Exit, Stop
-from gpuwatch.config import Settings, load
+from gpuwatch.config.paths import user_config
+from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import StoreError, UsageError
-from gpuwatch.places import user_config
 
 if TYPE_CHECKING:
     from gpuwatch.live import Live

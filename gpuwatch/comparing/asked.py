@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring import request
 
@@ -56,7 +56,7 @@ def checked(
     if label is not None and not isinstance(label, str):
         raise UsageError(f"compare: label: expected text, found {label!r}")
     if settings is not None and not isinstance(settings, Settings):
-        raise UsageError(f"compare: settings: expected gpuwatch.config.Settings, found {settings!r}")
+        raise UsageError(f"compare: settings: expected gpuwatch.config.settings.Settings, found {settings!r}")
     if timer is not None and not hasattr(timer, "times"):
         raise UsageError(f"compare: timer: expected a timer of blocks, or None for the one that fits, found {timer!r}")
     if isinstance(seed, bool) or not isinstance(seed, Integral):

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from annotate.comparison import FLOOR_RATIO, Comparison, Decision, corrected, decide
 from annotate.intervals import Interval
 from annotate.verdict import Verdict
-from gpuwatch import config, floors, torch_context
+from gpuwatch import floors, torch_context
 from gpuwatch.comparing import asked as asking
 from gpuwatch.comparing import blocks, design
 from gpuwatch.comparing.asked import Arm
 from gpuwatch.comparing.design import Pairs, Runner
 from gpuwatch.comparing.loading import wants_inputs
+from gpuwatch.config import settings as config
 from gpuwatch.errors import UsageError
 from gpuwatch.inputs import has_tensor
 from gpuwatch.measuring import reference as references
@@ -26,7 +27,7 @@ from gpuwatch.measuring.plain import finite
 from gpuwatch.measuring.reference import Match
 from gpuwatch.testimony import spared
 from gpuwatch.window import Window, window
-from gpuwatch.wire import LABEL_LENGTH
+from gpuwatch.wire.messages import LABEL_LENGTH
 
 if TYPE_CHECKING:
     from gpuwatch.comparing.blocks import BlockTimer

@@ -10,7 +10,7 @@ from annotate.evidence import Timings
 from gpuwatch import clock
 from gpuwatch.cuda.stamp import Stamps
 from gpuwatch.marks import in_order
-from gpuwatch.wire import TIMES_COUNT, FactValue
+from gpuwatch.wire.messages import TIMES_COUNT, FactValue
 
 Begun = tuple[Any, int]  # the event of its beginning, which has no type, and the number of the stamp before it
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 
 _NOBODY = hashlib.sha256(b"").hexdigest()

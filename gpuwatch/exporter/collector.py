@@ -14,13 +14,14 @@ from prometheus_client.registry import Collector as Collecting
 
 from annotate import __version__
 from annotate.evidence import Lane
-from gpuwatch import clock, host
+from gpuwatch import clock
 from gpuwatch.exporter import readings
 from gpuwatch.exporter.buckets import Buckets
 from gpuwatch.exporter.metrics import REASON_CLASSES, SCRAPE_BUCKETS
 from gpuwatch.exporter.outcomes import Outcomes
 from gpuwatch.exporter.page import Page
 from gpuwatch.exporter.tally import GpuTally, Tallies
+from gpuwatch.host import processes
 from gpuwatch.witness import Watched
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -151,5 +152,5 @@ class Collector(Collecting):
 
 
 def _resident_bytes() -> int | None:
-    words = (host.contents("/proc/self/statm") or "").split()
+    words = (processes.contents("/proc/self/statm") or "").split()
     return int(words[1]) * _PAGE_BYTES if len(words) > 1 else None

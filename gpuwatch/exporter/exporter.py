@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from annotate.evidence import Device
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.exporter.access import access
 from gpuwatch.exporter.collector import Collector, Daemon, Machine

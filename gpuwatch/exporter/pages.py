@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpuwatch.config.keys import KEYS, LISTEN_PORT
 from gpuwatch.exporter.metrics import METRICS, Metric
 from gpuwatch.exporter.peers import DCGM, NVIDIA_SMI, OPENTELEMETRY
-from gpuwatch.keys import KEYS, LISTEN_PORT
 
 PAGE = Path("docs/METRICS.md")
 

@@ -14,7 +14,7 @@ from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading,
 from gpuwatch import clock
 from gpuwatch.exporter.buckets import Buckets
 from gpuwatch.exporter.metrics import LATENESS_BUCKETS, POWER_BUCKETS, RATIO_BUCKETS
-from gpuwatch.protocols import Lost, Sweep
+from gpuwatch.interfaces import Lost, Sweep
 
 _IDLE = Reason.GPU_IDLE.value
 LOADS = ("busy", "idle", "unknown")

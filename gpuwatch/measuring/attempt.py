@@ -16,7 +16,7 @@ from gpuwatch.measuring.progress import Progress
 from gpuwatch.measuring.steady import CAPPED, QUICK, is_steady, power_limited
 from gpuwatch.measuring.stopping import Stopped, Stopping
 from gpuwatch.timers import Plan, Timer, joined
-from gpuwatch.wire import FactValue
+from gpuwatch.wire.messages import FactValue
 
 # One chunk of entries: asked for without waiting, then read.  Between two the GPU idles for some milliseconds.
 CHUNK_S = 0.2

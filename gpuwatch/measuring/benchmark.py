@@ -9,7 +9,7 @@ from annotate.claims import Claim
 from annotate.policy import Policy
 from annotate.verdict import Status
 from gpuwatch import inputs
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring import prepare, request, trees
 from gpuwatch.measuring import reference as references
@@ -19,7 +19,7 @@ from gpuwatch.measuring.measurement import Measurement
 from gpuwatch.measuring.progress import Progress
 from gpuwatch.measuring.seams import Seams
 from gpuwatch.testimony import spared
-from gpuwatch.wire import FactValue
+from gpuwatch.wire.messages import FactValue
 
 
 def bench(

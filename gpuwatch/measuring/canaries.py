@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuwatch import canary, config
-from gpuwatch.config import Settings
+from gpuwatch import canary
+from gpuwatch.config import settings as config
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.testimony import spared
-from gpuwatch.wire import FactValue
+from gpuwatch.wire.messages import FactValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from gpuwatch import timers
 from gpuwatch.errors import UsageError
 from gpuwatch.timers import Timer
-from gpuwatch.wire import LABEL_LENGTH
+from gpuwatch.wire.messages import LABEL_LENGTH
 
 _NOT_RUN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 _DTYPE = re.compile(r"[a-z][a-z0-9_]*")

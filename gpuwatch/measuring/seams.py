@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TextIO
 
-from gpuwatch import clock, config
+from gpuwatch import clock
 from gpuwatch.client import connect
-from gpuwatch.config import Settings
+from gpuwatch.config import settings as config
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.measuring import board, cache, canaries
 from gpuwatch.measuring.attempt import OpenWindow

@@ -11,8 +11,8 @@ from annotate.errors import AnnotateError
 from annotate.judge import judge
 from annotate.policy import Policy
 from annotate.verdict import Finding, Status, Verdict
-from gpuwatch import run_ids
 from gpuwatch.report.record import Judged
+from gpuwatch.wire import run_ids
 
 _EXACT = ("answered", "severity", "says", "remedy", "span_ns", "basis", "required", "accepted", "failure")
 _LAST_BITS_RATIO = 1e-7  # less than any digit that a page shows

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from annotate import __version__
+from annotate.capsule import pack
 from annotate.errors import AnnotateError
 from annotate.evidence import Evidence
 from annotate.verdict import Verdict
-from gpuwatch import capsule
 from gpuwatch.errors import CapsuleError
 from gpuwatch.signing import Signature
 
@@ -74,7 +74,7 @@ def to_data(record: Record, *, decimate: bool = False) -> tuple[dict[str, Any], 
     for window in record.windows:
         facts = {name: getattr(window, name) for name in ("run_id", "begun", "user", "process")}
         if window.evidence is not None:
-            packed = window.packed if window.packed is not None else capsule.pack([window.evidence], decimate=decimate)
+            packed = window.packed if window.packed is not None else pack.pack([window.evidence], decimate=decimate)
             kept.append(base64.b64encode(packed).decode())
         windows.append({
             **facts,
@@ -115,10 +115,10 @@ def from_data(data: Mapping[str, Any], evidence: str) -> Record:
 def _pieces(schema: int, evidence: str) -> list[tuple[bytes | None, Evidence]]:
     packed = [base64.b64decode(line, validate=True) for line in evidence.split()]
     if schema == 1:  # all in one, which nobody signed
-        return [(None, piece) for part in packed for piece in capsule.unpack(part)]
+        return [(None, piece) for part in packed for piece in pack.unpack(part)]
     out: list[tuple[bytes | None, Evidence]] = []
     for part in packed:
-        (piece,) = capsule.unpack(part)
+        (piece,) = pack.unpack(part)
         out.append((part, piece))
     return out
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from gpuwatch import places
+from gpuwatch.config import paths
 from gpuwatch.errors import UsageError
 from gpuwatch.report.agreement import begun_fits
 from gpuwatch.report.record import Judged
 from gpuwatch.signing import fingerprint, holds, read_public, statement
 
 _FIELDS = {"run": "run_id"}
-SYSTEM_TRUSTED = places.SYSTEM_CONFIG.parent / "trusted"
+SYSTEM_TRUSTED = paths.SYSTEM_CONFIG.parent / "trusted"
 
 
 class Worth(StrEnum):
@@ -76,7 +76,7 @@ def not_signed(window: Judged) -> tuple[str, ...]:
 
 def folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Where trusted keys lie, each NAME.pub: the user's and the system's."""
-    return (places.user_config(environment).parent / "trusted", SYSTEM_TRUSTED)
+    return (paths.user_config(environment).parent / "trusted", SYSTEM_TRUSTED)
 
 
 def trusted_keys(files: Iterable[Path], within: Iterable[Path], warn: Callable[[str], None]) -> dict[bytes, str]:

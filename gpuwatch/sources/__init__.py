@@ -6,7 +6,7 @@ import ctypes
 from pathlib import Path
 
 from gpuwatch.errors import UsageError
-from gpuwatch.protocols import Clock, Source
+from gpuwatch.interfaces import Clock, Source
 from gpuwatch.sources.names import nearest
 
 KINDS = ("auto", "nvml", "simulated", "replay")

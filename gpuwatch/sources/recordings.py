@@ -99,7 +99,7 @@ def _members(path: Path) -> bytes:
 
 
 def _unpacked(path: Path) -> tuple[Evidence, ...]:
-    from gpuwatch.capsule import unpack
+    from annotate.capsule.pack import unpack
 
     try:
         pieces = unpack(path.read_bytes())

@@ -26,7 +26,7 @@ from annotate.evidence import (
     Visibility,
 )
 from gpuwatch.errors import DeviceLostError, SourceGoneError, UsageError
-from gpuwatch.protocols import Clock
+from gpuwatch.interfaces import Clock
 from gpuwatch.sources import recordings
 
 ENDED = "the recording ended"

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from annotate.capsule import limits
 from annotate.evidence import Column, Device, Evidence, Times, Timings, Trace, Values, Window
-from gpuwatch import bounds
 from gpuwatch.errors import UsageError
 
 # Column of the file: the signal it fills, and what its unit is in that signal's.
@@ -81,7 +81,7 @@ def _marks(path: Path, arrays: Mapping[str, Any]) -> list[tuple[str, tuple[int, 
             )
         begin_ns, end_ns = (int(at) for at in mark)
         try:
-            bounds.window(Window(begin_ns=begin_ns, end_ns=end_ns))
+            limits.window(Window(begin_ns=begin_ns, end_ns=end_ns))
         except ValueError as error:
             raise _wrong(path, f"{name}: {error}") from error
         out.append((name.removeprefix("mark_"), (begin_ns, end_ns)))
@@ -155,7 +155,7 @@ def _telemetry(path: Path, arrays: Mapping[str, Any]) -> Times:
         row = int(np.argmax(~np.isfinite(times) | (np.diff(times, prepend=times[0]) < 0)))
         raise _wrong(path, f"row {row}: expected a time no earlier than the row before, found {times[row]}")
     try:
-        return bounds.as_times(times)
+        return limits.as_times(times)
     except ValueError as error:
         raise _wrong(path, f"t_ns: {error}") from error
 
@@ -174,7 +174,7 @@ def _columns(path: Path, arrays: Mapping[str, Any]) -> dict[str, Values]:
                 row = int(np.argmax(values < 0))
                 raise _wrong(path, f"row {row}, {name}: expected no negative number, found {values[row] / scale:g}")
             try:
-                bounds.values(values)
+                limits.values(values)
             except ValueError as error:
                 raise _wrong(path, f"{name}: {error}") from error
             if not np.isnan(values).all():
@@ -189,7 +189,7 @@ def _timings(path: Path, arrays: Mapping[str, Any], label: str) -> Timings | Non
     if table.dtype.kind != "f" or table.ndim != 2 or table.shape[1] != 2:
         raise _wrong(path, f"expected rows of two numbers in timing_{label}, found {table.dtype} {table.shape}")
     try:
-        return Timings(at_ns=bounds.as_times(table[:, 0]), took_s=np.asarray(table[:, 1], np.float64) / 1e3)
+        return Timings(at_ns=limits.as_times(table[:, 0]), took_s=np.asarray(table[:, 1], np.float64) / 1e3)
     except ValueError as error:
         raise _wrong(path, f"timing_{label}: {error}") from error
 
@@ -199,7 +199,7 @@ def _device(path: Path, arrays: Mapping[str, Any]) -> Device:
         return _UNKNOWN
     try:
         device = msgspec.json.decode(str(arrays["device"]), type=Device)
-        bounds.numbers(device)
+        limits.numbers(device)
     except (ValueError, RecursionError) as error:
         raise _wrong(path, f"expected the facts of a device as JSON in device, found {error}") from error
     return device

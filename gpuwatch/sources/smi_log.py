@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from annotate.capsule import limits
 from annotate.evidence import Column, Device, Evidence, Trace, Window
-from gpuwatch import bounds
 from gpuwatch.errors import UsageError
 from gpuwatch.sources.smi_columns import FAULT_REASONS, IDENTITY, REASON_COLUMNS, SIGNAL_COLUMNS, Reader, is_absent, plain
 
@@ -67,7 +67,7 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
     if not gpus:
         raise UsageError(f"{path}: expected rows of readings, found none")
     for gpu in gpus.values():
-        if gpu.at_ns[-1] - gpu.at_ns[0] > bounds.LONGEST_NS:
+        if gpu.at_ns[-1] - gpu.at_ns[0] > limits.LONGEST_NS:
             raise UsageError(
                 f"{path}: expected at most 31 days, found {(gpu.at_ns[-1] - gpu.at_ns[0]) / 86_400e9:.0f}: cut the log"
             )
@@ -170,7 +170,7 @@ def _time_ns(where: str, cell: str) -> int:
         if dot and not (milli.isascii() and milli.isdigit() and len(milli) <= 9):
             raise ValueError(milli)
         at_ns = _second_ns(second) + int(milli.ljust(9, "0") if dot else 0)
-        if abs(at_ns) >= bounds.FARTHEST_NS:
+        if abs(at_ns) >= limits.FARTHEST_NS:
             raise OverflowError(second)
         return at_ns
     except (ValueError, OverflowError):

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from annotate.capsule import byte_planes
 from annotate.evidence import Times, Values
-from gpuwatch import planes
 
 _FORMAT = 1
 _STEP_NS = 1_000_000
@@ -24,7 +24,7 @@ def pack(at_ns: Sequence[int], power_w: Sequence[float]) -> bytes:
     steps = np.round((times - times[0]) / _STEP_NS).astype(np.int64)
     power = np.round(np.array(power_w, np.float64) / _STEP_W).astype(np.int64)
     deflate = zlib.compressobj(9, wbits=-15)
-    return bytes([_FORMAT]) + deflate.compress(planes.encode(steps) + planes.encode(power)) + deflate.flush()
+    return bytes([_FORMAT]) + deflate.compress(byte_planes.encode(steps) + byte_planes.encode(power)) + deflate.flush()
 
 
 def unpack(begin_ns: int, count: int, data: bytes) -> tuple[Times, Values]:
@@ -35,8 +35,8 @@ def unpack(begin_ns: int, count: int, data: bytes) -> tuple[Times, Values]:
         raw = zlib.decompress(data[1:], wbits=-15)
     except zlib.error as error:
         raise ValueError(f"power samples are damaged: {error}") from error
-    steps, rest = planes.decode(raw, count)
-    power, rest = planes.decode(rest, count)
+    steps, rest = byte_planes.decode(raw, count)
+    power, rest = byte_planes.decode(rest, count)
     if rest:
         raise ValueError(f"expected {count} power samples, found more")
     return begin_ns + steps * _STEP_NS, power.astype(np.float64) * _STEP_W

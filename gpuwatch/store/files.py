@@ -14,8 +14,8 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from gpuwatch import store_owner
 from gpuwatch.errors import StoreError
+from gpuwatch.wire import store_owner
 
 _log = logging.getLogger("gpuwatch.store")
 

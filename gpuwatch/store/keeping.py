@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from annotate.evidence import HEARTBEAT_NS, Census, Event, Lane, PowerRecord, Process, Reading, Visibility
-from gpuwatch.protocols import Lost, Sweep
+from gpuwatch.interfaces import Lost, Sweep
 from gpuwatch.store.columns import LANE_SIGNALS, LANE_VALUES
 
 _MS = 1_000_000

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
+from annotate.capsule.pack import unpack
 from annotate.evidence import Census, Device, Event, Evidence, Host, Ownership, Process, Timings, Trace, Window
-from gpuwatch.capsule import unpack
 from gpuwatch.errors import CapsuleError, StoreError
 from gpuwatch.store import files, schema
 from gpuwatch.store.columns import device_from_row

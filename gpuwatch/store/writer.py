@@ -15,7 +15,7 @@ from annotate.evidence import Device, Event, Lane, Timings
 from gpuwatch import clock as clocks
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.errors import StoreError
-from gpuwatch.protocols import Clock, Sweep
+from gpuwatch.interfaces import Clock, Sweep
 from gpuwatch.store.attempts import UNSTORABLE, Attempts, Failure
 from gpuwatch.store.folder import Folder
 from gpuwatch.store.keeping import Keeper, Rows

@@ -15,7 +15,7 @@ from gpuwatch.tui.covers import covers
 from gpuwatch.tui.panels import CENSUS_HOLDS_NS, Drawn, clipped
 from gpuwatch.tui.plot import GUTTER_COUNT, Span
 from gpuwatch.tui.words import NOTHING, Chip, Piece, Tone, chips, cut, status
-from gpuwatch.wire import Shown
+from gpuwatch.wire.messages import Shown
 
 ROOMY_COUNT = 20  # lines from which processes and windows have ribbons too
 REASONS = "event_reasons_mask"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from gpuwatch.wire import Shown
+from gpuwatch.wire.messages import Shown
 
 
 def covers(window: Shown, uuid: str, pids: Collection[int]) -> bool:

@@ -23,7 +23,7 @@ from gpuwatch.tui.plot import GUTTER_COUNT
 from gpuwatch.tui.seams import Past, Showing
 from gpuwatch.tui.stretch import Sight, Stretch
 from gpuwatch.tui.track import Track
-from gpuwatch.wire import Shown
+from gpuwatch.wire.messages import Shown
 
 DRAWN_NS = 450_000_000  # curves of now are drawn at every second answer of four a second
 ASKED_NS = 1_000_000_000  # what the store lacks of now was told

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from annotate import report
 from annotate.evidence import Lane, Visibility
-from gpuwatch import wire
 from gpuwatch.live import LiveGpu
 from gpuwatch.tui.covers import covering
 from gpuwatch.tui.words import NOTHING, Piece, Tone, chips
+from gpuwatch.wire import messages
 
 STALE_PERIODS = 3
 LEAST_STALE_S = 2.0  # a sampler that is late by less is late, not silent
@@ -69,7 +69,7 @@ def _gb(amount: int) -> str:
     return f"{amount / 1e9:.1f}" if amount < 9.95e9 else f"{amount / 1e9:.0f}"
 
 
-def processes(gpu: LiveGpu, windows: Sequence[wire.Shown]) -> Piece:
+def processes(gpu: LiveGpu, windows: Sequence[messages.Shown]) -> Piece:
     """How many are on it; while a window of yours is open there, which are its own (o) and which foreign (F)."""
     if gpu.census is None:
         return Piece(NOTHING, Tone.DIM)

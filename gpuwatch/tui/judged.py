@@ -18,7 +18,7 @@ from gpuwatch.tui.rows import Rows
 from gpuwatch.tui.seams import Past, Showing
 from gpuwatch.tui.wishes import ExplainThese, ToMoment
 from gpuwatch.tui.words import Piece, Tone
-from gpuwatch.wire import Shown
+from gpuwatch.wire.messages import Shown
 
 
 class Judged(Moments):

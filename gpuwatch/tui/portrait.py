@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from annotate import report
 from annotate.evidence import Ownership, Process, Visibility
-from gpuwatch import wire
 from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import gpu_words, words
 from gpuwatch.tui.covers import covering
 from gpuwatch.tui.panels import clipped
 from gpuwatch.tui.seams import Showing
 from gpuwatch.tui.words import NOTHING, Piece, Tone
+from gpuwatch.wire import messages
 
 _WHOSE = {
     Ownership.OWN: Piece("own    ", Tone.GOOD),
@@ -98,7 +98,7 @@ def _with(piece: Piece, unit: str) -> Piece:
     return Piece(f"  {bare}{unit}{text[len(bare) :]}", piece.tone)
 
 
-def whose(process: Process, uuid: str, census_pids: set[int], windows: Sequence[wire.Shown]) -> Ownership:
+def whose(process: Process, uuid: str, census_pids: set[int], windows: Sequence[messages.Shown]) -> Ownership:
     """Own or foreign to the windows open on this GPU; unknown while there is none."""
     if process.ownership is not Ownership.UNKNOWN:
         return process.ownership

@@ -11,7 +11,6 @@ from textual.widget import Widget
 
 from annotate import report
 from annotate.evidence import Ownership, Process, Visibility
-from gpuwatch import wire
 from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import words
 from gpuwatch.tui.covers import covering
@@ -20,6 +19,7 @@ from gpuwatch.tui.page import Aside, Quiet
 from gpuwatch.tui.seams import Showing
 from gpuwatch.tui.wishes import SortedBy
 from gpuwatch.tui.words import Piece, Tone
+from gpuwatch.wire import messages
 
 ORDERS = ("gpu", "memory", "user", "name")
 _OWNERS = {
@@ -45,7 +45,7 @@ def seats(live: Live) -> list[Seat]:
     ]
 
 
-def _owner(process: Process, gpu: LiveGpu, windows: Sequence[wire.Shown]) -> Ownership:
+def _owner(process: Process, gpu: LiveGpu, windows: Sequence[messages.Shown]) -> Ownership:
     pids = {each.pid for each in gpu.census.processes} if gpu.census is not None else set()
     opened = covering(windows, gpu.device.uuid, pids)
     if not any(each.pids for each in opened):

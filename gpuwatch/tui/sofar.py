@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from annotate.evidence import Lane, Reason
-from gpuwatch import wire
 from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import words
 from gpuwatch.tui.covers import covers
+from gpuwatch.wire import messages
 
 # What spoils a number; the power cap, which is how a heavy kernel runs, last.
 _AGAINST: tuple[Reason, ...] = (
@@ -33,7 +33,7 @@ class SoFar:
         return {run: [name for name in _ORDER if name in seen] for run, seen in self._seen.items() if seen}
 
 
-def against(window: wire.Shown, gpus: Sequence[LiveGpu]) -> Iterator[str]:
+def against(window: messages.Shown, gpus: Sequence[LiveGpu]) -> Iterator[str]:
     """What one answer says; only what was read since the window began counts."""
     for gpu in gpus:
         pids = {process.pid for process in gpu.census.processes} if gpu.census is not None else set()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch import clock, quantities
-from gpuwatch.quantities import QuantityError
+from gpuwatch import clock
+from gpuwatch.config import quantities
+from gpuwatch.config.quantities import QuantityError
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,9})?))?\Z", re.ASCII)
 EXPECTED = "14:02:31, -5m, -30s, 2026-11-20 14:02:31 or now"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from annotate import report
-from gpuwatch import wire
 from gpuwatch.live import Live
 from gpuwatch.tui.words import NOTHING, Piece, Tone, cut, span, status
+from gpuwatch.wire import messages
 
 
 def window_lines(live: Live, width: int, so_far: Mapping[str, Sequence[str]] | None = None) -> Iterator[list[Piece]]:
@@ -35,7 +35,7 @@ def window_lines(live: Live, width: int, so_far: Mapping[str, Sequence[str]] | N
         yield [Piece(f"  and {live.windows_left_out_count} more: gpuwatch audit", Tone.DIM)]
 
 
-def _found(window: wire.Shown, so_far: Mapping[str, Sequence[str]]) -> str:
+def _found(window: messages.Shown, so_far: Mapping[str, Sequence[str]]) -> str:
     if window.end_ns is None and (seen := so_far.get(window.run)):
         return f"so far: {', '.join(seen)}"
     return ", ".join(window.hazards) or report.plain(window.why)

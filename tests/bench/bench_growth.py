@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gpuwatch import past
 from gpuwatch.clock import VirtualClock, wall_s
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.store import Reader, Store, files
 from gpuwatch.store.boot import Boot
 from tests.bench import made_up

@@ -6,8 +6,8 @@ import statistics
 import time
 from dataclasses import replace
 
+from annotate.capsule.pack import pack, unpack
 from annotate.judge import judge
-from gpuwatch.capsule import pack, unpack
 from tests.annotate.builders import capped_ns, evidence
 from tests.campaign import clean
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import gpuwatch
 from gpuwatch.client import connect
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from tests.bench import peers
 from tests.bench.scraping import scraped
 from tests.bench.spent import Spent, spending

@@ -8,8 +8,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from annotate.capsule.pack import pack
 from annotate.evidence import Fact
-from gpuwatch.capsule import pack
 from gpuwatch.cli import rejudge
 from gpuwatch.sources.simulated import simulate
 from gpuwatch.store import Reader, Store

@@ -13,7 +13,7 @@ from annotate.evidence import Device, Lane, Reading
 from gpuwatch.exporter.access import Access
 from gpuwatch.exporter.tally import Tallies
 from gpuwatch.exporter.web import Web
-from gpuwatch.protocols import Sweep
+from gpuwatch.interfaces import Sweep
 from tests.gpuwatch.exporter.fleet import Fleet
 
 _COUNT = 100

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from annotate.evidence import Lane
 from gpuwatch.clock import VirtualClock
-from gpuwatch.protocols import Sweep
+from gpuwatch.interfaces import Sweep
 from gpuwatch.store import Reader, Store
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID, stream
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from tests.gpuwatch.live import running
 
 SCENES = "simulated:" + ",".join(["steady-gemm", "neighbour", "bursty", "thermal"] * 2)

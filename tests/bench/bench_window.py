@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import gpuwatch
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from tests.gpuwatch.live import running
 
 _COUNT = 200

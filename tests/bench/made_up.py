@@ -7,11 +7,11 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from annotate.capsule.pack import pack
 from annotate.judge import judge
 from annotate.verdict import worst
-from gpuwatch import host
-from gpuwatch.capsule import pack
 from gpuwatch.clock import VirtualClock
+from gpuwatch.host import processes
 from gpuwatch.sources.simulated import simulate
 from gpuwatch.store import Store, files
 from gpuwatch.store.segment import Segment
@@ -28,7 +28,9 @@ _PERIOD_S = 60.0  # windows begin so far apart
 
 def windows(folder: Path, begun_wall_s: float, counts: tuple[int, ...]) -> Iterator[int]:
     """A store of ever more judged windows: made up to each count, which is then given.  The newest ones keep their evidence."""
-    boot_id = host.facts().boot_id or "unknown"  # as a daemon's that goes on with it, so that its screens can go back to them
+    boot_id = (
+        processes.facts().boot_id or "unknown"
+    )  # as a daemon's that goes on with it, so that its screens can go back to them
     store = Store(folder, source="simulated:steady-copy", boot_id=boot_id)
     for number, scene in enumerate(SCENES):
         evidence = simulate(scene, seed=number, timings=False)[0]

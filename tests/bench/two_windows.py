@@ -16,7 +16,7 @@ PAUSE_S = 0.02
 def main() -> None:
     asked, count = json.loads(sys.argv[1]), int(sys.argv[2])
     import gpuwatch
-    from gpuwatch.config import load
+    from gpuwatch.config.settings import load
 
     sys.path.append(asked["peers"])  # behind our own: only what we lack is theirs
     from zeus.monitor import ZeusMonitor  # type: ignore[import-not-found]  # only the peers' environment has it

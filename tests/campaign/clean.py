@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+from annotate.capsule.pack import unpack
 from annotate.evidence import Evidence, Fact
-from gpuwatch.capsule import unpack
 from gpuwatch.sources import recordings
 from gpuwatch.sources.simulated import simulate
 from gpuwatch.sources.simulated.kernels import ATTENTION, CONVOLUTION, COPY, FLOAT_GEMM, GEMM, LARGE_GEMM, VECTOR_ADD

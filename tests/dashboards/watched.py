@@ -16,7 +16,7 @@ from urllib.error import URLError
 
 import gpuwatch
 from dashboards.asking import Prometheus, PrometheusError
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from tests.gpuwatch.live import Live, running
 from tests.gpuwatch.programs import program
 from tests.waiting import PATIENCE_S, sample_for, wait_until

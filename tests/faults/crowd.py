@@ -14,7 +14,7 @@ from typing import Any
 import gpuwatch
 from gpuwatch import clock
 from gpuwatch.client import connect
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.store import Reader
 from tests.faults import results, stores
 from tests.gpuwatch.live import Live, running

@@ -26,8 +26,8 @@ import psutil
 from annotate.evidence import Device
 from gpuwatch import clock, lanes
 from gpuwatch.clock import VirtualClock
+from gpuwatch.interfaces import Sweep
 from gpuwatch.judging import Judge
-from gpuwatch.protocols import Sweep
 from gpuwatch.sampler import Sampler
 from gpuwatch.sources.simulated import OWN_PID, Scene, Simulated
 from gpuwatch.sources.simulated.kernels import ATTENTION, CONVOLUTION, COPY, GEMM

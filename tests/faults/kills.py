@@ -21,7 +21,7 @@ import gpuwatch
 from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.client import connect
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
 from tests.faults import results, stores
 from tests.gpuwatch import live

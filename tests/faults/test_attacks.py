@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch import config, store_owner
 from gpuwatch.client import connect
-from gpuwatch.config import Settings
+from gpuwatch.config import settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.store.files import lock
+from gpuwatch.wire import store_owner
 from tests.gpuwatch.live import Live, running
 from tests.gpuwatch.live import settings as settings_in
 from tests.security.people import NOBODY, only_root, open_folder
@@ -111,7 +112,7 @@ def test_raising_log_handler_breaks_no_benchmark(tmp_path: Path) -> None:
     handler = RaisingHandler()
     logging.getLogger("gpuwatch").addHandler(handler)
     try:
-        nowhere = config.load({"source": "simulated", "socket": "/proc/none/s"}, environment={"HOME": str(tmp_path)})
+        nowhere = settings.load({"source": "simulated", "socket": "/proc/none/s"}, environment={"HOME": str(tmp_path)})
         with gpuwatch.window(settings=nowhere) as window:
             pass
         assert window.verdict.status is gpuwatch.Status.UNPROVEN
@@ -140,7 +141,7 @@ def test_time_limit_of_a_benchmark_is_not_swallowed(tmp_path: Path) -> None:
 
 def test_failure_beside_a_time_limit_stays_silent(tmp_path: Path) -> None:
     """Telemetry that fails while the time limit's exception leaves the body replaces nothing."""
-    window = gpuwatch.window(settings=config.load({"socket": "/proc/none/s"}, environment={"HOME": str(tmp_path)}))
+    window = gpuwatch.window(settings=settings.load({"socket": "/proc/none/s"}, environment={"HOME": str(tmp_path)}))
 
     def limit(*_: object) -> None:
         raise TimeLimit
@@ -225,7 +226,7 @@ def test_unknown_interpreter_is_one_clear_line(tmp_path: Path, monkeypatch: pyte
 
 def test_socket_of_bytes_that_are_no_text_is_a_path() -> None:
     name = os.fsdecode(b"/tmp/\xff/s")
-    assert str(config.load({"socket": name}, environment={"HOME": "/"}).socket) == name
+    assert str(settings.load({"socket": name}, environment={"HOME": "/"}).socket) == name
 
 
 PROBES = "import sys\nfrom pathlib import Path\nfrom gpuwatch import store_owner\nprint(flush=True)\n"

@@ -17,7 +17,7 @@ import pytest
 import gpuwatch
 from gpuwatch import clock
 from gpuwatch.client import connect
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader, Run
 from tests.gpuwatch.live import Live, running

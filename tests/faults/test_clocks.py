@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch import clock, sleep
+from gpuwatch import clock
+from gpuwatch.host import suspend
 from gpuwatch.store import Reader
 from tests.busy_machine import BUSY_MACHINE
 from tests.faults.stores import committed_ns
@@ -132,7 +133,7 @@ def test_a_suspension_just_before_the_end_is_known_to_the_judge(set_clocks: tupl
 class TestSleeps:
     def test_it_is_found_between_two_looks_and_once(self) -> None:
         now_s, slept_s = 100.0, 0.0
-        sleeps = sleep.Sleeps(lambda: round(now_s * 1e9), lambda: round(slept_s * 1e9))
+        sleeps = suspend.Sleeps(lambda: round(now_s * 1e9), lambda: round(slept_s * 1e9))
         now_s = 100.2
         assert sleeps.look() is None
         now_s, slept_s = 100.4, 30.0
@@ -145,6 +146,6 @@ class TestSleeps:
 
     def test_two_clocks_read_a_moment_apart_are_no_sleep(self) -> None:
         offsets = iter((0, 50_000_000, 0))
-        sleeps = sleep.Sleeps(lambda: 0, lambda: next(offsets))
+        sleeps = suspend.Sleeps(lambda: 0, lambda: next(offsets))
         assert sleeps.look() is None
         assert sleeps.look() is None

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch import config
 from gpuwatch.client import connect
+from gpuwatch.config import settings as config
 from gpuwatch.store import Reader
 from tests.busy_machine import BUSY_MACHINE
 from tests.faults import stores

@@ -14,14 +14,15 @@ from typing import TypeAlias
 import pytest
 
 import gpuwatch
-from gpuwatch import clock, server, wire
+from gpuwatch import clock, server
 from gpuwatch.client import connect
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
+from gpuwatch.wire import messages
 from tests.faults import stores
 from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S, wait_until
 
-HELLO = wire.encode(wire.Hello(protocol=1, version="test"))
+HELLO = messages.encode(messages.Hello(protocol=1, version="test"))
 SERVED_S = 1.0  # a window opens within this, whoever else is there, where the machine is free; alone it takes some 5 ms
 MOST_GROWN_BYTES = 100 << 20
 Serves: TypeAlias = Callable[..., None]

@@ -12,17 +12,18 @@ import pytest
 from msgspec import inspect
 
 import gpuwatch
-from gpuwatch import clock, wire
+from gpuwatch import clock
 from gpuwatch.client import Client, connect
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.store import Reader
+from gpuwatch.wire import messages
 from tests.faults import stores
 from tests.faults.message_sizes import Sized, UnboundedError, check_bounded, least, sized
 from tests.gpuwatch.live import Live, running
 
 REQUESTS: dict[str, inspect.StructType] = {
     found.tag: found  # type: ignore[misc]  # every message has a tag
-    for found in map(inspect.type_info, get_args(wire.Request))
+    for found in map(inspect.type_info, get_args(messages.Request))
     if isinstance(found, inspect.StructType)
 }
 MOST_GROWN_BYTES = 100 << 20
@@ -89,7 +90,7 @@ def check_answer(each: Sized, answer: dict[str, Any], size: int) -> None:
 
 
 def test_every_field_a_client_sends_has_a_bound() -> None:
-    assert len(REQUESTS) == len(get_args(wire.Request))
+    assert len(REQUESTS) == len(get_args(messages.Request))
     for name, found in REQUESTS.items():
         check_bounded(found, name)
 
@@ -161,7 +162,7 @@ def test_refusal_of_a_long_unknown_name_is_short(message: Any, daemon: Live, bes
 
 def test_hundred_windows_of_largest_names_leave_the_daemon_small(daemon: Live, beside: Client) -> None:
     """GPUs that do not exist come back in a warning, in the window's reason and in its findings."""
-    too_many, largest = ["x" * 10**6], ["x" * wire.GPU_LENGTH] * wire.GPUS_COUNT
+    too_many, largest = ["x" * 10**6], ["x" * messages.GPU_LENGTH] * messages.GPUS_COUNT
     with dial(daemon.settings) as connection:
         asked(connection, plain("hello") | {"protocol": 1})
         for _ in range(100):

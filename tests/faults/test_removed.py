@@ -15,7 +15,7 @@ from pathlib import Path
 import gpuwatch
 from gpuwatch.client import connect
 from gpuwatch.clock import VirtualClock
-from gpuwatch.config import Settings, load
+from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader, Store
 from tests.busy_machine import BUSY_MACHINE

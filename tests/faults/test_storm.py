@@ -13,7 +13,7 @@ from annotate.evidence import Census, Host, Lane, Ownership, Process
 from gpuwatch import clock
 from gpuwatch.clock import VirtualClock
 from gpuwatch.in_hand import InHand
-from gpuwatch.protocols import Sweep
+from gpuwatch.interfaces import Sweep
 from gpuwatch.store import Reader
 from gpuwatch.store.segment import KNOWN_COUNT
 from tests.gpuwatch.store.stored import a_run, opened

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import gpuwatch
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader
 from tests.faults import stores

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from tests.gpuwatch.live import running
 
 # A shell's job in the background ignores SIGINT, and all it starts does: commands under test must be able to end by it.

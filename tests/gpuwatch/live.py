@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.client import connect
-from gpuwatch.config import Settings, load
+from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import DaemonError
 from tests.waiting import PATIENCE_S, wait_until
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading, signals
-from gpuwatch.protocols import Clock, Sweep
+from gpuwatch.interfaces import Clock, Sweep
 from tests.waiting import PATIENCE_S
 
 UUID = "GPU-00000000-0000-0000-0000-000000000009"

@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gpuwatch import client, config, wire
+from gpuwatch import client
 from gpuwatch.client import Client
+from gpuwatch.config import settings
 from gpuwatch.errors import DaemonError
+from gpuwatch.wire import messages
 
-SETTINGS = config.load({"source": "simulated", "socket": "/nowhere"}, environment={"HOME": "/"})
-WELCOME = wire.encode(wire.Welcome(protocol=1, version="0", source="simulated", simulated=True, state="/", pid=1, boot_id="b"))
+SETTINGS = settings.load({"source": "simulated", "socket": "/nowhere"}, environment={"HOME": "/"})
+WELCOME = messages.encode(
+    messages.Welcome(protocol=1, version="0", source="simulated", simulated=True, state="/", pid=1, boot_id="b")
+)
 DRIP_S = 0.1
 DRIPS_COUNT = 120  # longer than any deadline below: whoever waits for all of it sees the connection end instead
 PIECE = b"x" * (1 << 20)
@@ -54,7 +58,7 @@ def greet_and_drip(connection: socket.socket, over: threading.Event) -> None:
 
 def greet_and_pour(connection: socket.socket, over: threading.Event) -> None:
     connection.sendall(WELCOME)
-    for _ in range(4 * wire.ANSWER_BYTES // len(PIECE)):
+    for _ in range(4 * messages.ANSWER_BYTES // len(PIECE)):
         connection.sendall(PIECE)
         if over.is_set():
             return
@@ -64,7 +68,7 @@ def greet_and_answer_long(connection: socket.socket, over: threading.Event) -> N
     """An answer that is nearly as long as may be, in pieces, and the beginning of nothing after it."""
     connection.sendall(WELCOME)
     connection.recv(4096)
-    line = wire.encode(wire.Status(facts={"padding": "x" * (wire.ANSWER_BYTES - 100)}))
+    line = messages.encode(messages.Status(facts={"padding": "x" * (messages.ANSWER_BYTES - 100)}))
     for begin in range(0, len(line), len(PIECE)):
         connection.sendall(line[begin : begin + len(PIECE)])
     over.wait()
@@ -90,14 +94,14 @@ def test_dripped_answer_is_given_up_at_its_deadline() -> None:
 def test_answer_without_an_end_is_refused() -> None:
     with answering(greet_and_pour) as connection, Client(connection, SETTINGS) as asking:
         for _ in range(2):  # and it is not read any further by the next question
-            with pytest.raises(DaemonError, match=f"at most {wire.ANSWER_BYTES} bytes") as caught:
+            with pytest.raises(DaemonError, match=f"at most {messages.ANSWER_BYTES} bytes") as caught:
                 asking.status()
             assert caught.value.code == "bad-answer"
 
 
 def test_long_answer_is_read_whole() -> None:
     with answering(greet_and_answer_long) as connection, Client(connection, SETTINGS) as asking:
-        assert len(asking.status()["padding"]) == wire.ANSWER_BYTES - 100
+        assert len(asking.status()["padding"]) == messages.ANSWER_BYTES - 100
 
 
 def test_late_answer_is_not_taken_for_the_next_ones() -> None:
@@ -107,7 +111,7 @@ def test_late_answer_is_not_taken_for_the_next_ones() -> None:
     def late(connection: socket.socket, over: threading.Event) -> None:
         connection.sendall(WELCOME)
         asked_again.wait()
-        connection.sendall(wire.encode(wire.Judged(run="first", status="valid", why="", verdicts=[])))
+        connection.sendall(messages.encode(messages.Judged(run="first", status="valid", why="", verdicts=[])))
         over.wait()
 
     with answering(late) as connection:

@@ -18,12 +18,12 @@ import pytest
 
 import gpuwatch
 from annotate.verdict import Status
-from gpuwatch import wire
 from gpuwatch.client import Client, connect
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.sources.simulated import SCENES
 from gpuwatch.store import Reader
+from gpuwatch.wire import messages
 from tests.busy_machine import BUSY_MACHINE
 from tests.faults.stores import committed_ns, last_ns
 from tests.gpuwatch.live import running
@@ -49,7 +49,7 @@ def answer(connection: socket.socket, line: bytes) -> dict[str, Any]:
     return found
 
 
-GREETING = wire.encode(wire.Hello(protocol=1, version="test"))
+GREETING = messages.encode(messages.Hello(protocol=1, version="test"))
 HELLO = GREETING.rstrip()
 
 
@@ -251,8 +251,8 @@ def test_a_client_that_dies_leaves_its_window_unproven(copying: Settings) -> Non
 
 
 def test_a_newer_client_is_served_at_this_daemons_protocol(copying: Settings) -> None:
-    client = Client(raw(copying), copying, protocol=wire.PROTOCOL + 7)
-    assert client.welcome.protocol == wire.PROTOCOL
+    client = Client(raw(copying), copying, protocol=messages.PROTOCOL + 7)
+    assert client.welcome.protocol == messages.PROTOCOL
     assert client.status()["pid"]
     client.close()
 
@@ -291,7 +291,7 @@ def test_nonsense_as_a_greeting_ends_the_connection(copying: Settings) -> None:
 def test_an_endless_line_is_refused(copying: Settings) -> None:
     with raw(copying) as connection:
         answer(connection, HELLO)
-        assert answer(connection, b"x" * (wire.LINE_BYTES + 10))["code"] == "too-long"
+        assert answer(connection, b"x" * (messages.LINE_BYTES + 10))["code"] == "too-long"
 
 
 def test_unknown_facts_beyond_reason_are_refused(copying: Settings) -> None:

@@ -18,7 +18,7 @@ import pytest
 import gpuwatch
 from gpuwatch import handover
 from gpuwatch.client import at, connect
-from gpuwatch.config import Settings, load
+from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.store import Reader
 from tests.gpuwatch.live import ended, running, settings, wait_for

@@ -12,8 +12,8 @@ from annotate.evidence import Event, Lane, Reading
 from gpuwatch import clock
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.errors import DeviceLostError, SourceError
+from gpuwatch.interfaces import Lost, Pass, Sweep
 from gpuwatch.lanes import FAST_ACTIVE_NS, FAST_IDLE_NS, unmeasured
-from gpuwatch.protocols import Lost, Pass, Sweep
 from gpuwatch.sampler import Sampler
 from tests.gpuwatch.scripted import DEVICE, UUID, Kept, Scripted
 from tests.waiting import PATIENCE_S, wait_until

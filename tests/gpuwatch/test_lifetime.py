@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_S
 STUCK = """
 import logging, sys, threading
 from gpuwatch import lifetime
-from gpuwatch.config import load
+from gpuwatch.config.settings import load
 
 def stuck(_):
     threading.Thread(target=threading.Event().wait).start()

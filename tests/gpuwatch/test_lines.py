@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.lines import HalfSaid, Lines
-from gpuwatch.wire import WireError
+from gpuwatch.wire.messages import WireError
 
 LONG = 1000
 

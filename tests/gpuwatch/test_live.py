@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from annotate.evidence import SIGNALS, Census, Device, Event, Lane, Process, Reading
-from gpuwatch import live, telling, wire
+from gpuwatch import live, telling
 from gpuwatch.client import connect
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
-from gpuwatch.protocols import Observed, Sweep
+from gpuwatch.interfaces import Observed, Sweep
 from gpuwatch.store import Run
 from gpuwatch.window import window
+from gpuwatch.wire import messages
 from gpuwatch.witness import Watched
 from tests.gpuwatch.live import running
 from tests.waiting import let_pass, wait_until
@@ -41,10 +42,10 @@ def sweeps(*seen: Observed) -> dict[tuple[str, Lane], Sweep]:
     return {("GPU-1", lane): Sweep("GPU-1", lane, 0, 0, 0, each) for each, lane in found if lane is not None}
 
 
-def told(*seen: Observed, since_ns: int = 0, runs: tuple[Run, ...] = ()) -> wire.Readings:
+def told(*seen: Observed, since_ns: int = 0, runs: tuple[Run, ...] = ()) -> messages.Readings:
     answer = telling.readings([watched()], sweeps(*seen), runs, at_ns=300, source="nvml", since_ns=since_ns)
-    again = wire.decode_reply(wire.encode(answer))
-    assert isinstance(again, wire.Readings)
+    again = messages.decode_reply(messages.encode(answer))
+    assert isinstance(again, messages.Readings)
     return again
 
 
@@ -87,20 +88,20 @@ def test_the_largest_answer_is_one_line_of_the_protocol() -> None:
     runs = [replace(RUN, label=long, why=long, pids=frozenset(range(10**6, 10**6 + 500))) for _ in range(100)]
     many = [watched(f"GPU-{n}", long) for n in range(200)]
     answer = telling.readings(many, every, runs, at_ns=2, source=long, absence=long, unanswered=[long] * 200)
-    assert len(wire.encode(answer)) < wire.LINE_BYTES
+    assert len(messages.encode(answer)) < messages.LINE_BYTES
     assert (answer.gpus_left_out_count, answer.windows_left_out_count) == (136, 68)
     gpu = live.of(answer).gpus[0]
-    assert gpu.processes_left_out_count == 1000 - wire.SHOWN_PROCESSES_COUNT
+    assert gpu.processes_left_out_count == 1000 - messages.SHOWN_PROCESSES_COUNT
     assert gpu.census is not None
     assert gpu.census.processes[0].pid == 999, "those with most memory are shown"
 
 
 def test_gpus_that_never_answered_are_told_and_an_older_daemon_tells_of_none() -> None:
     answer = telling.readings([], {}, (), at_ns=300, source="nvml", unanswered=["GPU 1: no answer for 3 s"])
-    again = wire.decode_reply(wire.encode(answer))
-    assert isinstance(again, wire.Readings)
+    again = messages.decode_reply(messages.encode(answer))
+    assert isinstance(again, messages.Readings)
     assert live.of(again).unanswered == ("GPU 1: no answer for 3 s",)
-    assert b"unanswered" not in wire.encode(told(FAST)), "nor does one of today that has none"
+    assert b"unanswered" not in messages.encode(told(FAST)), "nor does one of today that has none"
     assert live.of(told(FAST)).unanswered == ()
 
 
@@ -119,7 +120,7 @@ def test_a_lane_of_a_newer_daemon_is_passed_over_and_nonsense_refused() -> None:
     newer = msgspec.structs.replace(answer, gpus=[msgspec.structs.replace(answer.gpus[0], rows=[{"lane": "dense"}])])
     assert live.of(newer).gpus[0].rows == {}
     with pytest.raises(DaemonError, match="not understood"):
-        live.of(msgspec.structs.replace(answer, gpus=[wire.Gpu(device={"name": 3})]))
+        live.of(msgspec.structs.replace(answer, gpus=[messages.Gpu(device={"name": 3})]))
 
 
 def test_a_daemon_tells_what_it_watches_and_whose_windows(two_gpus: Settings) -> None:

@@ -12,9 +12,9 @@ from annotate.evidence import Census, Event, Lane, Process, Trace
 from gpuwatch import clock, moment
 from gpuwatch.client import connect
 from gpuwatch.errors import StoreError, UsageError
+from gpuwatch.interfaces import Sweep
 from gpuwatch.live import Live, of
 from gpuwatch.past import Recorded, Stored
-from gpuwatch.protocols import Sweep
 from gpuwatch.tui import gpu_table, gpu_words, words
 from gpuwatch.window import window
 from tests.faults.stores import committed_ns

@@ -12,9 +12,9 @@ from annotate.evidence import Event, Lane, Reading
 from gpuwatch.clock import MonotonicClock, VirtualClock
 from gpuwatch.errors import DeviceLostError, SourceGoneError
 from gpuwatch.event_watch import EventWatch
+from gpuwatch.interfaces import Lost, Sweep
 from gpuwatch.lanes import Refresh, measure, unmeasured
 from gpuwatch.pace import Pace, ThreadCost
-from gpuwatch.protocols import Lost, Sweep
 from gpuwatch.sampler import Sampler
 from gpuwatch.sources.simulated import Simulated
 from gpuwatch.turns import Turn, sweeps

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from annotate.capsule.unpack import unpack
 from annotate.evidence import SIGNALS, Evidence, Lane
 from annotate.judge import judge
 from gpuwatch.lanes import PULSE, ROW_NS
 from gpuwatch.sources import recordings
-from gpuwatch.unpacking import unpack
 from tests.campaign import clean
 from tests.gpuwatch.slower import slower
 

@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 import gpuwatch
 from annotate.evidence import Evidence, Timings
 from annotate.verdict import Status
-from gpuwatch import clock, iterations, server, wire
+from gpuwatch import clock, server
 from gpuwatch.client import Client, connect
-from gpuwatch.config import Settings, load
+from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader
+from gpuwatch.wire import messages
+from gpuwatch.wire import timings as iterations
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S, let_pass, sample_for
 
@@ -90,7 +92,7 @@ def test_hundreds_of_thousands_of_times_arrive_and_the_window_ends_when_its_body
     assert evidence.window.end_ns == w.end_ns
     timings = evidence.timings
     assert timings is not None
-    assert len(timings.took_s) <= wire.TIMES_COUNT
+    assert len(timings.took_s) <= messages.TIMES_COUNT
     assert timings.calls_count == 3
     assert timings.took_s == pytest.approx(2e-6)
     assert timings.sm_clock_mhz == pytest.approx(1500.0)
@@ -260,10 +262,10 @@ TIMES = st.lists(st.tuples(st.integers(0, 2**60), st.floats(0, 1e6), st.floats(0
 def test_times_arrive_as_they_were_sent(rows: list[tuple[int, float, float]], clocked: bool, calls: int) -> None:
     at_ns, took_s, mhz = (np.array(column) for column in zip(*rows, strict=True))
     sent = Timings(at_ns.astype(np.int64), took_s.astype(np.float64), mhz.astype(np.float64) if clocked else None, calls)
-    pieces: list[wire.Times] = []
+    pieces: list[messages.Times] = []
     for message in iterations.messages("run", sent):
-        request = wire.decode_request(wire.encode(message))
-        assert isinstance(request, wire.Times)
+        request = messages.decode_request(messages.encode(message))
+        assert isinstance(request, messages.Times)
         assert iterations.check(request, pieces[0] if pieces else None, len(pieces)) == len(rows)
         pieces.append(request)
     got = iterations.timings(pieces)
@@ -278,29 +280,29 @@ def test_times_arrive_as_they_were_sent(rows: list[tuple[int, float, float]], cl
 @pytest.mark.parametrize(
     "piece",
     [
-        wire.Times("r", b"", b""),
-        wire.Times("r", bytes(8), bytes(16)),
-        wire.Times("r", bytes(7), bytes(7)),
-        wire.Times("r", bytes(8), bytes(8), bytes(8)),
-        wire.Times("r", bytes(8), bytes(8), b"", 0),
-        wire.Times("r", bytes(8), np.array([np.nan]).tobytes()),
-        wire.Times("r", bytes(8), np.array([-1.0]).tobytes()),
-        wire.Times("r", bytes(8 * 200_001), bytes(8 * 200_001)),
-        wire.Times("r", bytes(8), np.array([1e300]).tobytes()),
-        wire.Times("r", bytes(8), bytes(8), b"", 1 << 63),
+        messages.Times("r", b"", b""),
+        messages.Times("r", bytes(8), bytes(16)),
+        messages.Times("r", bytes(7), bytes(7)),
+        messages.Times("r", bytes(8), bytes(8), bytes(8)),
+        messages.Times("r", bytes(8), bytes(8), b"", 0),
+        messages.Times("r", bytes(8), np.array([np.nan]).tobytes()),
+        messages.Times("r", bytes(8), np.array([-1.0]).tobytes()),
+        messages.Times("r", bytes(8 * 200_001), bytes(8 * 200_001)),
+        messages.Times("r", bytes(8), np.array([1e300]).tobytes()),
+        messages.Times("r", bytes(8), bytes(8), b"", 1 << 63),
     ],
     ids=["none", "uneven", "torn", "clocks", "calls", "nan", "negative", "many", "long", "calls beyond the store's"],
 )
-def test_times_that_cannot_be_are_refused(piece: wire.Times) -> None:
+def test_times_that_cannot_be_are_refused(piece: messages.Times) -> None:
     with pytest.raises(gpuwatch.UsageError, match="times: expected"):
         iterations.check(piece, None, 0)
 
 
 def test_a_window_has_only_so_many_times_in_however_many_messages() -> None:
-    one = wire.Times("r", bytes(8), bytes(8))
-    assert iterations.check(one, one, wire.TIMES_COUNT - 1) == 1
+    one = messages.Times("r", bytes(8), bytes(8))
+    assert iterations.check(one, one, messages.TIMES_COUNT - 1) == 1
     with pytest.raises(gpuwatch.UsageError, match="at most 200000"):
-        iterations.check(one, one, wire.TIMES_COUNT)
+        iterations.check(one, one, messages.TIMES_COUNT)
 
 
 def test_a_connection_has_only_so_many_open_windows(tmp_path: Path) -> None:

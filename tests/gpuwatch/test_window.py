@@ -20,7 +20,7 @@ import gpuwatch
 from annotate import report
 from annotate.verdict import Answered
 from gpuwatch.client import connect
-from gpuwatch.config import Settings, load
+from gpuwatch.config.settings import Settings, load
 from tests.busy_machine import BUSY_MACHINE
 from tests.gpuwatch.live import running
 from tests.gpuwatch.live import settings as settings_in
@@ -393,7 +393,7 @@ def test_a_generator_is_refused_as_a_benchmark() -> None:
         ({"policy": "strict"}, "policy: expected a gpuwatch.Policy, found 'strict'"),
         ({"policy": "strict", "claim": "burst"}, "policy: expected"),
         ({"claim": None}, "claim: expected text, found None"),
-        ({"settings": {}}, "settings: expected gpuwatch.config.Settings"),
+        ({"settings": {}}, "settings: expected gpuwatch.config.settings.Settings"),
         ({"label": "x" * 257}, "label: expected at most 256 characters, found 257"),
         ({"label": 5}, "label: expected text, found 5"),
         ({"on_reject": None}, "on_reject: expected 'report' or 'raise'"),

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from gpuwatch import wire
 from gpuwatch.errors import UsageError
 from gpuwatch.flushing import Flushing
 from gpuwatch.judging import Judgement
 from gpuwatch.store import Store
 from gpuwatch.windows import OWN_TIMES_COUNT, Windows
+from gpuwatch.wire import messages
 from tests.waiting import PATIENCE_S, wait_until_async
 
 MINE, THEIRS, ROOT = 1000, 1001, 0
@@ -300,17 +300,17 @@ def test_host_looks_of_one_user_delay_no_other(store: Store, tmp_path: Path) -> 
 
 def test_times_of_one_user_leave_room_for_another(store: Store, tmp_path: Path) -> None:
     """A user whose windows hold all times that one user may is refused more; windows of others take theirs."""
-    count = wire.TIMES_AT_ONCE_COUNT
-    piece = partial(wire.Times, at_ns=bytes(8 * count), took_s=bytes(8 * count))
+    count = messages.TIMES_AT_ONCE_COUNT
+    piece = partial(messages.Times, at_ns=bytes(8 * count), took_s=bytes(8 * count))
 
     async def body() -> None:
         witness: Any = NoGpus()
         judge: Any = Judge()
         threads = ThreadPoolExecutor(2)
         held = Windows(witness, store, judge, state=tmp_path / "state", threads=threads, boot_id="boot", shared=True)
-        runs = [(await opened(held, THEIRS))[0] for _ in range(-(-OWN_TIMES_COUNT // wire.TIMES_COUNT))]
+        runs = [(await opened(held, THEIRS))[0] for _ in range(-(-OWN_TIMES_COUNT // messages.TIMES_COUNT))]
         for number in range(OWN_TIMES_COUNT // count):
-            held.take_times(piece(run=runs[number * count // wire.TIMES_COUNT]), uid=THEIRS)
+            held.take_times(piece(run=runs[number * count // messages.TIMES_COUNT]), uid=THEIRS)
         with pytest.raises(UsageError, match="all your windows"):
             held.take_times(piece(run=runs[-1]), uid=THEIRS)
         mine, _ = await opened(held, MINE)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from annotate.evidence import Census, Lane, Process
-from gpuwatch.protocols import Lost, Observed, Sweep
+from gpuwatch.interfaces import Lost, Observed, Sweep
 from gpuwatch.store import Store
 from gpuwatch.witness import Witness
 from tests.gpuwatch.live import settings

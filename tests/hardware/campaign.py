@@ -22,10 +22,10 @@ import torch
 
 import gpuwatch
 from annotate import report
+from annotate.capsule.pack import pack
 from annotate.evidence import Evidence, Lane, signals
-from gpuwatch import config
-from gpuwatch.capsule import pack
 from gpuwatch.client import connect
+from gpuwatch.config import settings
 from gpuwatch.sources.nvml import Nvml
 from gpuwatch.store import Reader
 from tests.bench.bench_window import enter_and_exit
@@ -142,7 +142,7 @@ class Campaign:
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        self.settings = config.load({"state": str(out / "state"), "socket": "/tmp/gpuwatch-campaign/s.sock"})
+        self.settings = settings.load({"state": str(out / "state"), "socket": "/tmp/gpuwatch-campaign/s.sock"})
         self.rows: list[dict[str, Any]] = []
         self.evidence: list[Evidence] = []
 

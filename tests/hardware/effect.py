@@ -34,7 +34,7 @@ import torch
 
 from annotate import __version__
 from gpuwatch.client import connect
-from gpuwatch.config import Settings, load
+from gpuwatch.config.settings import Settings, load
 from gpuwatch.sources.nvml.series import compiled
 from tests.bench.spent import spending
 
@@ -70,7 +70,7 @@ if __name__ == "__main__":
 """
 _OPEN = """
 import sys, time, gpuwatch
-from gpuwatch.config import load
+from gpuwatch.config.settings import load
 with gpuwatch.window("held open", sync=False, settings=load({"state": sys.argv[1], "socket": sys.argv[2]})):
     time.sleep(3600)
 """

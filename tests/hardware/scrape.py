@@ -16,7 +16,7 @@ import urllib.request
 from pathlib import Path
 
 import gpuwatch
-from gpuwatch.config import load
+from gpuwatch.config.settings import load
 from tests.hardware.workloads import gemm, loop
 
 PORT = 9481

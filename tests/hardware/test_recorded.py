@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from annotate.capsule.pack import unpack
 from annotate.evidence import Evidence
 from annotate.judge import judge
 from annotate.verdict import Status, Verdict
-from gpuwatch.capsule import unpack
 from tests.hardware import render
 
 RECORDED = list(render.judged())

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import gpuwatch
-from gpuwatch import config
 from gpuwatch.client import connect
+from gpuwatch.config import settings as config
 
 _BODY = """
 import sys

@@ -22,10 +22,10 @@ from typing import Any
 
 import gpuwatch
 from annotate import __version__
+from annotate.capsule.pack import pack
 from annotate.evidence import Evidence
-from gpuwatch import config
-from gpuwatch.capsule import pack
-from gpuwatch.config import Settings
+from gpuwatch.config import settings as config
+from gpuwatch.config.settings import Settings
 from gpuwatch.store import Reader
 from tests.hardware.workloads import hogging
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from annotate.capsule.pack import pack, unpack
 from annotate.evidence import COUNTERS, Column, Evidence, Lane, Ownership, Timings, Visibility, signals
-from gpuwatch.capsule import pack, unpack
 from tests.proof.cases import design, made, run_twice, workload
 from tests.proof.disturbances import COMBINED, FAMILIES, Disturbance, drawn, family_name
 from tests.proof.pairs import Pair, length_s, observed, pair, runs

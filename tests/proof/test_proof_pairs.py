@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from annotate.capsule.pack import pack
 from annotate.evidence import Evidence
-from gpuwatch.capsule import pack
 from tests.proof.disturbances import NOTHING, family_name
 from tests.proof.pairs import LENGTH_S, length_s, pair, repeat
 

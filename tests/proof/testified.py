@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from annotate.evidence import Fact, Host, Timings, Window
-from gpuwatch.iterations import batched, recorded
+from gpuwatch.wire.timings import batched, recorded
 from tests.annotate.builders import UUID
 from tests.proof.chance import generator
 from tests.proof.disturbances import Disturbance

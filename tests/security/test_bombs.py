@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch import capsule
+from annotate.capsule import pack
 from gpuwatch.report import record
 from tests.annotate.builders import evidence
 from tests.waiting import PATIENCE_S
@@ -27,7 +27,7 @@ _READ = {
     "whole": "from gpuwatch.sources import recordings; recordings.whole(sys.argv[1])",
     "report": "from pathlib import Path; from gpuwatch.report import embedded; embedded.load(Path(sys.argv[1]))",
 }
-_GOOD = capsule.pack([evidence(length_s=1.0, signals={"power_w": 600.0, "power_cap_ns": 0})])
+_GOOD = pack.pack([evidence(length_s=1.0, signals={"power_w": 600.0, "power_cap_ns": 0})])
 
 
 def read(kind: str, path: Path) -> str:

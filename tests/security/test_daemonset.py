@@ -19,7 +19,7 @@ import pytest
 import gpuwatch
 from gpuwatch import handover
 from gpuwatch.client import at
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.store import Reader
 from tests.gpuwatch.live import settings, wait_for
 from tests.security.people import NOBODY, open_folder

@@ -90,7 +90,7 @@ def _unpacked(state: Path, out: Path) -> dict[str, bytes]:
     """What is kept compressed: verdicts, evidence, the report's, and the rows of Parquet."""
     import pyarrow.parquet as parquet
 
-    from gpuwatch.capsule import unpack
+    from annotate.capsule.pack import unpack
     from gpuwatch.report import embedded
     from gpuwatch.store import Reader
 

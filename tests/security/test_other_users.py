@@ -14,10 +14,13 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch import clock, config, places, wire
+from gpuwatch import clock
 from gpuwatch.client import Client, connect
-from gpuwatch.config import Settings
+from gpuwatch.config import paths
+from gpuwatch.config import settings as config
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, UsageError
+from gpuwatch.wire import messages as wire
 from tests.gpuwatch.live import Live, running, settings, wait_for
 from tests.security.people import NOBODY, as_nobody, only_root, open_folder
 from tests.waiting import PATIENCE_S
@@ -183,7 +186,7 @@ def test_a_socket_folder_that_somebody_else_made_is_refused_by_client_and_daemon
         )
         assert found.socket.parent == theirs
         with pytest.raises(UsageError, match="expected a folder"):
-            places.ensure_socket_folder(found.socket)
+            paths.ensure_socket_folder(found.socket)
         daemon = subprocess.run(
             [sys.executable, "-P", "-m", "gpuwatch", *found.flags(), "daemon"],
             capture_output=True,
@@ -204,7 +207,7 @@ def test_a_store_under_the_temporary_folder_is_not_kept_in_somebody_elses(monkey
         theirs.mkdir()
         os.chown(theirs, NOBODY, NOBODY)
         with pytest.raises(UsageError, match=f"found one of uid {NOBODY}; choose another with --state"):
-            places.ensure_state_folder(theirs / "gpuwatch")
+            paths.ensure_state_folder(theirs / "gpuwatch")
         assert not (theirs / "gpuwatch").exists()
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from gpuwatch.client import connect
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.exporter.access import Access
 from gpuwatch.exporter.web import AT_ONCE_COUNT
 from tests.gpuwatch.exporter.test_access import DIGEST, basic

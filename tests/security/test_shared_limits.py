@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from annotate.evidence import Timings
-from gpuwatch import clock, wire
+from gpuwatch import clock
 from gpuwatch.client import connect
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.lines import USER_HALF_SAID_BYTES
+from gpuwatch.wire import messages
 from tests.gpuwatch.live import settings, wait_for
 from tests.security.people import NOBODY, only_root, open_folder
 
@@ -68,7 +69,7 @@ def shared() -> Iterator[Settings]:
 @contextlib.contextmanager
 def unfinished(found: Settings) -> Iterator[list[str]]:
     """Many connections of nobody's, each amid a line of a megabyte; gives the answers of those that the daemon refused."""
-    hello = wire.encode(wire.Hello(protocol=1, version="0")).decode().strip()
+    hello = messages.encode(messages.Hello(protocol=1, version="0")).decode().strip()
     command = [sys.executable, "-c", HOLDS, str(found.socket), str(UNFINISHED_COUNT), str(NOBODY), hello]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/") as other:
         assert other.stdout is not None
@@ -80,7 +81,7 @@ def unfinished(found: Settings) -> Iterator[list[str]]:
 
 def test_unfinished_lines_end_only_their_own_users_connections(shared: Settings) -> None:
     """Windows of another user hand over times, whose line takes many pieces, while nobody holds all it may."""
-    count = wire.TIMES_AT_ONCE_COUNT
+    count = messages.TIMES_AT_ONCE_COUNT
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(connect(shared)) for _ in range(WINDOWS_COUNT)]
         opened = [client.open(label="beside") for client in clients]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from annotate.evidence import Lane, Reading
 from gpuwatch import cli, witness
-from gpuwatch.protocols import Clock
+from gpuwatch.interfaces import Clock
 from gpuwatch.sources.simulated import Simulated
 
 

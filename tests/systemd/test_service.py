@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch import server, wire
+from gpuwatch import server
 from gpuwatch.client import connect
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, StoreError
 from gpuwatch.store import Reader
+from gpuwatch.wire import messages
 from tests.gpuwatch.live import settings
 from tests.systemd.manager import manager, service
 from tests.waiting import PATIENCE_S, let_pass, wait_until
@@ -189,8 +190,8 @@ def test_a_systems_daemon_serves_every_user_each_their_own_windows_and_its_group
         assert "theirs,of root" in as_another(labels, gids=[os.getgid()])
 
 
-HELLO = wire.encode(wire.Hello(protocol=1, version="test")).rstrip()
-OPEN = wire.encode(wire.Open(label="theirs")).rstrip()
+HELLO = messages.encode(messages.Hello(protocol=1, version="test")).rstrip()
+OPEN = messages.encode(messages.Open(label="theirs")).rstrip()
 
 
 def _answers(path: Path, lines: Sequence[bytes]) -> str:

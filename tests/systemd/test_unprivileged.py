@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from gpuwatch import host, pressure, profilers, sharing
+from gpuwatch.host import cpu_pressure, gpu_sharing, processes, profilers
 from tests.systemd.test_service import as_another
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -17,11 +17,11 @@ def test_an_unprivileged_daemon_sees_the_tree_and_its_fight_for_processors_and_n
     pid = os.getpid()
 
     def look() -> str:
-        seen = pressure.pressure([pid])
+        seen = cpu_pressure.pressure([pid])
         return json.dumps({
-            "tree": sorted(host.descendants(pid)), "name": host.Identities().of(pid).name, "user": host.Identities().of(pid).user,
+            "tree": sorted(processes.descendants(pid)), "name": processes.Identities().of(pid).name, "user": processes.Identities().of(pid).user,
             "threads": len(seen.threads), "allowed": seen.cpu_allowed_count,
-            "profilers": profilers.attached([pid]) is not None, "sharing": sharing.sharing(pid),
+            "profilers": profilers.attached([pid]) is not None, "sharing": gpu_sharing.sharing(pid),
         })  # fmt: skip
 
     seen = json.loads(as_another(look))
@@ -33,4 +33,4 @@ def test_an_unprivileged_daemon_sees_the_tree_and_its_fight_for_processors_and_n
     assert (seen["profilers"], seen["sharing"]) == (False, None)
     # Root, or who has CAP_SYS_PTRACE, looks in.
     assert profilers.attached([pid]) is not None
-    assert sharing.sharing(pid) is not None
+    assert gpu_sharing.sharing(pid) is not None

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from annotate.evidence import SIGNALS, Census, Device, Lane, Reason, Visibility
 from gpuwatch.cli.checks import Check, failed, passed, warned
 from gpuwatch.clock import MonotonicClock
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DeviceLostError, SourceError
+from gpuwatch.interfaces import Source
 from gpuwatch.lanes import Plan, measure
-from gpuwatch.protocols import Source
 from gpuwatch.sources.nvml import series
 
 

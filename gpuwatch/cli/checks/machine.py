@@ -10,8 +10,9 @@ from pathlib import Path
 
 from annotate import __version__
 from annotate.evidence import Visibility
-from gpuwatch import config, host
 from gpuwatch.cli.checks import Check, passed, warned
+from gpuwatch.config import settings
+from gpuwatch.host import processes
 
 
 def checks() -> Iterator[Check]:
@@ -20,14 +21,14 @@ def checks() -> Iterator[Check]:
         version=__version__, python=platform.python_version(),
     )  # fmt: skip
     yield _container()
-    yield _visibility(host.visibility())
+    yield _visibility(processes.visibility())
     yield _processors()
     yield _pressure(Path("/proc/pressure/cpu"))
     yield from _variables()
 
 
 def _container() -> Check:
-    kind = host.container()
+    kind = processes.container()
     if kind is None:
         return passed("container", "none", container=None)
     if kind == "wsl":
@@ -72,7 +73,7 @@ def _pressure(file: Path) -> Check:
 
 
 def _variables() -> Iterator[Check]:
-    for name in config.unknown_variables(os.environ):
+    for name in settings.unknown_variables(os.environ):
         yield warned(
             "environment", f"{name} is set but means nothing to gpuwatch", f"unset {name}, or see: gpuwatch config show"
         )

@@ -9,11 +9,12 @@ from typing import Any
 
 import psutil
 
-from gpuwatch import config, quantities
 from gpuwatch.cli import stores
 from gpuwatch.cli.checks import Check, failed, passed, warned
 from gpuwatch.client import connect
-from gpuwatch.config import Settings
+from gpuwatch.config import quantities
+from gpuwatch.config import settings as config
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, StoreError, UsageError
 from gpuwatch.handover import stop_command
 from gpuwatch.store import SQLITE_VERSION, Reader

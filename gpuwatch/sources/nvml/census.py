@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from annotate.evidence import Process, Visibility
-from gpuwatch.host import Identities
+from gpuwatch.host.processes import Identities
 from gpuwatch.sources.nvml.binding import NOT_FOUND, Api, Handle, treat
 from gpuwatch.sources.nvml.lists import Lists
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from annotate.evidence import Device
 from gpuwatch.errors import SourceGoneError
-from gpuwatch.host import numa_node
+from gpuwatch.host.processes import numa_node
 from gpuwatch.sources.nvml.binding import Api, Handle, asked, error_text, lost, read_text, too_old, treat
 
 _ARCHITECTURES: Mapping[int, str] = {

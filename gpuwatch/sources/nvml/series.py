@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from annotate.evidence import Lane, Reading
 from gpuwatch.errors import DeviceLostError, SourceError
-from gpuwatch.protocols import Pass
+from gpuwatch.interfaces import Pass
 from gpuwatch.sources.nvml import fields
 from gpuwatch.sources.nvml.binding import GONE_OR_LOST, SUCCESS, Api, treat
 from gpuwatch.sources.nvml.questions import Row

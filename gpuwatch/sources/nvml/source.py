@@ -8,8 +8,9 @@ from functools import partial
 from importlib import metadata
 
 from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading, Visibility
-from gpuwatch import clock, host
+from gpuwatch import clock
 from gpuwatch.errors import DeviceLostError, SourceGoneError
+from gpuwatch.host import processes as host
 from gpuwatch.sources.nvml import binding, identity, series
 from gpuwatch.sources.nvml.binding import Api
 from gpuwatch.sources.nvml.census import ProcessLists

@@ -8,7 +8,7 @@ from typing import Any
 
 from annotate.evidence import SIGNALS, Census, Device, Event, Lane, PowerRecord, Reading, Timings
 from gpuwatch.errors import DeviceLostError, SourceGoneError, UsageError
-from gpuwatch.protocols import Clock
+from gpuwatch.interfaces import Clock
 from gpuwatch.sources.names import nearest
 from gpuwatch.sources.simulated.driver import CENSUS_BUSY_COST_NS, CENSUS_COST_NS, OWN_BYTES, POWER_RECORD_COST_NS, cost_ns
 from gpuwatch.sources.simulated.gpu import Gpu, gpu_of

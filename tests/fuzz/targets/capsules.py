@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from gpuwatch import capsule
+from annotate.capsule import pack
 from gpuwatch.errors import CapsuleError
 from gpuwatch.sources import recordings
 from tests.annotate.builders import OWN, evidence
@@ -21,7 +21,7 @@ from tests.fuzz.dealt import Dealt
 from tests.fuzz.refused import in_one_line
 from tests.fuzz.targets.judged import judged
 
-_GOOD = capsule.pack([
+_GOOD = pack.pack([
     evidence(length_s=0.3, period_s=0.1, signals={"sm_clock_mhz": 1980, "power_w": 600.0, "utilization_ratio": 0.9}, processes=(OWN,))
 ])  # fmt: skip
 TRACES = Path(__file__).parents[2] / "traces"
@@ -39,13 +39,13 @@ _ARRAYS = _member("arrays")
 def target(data: bytes) -> None:
     blob = data[1:] if data[:1] < b"\x40" else _altered(Dealt(data[1:]))
     try:
-        pieces = capsule.unpack(blob)
+        pieces = pack.unpack(blob)
     except CapsuleError as error:
         in_one_line(error)
         return
     recordings.merged(pieces)
     judged(pieces, data)
-    capsule.pack(pieces)
+    pack.pack(pieces)
 
 
 def _altered(dealt: Dealt) -> bytes:

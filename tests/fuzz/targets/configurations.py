@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from gpuwatch import config
+from gpuwatch.config import settings
+from gpuwatch.config.keys import KEYS
 from gpuwatch.errors import UsageError
-from gpuwatch.keys import KEYS
 from tests.fuzz.dealt import Dealt
 from tests.fuzz.refused import in_one_line
 
@@ -28,12 +28,12 @@ def target(data: bytes) -> None:
     _TOML.write_bytes(dealt.rest())
     flags["config"] = str(_TOML)
     try:
-        found = config.load(flags, environment=environment)
+        found = settings.load(flags, environment=environment)
     except UsageError as error:
         in_one_line(error)
         return
     written = {key.name: key.write(getattr(found, key.field)) for key in KEYS}
     written = {name: text for name, text in written.items() if text not in ("", "none")}
-    again = config.load(written, environment={"HOME": "/"})
+    again = settings.load(written, environment={"HOME": "/"})
     assert again == found, (again, found)
     found.flags()

@@ -13,17 +13,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gpuwatch import clock, wire
+from gpuwatch import clock
 from gpuwatch.judging import Judgement
 from gpuwatch.server import Greeting, Server
 from gpuwatch.store import Store
 from gpuwatch.windows import Windows
+from gpuwatch.wire import messages
 from tests.fuzz.dealt import Dealt
 
 _UUIDS = ("GPU-1a", "GPU-1b")
 _CLIENTS_COUNT = 3
 _A_STORE_COUNT = 2000  # conversations after which the store is made anew
-_HELLO = wire.encode(wire.Hello(protocol=1, version="0"))
+_HELLO = messages.encode(messages.Hello(protocol=1, version="0"))
 _KINDS = ("hello", "open", "end", "times", "close", "verdicts", "status", "readings", "reboot")
 _FIELDS = (
     "run", "begin_ns", "end_ns", "told", "label", "policy", "gpus", "parent", "claim", "protocol", "version", "source", "state",
@@ -83,8 +84,8 @@ class _World:
         self.windows = Windows(witness, self.store, judge, state=state, threads=self.threads, boot_id="boot")
         self.server = Server(
             self.windows, lambda: Greeting("simulated", True, state, "boot"), lambda: {"pid": 1}, shared=True,
-            readings=lambda uid, since_ns: wire.Readings(at_ns=since_ns, source="simulated"),
-            leave=lambda _: wire.Refused("windows-open", "1 window is open"),
+            readings=lambda uid, since_ns: messages.Readings(at_ns=since_ns, source="simulated"),
+            leave=lambda _: messages.Refused("windows-open", "1 window is open"),
         )  # fmt: skip
         self.path = state / "s"
         self.loop.run_until_complete(self.server.listen(self.path))
@@ -123,7 +124,7 @@ class _World:
             with contextlib.suppress(ConnectionError):
                 writer.write(line)
                 answers = await _answers(reader, line)
-                runs += [one.run for one in answers if isinstance(one, wire.Opened)]
+                runs += [one.run for one in answers if isinstance(one, messages.Opened)]
         for _, writer in clients:
             writer.close()
         while self.server.client_count:
@@ -131,12 +132,12 @@ class _World:
         assert all(held.run.status != "open" for held in self.windows._in_hand.values())
 
 
-async def _answers(reader: asyncio.StreamReader, line: bytes) -> list[wire.Reply]:
+async def _answers(reader: asyncio.StreamReader, line: bytes) -> list[messages.Reply]:
     """One for every line, fewer only where the connection was ended."""
     found = []
     for _ in range(line.count(b"\n")):
         try:
-            found.append(wire.decode_reply(await reader.readuntil()))
+            found.append(messages.decode_reply(await reader.readuntil()))
         except asyncio.IncompleteReadError:
             break
     return found

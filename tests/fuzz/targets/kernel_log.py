@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch import bus, kernel_log
+from gpuwatch.host import kernel_log, pci
 
 
 def target(data: bytes) -> None:
@@ -12,5 +12,5 @@ def target(data: bytes) -> None:
         assert 0 <= found.number < 10**6
         assert found.text is None or 0 < len(found.text) <= 200
         assert all(0 <= part < 1 << 32 for part in found.place)
-    place = bus.place(record)
+    place = pci.place(record)
     assert place is None or len(place) == 3

@@ -7,12 +7,16 @@ import socket
 
 from annotate.errors import InvalidValueError
 from annotate.verdict import Verdict
-from gpuwatch import config, live, wire
+from gpuwatch import live
 from gpuwatch.client import Client
+from gpuwatch.config import settings
 from gpuwatch.errors import DaemonError
+from gpuwatch.wire import messages
 
-_SETTINGS = config.load({"source": "simulated", "socket": "/nowhere"}, environment={"HOME": "/"})
-_WELCOME = wire.encode(wire.Welcome(protocol=1, version="0", source="simulated", simulated=True, state="/", pid=1, boot_id="b"))
+_SETTINGS = settings.load({"source": "simulated", "socket": "/nowhere"}, environment={"HOME": "/"})
+_WELCOME = messages.encode(
+    messages.Welcome(protocol=1, version="0", source="simulated", simulated=True, state="/", pid=1, boot_id="b")
+)
 
 
 def target(data: bytes) -> None:

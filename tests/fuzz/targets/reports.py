@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from annotate.capsule import pack
 from annotate.judge import judge
-from gpuwatch import capsule
 from gpuwatch.errors import UsageError
 from gpuwatch.report import embedded, record
 from gpuwatch.report.agreement import agreement
@@ -54,6 +54,6 @@ def _altered(dealt: Dealt) -> str:
     facts = copy.deepcopy(_data())
     for _ in range(1 + dealt.byte() % 3):
         capsules._replace(facts, dealt)
-    blob = capsules._altered(dealt) if dealt.byte() % 2 else capsule.pack(())
+    blob = capsules._altered(dealt) if dealt.byte() % 2 else pack.pack(())
     coded = base64.b64encode(blob).decode() if dealt.byte() % 8 else dealt.text()
     return _PAGE.format(nonce=dealt.text(), data=record.as_json(facts), evidence=coded, library=dealt.text())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gpuwatch import wire
+from gpuwatch.wire import messages
 from tests.fuzz.refused import in_one_line
 
 
 def target(data: bytes) -> None:
     try:
-        request = wire.decode_request(data)
-    except wire.WireError as error:
+        request = messages.decode_request(data)
+    except messages.WireError as error:
         in_one_line(error)
         code = error.code
     else:
@@ -17,6 +17,6 @@ def target(data: bytes) -> None:
     if code:
         assert code in ("bad-message", "unknown-message")
         return
-    line = wire.encode(request)
+    line = messages.encode(request)
     assert line.count(b"\n") == 1
-    assert wire.decode_request(line) == request
+    assert messages.decode_request(line) == request

@@ -11,8 +11,9 @@ import numpy as np
 from annotate.evidence import Evidence, Timings
 from annotate.judge import judge
 from annotate.told import TOLD
-from gpuwatch import iterations, wire
 from gpuwatch.errors import UsageError
+from gpuwatch.wire import messages
+from gpuwatch.wire import timings as iterations
 from tests.annotate.builders import evidence
 from tests.fuzz.dealt import Dealt
 
@@ -29,7 +30,7 @@ def _seen() -> tuple[Evidence, int]:
 def target(data: bytes) -> None:
     dealt = Dealt(data)
     about, badness = _seen()
-    told: dict[str, wire.FactValue] = {}
+    told: dict[str, messages.FactValue] = {}
     for _ in range(1 + dealt.byte() % 6):
         name, value = dealt.choice(_NAMES), dealt.value()
         if not isinstance(value, list | dict):
@@ -51,7 +52,7 @@ def _timings(dealt: Dealt, begin_ns: int) -> Timings | None:
     ats = [begin_ns + i * 5_000_000 if dealt.byte() % 8 else dealt.number() for i in range(count)]
     tooks = [dealt.choice(_NUMBERS) if dealt.byte() % 8 == 0 else 4e-3 + dealt.byte() * 1e-6 for _ in range(count)]
     clocks = [float(dealt.number(4)) if dealt.byte() % 8 == 0 else 1980.0 for _ in range(count)] if dealt.byte() % 2 else []
-    piece = wire.Times(
+    piece = messages.Times(
         run="r", at_ns=np.array(ats, "<i8").tobytes(), took_s=np.array(tooks, "<f8").tobytes(),
         sm_clock_mhz=np.array(clocks, "<f4").tobytes(), calls_count=abs(dealt.number(2)) + 1,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from gpuwatch.cli import main
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from tests.gpuwatch.live import running
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from annotate.evidence import Host, Timings
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.window import window
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.cli.test_schemas import check

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch import config
-from gpuwatch.keys import KEYS
+from gpuwatch.config import settings as config
+from gpuwatch.config.keys import KEYS
 from tests.gpuwatch.cli.conftest import Gpuwatch
 
 

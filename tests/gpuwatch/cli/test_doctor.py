@@ -11,10 +11,10 @@ from annotate.claims import REQUIRED, Claim
 from annotate.evidence import SIGNALS, Device, Lane
 from annotate.judge import judge
 from annotate.policy import Policy
-from gpuwatch import config
 from gpuwatch.cli.checks import Check, Grade, driver, machine, places
 from gpuwatch.clock import MonotonicClock
-from gpuwatch.config import Settings
+from gpuwatch.config import settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.lanes import Plan
 from gpuwatch.sources import open_source
 from tests.annotate.builders import DEVICE, evidence
@@ -39,7 +39,7 @@ def test_it_measures_each_gpu_and_says_what_is_simulated(gpuwatch: Gpuwatch) -> 
 
 
 def test_without_a_driver_it_fails_and_says_how_to_look_around(home: Path) -> None:
-    (only,) = driver.checks(config.load(), None, "no driver here")
+    (only,) = driver.checks(settings.load(), None, "no driver here")
     assert (only.grade, only.found) == (Grade.FAIL, "no driver here")
     assert "gpuwatch demo" in only.fix
 
@@ -116,7 +116,7 @@ def test_a_socket_folder_of_somebody_else_fails(home: Path) -> None:
     folder = home / "open"
     folder.mkdir()
     folder.chmod(0o777)
-    check = places._socket(config.load({"socket": str(folder / "s")}))
+    check = places._socket(settings.load({"socket": str(folder / "s")}))
     assert check.grade is Grade.FAIL
     assert "chmod 700" in check.found
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.config import Settings, load
+from gpuwatch.config.settings import Settings, load
 from tests.waiting import PATIENCE_S
 
 

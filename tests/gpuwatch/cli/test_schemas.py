@@ -11,7 +11,7 @@ import pytest
 from referencing import Registry, Resource
 
 import annotate
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.window import window
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.waiting import sample_for

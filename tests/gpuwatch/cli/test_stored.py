@@ -10,7 +10,7 @@ import pytest
 from gpuwatch import clock
 from gpuwatch.cli import rejudge
 from gpuwatch.client import connect
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.window import Window, window
 from tests.gpuwatch.cli.conftest import Gpuwatch

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.cli import output
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.window import window
 from tests.gpuwatch.cli.conftest import Gpuwatch
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S

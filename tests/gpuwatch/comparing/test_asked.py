@@ -15,7 +15,7 @@ from annotate.verdict import Status
 from gpuwatch import torch_context
 from gpuwatch.comparing import compare
 from gpuwatch.comparing.blocks import HostBlocks
-from gpuwatch.config import load
+from gpuwatch.config.settings import load
 from gpuwatch.errors import UsageError
 
 

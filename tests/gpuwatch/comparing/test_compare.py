@@ -18,7 +18,7 @@ from gpuwatch.comparing import Block, compare
 from gpuwatch.comparing.blocks import HostBlocks
 from gpuwatch.comparing.compared import Compared
 from gpuwatch.comparing.design import Runner, calibrated, quads
-from gpuwatch.config import Settings, load
+from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
 from gpuwatch.floors import Floor
 from tests.gpuwatch.cli.test_schemas import check

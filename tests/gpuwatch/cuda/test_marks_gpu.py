@@ -14,7 +14,7 @@ import pytest
 
 import gpuwatch
 from annotate.evidence import Evidence
-from gpuwatch.config import Settings, load
+from gpuwatch.config.settings import Settings, load
 from gpuwatch.store import Reader
 
 pytestmark = pytest.mark.gpu

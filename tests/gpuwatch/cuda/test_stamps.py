@@ -13,7 +13,7 @@ import pytest
 
 import gpuwatch
 from gpuwatch import testimony as testimonies
-from gpuwatch.config import load
+from gpuwatch.config.settings import load
 from gpuwatch.cuda import canary, driver, room
 from gpuwatch.cuda.marks import CudaMarks
 from gpuwatch.cuda.stamp import Stamps

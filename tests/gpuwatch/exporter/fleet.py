@@ -20,7 +20,7 @@ from gpuwatch.clock import VirtualClock
 from gpuwatch.exporter.collector import Collector, Daemon
 from gpuwatch.exporter.outcomes import Outcomes
 from gpuwatch.exporter.tally import Tallies
-from gpuwatch.protocols import Sweep
+from gpuwatch.interfaces import Sweep
 from gpuwatch.sampler import Sampler
 from gpuwatch.sources.simulated import Scene
 from gpuwatch.sources.simulated.source import Simulated

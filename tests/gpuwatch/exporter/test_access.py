@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch import config
-from gpuwatch.config import Settings
+from gpuwatch.config import settings as config
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.exporter.access import Access, access
 

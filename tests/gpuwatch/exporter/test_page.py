@@ -17,7 +17,7 @@ from annotate.evidence import Device, Lane, Reading
 from gpuwatch.exporter.buckets import Buckets
 from gpuwatch.exporter.page import Page
 from gpuwatch.exporter.tally import Tallies
-from gpuwatch.protocols import Lost, Sweep
+from gpuwatch.interfaces import Lost, Sweep
 from tests.bench.bench_scrape import eight, making_ms, sample_us
 from tests.gpuwatch.exporter.fleet import of, series
 

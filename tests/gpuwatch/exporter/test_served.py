@@ -15,7 +15,7 @@ import pytest
 
 import gpuwatch
 from gpuwatch.client import connect
-from gpuwatch.config import load
+from gpuwatch.config.settings import load
 from tests.gpuwatch.exporter.fleet import Series, names, of, openmetrics_names, series
 from tests.gpuwatch.live import Live, running
 from tests.gpuwatch.programs import program

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from annotate.evidence import Census, Device, Lane, PowerRecord, Reading, signals
-from gpuwatch import config
 from gpuwatch.clock import MonotonicClock
+from gpuwatch.config import settings as config
 from gpuwatch.exporter.collector import Daemon
 from gpuwatch.exporter.exporter import Exporter
-from gpuwatch.protocols import Sweep
+from gpuwatch.interfaces import Sweep
 from gpuwatch.sources.simulated import Simulated
 from gpuwatch.witness import Watched
 from tests.gpuwatch.fleet.warehouse import judged

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import ExportError
 from gpuwatch.fleet import export, parquet
 from gpuwatch.fleet.contract import COLUMNS

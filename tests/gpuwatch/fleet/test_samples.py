@@ -14,10 +14,10 @@ import click
 import pyarrow.parquet as pq
 import pytest
 
-from gpuwatch import keys
 from gpuwatch.cli import cli
-from gpuwatch.config import Settings
-from gpuwatch.keys import KEYS
+from gpuwatch.config import keys
+from gpuwatch.config.keys import KEYS
+from gpuwatch.config.settings import Settings
 from gpuwatch.window import window
 from tests.gpuwatch.fleet.warehouse import PAGE
 from tests.gpuwatch.programs import program

@@ -18,7 +18,7 @@ from gpuwatch.measuring import Seams
 from gpuwatch.measuring.board import Board
 from gpuwatch.measuring.canaries import Sung
 from gpuwatch.timers import Plan, Taken
-from gpuwatch.wire import FactValue
+from gpuwatch.wire.messages import FactValue
 
 H200 = Device(
     uuid="GPU-1", name="NVIDIA H200", compute_capability="9.0", cuda_cores_count=132 * 128, sm_clock_max_mhz=1980,

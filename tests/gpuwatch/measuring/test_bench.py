@@ -427,7 +427,7 @@ def _numbers() -> Iterator[int]:
         ({"args": "abc"}, "args: expected a tuple of arguments, found str"),
         ({"rotate": [1, 2]}, "rotate: expected a list of tuples"),
         ({"policy": "strict"}, "policy: expected a gpuwatch.Policy"),
-        ({"settings": {}}, "settings: expected gpuwatch.config.Settings"),
+        ({"settings": {}}, "settings: expected gpuwatch.config.settings.Settings"),
         ({"label": "x" * 300}, "label: expected at most 256 characters"),
         ({"check_inputs": True, "args": (np.broadcast_to(np.ones(1), (5,)),), "fn": np.sum}, "can be changed in place"),
         ({"retries": -1}, "retries: expected how many"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from annotate.verdict import Status
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.measuring import bench
 
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpuwatch.capsule import unpack
+from annotate.capsule.pack import unpack
 from tests.gpuwatch import chromium
 from tests.gpuwatch.report.conftest import judged, rendered
 from tests.gpuwatch.report.test_page import CAPSULE

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import pytest
 
+from annotate.capsule.pack import unpack
 from annotate.evidence import Evidence
-from gpuwatch.capsule import unpack
 from gpuwatch.report.record import Judged
 from tests.gpuwatch import chromium
 from tests.gpuwatch.chromium import Browser, Page

@@ -14,15 +14,16 @@ from typing import Any, TypeAlias
 import pytest
 from jinja2 import TemplateError
 
+from annotate.capsule import pack
 from annotate.errors import AnnotateError
 from annotate.rule import Severity
 from annotate.verdict import Answered, Status
-from gpuwatch import capsule, run_ids
 from gpuwatch.cli import main, moments
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.report import page, record, signatures
 from gpuwatch.report.record import Judged, Record
 from gpuwatch.signing import pem, signer_of
+from gpuwatch.wire import run_ids
 from tests.gpuwatch.cli.conftest import Gpuwatch, gpuwatch, home
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene
@@ -44,7 +45,7 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     evidence = scene("mem-clock")
     genuine = judged(
         evidence, run_id=run_ids.new_id(BEGUN_S), begun=moments.zoned(BEGUN_S), user="ann", process="python",
-        packed=capsule.pack([evidence]),
+        packed=pack.pack([evidence]),
     )  # fmt: skip
     genuine = replace(genuine, signature=signer.sign(signatures.said(genuine)))
     (folder / "lab7.pub").write_bytes(pem(signer.public_key))

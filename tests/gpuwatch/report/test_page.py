@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from annotate.capsule.pack import unpack
 from annotate.evidence import Evidence
 from annotate.verdict import Status
-from gpuwatch.capsule import unpack
 from gpuwatch.errors import ExportError
 from gpuwatch.report import drawing, page
 from gpuwatch.report.record import Judged

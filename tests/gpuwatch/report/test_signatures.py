@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from annotate.capsule import pack
 from annotate.verdict import Status
-from gpuwatch import capsule
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from gpuwatch.report import embedded, page, record, signatures
 from gpuwatch.report.record import Judged
 from gpuwatch.report.redaction import redacted
@@ -37,7 +37,7 @@ def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
 @pytest.fixture(scope="module")
 def genuine(signer: Signer) -> Judged:
     evidence = scene("from-idle")
-    kept = judged(evidence, run_id="0a", user="ann", process="python", packed=capsule.pack([evidence]))
+    kept = judged(evidence, run_id="0a", user="ann", process="python", packed=pack.pack([evidence]))
     return replace(kept, signature=signer.sign(signatures.said(kept)))
 
 
@@ -58,7 +58,7 @@ def test_a_page_keeps_signature_and_evidence_byte_for_byte(tmp_path: Path, genui
 
 def other_evidence(genuine: Judged) -> Judged:
     evidence = scene("neighbour")
-    return replace(genuine, evidence=evidence, packed=capsule.pack([evidence]))
+    return replace(genuine, evidence=evidence, packed=pack.pack([evidence]))
 
 
 CHANGES: dict[str, Callable[[Judged], Judged]] = {
@@ -104,7 +104,7 @@ def test_a_report_of_the_first_schema_is_read_as_unsigned(tmp_path: Path) -> Non
     data, _ = record.to_data(record.Record(windows=windows, maker="older"))
     for each in data["windows"]:
         del each["signature"]
-    evidence = base64.b64encode(capsule.pack(kept, decimate=False)).decode()
+    evidence = base64.b64encode(pack.pack(kept, decimate=False)).decode()
     held = record.from_data({**data, "schema": 1}, evidence)
     assert [each.verdict for each in held.windows] == [each.verdict for each in windows]
     assert [signed(each, {}).worth for each in held.windows] == [Worth.UNSIGNED] * 2

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from annotate.capsule.pack import pack
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch.capsule import pack
 from gpuwatch.errors import UsageError
 from gpuwatch.report import embedded, page, record
 from gpuwatch.report.agreement import agreement

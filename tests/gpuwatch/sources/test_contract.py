@@ -12,7 +12,7 @@ import pytest
 from annotate.evidence import COUNTERS, SIGNALS, Census, Lane, PowerRecord, Reading, Visibility, signals
 from gpuwatch.clock import MonotonicClock, VirtualClock
 from gpuwatch.errors import DeviceLostError
-from gpuwatch.protocols import Clock, Source
+from gpuwatch.interfaces import Clock, Source
 from gpuwatch.sources.replay import Replay
 from gpuwatch.sources.simulated import Simulated, simulate
 from tests.gpuwatch.sources.logs import TRACES, log_of
@@ -41,7 +41,7 @@ def replayed_log(folder: Path, clock: Clock) -> Source:
 
 
 def replayed_capsule(folder: Path, clock: Clock) -> Source:
-    from gpuwatch.capsule import pack
+    from annotate.capsule.pack import pack
 
     path = folder / "recording"
     path.write_bytes(pack(simulate("neighbour")))

@@ -21,7 +21,7 @@ import gpuwatch.sources.nvml as package
 from annotate.evidence import Lane, Reading, Visibility, signals
 from gpuwatch import clock
 from gpuwatch.errors import DeviceLostError, SourceGoneError
-from gpuwatch.host import Identities, Identity
+from gpuwatch.host.processes import Identities, Identity
 from gpuwatch.lanes import PULSE
 from gpuwatch.sources.nvml import Nvml
 from gpuwatch.sources.nvml.binding import official, start

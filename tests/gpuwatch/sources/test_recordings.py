@@ -261,7 +261,7 @@ def test_a_damaged_archive_gives_one_line(tmp_path: Path) -> None:
 
 
 def test_our_own_recordings_come_back(tmp_path: Path) -> None:
-    from gpuwatch.capsule import pack
+    from annotate.capsule.pack import pack
 
     made = simulate("steady-copy,neighbour")
     (tmp_path / "own").write_bytes(pack(made))

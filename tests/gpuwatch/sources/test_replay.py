@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from annotate.capsule.pack import pack
 from annotate.evidence import Lane, Ownership, signals
-from gpuwatch.capsule import pack
 from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import DeviceLostError, SourceGoneError, UsageError
 from gpuwatch.sources import recordings

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from annotate.evidence import Census, Device, Lane, PowerRecord, Process, Reading, Visibility
-from gpuwatch.protocols import Observed, Sweep
+from gpuwatch.interfaces import Observed, Sweep
 
 UUID = "GPU-00000000-0000-0000-0000-000000000001"
 DEVICE = Device(

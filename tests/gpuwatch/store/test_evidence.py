@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from annotate.capsule.pack import pack
 from annotate.evidence import (
     Census,
     Column,
@@ -29,10 +30,9 @@ from annotate.evidence import (
     signals,
 )
 from annotate.judge import judge
-from gpuwatch.capsule import pack
 from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import StoreError
-from gpuwatch.protocols import Lost, Sweep
+from gpuwatch.interfaces import Lost, Sweep
 from gpuwatch.sources.simulated import simulate
 from gpuwatch.store import Reader, dense
 from gpuwatch.store.columns import LANE_COLUMNS, stored

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from annotate.evidence import Census, Event, Lane, PowerRecord, Process, Reading
-from gpuwatch.protocols import Lost, Sweep
+from gpuwatch.interfaces import Lost, Sweep
 from gpuwatch.store.keeping import POWER_BLOB_NS, Keeper, Rows
 from tests.gpuwatch.store.streams import BEGIN_NS, OWN, UUID, fast, listing, pulse, sweep
 

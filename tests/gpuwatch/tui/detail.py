@@ -17,7 +17,7 @@ from gpuwatch.tui.app import Top
 from gpuwatch.tui.gpu import Gpu
 from gpuwatch.tui.seams import Past, Showing
 from gpuwatch.tui.state import State
-from gpuwatch.wire import Shown
+from gpuwatch.wire.messages import Shown
 from tests.gpuwatch.tui.frozen import NOW_NS, S
 
 

@@ -14,7 +14,7 @@ from gpuwatch.errors import DaemonError, StoreError
 from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui.app import Top
 from gpuwatch.tui.kept import Memory
-from gpuwatch.wire import Shown
+from gpuwatch.wire.messages import Shown
 
 NOW_NS = 1_000_000_000_000
 S = 1_000_000_000

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gpuwatch.config import Settings
+from gpuwatch.config.settings import Settings
 from tests.gpuwatch.programs import program
 from tests.waiting import PATIENCE_S, let_pass, wait_until
 

@@ -11,7 +11,7 @@ from annotate.verdict import Status
 from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import gpu_table, gpu_words, window_table, words
 from gpuwatch.tui.words import Tone
-from gpuwatch.wire import Shown
+from gpuwatch.wire.messages import Shown
 from tests.gpuwatch.tui.frozen import EIGHT, NO_GPU, NOW_NS, WINDOWS, gpu, window
 
 

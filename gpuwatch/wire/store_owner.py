@@ -12,7 +12,7 @@ import os
 import stat
 from pathlib import Path
 
-from gpuwatch.places import SOCKET_PATH_BYTES, is_folder_of_ours
+from gpuwatch.config.paths import SOCKET_PATH_BYTES, is_folder_of_ours
 
 LOCK = "lock"
 NAME = "daemon.socket"

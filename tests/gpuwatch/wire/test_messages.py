@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch import wire
+from gpuwatch.wire import messages
 
 FACTS = st.dictionaries(
     st.text(max_size=20), st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20), max_size=5
@@ -18,29 +18,29 @@ FACTS = st.dictionaries(
 TEXT = st.text(max_size=30)
 TIME = st.integers(0, 2**62)
 REQUESTS = st.one_of(
-    st.builds(wire.Hello, protocol=st.integers(0, 99), version=TEXT, source=st.none() | TEXT, state=st.none() | TEXT),
-    st.builds(wire.Open, claim=TEXT, label=st.none() | TEXT, gpus=st.none() | st.lists(TEXT, max_size=3), told=FACTS),
-    st.builds(wire.Close, run=TEXT, begin_ns=TIME, end_ns=TIME, told=FACTS),
-    st.builds(wire.AskVerdicts, run=TEXT, wait_s=st.floats(0, 1e6)),
-    st.just(wire.AskStatus()),
-    st.builds(wire.AskReadings, since_ns=TIME),
-    st.builds(wire.Leave, now=st.booleans()),
+    st.builds(messages.Hello, protocol=st.integers(0, 99), version=TEXT, source=st.none() | TEXT, state=st.none() | TEXT),
+    st.builds(messages.Open, claim=TEXT, label=st.none() | TEXT, gpus=st.none() | st.lists(TEXT, max_size=3), told=FACTS),
+    st.builds(messages.Close, run=TEXT, begin_ns=TIME, end_ns=TIME, told=FACTS),
+    st.builds(messages.AskVerdicts, run=TEXT, wait_s=st.floats(0, 1e6)),
+    st.just(messages.AskStatus()),
+    st.builds(messages.AskReadings, since_ns=TIME),
+    st.builds(messages.Leave, now=st.booleans()),
 )
 
 
 @given(REQUESTS)
-def test_a_request_is_one_line_and_comes_back_the_same(request: wire.Request) -> None:
-    line = wire.encode(request)
+def test_a_request_is_one_line_and_comes_back_the_same(request: messages.Request) -> None:
+    line = messages.encode(request)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
-    assert wire.decode_request(line) == request
+    assert messages.decode_request(line) == request
 
 
 def test_encode_replaces_text_that_is_not_utf8() -> None:
     """A name that no JSON can hold costs its letter, not the whole answer."""
-    shown = wire.Gpu(device={"name": "H\udcff00"}, census={"processes": [{"name": "entrainements_\udcc3"}]})
-    reply = wire.decode_reply(wire.encode(wire.Readings(at_ns=1, source="nvml\ud800", gpus=[shown])))
-    assert isinstance(reply, wire.Readings)
+    shown = messages.Gpu(device={"name": "H\udcff00"}, census={"processes": [{"name": "entrainements_\udcc3"}]})
+    reply = messages.decode_reply(messages.encode(messages.Readings(at_ns=1, source="nvml\ud800", gpus=[shown])))
+    assert isinstance(reply, messages.Readings)
     assert reply.source == "nvml�"
     assert reply.gpus[0].device == {"name": "H�00"}
     assert reply.gpus[0].census == {"processes": [{"name": "entrainements_�"}]}
@@ -48,19 +48,19 @@ def test_encode_replaces_text_that_is_not_utf8() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_other_bytes_are_refused_in_one_line(line: bytes) -> None:
-    with contextlib.suppress(wire.WireError):  # hypothesis may hit upon a message
-        wire.decode_request(line)
+    with contextlib.suppress(messages.WireError):  # hypothesis may hit upon a message
+        messages.decode_request(line)
         return
-    with pytest.raises(wire.WireError, match="expected") as caught:
-        wire.decode_request(line)
+    with pytest.raises(messages.WireError, match="expected") as caught:
+        messages.decode_request(line)
     assert caught.value.code in ("bad-message", "unknown-message")
     assert "\n" not in str(caught.value)
 
 
 @given(REQUESTS, st.dictionaries(st.sampled_from(["later", "newer_field"]), st.integers(), min_size=1))
-def test_fields_of_a_newer_side_are_ignored(request: wire.Request, added: dict[str, int]) -> None:
-    line = json.dumps({**json.loads(wire.encode(request)), **added}).encode()
-    assert wire.decode_request(line) == request
+def test_fields_of_a_newer_side_are_ignored(request: messages.Request, added: dict[str, int]) -> None:
+    line = json.dumps({**json.loads(messages.encode(request)), **added}).encode()
+    assert messages.decode_request(line) == request
 
 
 BAD: list[tuple[Any, str]] = [
@@ -74,6 +74,6 @@ BAD: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("line", "code"), BAD)
 def test_a_bad_message_says_what_was_expected(line: str, code: str) -> None:
-    with pytest.raises(wire.WireError, match="expected") as caught:
-        wire.decode_request(line.encode())
+    with pytest.raises(messages.WireError, match="expected") as caught:
+        messages.decode_request(line.encode())
     assert caught.value.code == code

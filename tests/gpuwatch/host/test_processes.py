@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from annotate.evidence import Host, Visibility
-from gpuwatch import clock, host, pressure
-from gpuwatch.host import Identities, Identity
-from gpuwatch.pressure import Pressure
-from gpuwatch.sharing import sharing
+from gpuwatch import clock
+from gpuwatch.host import cpu_pressure, processes
+from gpuwatch.host.cpu_pressure import Pressure
+from gpuwatch.host.gpu_sharing import sharing
+from gpuwatch.host.processes import Identities, Identity
 from tests.waiting import wait_until
 
 PID = 4242
@@ -31,14 +32,14 @@ def link(path: Path, target: str) -> None:
 def test_only_the_first_pid_namespace_sees_the_whole_machine(tmp_path: Path) -> None:
     link(tmp_path / "host/self/ns/pid", "pid:[4026531836]")
     link(tmp_path / "inside/self/ns/pid", "pid:[4026532999]")
-    assert host.visibility(proc=tmp_path / "host") == Visibility.HOST
-    assert host.visibility(proc=tmp_path / "inside") == Visibility.NAMESPACE
+    assert processes.visibility(proc=tmp_path / "host") == Visibility.HOST
+    assert processes.visibility(proc=tmp_path / "inside") == Visibility.NAMESPACE
 
 
 def test_where_the_namespace_cannot_be_read_a_kernel_thread_shows_the_host_and_nothing_shows_nothing(tmp_path: Path) -> None:
-    assert host.visibility(proc=tmp_path) == Visibility.UNKNOWN
+    assert processes.visibility(proc=tmp_path) == Visibility.UNKNOWN
     write(tmp_path / "2/comm", "kthreadd\n")
-    assert host.visibility(proc=tmp_path) == Visibility.HOST
+    assert processes.visibility(proc=tmp_path) == Visibility.HOST
 
 
 @pytest.mark.parametrize(
@@ -60,15 +61,15 @@ def test_a_container_is_recognised_by_what_its_kind_leaves_behind(
 ) -> None:
     for name, text in files.items():
         write(tmp_path / name, text)
-    assert host.container(root=tmp_path, environ=environ) == kind
+    assert processes.container(root=tmp_path, environ=environ) == kind
 
 
 def test_facts_of_the_machine_are_its_boot_and_kernel(tmp_path: Path) -> None:
     write(tmp_path / "sys/kernel/random/boot_id", "abc-def\n")
-    facts = host.facts(proc=tmp_path, root=tmp_path)
+    facts = processes.facts(proc=tmp_path, root=tmp_path)
     assert facts.boot_id == "abc-def"
     assert facts.kernel
-    assert host.facts(proc=tmp_path / "nothing", root=tmp_path).boot_id is None
+    assert processes.facts(proc=tmp_path / "nothing", root=tmp_path).boot_id is None
 
 
 def test_a_tree_is_a_process_and_everything_below_it_over_all_threads(tmp_path: Path) -> None:
@@ -77,35 +78,35 @@ def test_a_tree_is_a_process_and_everything_below_it_over_all_threads(tmp_path: 
     write(tmp_path / "3/task/3/children", "5\n")
     for leaf in ("2", "4", "5"):
         write(tmp_path / leaf / "task" / leaf / "children", "")
-    assert host.descendants(1, proc=tmp_path) == {1, 2, 3, 4, 5}
-    assert host.descendants(3, proc=tmp_path) == {3, 5}
-    assert host.descendants(77, proc=tmp_path) == frozenset()
+    assert processes.descendants(1, proc=tmp_path) == {1, 2, 3, 4, 5}
+    assert processes.descendants(3, proc=tmp_path) == {3, 5}
+    assert processes.descendants(77, proc=tmp_path) == frozenset()
 
 
 def test_the_real_tree_holds_a_child_and_its_child() -> None:
     script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'], stdin=sys.stdin)"
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         try:
-            wait_until(lambda: len(host.descendants(child.pid)) == 2, what="the child has a child")
-            tree = host.descendants(child.pid)
+            wait_until(lambda: len(processes.descendants(child.pid)) == 2, what="the child has a child")
+            tree = processes.descendants(child.pid)
             assert child.pid in tree
             assert len(tree) == 2
-            assert tree < host.descendants(os.getpid())
-            assert all(host.descends(pid, os.getpid()) for pid in tree)
-            assert not host.descends(os.getpid(), child.pid)
+            assert tree < processes.descendants(os.getpid())
+            assert all(processes.descends(pid, os.getpid()) for pid in tree)
+            assert not processes.descends(os.getpid(), child.pid)
         finally:
             child.communicate(b"\n")
-    assert host.descendants(child.pid) == frozenset()
+    assert processes.descendants(child.pid) == frozenset()
 
 
 def test_a_parent_is_found_behind_a_name_with_brackets_and_blanks(tmp_path: Path) -> None:
     write(tmp_path / "10/stat", "10 (a) b) (c) S 1 10 10")
     write(tmp_path / "11/stat", "11 (child) S 10 11 11")
     write(tmp_path / "1/stat", "1 (init) S 0 1 1")
-    assert host.descends(11, 10, proc=tmp_path)
-    assert host.descends(11, 1, proc=tmp_path)
-    assert not host.descends(10, 11, proc=tmp_path)
-    assert not host.descends(999, 1, proc=tmp_path)
+    assert processes.descends(11, 10, proc=tmp_path)
+    assert processes.descends(11, 1, proc=tmp_path)
+    assert not processes.descends(10, 11, proc=tmp_path)
+    assert not processes.descends(999, 1, proc=tmp_path)
 
 
 def test_our_own_identity_is_known() -> None:
@@ -147,7 +148,7 @@ def test_identity_survives_running_out_of_descriptors() -> None:
     """A descriptor that cannot be had makes a name unobserved; it must not end the census."""
     program = """
 import os, resource
-from gpuwatch.host import Identities, Identity
+from gpuwatch.host.processes import Identities, Identity
 identities = Identities()
 identities.of(os.getppid())
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
@@ -196,7 +197,7 @@ def machine(tmp_path: Path, *, v2: bool = True) -> tuple[Path, Path]:
 @pytest.mark.parametrize("v2", [True, False])
 def test_pressure_is_read_from_both_kinds_of_control_groups(tmp_path: Path, v2: bool) -> None:
     proc, cgroups = machine(tmp_path, v2=v2)
-    found = pressure.pressure(
+    found = cpu_pressure.pressure(
         [PID], proc=proc, sys=tmp_path / "none", cgroups=cgroups, at_ns=7, wall_offset_ns=3, watcher_cpu_s=2.0
     )
     assert found == Pressure(
@@ -216,7 +217,7 @@ def test_a_difference_counts_what_happened_between_two_snapshots() -> None:
         at_ns=2_000_000_000, threads={1: (1_000_000_010, 500_000_005), 3: (500_000_000, 0)}, cgroup_throttled_ns=300_000_000,
         ticks={"user": 60, "idle": 30, "iowait": 0, "steal": 10}, psi_some_ns=500_000_000, cpu_allowed_count=4,
     )  # fmt: skip
-    found = pressure.difference(before, after, Host(boot_id="boot", kernel="6"))
+    found = cpu_pressure.difference(before, after, Host(boot_id="boot", kernel="6"))
     assert found == Host(
         boot_id="boot", kernel="6", cpu_allowed_count=4, span_s=2.0, cpu_s=1.5, run_wait_s=0.5, threads_count=2,
         cgroup_throttled_s=0.3, steal_ratio=0.1, cpu_busy_ratio=0.7, cpu_pressure_ratio=0.25,
@@ -225,20 +226,20 @@ def test_a_difference_counts_what_happened_between_two_snapshots() -> None:
 
 def test_what_the_machine_does_not_tell_stays_unobserved(tmp_path: Path) -> None:
     empty, later = (
-        pressure.pressure(
+        cpu_pressure.pressure(
             [PID], proc=tmp_path, sys=tmp_path, cgroups=tmp_path, at_ns=at_ns, wall_offset_ns=0, watcher_cpu_s=1.0
         )
         for at_ns in (0, 10**9)
     )
-    assert pressure.difference(empty, later) == Host(span_s=1.0, wall_step_s=0.0, watcher_cpu_s=0.0)
+    assert cpu_pressure.difference(empty, later) == Host(span_s=1.0, wall_step_s=0.0, watcher_cpu_s=0.0)
 
 
 def test_the_real_machine_tells_of_a_busy_process() -> None:
-    before = pressure.pressure([os.getpid()])
+    before = cpu_pressure.pressure([os.getpid()])
     begin_ns = clock.thread_cpu_ns()
     while clock.thread_cpu_ns() - begin_ns < 50_000_000:
         pass
-    found = pressure.difference(before, pressure.pressure([os.getpid()]))
+    found = cpu_pressure.difference(before, cpu_pressure.pressure([os.getpid()]))
     assert found.span_s is not None
     assert found.span_s > 0
     assert found.cpu_allowed_count is not None
@@ -253,10 +254,10 @@ def test_the_real_machine_tells_of_a_busy_process() -> None:
 def test_a_pci_device_names_its_memory_node_in_the_kernels_spelling(tmp_path: Path) -> None:
     write(tmp_path / "bus/pci/devices/0000:0a:00.0/numa_node", "1\n")
     write(tmp_path / "bus/pci/devices/0000:0b:00.0/numa_node", "-1\n")
-    assert host.numa_node("00000000:0A:00.0", sys=tmp_path) == 1
-    assert host.numa_node("00000000:0B:00.0", sys=tmp_path) is None
-    assert host.numa_node("00000000:0C:00.0", sys=tmp_path) is None
-    assert host.numa_node(None, sys=tmp_path) is None
+    assert processes.numa_node("00000000:0A:00.0", sys=tmp_path) == 1
+    assert processes.numa_node("00000000:0B:00.0", sys=tmp_path) is None
+    assert processes.numa_node("00000000:0C:00.0", sys=tmp_path) is None
+    assert processes.numa_node(None, sys=tmp_path) is None
 
 
 def test_the_memory_nodes_of_the_processors_a_process_may_use_are_named(tmp_path: Path) -> None:
@@ -266,20 +267,20 @@ def test_the_memory_nodes_of_the_processors_a_process_may_use_are_named(tmp_path
 
     def nodes(allowed: str) -> str | None:
         write(proc / f"{PID}/status", f"Name:\tpython\nCpus_allowed_list:\t{allowed}\n")
-        return pressure.pressure([PID], proc=proc, sys=sys, cgroups=tmp_path).numa_nodes
+        return cpu_pressure.pressure([PID], proc=proc, sys=sys, cgroups=tmp_path).numa_nodes
 
     assert (nodes("0-3"), nodes("20,50"), nodes("3,16-18")) == ("0", "1", "0,1")
-    assert pressure.pressure([PID], proc=proc, sys=tmp_path / "none", cgroups=tmp_path).numa_nodes is None
+    assert cpu_pressure.pressure([PID], proc=proc, sys=tmp_path / "none", cgroups=tmp_path).numa_nodes is None
 
 
 def test_a_wall_clock_that_was_set_meanwhile_is_told_with_its_sign() -> None:
     before, after = Pressure(at_ns=0, wall_offset_ns=10**18), Pressure(at_ns=10**9, wall_offset_ns=10**18 - 40_000_000)
-    assert pressure.difference(before, after).wall_step_s == -0.04
-    assert pressure.difference(before, Pressure(at_ns=10**9)).wall_step_s is None
+    assert cpu_pressure.difference(before, after).wall_step_s == -0.04
+    assert cpu_pressure.difference(before, Pressure(at_ns=10**9)).wall_step_s is None
 
 
 def test_the_real_wall_clock_stands_still_against_the_monotonic_one() -> None:
-    step_s = pressure.difference(pressure.pressure([]), pressure.pressure([])).wall_step_s
+    step_s = cpu_pressure.difference(cpu_pressure.pressure([]), cpu_pressure.pressure([])).wall_step_s
     assert step_s is not None
     assert abs(step_s) < 0.005
 

@@ -14,10 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from annotate.evidence import COUNTERS, Census, Column, Evidence, Gap, Timings, Trace
-from gpuwatch import bounds, planes, thinning
-from gpuwatch.errors import CapsuleError
-from gpuwatch.manifest import (
+from annotate.capsule import byte_planes, decimate, limits
+from annotate.capsule.manifest import (
     ARRAYS,
     CENSUSES_COUNT,
     MANIFEST,
@@ -31,6 +29,8 @@ from gpuwatch.manifest import (
     Head,
     Manifest,
 )
+from annotate.evidence import COUNTERS, Census, Column, Evidence, Gap, Timings, Trace
+from gpuwatch.errors import CapsuleError
 
 # A torn or foreign zip fails in as many ways as it can be torn.
 _DAMAGE = (
@@ -93,13 +93,13 @@ def _unblocked(contents: Sequence[tuple[int, int]], data: bytes) -> list[npt.NDA
         if count < 0 or scale < 0:
             raise CapsuleError(f"expected how many numbers there are and their scale, found {count} and {scale}")
         if scale:
-            whole, rest = planes.decode(rest, count)
+            whole, rest = byte_planes.decode(rest, count)
             arrays.append(whole if scale == 1 else whole / scale)
         else:
             raw, rest = rest[: 8 * count], rest[8 * count :]
             if len(raw) != 8 * count:
                 raise CapsuleError(f"expected {count} numbers, found {len(raw)} bytes")
-            arrays.append(planes.joined(raw, 8).view("<f8").astype(np.float64))
+            arrays.append(byte_planes.joined(raw, 8).view("<f8").astype(np.float64))
     return arrays
 
 
@@ -114,18 +114,18 @@ class _Reading:
     def evidence(self, entry: Entry) -> Evidence:
         for record in (entry.device, entry.host, *entry.events):
             if record is not None:
-                bounds.numbers(record)
+                limits.numbers(record)
         trace = Trace(
             columns={name: self._column(kept, counts=name in COUNTERS) for name, kept in entry.columns.items()},
             dense_power=self._column(entry.dense),
             censuses=self._censuses(entry.censuses),
             events=entry.events,
             gaps=tuple(_gap(Gap(begin_ns=begin, end_ns=end, lane=lane)) for begin, end, lane in entry.gaps),
-            refresh_ns={name: bounds.refresh(name, period_ns) for name, period_ns in entry.refresh_ns.items()},
+            refresh_ns={name: limits.refresh(name, period_ns) for name, period_ns in entry.refresh_ns.items()},
         )
-        window = bounds.window(entry.window)
+        window = limits.window(entry.window)
         for column in (*trace.columns.values(), trace.dense_power):
-            bounds.near(column.at_ns, window)
+            limits.near(column.at_ns, window)
         return Evidence(
             window=window,
             device=entry.device,
@@ -157,16 +157,16 @@ class _Reading:
         self._spend(len(at_ns))
         if len(at_ns) != len(found):
             raise CapsuleError(f"expected {len(at_ns)} values, one for each time, found {len(found)}")
-        return Column(at_ns, bounds.values(found.astype(np.float64)))
+        return Column(at_ns, limits.values(found.astype(np.float64)))
 
     def _column(self, kept: Sequence[int], *, counts: bool = False) -> Column:
         if len(kept) not in (2, 4):
             raise CapsuleError(f"expected a column of two or four numbers, found {len(kept)}")
         of = self._pair(kept[0], kept[1])
-        bounds.times(of.at_ns)
+        limits.times(of.at_ns)
         if len(kept) == 2:
             return of
-        whole = thinning.filled(of, kept[2], self._silent(kept[3], len(of)), counts=counts)
+        whole = decimate.filled(of, kept[2], self._silent(kept[3], len(of)), counts=counts)
         self._spend(len(whole))
         return whole
 
@@ -181,10 +181,10 @@ class _Reading:
         if len(kept) not in (2, 4) or len(numbers) < len(kept) - 1 or None in (kept[0], kept[1], kept[-1]):
             raise CapsuleError(f"expected timings of two or four numbers, found {list(kept)}")
         times = self._pair(numbers[0], numbers[1])
-        bounds.times(times.at_ns, ascending=False)
+        limits.times(times.at_ns, ascending=False)
         if len(kept) == 2:  # as the first version wrote them
             return Timings(times.at_ns, times.values)
-        clock = bounds.values(self._array(numbers[2]).astype(np.float64)) if len(numbers) == 4 else None
+        clock = limits.values(self._array(numbers[2]).astype(np.float64)) if len(numbers) == 4 else None
         if clock is not None and len(clock) != len(times):
             raise CapsuleError(f"expected {len(times)} clocks, one for each iteration, found {len(clock)}")
         if not 1 <= numbers[-1] < 1 << 62:
@@ -194,17 +194,17 @@ class _Reading:
     def _censuses(self, kept: Censuses | None) -> tuple[Census, ...]:
         if kept is None:
             return ()
-        at_ns, took_ns, listed = bounds.times(self._times(kept.at)), self._times(kept.took), self._times(kept.listed)
+        at_ns, took_ns, listed = limits.times(self._times(kept.at)), self._times(kept.took), self._times(kept.listed)
         if not len(at_ns) == len(took_ns) == len(listed):
             raise CapsuleError(f"expected a list of processes for each of {len(at_ns)} times, found {len(listed)}")
         if len(listed) and not 0 <= int(listed.min()) <= int(listed.max()) < len(kept.lists):
             raise CapsuleError(f"expected one of {len(kept.lists)} lists of processes, found another")
         for processes, _ in kept.lists:
             for process in processes:
-                bounds.numbers(process)
+                limits.numbers(process)
         index, times = np.arange(len(at_ns)), at_ns
         if kept.repeats:
-            index, times = thinning.fill_index(at_ns, kept.repeats[0], self._silent(kept.repeats[1], len(at_ns)))
+            index, times = decimate.fill_index(at_ns, kept.repeats[0], self._silent(kept.repeats[1], len(at_ns)))
         self._censuses_left -= len(times)
         if self._censuses_left < 0:
             raise CapsuleError(f"expected at most {CENSUSES_COUNT} lists of processes, found more")
@@ -223,6 +223,6 @@ class _Reading:
 
 
 def _gap(found: Gap) -> Gap:
-    if not -bounds.FARTHEST_NS < found.begin_ns <= found.end_ns < bounds.FARTHEST_NS:
+    if not -limits.FARTHEST_NS < found.begin_ns <= found.end_ns < limits.FARTHEST_NS:
         raise ValueError(f"expected a gap that begins before it ends, found {found.begin_ns} to {found.end_ns}")
     return found

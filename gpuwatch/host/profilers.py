@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from gpuwatch.host import PROC, contents
+from gpuwatch.host.processes import PROC, contents
 
 # Reading a list of mappings takes milliseconds and the lock of that address space, so not every data loader's is read.
 LOOKED_AT_COUNT = 16

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch import store_owner
 from gpuwatch.client import connect
-from gpuwatch.config import load
+from gpuwatch.config.settings import load
 from gpuwatch.errors import DaemonError
+from gpuwatch.wire import store_owner
 from tests.gpuwatch.live import ended
 from tests.security.people import NOBODY, only_root
 from tests.waiting import wait_until
@@ -57,7 +57,7 @@ def home() -> Iterator[Home]:
         runtime.mkdir(mode=0o700)
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("GPUWATCH_", "XDG_"))}
         cron = {**kept, "HOME": name, "TMPDIR": name, "GPUWATCH_SOURCE": SOURCE, "GPUWATCH_DAEMON_IDLE_EXIT": "60s"}
-        cron["PYTHONPATH"] = str(Path(__file__).parents[2])
+        cron["PYTHONPATH"] = str(Path(__file__).parents[3])
         found = Home({**cron, "XDG_RUNTIME_DIR": str(runtime)}, cron)
         try:
             yield found

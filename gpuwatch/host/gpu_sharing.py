@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpuwatch.host import PROC, contents, names
+from gpuwatch.host.processes import PROC, contents, names
 
 _PIPES, _PIPES_DEFAULT = "CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"  # noqa: S108 - CUDA's own default
 # The kernel cuts a process's name at 15 characters, where nvidia-cuda-mps-control and -server no longer differ.

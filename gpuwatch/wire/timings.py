@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Timings
-from gpuwatch import wire
 from gpuwatch.errors import UsageError
+from gpuwatch.wire import messages as wire
 
 LONGEST_S = 1e9  # thirty years: a longer one is not in seconds
 CALLS_COUNT = 1 << 40  # in one time

@@ -16,6 +16,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from annotate.capsule import byte_planes
+from annotate.capsule import decimate as thinning
+from annotate.capsule.manifest import ARRAYS, MANIFEST, SCHEMA
+from annotate.capsule.unpack import unpack
 from annotate.evidence import (
     COUNTERS,
     Column,
@@ -24,9 +28,6 @@ from annotate.evidence import (
     Trace,
     Values,
 )
-from gpuwatch import planes, thinning
-from gpuwatch.manifest import ARRAYS, MANIFEST, SCHEMA
-from gpuwatch.unpacking import unpack
 
 # Decimal places in which drivers count: milliwatts, percents, microseconds.
 _SCALES = (1, 100, 1000, 1_000_000, 1_000_000_000)
@@ -61,7 +62,7 @@ class _Arrays:
     _numbers: dict[tuple[int, bytes], int] = field(default_factory=dict)
 
     def whole(self, values: npt.NDArray[Any], scale: int = 1) -> int:
-        return self._add(len(values), scale, planes.encode(values.astype(np.int64)))
+        return self._add(len(values), scale, byte_planes.encode(values.astype(np.int64)))
 
     def real(self, values: Values) -> int:
         """Exactly these values: as whole numbers of some decimal unit where they are, which takes a quarter of the room."""
@@ -73,7 +74,7 @@ class _Arrays:
                 and not np.signbit(values[values == 0]).any()
             ):
                 return self.whole(scaled, scale)
-        return self._add(len(values), 0, planes.planes(values.astype("<f8")))
+        return self._add(len(values), 0, byte_planes.planes(values.astype("<f8")))
 
     def _add(self, count: int, scale: int, block: bytes) -> int:
         number = self._numbers.setdefault((scale, block), len(self.blocks))

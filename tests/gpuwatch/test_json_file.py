@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch import canary, floors, kept
+from gpuwatch import canary, floors, json_file
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    kept.write(tmp_path / "new" / "a.json", {"a": [1, 2.5, -3, 1e300, None, "x"]})
-    assert kept.read(tmp_path / "new" / "a.json") == {"schema": 1, "a": [1, 2.5, -3, 1e300, None, "x"]}
+    json_file.write(tmp_path / "new" / "a.json", {"a": [1, 2.5, -3, 1e300, None, "x"]})
+    assert json_file.read(tmp_path / "new" / "a.json") == {"schema": 1, "a": [1, 2.5, -3, 1e300, None, "x"]}
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.json"]
 
 
@@ -23,12 +23,12 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     "text",
     [
         "", "{", "[]", "7", '{"schema":2}', "[" * 100_000, '{"schema":1,"a":NaN}', '{"schema":1,"a":1e999}',
-        '{"schema":1,"a":-Infinity}', '{"schema":1,"a":' + "9" * 400 + "}", "\udcff", " " * (kept.MOST_BYTES + 1),
+        '{"schema":1,"a":-Infinity}', '{"schema":1,"a":' + "9" * 400 + "}", "\udcff", " " * (json_file.MOST_BYTES + 1),
     ],
 )  # fmt: skip
 def test_a_damaged_file_holds_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    assert kept.read(tmp_path / "a.json") == {}
+    assert json_file.read(tmp_path / "a.json") == {}
 
 
 @given(st.binary(max_size=80))
@@ -36,7 +36,7 @@ def test_any_bytes_are_read_without_harm(data: bytes) -> None:
     path = Path(tempfile.gettempdir()) / f"gpuwatch-kept-{os.getpid()}"
     path.write_bytes(b'{"schema":1,"a":' + data)
     try:
-        assert isinstance(kept.read(path), dict)
+        assert isinstance(json_file.read(path), dict)
     finally:
         path.unlink()
 
@@ -44,7 +44,7 @@ def test_any_bytes_are_read_without_harm(data: bytes) -> None:
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
-    assert kept.read(tmp_path / "pipe") == kept.read(tmp_path / "zero") == kept.read(tmp_path) == {}
+    assert json_file.read(tmp_path / "pipe") == json_file.read(tmp_path / "zero") == json_file.read(tmp_path) == {}
 
 
 def test_writing_follows_no_link(tmp_path: Path) -> None:
@@ -52,9 +52,9 @@ def test_writing_follows_no_link(tmp_path: Path) -> None:
     precious.write_text("mine")
     for name in ("a.json", f"a.json.{os.getpid()}"):
         (tmp_path / name).symlink_to(precious)
-    kept.write(tmp_path / "a.json", {"a": 1})
+    json_file.write(tmp_path / "a.json", {"a": 1})
     assert precious.read_text() == "mine"
-    assert kept.read(tmp_path / "a.json")["a"] == 1
+    assert json_file.read(tmp_path / "a.json")["a"] == 1
 
 
 def test_nonsense_on_record_is_no_reason_to_lose_a_benchmark(tmp_path: Path) -> None:

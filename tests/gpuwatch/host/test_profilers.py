@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import pytest
 
-from gpuwatch import profilers
-from gpuwatch.profilers import attached, text
+from gpuwatch.host import profilers
+from gpuwatch.host.profilers import attached, text
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S
 
@@ -127,7 +127,7 @@ def test_only_the_first_of_many_processes_are_looked_at(tmp_path: Path) -> None:
 def test_a_window_under_a_profiler_is_found_by_the_daemon_which_the_process_tells_nothing(tmp_path: Path) -> None:
     program = """
 import sys, threading, gpuwatch
-from gpuwatch.config import load
+from gpuwatch.config.settings import load
 settings = load({"source": "simulated:steady-copy", "state": sys.argv[1], "socket": sys.argv[2]}, environment={"HOME": "/"})
 with gpuwatch.window("profiled", settings=settings) as w:
     threading.Event().wait(1.2)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.errors import UsageError
-from gpuwatch.keys import BY_NAME, KEYS, Key
-from gpuwatch.places import (
+from gpuwatch.config.keys import BY_NAME, KEYS, Key
+from gpuwatch.config.paths import (
     SYSTEM_CONFIG,
     SYSTEM_SOCKET,
     SYSTEM_STATE,
@@ -19,7 +18,8 @@ from gpuwatch.places import (
     ensure_socket_folder,
     user_config,
 )
-from gpuwatch.quantities import QuantityError
+from gpuwatch.config.quantities import QuantityError
+from gpuwatch.errors import UsageError
 
 # Variables of ours that are no settings: where the file is, and what `gpuwatch run` tells its command.
 _OTHER_VARIABLES = frozenset({"GPUWATCH_CONFIG", "GPUWATCH_PARENT"})

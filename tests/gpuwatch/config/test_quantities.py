@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch import quantities
-from gpuwatch.quantities import QuantityError
+from gpuwatch.config import quantities
+from gpuwatch.config.quantities import QuantityError
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuwatch import places, quantities
-from gpuwatch.quantities import QuantityError
+from gpuwatch.config import paths, quantities
+from gpuwatch.config.quantities import QuantityError
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOOPBACK, LISTEN_PORT = "127.0.0.1", 9836
@@ -42,10 +42,10 @@ def _source(found: object) -> str:
     expected = "auto, nvml, simulated, simulated:SCENE[,SCENE…] or replay:PATH"
     text = _text(expected, found)
     kind, colon, argument = text.partition(":")
-    if kind not in places.KINDS:
+    if kind not in paths.KINDS:
         import difflib
 
-        near = difflib.get_close_matches(kind, places.KINDS, n=1)
+        near = difflib.get_close_matches(kind, paths.KINDS, n=1)
         raise QuantityError(f"expected {expected}, found {text!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
     if (colon and not argument) or (colon and kind in ("auto", "nvml")) or (kind == "replay" and not argument):
         raise QuantityError(f"expected {expected}, found {text!r}")
@@ -66,8 +66,8 @@ def _path(found: object) -> Path:
 def _socket(found: object) -> Path:
     path = _path(found)
     size = len(os.fsencode(path))
-    if size > places.SOCKET_PATH_BYTES:
-        raise QuantityError(f"expected a path of at most {places.SOCKET_PATH_BYTES} bytes, found {size}: {str(path)!r}")
+    if size > paths.SOCKET_PATH_BYTES:
+        raise QuantityError(f"expected a path of at most {paths.SOCKET_PATH_BYTES} bytes, found {size}: {str(path)!r}")
     return path
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch import config, places
+from gpuwatch.config import paths
+from gpuwatch.config import settings as config
+from gpuwatch.config.keys import KEYS
 from gpuwatch.errors import UsageError
-from gpuwatch.keys import KEYS
 
 
 @pytest.fixture
@@ -164,7 +165,7 @@ def test_without_a_runtime_folder_the_socket_lies_in_a_private_one(home: dict[st
 
 
 def test_a_user_without_home_still_gets_a_store(home: dict[str, str]) -> None:
-    assert places.default_state("auto", {"HOME": "relative", "XDG_STATE_HOME": "also"}).is_absolute()
+    assert paths.default_state("auto", {"HOME": "relative", "XDG_STATE_HOME": "also"}).is_absolute()
 
 
 def test_a_socket_folder_others_can_write_to_is_refused(tmp_path: Path) -> None:

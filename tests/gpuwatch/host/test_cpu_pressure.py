@@ -11,9 +11,10 @@ import threading
 import pytest
 
 import gpuwatch
-from gpuwatch import clock, pressure
-from gpuwatch.config import Settings
-from gpuwatch.pressure import Pressure, difference
+from gpuwatch import clock
+from gpuwatch.config.settings import Settings
+from gpuwatch.host import cpu_pressure
+from gpuwatch.host.cpu_pressure import Pressure, difference
 from tests.waiting import PATIENCE_S, let_pass, sample_for
 
 MS = 1_000_000
@@ -65,17 +66,17 @@ def test_where_the_first_look_saw_nobody_nothing_is_known() -> None:
 
 
 def test_a_real_thread_and_a_real_process_are_seen() -> None:
-    before = pressure.pressure([os.getpid()])
+    before = cpu_pressure.pressure([os.getpid()])
     done, spun = threading.Event(), 0
     thread = threading.Thread(target=done.wait)
     thread.start()
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        while sum(ran for ran, _ in pressure.pressure([os.getpid()]).threads.values()) < (
+        while sum(ran for ran, _ in cpu_pressure.pressure([os.getpid()]).threads.values()) < (
             sum(ran for ran, _ in before.threads.values()) + 200 * MS
         ):
             spun += 1
-        host = difference(before, pressure.pressure([os.getpid(), child.pid]))
+        host = difference(before, cpu_pressure.pressure([os.getpid(), child.pid]))
     finally:
         done.set()
         thread.join()
@@ -106,7 +107,7 @@ def test_a_thread_that_computes_beside_a_window_is_found(copying: Settings, afte
 
 
 def test_a_command_in_a_window_of_gpuwatch_run_is_the_work_and_no_company(copying: Settings) -> None:
-    work = "from tests.gpuwatch.test_born import spin; spin(1.2)"
+    work = "from tests.gpuwatch.host.test_cpu_pressure import spin; spin(1.2)"
     given = [sys.executable, "-m", "gpuwatch", *copying.flags(), "run", "--json", "-", "--", sys.executable, "-c", work]
     done = subprocess.run(given, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     verdict = json.loads(done.stdout)["verdicts"][0]

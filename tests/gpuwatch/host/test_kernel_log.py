@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from annotate.evidence import Event, Lane
-from gpuwatch import kernel_log
 from gpuwatch.clock import MonotonicClock
-from gpuwatch.kernel_log import KernelLog, Xid
-from gpuwatch.protocols import Sweep
+from gpuwatch.host import kernel_log
+from gpuwatch.host.kernel_log import KernelLog, Xid
+from gpuwatch.interfaces import Sweep
 from tests.gpuwatch.scripted import UUID, Kept
 
 OFF_THE_BUS = "4,811,98765,-;NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"

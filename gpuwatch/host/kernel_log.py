@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from annotate.evidence import Event, Lane
-from gpuwatch.protocols import Clock, Sink, Sweep
+from gpuwatch.interfaces import Clock, Sink, Sweep
 from gpuwatch.utf8 import clean_text
 
-_log = logging.getLogger("gpuwatch.kernel_log")
+_log = logging.getLogger("gpuwatch.host.kernel_log")
 
 KERNEL_LOG = Path("/dev/kmsg")
 # The driver reports most Xids itself, at the same time; a window's judge waits for 250 ms.

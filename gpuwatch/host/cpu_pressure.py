@@ -9,7 +9,7 @@ from pathlib import Path
 
 from annotate.evidence import Host
 from gpuwatch import clock
-from gpuwatch.host import PROC, contents, names
+from gpuwatch.host.processes import PROC, contents, names
 
 # Of the processor time of a tree: a root that used less only started the others.
 _LAUNCHER_RATIO = 0.1

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from annotate.capsule import byte_planes, decimate
+from annotate.capsule.pack import pack, unpack
 from annotate.evidence import Column, Event, Evidence, Gap, Lane, Ownership, Process, Timings, Visibility, Window
 from annotate.judge import judge
-from gpuwatch import planes, thinning
-from gpuwatch.capsule import pack, unpack
 from gpuwatch.errors import CapsuleError, GpuwatchError
 from gpuwatch.sources.simulated import simulate
 from tests.annotate.builders import BEGIN_NS, OWN, QUIET, UUID, capped_ns, evidence
@@ -99,7 +99,7 @@ def test_six_seconds_at_100_hz_take_less_than_ten_kilobytes() -> None:
 @given(st.lists(st.integers(-(1 << 62), (1 << 62) - 1)))
 def test_whole_numbers_survive_their_planes(values: list[int]) -> None:
     array = np.array(values, np.int64)
-    decoded, rest = planes.decode(planes.encode(array) + b"rest", len(values))
+    decoded, rest = byte_planes.decode(byte_planes.encode(array) + b"rest", len(values))
     assert decoded.tolist() == values
     assert bytes(rest) == b"rest"
 
@@ -201,7 +201,7 @@ class TestDamage:
 
     def test_repeats_without_end_are_refused(self) -> None:
         with pytest.raises(ValueError, match="at most"):
-            thinning.fill_index(np.array([0, 1 << 60], np.int64), 1, np.empty(0, np.int64))
+            decimate.fill_index(np.array([0, 1 << 60], np.int64), 1, np.empty(0, np.int64))
 
 
 def test_facts_of_a_newer_version_are_left_out_and_those_of_an_older_one_are_not_observed() -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuwatch import bus
+from gpuwatch.host import pci
 from tests.gpuwatch.store.streams import DEVICE
 
 
 def test_a_place_is_the_same_in_both_spellings() -> None:
-    assert bus.place("00000000:3B:00.0") == (0, 0x3B, 0)
-    assert bus.place("0008:01:00.0") == (8, 1, 0)
-    assert bus.place(None) is None
-    assert bus.place("nonsense") is None
+    assert pci.place("00000000:3B:00.0") == (0, 0x3B, 0)
+    assert pci.place("0008:01:00.0") == (8, 1, 0)
+    assert pci.place(None) is None
+    assert pci.place("nonsense") is None
 
 
 def test_gpus_are_in_the_order_of_their_places_or_as_given_where_one_has_none() -> None:
@@ -20,5 +20,5 @@ def test_gpus_are_in_the_order_of_their_places_or_as_given_where_one_has_none() 
         replace(DEVICE, uuid=uuid, pci_bus_id=at) for uuid, at in (("GPU-b", "0000:3B:00.0"), ("GPU-a", "0000:AF:00.0"))
     )
     nowhere = replace(DEVICE, uuid="GPU-c", pci_bus_id=None)
-    assert bus.in_order([second, first]) == [first, second]
-    assert bus.in_order([second, nowhere, first]) == [second, nowhere, first]
+    assert pci.in_order([second, first]) == [first, second]
+    assert pci.in_order([second, nowhere, first]) == [second, nowhere, first]
