@@ -8,8 +8,8 @@ from annotate import __version__
 from annotate.claims import Claim
 from annotate.policy import Policy
 from annotate.verdict import Finding, Status, Verdict
+from gpuwatch.client.window import Window, window
 from gpuwatch.errors import GpuwatchError, RejectedError, UsageError
-from gpuwatch.window import Window, window
 
 if TYPE_CHECKING:
     from gpuwatch.comparing import Compared, compare

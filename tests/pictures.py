@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.text import Text
 from textual.pilot import Pilot
 
-from gpuwatch.live import Looker
-from gpuwatch.past import Recorded, Stored
+from gpuwatch.client.window import window
 from gpuwatch.tui.app import Top
 from gpuwatch.tui.gpus import Gpus
 from gpuwatch.tui.trails import RANGE_NS
-from gpuwatch.window import window
+from gpuwatch.view.history import Recorded, Stored
+from gpuwatch.view.live import Looker
 from tests.gpuwatch import chromium
 from tests.gpuwatch.live import running
 from tests.gpuwatch.report import shown

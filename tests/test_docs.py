@@ -16,7 +16,7 @@ import pytest
 
 import gpuwatch
 from gpuwatch.cli import cli
-from gpuwatch.window import Window
+from gpuwatch.client.window import Window
 from tests.gpuwatch.live import running
 
 ROOT = Path(__file__).parents[1]

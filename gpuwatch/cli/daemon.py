@@ -48,12 +48,12 @@ def command(context: click.Context, on_demand: bool, system: bool) -> None:
         return
     if on_demand and system:
         raise click.UsageError("--system stays; --on-demand leaves: choose one")
-    from gpuwatch import lifetime
+    from gpuwatch.daemon import process
 
     # Who started it on demand hears what is wrong with a scene from a daemon that runs, as of an absent driver.
     settings = _of_the_system() if system else options.settings(scenes=not on_demand)
     shared = system or settings.socket == SYSTEM_SOCKET
-    lifetime.main(settings, code_of=partial(endings.code_of, as_json=False), on_demand=on_demand, shared=shared)
+    process.main(settings, code_of=partial(endings.code_of, as_json=False), on_demand=on_demand, shared=shared)
 
 
 for each in (status, stop, install, uninstall):

@@ -12,9 +12,9 @@ import click
 
 from annotate.verdict import Verdict
 from gpuwatch.cli import options, output
+from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
-from gpuwatch.window import Window, window
 
 SCENES = "steady-gemm,from-idle,neighbour"
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from annotate import clock_reasons
+from annotate.clock_reasons import REASONS
 from annotate.verdict import Status
-from gpuwatch import reasons
 from gpuwatch.cli import options, output
 from gpuwatch.errors import UsageError
-from gpuwatch.reasons import REASONS
 
 if TYPE_CHECKING:
     from annotate.evidence import Reason
@@ -75,7 +75,7 @@ def command(name: str | None, as_json: bool) -> None:
         else:
             output.emit("0x0\n  no reason was active: nothing held the clocks down")
         return
-    mask = reasons.named(name)
+    mask = clock_reasons.named(name)
     if mask is None:
         names = [*known, *_STATUSES, *(explained.name for explained in REASONS.values())]
         alike = difflib.get_close_matches(name.lower(), names, n=3) or [each for each in names if name and name.lower() in each]

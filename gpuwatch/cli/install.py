@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 
-from gpuwatch import units
 from gpuwatch.cli import options, output
 from gpuwatch.cli.exits import Exit, Stop
 from gpuwatch.config.paths import default_state
 from gpuwatch.config.settings import SYSTEM_CONFIG, SYSTEM_STATE, Settings
 from gpuwatch.errors import UsageError
-from gpuwatch.units import File, Plan
+from gpuwatch.systemd import units
+from gpuwatch.systemd.units import File, Plan
 
 _scope = click.option(
     "--system/--user", "system", default=None, help="For every user of this machine, or for you. Default: as you are."

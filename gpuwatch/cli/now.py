@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from annotate.clock_reasons import REASONS
 from annotate.evidence import SIGNALS, Lane
-from gpuwatch.live import Live, LiveGpu
-from gpuwatch.reasons import REASONS
+from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire import messages
 
 

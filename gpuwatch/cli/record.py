@@ -76,8 +76,8 @@ def _duration_s(option: str, text: str) -> float:
 
 def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Evidence]:
     """A window of its own makes the daemon read at the full rate, and keeps what it read."""
-    from gpuwatch.client import connect
-    from gpuwatch.window import window
+    from gpuwatch.client.connection import connect
+    from gpuwatch.client.window import window
 
     with connect(settings) as client:
         known = [str(gpu["uuid"]) for gpu in client.status()["gpus"]]

@@ -14,8 +14,8 @@ from annotate.errors import AnnotateError
 from annotate.verdict import Status, Verdict
 from gpuwatch.cli import child, options, output, refusals
 from gpuwatch.cli.exits import Exit, Stop, of_statuses, statuses_of
+from gpuwatch.client.window import Window, window
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.window import Window, window
 
 
 class _Unfinished(Exception):  # noqa: N818 - raised by our own window's body, and caught around it

@@ -9,7 +9,7 @@ import click
 from gpuwatch import clock
 from gpuwatch.cli import moments, options, output
 from gpuwatch.cli.exits import Exit, Stop
-from gpuwatch.client import Client, running
+from gpuwatch.client.connection import Client, running
 from gpuwatch.config import quantities
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import DaemonError, UsageError
@@ -59,7 +59,7 @@ def stop(wait: str, now: bool, as_json: bool) -> None:
 
     Exits 0 if it ended or none ran, 1 if its windows stayed open, or a service manager would start it again.
     """
-    from gpuwatch import handover
+    from gpuwatch.daemon import handover
 
     wait_s, settings = _wait_s(wait), options.settings()
     client = running(settings)
@@ -84,7 +84,7 @@ def stop(wait: str, now: bool, as_json: bool) -> None:
 
 
 def _facts(client: Client) -> dict[str, Any]:
-    from gpuwatch import handover
+    from gpuwatch.daemon import handover
 
     found = client.status()
     uptime_s = float(found.get("uptime_s") or 0.0)

@@ -13,12 +13,12 @@ from typing import Any
 
 from gpuwatch import clock
 from gpuwatch.cli import output
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
+from gpuwatch.client.window import Window, window
 from gpuwatch.config import settings as config
 from gpuwatch.errors import DaemonError
 from gpuwatch.sources.simulated import Scene
 from gpuwatch.sources.simulated.source import scenes_named
-from gpuwatch.window import Window, window
 
 START_S = 20.0
 _FOREVER_S = 1e6  # a scene longer than this does not come round again

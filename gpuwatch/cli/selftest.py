@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch import clock, floors, torch_context
+from gpuwatch import clock
 from gpuwatch.cli import moments, options, output
+from gpuwatch.comparing import floor_record
 from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.process import torch_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +34,7 @@ def command(seconds: float, show: bool, as_json: bool) -> None:
     if math.isnan(seconds):  # which no bound of a range refuses, and no trial would ever end
         raise UsageError("--seconds: expected seconds, found nan")
     state = options.settings().state
-    kept = floors.read(state) if show else _measured(state, seconds)
+    kept = floor_record.read(state) if show else _measured(state, seconds)
     if as_json:
         output.emit_json({"gpus": [{"uuid": uuid, "floors": [asdict(floor) for floor in kept[uuid]]} for uuid in sorted(kept)]})
         return
@@ -54,7 +56,7 @@ def command(seconds: float, show: bool, as_json: bool) -> None:
         output.say("no floor is kept yet; `gpuwatch selftest` on a GPU measures one")
 
 
-def _measured(state: Path, seconds: float) -> dict[str, tuple[floors.Floor, ...]]:
+def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor, ...]]:
     from gpuwatch.cli.benchmarks import torch_with_gpu
     from gpuwatch.comparing import blocks, selftest
 
@@ -63,7 +65,7 @@ def _measured(state: Path, seconds: float) -> dict[str, tuple[floors.Floor, ...]
         raise GpuwatchError("selftest: expected torch and a GPU with 4 GiB free, found none; `gpuwatch doctor` says more")
     torch.cuda.init()
     torch.empty(1, device="cuda")  # memory of its own makes a context, and that the GPU known
-    uuid = str(torch_context.facts().get("cuda_uuids") or "").split(",")[0]
+    uuid = str(torch_state.facts().get("cuda_uuids") or "").split(",")[0]
     if not uuid:
         raise GpuwatchError("selftest: expected a torch that knows the GPU's UUID (2.4 or newer), found an older one")
     for kind, shared in product(selftest.KINDS, (False, True)):
@@ -77,8 +79,8 @@ def _measured(state: Path, seconds: float) -> dict[str, tuple[floors.Floor, ...]
         torch.cuda.empty_cache()
         if not found:
             raise GpuwatchError(f"selftest: {kind}: expected times of equal arms, found none above 0; try more --seconds")
-        floor = floors.Floor(
+        floor = floor_record.Floor(
             kind=kind, shared=shared, floor_ratio=max(*found, 1e-6), trials_count=len(found), measured_wall_s=clock.wall_s()
         )
-        floors.keep(state, uuid, floor)
-    return {uuid: floors.read(state)[uuid]}
+        floor_record.keep(state, uuid, floor)
+    return {uuid: floor_record.read(state)[uuid]}

@@ -23,7 +23,7 @@ def folder(settings: Settings) -> Path:
     """The state folder: a default gives way to the system's daemon, which serves every user of its machine."""
     if settings.origin("state") != "default" or settings.simulated:
         return settings.state
-    from gpuwatch.client import connect
+    from gpuwatch.client.connection import connect
 
     try:
         with connect(settings, start=False) as client:

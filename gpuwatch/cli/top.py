@@ -19,8 +19,8 @@ from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.live import Live
     from gpuwatch.tui.kept import Memory
+    from gpuwatch.view.live import Live
 
 SCENES = "steady-gemm,from-idle,neighbour"  # what is shown where there is no driver
 PASTED_COLUMNS = 120
@@ -69,9 +69,9 @@ def _watched(settings: Settings) -> Iterator[Settings]:
 
 
 def _screen(settings: Settings, *, kept_for: Settings) -> Exit:
-    from gpuwatch.live import Looker
-    from gpuwatch.past import Stored
     from gpuwatch.tui.app import Top
+    from gpuwatch.view.history import Stored
+    from gpuwatch.view.live import Looker
 
     Top(Looker(settings), Stored(lambda: _store(settings)), memory=_memory(kept_for)).run()
     return Exit.OK
@@ -95,9 +95,9 @@ def _memory(settings: Settings) -> Memory:
 
 
 def _recorded_screen(path: Path, settings: Settings) -> Exit:
-    from gpuwatch.past import Recorded
     from gpuwatch.tui.app import Top
     from gpuwatch.tui.when import time_of_day
+    from gpuwatch.view.history import Recorded
 
     past = Recorded(path)
     begin_ns, _ = past.span_ns()
@@ -110,7 +110,7 @@ def _recorded_screen(path: Path, settings: Settings) -> Exit:
 
 
 def _recording(path: Path, *, as_json: bool) -> Exit:
-    from gpuwatch.past import Recorded
+    from gpuwatch.view.history import Recorded
 
     past = Recorded(path)
     live = past.live(past.span_ns()[1])
@@ -119,7 +119,7 @@ def _recording(path: Path, *, as_json: bool) -> Exit:
 
 
 def _once(settings: Settings, *, as_json: bool) -> Exit:
-    from gpuwatch.live import Looker
+    from gpuwatch.view.live import Looker
 
     looker = Looker(settings)
     try:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gpuwatch import clock, torch_context
+from gpuwatch import clock
+from gpuwatch.process import torch_state
 
 # Blocks the host may be ahead of the GPU: enough that it never waits, few enough to stop soon.
 _AHEAD_COUNT = 6
@@ -89,5 +90,5 @@ class EventBlocks:
 
 def here() -> BlockTimer:
     """Events where torch made a context on a GPU in this process, else the host's clock."""
-    cuda = torch_context.cuda_with_context()
+    cuda = torch_state.cuda_with_context()
     return HostBlocks() if cuda is None else EventBlocks(cuda)

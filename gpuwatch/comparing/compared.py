@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 from annotate.comparison import FLOOR_RATIO, Comparison, Decision, corrected, decide
 from annotate.intervals import Interval
 from annotate.verdict import Verdict
-from gpuwatch import floors, torch_context
+from gpuwatch.client.testimony import spared
+from gpuwatch.client.window import Window, window
 from gpuwatch.comparing import asked as asking
-from gpuwatch.comparing import blocks, design
+from gpuwatch.comparing import blocks, design, floor_record
 from gpuwatch.comparing.asked import Arm
 from gpuwatch.comparing.design import Pairs, Runner
 from gpuwatch.comparing.loading import wants_inputs
 from gpuwatch.config import settings as config
 from gpuwatch.errors import UsageError
-from gpuwatch.inputs import has_tensor
 from gpuwatch.measuring import reference as references
 from gpuwatch.measuring import trees
 from gpuwatch.measuring.plain import finite
 from gpuwatch.measuring.reference import Match
-from gpuwatch.testimony import spared
-from gpuwatch.window import Window, window
+from gpuwatch.process import torch_state
+from gpuwatch.process.inputs import has_tensor
 from gpuwatch.wire.messages import LABEL_LENGTH
 
 if TYPE_CHECKING:
@@ -233,8 +233,8 @@ def _first_results(
 def _kept_floor(settings: config.Settings | None, *, shared: bool) -> float | None:
     """This GPU's floor on record, where this process works on one."""
     with spared("looking for this GPU's floor"):
-        uuids = str(torch_context.facts().get("cuda_uuids") or "").split(",")
-        return floors.of((settings or config.load()).state, uuids[0], shared=shared) if uuids[0] else None
+        uuids = str(torch_state.facts().get("cuda_uuids") or "").split(",")
+        return floor_record.of((settings or config.load()).state, uuids[0], shared=shared) if uuids[0] else None
     return None
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from gpuwatch import torch_context
+from gpuwatch.process import torch_state
 
 # smid may in principle exceed the number of SMs (a partition), so a thread that would write beyond its row writes nothing.
 _PTX = b"""
@@ -53,7 +53,7 @@ _modules: dict[Context, Any] = {}  # cuda has no types
 def here(driver: Any = None) -> Any | None:
     """The driver's functions (cuda-bindings', where none are given), if this thread has a CUDA context made by torch and no
     graph is being captured; else None.  It makes no context."""
-    if torch_context.cuda_at_hand() is None:
+    if torch_state.cuda_at_hand() is None:
         return None
     if driver is None:
         try:

@@ -8,8 +8,8 @@ import numpy as np
 
 from annotate.evidence import Timings
 from gpuwatch import clock
+from gpuwatch.client.marks import in_order
 from gpuwatch.cuda.stamp import Stamps
-from gpuwatch.marks import in_order
 from gpuwatch.wire.messages import TIMES_COUNT, FactValue
 
 Begun = tuple[Any, int]  # the event of its beginning, which has no type, and the number of the stamp before it

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwatch import torch_context
 from gpuwatch.cuda.driver import Context, checked, context, kernel, sms_count
+from gpuwatch.process import torch_state
 
 STAMP_BYTES = 16  # an SM's: its two registers
 MOST_BYTES = 64 << 20  # of device memory for one window's stamps
@@ -65,7 +65,7 @@ def give_back(room: Room) -> None:
         _spare.setdefault((room.context, room.count), []).append(room)
         return
     _left.append(room)
-    if not torch_context.capturing():  # to free memory would destroy the graph that is being captured
+    if not torch_state.capturing():  # to free memory would destroy the graph that is being captured
         _free_left(room.driver)
 
 

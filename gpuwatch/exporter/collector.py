@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector as Collecting
 from annotate import __version__
 from annotate.evidence import Lane
 from gpuwatch import clock
+from gpuwatch.daemon.watched_gpus import Watched
 from gpuwatch.exporter import readings
 from gpuwatch.exporter.buckets import Buckets
 from gpuwatch.exporter.metrics import REASON_CLASSES, SCRAPE_BUCKETS
@@ -22,7 +23,6 @@ from gpuwatch.exporter.outcomes import Outcomes
 from gpuwatch.exporter.page import Page
 from gpuwatch.exporter.tally import GpuTally, Tallies
 from gpuwatch.host import processes
-from gpuwatch.witness import Watched
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 

@@ -6,10 +6,10 @@ import heapq
 from collections.abc import Mapping
 
 from annotate.evidence import Census, Device, Lane, Reading, Reason, Visibility
+from gpuwatch.daemon.watched_gpus import Watched
 from gpuwatch.exporter.metrics import ASKED, LANES, REASON_CLASSES
 from gpuwatch.exporter.page import Page
 from gpuwatch.exporter.tally import LOADS, GpuTally
-from gpuwatch.witness import Watched
 
 MHZ = 1e6
 LEAST_STALE_NS = 5_000_000_000

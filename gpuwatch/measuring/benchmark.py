@@ -8,7 +8,7 @@ from typing import Any
 from annotate.claims import Claim
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch import inputs
+from gpuwatch.client.testimony import spared
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring import prepare, request, trees
@@ -18,7 +18,7 @@ from gpuwatch.measuring.call import sized
 from gpuwatch.measuring.measurement import Measurement
 from gpuwatch.measuring.progress import Progress
 from gpuwatch.measuring.seams import Seams
-from gpuwatch.testimony import spared
+from gpuwatch.process import inputs
 from gpuwatch.wire.messages import FactValue
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from annotate import roofline
 from annotate.evidence import Device
-from gpuwatch import torch_context
+from gpuwatch.process import torch_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Board:
 
 def here() -> Board | None:
     """The GPU torch works on; None where this process has made no context.  What torch does not say stays None."""
-    cuda = torch_context.cuda_with_context()
+    cuda = torch_state.cuda_with_context()
     if cuda is None:
         return None
     found = cuda.get_device_properties(cuda.current_device())

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuwatch import canary
+from gpuwatch.client.testimony import spared
 from gpuwatch.config import settings as config
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.testimony import spared
+from gpuwatch.measuring import canary_record
 from gpuwatch.wire.messages import FactValue
 
 
@@ -26,12 +26,12 @@ class Sung:
 
     @property
     def told(self) -> Mapping[str, FactValue]:
-        return canary.told(self.state, self.uuid, clock_mhz=self.clock_mhz, copy_bytes_count=self.copy_bytes_count)
+        return canary_record.told(self.state, self.uuid, clock_mhz=self.clock_mhz, copy_bytes_count=self.copy_bytes_count)
 
     def keep(self) -> None:
         """Put it on record; a state folder that cannot be written is no reason to lose a measurement."""
         with contextlib.suppress(OSError, ValueError):
-            canary.keep(self.state, self.uuid, clock_mhz=self.clock_mhz, copy_bytes_count=self.copy_bytes_count)
+            canary_record.keep(self.state, self.uuid, clock_mhz=self.clock_mhz, copy_bytes_count=self.copy_bytes_count)
 
 
 def sing(uuid: str, settings: Settings | None) -> Sung | None:

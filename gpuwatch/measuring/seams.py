@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from gpuwatch import clock
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
+from gpuwatch.client.window import window
 from gpuwatch.config import settings as config
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.measuring import board, cache, canaries
 from gpuwatch.measuring.attempt import OpenWindow
-from gpuwatch.window import window
 
 
 def ready(settings: Settings | None) -> None:

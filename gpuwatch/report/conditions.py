@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from annotate import clock_reasons
 from annotate.evidence import Evidence, Ownership
 from annotate.told import TOLD
 from annotate.true_clock import measured
-from gpuwatch import reasons
 from gpuwatch.report.record import Judged
 
 _OF_THE_MACHINE = ("hostname", "kernel", "container", "cpu_allowed_count", "numa_nodes", "profilers", "sharing")
@@ -106,7 +106,7 @@ def _spread(evidence: Evidence, signal: str, unit: str, top: float | None = None
 def reasons_seen(evidence: Evidence) -> list[tuple[str, str]]:
     """Each clock event reason of the window in plain words, and what it means for a number."""
     masks = _masks(evidence)
-    return [reasons.of_bit(bit) for bit in reasons.bits(int(np.bitwise_or.reduce(masks)))] if len(masks) else []
+    return [clock_reasons.of_bit(bit) for bit in clock_reasons.bits(int(np.bitwise_or.reduce(masks)))] if len(masks) else []
 
 
 def _masks(evidence: Evidence) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -118,8 +118,8 @@ def _reasons(evidence: Evidence) -> str | None:
     masks = _masks(evidence)
     if not len(masks):
         return None
-    every = reasons.bits(int(np.bitwise_or.reduce(masks)))
-    return ", ".join(f"{reasons.of_bit(bit)[0]} {(masks & bit != 0).mean():.0%}" for bit in every) or "none"
+    every = clock_reasons.bits(int(np.bitwise_or.reduce(masks)))
+    return ", ".join(f"{clock_reasons.of_bit(bit)[0]} {(masks & bit != 0).mean():.0%}" for bit in every) or "none"
 
 
 def _processes(evidence: Evidence) -> str | None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from annotate import clock_reasons
 from annotate.evidence import Column, Evidence, Ownership, Reason, Times, Timings
 from annotate.verdict import Finding, Verdict
-from gpuwatch import reasons
 from gpuwatch.report.drawing import drawn, rounded, since
 
 _MARGIN_S = 2.0  # what of the time around the window is drawn
@@ -118,9 +118,9 @@ def _reasons(evidence: Evidence) -> dict[str, Any]:
     if len(column):
         known = ~np.isnan(column.values)
         masks = np.where(known, column.values, 0).astype(np.int64)
-        for bit in reasons.bits(int(np.bitwise_or.reduce(masks))):
+        for bit in clock_reasons.bits(int(np.bitwise_or.reduce(masks))):
             at = _spans(column.at_ns, masks & bit != 0, evidence)
-            spans.append({"name": reasons.of_bit(bit)[0], "role": _role(bit), "at": at})
+            spans.append({"name": clock_reasons.of_bit(bit)[0], "role": _role(bit), "at": at})
     return {"title": "Clock event reasons", "unit": "", "spans": spans}
 
 

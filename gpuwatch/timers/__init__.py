@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from gpuwatch import torch_context
 from gpuwatch.errors import UsageError
+from gpuwatch.process import torch_state
 from gpuwatch.timers.host import HostTimer, settle
 from gpuwatch.timers.protocol import Call, Plan, Taken, Timer, joined
 
@@ -21,7 +21,7 @@ def opened(name: str | None) -> Iterator[Timer]:
     there is none.
     """
     if name is None:
-        name = "events" if torch_context.cuda_with_context() is not None else "host"
+        name = "events" if torch_state.cuda_with_context() is not None else "host"
     if name not in NAMES:
         raise UsageError(f"timer: expected one of {', '.join(NAMES)}, found {name!r}")
     if name == "host":

@@ -10,9 +10,9 @@ import numpy as np
 
 from annotate.evidence import Timings, Values
 from gpuwatch import clock
+from gpuwatch.client.testimony import spared
 from gpuwatch.cuda.stamp import Stamped, Stamps
 from gpuwatch.errors import UsageError
-from gpuwatch.testimony import spared
 from gpuwatch.timers.protocol import Call, Plan, Taken, joined
 
 _OVERHEADS_COUNT = 100

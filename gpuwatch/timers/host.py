@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from annotate.evidence import Timings
-from gpuwatch import clock, torch_context
+from gpuwatch import clock
+from gpuwatch.process import torch_state
 from gpuwatch.timers.protocol import Plan, Taken
 
 _OVERHEADS_COUNT = 200
@@ -44,7 +45,7 @@ class HostTimer:
 
 def settle() -> Callable[[], None] | None:
     """torch's synchronisation where this process made a context on a GPU, else None."""
-    cuda = torch_context.cuda_with_context()
+    cuda = torch_state.cuda_with_context()
     if cuda is None:
         return None
     synchronize: Callable[[], None] = cuda.synchronize

@@ -16,7 +16,6 @@ from textual.worker import Worker
 from annotate import report
 from gpuwatch import clock
 from gpuwatch.errors import DaemonError
-from gpuwatch.live import Live
 from gpuwatch.tui import hangup, kept, when, wishes
 from gpuwatch.tui.banner import Banner
 from gpuwatch.tui.doors import Doors
@@ -25,6 +24,7 @@ from gpuwatch.tui.page import Page
 from gpuwatch.tui.seams import Looks, Past, Showing
 from gpuwatch.tui.state import Seen, State, seen
 from gpuwatch.tui.travel import END_NS, Travel
+from gpuwatch.view.live import Live
 
 SILENT_S = 2.0  # a question unanswered for so long: what is shown is no longer now
 S = 1_000_000_000

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from annotate import report
-from gpuwatch.live import Live
 from gpuwatch.tui.lines import Lines
 from gpuwatch.tui.words import Piece, Tone
+from gpuwatch.view.live import Live
 
 
 class Banner(Lines):

@@ -13,13 +13,13 @@ from textual.widget import Widget
 from annotate import report
 from annotate.evidence import Event
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.live import Live
 from gpuwatch.tui import words
 from gpuwatch.tui.page import Moments, Quiet
 from gpuwatch.tui.rows import Rows
 from gpuwatch.tui.seams import Past, Showing
 from gpuwatch.tui.wishes import ToMoment
 from gpuwatch.tui.words import Piece, Tone
+from gpuwatch.view.live import Live
 
 HOUR_NS = 3_600_000_000_000
 _AGAIN_NS = 2_000_000_000  # the store is asked so often while its events are looked at

@@ -23,9 +23,9 @@ _FACT = re.compile(r"\{[^{}]*\}")
 @cache
 def pages() -> Mapping[str, str]:
     """By name, in Markdown.  The first call imports every rule, which takes a while."""
+    from annotate.clock_reasons import REASONS
     from annotate.pages import page
     from annotate.rules import RULES
-    from gpuwatch.reasons import REASONS
 
     rules = {rule.name: _FACT.sub("…", page(rule)) for rule in RULES}
     reasons = {
@@ -38,7 +38,7 @@ def pages() -> Mapping[str, str]:
 
 def page_of(names: Iterable[str]) -> str:
     """The pages of these, by name or by the name of the reason's bit; a word where there is none."""
-    from gpuwatch.reasons import REASONS
+    from annotate.clock_reasons import REASONS
 
     known = pages()
     bits = {bit.name or "": explained.name for bit, explained in REASONS.items()}

@@ -12,7 +12,6 @@ from textual.visual import VisualType
 from textual.widget import Widget
 from textual.worker import Worker
 
-from gpuwatch.live import LiveGpu
 from gpuwatch.tui import portrait
 from gpuwatch.tui.asker import Asker
 from gpuwatch.tui.board import View
@@ -23,6 +22,7 @@ from gpuwatch.tui.plot import GUTTER_COUNT
 from gpuwatch.tui.seams import Past, Showing
 from gpuwatch.tui.stretch import Sight, Stretch
 from gpuwatch.tui.track import Track
+from gpuwatch.view.live import LiveGpu
 from gpuwatch.wire.messages import Shown
 
 DRAWN_NS = 450_000_000  # curves of now are drawn at every second answer of four a second

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from annotate import report
 from annotate.evidence import Lane
-from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import gpu_words
 from gpuwatch.tui.words import Piece, Tone, counted, cut, reasons
+from gpuwatch.view.live import Live, LiveGpu
 
 WIDE_COLUMNS = 116  # from here on there is room for bars
 BAR_COUNT = 8

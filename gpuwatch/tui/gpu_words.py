@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from annotate import report
 from annotate.evidence import Lane, Visibility
-from gpuwatch.live import LiveGpu
 from gpuwatch.tui.covers import covering
 from gpuwatch.tui.words import NOTHING, Piece, Tone, chips
+from gpuwatch.view.live import LiveGpu
 from gpuwatch.wire import messages
 
 STALE_PERIODS = 3

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from gpuwatch.live import Live
 from gpuwatch.tui import gpu_table
 from gpuwatch.tui.rows import Rows
 from gpuwatch.tui.trails import Trail, Trails
 from gpuwatch.tui.words import Piece, Tone
+from gpuwatch.view.live import Live
 
 COLUMN_FROM = 170  # columns of a screen on which the ribbon fits beside the names of the reasons
 SHARE_RATIO = 0.6  # of a screen's lines, at most; the windows have the others

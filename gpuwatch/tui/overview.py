@@ -12,7 +12,6 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from annotate.evidence import Reason
-from gpuwatch.live import Live
 from gpuwatch.tui.asker import Asker
 from gpuwatch.tui.gpus import Gpus
 from gpuwatch.tui.page import Page, Quiet
@@ -22,6 +21,7 @@ from gpuwatch.tui.sofar import SoFar
 from gpuwatch.tui.trails import Question, Trails
 from gpuwatch.tui.windows import Windows
 from gpuwatch.tui.wishes import ExplainThese, OpenGpu, OpenWindow
+from gpuwatch.view.live import Live
 
 
 class Overview(Page):

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from annotate import report
 from annotate.evidence import Ownership, Process, Visibility
-from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import gpu_words, words
 from gpuwatch.tui.covers import covering
 from gpuwatch.tui.panels import clipped
 from gpuwatch.tui.seams import Showing
 from gpuwatch.tui.words import NOTHING, Piece, Tone
+from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire import messages
 
 _WHOSE = {

@@ -11,7 +11,6 @@ from textual.widget import Widget
 
 from annotate import report
 from annotate.evidence import Ownership, Process, Visibility
-from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import words
 from gpuwatch.tui.covers import covering
 from gpuwatch.tui.lines import Lines
@@ -19,6 +18,7 @@ from gpuwatch.tui.page import Aside, Quiet
 from gpuwatch.tui.seams import Showing
 from gpuwatch.tui.wishes import SortedBy
 from gpuwatch.tui.words import Piece, Tone
+from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire import messages
 
 ORDERS = ("gpu", "memory", "user", "name")

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from annotate.evidence import Event, Trace
 from annotate.verdict import Verdict
-from gpuwatch.live import Live
+from gpuwatch.view.live import Live
 
 
 class Looks(Protocol):

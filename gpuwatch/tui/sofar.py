@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from annotate.evidence import Lane, Reason
-from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import words
 from gpuwatch.tui.covers import covers
+from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire import messages
 
 # What spoils a number; the power cap, which is how a heavy kernel runs, last.

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from annotate.evidence import Census, Column, Event, Gap, Lane, Reading, Trace
-from gpuwatch.live import LiveGpu
+from gpuwatch.view.live import LiveGpu
 
 SIGNALS = ("sm_clock_mhz", "power_w", "temperature_c", "event_reasons_mask", "utilization_ratio")
 SLICE_NS = 120_000_000_000  # asked for at once, so that a long stretch fills from its end and holds nobody up

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from annotate.evidence import Device, Lane, Trace
-from gpuwatch.live import Live
 from gpuwatch.tui import plot, ribbon
 from gpuwatch.tui.plot import Span
 from gpuwatch.tui.seams import Past
 from gpuwatch.tui.track import Track
 from gpuwatch.tui.words import Chip, Piece, Tone
+from gpuwatch.view.live import Live
 
 RANGE_NS = 120_000_000_000
 AROUND_NS = 60_000_000_000  # back in time more is asked than shows, for the steps to come

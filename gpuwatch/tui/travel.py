@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.live import Live
 from gpuwatch.tui.seams import Past
+from gpuwatch.view.live import Live
 
 END_NS = 1 << 62  # later than anything: the last moment there is
 

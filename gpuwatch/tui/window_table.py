@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from annotate import report
-from gpuwatch.live import Live
 from gpuwatch.tui.words import NOTHING, Piece, Tone, cut, span, status
+from gpuwatch.view.live import Live
 from gpuwatch.wire import messages
 
 

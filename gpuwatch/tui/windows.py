@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpuwatch.live import Live
 from gpuwatch.tui import window_table
 from gpuwatch.tui.rows import Rows
+from gpuwatch.view.live import Live
 
 
 class Windows(Rows):

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpuwatch import past
 from gpuwatch.clock import VirtualClock, wall_s
 from gpuwatch.config.settings import Settings
 from gpuwatch.store import Reader, Store, files
 from gpuwatch.store.boot import Boot
+from gpuwatch.view import history
 from tests.bench import made_up
 from tests.bench.bench_peers import machine, no_double, ours, sleeping
 from tests.bench.bench_store import readings_bytes, unwatched
@@ -160,7 +160,7 @@ def _newest(state: Path) -> None:
 
 def _back(state: Path, count: int) -> None:
     """What `top` asks when its user first goes back: all of a moment, behind all of these windows."""
-    stored = past.Stored(lambda: state)
+    stored = history.Stored(lambda: state)
     there = stored.live(BEGIN_NS + count * _MINUTE_NS)
     assert len(there.windows) + there.windows_left_out_count >= count - 2 * len(made_up.SCENES)
     stored.close()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import gpuwatch
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
 from tests.bench import peers
 from tests.bench.scraping import scraped

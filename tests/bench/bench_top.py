@@ -29,7 +29,7 @@ SCENES = "simulated:" + ",".join(["steady-gemm", "neighbour", "bursty", "thermal
 FIRST = """
 import sys, time
 t0 = time.perf_counter()
-from gpuwatch.live import Looker
+from gpuwatch.view.live import Looker
 from gpuwatch.tui.app import Top
 t1 = time.perf_counter()
 from gpuwatch.cli.options import config

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 
 import gpuwatch
-from gpuwatch.client import connect
-from gpuwatch.wake import Wake
+from gpuwatch.client.connection import connect
+from gpuwatch.sampling.wakeup import Wake
 from tests.bench.scraping import scraped
 from tests.fake_nvml.build import build
 from tests.fake_nvml.running import watching

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.client import Client, connect
+from gpuwatch.client.connection import Client, connect
 from tests.fake_nvml.scene import Scene
 from tests.gpuwatch import live
 from tests.gpuwatch.live import Live

@@ -10,7 +10,7 @@ from typing import Any
 
 from annotate.evidence import Lane, signals
 from gpuwatch import clock
-from gpuwatch.lanes import PULSE
+from gpuwatch.sampling.plan import PULSE
 from gpuwatch.sources.nvml import Nvml
 from gpuwatch.sources.nvml.series import Series
 

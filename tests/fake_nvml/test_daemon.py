@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from annotate.evidence import Lane
-from gpuwatch import live as looking
 from gpuwatch.sources import has_driver
 from gpuwatch.store import Reader
+from gpuwatch.view import live as looking
 from tests.fake_nvml.program import leave, work_on
 from tests.fake_nvml.running import Watch, command, watching
 from tests.fake_nvml.scene import NO_PERMISSION, Client, create

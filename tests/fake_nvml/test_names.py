@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from gpuwatch import live as looking
 from gpuwatch.store import Reader
+from gpuwatch.view import live as looking
 from tests.fake_nvml.program import work_on
 from tests.fake_nvml.running import Watch, watching
 from tests.fake_nvml.scene import create

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from annotate.evidence import SIGNALS, Lane, Trace
-from gpuwatch import live
-from gpuwatch.client import Client as Daemon
+from gpuwatch.client.connection import Client as Daemon
 from gpuwatch.store import Reader
+from gpuwatch.view import live
 from tests.fake_nvml.denied import NUMBERS
 from tests.fake_nvml.program import work_on
 from tests.fake_nvml.running import watching

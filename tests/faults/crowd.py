@@ -13,7 +13,7 @@ from typing import Any
 
 import gpuwatch
 from gpuwatch import clock
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
 from gpuwatch.store import Reader
 from tests.faults import results, stores

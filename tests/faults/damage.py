@@ -20,8 +20,8 @@ from annotate.evidence import Timings
 from annotate.verdict import Verdict
 from gpuwatch import clock
 from gpuwatch.clock import VirtualClock
+from gpuwatch.daemon.judge_worker import judge_run
 from gpuwatch.errors import StoreError
-from gpuwatch.judging import judge_run
 from gpuwatch.store import Reader, Store
 from tests.faults import results
 from tests.gpuwatch.store.stored import a_run, feed, opened

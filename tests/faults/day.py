@@ -24,11 +24,12 @@ from typing import Any
 import psutil
 
 from annotate.evidence import Device
-from gpuwatch import clock, lanes
+from gpuwatch import clock
 from gpuwatch.clock import VirtualClock
+from gpuwatch.daemon.judge_worker import Judge
 from gpuwatch.interfaces import Sweep
-from gpuwatch.judging import Judge
-from gpuwatch.sampler import Sampler
+from gpuwatch.sampling import plan as lanes
+from gpuwatch.sampling.sampler import Sampler
 from gpuwatch.sources.simulated import OWN_PID, Scene, Simulated
 from gpuwatch.sources.simulated.kernels import ATTENTION, CONVOLUTION, COPY, GEMM
 from gpuwatch.sources.simulated.scenes import Phase
@@ -239,7 +240,7 @@ def _workers() -> Iterator[int]:
     """What of each judge of ours lies in memory; other tests of this process may have other children."""
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error, OSError):
-            if "gpuwatch.judging" in child.cmdline():
+            if "gpuwatch.daemon.judge_worker" in child.cmdline():
                 yield stores.memory_bytes(child.pid)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import gpuwatch
 from annotate.verdict import Status
 from gpuwatch import clock
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
 from tests.faults import results, stores

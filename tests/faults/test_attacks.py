@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config import settings
 from gpuwatch.config.settings import Settings
 from gpuwatch.store.files import lock

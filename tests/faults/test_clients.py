@@ -16,7 +16,7 @@ import pytest
 
 import gpuwatch
 from gpuwatch import clock
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader, Run
@@ -88,7 +88,7 @@ def test_a_client_killed_inside_its_window_leaves_it_unproven_with_the_reason(da
 def test_client_killed_while_it_waits_leaves_its_window(daemon: Live) -> None:
     """A client that holds one window open, waits for the verdict of another, and dies: the daemon ends its window at once."""
     body = """
-        from gpuwatch.client import connect
+        from gpuwatch.client.connection import connect
         client = connect(settings)
         print(client.open(label="waiting").run, flush=True)
         client.verdicts(sys.argv[1], wait_s=600.0)
@@ -188,7 +188,7 @@ def test_a_child_forked_while_another_thread_starts_a_daemon_can_open_windows(tm
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status))
         import signal
-        os.kill(gpuwatch.client.connect(settings).welcome.pid, signal.SIGTERM)
+        os.kill(gpuwatch.client.connection.connect(settings).welcome.pid, signal.SIGTERM)
     """
     from tests.gpuwatch.live import settings
 

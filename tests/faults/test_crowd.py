@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.daemon.windows import OWN_COUNT
 from gpuwatch.errors import UsageError
 from gpuwatch.store import Store
-from gpuwatch.windows import OWN_COUNT
 from tests.faults import crowd
+from tests.gpuwatch.daemon.test_windows import Judge, windows
 from tests.gpuwatch.live import Live, running
-from tests.gpuwatch.test_windows import Judge, windows
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.pace import Pace
+from gpuwatch.sampling.pace import Pace
 from tests.faults import day
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from tests.faults.test_removed import answers
 from tests.gpuwatch.exporter.test_served import LISTEN, url
 from tests.gpuwatch.live import Live, running

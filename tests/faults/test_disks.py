@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config import settings as config
 from gpuwatch.store import Reader
 from tests.busy_machine import BUSY_MACHINE

@@ -14,9 +14,10 @@ from typing import TypeAlias
 import pytest
 
 import gpuwatch
-from gpuwatch import clock, server
-from gpuwatch.client import connect
+from gpuwatch import clock
+from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
+from gpuwatch.daemon import server
 from gpuwatch.wire import messages
 from tests.faults import stores
 from tests.gpuwatch.live import Live, running

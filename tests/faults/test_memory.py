@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from tests.busy_machine import BUSY_MACHINE
 from tests.gpuwatch.live import Live, running
 from tests.waiting import let_pass, sample_for

@@ -13,7 +13,7 @@ from msgspec import inspect
 
 import gpuwatch
 from gpuwatch import clock
-from gpuwatch.client import Client, connect
+from gpuwatch.client.connection import Client, connect
 from gpuwatch.config.settings import Settings
 from gpuwatch.store import Reader
 from gpuwatch.wire import messages

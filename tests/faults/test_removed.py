@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import gpuwatch
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.clock import VirtualClock
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import DaemonError

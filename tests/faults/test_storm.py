@@ -12,7 +12,7 @@ from pathlib import Path
 from annotate.evidence import Census, Host, Lane, Ownership, Process
 from gpuwatch import clock
 from gpuwatch.clock import VirtualClock
-from gpuwatch.in_hand import InHand
+from gpuwatch.daemon.tracked_window import InHand
 from gpuwatch.interfaces import Sweep
 from gpuwatch.store import Reader
 from gpuwatch.store.segment import KNOWN_COUNT

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from annotate.evidence import SIGNALS, Column, Evidence, Lane, Times, Window
-from gpuwatch.lanes import PULSE, ROW_NS
+from gpuwatch.sampling.plan import PULSE, ROW_NS
 
 
 def slower(evidence: Evidence, *, phase_ns: int = 0, period_ns: int = ROW_NS, changes_only: bool = True) -> Evidence:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch import canary, floors, json_file
+from gpuwatch import json_file
+from gpuwatch.comparing import floor_record
+from gpuwatch.measuring import canary_record
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -60,9 +62,9 @@ def test_writing_follows_no_link(tmp_path: Path) -> None:
 def test_nonsense_on_record_is_no_reason_to_lose_a_benchmark(tmp_path: Path) -> None:
     records = '[{"clock_mhz":1e999},{"clock_mhz":' + "9" * 400 + '},{"clock_mhz":"x"},{"clock_mhz":true},7]'
     for text in (records, records.replace("1e999", "-5").replace("9" * 400, "null")):
-        (tmp_path / canary.FILE).write_text('{"schema":1,"canaries":{"GPU-1":' + text + "}}")
-        assert "canary_record_clock_mhz" not in canary.told(tmp_path, "GPU-1", clock_mhz=1900.0)
-        canary.keep(tmp_path, "GPU-1", clock_mhz=1900.0, copy_bytes_count=None)
+        (tmp_path / canary_record.FILE).write_text('{"schema":1,"canaries":{"GPU-1":' + text + "}}")
+        assert "canary_record_clock_mhz" not in canary_record.told(tmp_path, "GPU-1", clock_mhz=1900.0)
+        canary_record.keep(tmp_path, "GPU-1", clock_mhz=1900.0, copy_bytes_count=None)
     floor = '{"kind":"gemm","floor_ratio":1e999,"trials_count":1e999,"measured_wall_s":0}'
-    (tmp_path / floors.FILE).write_text('{"schema":1,"floors":{"GPU-1":{"gemm":' + floor + "}}}")
-    assert floors.of(tmp_path, "GPU-1") is None
+    (tmp_path / floor_record.FILE).write_text('{"schema":1,"floors":{"GPU-1":{"gemm":' + floor + "}}}")
+    assert floor_record.of(tmp_path, "GPU-1") is None

@@ -24,7 +24,7 @@ import gpuwatch
 from annotate import report
 from annotate.capsule.pack import pack
 from annotate.evidence import Evidence, Lane, signals
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config import settings
 from gpuwatch.sources.nvml import Nvml
 from gpuwatch.store import Reader

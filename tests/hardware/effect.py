@@ -33,7 +33,7 @@ import pynvml
 import torch
 
 from annotate import __version__
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.sources.nvml.series import compiled
 from tests.bench.spent import spending

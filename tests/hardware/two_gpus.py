@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import gpuwatch
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config import settings as config
 
 _BODY = """

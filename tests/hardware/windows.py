@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from tests.gpuwatch.live import running
 
 WINDOWS_COUNT = 150

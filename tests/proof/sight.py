@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from annotate.evidence import SIGNALS, Lane
-from gpuwatch.lanes import FAST_ACTIVE_NS, FAST_IDLE_NS, ROW_NS, SLOW_ACTIVE_NS
+from gpuwatch.sampling.plan import FAST_ACTIVE_NS, FAST_IDLE_NS, ROW_NS, SLOW_ACTIVE_NS
 from tests.proof.chance import generator
 from tests.proof.disturbances import Disturbance
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch import handover
-from gpuwatch.client import at
+from gpuwatch.client.connection import at
 from gpuwatch.config.settings import Settings
+from gpuwatch.daemon import handover
 from gpuwatch.store import Reader
 from tests.gpuwatch.live import settings, wait_for
 from tests.security.people import NOBODY, open_folder

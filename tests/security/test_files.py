@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from tests.gpuwatch.live import running, settings
 from tests.waiting import PATIENCE_S
 
@@ -163,7 +163,7 @@ def test_a_link_in_the_place_of_an_output_is_replaced_and_not_written_through(tm
     assert stat.S_IMODE(target.stat().st_mode) & 0o022 == 0
 
 
-@pytest.mark.parametrize("planted", ["gpuwatch/judging.py", "msgspec.py", "numpy.py"])
+@pytest.mark.parametrize("planted", ["gpuwatch/daemon/judge_worker.py", "msgspec.py", "numpy.py"])
 def test_nothing_is_run_from_the_folder_a_daemon_was_started_in(tmp_path: Path, planted: str) -> None:
     folder, trap = tmp_path / "everybodys", tmp_path / "trapped"
     (folder / planted).parent.mkdir(parents=True)
@@ -191,6 +191,6 @@ def test_a_daemon_runs_one_other_process_and_that_one_only_reads(tmp_path: Path)
         pid = int(client.status()["pid"])
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         commands = [Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1:] for child in children]
-        assert [command[:3] for command in commands] == [[b"-P", b"-m", b"gpuwatch.judging"]]
+        assert [command[:3] for command in commands] == [[b"-P", b"-m", b"gpuwatch.daemon.judge_worker"]]
         held = [str(path.readlink()) for path in Path(f"/proc/{children[0]}/fd").iterdir() if path.is_symlink()]
         assert not [name for name in held if name.endswith(("lock", "s.lock", "-wal"))]

@@ -17,12 +17,12 @@ import pytest
 import gpuwatch
 from annotate.verdict import Answered
 from gpuwatch.cli import main
+from gpuwatch.client.testimony import Testimony
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.report.signatures import trusted_keys
 from gpuwatch.signing import KEY, PUBLIC_KEY, signer_of
 from gpuwatch.sources import recordings
-from gpuwatch.testimony import Testimony
 from gpuwatch.wire.timings import recorded
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S, wait_until

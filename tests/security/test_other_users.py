@@ -15,7 +15,7 @@ import pytest
 
 import gpuwatch
 from gpuwatch import clock
-from gpuwatch.client import Client, connect
+from gpuwatch.client.connection import Client, connect
 from gpuwatch.config import paths
 from gpuwatch.config import settings as config
 from gpuwatch.config.settings import Settings

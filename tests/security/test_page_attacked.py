@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
 from gpuwatch.exporter.access import Access
 from gpuwatch.exporter.web import AT_ONCE_COUNT

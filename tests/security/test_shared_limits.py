@@ -14,9 +14,9 @@ import pytest
 
 from annotate.evidence import Timings
 from gpuwatch import clock
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
-from gpuwatch.lines import USER_HALF_SAID_BYTES
+from gpuwatch.daemon.line_reader import USER_HALF_SAID_BYTES
 from gpuwatch.wire import messages
 from tests.gpuwatch.live import settings, wait_for
 from tests.security.people import NOBODY, only_root, open_folder

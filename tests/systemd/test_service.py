@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch import server
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
+from gpuwatch.daemon import server
 from gpuwatch.errors import DaemonError, StoreError
 from gpuwatch.store import Reader
 from gpuwatch.wire import messages

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch import units
 from gpuwatch.store import Reader
+from gpuwatch.systemd import units
 from tests.gpuwatch.live import settings
 from tests.gpuwatch.programs import program
 from tests.systemd.manager import manager, service

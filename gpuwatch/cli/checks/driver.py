@@ -11,7 +11,7 @@ from gpuwatch.clock import MonotonicClock
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DeviceLostError, SourceError
 from gpuwatch.interfaces import Source
-from gpuwatch.lanes import Plan, measure
+from gpuwatch.sampling.plan import Plan, measure
 from gpuwatch.sources.nvml import series
 
 

@@ -11,12 +11,12 @@ import psutil
 
 from gpuwatch.cli import stores
 from gpuwatch.cli.checks import Check, failed, passed, warned
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config import quantities
 from gpuwatch.config import settings as config
 from gpuwatch.config.settings import Settings
+from gpuwatch.daemon.handover import stop_command
 from gpuwatch.errors import DaemonError, StoreError, UsageError
-from gpuwatch.handover import stop_command
 from gpuwatch.store import SQLITE_VERSION, Reader
 from gpuwatch.store.files import NETWORK_TYPES, file_system
 

@@ -25,7 +25,7 @@ from annotate.evidence import (
 from annotate.evidence import signals as signals_of
 from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import DeviceLostError
-from gpuwatch.lanes import PULSE, ROW_NS, SLOW_ACTIVE_NS
+from gpuwatch.sampling.plan import PULSE, ROW_NS, SLOW_ACTIVE_NS
 from gpuwatch.sources.simulated.gpu import OWN_PID
 from gpuwatch.sources.simulated.scenes import Scene
 from gpuwatch.sources.simulated.source import Simulated, scenes_named

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch import clock
-from gpuwatch.judging import Judgement
-from gpuwatch.server import Greeting, Server
+from gpuwatch.daemon.judge_worker import Judgement
+from gpuwatch.daemon.server import Greeting, Server
+from gpuwatch.daemon.windows import Windows
 from gpuwatch.store import Store
-from gpuwatch.windows import Windows
 from gpuwatch.wire import messages
 from tests.fuzz.dealt import Dealt
 

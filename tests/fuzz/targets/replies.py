@@ -7,10 +7,10 @@ import socket
 
 from annotate.errors import InvalidValueError
 from annotate.verdict import Verdict
-from gpuwatch import live
-from gpuwatch.client import Client
+from gpuwatch.client.connection import Client
 from gpuwatch.config import settings
 from gpuwatch.errors import DaemonError
+from gpuwatch.view import live
 from gpuwatch.wire import messages
 
 _SETTINGS = settings.load({"source": "simulated", "socket": "/nowhere"}, environment={"HOME": "/"})

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from annotate.evidence import Host, Timings
+from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
-from gpuwatch.window import window
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.store.stored import a_run, opened

@@ -15,7 +15,7 @@ from gpuwatch.cli.checks import Check, Grade, driver, machine, places
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import settings
 from gpuwatch.config.settings import Settings
-from gpuwatch.lanes import Plan
+from gpuwatch.sampling.plan import Plan
 from gpuwatch.sources import open_source
 from tests.annotate.builders import DEVICE, evidence
 from tests.gpuwatch.cli.conftest import Gpuwatch

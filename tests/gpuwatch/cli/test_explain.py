@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from annotate import clock_reasons
 from annotate.evidence import Reason
 from annotate.rules import RULES
 from annotate.verdict import Status
-from gpuwatch import reasons
 from tests.gpuwatch.cli.conftest import Gpuwatch
 
 
@@ -35,13 +35,13 @@ def test_the_rules_are_data_too(gpuwatch: Gpuwatch) -> None:
     ],
 )
 def test_a_reason_is_found_by_any_of_its_names(word: str) -> None:
-    assert reasons.named(word) == Reason.SW_POWER_CAP
+    assert clock_reasons.named(word) == Reason.SW_POWER_CAP
 
 
 def test_every_reason_is_explained_and_found_by_its_own_name() -> None:
-    assert set(reasons.REASONS) == set(Reason)
-    for reason, explained in reasons.REASONS.items():
-        assert reasons.named(explained.name) == reason
+    assert set(clock_reasons.REASONS) == set(Reason)
+    for reason, explained in clock_reasons.REASONS.items():
+        assert clock_reasons.named(explained.name) == reason
 
 
 def test_a_mask_is_taken_apart_and_unknown_bits_are_kept(gpuwatch: Gpuwatch) -> None:
@@ -76,4 +76,4 @@ def test_a_page_on_a_terminal_has_no_marks_and_fits(gpuwatch: Gpuwatch, monkeypa
 
 @pytest.mark.parametrize("word", ["0", "-4", "", "power"])
 def test_what_is_no_reason_is_not_taken_for_one(word: str) -> None:
-    assert reasons.named(word) is None
+    assert clock_reasons.named(word) is None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch import units
 from gpuwatch.errors import UsageError
+from gpuwatch.systemd import units
 from tests.gpuwatch.cli.conftest import Gpuwatch
 
 

@@ -11,8 +11,8 @@ import pytest
 from referencing import Registry, Resource
 
 import annotate
+from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
-from gpuwatch.window import window
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.waiting import sample_for
 

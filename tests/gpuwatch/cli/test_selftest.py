@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuwatch import floors
-from gpuwatch.comparing import selftest
+from gpuwatch.comparing import floor_record, selftest
+from gpuwatch.comparing.floor_record import Floor
 from gpuwatch.comparing.selftest import Pair
-from gpuwatch.floors import Floor
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.comparing.simulated import COPY, GEMM, SimulatedBlocks
@@ -38,7 +37,7 @@ def test_what_is_kept_is_shown(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     empty = gpuwatch("selftest", "--show", *where)
     assert (empty.code, empty.out) == (0, "")
     assert "no floor is kept yet" in empty.err
-    floors.keep(tmp_path / "state", "GPU-1", Floor(kind="gemm", floor_ratio=0.0012, trials_count=8, measured_wall_s=1e9))
+    floor_record.keep(tmp_path / "state", "GPU-1", Floor(kind="gemm", floor_ratio=0.0012, trials_count=8, measured_wall_s=1e9))
     assert "0.120%" in gpuwatch("selftest", "--show", *where).out
     data = gpuwatch("selftest", "--show", *where, "--json").data
     check(data, "urn:gpuwatch:cli:1#/$defs/selftest")
@@ -47,7 +46,7 @@ def test_what_is_kept_is_shown(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
 
 def test_what_anybody_put_into_the_file_of_floors_is_shown_without_harm(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    floors.keep(state, "GPU-\x1b[31m", Floor(kind="\x1b[2Jk", floor_ratio=0.001, trials_count=8, measured_wall_s=1e300))
+    floor_record.keep(state, "GPU-\x1b[31m", Floor(kind="\x1b[2Jk", floor_ratio=0.001, trials_count=8, measured_wall_s=1e300))
     ended = gpuwatch("selftest", "--show", "--state", str(state))
     assert ended.code == 0, ended.err
     assert "\x1b" not in ended.out

@@ -9,10 +9,10 @@ import pytest
 
 from gpuwatch import clock
 from gpuwatch.cli import rejudge
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
+from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
-from gpuwatch.window import Window, window
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.waiting import sample_for
 

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.cli import output
+from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
-from gpuwatch.window import window
 from tests.gpuwatch.cli.conftest import Gpuwatch
 
 HOSTILE = "a\x9b31mb\u202ec\u2066d\x7fe\x1b]0;owned\x07f\u2028g\U000e0041h\x85i\u061cj ünï 日本"

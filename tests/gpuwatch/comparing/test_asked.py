@@ -12,11 +12,11 @@ import pytest
 
 from annotate.comparison import Comparison, Condition, Decision
 from annotate.verdict import Status
-from gpuwatch import torch_context
 from gpuwatch.comparing import compare
 from gpuwatch.comparing.blocks import HostBlocks
 from gpuwatch.config.settings import load
 from gpuwatch.errors import UsageError
+from gpuwatch.process import torch_state
 
 
 def nothing() -> None: ...
@@ -117,7 +117,7 @@ def test_a_torch_that_cannot_be_asked_for_its_gpu_leaves_the_comparison(monkeypa
     def broken() -> dict[str, object]:
         raise RuntimeError("the GPU is lost")
 
-    monkeypatch.setattr(torch_context, "facts", broken)
+    monkeypatch.setattr(torch_state, "facts", broken)
     found = compare(PAIR, seconds=0.05, warm_s=0.0, watch=False, timer=HostBlocks(), settings=load(environment={"HOME": "/"}))
     assert len(found.comparisons) == 1
 

@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 
 from annotate.comparison import Decision
-from gpuwatch import floors
-from gpuwatch.comparing import Block, compare
+from gpuwatch.comparing import Block, compare, floor_record
 from gpuwatch.comparing.blocks import HostBlocks
 from gpuwatch.comparing.compared import Compared
 from gpuwatch.comparing.design import Runner, calibrated, quads
+from gpuwatch.comparing.floor_record import Floor
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
-from gpuwatch.floors import Floor
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, SimulatedBlocks
 
@@ -227,29 +226,29 @@ class TestFloors:
         return load({"source": "simulated:steady-copy", "state": f"{tmp_path}/state"}, environment={"HOME": "/"})
 
     def test_a_floor_is_kept_by_gpu_and_kind_and_the_largest_counts_where_the_kind_is_unknown(self, settings: Settings) -> None:
-        assert floors.of(settings.state, "GPU-1") is None
+        assert floor_record.of(settings.state, "GPU-1") is None
         for kind, ratio in (("gemm", 0.002), ("copy", 0.0005), ("gemm", 0.0012)):
-            floors.keep(settings.state, "GPU-1", Floor(kind=kind, floor_ratio=ratio, trials_count=8, measured_wall_s=1.0))
-        floors.keep(settings.state, "GPU-2", Floor(kind="copy", floor_ratio=0.01, trials_count=8, measured_wall_s=1.0))
-        assert floors.of(settings.state, "GPU-1") == 0.0012
-        assert floors.of(settings.state, "GPU-1", "copy") == 0.0005
-        assert floors.of(settings.state, "GPU-1", "attention") == 0.0012
-        assert floors.of(settings.state, "GPU-1", shared=True) is None
+            floor_record.keep(settings.state, "GPU-1", Floor(kind=kind, floor_ratio=ratio, trials_count=8, measured_wall_s=1.0))
+        floor_record.keep(settings.state, "GPU-2", Floor(kind="copy", floor_ratio=0.01, trials_count=8, measured_wall_s=1.0))
+        assert floor_record.of(settings.state, "GPU-1") == 0.0012
+        assert floor_record.of(settings.state, "GPU-1", "copy") == 0.0005
+        assert floor_record.of(settings.state, "GPU-1", "attention") == 0.0012
+        assert floor_record.of(settings.state, "GPU-1", shared=True) is None
         same = Floor(kind="copy", shared=True, floor_ratio=0.0001, trials_count=8, measured_wall_s=1.0)
-        floors.keep(settings.state, "GPU-1", same)
-        assert floors.of(settings.state, "GPU-1", shared=True) == 0.0001
-        assert floors.of(settings.state, "GPU-1", "copy") == 0.0005
-        assert {uuid: len(kept) for uuid, kept in floors.read(settings.state).items()} == {"GPU-1": 3, "GPU-2": 1}
+        floor_record.keep(settings.state, "GPU-1", same)
+        assert floor_record.of(settings.state, "GPU-1", shared=True) == 0.0001
+        assert floor_record.of(settings.state, "GPU-1", "copy") == 0.0005
+        assert {uuid: len(kept) for uuid, kept in floor_record.read(settings.state).items()} == {"GPU-1": 3, "GPU-2": 1}
 
     @pytest.mark.parametrize(
         "content", [b"", b"{", b"[]", b'{"schema":2}', b'{"schema":1,"floors":{"G":{"gemm":{"floor_ratio":"x"}}}}', b"\xff"]
     )
     def test_a_damaged_file_is_no_floor_and_is_replaced(self, settings: Settings, content: bytes) -> None:
         settings.state.mkdir(parents=True)
-        (settings.state / floors.FILE).write_bytes(content)
-        assert floors.of(settings.state, "G") is None
-        floors.keep(settings.state, "G", Floor(kind="copy", floor_ratio=0.01, trials_count=8, measured_wall_s=1.0))
-        assert floors.of(settings.state, "G") == 0.01
+        (settings.state / floor_record.FILE).write_bytes(content)
+        assert floor_record.of(settings.state, "G") is None
+        floor_record.keep(settings.state, "G", Floor(kind="copy", floor_ratio=0.01, trials_count=8, measured_wall_s=1.0))
+        assert floor_record.of(settings.state, "G") == 0.01
 
 
 def test_a_result_that_is_not_there_is_data_that_json_can_hold() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpuwatch
-from gpuwatch import testimony as testimonies
+from gpuwatch.client import testimony as testimonies
 from gpuwatch.config.settings import load
 from gpuwatch.cuda import canary, driver, room
 from gpuwatch.cuda.marks import CudaMarks

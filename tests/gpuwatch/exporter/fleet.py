@@ -15,16 +15,16 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
 from annotate.evidence import SIGNALS, Census, Device, Event, Lane, PowerRecord, Reading
-from gpuwatch import lanes
 from gpuwatch.clock import VirtualClock
+from gpuwatch.daemon.watched_gpus import Watched
 from gpuwatch.exporter.collector import Collector, Daemon
 from gpuwatch.exporter.outcomes import Outcomes
 from gpuwatch.exporter.tally import Tallies
 from gpuwatch.interfaces import Sweep
-from gpuwatch.sampler import Sampler
+from gpuwatch.sampling import plan as lanes
+from gpuwatch.sampling.sampler import Sampler
 from gpuwatch.sources.simulated import Scene
 from gpuwatch.sources.simulated.source import Simulated
-from gpuwatch.witness import Watched
 
 STORE: dict[str, Any] = {
     "readings_bytes": 5_000_000, "ledger_bytes": 300_000, "budget_bytes": 2 << 30, "rows_count": 1234, "dropped_count": 0,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import load
 from tests.gpuwatch.exporter.fleet import Series, names, of, openmetrics_names, series
 from tests.gpuwatch.live import Live, running

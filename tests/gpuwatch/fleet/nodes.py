@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from annotate.evidence import Census, Device, Lane, PowerRecord, Reading, signals
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import settings as config
+from gpuwatch.daemon.watched_gpus import Watched
 from gpuwatch.exporter.collector import Daemon
 from gpuwatch.exporter.exporter import Exporter
 from gpuwatch.interfaces import Sweep
 from gpuwatch.sources.simulated import Simulated
-from gpuwatch.witness import Watched
 from tests.gpuwatch.fleet.warehouse import judged
 
 SCENES = ("steady-copy", "steady-gemm", "large-gemm", "neighbour", "thermal", "idle", "attention", "convolution")

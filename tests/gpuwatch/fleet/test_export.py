@@ -14,13 +14,13 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import ExportError
 from gpuwatch.fleet import export, parquet
 from gpuwatch.fleet.contract import COLUMNS
 from gpuwatch.fleet.rows import rows
 from gpuwatch.store import Reader
-from gpuwatch.window import window
 from tests.gpuwatch.cli.conftest import Gpuwatch, gpuwatch, home  # noqa: F401 - fixtures
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.fleet.warehouse import judged

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpuwatch.cli import cli
+from gpuwatch.client.window import window
 from gpuwatch.config import keys
 from gpuwatch.config.keys import KEYS
 from gpuwatch.config.settings import Settings
-from gpuwatch.window import window
 from tests.gpuwatch.fleet.warehouse import PAGE
 from tests.gpuwatch.programs import program
 from tests.waiting import let_pass, sample_for, wait_until

@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
-from gpuwatch.window import Window, window
 from tests.gpuwatch.cli.conftest import Gpuwatch, daemon, gpuwatch, home
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.report.conftest import Page

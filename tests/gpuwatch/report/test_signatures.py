@@ -12,13 +12,13 @@ import pytest
 
 from annotate.capsule import pack
 from annotate.verdict import Status
+from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
 from gpuwatch.report import embedded, page, record, signatures
 from gpuwatch.report.record import Judged
 from gpuwatch.report.redaction import redacted
 from gpuwatch.report.signatures import Worth, signed
 from gpuwatch.signing import Signature, Signer, fingerprint, pem, signer_of
-from gpuwatch.window import window
 from tests.gpuwatch.cli.conftest import Gpuwatch, daemon, gpuwatch, home
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene

@@ -22,7 +22,7 @@ from annotate.evidence import Lane, Reading, Visibility, signals
 from gpuwatch import clock
 from gpuwatch.errors import DeviceLostError, SourceGoneError
 from gpuwatch.host.processes import Identities, Identity
-from gpuwatch.lanes import PULSE
+from gpuwatch.sampling.plan import PULSE
 from gpuwatch.sources.nvml import Nvml
 from gpuwatch.sources.nvml.binding import official, start
 from gpuwatch.sources.nvml.census import ProcessLists

@@ -13,7 +13,7 @@ from typing import Any
 from annotate.evidence import Evidence, Host, Lane, PowerRecord, Reading, signals
 from gpuwatch.clock import VirtualClock
 from gpuwatch.interfaces import Sweep
-from gpuwatch.lanes import PULSE
+from gpuwatch.sampling.plan import PULSE
 from gpuwatch.store import Run, Store
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID
 

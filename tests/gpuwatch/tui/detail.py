@@ -12,11 +12,11 @@ from textual.app import App
 from annotate.evidence import Census, Column, Event, Gap, Process, Trace
 from annotate.verdict import Verdict
 from gpuwatch.errors import StoreError
-from gpuwatch.live import Live
 from gpuwatch.tui.app import Top
 from gpuwatch.tui.gpu import Gpu
 from gpuwatch.tui.seams import Past, Showing
 from gpuwatch.tui.state import State
+from gpuwatch.view.live import Live
 from gpuwatch.wire.messages import Shown
 from tests.gpuwatch.tui.frozen import NOW_NS, S
 

@@ -11,9 +11,9 @@ import numpy as np
 from annotate.evidence import Census, Column, Device, Event, Lane, Process, Reading, Trace
 from annotate.verdict import Answered, Finding, Status, Verdict
 from gpuwatch.errors import DaemonError, StoreError
-from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui.app import Top
 from gpuwatch.tui.kept import Memory
+from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire.messages import Shown
 
 NOW_NS = 1_000_000_000_000

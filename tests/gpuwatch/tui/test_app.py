@@ -12,7 +12,6 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 from gpuwatch.errors import DaemonError
-from gpuwatch.live import Live
 from gpuwatch.tui.app import Top
 from gpuwatch.tui.banner import Banner
 from gpuwatch.tui.gpus import Gpus
@@ -21,6 +20,7 @@ from gpuwatch.tui.lines import Lines
 from gpuwatch.tui.state import State
 from gpuwatch.tui.strips import Strips
 from gpuwatch.tui.windows import Windows
+from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, STALE, Frozen, top
 from tests.waiting import wait_until_async
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.past import Recorded
 from gpuwatch.tui.curves import Curves
 from gpuwatch.tui.seams import Showing
+from gpuwatch.view.history import Recorded
 from tests.gpuwatch.tui.detail import Host, Still, at
 from tests.gpuwatch.tui.frozen import S
 from tests.gpuwatch.tui.test_gpu_screen import LIVE, NOW, RECORDING, TRACE

@@ -13,13 +13,13 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from annotate.evidence import Trace
-from gpuwatch.past import Recorded
 from gpuwatch.tui.curves import Curves
 from gpuwatch.tui.gpu import Gpu
 from gpuwatch.tui.lines import Lines
 from gpuwatch.tui.plot import GUTTER_COUNT
 from gpuwatch.tui.seams import Past, Showing
 from gpuwatch.tui.track import SLICE_NS
+from gpuwatch.view.history import Recorded
 from tests.gpuwatch.tui.detail import Host, Still, at, lived
 from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, window
 from tests.waiting import wait_until_async

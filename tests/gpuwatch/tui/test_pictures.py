@@ -8,9 +8,9 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.errors import DaemonError
-from gpuwatch.live import Live
 from gpuwatch.tui.app import Top
 from gpuwatch.tui.state import State
+from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, TWO, top, travelling
 from tests.waiting import wait_until_async
 

@@ -11,7 +11,6 @@ from textual.widgets import Footer, Markdown
 
 from annotate import report
 from gpuwatch.errors import DaemonError
-from gpuwatch.live import Live
 from gpuwatch.tui.app import Top
 from gpuwatch.tui.explain import Explain, Explanations
 from gpuwatch.tui.gpu import Gpu
@@ -25,6 +24,7 @@ from gpuwatch.tui.processes import Processes
 from gpuwatch.tui.rows import Rows
 from gpuwatch.tui.state import State
 from gpuwatch.tui.windows import Windows
+from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, VERDICT, travelling
 from tests.gpuwatch.tui.test_app import until
 from tests.gpuwatch.tui.test_travel import shown, used

@@ -9,11 +9,11 @@ import pytest
 from textual.pilot import Pilot
 
 from annotate.evidence import Column, Device, Gap, Trace
-from gpuwatch.live import Live
 from gpuwatch.tui.gpus import Gpus, Shape, shape
 from gpuwatch.tui.plot import Span
 from gpuwatch.tui.trails import KEPT_NS, RANGE_NS, Trail, Trails, trail
 from gpuwatch.tui.words import Tone
+from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.detail import Still
 from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, travelling
 from tests.gpuwatch.tui.test_app import shown, until, used

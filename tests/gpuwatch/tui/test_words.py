@@ -8,9 +8,9 @@ import pytest
 
 from annotate.evidence import Lane, Reason, Visibility
 from annotate.verdict import Status
-from gpuwatch.live import Live, LiveGpu
 from gpuwatch.tui import gpu_table, gpu_words, window_table, words
 from gpuwatch.tui.words import Tone
+from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire.messages import Shown
 from tests.gpuwatch.tui.frozen import EIGHT, NO_GPU, NOW_NS, WINDOWS, gpu, window
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.client import connect
+from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import load
 from gpuwatch.errors import DaemonError
 from gpuwatch.wire import store_owner

@@ -1,0 +1,246 @@
+"""What the measured process tells of one window: facts, times of iterations, the true clock at the edges.
+
+All of it may be missing, and none of it may break the benchmark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+from gpuwatch import clock
+from gpuwatch.client.connection import Client
+from gpuwatch.errors import DaemonError, UsageError
+from gpuwatch.process import torch_state
+from gpuwatch.utf8 import found_words
+from gpuwatch.wire.messages import TOLD_LENGTH
+
+if TYPE_CHECKING:
+    from annotate.evidence import Timings
+    from gpuwatch.client.marks import Marks
+    from gpuwatch.cuda.stamp import Stamps
+    from gpuwatch.wire.messages import FactValue
+
+_log = logging.getLogger("gpuwatch")
+
+ROOM_COUNT = 15_000  # iterations whose clocks are stamped where their number is not known beforehand
+_TOLD_LENGTH = TOLD_LENGTH - 4096  # of what is told in all: versions, flags and GPUs need some too
+
+
+@contextlib.contextmanager
+def spared(doing: str) -> Iterator[None]:
+    """Around what a verdict can do without: it may fail, and the benchmark goes on."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - the window's boundary
+        _log.warning("gpuwatch: %s failed: %s: %s", doing, type(error).__name__, error)
+
+
+class Iteration:
+    """A context manager around one iteration, which keeps its own beginning: iterations nest, and threads have theirs.
+
+    Whatever goes wrong with its marks, the benchmark goes on.
+    """
+
+    __slots__ = ("_begun", "_give_up", "_marks")
+
+    def __init__(self, marks: Marks | None, give_up: Callable[[Exception], None]) -> None:
+        self._marks = marks
+        self._give_up = give_up
+        self._begun: Any = None  # whatever these marks need of it
+
+    # The window's boundary again, and too often crossed for a context manager.
+
+    def __enter__(self) -> None:
+        if self._marks is not None:
+            try:
+                self._begun = self._marks.begin()
+            except Exception as error:  # noqa: BLE001 - see above
+                self._failed(error)
+
+    def __exit__(self, *_: object) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None and self._marks is not None:
+            try:
+                self._marks.end(begun)
+            except Exception as error:  # noqa: BLE001 - see above
+                self._failed(error)
+
+    def next(self) -> None:
+        """It has ended, and is the next one now."""
+        if self._begun is None:
+            self.__enter__()
+        elif self._marks is not None:
+            try:
+                self._begun = self._marks.next(self._begun)
+            except Exception as error:  # noqa: BLE001 - see above
+                self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self._marks = self._begun = None
+        self._give_up(error)
+
+
+class Testimony:
+    """Collected between a window's edges, handed over at its end, closed whatever became of it."""
+
+    def __init__(self, driver: Any = None) -> None:  # cuda-bindings' has no types; None: that one, where it is installed
+        self.before = torch_state.Snapshot()
+        self._driver = driver
+        self._told: dict[str, FactValue] = {}
+        self._looked: dict[str, FactValue] = {}
+        self._recorded: list[Timings] = []
+        self._marks: Marks | None = None
+        self._is_marking = True  # until it fails, or the window is over
+        self._making = threading.Lock()
+        self._stamps: Stamps | None = None
+
+    def facts(self) -> dict[str, FactValue]:
+        """What is known at the beginning."""
+        self.before = torch_state.snapshot()
+        return self.before.facts
+
+    def prepare(self) -> None:
+        """Room for the stamps of the true clock, where there is a CUDA context: the first of a process takes 0.1 s."""
+        with spared("preparing to stamp the true clock"):
+            if torch_state.cuda_at_hand() is not None:
+                from gpuwatch.cuda.stamp import Stamps
+
+                self._stamps = Stamps.here(2, self._driver)
+
+    def stamp(self) -> None:
+        """At the window's beginning and end."""
+        with spared("stamping the true clock"):
+            if self._stamps is not None:
+                self._stamps.put()
+
+    def tell(self, facts: dict[str, FactValue]) -> None:
+        """Raises UsageError for what the judge does not know, and for what could not be handed over at the end."""
+        from annotate.told import TOLD
+
+        checked: dict[str, FactValue] = {}
+        for name, fact in facts.items():
+            if name not in TOLD:
+                raise UsageError(f"tell: {name!r} is not a fact the judge knows; known: {', '.join(sorted(TOLD))}")
+            try:
+                checked[name] = _sendable(name, fact)
+            except UsageError:
+                raise
+            except Exception as error:  # its type is the caller's, whose conversions may fail in any way
+                raise UsageError(f"tell: {name}: expected a value that converts, found {type(error).__name__}") from error
+        told = self._told | checked
+        length = sum(len(name) + len(str(fact)) for name, fact in told.items())
+        if length > _TOLD_LENGTH:
+            raise UsageError(f"tell: expected at most {_TOLD_LENGTH} characters in all, found {length}")
+        self._told = told
+
+    def look_at(self, tensors: tuple[Any, ...]) -> None:
+        with spared("looking at the inputs"):
+            from gpuwatch.process.inputs import facts
+
+            self._looked |= facts(*tensors)
+
+    def iteration(self, count: int) -> Iteration:
+        """Around one iteration of about so many."""
+        try:
+            torch_state.notice_profiler()
+            if self._marks is None and self._is_marking:
+                self._make_marks(count)
+        except Exception as error:  # noqa: BLE001 - the window's boundary, too often crossed for a context manager
+            self._give_up(error)
+        return Iteration(self._marks if self._is_marking else None, self._give_up)
+
+    def _make_marks(self, count: int) -> None:
+        from gpuwatch.client.marks import HostMarks, here
+
+        with self._making:
+            if self._marks is None:
+                marks: Marks = HostMarks()
+                with spared("preparing to mark iterations"):
+                    marks = here(count, self._driver)
+                self._marks = marks
+
+    def _give_up(self, error: Exception) -> None:
+        if self._is_marking:
+            self._is_marking = False
+            _log.warning("gpuwatch: marking iterations failed: %s: %s", type(error).__name__, error)
+
+    def record(self, times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begin_ns: int) -> None:
+        """Raises UsageError for what is no time."""
+        from gpuwatch.wire import timings
+
+        self._recorded.append(timings.recorded(times, at_ns, begin_ns, clock.now_ns()))
+
+    @property
+    def has_times(self) -> bool:
+        return bool(self._recorded) or self._marks is not None
+
+    def hand_over_times(self, client: Client, run: str) -> None:
+        """Send the times, recorded ones rather than marked ones."""
+        told: dict[str, FactValue] = {"timer": "caller"}
+        pieces = self._recorded
+        with spared("reading the times of iterations"):
+            if not pieces and self._marks is not None:
+                marked = self._marks.timings()
+                pieces, told = [marked] if marked else [], self._marks.told()
+        try:
+            for piece in pieces:
+                client.times(run, piece)
+        except DaemonError as error:
+            if error.code not in ("unknown-message", "usage"):
+                raise
+            # An older daemon, or more than it takes: the window is judged without them.
+            _log.warning("gpuwatch: times of iterations: %s", error)
+            return
+        if pieces:
+            self._told = told | self._told
+
+    def all(self) -> dict[str, FactValue]:
+        """Return everything there is to tell at the end; a declared fact never takes the place of one seen here."""
+        at_beginning = {name: fact for name, fact in self.before.facts.items() if name in self._told}
+        seen = at_beginning | torch_state.facts_since(self.before) | self._true_clock() | self._looked
+        return self._told | {name: fact for name, fact in seen.items() if fact or name not in self._told}
+
+    def _true_clock(self) -> dict[str, FactValue]:
+        """The mean clock between the stamps at the window's edges."""
+        with spared("reading the true clock"):
+            if self._stamps is not None and self._stamps.used == 2:
+                stamped = self._stamps.read()
+                mhz = stamped.mean_mhz(0, 1)
+                if mhz is not None:
+                    return {"true_clock_mhz": mhz, "stamped_s": (stamped.began_ns(1) - stamped.began_ns(0)) / 1e9}
+        return {}
+
+    def close(self) -> None:
+        """Give back what it holds of the GPU; nothing is marked any more.  At every end of a window, whatever went before."""
+        self._is_marking = False
+        held = (self._marks, self._stamps)
+        self._stamps = None
+        for each in held:
+            with spared("giving the room of stamps back"):
+                if each is not None:
+                    each.close()
+
+
+def _sendable(name: str, fact: object) -> FactValue:
+    """A fact as it goes through JSON into a database, numbers and texts of other libraries as Python's own."""
+    if fact is None or isinstance(fact, bool):
+        return fact
+    if isinstance(fact, str):
+        try:
+            fact.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"tell: {name}: expected text that can be written as UTF-8; {error.reason}") from error
+        return str(fact)
+    if isinstance(fact, Integral):
+        if not -(2**63) <= int(fact) < 2**63:
+            raise UsageError(f"tell: {name}: expected a whole number of at most 64 bits, found one of {int(fact).bit_length()}")
+        return int(fact)
+    if isinstance(fact, Real):
+        with contextlib.suppress(OverflowError):
+            return float(fact)
+    raise UsageError(f"tell: {name}: expected text, a number, a truth value or None, found {found_words(fact)}")

@@ -1,0 +1,300 @@
+"""The composition root of the witness: which source feeds which sinks, who judges, and when it all ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import math
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from annotate import __version__
+from annotate.evidence import Census, Device
+from gpuwatch import clock
+from gpuwatch.config.settings import Settings
+from gpuwatch.daemon.judge_worker import Judge
+from gpuwatch.daemon.pools import running_pool
+from gpuwatch.daemon.server import Greeting, Server
+from gpuwatch.daemon.watched_gpus import Witness
+from gpuwatch.daemon.windows import HOST_COUNT, Windows
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.host import processes, suspend
+from gpuwatch.interfaces import Sink, Sweep
+from gpuwatch.store import Store
+from gpuwatch.systemd import notify
+from gpuwatch.utf8 import clean_text
+from gpuwatch.view import snapshot
+from gpuwatch.wire import messages, store_owner
+
+if TYPE_CHECKING:
+    from gpuwatch.exporter.exporter import Exporter
+
+_log = logging.getLogger("gpuwatch.daemon.daemon")
+
+FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost rather than waited for
+IDLE_CHECK_S = 1.0
+REACHABLE_S = 1.0  # how soon a socket that was removed is there again: a window waits longer for its daemon
+QUIET_S = 0.5  # a client that was welcomed opens its window within milliseconds
+REPORT_S = 10.0  # how often the service manager is told at least
+FINISH_S = 8.0  # for windows that are open or being judged when the daemon ends
+STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # what a system's daemon keeps, the group of its files may read
+
+
+class Daemon:
+    """One daemon: built from settings, run until it is told to stop or has had no client for a while."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ready: Callable[[], None],
+        *,
+        on_demand: bool,
+        shared: bool = False,
+        manager: notify.Manager | None = None,
+        listener: socket.socket | None = None,
+        leaving: Callable[[], None] = lambda: None,  # called when the end begins
+    ) -> None:
+        self.settings = settings
+        self._ready = ready
+        self._on_demand = on_demand
+        self._manager = manager or notify.Manager()
+        self._listener = listener
+        self._mode = SHARED_STORE_MODE if shared else STORE_MODE
+        self._leaving = leaving
+        self._boot_id = processes.facts().boot_id or "unknown"
+        self._begun_ns = clock.now_ns()
+        self._sleeps = suspend.Sleeps()
+        self._next_look: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        # Calls of the driver may hang; what the windows ask of /proc and the store must not wait behind them.
+        self._driver_threads = running_pool(16, "gpuwatch-edge")
+        self._threads = running_pool(HOST_COUNT, "gpuwatch-windows")
+        self._serving = False
+        self._exporter = self._export(settings) if settings.listen and not on_demand else None
+        self._store = Store(
+            settings.state, source=settings.source, boot_id=self._boot_id, budget_bytes=settings.store_budget_bytes,
+            max_age_s=settings.store_max_age_s, segment_bytes=settings.segment_bytes,
+            mode=self._mode,
+        )  # fmt: skip
+        self._judge = Judge(settings.state, log=settings.log if on_demand else None)
+        self._witness = Witness(
+            settings, self._store, sinks=(self._store, self, *self._counting()), threads=self._driver_threads
+        )
+        self._windows = Windows(
+            self._witness, self._store, self._judge, state=settings.state, threads=self._threads, boot_id=self._boot_id,
+            judged=self._exporter.outcomes.judged if self._exporter else None,
+            at_edges=lambda: self._notice_sleep(suspend.LOOK_S), shared=shared,
+        )  # fmt: skip
+        self._server = Server(self._windows, self._greeting, self.status, shared=shared, readings=self._now, leave=self._leave)
+
+    def _export(self, settings: Settings) -> Exporter:
+        from gpuwatch.exporter.exporter import Exporter  # 50 ms that a daemon without a page need not spend
+
+        return Exporter(settings, self._device)
+
+    def _device(self, uuid: str) -> Device | None:
+        return self._witness.device(uuid)  # which is made after what counts its sweeps
+
+    def _counting(self) -> tuple[Sink, ...]:
+        return (self._exporter.tallies,) if self._exporter else ()
+
+    def _start_page(self) -> None:
+        if self._exporter is not None:
+            from gpuwatch.exporter.collector import Daemon as Known
+
+            known = Known(self._store.statistics, lambda: self._windows.busy_count, lambda: self._server.client_count)
+            self._exporter.start(self._witness, known, lambda: self._serving)
+
+    def take(self, sweep: Sweep) -> None:
+        """As a sink: the windows look through every new list of processes, in the event loop's thread."""
+        if isinstance(sweep.observed, Census) and self._windows.busy_count:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon is leaving
+                self._loop.call_soon_threadsafe(self._windows.census_taken, sweep.observed)
+
+    async def run(self) -> None:
+        """Serve until stopped.  Raises UsageError if the socket cannot be had."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stop.set)
+        self._loop.add_signal_handler(signal.SIGHUP, self.reload)
+        watches: list[asyncio.Task[None]] = []
+        try:
+            self._start_page()
+            self._witness.start()
+            self._windows.recall()
+            await asyncio.gather(self._witness.first_sweep(FIRST_SWEEP_S), self._judge.warm())
+            # What start made is never garbage: without it in the way, a collection pauses the sampler for microseconds.
+            gc.collect()
+            gc.freeze()
+            if self._listener is not None:
+                await self._server.serve(self._listener)
+            else:
+                await self._server.listen(self.settings.socket)
+            self._record_socket()
+            self._ready()
+            self._serving = True
+            self._manager.ready(self._witness.summary())
+            watches = [asyncio.create_task(each) for each in (self._report(), self._stay_reachable())]
+            self._notice_sleep()
+            _log.info("ready: %s, %d GPUs, %s", self._witness.source_name, len(self._witness.uuids), self.settings.socket)
+            await self._until_done()
+        finally:
+            self._leaving()
+            self._manager.stopping()
+            for watch in watches:
+                watch.cancel()
+            await self._end()
+            _log.info("stopped")
+
+    async def _end(self) -> None:
+        """End everything, each part in spite of the others, and the store before whatever may have to be waited for."""
+        for part in (self._windows.finish, self._server.close):
+            try:
+                await asyncio.wait_for(part(), FINISH_S)
+            except Exception:  # noqa: BLE001 - the daemon's end: what failed must not keep the store from the next daemon
+                _log.exception("while the daemon ended")
+        stops: list[Callable[[], object]] = [self._store.close, self._judge.stop]
+        if self._listener is None:  # a service manager's socket starts the next daemon: clients shall find it
+            stops.insert(0, partial(store_owner.forget_socket, self.settings.state, self.settings.socket))
+        if self._exporter is not None:
+            stops.append(self._exporter.stop)
+        stops.append(self._witness.stop)
+        for stop in stops:
+            try:
+                stop()
+            except Exception:  # noqa: BLE001 - as above
+                _log.exception("while the daemon ended")
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._driver_threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _until_done(self) -> None:
+        last_client_ns = clock.now_ns()
+        while not self._stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), IDLE_CHECK_S if self._on_demand else None)
+            if self._server.client_count or self._windows.busy_count:
+                last_client_ns = clock.now_ns()
+            elif self._on_demand and clock.now_ns() - last_client_ns > self.settings.idle_exit_s * 1e9:
+                _log.info("no client for %g s", self.settings.idle_exit_s)
+                return
+
+    def _leave(self, request: messages.Leave) -> messages.Reply:
+        """Leave once nothing would be lost by it: every window in hand was judged, and nobody is about to open one."""
+        if (count := self._windows.busy_count) and not request.now:
+            return messages.Refused("windows-open", f"{count} window{'s are' if count > 1 else ' is'} open or being judged")
+        if clock.now_ns() - self._server.last_greeted_ns() < QUIET_S * 1e9 and not request.now:
+            return messages.Refused("client-came", "a client came just now and may open a window")
+        self._server.stop_listening()
+        self._stop.set()
+        _log.info("asked to leave")
+        return messages.Leaving()
+
+    async def _stay_reachable(self) -> None:
+        while True:
+            await asyncio.sleep(REACHABLE_S)
+            await self._server.reappear()
+            if not (self.settings.state / store_owner.NAME).exists():
+                self._record_socket()
+
+    def _record_socket(self) -> None:
+        """Tell clients whose default socket is another one where we listen; without the record only they do not find us."""
+        try:
+            store_owner.record_socket(self.settings.state, self.settings.socket, mode=self._mode)
+        except OSError as error:
+            level = logging.DEBUG if self._serving else logging.WARNING
+            _log.log(level, "the socket is not on record in %s: %s", self.settings.state, error.strerror or error)
+
+    def _notice_sleep(self, again_s: float | None = None) -> None:
+        if self._next_look is not None:
+            self._next_look.cancel()
+        again_s = again_s or (suspend.LOOK_S if self._windows.busy_count else suspend.IDLE_LOOK_S)
+        self._next_look = self._loop.call_later(again_s, self._notice_sleep)
+        if (slept := self._sleeps.look()) is not None:
+            _log.warning("the machine was suspended for %.1f s", slept.slept_s)
+            self._witness.slept(slept)
+
+    async def _report(self) -> None:
+        """Tell the service manager how it goes, and that we live: only while every GPU that is not lost is being read.
+
+        The event loop itself feeds the watchdog, so that one that hangs starves it as well.
+        """
+        if not self._manager.listens:
+            return
+        within_s = min(REPORT_S, (self._manager.watchdog_s or math.inf) / 2)
+        while True:
+            await asyncio.sleep(within_s)
+            silent = self._witness.silent(within_s)
+            if silent:
+                _log.error("no reading for %g s of %s", within_s, ", ".join(silent))
+            status = f"no reading of {', '.join(silent)}; " if silent else ""
+            self._manager.status(f"{status}{self._witness.summary()}; {self._windows.busy_count} windows", alive=not silent)
+
+    def reload(self) -> None:
+        """SIGHUP: read the configuration again; what cannot change while running is named and kept."""
+        self._manager.reloading()
+        try:
+            self._reread()
+        finally:
+            self._manager.ready(self._witness.summary())
+
+    def _reread(self) -> None:
+        try:
+            fresh = self.settings.reread()
+        except GpuwatchError as error:
+            _log.error("configuration kept: %s", error)
+            return
+        for name in ("source", "state", "socket", "budget_ratio", "segment_bytes", "listen", "exporter_processes_count"):
+            if getattr(fresh, name) != getattr(self.settings, name):
+                _log.warning("%s changed in the configuration; it takes effect at the next start", name)
+        self.settings = replace(fresh, source=self.settings.source, state=self.settings.state, socket=self.settings.socket)
+        logging.getLogger("gpuwatch").setLevel(self.settings.log_level.upper())
+        self._store.set_budget(self.settings.store_budget_bytes, self.settings.store_max_age_s)
+        self._witness.reconfigure(self.settings)
+        if self._exporter is not None:
+            self._exporter.reload(replace(self.settings, listen=self._exporter.listen))
+        _log.info("configuration read again")
+
+    def status(self) -> dict[str, Any]:
+        """What the daemon is and does, as JSON values."""
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "uptime_s": (clock.now_ns() - self._begun_ns) / 1e9,
+            "boot_id": self._boot_id,
+            "state": str(self.settings.state),
+            "socket": str(self.settings.socket),
+            "on_demand": self._on_demand,
+            "started_by": self._started_by(),
+            "clients_count": self._server.client_count,
+            "windows_count": self._windows.busy_count,
+            "cpu_s": clock.process_cpu_s(),
+            "store": self._store.statistics(),
+            "metrics": self._exporter.url if self._exporter else None,
+            **self._witness.status(),
+        }
+
+    def _started_by(self) -> str:
+        if self._on_demand:
+            return "window"
+        return "service" if self._manager.listens or self._listener is not None else "person"
+
+    def _now(self, uid: int, since_ns: int) -> messages.Readings:
+        """What this user's screens show: nothing is asked of a GPU for it."""
+        return snapshot.readings(
+            self._witness.watched(), self._witness.latest(), self._windows.shown(uid), at_ns=clock.now_ns(), since_ns=since_ns,
+            source=self._witness.source_name, simulated=self._witness.simulated, absence=self._witness.absence,
+            unanswered=self._witness.unanswered,
+        )  # fmt: skip
+
+    def _greeting(self) -> Greeting:
+        # Its path as the client will say it: no message holds a path that is not UTF-8.
+        state = Path(clean_text(str(self.settings.state)))
+        return Greeting(self._witness.source_name, self._witness.simulated, state, self._boot_id)

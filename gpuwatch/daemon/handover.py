@@ -1,0 +1,118 @@
+"""How a daemon is asked to leave: by `gpuwatch daemon stop`, and by a daemon that a person starts in its place."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from gpuwatch import clock
+from gpuwatch.client.connection import Client, at
+from gpuwatch.config.settings import Settings
+from gpuwatch.errors import DaemonError, UsageError
+from gpuwatch.wire import store_owner
+
+WAIT_S = 30.0  # how long open windows of a daemon that shall leave are waited for
+GONE_S = 20.0  # how long a daemon that leaves may take to store what it has
+_AGAIN_S = 0.1
+
+
+def stop_command(socket: Path | str) -> str:
+    """Return the command that stops the daemon at a socket."""
+    return f"gpuwatch {shlex.quote(f'--socket={socket}')} daemon stop"
+
+
+def started_by(facts: dict[str, Any]) -> str:
+    """Return who started a daemon, from its status: ``window``, ``person`` or ``service``; an older daemon does not tell all."""
+    return str(facts.get("started_by") or ("window" if facts.get("on_demand") else "person"))
+
+
+def ask_to_leave(client: Client, *, wait_s: float, now: bool = False, tell: Callable[[str], object] | None = None) -> None:
+    """Have a daemon leave once it has no window in hand, waiting for those at most ``wait_s``; ``now`` ends them as unproven.
+
+    ``tell`` hears once for what it waits.
+    Raises DaemonError: when it refuses, with code ``windows-open`` where windows are still in hand.
+    """
+    until_ns, pause, told = clock.now_ns() + round(wait_s * 1e9), threading.Event(), False
+    while True:
+        try:
+            client.leave(now=now)
+        except DaemonError as error:
+            if error.code == "gone":
+                return
+            if error.code == "unknown-message":
+                pid = client.welcome.pid
+                why = f"expected a daemon that can be asked to leave, found version {client.welcome.version}; run: kill {pid}"
+                raise DaemonError(why, error.code) from error
+            if error.code not in ("windows-open", "client-came") or clock.now_ns() > until_ns:
+                raise
+            if error.code == "windows-open" and tell is not None and not told:
+                tell(f"{error}; waiting {wait_s:g} s for them")
+                told = True
+        else:
+            return
+        pause.wait(_AGAIN_S)
+
+
+def make_room(settings: Settings, tell: Callable[[str], object], *, is_handed: bool) -> None:
+    """Have the daemon that a window started at this socket, or on this store, leave to a daemon that a person starts.
+
+    ``is_handed``: a service manager handed us the socket, so nobody else answers there.
+
+    Raises UsageError: when another daemon serves there, or its windows stay open.
+    """
+    for path in _places(settings, is_handed=is_handed):
+        try:
+            client = at(path, settings)
+            if client is None:
+                continue
+            with client:
+                _make_room_at(path, client, tell)
+        except DaemonError as error:
+            if error.code in ("gone", "silent"):  # it leaves just now, or starts: whoever holds the locks asks again
+                continue
+            raise UsageError(f"{path}: {error}; stop the daemon there with: {stop_command(path)}") from error
+
+
+def _places(settings: Settings, *, is_handed: bool) -> Iterator[Path]:
+    if not is_handed:
+        yield settings.socket
+    recorded = store_owner.recorded_socket(settings.state)
+    if recorded is not None and recorded != settings.socket:
+        yield recorded
+
+
+def _make_room_at(path: Path, client: Client, tell: Callable[[str], object]) -> None:
+    facts = client.status()
+    pid, who = facts.get("pid"), started_by(facts)
+    if who != "window":
+        raise UsageError(
+            f"{path}: expected no daemon that stays, found one of pid {pid} that a {who} started; use it, stop it with:"
+            f" {stop_command(path)}, or choose another --socket and --state"
+        )
+    tell(f"taking over from the daemon that a window started (pid {pid}, {path})")
+    try:
+        ask_to_leave(client, wait_s=WAIT_S, tell=tell)
+    except DaemonError as error:
+        if error.code not in ("windows-open", "client-came"):
+            raise
+        raise UsageError(
+            f"{path}: expected the daemon of pid {pid} to leave within {WAIT_S:g} s, found that {error};"
+            f" start this one when they have ended, or end them as unproven with: {stop_command(path)} --now"
+        ) from error
+    wait_until_gone(client)
+
+
+def wait_until_gone(client: Client) -> None:
+    """Wait until the daemon that was asked to leave closed this connection and let go of its store.
+
+    Raises DaemonError: when it stays.
+    """
+    state, pid = Path(client.welcome.state), client.welcome.pid
+    until_ns, pause = clock.now_ns() + round(GONE_S * 1e9), threading.Event()
+    while store_owner.is_alive(state):
+        if clock.now_ns() > until_ns:
+            raise DaemonError(f"expected the daemon of pid {pid} to end within {GONE_S:g} s; run: kill -9 {pid}", "stays")
+        pause.wait(_AGAIN_S / 5)

@@ -1,0 +1,178 @@
+"""The judge's worker process: it reads a closed window's evidence from the store, judges, and answers; it writes nothing.
+
+Judging takes tens of milliseconds of a core and imports scipy: neither belongs into the process that samples.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import struct
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+if TYPE_CHECKING:
+    from gpuwatch.signing import Signer
+
+_log = logging.getLogger("gpuwatch.daemon.judge_worker")
+_LENGTH = struct.Struct(">I")
+_ANSWER_S = 20.0
+WARM_S = 8.0  # a window waits 15 s for a daemon that starts; a worker that imports for longer is served without
+_WINDOW_RATIO = 1 / 300  # more patience for long windows: a day's takes half a minute here
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What the worker answers: verdicts worst first as plain data, each GPU's evidence packed, and a signature under each.
+
+    A signature is the public key (32 bytes) and what it signed with (64); there are none where the key cannot be used.
+    ``run`` is what was asked for: an answer that comes too late must not be taken for the next one's.
+    """
+
+    run: str = ""
+    verdicts: list[dict[str, Any]] = []
+    evidence: dict[str, bytes] = {}
+    signatures: list[bytes] = []
+    why: str = ""
+
+
+class Judge:
+    """The daemon's end: one request at a time, a dead worker is replaced and asked once more."""
+
+    def __init__(self, state: Path, *, log: Path | None = None) -> None:
+        self._state = state
+        self._log = log  # where the worker's last words go, if not to our own standard error
+        self._worker: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()
+
+    async def warm(self, patience_s: float = WARM_S) -> None:
+        """Start the worker and wait until it has imported what it needs; one that takes longer goes on with it."""
+        async with self._turn:
+            try:
+                await self._exchange("", patience_s)
+            except TimeoutError:
+                _log.warning("the judge's worker needs longer than %g s to start; the first verdicts may be late", patience_s)
+            except (OSError, EOFError, msgspec.DecodeError) as error:
+                _log.warning("the judge's worker failed to start: %r", error)
+                self.stop()
+
+    async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
+        """Never raises for a failing worker: a judgement without verdicts says why."""
+        patience_s = _ANSWER_S + length_s * _WINDOW_RATIO
+        async with self._turn:
+            for _ in range(2):
+                try:
+                    return await self._exchange(run, patience_s)
+                except (OSError, EOFError, TimeoutError, msgspec.DecodeError) as error:
+                    _log.warning("the judge's worker failed on %s: %r", run, error)
+                    self.stop()
+            return Judgement(run=run, why="the judge's worker failed twice; the evidence is kept: gpuwatch audit --rejudge")
+
+    def stop(self) -> None:
+        if self._worker is not None and self._worker.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._worker.kill()
+        self._worker = None
+
+    async def _exchange(self, run: str, patience_s: float) -> Judgement:
+        if self._worker is None or self._worker.returncode is not None:
+            with contextlib.ExitStack() as stack:
+                said = stack.enter_context(self._log.open("ab")) if self._log else None
+                # -P: nothing is imported from the folder the daemon was started in, which may be everybody's.  A group of its
+                # own: a terminal's Ctrl-C is the daemon's to treat, and would meet the worker amid its imports.
+                self._worker = await asyncio.create_subprocess_exec(
+                    sys.executable, "-P", "-m", "gpuwatch.daemon.judge_worker", str(self._state),
+                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=said, process_group=0,
+                )  # fmt: skip
+        stdin, stdout = self._worker.stdin, self._worker.stdout
+        if stdin is None or stdout is None:
+            raise EOFError("the worker has no pipes")
+        request = run.encode()
+        stdin.write(_LENGTH.pack(len(request)) + request)
+        await stdin.drain()
+
+        async def answer() -> Judgement:
+            while True:  # what was not waited for, as the end of a slow start, is answered first
+                (length,) = _LENGTH.unpack(await stdout.readexactly(_LENGTH.size))
+                judgement = msgspec.msgpack.decode(await stdout.readexactly(length), type=Judgement)
+                if judgement.run == run:
+                    return judgement
+
+        return await asyncio.wait_for(answer(), patience_s)
+
+
+def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:
+    """The worker's loop: a run id in, a judgement out, until the daemon closes the pipe.  An empty id only warms."""
+    from gpuwatch.errors import StoreError
+    from gpuwatch.signing import signer_of
+
+    _import_judge()
+    signer = signer_of(state)
+    while len(head := requests.read(_LENGTH.size)) == _LENGTH.size:
+        run = requests.read(_LENGTH.unpack(head)[0]).decode()
+        try:
+            judgement = judge_run(state, run, signer) if run else Judgement()
+        except StoreError as error:
+            judgement = Judgement(run=run, why=str(error))
+        except Exception as error:  # noqa: BLE001 - one window must not cost the next ones their judge
+            _log.exception("run %s could not be judged", run)
+            why = f"the judge failed on this window ({type(error).__name__}); the daemon's log says where"
+            judgement = Judgement(run=run, why=why)
+        answer = msgspec.msgpack.encode(judgement)
+        answers.write(_LENGTH.pack(len(answer)) + answer)
+        answers.flush()
+
+
+def _import_judge() -> None:
+    import annotate.judge  # noqa: F401 - imported early so that the first window does not wait for them
+    import gpuwatch.capsule
+    import gpuwatch.store  # noqa: F401
+
+
+def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgement:
+    """Judge one stored run from its readings, and sign for it.  Raises StoreError."""
+    from annotate.capsule.pack import pack
+    from annotate.evidence import Evidence, Window
+    from annotate.judge import judge
+    from annotate.policy import Policy
+    from gpuwatch.signing import statement
+    from gpuwatch.store import Reader
+
+    with Reader(state) as reader:
+        run = reader.run(run_id)
+        policy = Policy.from_dict(run.policy)
+        evidence = {uuid: reader.evidence(run, uuid) for uuid in run.uuids}
+    if not evidence:
+        window = Window(begin_ns=run.begin_ns, end_ns=run.end_ns or run.begin_ns, label=run.label, pids=run.pids)
+        nothing = Evidence(window=window, told=run.told, absence=run.why or "no GPU is covered by this window")
+        verdicts = [judge(nothing, policy)]
+    else:
+        verdicts = sorted((judge(piece, policy) for piece in evidence.values()), key=lambda v: v.status.badness, reverse=True)
+    for each in verdicts:
+        if each.failed:
+            failures = ", ".join(f"{finding.rule} ({finding.failure})" for finding in each.failed)
+            _log.error("run %s: rules failed: %s", run.id, failures)
+    said = [verdict.to_dict() for verdict in verdicts]
+    packed = {uuid: pack([piece]) for uuid, piece in evidence.items()}
+    signed = []
+    if signer is not None:
+        for verdict in said:
+            kept = packed.get(verdict["device"]["uuid"])
+            signature = signer.sign(statement(verdict, kept, run=run.id, user=run.user, process=run.process))
+            signed.append(signature.packed)
+    return Judgement(run=run_id, verdicts=said, evidence=packed, signatures=signed)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as with a terminal's Ctrl-C: the daemon ends us, by closing our pipe
+    with contextlib.suppress(OSError):  # a service's or container's filter of system calls may refuse it
+        os.nice(5)  # the benchmark's next window may already be running
+    with contextlib.suppress(BrokenPipeError):  # the daemon died meanwhile: the next one says so of this window
+        serve(Path(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)
+    with contextlib.suppress(BrokenPipeError):  # what is left of an answer is for nobody
+        sys.stdout.close()

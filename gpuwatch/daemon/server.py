@@ -1,0 +1,365 @@
+"""The daemon's socket: who is at the other end, and which message asks for what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import stat
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from annotate import __version__
+from gpuwatch import clock
+from gpuwatch.client.connection import peer_uid
+from gpuwatch.config.settings import ensure_socket_folder
+from gpuwatch.daemon.line_reader import PIECE_BYTES, HalfSaid, Lines
+from gpuwatch.daemon.windows import Windows
+from gpuwatch.errors import StoreError, UsageError
+from gpuwatch.wire import messages
+
+_log = logging.getLogger("gpuwatch.daemon.server")
+
+GREETING_S = 10.0  # a connection that says nothing for so long after connecting is closed
+GREETING_BYTES = 1 << 15  # the longest path there is, and room
+READ_S = 30.0  # a client that does not read its answer for so long is gone
+BACKLOG_COUNT, ACCEPTED_COUNT = 1024, 64  # connections that the kernel keeps until we accept them, and that we accept in a turn
+CONNECTIONS_COUNT = 4096
+USER_CONNECTIONS_COUNT = 1024  # of one user of a daemon that serves many, so that the others are served too
+VERDICTS_S = 600.0  # the longest that a client may wait for a verdict
+WINDOWS_COUNT = 256  # open ones of a connection; gpuwatch.window() takes a connection for each
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What the daemon says of itself to every client."""
+
+    source: str
+    simulated: bool
+    state: Path
+    boot_id: str
+
+
+@dataclass(slots=True)
+class _Peer:
+    pid: int
+    uid: int
+    runs: set[str] = field(default_factory=set)
+
+
+class Server:
+    """Listens, greets, and hands requests to the windows; a peer's open windows end with its connection."""
+
+    def __init__(
+        self, windows: Windows, greeting: Callable[[], Greeting], status: Callable[[], dict[str, Any]], *, shared: bool,
+        readings: Callable[[int, int], messages.Readings], leave: Callable[[messages.Leave], messages.Reply],
+    ) -> None:  # fmt: skip
+        self._windows = windows
+        self._greeting = greeting
+        self._status = status
+        self._readings = readings  # for a user, since a time
+        self._leave = leave
+        self._greeted_ns: dict[asyncio.Task[None] | None, int] = {}  # by connection
+        self._shared = shared  # a system daemon serves every local user, each their own windows
+        self._server: asyncio.Server | None = None
+        self._path: Path | None = None  # of a socket that is ours to remove
+        self._identity: tuple[int, int] | None = None  # of that socket in its file system
+        self._lost: str | None = None  # why nobody finds us
+        self._connections: set[asyncio.Task[None]] = set()
+        self._by_uid: Counter[int] = Counter()
+        self._half_said = HalfSaid()
+
+    @property
+    def client_count(self) -> int:
+        return len(self._connections)
+
+    def last_greeted_ns(self) -> int:
+        """When the newest connection beside the one that asks was welcomed: it may be about to open a window."""
+        asking = asyncio.current_task()
+        return max((at_ns for task, at_ns in self._greeted_ns.items() if task is not asking), default=0)
+
+    async def listen(self, path: Path) -> None:
+        """Bind the socket and serve; one left by a dead daemon is replaced (the caller holds the lock that proves it dead)."""
+        listener = self._bound(path)
+        self._path, self._identity = path, _identity(path)
+        await self.serve(listener)
+
+    async def reappear(self) -> None:
+        """Listen again where somebody removed our socket: no client could find us, and no other daemon may take our place."""
+        if self._path is None or (there := _identity(self._path)) == self._identity:
+            return
+        try:
+            if there is not None:
+                raise UsageError(f"{self._path}: another socket took the place of ours; new windows do not reach this daemon")
+            ensure_socket_folder(self._path)
+            if self._server is not None:
+                self._server.close()  # the connections it made go on
+            await self.listen(self._path)
+        except (UsageError, OSError) as error:
+            if self._lost is None:
+                _log.error("%s", error)
+            self._lost = str(error)
+        else:
+            _log.warning("%s: the socket was removed; listening there again", self._path)
+            self._lost = None
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Serve a socket that is bound already, by us or by a service manager: who connected meanwhile has waited."""
+        # Python 3.13 removes the path of every listener it closes, and 3.12 does not know the option.
+        kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+        listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        # asyncio accepts as many in a turn as its backlog says; where descriptors run out it fails and logs as often in each
+        # second's attempt.  The kernel keeps more of them than that.
+        self._server = await asyncio.start_unix_server(
+            self._connected, sock=listener, limit=PIECE_BYTES, backlog=ACCEPTED_COUNT, **kept
+        )
+        listener.listen(BACKLOG_COUNT)
+
+    def _bound(self, path: Path) -> socket.socket:
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(path.lstat().st_mode):
+                raise UsageError(f"{path}: expected a socket or nothing, found another kind of file; choose another --socket")
+            path.unlink()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o111 if self._shared else 0o177)
+        try:
+            listener.bind(str(path))
+        except OSError as error:
+            listener.close()
+            raise UsageError(f"{path}: cannot listen: {error.strerror or error}; choose another --socket") from error
+        finally:
+            os.umask(before)
+        return listener
+
+    async def close(self) -> None:
+        self.stop_listening()
+        for connection in self._connections:
+            connection.cancel()
+
+    def stop_listening(self) -> None:
+        """Take no more connections; those that were made go on."""
+        if self._server is not None:
+            self._server.close()
+        if self._path is not None and _identity(self._path) == self._identity:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+        self._path = None
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None:  # asyncio runs every connection in one
+            return
+        pid, uid = peer_uid(writer.get_extra_info("socket"))
+        peer = _Peer(pid, uid)
+        lines = Lines(reader, self._half_said, uid)
+        self._connections.add(task)
+        self._by_uid[uid] += 1
+        try:
+            if len(self._connections) > CONNECTIONS_COUNT:
+                await _turn_away(reader, writer, "busy", f"more than {CONNECTIONS_COUNT} connections; close some")
+            elif self._shared and uid and self._by_uid[uid] > USER_CONNECTIONS_COUNT:
+                await _turn_away(reader, writer, "busy", f"more than {USER_CONNECTIONS_COUNT} connections of yours; close some")
+            elif not self._shared and uid not in (os.getuid(), 0):
+                why = f"this daemon serves uid {os.getuid()}, not {uid}; start your own"
+                await _turn_away(reader, writer, "not-yours", why)
+            elif await self._greet(lines, writer):
+                while await self._serve(peer, lines, writer):
+                    pass
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the client went away, or the daemon stops
+        except MemoryError:
+            _log.error("out of memory: the connection of process %d is closed", pid)
+            writer.transport.abort()
+        except TimeoutError:  # it said nothing, or does not read: what is left for it is for nobody
+            writer.transport.abort()
+        finally:
+            lines.close()
+            self._connections.discard(task)
+            self._greeted_ns.pop(task, None)
+            self._by_uid -= Counter((uid,))  # and forgets who has none left
+            writer.close()
+            for run in peer.runs:
+                await self._windows.abandon(run)
+
+    async def _greet(self, lines: Lines, writer: asyncio.StreamWriter) -> bool:
+        request = await asyncio.wait_for(_receive(lines, writer, GREETING_BYTES), GREETING_S)
+        if request is None:
+            return False
+        if not isinstance(request, messages.Hello):
+            await _send(writer, messages.Refused("bad-message", "expected hello as the first message"))
+            return False
+        greeting = self._greeting()
+        refusal = _mismatch(request, greeting)
+        if refusal is not None:
+            await _send(writer, refusal)
+            return False
+        await _send(
+            writer,
+            messages.Welcome(
+                protocol=min(request.protocol, messages.PROTOCOL), version=__version__, source=greeting.source,
+                simulated=greeting.simulated, state=str(greeting.state), pid=os.getpid(), boot_id=greeting.boot_id,
+            ),
+        )  # fmt: skip
+        self._greeted_ns[asyncio.current_task()] = clock.now_ns()
+        return True
+
+    async def _serve(self, peer: _Peer, lines: Lines, writer: asyncio.StreamWriter) -> bool:
+        """One request; False when the connection is over."""
+        request = await _receive(lines, writer)
+        if request is None:
+            return False
+        try:
+            reply = (
+                await self._verdicts(peer, lines, request)
+                if isinstance(request, messages.AskVerdicts)
+                else await self._answer(peer, request)
+            )
+        except messages.WireError as error:
+            await _send(writer, messages.refused(error.code, error))
+            return False
+        except UsageError as error:
+            reply = messages.refused("usage", error)
+        except StoreError as error:
+            reply = messages.refused("store", error)
+        await _send(writer, reply)
+        return True
+
+    async def _answer(self, peer: _Peer, request: messages.Request) -> messages.Reply:
+        match request:
+            case messages.Open():
+                if len(peer.runs) >= WINDOWS_COUNT:
+                    raise UsageError(f"expected at most {WINDOWS_COUNT} open windows of a connection; close some")
+                _check_size(request.told)
+                run, warning = await self._windows.open(
+                    pid=peer.pid, uid=peer.uid, claim=request.claim, label=request.label, policy=request.policy,
+                    gpus=request.gpus, parent=request.parent, told=request.told,
+                )  # fmt: skip
+                peer.runs.add(run.id)
+                return messages.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
+            case messages.End():
+                await self._windows.end(request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns)
+                return messages.Taken(run=request.run)
+            case messages.Times():
+                self._windows.take_times(request, uid=peer.uid)
+                return messages.Taken(run=request.run)
+            case messages.Close():
+                _check_size(request.told)
+                await self._windows.close(
+                    request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns, told=request.told
+                )
+                peer.runs.discard(request.run)
+                return messages.Closed(run=request.run)
+            case messages.AskStatus():
+                return messages.Status(facts=self._status())
+            case messages.AskReadings():
+                return self._readings(peer.uid, request.since_ns)
+            case messages.Leave():
+                if peer.uid not in (os.getuid(), 0):
+                    why = f"expected uid {os.getuid()} or root to stop this daemon, found uid {peer.uid}"
+                    return messages.Refused("not-yours", why)
+                return self._leave(request)
+            case _:
+                return messages.Refused("bad-message", "hello comes once, as the first message")
+
+    async def _verdicts(self, peer: _Peer, lines: Lines, request: messages.AskVerdicts) -> messages.Reply:
+        """Wait for the verdicts of a window, and no longer than the client is there.
+
+        Raises ConnectionResetError: when the client went away.  Raises WireError, UsageError.
+        """
+        if request.run in peer.runs and self._windows.is_open(request.run):
+            raise UsageError(f"window {request.run} is still open on this connection: close it, then ask for its verdicts")
+        wait_s = min(max(request.wait_s, 0.0), VERDICTS_S)
+        asked = asyncio.ensure_future(self._windows.verdicts(request.run, uid=peer.uid, wait_s=wait_s))
+        gone = asyncio.ensure_future(lines.gone())
+        try:
+            await asyncio.wait((asked, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                gone.result()
+                raise ConnectionResetError
+            run = asked.result()
+        finally:
+            asked.cancel()
+            gone.cancel()
+            await asyncio.gather(asked, gone, return_exceptions=True)
+        return messages.Judged(run=run.id, status=run.status, why=run.why, verdicts=[dict(v) for v in run.verdicts])
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file lies there; None for none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _check_size(told: Mapping[str, messages.FactValue]) -> None:
+    """Bound what is kept for good of all facts together; a message declares the bounds of each.  Raises UsageError."""
+    size = sum(len(name) + len(str(fact)) for name, fact in told.items())
+    if size > messages.TOLD_LENGTH:
+        raise UsageError(f"told: expected at most {messages.TOLD_LENGTH} characters, found {size}")
+
+
+def _mismatch(hello: messages.Hello, greeting: Greeting) -> messages.Refused | None:
+    if hello.protocol < messages.OLDEST_PROTOCOL:
+        return messages.refused(
+            "protocol", f"expected protocol {messages.OLDEST_PROTOCOL} or newer, found {hello.protocol}; upgrade the client"
+        )
+    invented = greeting.simulated or greeting.source.startswith("replay:")
+    if hello.source == "auto" and invented:
+        return messages.refused(
+            "source-mismatch",
+            f"this daemon watches {greeting.source}, not a real GPU; ask for it with --source {greeting.source}",
+        )
+    if hello.source not in (None, "auto", greeting.source):
+        return messages.refused(
+            "source-mismatch", f"expected source {hello.source}, found a daemon that watches {greeting.source}"
+        )
+    if hello.state is not None and hello.state != str(greeting.state):
+        return messages.refused(
+            "state-mismatch",
+            f"expected state folder {hello.state}, found a daemon that keeps {greeting.state}; choose another --socket too",
+        )
+    return None
+
+
+async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, code: str, why: str) -> None:
+    """Refuse a connection, and stay until its greeting came: to a socket closed before that, it could not be written, and the
+    client would learn that somebody went away instead of why."""
+    await _send(writer, messages.Refused(code, why))
+    with contextlib.suppress(TimeoutError, asyncio.LimitOverrunError, ValueError):
+        await asyncio.wait_for(reader.readline(), GREETING_S / 10)
+
+
+async def _receive(
+    lines: Lines, writer: asyncio.StreamWriter, most_bytes: int = messages.LINE_BYTES
+) -> messages.Request | None:
+    """The next request, None at the end.  A line that is none is refused and the next one read."""
+    while True:
+        try:
+            line = await lines.next(most_bytes)
+        except messages.WireError as error:
+            await _send(writer, messages.refused(error.code, error))
+            return None
+        if line is None:
+            return None
+        try:
+            return messages.decode_request(line)
+        except messages.WireError as error:
+            await _send(writer, messages.refused(error.code, error))
+
+
+async def _send(writer: asyncio.StreamWriter, message: messages.Message) -> None:
+    """Raises ConnectionResetError where nobody is there any more: thousands of questions may be left of who asked and went."""
+    writer.write(messages.encode(message))
+    if writer.is_closing():
+        raise ConnectionResetError
+    # The system takes nearly every answer at once; waiting with a limit costs as much as writing it.
+    if writer.transport.get_write_buffer_size():
+        await asyncio.wait_for(writer.drain(), READ_S)

@@ -1,0 +1,149 @@
+"""How random the inputs of a measured call are: zeros and repeated values switch fewer transistors than data does.
+
+Works on tensors of torch and arrays of numpy, and on lists, tuples and mappings of them.  Of each, a few values are copied
+to the host; nothing happens while a CUDA graph is being captured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuwatch.process import torch_state
+from gpuwatch.wire.messages import FactValue
+
+SAMPLED_COUNT = 65_536
+# A scalar, a mask or an index beside a matrix says nothing of the arithmetic.
+_SMALL_RATIO = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What a sample of one tensor showed."""
+
+    dtype: str
+    size_bytes: int
+    zero_ratio: float
+    unique_ratio: float
+
+    @property
+    def is_float(self) -> bool:
+        return "float" in self.dtype
+
+
+def facts(*tensors: object) -> dict[str, FactValue]:
+    """What the judge is told of the inputs: the worst of those that make up a good part of the bytes, floats before others.
+
+    Distinct values are counted against what the sample could hold at most: an eight-bit type has 256.
+    """
+    if torch_state.capturing():
+        return {}
+    looked = [found for tensor in _flat(tensors) if (found := _look(tensor)) is not None]
+    if not looked:
+        return {}
+    total_bytes = sum(found.size_bytes for found in looked)
+    chosen = [found for found in looked if found.is_float] or looked
+    largest_bytes = max(found.size_bytes for found in chosen)
+    chosen = [found for found in chosen if found.size_bytes >= _SMALL_RATIO * largest_bytes]
+    return {
+        "input_zero_ratio": max(found.zero_ratio for found in chosen),
+        "input_unique_ratio": min(found.unique_ratio for found in chosen),
+        "input_dtype": ",".join(sorted({found.dtype for found in chosen})),
+        "input_bytes": total_bytes,
+    }
+
+
+def has_tensor(values: Iterable[object]) -> bool:
+    """Whether any is of a library that names types of data: others than torch and numpy are passed over, words are a mistake."""
+    return any(hasattr(each, "dtype") for each in _flat(values))
+
+
+def _flat(values: Iterable[object]) -> Iterator[object]:
+    for value in values:
+        if isinstance(value, Mapping):
+            yield from _flat(value.values())
+        elif isinstance(value, list | tuple):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _look(tensor: Any) -> _Looked | None:  # torch is no dependency, so a tensor has no type here
+    """None for what is neither a tensor nor an array, or hides its values (meta, sparse, distributed)."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    with contextlib.suppress(AttributeError, RuntimeError, TypeError, ValueError, NotImplementedError):
+        if torch is not None and isinstance(tensor, torch.Tensor):
+            if tensor.layout is torch.strided and tensor.numel() and tensor.device.type != "meta":
+                size_bytes = tensor.numel() * tensor.element_size()
+                with torch.no_grad():
+                    return _seen(*_of_torch(torch, tensor.detach()), str(tensor.dtype).removeprefix("torch."), size_bytes)
+        elif numpy is not None and isinstance(tensor, numpy.ndarray) and tensor.dtype.kind in "fiubc" and tensor.size:
+            flat = tensor.reshape(-1) if tensor.flags.c_contiguous else tensor.flat  # reshaping others would copy them
+            values = numpy.ascontiguousarray(flat[:: _step(tensor.size)])
+            return _seen(values == 0, values.view(numpy.uint8), str(tensor.dtype), int(tensor.nbytes))
+    return None
+
+
+def _seen(zero: Any, octets: Any, dtype: str, size_bytes: int) -> _Looked:
+    import numpy as np
+
+    width = octets.size // zero.size
+    bits = octets.view(f"u{width}") if width in (1, 2, 4, 8) else octets.view(f"V{width}")
+    most_count = min(zero.size, 2.0 ** (8 * width)) if dtype != "bool" else 2
+    return _Looked(dtype, size_bytes, float(zero.mean()), min(1.0, len(np.unique(bits)) / most_count))
+
+
+def _step(count: int) -> int:
+    """Odd where it skips any, so that a sample of a matrix does not keep to a few of its columns."""
+    return 1 if count <= SAMPLED_COUNT else count // SAMPLED_COUNT | 1
+
+
+def _of_torch(torch: Any, tensor: Any) -> tuple[Any, Any]:
+    """Which of the sampled values are zero, and their bytes, as arrays of numpy; one copy to the host.
+
+    On the host all is numpy's: torch would start a thread a processor for it, in the middle of somebody's benchmark.
+    """
+    import numpy as np
+
+    signed = tensor.is_floating_point() or tensor.is_complex()
+    words = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    width = words.element_size()
+    words = words.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[width])
+    if words.device.type == "cpu":
+        array = words.numpy()
+        flat = array.reshape(-1) if array.flags.c_contiguous else array.flat  # reshaping others would copy them
+        sample = np.ascontiguousarray(flat[:: _step(array.size)])
+    else:
+        sample = _sampled(torch, words).contiguous().cpu().numpy()
+    bits = sample.view(f"u{width}")
+    # Shifting the sign out: minus zero is zero.
+    return (bits << 1 if signed else bits) == 0, bits.view(np.uint8)
+
+
+def _sampled(torch: Any, tensor: Any) -> Any:
+    """Some values of a tensor of a GPU, evenly spread over it."""
+    count = tensor.numel()
+    step = _step(count)
+    if _is_dense(tensor):
+        return tensor.as_strided(((count - 1) // step + 1,), (step,))
+    at = torch.arange(0, count, step, device=tensor.device)
+    places = []
+    for length in reversed(tensor.shape):
+        places.append(at % length)
+        at = at // length
+    return tensor[tuple(reversed(places))]
+
+
+def _is_dense(tensor: Any) -> bool:
+    """Whether its elements fill one piece of memory, in whatever order: then a stride through it costs no index."""
+    expected = 1
+    for stride, length in sorted(
+        (stride, length) for stride, length in zip(tensor.stride(), tensor.shape, strict=True) if length > 1
+    ):
+        if stride != expected:
+            return False
+        expected *= length
+    return True

@@ -1,0 +1,163 @@
+"""What torch in this very process knows, if somebody else imported it and made a context: nothing here does either."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuwatch import clock
+from gpuwatch.process import software, tampering
+from gpuwatch.wire.messages import FactValue
+
+
+def cuda_with_context() -> Any | None:  # torch is not a dependency, so it has no type here
+    """torch.cuda where this process has a CUDA context, else None."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda if cuda is not None and getattr(cuda, "is_initialized", lambda: False)() else None
+
+
+def capturing() -> bool:
+    """Whether a graph is being captured: any synchronisation is an error then, which would destroy it."""
+    cuda = cuda_with_context()
+    return cuda is not None and bool(cuda.is_current_stream_capturing())
+
+
+def cuda_at_hand() -> Any | None:  # torch is not a dependency, so it has no type here
+    """torch.cuda where it may be asked anything: with a context, and no graph being captured; else None."""
+    return None if capturing() else cuda_with_context()
+
+
+def synchronize() -> float | None:
+    """Wait until this process's GPU work is done; how long that took in seconds, None if there was nothing to wait for."""
+    cuda = cuda_at_hand()
+    if cuda is None:
+        return None
+    begin_ns = clock.now_ns()
+    for index in _used(cuda):
+        cuda.synchronize(index)
+    return (clock.now_ns() - begin_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Allocations:
+    """What torch's caching allocator did since the process began, on all GPUs it works on: meaningful as differences."""
+
+    alloc_count: int
+    retry_count: int
+    reserved_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What was so at one edge of a window: facts to tell, and counters for the other edge to start from."""
+
+    facts: dict[str, FactValue] = field(default_factory=dict)
+    allocations: Allocations | None = None
+
+
+def facts() -> dict[str, FactValue]:
+    """What there is to tell now; for a window, which has two edges, see ``snapshot`` and ``facts_since``."""
+    return snapshot().facts
+
+
+def snapshot() -> Snapshot:
+    """The software, the GPUs this process works on, what runs beside the work, the allocator's counters."""
+    told = software.facts() | _beside()
+    cuda = cuda_at_hand()
+    if cuda is None:
+        return Snapshot(told)
+    return Snapshot(told | software.cudnn_version() | _described(cuda), _allocations(cuda))
+
+
+def facts_since(before: Snapshot) -> dict[str, FactValue]:
+    """What a window tells at its end: what is not as it was, and what the allocator did meanwhile."""
+    now = snapshot()
+    told = {name: value for name, value in now.facts.items() if before.facts.get(name) != value}
+    # What was so at the beginning stays told, though it was undone before the end.
+    for name in ("launch_blocking", "profiler_used"):
+        if before.facts.get(name):
+            told.pop(name, None)
+    names = {name for edge in (before.facts, now.facts) for name in str(edge.get("tampered") or "").split(",") if name}
+    if names:
+        told["tampered"] = ",".join(sorted(names))
+    return told | _grown(before.allocations, now.allocations)
+
+
+def _beside() -> dict[str, FactValue]:
+    """What runs beside the work in this process, or stands between it and its clocks."""
+    return {
+        "launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0").strip() not in ("", "0"),
+        "profiler_used": _profiled(),
+        "tampered": ",".join(tampering.replaced()),
+    }
+
+
+def _profiled() -> bool:
+    """Whether a profiler or tracer runs, or torch's was seen running at an earlier edge: CUPTI stays attached after it."""
+    autograd = getattr(sys.modules.get("torch"), "autograd", None)
+    asked = getattr(autograd, "_profiler_enabled", None)
+    with contextlib.suppress(RuntimeError, TypeError):
+        if asked is not None and asked():
+            _seen_profiled.add(os.getpid())
+    # torch sets this variable where its profiler met CUDA graphs, and leaves it set.
+    lasting = os.getpid() in _seen_profiled or "DISABLE_CUPTI_LAZY_REINIT" in os.environ
+    return lasting or sys.getprofile() is not None or sys.gettrace() is not None
+
+
+def notice_profiler() -> None:
+    """A look between the edges, where a profiler may be that came after one and leaves before the other."""
+    _profiled()
+
+
+_seen_profiled: set[int] = set()  # this process, not the one it was forked from
+
+
+def _described(cuda: Any) -> dict[str, FactValue]:  # torch.cuda has no type here
+    """The GPUs as CUDA describes them; SMs and cache only where all are alike."""
+    told: dict[str, FactValue] = {}
+    # The UUID is younger than torch 2.0, the size of the cache than 2.1.
+    with contextlib.suppress(AttributeError, RuntimeError):
+        found = [cuda.get_device_properties(index) for index in _used(cuda)]
+        for name, attribute in (("sm_count", "multi_processor_count"), ("l2_bytes", "L2_cache_size")):
+            amounts = {getattr(properties, attribute, None) for properties in found}
+            if len(amounts) == 1 and isinstance(amount := amounts.pop(), int):
+                told[name] = amount
+        told["cuda_uuids"] = ",".join(f"GPU-{properties.uuid}" for properties in found)
+    return told
+
+
+def _allocations(cuda: Any) -> Allocations | None:  # torch.cuda has no type here
+    """Nested as the allocator hands it out: the flat form of the same counters costs ten times as much."""
+    with contextlib.suppress(AttributeError, RuntimeError, KeyError, TypeError):
+        stats = [cuda.memory_stats_as_nested_dict(index) for index in _used(cuda)]
+        # The count of calls to the driver is younger than torch 2.2; a segment was one such call.
+        counts = [
+            each["num_device_alloc"] if "num_device_alloc" in each else each["segment"]["all"]["allocated"] for each in stats
+        ]
+        return Allocations(
+            alloc_count=sum(counts),
+            retry_count=sum(each["num_alloc_retries"] for each in stats),
+            reserved_bytes=sum(each["reserved_bytes"]["all"]["current"] for each in stats),
+        )
+    return None
+
+
+def _grown(before: Allocations | None, now: Allocations | None) -> dict[str, FactValue]:
+    # A context made inside the window has its first allocations there too, and they count.
+    if now is None:
+        return {}
+    before = before or Allocations(0, 0, 0)
+    return {
+        "alloc_count": max(0, now.alloc_count - before.alloc_count),
+        "alloc_retry_count": max(0, now.retry_count - before.retry_count),
+        "reserved_change_bytes": now.reserved_bytes - before.reserved_bytes,
+    }
+
+
+def _used(cuda: Any) -> list[int]:  # torch.cuda has no type here
+    """The devices this process works on; with a single one the question is not asked, for it costs 0.1 ms."""
+    count = cuda.device_count()
+    return [0] if count == 1 else [i for i in range(count) if i == cuda.current_device() or cuda.memory_reserved(i)]

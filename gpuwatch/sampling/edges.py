@@ -1,0 +1,105 @@
+"""The edges of windows on the GPUs they watch: read in threads, never waited for longer than a benchmark can bear."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from gpuwatch import clock
+from gpuwatch.sampling.sampler import Sampler
+
+EDGE_S = 0.25  # a GPU that takes longer for its edge readings is not waited for: the benchmark is
+HAND_OVER_S = 2.0  # what was read is told in milliseconds, unless its driver hangs or the machine has no processor for it
+
+
+@dataclass
+class _Job:
+    """Marks of several GPUs, one after the other in one thread."""
+
+    work: Sequence[tuple[str, Callable[[], None]]]
+    begun_ns: int
+    asking: str | None = None
+    done: asyncio.Future[None] | None = None
+
+    def run(self) -> None:
+        for uuid, mark in self.work:
+            self.asking = uuid
+            mark()
+
+    def holds_up(self, uuid: str) -> bool:
+        """Whether this GPU waits for another's answer, which takes too long."""
+        return self.asking not in (None, uuid) and clock.now_ns() - self.begun_ns > EDGE_S * 1e9
+
+
+class Edges:
+    """All methods run in the daemon's event loop; windows that open or close together share what is under way."""
+
+    def __init__(self, samplers: Callable[[], Mapping[str, Sampler]], threads: Executor) -> None:
+        self._samplers = samplers
+        self._threads = threads
+        self._marks: dict[str, _Job] = {}
+        self._edges: dict[str, asyncio.Future[None]] = {}
+        self._told: dict[str, asyncio.Future[None]] = {}
+
+    async def mark(self, uuids: Sequence[str]) -> None:
+        """The cheap part of these GPUs' edges, one after the other: what the opening of a window waits for.
+
+        In one thread: the first question after a pause costs ten times the next, and so do threads that wait for each other.
+        """
+        answering = self._answering(uuids)
+        fresh = [(uuid, sampler.mark) for uuid, sampler in answering.items() if not self._is_marking(uuid)]
+        if fresh:
+            job = _Job(fresh, clock.now_ns())
+            job.done = asyncio.get_running_loop().run_in_executor(self._threads, job.run)
+            self._marks.update({uuid: job for uuid, _ in fresh})
+        await _wait({done for uuid in answering if (done := self._marks[uuid].done) is not None}, EDGE_S)
+
+    async def edge(self, uuids: Sequence[str]) -> None:
+        """Edge readings of these GPUs, in parallel."""
+        loop, answering = asyncio.get_running_loop(), self._answering(uuids)
+        for uuid, sampler in answering.items():
+            if uuid not in self._edges or self._edges[uuid].done():
+                self._edges[uuid] = loop.run_in_executor(self._threads, sampler.edge)
+        await _wait({self._edges[uuid] for uuid in answering}, EDGE_S)
+
+    async def hand_over(self, uuids: Sequence[str]) -> tuple[str, ...]:
+        """Have the sinks given all that was read of these GPUs until now.  Returns those of which they were not, in time."""
+        answering = self._answering(uuids)
+        for uuid, sampler in answering.items():
+            if uuid not in self._told or self._told[uuid].done():  # what is not told yet will be told with the rest
+                self._told[uuid] = asyncio.get_running_loop().create_future()
+                sampler.hand_over(_settling(self._told[uuid]))
+        told = {uuid: self._told[uuid] for uuid in answering}  # a window that ends meanwhile may ask anew
+        await _wait(set(told.values()), HAND_OVER_S)
+        return tuple(uuid for uuid, each in told.items() if not each.done())
+
+    def _answering(self, uuids: Sequence[str]) -> dict[str, Sampler]:
+        found = {uuid: sampler for uuid in uuids if (sampler := self._samplers().get(uuid)) is not None}
+        return {uuid: sampler for uuid, sampler in found.items() if sampler.lost is None}
+
+    def _is_marking(self, uuid: str) -> bool:
+        job = self._marks.get(uuid)
+        return job is not None and job.done is not None and not job.done.done() and not job.holds_up(uuid)
+
+
+async def _wait(jobs: set[asyncio.Future[None]], timeout_s: float) -> None:
+    if jobs:
+        await asyncio.wait(jobs, timeout=timeout_s)
+
+
+def _settling(told: asyncio.Future[None]) -> Callable[[], None]:
+    """To be called from any thread, once."""
+    loop = told.get_loop()
+
+    def settle() -> None:
+        if not told.done():
+            told.set_result(None)
+
+    def given() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon is leaving
+            loop.call_soon_threadsafe(settle)
+
+    return given

@@ -1,0 +1,147 @@
+"""The loop of sampling: questions on absolute deadlines; late says so, missed is skipped and counted, never queued."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from annotate.evidence import Event, Lane, Reading
+from gpuwatch.clock import Signal
+from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError
+from gpuwatch.interfaces import Clock, Lost, Observed, Pass, Source, Sweep
+from gpuwatch.sampling.pace import Pace
+from gpuwatch.sampling.wakeup import Wake
+
+Passes: TypeAlias = tuple[Sequence[Pass], SourceError | None]
+
+FIRST_RETRY_NS = 1_000_000_000
+LONGEST_RETRY_NS = 30_000_000_000
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """One question to one GPU, asked again and again by one thread; other threads may hurry or watch it."""
+
+    what: str
+    uuid: str
+    lane: Lane
+    ask: Callable[[], Sequence[Observed]]
+    period_ns: Callable[[], int]
+    # Many passes at once, from a deadline until a time, if the source has a loop of its own; None where it has none.
+    ask_on: Callable[[int, int], Passes | None] | None = None
+    spacing_ns: int = 0  # hurried or not, passes begin at least this far apart
+    pace: Pace = field(default_factory=Pace)
+    due_ns: int = 0
+    begun_ns: int | None = None  # of the last pass
+    asking_since_ns: int | None = None  # set while the source has been asked and has not answered
+    hurries_ns: deque[int] = field(default_factory=deque)  # asked for by other threads: none may get lost
+    lost: str | None = None
+    gone: bool = False  # not only this GPU but its whole source
+    asked_of: Source | None = None  # which source that was, if whoever made the turn says so
+    hung: str | None = None
+    hung_at_ns: int = 0
+    retry_ns: int = FIRST_RETRY_NS
+
+    def hurry(self, due_ns: int) -> None:
+        """Ask at this time if it is before the next deadline.  The thread must be woken after it."""
+        self.hurries_ns.append(due_ns)
+
+    def _heed(self) -> None:
+        due_ns = None
+        while self.hurries_ns:
+            due_ns = self.hurries_ns.popleft()  # the last one holds: what was asked for before has passed
+        if due_ns is not None and self.lost is None:
+            earliest_ns = self.begun_ns + self.spacing_ns if self.begun_ns is not None else due_ns
+            self.due_ns = min(self.due_ns, max(due_ns, earliest_ns))
+
+    def _take_turn(self, clock: Clock) -> Iterator[Sweep]:
+        now_ns, period_ns = clock.now_ns(), self.period_ns()
+        missed_count, late_ns = divmod(now_ns - self.due_ns, period_ns)
+        due_ns = now_ns - late_ns
+        self.begun_ns = self.asking_since_ns = now_ns
+        try:
+            observed = self.ask()
+        except SourceError as error:
+            self.asking_since_ns = None
+            yield from self._fail(error, clock.now_ns(), due_ns)
+            return
+        self.asking_since_ns = None
+        answered_ns = clock.now_ns()
+        self.due_ns = due_ns + period_ns
+        self.pace.note(now_ns, late_ns, answered_ns - now_ns, missed_count)
+        yield from self._back(due_ns, late_ns, answered_ns)
+        for item in observed:  # a row says itself which it is: the fast question is answered by rows and by pulses
+            lane = item.lane if isinstance(item, Reading) else self.lane
+            yield Sweep(self.uuid, lane, due_ns, late_ns, missed_count, item)
+
+    def _take_passes(self, found: Passes, clock: Clock) -> Iterator[Sweep]:
+        """What a source's own loop read, as if it had been asked pass by pass."""
+        passes, error = found
+        period_ns = self.period_ns()
+        for each in passes:
+            reading = each.reading
+            self.begun_ns, self.due_ns = each.due_ns + each.late_ns, each.due_ns + period_ns
+            self.pace.note(self.begun_ns, each.late_ns, reading.took_ns, each.missed_count)
+            yield from self._back(each.due_ns, each.late_ns, reading.at_ns)
+            yield Sweep(self.uuid, reading.lane, each.due_ns, each.late_ns, each.missed_count, reading)
+        if error is not None:
+            yield from self._fail(error, clock.now_ns(), self.due_ns)
+
+    def _back(self, due_ns: int, late_ns: int, at_ns: int) -> Iterator[Sweep]:
+        """It answers: if it did not before, that is told.  What a loop read before it hung is no answer."""
+        if (self.lost is not None or self.hung is not None) and at_ns > self.hung_at_ns:
+            self.lost = self.hung = None
+            self.gone, self.retry_ns = False, FIRST_RETRY_NS
+            back = Event(uuid=self.uuid, at_ns=at_ns, kind="back", text=self.what)
+            yield Sweep(self.uuid, self.lane, due_ns, late_ns, 0, back)
+
+    def _fail(self, error: SourceError, now_ns: int, due_ns: int) -> Iterator[Sweep]:
+        first = self.lost is None
+        self.lost = error.reason if isinstance(error, DeviceLostError) else str(error)
+        self.gone = isinstance(error, SourceGoneError)
+        self.due_ns = now_ns + self.retry_ns
+        self.retry_ns = min(2 * self.retry_ns, LONGEST_RETRY_NS)
+        if first:
+            yield Sweep(self.uuid, self.lane, due_ns, 0, 0, Lost(now_ns, self.lost))
+
+
+def sweeps(
+    turns: Sequence[Turn],
+    clock: Clock,
+    stop: Signal,
+    wake: Wake | None = None,
+    *,
+    nap_ns: int = 250_000_000,  # how long ``stop`` may go unseen, for whoever sets it need not know ``wake``
+    hold_ns: int = 250_000_000,  # how old a reading of a source's own loop may be when it is told of
+) -> Iterator[Sweep]:
+    """Every pass of these questions, in the order of their deadlines, for ever or until ``stop``.
+
+    Of several deadlines that passed meanwhile only the last is kept.  A question that finds its GPU or source lost gives
+    one Lost, is asked again after 1, 2, 4 ... 30 s, and gives one Event "back" when it is answered.
+    """
+    begin_ns = clock.now_ns()
+    for turn in turns:
+        turn.due_ns = begin_ns
+    while not stop.is_set():
+        if wake is not None and wake.is_set():
+            wake.clear()
+            for hurried in turns:
+                hurried._heed()  # noqa: SLF001 - a turn and its loop are one thing in two halves
+        turn = min(turns, key=_due_ns)
+        now_ns = clock.now_ns()
+        if turn.ask_on is not None and turn.lost is None:
+            # The first is told at once: somebody waits for it.
+            until_ns = min([now_ns + hold_ns, *(other.due_ns for other in turns if other is not turn)]) if turn.begun_ns else 0
+            if (found := turn.ask_on(turn.due_ns, until_ns)) is not None:
+                yield from turn._take_passes(found, clock)  # noqa: SLF001 - as below
+                continue
+        if turn.due_ns > now_ns:
+            clock.wait_until(min(turn.due_ns, now_ns + nap_ns), wake or stop)
+            continue
+        yield from turn._take_turn(clock)  # noqa: SLF001
+
+
+def _due_ns(turn: Turn) -> int:
+    return turn.due_ns

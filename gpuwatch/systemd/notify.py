@@ -1,0 +1,124 @@
+"""The service manager's protocol: what it is told (sd_notify(3)), and the sockets it hands over (sd_listen_fds(3)).
+
+A dozen lines of protocol, so no library: a datagram of ``NAME=value`` lines to the socket that NOTIFY_SOCKET names, and
+sockets from descriptor 3 on where LISTEN_PID is us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import MutableMapping, Sequence
+from pathlib import Path
+
+from gpuwatch import clock
+from gpuwatch.errors import UsageError
+
+_log = logging.getLogger("gpuwatch.systemd.notify")
+
+FIRST_DESCRIPTOR = 3
+STATUS_LENGTH = 500  # a line of `systemctl status`; a datagram could hold more
+_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+
+
+class Manager:
+    """Whoever started this process as a service: systemd, a test, or nobody, and then every message goes nowhere."""
+
+    def __init__(self, address: str | None = None, *, watchdog_s: float | None = None) -> None:
+        self._address = address
+        self.watchdog_s = watchdog_s  # it ends us when we are silent for so long; None: it does not watch
+
+    @property
+    def listens(self) -> bool:
+        return self._address is not None
+
+    def ready(self, status: str) -> None:
+        """We serve; sent again, it ends ``reloading``."""
+        self._send(f"READY=1\n{self._said(status)}")
+
+    def status(self, status: str, *, alive: bool = True) -> None:
+        """What a person reads in ``systemctl status``; with ``alive`` it also feeds the watchdog."""
+        self._send(("WATCHDOG=1\n" if alive else "") + self._said(status))
+
+    def reloading(self) -> None:
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={clock.now_ns() // 1000}")
+
+    def stopping(self) -> None:
+        self._send(f"STOPPING=1\n{self._said('stopping')}")
+
+    def _said(self, status: str) -> str:
+        # A second line would be a message of its own: an error text must not be able to say READY=1.
+        return f"STATUS={' '.join(status.split())[:STATUS_LENGTH]}"
+
+    def _send(self, message: str) -> None:
+        if self._address is None:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as connection:
+                connection.setblocking(False)  # noqa: FBT003 - the standard library's signature; a full queue must not hold up the loop
+                connection.sendto(message.encode(), self._address)
+        except OSError as error:
+            _log.warning("the service manager cannot be told: %s", error.strerror or error)
+
+
+def taken(environment: MutableMapping[str, str]) -> tuple[Manager, list[socket.socket]]:
+    """The manager that the environment names, and the sockets it handed over.
+
+    The variables are removed, for they are meant for this process and not for those it starts.  Raises UsageError for
+    what no manager would say.
+    """
+    told = {name: environment.pop(name) for name in _VARIABLES if name in environment}
+    return _manager(told), _sockets(told)
+
+
+def listener_at(path: Path, sockets: Sequence[socket.socket]) -> socket.socket | None:
+    """The socket a service manager opened for us.  Raises UsageError for any other: who connects there would wait for ever."""
+    for one in sockets:
+        name = one.getsockname() if one.family == socket.AF_UNIX else None
+        if one.type != socket.SOCK_STREAM or not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            raise UsageError(f"LISTEN_FDS: expected a listening stream socket at {path}, found {name or one.getsockname()}")
+        if not isinstance(name, str) or not name or Path(name).resolve() != path.resolve():
+            raise UsageError(
+                f"LISTEN_FDS: expected a socket at {path}, found one at {name or one.getsockname()};"
+                " make ListenStream= and --socket the same"
+            )
+    if len(sockets) > 1:
+        raise UsageError(f"LISTEN_FDS: expected one socket, found {len(sockets)}")
+    return sockets[0] if sockets else None
+
+
+def _manager(told: MutableMapping[str, str]) -> Manager:
+    address = told.get("NOTIFY_SOCKET") or None
+    if address is not None and address[0] not in "/@":
+        raise UsageError(f"NOTIFY_SOCKET: expected a path, or @ and a name, found {address!r}")
+    if address is not None and address[0] == "@":
+        address = "\0" + address[1:]  # of the abstract namespace
+    if told.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return Manager(address)
+    microseconds = _number("WATCHDOG_USEC", told.get("WATCHDOG_USEC", "0"))
+    return Manager(address, watchdog_s=microseconds / 1e6 if microseconds else None)
+
+
+def _sockets(told: MutableMapping[str, str]) -> list[socket.socket]:
+    if told.get("LISTEN_PID") != str(os.getpid()):
+        return []  # they were meant for a process before us, or there are none
+    found = []
+    for descriptor in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + _number("LISTEN_FDS", told.get("LISTEN_FDS", "0"))):
+        with contextlib.suppress(OSError):
+            os.set_inheritable(descriptor, False)  # noqa: FBT003 - the standard library's signature
+        try:
+            found.append(socket.socket(fileno=descriptor))
+        except OSError as error:
+            raise UsageError(f"LISTEN_FDS: expected a socket as descriptor {descriptor}, found: {error.strerror}") from error
+    return found
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise UsageError(f"{name}: expected a number, found {text!r}")
+    return int(text)
+
+
+__all__ = ["Manager", "listener_at", "taken"]

@@ -1,0 +1,268 @@
+"""The units of systemd that come with gpuwatch, made this installation's: which files go where, and what is run then.
+
+They lie in ``systemd/`` of a checkout and in ``share/gpuwatch/systemd`` of an installation, as packagers may take them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib.metadata
+import os
+import re
+import secrets
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuwatch.errors import UsageError
+
+MARK = "# gpuwatch: installed by `gpuwatch daemon install`"  # begins every file of ours; others are left alone
+UNITS = ("gpuwatch.socket", "gpuwatch.service")
+SYSTEM_UNITS = Path("/etc/systemd/system")
+MANAGER_RUNS = Path("/run/systemd/system")  # as sd_booted(3) asks
+
+# ProtectHome and PrivateTmp hide these from the system's daemon.
+_HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108 - compared, never written
+_SHIPPED = "/usr/bin/gpuwatch"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """What a file should hold; ``found`` is what it holds now, None where there is none."""
+
+    path: Path
+    text: str
+    found: str | None
+
+    @property
+    def is_ours(self) -> bool:
+        return self.found is not None and self.found.startswith(MARK)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Files to write or remove, and the commands before and after."""
+
+    files: tuple[File, ...]
+    before: tuple[tuple[str, ...], ...] = ()
+    after: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def changed(self) -> tuple[File, ...]:
+        return tuple(file for file in self.files if file.text != file.found)
+
+
+def folder() -> Path:
+    """Where the units lie.  Raises UsageError for an installation without them."""
+    beside = Path(__file__).parents[1].parent / "systemd"
+    candidates = [beside]
+    try:
+        listed = importlib.metadata.files("gpuwatch-validity") or []
+        candidates += [Path(str(file.locate())).parent for file in listed if file.match("systemd/gpuwatch.service")]
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    candidates.append(Path(sysconfig.get_path("data")) / "share/gpuwatch/systemd")
+    for candidate in candidates:
+        if (candidate / "gpuwatch.service").is_file() and (candidate / "user/gpuwatch.service").is_file():
+            return candidate.resolve()
+    raise UsageError(f"expected the units in {candidates[-1]}, found none; install gpuwatch from its wheel or its sources")
+
+
+def drop_ins() -> dict[str, str]:
+    """What may be added to the system's unit: the name of each, and what it is for."""
+    return {
+        file.stem: " ".join(
+            line.removeprefix("# ") for line in file.read_text("utf-8").splitlines()[1:] if line.startswith("#")
+        )
+        for file in sorted((folder() / "drop-ins").glob("*.conf"))
+    }
+
+
+def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> Plan:
+    """The system's daemon.  Under another root it runs /usr/bin/gpuwatch, as in a package, else this very installation.
+
+    Raises UsageError for an unknown drop-in, and for an installation the service could not see.
+    """
+    known = drop_ins()
+    if unknown := [name for name in drop_in_names if name not in known]:
+        raise UsageError(f"--with: expected one of {', '.join(known)}, found {unknown[0]!r}")
+    program = visible(this_program()) if root == Path("/") else (_SHIPPED,)
+    source = folder()
+    units = _under(root, SYSTEM_UNITS)
+    wanted = {units / name: _with_program((source / name).read_text("utf-8"), program) for name in UNITS}
+    for name in drop_in_names:
+        text = (source / "drop-ins" / f"{name}.conf").read_text("utf-8")
+        wanted[units / "gpuwatch.service.d" / f"{name}.conf"] = text
+    users, places = _under(root, Path("/etc/sysusers.d/gpuwatch.conf")), _under(root, Path("/etc/tmpfiles.d/gpuwatch.conf"))
+    wanted[users] = (source / "sysusers.conf").read_text("utf-8")
+    wanted[places] = (source / "tmpfiles.conf").read_text("utf-8")
+    return Plan(
+        _found(wanted, root),
+        after=(
+            ("systemd-sysusers", str(users)),
+            ("systemd-tmpfiles", "--create", str(places)),
+            ("systemctl", "daemon-reload"),
+            ("systemctl", "enable", *UNITS),
+            # In one transaction, for a socket is not restarted under a running service.
+            ("systemctl", "restart", *UNITS),
+        ),
+    )
+
+
+def user(units: Path, flags: Sequence[str] = (), *, listen: str = "%t/gpuwatch/daemon.sock") -> Plan:
+    """A user's own daemon, with these options and on this socket."""
+    source = folder() / "user"
+    texts = {name: (source / name).read_text("utf-8") for name in UNITS}
+    texts["gpuwatch.service"] = _with_program(texts["gpuwatch.service"], this_program(), flags)
+    texts["gpuwatch.socket"] = re.sub(r"(?m)^ListenStream=.*$", lambda _: f"ListenStream={listen}", texts["gpuwatch.socket"])
+    manager = ("systemctl", "--user")
+    return Plan(
+        _found({units / name: text for name, text in texts.items()}),
+        after=((*manager, "daemon-reload"), (*manager, "enable", *UNITS), (*manager, "restart", *UNITS)),
+    )
+
+
+def removal(units: Path, *, scope: str, root: Path = Path("/")) -> Plan:
+    """Every file of ours there, to be removed: what it should hold is nothing.  The store and the configuration stay."""
+    if root != Path("/"):
+        _check_folder(units / "gpuwatch.service.d", root)
+    paths = [units / name for name in UNITS] + sorted((units / "gpuwatch.service.d").glob("*.conf"))
+    if scope == "system":
+        paths += [_under(root, Path(f"/etc/{kind}.d/gpuwatch.conf")) for kind in ("sysusers", "tmpfiles")]
+    files = [file for file in _found({path: "" for path in paths if not path.is_symlink()}, root) if file.is_ours]
+    manager = ("systemctl",) if scope == "system" else ("systemctl", "--user")
+    return Plan(
+        tuple(files),
+        before=((*manager, "disable", "--now", *UNITS),) if files else (),
+        after=((*manager, "daemon-reload"),) if files else (),
+    )
+
+
+def system_units(root: Path = Path("/")) -> Path:
+    return _under(root, SYSTEM_UNITS)
+
+
+def user_units(environment: Mapping[str, str]) -> Path:
+    """Where a user's units go: ``$XDG_CONFIG_HOME/systemd/user``."""
+    base = environment.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".config") / "systemd/user"
+
+
+def write(file: File, *, root: Path = Path("/")) -> None:
+    """Write it whole or not at all; without text, remove it and the folder of drop-ins it leaves empty.
+
+    Under another root no link is followed: that of an image may lead out of it.
+    Raises UsageError: when a folder of the path is a link.
+    Raises OSError: when it cannot be written.
+    """
+    folder, name = file.path.parent, file.path.name
+    if not file.text:
+        with contextlib.suppress(FileNotFoundError), _opened(folder, root, makes=False) as there:
+            os.unlink(name, dir_fd=there)
+        if folder.name == "gpuwatch.service.d":
+            with contextlib.suppress(FileNotFoundError), _opened(folder.parent, root, makes=False) as there:
+                _remove_if_empty(folder.name, there)
+        return
+    with _opened(folder, root, makes=True) as there:
+        written = f".{name}.{secrets.token_hex(8)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(written, flags, 0o600, dir_fd=there)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+                os.fchmod(descriptor, 0o644)
+                out.write(file.text)
+            os.rename(written, name, src_dir_fd=there, dst_dir_fd=there)
+        except BaseException:
+            os.unlink(written, dir_fd=there)
+            raise
+
+
+def _remove_if_empty(name: str, parent: int) -> None:
+    try:
+        os.rmdir(name, dir_fd=parent)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, root: Path, *, makes: bool) -> Iterator[int]:
+    """A descriptor of a folder; below another root each folder on the way is one and no link.  Raises UsageError, OSError."""
+    if makes:
+        (folder if root == Path("/") else root).mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    with contextlib.ExitStack() as closing:
+        at, path = os.open(folder if root == Path("/") else root, flags), root
+        closing.callback(os.close, at)
+        for part in () if root == Path("/") else folder.relative_to(root).parts:
+            path /= part
+            if makes:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=at)
+            try:
+                at = os.open(part, flags | os.O_NOFOLLOW, dir_fd=at)
+            except OSError as error:
+                if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                    raise
+                found = f"a link to {path.readlink()}" if path.is_symlink() else "another kind of file"
+                raise UsageError(f"{path}: expected a folder inside {root}, found {found}; make it a folder first") from error
+            closing.callback(os.close, at)
+        yield at
+
+
+def this_program() -> tuple[str, ...]:
+    """What starts this very installation: its script beside the interpreter, else the interpreter and the module."""
+    script = Path(sys.executable).with_name("gpuwatch")
+    return (str(script),) if os.access(script, os.X_OK) else (sys.executable, "-m", "gpuwatch")
+
+
+def quoted(word: str) -> str:
+    """One word of a command line in a unit, whatever it holds."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return escaped if re.fullmatch(r"[\w@%+=:,./$-]+", escaped) else f'"{escaped}"'
+
+
+def visible(program: Sequence[str]) -> Sequence[str]:
+    """The program, if a service that sees no home and no temporary folder can run it.  Raises UsageError."""
+    needed = [Path(program[0]), Path(program[0]).resolve(), Path(sys.prefix).resolve(), Path(__file__).resolve()]
+    for path in needed:
+        for hidden in _HIDDEN:
+            if path.is_relative_to(hidden):
+                raise UsageError(
+                    f"{path}: the system's daemon is kept out of {hidden}; install gpuwatch where it can see it,"
+                    " from the folder of its source: python3 -m venv /opt/gpuwatch && /opt/gpuwatch/bin/pip install ."
+                )
+    return program
+
+
+def _with_program(text: str, program: Sequence[str], flags: Sequence[str] = ()) -> str:
+    before, after = " ".join(map(quoted, program)), "".join(f" {quoted(flag)}" for flag in flags)
+    return re.sub(rf"(?m)^ExecStart={re.escape(_SHIPPED)}(.*)$", lambda line: f"ExecStart={before}{line[1]}{after}", text)
+
+
+def _check_folder(folder: Path, root: Path) -> None:
+    """Raises UsageError for a folder that a link out of another root may lead to."""
+    with contextlib.suppress(FileNotFoundError), _opened(folder, root, makes=False):
+        pass
+
+
+def _found(wanted: dict[Path, str], root: Path = Path("/")) -> tuple[File, ...]:
+    """Raises UsageError for what is not ours to replace: another's file, or a link, with which systemctl masks a unit."""
+    files: list[File] = []
+    for path, text in wanted.items():
+        if root != Path("/"):
+            _check_folder(path.parent, root)
+        if path.is_symlink():
+            raise UsageError(f"{path}: expected a file or nothing, found a link to {path.readlink()}; remove it first")
+        file = File(path, text, path.read_text("utf-8", "replace") if path.exists() else None)
+        if text and file.found is not None and not file.is_ours:
+            raise UsageError(f"{path}: expected a file of ours or nothing, found another; move it away first")
+        files.append(file)
+    return tuple(files)
+
+
+def _under(root: Path, path: Path) -> Path:
+    return root / path.relative_to("/")

@@ -1,0 +1,84 @@
+"""What readings over time say of one moment: the rows of a screen that looks back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from annotate.evidence import SIGNALS, Census, Column, Device, Lane, Reading, Trace
+from gpuwatch.view.live import LiveGpu
+
+REACH_NS = 12_000_000_000  # the slow lane is asked every ten seconds while no window is open
+
+# What a reading's field is, where it is not a float: columns hold every signal as one.
+_TYPES: Mapping[str, type] = {
+    each.name: bool if "bool" in str(each.type) else int
+    for each in fields(Reading)
+    if "int" in str(each.type) or "bool" in str(each.type)
+}
+
+
+def then(device: Device, trace: Trace, at_ns: int, *, period_ns: int | None = None, lost: str | None = None) -> LiveGpu:
+    """One GPU as a screen would have shown it then: the last row of each lane, and who was on it.
+
+    Rows older than ``REACH_NS`` are not of that moment any more; a GPU without any has no row.
+    """
+    reach_ns = max(REACH_NS, 3 * (period_ns or 0))
+    rows = {lane: row for lane in Lane if (row := _row(device.uuid, lane, trace, at_ns, reach_ns)) is not None}
+    return LiveGpu(
+        device=device, lost=lost, period_ns={} if period_ns is None else {Lane.FAST: period_ns}, rows=rows,
+        census=_census(trace, at_ns, reach_ns),
+    )  # fmt: skip
+
+
+def _row(uuid: str, lane: Lane, trace: Trace, at_ns: int, reach_ns: int) -> Reading | None:
+    """The lane's signals at the last moment any of them was read; None if that was too long ago."""
+    last: dict[str, int] = {}
+    for name, column in trace.columns.items():
+        index = int(np.searchsorted(column.at_ns, at_ns, side="right")) - 1
+        if SIGNALS.get(name) is lane and index >= 0:
+            last[name] = index
+    row_ns = max((int(trace.column(name).at_ns[index]) for name, index in last.items()), default=None)
+    if row_ns is None or at_ns - row_ns > reach_ns:
+        return None
+    values: dict[str, Any] = {}  # each of its field's type
+    for name in last:
+        value = float(trace.at(name, np.array([row_ns], np.int64))[0])
+        if not np.isnan(value):
+            values[name] = _TYPES.get(name, float)(value)
+    return Reading(uuid=uuid, lane=lane, at_ns=row_ns, took_ns=0, **values)
+
+
+def _census(trace: Trace, at_ns: int, reach_ns: int) -> Census | None:
+    known = [census for census in trace.censuses if at_ns - reach_ns <= census.at_ns <= at_ns]
+    told = next((census for census in reversed(known) if census.tells_use), None)
+    return known[-1].with_use(told or known[-1]) if known else None
+
+
+def period_ns(trace: Trace) -> int | None:
+    """How far apart its fast rows lie, in the middle; None where there are too few."""
+    times = max(
+        (column.at_ns for name, column in trace.columns.items() if SIGNALS.get(name) is Lane.FAST), key=len, default=None
+    )
+    return None if times is None or len(times) < 3 else int(np.median(np.diff(times)))
+
+
+def part(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
+    """The readings of an interval, both ends included."""
+
+    def cut(column: Column) -> Column:
+        rows = slice(int(np.searchsorted(column.at_ns, begin_ns)), int(np.searchsorted(column.at_ns, end_ns, side="right")))
+        return Column(column.at_ns[rows], column.values[rows])
+
+    columns = {name: cut(column) for name, column in trace.columns.items()}
+    return replace(
+        trace,
+        columns={name: column for name, column in columns.items() if len(column)},
+        dense_power=cut(trace.dense_power),
+        censuses=tuple(census for census in trace.censuses if begin_ns <= census.at_ns <= end_ns),
+        events=tuple(event for event in trace.events if begin_ns <= event.at_ns <= end_ns),
+        gaps=tuple(gap for gap in trace.gaps if gap.begin_ns <= end_ns and gap.end_ns >= begin_ns),
+    )

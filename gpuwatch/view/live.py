@@ -1,0 +1,133 @@
+"""What screens show of now: records made of the daemon's answers, and who asks for them again and again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from annotate.evidence import Census, Device, Lane, Reading
+from gpuwatch.client.connection import Client, connect
+from gpuwatch.config.settings import Settings
+from gpuwatch.errors import DaemonError
+from gpuwatch.wire import messages
+
+_T = TypeVar("_T")
+_OVERLAP_NS = 1_000_000_000  # a row is stamped before it is taken: asked again, so that none falls between two answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveGpu:
+    """One GPU and what each lane said of it last."""
+
+    device: Device
+    lost: str | None = None
+    period_ns: Mapping[Lane, int] = field(default_factory=dict)
+    rows: Mapping[Lane, Reading] = field(default_factory=dict)
+    census: Census | None = None
+    processes_left_out_count: int = 0
+
+    def said(self, name: str) -> Any:  # of the signal's own type
+        """The last word on a signal, from whichever lane asks it here; None if it was not observed."""
+        for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE):
+            if lane in self.rows and (value := getattr(self.rows[lane], name)) is not None:
+                return value
+        return None
+
+    def age_s(self, now_ns: int) -> float | None:
+        """How old its last fast row is; None if there never was one."""
+        return max(0, now_ns - self.rows[Lane.FAST].at_ns) / 1e9 if Lane.FAST in self.rows else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """One answer of the daemon; ``at_ns`` is its CLOCK_MONOTONIC, which is ours."""
+
+    at_ns: int
+    source: str
+    simulated: bool = False
+    absence: str | None = None
+    gpus: tuple[LiveGpu, ...] = ()
+    windows: tuple[messages.Shown, ...] = ()
+    gpus_left_out_count: int = 0
+    windows_left_out_count: int = 0
+    unanswered: tuple[str, ...] = ()  # listed by the driver, and never said who they are
+
+
+def of(answer: messages.Readings, before: Live | None = None) -> Live:
+    """Records of an answer; what it leaves out as known is taken from the one ``before``.
+
+    A row of a lane that a newer daemon has and we do not know is passed over.  Raises DaemonError for nonsense.
+    """
+    known = {gpu.device.uuid: gpu for gpu in before.gpus} if before else {}
+    return Live(
+        at_ns=answer.at_ns, source=answer.source, simulated=answer.simulated, absence=answer.absence,
+        gpus=tuple(_live(gpu, known) for gpu in answer.gpus), windows=tuple(answer.windows),
+        gpus_left_out_count=answer.gpus_left_out_count, windows_left_out_count=answer.windows_left_out_count,
+        unanswered=tuple(answer.unanswered),
+    )  # fmt: skip
+
+
+def _live(gpu: messages.Gpu, known: Mapping[str, LiveGpu]) -> LiveGpu:
+    device = _record(gpu.device, Device)
+    before = known.get(device.uuid)
+    rows = dict(before.rows) if before else {}
+    for data in gpu.rows:
+        if data.get("lane") in list(Lane):
+            row = _record(data, Reading)
+            rows[row.lane] = row
+    census, left_out_count = (before.census, before.processes_left_out_count) if before else (None, 0)
+    if gpu.census is not None:
+        census, left_out_count = _record(gpu.census, Census), gpu.processes_left_out_count
+    periods: dict[Lane, int] = {}
+    for name, period_ns in gpu.period_ns.items():
+        with contextlib.suppress(ValueError):
+            periods[Lane(name)] = period_ns
+    return LiveGpu(
+        device=device, lost=gpu.lost, period_ns=periods, rows=rows, census=census, processes_left_out_count=left_out_count
+    )
+
+
+def _record(data: dict[str, Any], kind: type[_T]) -> _T:
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise DaemonError(f"the daemon's answer is not understood: {kind.__name__}: {error}", "bad-answer") from error
+
+
+class Looker:
+    """Asks the daemon for now, and finds it again after it went away.
+
+    Only the first question, and one after ``start_again``, may start a daemon: one that somebody stopped stays stopped.
+    """
+
+    def __init__(self, settings: Settings, *, start: bool = True) -> None:
+        self._settings = settings
+        self._client: Client | None = None
+        self._before: Live | None = None
+        self._start = start
+
+    def start_again(self) -> None:
+        """The next question may start a daemon."""
+        self._start = True
+
+    def look(self) -> Live:
+        """Raises DaemonError; the next call tries anew."""
+        try:
+            if self._client is None:
+                start, self._start = self._start, False
+                self._client, self._before = connect(self._settings, start=start), None
+            since_ns = max(0, self._before.at_ns - _OVERLAP_NS) if self._before else 0
+            self._before = of(self._client.readings(since_ns), self._before)
+        except DaemonError:
+            self.close()
+            raise
+        return self._before
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = None

@@ -1,0 +1,123 @@
+"""A daemon whose answer never ends: the client waits for one deadline and holds a bounded part of it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from gpuwatch.client import connection as client
+from gpuwatch.client.connection import Client
+from gpuwatch.config import settings
+from gpuwatch.errors import DaemonError
+from gpuwatch.wire import messages
+
+SETTINGS = settings.load({"source": "simulated", "socket": "/nowhere"}, environment={"HOME": "/"})
+WELCOME = messages.encode(
+    messages.Welcome(protocol=1, version="0", source="simulated", simulated=True, state="/", pid=1, boot_id="b")
+)
+DRIP_S = 0.1
+DRIPS_COUNT = 120  # longer than any deadline below: whoever waits for all of it sees the connection end instead
+PIECE = b"x" * (1 << 20)
+
+
+@contextlib.contextmanager
+def answering(answer: Callable[[socket.socket, threading.Event], None]) -> Iterator[socket.socket]:
+    """A connection whose other end answers so, until the test is over."""
+    ours, theirs = socket.socketpair()
+    over = threading.Event()
+
+    def serve() -> None:
+        with theirs, contextlib.suppress(OSError):
+            answer(theirs, over)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        with ours:
+            yield ours
+    finally:
+        over.set()
+        thread.join()
+
+
+def drip(connection: socket.socket, over: threading.Event) -> None:
+    for _ in range(DRIPS_COUNT):
+        connection.sendall(b" ")
+        if over.wait(DRIP_S):
+            return
+
+
+def greet_and_drip(connection: socket.socket, over: threading.Event) -> None:
+    connection.sendall(WELCOME)
+    drip(connection, over)
+
+
+def greet_and_pour(connection: socket.socket, over: threading.Event) -> None:
+    connection.sendall(WELCOME)
+    for _ in range(4 * messages.ANSWER_BYTES // len(PIECE)):
+        connection.sendall(PIECE)
+        if over.is_set():
+            return
+
+
+def greet_and_answer_long(connection: socket.socket, over: threading.Event) -> None:
+    """An answer that is nearly as long as may be, in pieces, and the beginning of nothing after it."""
+    connection.sendall(WELCOME)
+    connection.recv(4096)
+    line = messages.encode(messages.Status(facts={"padding": "x" * (messages.ANSWER_BYTES - 100)}))
+    for begin in range(0, len(line), len(PIECE)):
+        connection.sendall(line[begin : begin + len(PIECE)])
+    over.wait()
+
+
+def test_dripped_greeting_is_given_up_at_its_deadline() -> None:
+    with answering(drip) as connection, pytest.raises(DaemonError, match="no answer within") as caught:
+        Client(connection, SETTINGS)
+    assert caught.value.code == "silent"
+
+
+def test_dripped_answer_is_given_up_at_its_deadline() -> None:
+    said = f"no answer within {client.ANSWER_S:g} s"
+    with (
+        answering(greet_and_drip) as connection,
+        Client(connection, SETTINGS) as asking,
+        pytest.raises(DaemonError, match=said) as caught,
+    ):
+        asking.status()
+    assert caught.value.code == "silent"
+
+
+def test_answer_without_an_end_is_refused() -> None:
+    with answering(greet_and_pour) as connection, Client(connection, SETTINGS) as asking:
+        for _ in range(2):  # and it is not read any further by the next question
+            with pytest.raises(DaemonError, match=f"at most {messages.ANSWER_BYTES} bytes") as caught:
+                asking.status()
+            assert caught.value.code == "bad-answer"
+
+
+def test_long_answer_is_read_whole() -> None:
+    with answering(greet_and_answer_long) as connection, Client(connection, SETTINGS) as asking:
+        assert len(asking.status()["padding"]) == messages.ANSWER_BYTES - 100
+
+
+def test_late_answer_is_not_taken_for_the_next_ones() -> None:
+    """An answer that comes after its deadline answers no later question: it could be another window's verdict."""
+    asked_again = threading.Event()
+
+    def late(connection: socket.socket, over: threading.Event) -> None:
+        connection.sendall(WELCOME)
+        asked_again.wait()
+        connection.sendall(messages.encode(messages.Judged(run="first", status="valid", why="", verdicts=[])))
+        over.wait()
+
+    with answering(late) as connection:
+        greeted = Client(connection, SETTINGS)
+        with pytest.raises(DaemonError, match="no answer"):
+            greeted.verdicts("first", wait_s=0.2 - client.ANSWER_S)
+        asked_again.set()
+        with pytest.raises(DaemonError, match="went away"):
+            greeted.verdicts("second", wait_s=1.0)

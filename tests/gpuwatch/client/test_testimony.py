@@ -1,0 +1,318 @@
+"""What the measured process tells of its window: it arrives whole, or the window is judged without it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpuwatch
+from annotate.evidence import Evidence, Timings
+from annotate.verdict import Status
+from gpuwatch import clock
+from gpuwatch.client.connection import Client, connect
+from gpuwatch.config.settings import Settings, load
+from gpuwatch.daemon import server
+from gpuwatch.errors import DaemonError
+from gpuwatch.store import Reader
+from gpuwatch.wire import messages
+from gpuwatch.wire import timings as iterations
+from tests.gpuwatch.live import running
+from tests.waiting import PATIENCE_S, let_pass, sample_for
+
+
+def evidence_of(window: gpuwatch.Window, settings: Settings) -> Evidence:
+    assert window.verdict, "judged"
+    with Reader(settings.state) as reader:
+        run = reader.run(window.run_id or "")
+        return reader.evidence(run, run.uuids[0])
+
+
+def timings_of(window: gpuwatch.Window, settings: Settings) -> Timings:
+    timings = evidence_of(window, settings).timings
+    assert timings is not None
+    return timings
+
+
+def iterate(seconds: float) -> None:
+    let_pass(seconds, "the iteration takes so long")
+
+
+def test_iterations_are_timed_by_the_host_where_there_is_no_gpu_context(copying: Settings) -> None:
+    with gpuwatch.window(settings=copying) as w:
+        numbers = []
+        for number in w.iterations(5):
+            numbers.append(number)
+            iterate(0.02)
+        with w.iteration():
+            iterate(0.05)
+    timings = timings_of(w, copying)
+    assert numbers == [0, 1, 2, 3, 4]
+    assert len(timings.took_s) == 6
+    assert (timings.took_s >= 0.019).all()
+    assert timings.took_s[5] >= 0.049
+    assert (np.diff(timings.at_ns) >= 19_000_000).all()
+    assert evidence_of(w, copying).told["timer"] == "host"
+
+
+def test_a_loop_left_early_keeps_the_iterations_that_ended(copying: Settings) -> None:
+    with gpuwatch.window(settings=copying) as w:
+        for number in w.iterations(100):
+            iterate(0.01)
+            if number == 3:
+                break
+    assert len(timings_of(w, copying).took_s) == 3
+
+
+def test_recorded_times_lie_back_to_back_before_they_were_handed_over(copying: Settings) -> None:
+    with gpuwatch.window(settings=copying) as w:
+        sample_for(0.3)
+        before_ns = clock.now_ns()
+        w.record([0.1, 0.05, 0.1])
+        after_ns = clock.now_ns()
+    timings = timings_of(w, copying)
+    assert list(timings.took_s) == [0.1, 0.05, 0.1]
+    assert list(np.round(np.diff(timings.at_ns) / 1e9, 6)) == [0.1, 0.05]
+    assert before_ns <= timings.at_ns[-1] + 100_000_000 <= after_ns
+    assert evidence_of(w, copying).told["timer"] == "caller"
+
+
+def test_hundreds_of_thousands_of_times_arrive_and_the_window_ends_when_its_body_did(copying: Settings) -> None:
+    with gpuwatch.window(settings=copying) as w:
+        begin_ns = clock.now_ns()
+        sample_for(0.3)
+        w.record(Timings(begin_ns + np.arange(500_000), np.full(500_000, 2e-6), np.full(500_000, 1500.0)))
+    evidence = evidence_of(w, copying)
+    assert evidence.window.end_ns == w.end_ns
+    timings = evidence.timings
+    assert timings is not None
+    assert len(timings.took_s) <= messages.TIMES_COUNT
+    assert timings.calls_count == 3
+    assert timings.took_s == pytest.approx(2e-6)
+    assert timings.sm_clock_mhz == pytest.approx(1500.0)
+
+
+@pytest.mark.parametrize("times", [[], [-1.0], [float("nan")], ["fast"], None, [[1.0]], 3.0, np.ones((2, 1)), [1e305]])
+def test_what_is_no_time_is_refused_by_name_and_the_window_goes_on(copying: Settings, times: Sequence[float]) -> None:
+    with gpuwatch.window(settings=copying) as w:
+        with pytest.raises(gpuwatch.UsageError, match="record: expected"):
+            w.record(times)
+        sample_for(0.05)
+    assert w.verdict.findings
+
+
+def test_beginnings_must_be_as_many_as_times(copying: Settings) -> None:
+    with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="found 1 and 2"):
+        w.record([0.1, 0.2], at_ns=[clock.now_ns()])
+
+
+@pytest.mark.parametrize("at_ns", [[1.5], [time.monotonic()], ["x"], [10**30], 5])
+def test_beginnings_in_seconds_are_refused_not_cut_to_whole_ones(copying: Settings, at_ns: Sequence[int]) -> None:
+    with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="at_ns: expected whole nanoseconds"):
+        w.record([0.1], at_ns=at_ns)
+
+
+def test_a_fact_the_judge_does_not_know_is_refused(copying: Settings) -> None:
+    with gpuwatch.window(settings=copying) as w:
+        with pytest.raises(gpuwatch.UsageError, match="'speed' is not a fact"):
+            w.tell(speed=3)
+        with pytest.raises(gpuwatch.UsageError, match="cache: expected text"):
+            w.tell(cache=["cold"])  # type: ignore[arg-type]  # what is tested
+        w.tell(cache="cold", flush_bytes=1 << 27)
+    assert evidence_of(w, copying).told["flush_bytes"] == 1 << 27
+
+
+@pytest.mark.parametrize(
+    ("fact", "says"),
+    [
+        ("x" * 20_000, "characters in all, found 20005"),
+        ("\ud800", "UTF-8"),
+        (2**63, "at most 64 bits, found one of 64"),
+        (-(2**100), "64 bits"),
+        (1j, "expected text"),
+    ],
+    ids=["long", "surrogate", "beyond 64 bits", "below", "complex"],
+)
+def test_what_could_not_be_handed_over_is_refused_when_it_is_told(copying: Settings, fact: object, says: str) -> None:
+    with gpuwatch.window(settings=copying) as w:
+        with pytest.raises(gpuwatch.UsageError, match=f"tell: .*{says}"):
+            w.tell(cache=fact)  # type: ignore[arg-type]  # what is tested
+        w.tell(flush_bytes=2**63 - 1)
+    assert w.verdict.status is not Status.UNPROVEN, w.verdict.why
+    assert evidence_of(w, copying).told["flush_bytes"] == 2**63 - 1
+
+
+def test_numbers_and_texts_of_numpy_are_told_as_pythons_own(copying: Settings) -> None:
+    with gpuwatch.window(settings=copying) as w:
+        w.tell(flush_bytes=np.int64(7), busy_ratio=np.float64(0.5), input_zero_ratio=np.float32(0.25), cache=np.str_("cold"))  # type: ignore[arg-type]
+        sample_for(0.05)
+    told = evidence_of(w, copying).told
+    assert (told["flush_bytes"], told["busy_ratio"], told["input_zero_ratio"], told["cache"]) == (7, 0.5, 0.25, "cold")
+
+
+def test_threads_and_nested_iterations_are_each_timed_from_their_own_beginning(copying: Settings) -> None:
+    def work(w: gpuwatch.Window) -> None:
+        for _ in range(10):
+            with w.iteration():
+                iterate(0.005)
+
+    with gpuwatch.window(settings=copying) as w:
+        threads = [threading.Thread(target=work, args=(w,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with w.iteration():
+            with w.iteration():
+                iterate(0.02)
+            iterate(0.03)
+    timings = timings_of(w, copying)
+    assert len(timings.took_s) == 42
+    assert (timings.took_s >= 0.005).all()
+    assert timings.took_s[-1] >= 0.02
+    assert timings.took_s[-2] - timings.took_s[-1] >= 0.03
+    assert (np.diff(timings.at_ns) >= 0).all()
+
+
+@pytest.mark.parametrize("doing", ["iteration", "record", "iterations", "inputs"])
+def test_outside_of_its_block_a_window_takes_nothing(copying: Settings, doing: str) -> None:
+    w = gpuwatch.window(settings=copying)
+    with pytest.raises(gpuwatch.UsageError, match=f"{doing}: expected to be called inside"):
+        getattr(w, doing)(*{"record": ([1.0],), "iterations": (3,)}.get(doing, ()))
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "3"])
+def test_iterations_take_a_whole_number(copying: Settings, count: int) -> None:
+    with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="at least 1"):
+        w.iterations(count)
+
+
+@pytest.mark.parametrize("nothing", [("x",), (), ([3, 4],)])
+def test_inputs_are_tensors(copying: Settings, nothing: tuple[object, ...]) -> None:
+    with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="expected tensors"):
+        w.inputs(*nothing)
+
+
+def test_without_a_daemon_iterations_still_run(tmp_path: object, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    settings = load({"socket": "/proc/nowhere/s", "state": "/proc/nowhere"})
+    with gpuwatch.window(settings=settings) as w:
+        assert len(list(w.iterations(10))) == 10
+        w.record([0.1])
+        w.inputs(np.zeros(10))
+    assert w.verdict.status is gpuwatch.Status.UNPROVEN
+
+
+def opened(client: Client) -> tuple[str, int]:
+    window = client.open()
+    return window.run, window.opened_ns
+
+
+def test_an_ended_window_waits_for_its_times_and_its_interval_stays(copying: Settings) -> None:
+    with connect(copying) as client:
+        run, begin_ns = opened(client)
+        sample_for(0.1)
+        end_ns = clock.now_ns()
+        client.end_window(run, begin_ns, end_ns)
+        sample_for(0.5)
+        assert client.verdicts(run, wait_s=0.0).status == "closing"
+        client.times(run, Timings(np.array([begin_ns]), np.array([0.05])))
+        client.close_window(run, begin_ns, clock.now_ns())
+        judged = client.verdicts(run)
+        assert judged.verdicts[0]["end_ns"] == end_ns
+        with pytest.raises(DaemonError, match=r"closed|in hand"):
+            client.times(run, Timings(np.array([begin_ns]), np.array([0.05])))
+
+
+def test_whoever_leaves_after_its_end_loses_only_what_it_had_to_tell(copying: Settings) -> None:
+    with connect(copying) as client:
+        run, begin_ns = opened(client)
+        sample_for(0.3)
+        client.end_window(run, begin_ns, clock.now_ns())
+    with connect(copying) as client:
+        judged = client.verdicts(run)
+    assert "went away" not in judged.why
+    assert judged.verdicts
+
+
+def test_a_daemon_that_stops_judges_what_had_ended_without_what_was_still_to_tell(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        with connect(live.settings) as client:
+            run, begin_ns = opened(client)
+            sample_for(0.3)
+            client.end_window(run, begin_ns, clock.now_ns())
+            live.process.terminate()
+            live.process.wait(PATIENCE_S)
+        with Reader(live.settings.state) as reader:
+            stored = reader.run(run)
+    assert stored.status in list(Status)
+    assert "abandoned" not in stored.told
+
+
+TIMES = st.lists(st.tuples(st.integers(0, 2**60), st.floats(0, 1e6), st.floats(0, 3000, width=32)), min_size=1, max_size=50)
+
+
+@given(TIMES, st.booleans(), st.integers(1, 5))
+def test_times_arrive_as_they_were_sent(rows: list[tuple[int, float, float]], clocked: bool, calls: int) -> None:
+    at_ns, took_s, mhz = (np.array(column) for column in zip(*rows, strict=True))
+    sent = Timings(at_ns.astype(np.int64), took_s.astype(np.float64), mhz.astype(np.float64) if clocked else None, calls)
+    pieces: list[messages.Times] = []
+    for message in iterations.messages("run", sent):
+        request = messages.decode_request(messages.encode(message))
+        assert isinstance(request, messages.Times)
+        assert iterations.check(request, pieces[0] if pieces else None, len(pieces)) == len(rows)
+        pieces.append(request)
+    got = iterations.timings(pieces)
+    assert got is not None
+    assert (got.at_ns == sent.at_ns).all()
+    assert (got.took_s == sent.took_s).all()
+    assert (got.sm_clock_mhz is None) != clocked
+    assert got.sm_clock_mhz is None or (got.sm_clock_mhz == mhz).all()
+    assert got.calls_count == calls
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        messages.Times("r", b"", b""),
+        messages.Times("r", bytes(8), bytes(16)),
+        messages.Times("r", bytes(7), bytes(7)),
+        messages.Times("r", bytes(8), bytes(8), bytes(8)),
+        messages.Times("r", bytes(8), bytes(8), b"", 0),
+        messages.Times("r", bytes(8), np.array([np.nan]).tobytes()),
+        messages.Times("r", bytes(8), np.array([-1.0]).tobytes()),
+        messages.Times("r", bytes(8 * 200_001), bytes(8 * 200_001)),
+        messages.Times("r", bytes(8), np.array([1e300]).tobytes()),
+        messages.Times("r", bytes(8), bytes(8), b"", 1 << 63),
+    ],
+    ids=["none", "uneven", "torn", "clocks", "calls", "nan", "negative", "many", "long", "calls beyond the store's"],
+)
+def test_times_that_cannot_be_are_refused(piece: messages.Times) -> None:
+    with pytest.raises(gpuwatch.UsageError, match="times: expected"):
+        iterations.check(piece, None, 0)
+
+
+def test_a_window_has_only_so_many_times_in_however_many_messages() -> None:
+    one = messages.Times("r", bytes(8), bytes(8))
+    assert iterations.check(one, one, messages.TIMES_COUNT - 1) == 1
+    with pytest.raises(gpuwatch.UsageError, match="at most 200000"):
+        iterations.check(one, one, messages.TIMES_COUNT)
+
+
+def test_a_connection_has_only_so_many_open_windows(tmp_path: Path) -> None:
+    with running(tmp_path) as live, connect(live.settings) as client:
+        for _ in range(server.WINDOWS_COUNT - 1):
+            client.open()
+        run, begin_ns = opened(client)
+        with pytest.raises(DaemonError, match="at most 256 open windows"):
+            client.open()
+        client.close_window(run, begin_ns, clock.now_ns())
+        assert client.open().run, "one was closed"
+        live.process.kill()  # nobody waits for the verdicts of so many

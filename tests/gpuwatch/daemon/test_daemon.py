@@ -1,0 +1,333 @@
+"""The daemon: who may ask it what, what survives its death, and what it says to nonsense."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import gpuwatch
+from annotate.verdict import Status
+from gpuwatch.client.connection import Client, connect
+from gpuwatch.config.settings import Settings
+from gpuwatch.errors import DaemonError
+from gpuwatch.sources.simulated import SCENES
+from gpuwatch.store import Reader
+from gpuwatch.wire import messages
+from tests.busy_machine import BUSY_MACHINE
+from tests.faults.stores import committed_ns, last_ns
+from tests.gpuwatch.live import running
+from tests.waiting import PATIENCE_S, let_pass, sample_for, wait_until
+
+
+def raw(settings: Settings) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(PATIENCE_S)
+    connection.connect(str(settings.socket))
+    return connection
+
+
+def answer(connection: socket.socket, line: bytes) -> dict[str, Any]:
+    connection.sendall(line + b"\n")
+    got = b""
+    while not got.endswith(b"\n"):
+        piece = connection.recv(65536)
+        if not piece:
+            return {}
+        got += piece
+    found: dict[str, Any] = json.loads(got)
+    return found
+
+
+GREETING = messages.encode(messages.Hello(protocol=1, version="test"))
+HELLO = GREETING.rstrip()
+
+
+@pytest.mark.parametrize("most_lost_ns", [None, pytest.param(1_000_000_000, marks=pytest.mark.slow)], ids=["whole", "a second"])
+def test_kill_9_under_open_windows_loses_at_most_a_second_and_leaves_them_unproven(
+    tmp_path: Path, most_lost_ns: int | None
+) -> None:
+    """Without a bound on time what was committed before the kill is there after it."""
+    with running(tmp_path) as live:
+        windows = [gpuwatch.window(f"w{i}", settings=live.settings) for i in range(5)]
+        for w in windows:
+            w.__enter__()
+        sample_for(2.0)
+        committed = wait_until(lambda: committed_ns(live.settings.state), what="readings are committed")
+        killed_ns = _now_ns()
+        os.kill(live.process.pid, signal.SIGKILL)
+        live.process.wait()
+        for w in windows:
+            w.__exit__(None, None, None)
+            assert w.verdict.status is Status.UNPROVEN
+            assert "went away" in w.verdict.why
+    for path in live.settings.state.glob("*.db"):
+        assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    stored = last_ns(live.settings.state)
+    assert all(stored[uuid] >= at_ns for uuid, at_ns in committed.items())
+    with running(tmp_path) as again, Reader(again.settings.state) as reader:
+        runs = reader.runs()
+        assert {run.label for run in runs} == {f"w{i}" for i in range(5)}
+        assert {run.status for run in runs} == {"unproven"}
+        assert all("daemon" in run.why for run in runs)
+        (device,) = reader.devices()
+        trace = reader.trace(device.uuid, runs[0].boot_id, runs[0].begin_ns, killed_ns)
+        assert most_lost_ns is None or killed_ns - trace.column("sm_clock_mhz").at_ns[-1] < most_lost_ns
+        with gpuwatch.window("goes on", settings=again.settings) as w:
+            sample_for(0.5)
+        assert w.verdict.findings
+
+
+def _now_ns() -> int:
+    from gpuwatch import clock
+
+    return clock.now_ns()
+
+
+def test_a_second_daemon_on_one_socket_is_refused_and_names_the_way_out(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        second = subprocess.run(
+            [sys.executable, "-m", "gpuwatch", *live.settings.flags(), "daemon"],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert second.returncode == 2
+        assert f"found one of pid {live.process.pid} that a person started" in second.stderr
+        assert second.stderr.count("\n") == 1
+
+
+def test_sigterm_ends_it_cleanly_and_leaves_plain_files(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        with gpuwatch.window("open at the end", settings=live.settings, policy=BUSY_MACHINE) as w:
+            sample_for(1.3)
+            live.process.terminate()
+            assert live.process.wait(PATIENCE_S) == 0
+        assert w.verdict.status is Status.UNPROVEN
+        assert not live.settings.socket.exists()
+        assert not list(live.settings.state.glob("*-wal"))
+        with Reader(live.settings.state) as reader:
+            (run,) = reader.runs()
+            assert run.status == "unproven"
+
+
+def test_sighup_reads_the_configuration_again_and_keeps_the_old_one_when_it_is_wrong(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[sampling]\nidle_period = "50ms"\n')
+    with running(tmp_path, environment={"GPUWATCH_CONFIG": str(config)}) as live:
+        config.write_text('[sampling]\nidle_perio = "20ms"\n')
+        live.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "did you mean 'sampling.idle_period'" in live.log.read_text(), what="the wrong one is named")
+        config.write_text('[sampling]\nidle_period = "200ms"\n')
+        live.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "configuration read again" in live.log.read_text(), what="the second configuration is read")
+        with connect(live.settings) as client:
+            begin_ns, before = _now_ns(), client.status()["gpus"][0]["questions"]["fast"]["asked_count"]
+            sample_for(3.0)
+            asked_count = client.status()["gpus"][0]["questions"]["fast"]["asked_count"] - before
+        # 5 Hz; it was 20 before.  A busy machine asks more rarely, never more often.
+        assert asked_count < 8 * (_now_ns() - begin_ns) / 1e9
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_is_refused_by_a_users_daemon() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="gw"))  # pytest's own folders are closed to others
+    with running(folder) as live, gpuwatch.window("mine", settings=live.settings) as w:
+        # Even where the file modes let them in, the kernel's word on who they are does not.
+        folder.chmod(0o711)
+        live.settings.socket.chmod(0o666)
+        said = _as_nobody(live.settings, GREETING)
+        assert json.loads(said)["code"] == "not-yours"
+        sample_for(0.1)
+    assert w.run_id
+
+
+def _as_nobody(settings: Settings, line: bytes) -> bytes:
+    """What the daemon answers a process of another user."""
+    here, there = os.pipe()
+    # Made before: that user may not be able to read the interpreter's own library.
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    path = str(settings.socket)
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            connection.connect(path)
+            connection.sendall(line)
+            os.write(there, connection.recv(4096))
+        finally:
+            os._exit(0)
+    connection.close()
+    os.close(there)
+    os.waitpid(child, 0)
+    with os.fdopen(here, "rb") as answers:
+        return answers.read()
+
+
+def test_a_window_is_closed_only_by_its_own_user_and_once(copying: Settings) -> None:
+    with connect(copying) as client:
+        opened = client.open(label="once")
+        with pytest.raises(DaemonError, match="no window 00000000"):
+            client.close_window("00000000", 0, 1)
+        with pytest.raises(DaemonError, match="expected begin and end between"):
+            client.close_window(opened.run, opened.opened_ns - 10**9, _now_ns())
+        with pytest.raises(DaemonError, match="expected begin and end between"):
+            client.close_window(opened.run, opened.opened_ns, _now_ns() + 10**12)
+        client.close_window(opened.run, opened.opened_ns, _now_ns())
+        with pytest.raises(DaemonError, match="not open"):
+            client.close_window(opened.run, opened.opened_ns, _now_ns())
+
+
+def test_a_client_cannot_cut_the_bad_part_off_its_window(tmp_path: Path) -> None:
+    """The power limit is lowered half-way in this scene: a window that began before is rejected, whatever its client says later."""
+    scene = SCENES["setting-change"]  # it comes round again, for a daemon that took its time to start
+    with running(tmp_path, f"simulated:{scene.name}") as live, connect(live.settings) as client:
+        length_s, begin_s = scene.bench[1] - scene.bench[0], client.status()["epoch_ns"] / 1e9 + scene.bench[0]
+        while begin_s < _now_ns() / 1e9:
+            begin_s += scene.length_s
+        let_pass(begin_s - _now_ns() / 1e9, "the scene has its beginning at this time")
+        opened = client.open(policy=BUSY_MACHINE.to_dict())
+        sample_for(length_s)
+        now_ns = _now_ns()
+        client.close_window(opened.run, now_ns - 1_000_000, now_ns)
+        judged = client.verdicts(opened.run)
+    (verdict,) = judged.verdicts
+    assert verdict["end_ns"] - verdict["begin_ns"] > (length_s - 0.3) * 1e9
+    assert judged.status == "rejected"
+
+
+def test_a_verdict_is_found_again_by_a_later_daemon(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        with gpuwatch.window("before", settings=live.settings) as w:
+            sample_for(1.1)
+        first = gpuwatch.window("again", settings=live.settings)
+        first.run_id, first.begin_ns, first.end_ns = w.run_id, w.begin_ns, w.end_ns
+        assert w.verdict.findings
+    with running(tmp_path):
+        assert first.verdict == w.verdict
+
+
+def test_what_a_command_used_of_the_processors_is_known_though_it_ended_before_its_window(copying: Settings) -> None:
+    work = "import time\nend = time.time() + 2.5\nwhile time.time() < end: pass"
+    command = [sys.executable, "-m", "gpuwatch", *copying.flags(), "run", "--name", "burner", "--", sys.executable, "-c", work]
+    subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=True)
+    with Reader(copying.state) as reader:
+        (run,) = reader.runs(label="burner")
+    assert run.host is not None
+    assert (run.host.cpu_s or 0.0) + (run.host.run_wait_s or 0.0) > 1.0
+
+
+def test_what_is_told_is_bounded(copying: Settings) -> None:
+    with connect(copying) as client:
+        with pytest.raises(DaemonError, match="at most 16384 characters"):
+            client.open(told={"much": "x" * 16_000, "more": "x" * 1000})
+        with pytest.raises(DaemonError, match=r"told.*: expected at most"):
+            client.open(told={"much": "x" * 20_000})
+        with pytest.raises(DaemonError, match="label: expected at most 256"):
+            client.open(label="x" * 257)
+
+
+def test_a_client_that_dies_leaves_its_window_unproven(copying: Settings) -> None:
+    with connect(copying) as client:
+        run = client.open(label="abandoned", policy=BUSY_MACHINE.to_dict()).run
+        sample_for(1.3)
+    with connect(copying) as client:
+        judged = client.verdicts(run)
+    assert judged.status == "unproven"
+    assert "without closing" in judged.why
+
+
+def test_a_newer_client_is_served_at_this_daemons_protocol(copying: Settings) -> None:
+    client = Client(raw(copying), copying, protocol=messages.PROTOCOL + 7)
+    assert client.welcome.protocol == messages.PROTOCOL
+    assert client.status()["pid"]
+    client.close()
+
+
+def test_a_client_too_old_is_refused_with_what_to_do(copying: Settings) -> None:
+    with pytest.raises(DaemonError, match="upgrade the client"):
+        Client(raw(copying), copying, protocol=0)
+
+
+NONSENSE: list[tuple[bytes, str]] = [
+    (b"", "bad-message"), (b"GET / HTTP/1.1", "bad-message"), (b"\x00\xff\xfe", "bad-message"), (b"{", "bad-message"),
+    (b'{"type":"open"', "bad-message"), (b'{"type":"reboot"}', "unknown-message"), (b'{"type":"open","claim":"sustaned"}', "usage"),
+    (b'{"type":"open","policy":{"accept":["power-limted"]}}', "usage"), (b'{"type":"open","policy":{"limit":{}}}', "usage"),
+    (b'{"type":"open","policy":{"limits":{"power-limited":{"free_ratio":"a"}}}}', "usage"),
+    (b'{"type":"close","run":"x","begin_ns":5,"end_ns":1}', "usage"), (b'{"type":"verdicts","run":"../../etc"}', "usage"),
+    (b'{"type":"open","told":{"a":{"b":1}}}', "bad-message"), (b'{"type":"hello","protocol":1,"version":"again"}', "bad-message"),
+]  # fmt: skip
+
+
+def test_nonsense_is_refused_line_by_line_and_the_connection_goes_on(copying: Settings) -> None:
+    with raw(copying) as connection:
+        assert answer(connection, HELLO)["type"] == "welcome"
+        for line, code in NONSENSE:
+            refused = answer(connection, line)
+            assert (refused["type"], refused["code"]) == ("refused", code), line
+            assert "\n" not in refused["message"]
+        assert answer(connection, b'{"type":"status"}')["type"] == "state"
+
+
+def test_nonsense_as_a_greeting_ends_the_connection(copying: Settings) -> None:
+    with raw(copying) as connection:
+        assert answer(connection, b'{"type":"status"}')["code"] == "bad-message"
+        assert connection.recv(10) == b""
+
+
+def test_an_endless_line_is_refused(copying: Settings) -> None:
+    with raw(copying) as connection:
+        answer(connection, HELLO)
+        assert answer(connection, b"x" * (messages.LINE_BYTES + 10))["code"] == "too-long"
+
+
+def test_unknown_facts_beyond_reason_are_refused(copying: Settings) -> None:
+    with connect(copying) as client, pytest.raises(DaemonError, match="told: expected at most 256 entries"):
+        client.open(told={f"fact{i}": i for i in range(300)})
+
+
+def test_many_windows_at_once_from_many_processes_are_all_judged(copying: Settings) -> None:
+    program = (
+        "import sys,time\nimport gpuwatch\nfrom gpuwatch import config\n"
+        f"s=config.load(dict(source={copying.source!r},state={str(copying.state)!r},socket={str(copying.socket)!r}))\n"
+        "ws=[gpuwatch.window(f'{sys.argv[1]}-{i}',settings=s) for i in range(10)]\n"
+        "[w.__enter__() for w in ws]\ntime.sleep(1)\n[w.__exit__(None,None,None) for w in ws]\n"
+        "print(len([w.verdict for w in ws if w.verdict.findings]))"
+    )
+    others = [subprocess.Popen([sys.executable, "-c", program, str(i)], stdout=subprocess.PIPE, text=True) for i in range(4)]
+    assert [other.communicate(timeout=PATIENCE_S)[0].strip() for other in others] == ["10"] * 4
+
+
+def test_rule_failure_costs_no_worker_and_is_logged(tmp_path: Path) -> None:
+    """Limits under which rules fail: the window gets its verdict, the judge's worker lives on, and the log names the rules."""
+    limits = {"throttle-hw-slowdown": {"refreshes_count": 0}, "sampler-gap": {"longest_s": -1}, "noisy": {"note_ratio": 0}}
+    with running(tmp_path) as live, connect(live.settings) as client:
+        workers = _judges(live.process.pid)
+        assert len(workers) == 1
+        opened = client.open(policy={"limits": limits})
+        client.close_window(opened.run, opened.opened_ns, _now_ns())
+        judged = client.verdicts(opened.run)
+        assert _judges(live.process.pid) == workers
+        (verdict,) = judged.verdicts
+        assert judged.status in ("unproven", "flagged", "rejected")
+        assert "the rule throttle-hw-slowdown failed (IndexError) with the limit refreshes_count = 0" in verdict["why"]
+        wait_until(lambda: "throttle-hw-slowdown (IndexError)" in live.log.read_text())
+        assert "failed twice" not in live.log.read_text()
+
+
+def _judges(pid: int) -> list[int]:
+    """The judge's workers of this daemon."""
+    return [each.pid for each in psutil.Process(pid).children() if "gpuwatch.daemon.judge_worker" in each.cmdline()]

@@ -1,0 +1,94 @@
+"""A window is judged once all of it is stored: whoever ends meanwhile shares the wait, and what cannot be stored is said."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+from gpuwatch.daemon.flush import Flushing
+from tests.waiting import wait_until_async
+
+
+class Disk:
+    """A store whose flushes end as these tell, the last one again and again; ``gate`` holds each up while it is closed."""
+
+    def __init__(self, *answers: bool, refused: str | None = None, full: bool = False) -> None:
+        self._answers = list(answers)
+        self._full = full
+        self._refused = refused
+        self.flushes_count = 0
+        self.allowed_s: list[float] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def flush(self, timeout_s: float) -> bool:
+        self.flushes_count += 1
+        self.allowed_s.append(timeout_s)
+        if not self.gate.wait(timeout_s):
+            return False
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+    def statistics(self) -> dict[str, Any]:
+        return {"refused": self._refused, "disk_full": self._full}
+
+
+def test_what_is_stored_at_once_is_no_wait() -> None:
+    assert asyncio.run(Flushing(Disk(True)).refusal()) is None
+
+
+def test_what_was_refused_once_is_asked_again() -> None:
+    disk = Disk(False, True)
+    assert asyncio.run(Flushing(disk).refusal()) is None
+    assert disk.flushes_count == 2
+
+
+def test_a_slow_disk_is_waited_for() -> None:
+    disk = Disk(True)
+    disk.gate.clear()
+    threading.Timer(0.3, disk.gate.set).start()
+    assert asyncio.run(Flushing(disk).refusal()) is None
+
+
+def test_one_that_never_answers_is_waited_for_no_longer_than_that() -> None:
+    disk = Disk(True)
+    disk.gate.clear()
+    assert asyncio.run(Flushing(disk, patience_s=0.2).refusal()) == "the disk did not take them in time"
+    assert max(disk.allowed_s) <= 0.2
+    disk.gate.set()
+
+
+def test_one_that_refuses_is_named() -> None:
+    why = "OperationalError: database is locked"
+    assert asyncio.run(Flushing(Disk(False, refused=why), patience_s=0.2).refusal()) == why
+
+
+def test_a_full_one_is_not_waited_for_as_it_drops_what_it_refuses() -> None:
+    disk = Disk(False, refused="the disk is full", full=True)
+    assert asyncio.run(Flushing(disk).refusal()) == "the disk is full"
+    assert disk.flushes_count == 1
+
+
+def test_a_daemon_that_leaves_does_not_try_again() -> None:
+    disk = Disk(False, refused="the disk is full")
+    flushing = Flushing(disk)
+    flushing.leave()
+    assert asyncio.run(flushing.refusal()) == "the disk is full"
+    assert disk.flushes_count == 1
+
+
+def test_windows_that_end_together_share_a_flush_that_begins_after_all_of_them() -> None:
+    disk = Disk(True)
+
+    async def body() -> list[str | None]:
+        disk.gate.clear()
+        first = asyncio.create_task(flushing.refusal())
+        await wait_until_async(lambda: disk.flushes_count, what="the first flush")
+        rest = [asyncio.create_task(flushing.refusal()) for _ in range(50)]
+        await asyncio.sleep(0)  # each runs until it waits for a flush
+        disk.gate.set()
+        return await asyncio.gather(first, *rest)
+
+    flushing = Flushing(disk)
+    assert asyncio.run(body()) == [None] * 51
+    assert disk.flushes_count == 2

@@ -1,0 +1,267 @@
+"""How one daemon makes room for another, and how a person asks for it: `gpuwatch daemon`, `stop` and `status`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuwatch
+from gpuwatch.client.connection import at, connect
+from gpuwatch.config.settings import Settings, load
+from gpuwatch.daemon import handover
+from gpuwatch.errors import DaemonError, UsageError
+from gpuwatch.store import Reader
+from tests.gpuwatch.live import ended, running, settings, wait_for
+from tests.systemd.manager import manager, service
+from tests.systemd.test_service import ready
+from tests.waiting import wait_until
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+def command(found: Settings, *arguments: str) -> Ended:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuwatch", *found.flags(), "daemon", *arguments],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def on_demand(tmp_path: Path) -> Iterator[Settings]:
+    """A daemon that the first client started, as a window would."""
+    flags = dict(flag.lstrip("-").split("=", 1) for flag in settings(tmp_path).flags())
+    found = load({**flags, "daemon.idle_exit": "300s"}, environment={"HOME": "/"})
+    with connect(found) as client:
+        pid = client.welcome.pid
+    try:
+        yield found
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: ended(pid))
+
+
+def pid_at(found: Settings) -> int:
+    with connect(found, start=False) as client:
+        return client.welcome.pid
+
+
+def test_daemon_of_a_person_takes_over_from_one_of_a_window(on_demand: Settings, tmp_path: Path) -> None:
+    """What the first one judged is kept, and windows reach the second one."""
+    with gpuwatch.window("before", settings=on_demand) as w:
+        pass
+    first = pid_at(on_demand)
+    assert w.run_id is not None
+    with running(tmp_path) as live:
+        wait_until(lambda: answers(live.settings, live.process.pid))
+        assert ended(first)
+        with gpuwatch.window("after", settings=live.settings) as w:
+            pass
+        assert w.run_id is not None
+        assert (
+            f"taking over from the daemon that a window started (pid {first}, {live.settings.socket})" in live.log.read_text()
+        )
+    with Reader(on_demand.state) as reader:
+        assert {run.label: run.status in ("open", "closing", "judging") for run in reader.runs()} == {
+            "before": False,
+            "after": False,
+        }
+
+
+def test_takeover_reaches_the_owner_of_the_store_at_another_socket(on_demand: Settings, tmp_path: Path) -> None:
+    first = pid_at(on_demand)
+    other = load(
+        {"source": on_demand.source, "state": str(on_demand.state), "socket": f"{on_demand.socket}2"}, environment={"HOME": "/"}
+    )
+    with (tmp_path / "log2").open("wb") as log:
+        process = subprocess.Popen([sys.executable, "-m", "gpuwatch", *other.flags(), "daemon"], stderr=log)
+    try:
+        wait_for(other, process, tmp_path / "log2")
+        assert ended(first)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_takeover_waits_for_an_open_window_and_loses_nothing(on_demand: Settings, tmp_path: Path) -> None:
+    with gpuwatch.window("open meanwhile", settings=on_demand) as w:
+        with (tmp_path / "log").open("wb") as log:
+            process = subprocess.Popen([sys.executable, "-m", "gpuwatch", *on_demand.flags(), "daemon"], stderr=log)
+        wait_until(lambda: "1 window is open or being judged; waiting 30 s" in (tmp_path / "log").read_text())
+        assert process.poll() is None
+    try:
+        assert w.verdict.findings, w.verdict.why
+        wait_until(lambda: answers(on_demand, process.pid))
+        with gpuwatch.window("of the second", settings=on_demand) as w:
+            pass
+        assert w.run_id is not None
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def answers(found: Settings, pid: int) -> bool:
+    try:
+        return pid_at(found) == pid
+    except DaemonError:
+        return False
+
+
+def test_windows_opened_during_a_takeover_are_all_watched(on_demand: Settings, tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen([sys.executable, "-m", "gpuwatch", *on_demand.flags(), "daemon"], stderr=log)
+    try:
+        ids = []
+        while not answers(on_demand, process.pid):
+            with gpuwatch.window("meanwhile", settings=on_demand) as w:
+                pass
+            assert w.run_id is not None, w.verdict.why
+            assert w.verdicts
+            ids.append(w.run_id)
+        assert ids
+    finally:
+        process.terminate()
+        process.wait(20)
+    with Reader(on_demand.state) as reader:
+        assert {run.id for run in reader.runs()} >= set(ids)
+
+
+def test_refused_takeover_names_pid_socket_and_command(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        second = command(live.settings)
+        assert second.code == 2
+        assert second.err.count("\n") == 1
+        for words in (f"pid {live.process.pid}", str(live.settings.socket), handover.stop_command(live.settings.socket)):
+            assert words in second.err
+
+
+def test_windows_that_stay_open_are_named_with_what_to_do(on_demand: Settings) -> None:
+    with connect(on_demand) as client:
+        client.open(label="long")
+        asking = at(on_demand.socket, on_demand)
+        assert asking is not None
+        told: list[str] = []
+        with asking, pytest.raises(DaemonError, match="1 window is open or being judged") as caught:
+            handover.ask_to_leave(asking, wait_s=0.3, tell=told.append)
+        assert caught.value.code == "windows-open"
+        assert len(told) == 1
+
+
+def test_lock_without_an_answer_is_refused_with_the_holder(tmp_path: Path) -> None:
+    """A process that stopped is named by pid and socket, with the command that ends it."""
+    with running(tmp_path) as live:
+        os.kill(live.process.pid, signal.SIGSTOP)
+        try:
+            refused = command(live.settings)
+        finally:
+            os.kill(live.process.pid, signal.SIGCONT)
+        assert refused.code == 2
+        assert f"kill {live.process.pid}" in refused.err
+        assert str(live.settings.socket) in refused.err
+
+
+class TestStop:
+    def test_stop_ends_the_daemon_and_says_which(self, on_demand: Settings) -> None:
+        pid = pid_at(on_demand)
+        said = command(on_demand, "stop", "--json")
+        assert (said.code, said.data) == (0, {"schema": 1, "stopped": True, "pid": pid, "socket": str(on_demand.socket)}), (
+            said.err
+        )
+        wait_until(lambda: ended(pid))
+        assert not on_demand.socket.exists()
+        again = command(on_demand, "stop")
+        assert (again.code, again.out) == (0, f"no daemon runs at {on_demand.socket}: nothing to stop\n")
+
+    def test_stop_finds_the_daemon_by_its_socket_alone(self, on_demand: Settings) -> None:
+        """As a refusal says it: the source and the store need not be named."""
+        pid = pid_at(on_demand)
+        words = handover.stop_command(on_demand.socket).split()[1:]
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuwatch", *words], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert (done.returncode, f"pid {pid}" in done.stdout) == (0, True), done.stderr
+
+    def test_stop_leaves_an_open_window_unless_it_is_told(self, on_demand: Settings) -> None:
+        with gpuwatch.window("open", settings=on_demand) as w:
+            refused = command(on_demand, "stop", "--wait", "300ms")
+            assert refused.code == 1
+            assert (
+                "1 window is open or being judged; wait longer with --wait, or end them as unproven with --now" in refused.err
+            )
+            assert command(on_demand, "stop", "--now").code == 0
+        assert w.verdict.status.value == "unproven"
+        with Reader(on_demand.state) as reader:
+            assert [run.status for run in reader.runs()] not in (["open"], ["closing"])
+
+    def test_stop_leaves_a_service_to_its_manager(self, tmp_path: Path) -> None:
+        found = settings(tmp_path)
+        with (
+            manager(tmp_path / "notify") as told,
+            service(told, [*found.flags(), "daemon"], log=tmp_path / "log") as process,
+        ):
+            told.until(ready)
+            refused = command(found, "stop", "--json")
+            assert (refused.code, refused.data["error"]["code"]) == (1, "service")
+            assert "systemctl stop gpuwatch.socket gpuwatch.service" in refused.err
+            assert command(found, "status", "--json").data["started_by"] == "service"
+            assert process.poll() is None
+
+    def test_stop_wants_a_duration(self, tmp_path: Path) -> None:
+        refused = command(settings(tmp_path), "stop", "--wait", "soon")
+        assert (refused.code, "--wait: expected a duration" in refused.err) == (2, True)
+
+
+class TestStatus:
+    def test_status_of_no_daemon_is_exit_code_1(self, tmp_path: Path) -> None:
+        found = settings(tmp_path)
+        said = command(found, "status", "--json")
+        assert (said.code, said.data["running"], said.data["socket"]) == (1, False, str(found.socket))
+        assert command(found, "status").out.startswith(f"no daemon runs at {found.socket}")
+
+    def test_status_tells_all_that_a_person_asks_for(self, tmp_path: Path) -> None:
+        with running(tmp_path, environment={"GPUWATCH_LISTEN": "127.0.0.1:0"}) as live, connect(live.settings) as client:
+            client.open(label="one")
+            said = command(live.settings, "status", "--json")
+            assert said.code == 0
+            assert {name: said.data[name] for name in ("running", "pid", "socket", "state", "started_by", "clients_count")} == {
+                "running": True, "pid": live.process.pid, "socket": str(live.settings.socket),
+                "state": str(live.settings.state), "started_by": "person", "clients_count": 1,
+            }  # fmt: skip
+            assert said.data["windows_count"] == 1
+            assert said.data["metrics"].startswith("http://127.0.0.1:")
+            text = command(live.settings, "status").out
+            for words in (f"pid {live.process.pid}", str(live.settings.socket), "by a person", "1 open or being judged"):
+                assert words in text
+
+    def test_status_tells_a_daemon_that_a_window_started(self, on_demand: Settings) -> None:
+        assert command(on_demand, "status", "--json").data["started_by"] == "window"
+        assert "by a window, on demand" in command(on_demand, "status").out
+
+
+def test_make_room_refuses_a_daemon_that_stays(tmp_path: Path) -> None:
+    with (
+        running(tmp_path) as live,
+        pytest.raises(UsageError, match=f"found one of pid {live.process.pid} that a person started"),
+    ):
+        handover.make_room(live.settings, lambda _: None, is_handed=False)

@@ -1,0 +1,57 @@
+"""The judge's worker: every answer is the one that was asked for, however late the worker is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import psutil
+
+from gpuwatch.daemon.judge_worker import Judge
+from gpuwatch.store import Store
+from tests.waiting import let_pass_async
+
+
+def test_a_worker_that_starts_slowly_does_not_answer_one_window_with_what_is_of_another(tmp_path: Path) -> None:
+    Store(tmp_path, source="simulated", boot_id="b").close()
+
+    async def asked() -> list[str]:
+        judge = Judge(tmp_path)
+        try:
+            await judge.warm(0.0)  # its imports take longer than that
+            return [(await judge.judge(run)).why for run in ("first0", "second0")]
+        finally:
+            judge.stop()
+            await let_pass_async(0.2, "its pipes are closed before the loop is")
+
+    first, second = asyncio.run(asked())
+    assert first.startswith("run first0: expected one")
+    assert second.startswith("run second0: expected one")
+
+
+def test_ctrl_c_in_the_daemons_terminal_does_not_reach_a_worker_that_starts(tmp_path: Path) -> None:
+    async def started() -> list[int]:
+        judge = Judge(tmp_path)
+        try:
+            await judge.warm()
+            return [
+                os.getpgid(each.pid) for each in psutil.Process().children() if "gpuwatch.daemon.judge_worker" in each.cmdline()
+            ]
+        finally:
+            judge.stop()
+            await let_pass_async(0.2, "its pipes are closed before the loop is")
+
+    (group,) = asyncio.run(started())
+    assert group != os.getpgid(0)
+
+
+def test_a_worker_that_cannot_start_is_no_reason_for_the_daemon_to_fail(tmp_path: Path) -> None:
+    log = tmp_path / "not" / "there.log"
+
+    async def warmed() -> str:
+        judge = Judge(tmp_path, log=log)
+        await judge.warm()
+        return (await judge.judge("run0")).why
+
+    assert "failed twice" in asyncio.run(warmed())

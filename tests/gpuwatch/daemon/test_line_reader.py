@@ -1,0 +1,127 @@
+"""What a client may make the daemon hold while it sends a line, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.daemon.line_reader import HalfSaid, Lines
+from gpuwatch.wire.messages import WireError
+
+LONG = 1000
+
+
+MINE, THEIRS = 1000, 1001
+
+
+def heard(pieces: list[bytes], *, half_said: HalfSaid | None = None, ends: bool = True) -> list[bytes]:
+    """The lines that come of these pieces."""
+
+    async def listen() -> list[bytes]:
+        reader = asyncio.StreamReader()
+        lines = Lines(reader, half_said or HalfSaid(), MINE, rest_s=0.05)
+        found = []
+        try:
+            for piece in pieces:
+                reader.feed_data(piece)
+                await asyncio.sleep(0)
+            if ends:
+                reader.feed_eof()
+            while (line := await lines.next(LONG)) is not None:
+                found.append(line)
+        finally:
+            lines.close()
+        return found
+
+    return asyncio.run(listen())
+
+
+@given(st.lists(st.binary(max_size=LONG).map(lambda line: line.replace(b"\n", b"")), max_size=20), st.integers(1, 3000))
+def test_lines_come_whole_however_they_were_cut(lines: list[bytes], size: int) -> None:
+    half_said = HalfSaid()
+    sent = b"".join(line + b"\n" for line in lines)
+    assert heard([sent[i : i + size] for i in range(0, len(sent), size)], half_said=half_said) == lines
+    assert half_said.held_bytes(MINE) == 0
+
+
+def test_what_has_no_end_yet_is_no_line() -> None:
+    half_said = HalfSaid()
+    assert heard([b"one\ntw"], half_said=half_said) == [b"one"]
+    assert half_said.held_bytes(MINE) == 0
+
+
+@pytest.mark.parametrize("pieces", [[b"x" * (LONG + 1)], [b"x" * LONG, b"xx"], [b"x" * (LONG + 1) + b"\n"]])
+def test_a_line_too_long_is_refused_ended_or_not(pieces: list[bytes]) -> None:
+    with pytest.raises(WireError, match="at most 1000 bytes"):
+        heard(pieces)
+
+
+def test_a_line_that_was_begun_must_end_within_a_while() -> None:
+    with pytest.raises(WireError, match=r"rest of a line within 0\.05 s"):
+        heard([b"one\n", b"tw"], ends=False)
+
+
+def test_half_lines_of_one_user_are_bounded_together() -> None:
+    half_said = HalfSaid(user_most_bytes=100)
+    half_said.hold(MINE, 101)  # by this user's other connections
+    assert heard([b"one\n"], half_said=half_said) == [b"one"]  # who says a whole line is heard all the same
+    with pytest.raises(WireError, match="try again"):
+        heard([b"tw"], half_said=half_said)
+    assert half_said.held_bytes(MINE) == 101
+
+
+def test_half_lines_of_another_user_refuse_nobody() -> None:
+    half_said = HalfSaid(user_most_bytes=100)
+    half_said.hold(THEIRS, 101)
+    assert heard([b"tw", b"o\n"], half_said=half_said) == [b"two"]
+
+
+def waited(*pieces: bytes, ends: bool) -> bytes | None:
+    """The next line after a wait for the end of the connection, during which these pieces came."""
+
+    async def wait() -> bytes | None:
+        reader, half_said = asyncio.StreamReader(), HalfSaid()
+        lines = Lines(reader, half_said, MINE)
+        for piece in pieces:
+            reader.feed_data(piece)
+        if ends:
+            reader.feed_eof()
+        try:
+            gone = asyncio.ensure_future(lines.gone())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert gone.done() == ends
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+            return None if ends else await lines.next(LONG)
+        finally:
+            lines.close()
+            assert half_said.held_bytes(MINE) == 0
+
+    return asyncio.run(wait())
+
+
+def test_end_of_a_connection_is_noticed_between_lines() -> None:
+    assert waited(ends=True) is None
+    assert waited(b"one\ntwo\n", ends=True) is None
+
+
+def test_lines_said_during_a_wait_are_kept() -> None:
+    assert waited(b"one\n", b"two\n", ends=False) == b"one"
+
+
+def test_lines_said_during_a_wait_are_bounded() -> None:
+    async def wait() -> None:
+        reader = asyncio.StreamReader()
+        lines = Lines(reader, HalfSaid(), MINE)
+        reader.feed_data(b"x\n" * LONG)
+        try:
+            await lines.gone(most_bytes=LONG)
+        finally:
+            lines.close()
+
+    with pytest.raises(WireError, match="at most 1000 bytes before"):
+        asyncio.run(wait())

@@ -1,0 +1,319 @@
+"""Whose windows are whose: the daemon that serves several users keeps them apart, whatever its socket lets through."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from gpuwatch.daemon.flush import Flushing
+from gpuwatch.daemon.judge_worker import Judgement
+from gpuwatch.daemon.windows import OWN_TIMES_COUNT, Windows
+from gpuwatch.errors import UsageError
+from gpuwatch.store import Store
+from gpuwatch.wire import messages
+from tests.waiting import PATIENCE_S, wait_until_async
+
+MINE, THEIRS, ROOT = 1000, 1001, 0
+_T = TypeVar("_T")
+
+
+class NoGpus:
+    """A witness of a machine without GPUs."""
+
+    uuids: tuple[str, ...] = ()
+    source_name = "nvml"
+    simulated = False
+    absence = "no driver"
+
+    def adopt(self, uuid: str, pid: int) -> None: ...
+    def window_opened(self, uuids: object) -> None: ...
+    def window_closed(self, uuids: object) -> None: ...
+    def census(self, uuid: str) -> None: ...
+    async def mark(self, uuids: object) -> None: ...
+    async def edge(self, uuids: object) -> None: ...
+    async def hand_over(self, uuids: object) -> tuple[str, ...]:
+        return ()
+
+
+class Judge:
+    """Gives an unproven verdict, or fails."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+        self.asked: list[str] = []
+
+    async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
+        self.asked.append(run)
+        if self.fails:
+            raise ZeroDivisionError(run)
+        return Judgement(why="nothing was seen")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "state", source="nvml", boot_id="boot")
+    yield store
+    store.close()
+
+
+class FullDisk(Store):
+    """Takes everything and stores none of it."""
+
+    def flush(self, timeout_s: float = 1.0) -> bool:
+        return False
+
+    def statistics(self) -> dict[str, Any]:
+        return super().statistics() | {"refused": "the disk is full"}
+
+
+class NoThreads(NoGpus):
+    """On a machine that has none left."""
+
+    async def mark(self, uuids: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+def windows(store: Store, tmp_path: Path, judge: Any = None) -> Windows:  # stand-ins have no common type with the real ones
+    witness: Any = NoGpus()
+    judging: Any = judge or Judge()
+    threads = ThreadPoolExecutor(2)
+    return Windows(witness, store, judging, state=tmp_path / "state", threads=threads, boot_id="boot")
+
+
+async def opened(held: Windows, uid: int) -> tuple[str, int]:
+    run, _ = await held.open(pid=0, uid=uid, claim="sustained", label=None, policy={}, gpus=None, parent=None, told={})
+    return run.id, run.begin_ns
+
+
+def test_a_window_that_cannot_be_opened_does_not_keep_the_daemon_for_ever(store: Store, tmp_path: Path) -> None:
+    async def body() -> None:
+        witness: Any = NoThreads()
+        judge: Any = Judge()
+        held = Windows(witness, store, judge, state=tmp_path / "state", threads=ThreadPoolExecutor(2), boot_id="boot")
+        with pytest.raises(RuntimeError):
+            await opened(held, MINE)
+        assert held.busy_count == 0
+
+    asyncio.run(body())
+
+
+def test_nobody_closes_or_reads_a_window_of_another_user_but_root(store: Store, tmp_path: Path) -> None:
+    async def body() -> None:
+        held = windows(store, tmp_path)
+        run, begin_ns = await opened(held, MINE)
+        for ask in (
+            held.close(run, uid=THEIRS, begin_ns=begin_ns, end_ns=begin_ns, told={}),
+            held.verdicts(run, uid=THEIRS, wait_s=1.0),
+        ):
+            with pytest.raises(UsageError, match="no window"):
+                await ask
+        await held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, told={})
+        assert (await held.verdicts(run, uid=ROOT, wait_s=PATIENCE_S)).status == "unproven"
+        assert (await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)).why == "nothing was seen"
+        with pytest.raises(UsageError, match="no window"):
+            await held.verdicts(run, uid=THEIRS, wait_s=1.0)
+        store.flush()
+        later = windows(store, tmp_path)  # knows the run from the store alone
+        assert (await later.verdicts(run, uid=MINE, wait_s=1.0)).status == "unproven"
+        with pytest.raises(UsageError, match="no window"):
+            await later.verdicts(run, uid=THEIRS, wait_s=1.0)
+
+    asyncio.run(body())
+
+
+def test_a_failing_judge_leaves_nobody_waiting(store: Store, tmp_path: Path) -> None:
+    async def body() -> None:
+        held = windows(store, tmp_path, Judge(fails=True))
+        run, begin_ns = await opened(held, MINE)
+        await held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, told={})
+        judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
+        assert judged.status == "unproven"
+        assert "ZeroDivisionError" in judged.why
+        assert held.busy_count == 0
+
+    asyncio.run(body())
+
+
+class Dying(ThreadPoolExecutor):
+    """Takes work and, from some moment on, never does it: as where memory for a thread's first step is missing."""
+
+    dead = False
+    done_count = 0
+
+    def submit(self, work: Callable[..., _T], /, *arguments: Any, **options: Any) -> Future[_T]:
+        if self.dead:
+            return Future()
+        future = super().submit(work, *arguments, **options)
+        future.add_done_callback(self._count)
+        return future
+
+    def _count(self, _: object) -> None:
+        self.done_count += 1
+
+
+def test_threads_that_do_nothing_any_more_leave_nobody_waiting_and_the_daemon_may_leave(store: Store, tmp_path: Path) -> None:
+    async def body() -> None:
+        witness: Any = NoGpus()
+        judge: Any = Judge()
+        threads = Dying(2)
+        held = Windows(witness, store, judge, state=tmp_path / "state", threads=threads, boot_id="boot", host_s=0.3)
+        run, _ = await held.open(
+            pid=os.getpid(), uid=MINE, claim="sustained", label=None, policy={}, gpus=None, parent=None, told={}
+        )
+        await wait_until_async(lambda: threads.done_count >= 5, what="it is known who opened it, and under what pressure")
+        threads.dead = True
+        async with asyncio.timeout(PATIENCE_S):
+            await held.close(run.id, uid=MINE, begin_ns=run.begin_ns, end_ns=run.begin_ns, told={})
+            judged = await held.verdicts(run.id, uid=MINE, wait_s=PATIENCE_S)
+        assert judged.status == "unproven"
+        assert held.busy_count == 0
+
+    asyncio.run(body())
+
+
+def test_what_could_not_be_stored_is_not_judged_as_if_it_had_not_been(tmp_path: Path) -> None:
+    async def body() -> None:
+        store = FullDisk(tmp_path / "state", source="nvml", boot_id="boot")
+        witness: Any = NoGpus()
+        judge = Judge()
+        judging: Any = judge
+        held = Windows(
+            witness, store, judging, state=tmp_path / "state", threads=ThreadPoolExecutor(2), boot_id="boot",
+            flushing=Flushing(store, patience_s=0.1),
+        )  # fmt: skip
+        run, begin_ns = await opened(held, MINE)
+        await held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, told={})
+        judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
+        assert judged.status == "unproven"
+        assert judged.why.startswith("its readings could not be stored: the disk is full")
+        assert judge.asked == []
+        store.close()
+
+    asyncio.run(body())
+
+
+class CountedFlushing(Flushing):
+    """Counts the windows that are stored and go on to the judge."""
+
+    passed_count = 0
+
+    async def refusal(self) -> str | None:
+        self.passed_count += 1
+        return None
+
+
+class Gated(Judge):
+    """Holds its first answer back until the gate opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
+        judgement = await super().judge(run, length_s)
+        await self.gate.wait()
+        return judgement
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60.0):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def test_abandoned_windows_delay_other_users_by_one(store: Store, tmp_path: Path) -> None:
+    """A user abandons 2048 windows; the window of another user is judged next after the one in hand."""
+
+    async def body() -> None:
+        witness: Any = NoGpus()
+        judge = Gated()
+        judging: Any = judge
+        flushing = CountedFlushing(store)
+        held = Windows(
+            witness, store, judging, state=tmp_path / "state", threads=ThreadPoolExecutor(2), boot_id="boot", flushing=flushing
+        )
+        runs = [(await opened(held, MINE))[0] for _ in range(2048)]
+        for run in runs:
+            await held.abandon(run)
+        await until(lambda: flushing.passed_count == len(runs))
+        theirs, begin_ns = await opened(held, THEIRS)
+        await held.close(theirs, uid=THEIRS, begin_ns=begin_ns, end_ns=begin_ns, told={})
+        await until(lambda: flushing.passed_count == len(runs) + 1)
+        await until(lambda: len(judge.asked) == 1)
+        judge.gate.set()
+        assert (await held.verdicts(theirs, uid=THEIRS, wait_s=60.0)).why == "nothing was seen"
+        assert judge.asked.index(theirs) == 1
+        await until(lambda: held.busy_count == 0)
+        assert sorted(judge.asked) == sorted([*runs, theirs])
+
+    asyncio.run(body())
+
+
+class ByHand(Executor):
+    """Keeps what it is given until the test has it done."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Future[Any], Callable[[], Any], tuple[Any, ...]]] = []
+
+    def submit(self, work: Callable[..., _T], /, *arguments: Any, **options: Any) -> Future[_T]:
+        future: Future[_T] = Future()
+        self.given.append((future, partial(work, *arguments, **options), arguments))
+        return future
+
+    def do_next(self) -> None:
+        future, work, _ = self.given.pop(0)
+        future.set_result(work())
+
+    def pids(self) -> list[int]:
+        return [arguments[0] for _, _, arguments in self.given if arguments]
+
+
+def test_host_looks_of_one_user_delay_no_other(store: Store, tmp_path: Path) -> None:
+    """What the operating system is asked about windows is asked for users in turn, however many one of them opens."""
+
+    async def body() -> None:
+        witness: Any = NoGpus()
+        judge: Any = Judge()
+        threads = ByHand()
+        held = Windows(witness, store, judge, state=tmp_path / "state", threads=threads, boot_id="boot", host_s=60.0)
+        mine, theirs = os.getpid(), os.getppid()
+        for uid, pid in (*[(MINE, mine)] * 50, (THEIRS, theirs)):
+            await held.open(pid=pid, uid=uid, claim="sustained", label=None, policy={}, gpus=None, parent=None, told={})
+        for _ in range(100):  # every window's task has begun to wait
+            await asyncio.sleep(0)
+        assert theirs not in threads.pids()
+        assert threads.pids().count(mine) <= 4
+        threads.do_next()
+        await until(lambda: theirs in threads.pids())
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+    asyncio.run(body())
+
+
+def test_times_of_one_user_leave_room_for_another(store: Store, tmp_path: Path) -> None:
+    """A user whose windows hold all times that one user may is refused more; windows of others take theirs."""
+    count = messages.TIMES_AT_ONCE_COUNT
+    piece = partial(messages.Times, at_ns=bytes(8 * count), took_s=bytes(8 * count))
+
+    async def body() -> None:
+        witness: Any = NoGpus()
+        judge: Any = Judge()
+        threads = ThreadPoolExecutor(2)
+        held = Windows(witness, store, judge, state=tmp_path / "state", threads=threads, boot_id="boot", shared=True)
+        runs = [(await opened(held, THEIRS))[0] for _ in range(-(-OWN_TIMES_COUNT // messages.TIMES_COUNT))]
+        for number in range(OWN_TIMES_COUNT // count):
+            held.take_times(piece(run=runs[number * count // messages.TIMES_COUNT]), uid=THEIRS)
+        with pytest.raises(UsageError, match="all your windows"):
+            held.take_times(piece(run=runs[-1]), uid=THEIRS)
+        mine, _ = await opened(held, MINE)
+        held.take_times(piece(run=mine), uid=MINE)
+
+    asyncio.run(body())

@@ -1,0 +1,92 @@
+"""How random inputs are, from a sample of each."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.process.inputs import facts
+
+RANDOM = np.random.default_rng(1).standard_normal((700, 900))
+
+
+def test_random_values_are_distinct_and_no_zeros() -> None:
+    assert facts(RANDOM) == {
+        "input_zero_ratio": 0.0, "input_unique_ratio": 1.0, "input_dtype": "float64", "input_bytes": RANDOM.nbytes,
+    }  # fmt: skip
+
+
+def test_zeros_and_constants_show() -> None:
+    assert facts(np.zeros((512, 512), np.float32))["input_zero_ratio"] == 1.0
+    constant = facts(np.ones((512, 512), np.float16))
+    assert constant["input_zero_ratio"] == 0.0
+    assert float(constant["input_unique_ratio"] or 1) < 1e-4
+
+
+def test_the_worst_of_the_large_ones_counts_and_floats_before_integers() -> None:
+    indices, bias, weight = np.zeros(10**6, np.int64), np.zeros(10), np.zeros(300_000)
+    assert facts(RANDOM, indices, bias)["input_zero_ratio"] == 0.0
+    assert facts(RANDOM, weight)["input_zero_ratio"] == 1.0
+    assert facts(indices)["input_dtype"] == "int64"
+
+
+def test_lists_and_mappings_are_looked_into_and_other_things_passed_over() -> None:
+    told = facts([RANDOM, {"mask": np.ones(5, bool), "name": "x"}], None, 3.0, np.array([]), np.array(["text"]))
+    assert told["input_bytes"] == RANDOM.nbytes + 5
+    assert facts("nothing", None) == {}
+
+
+def test_a_view_is_sampled_where_it_lies() -> None:
+    striped = np.zeros((1000, 1000))
+    striped[:, ::2] = RANDOM[:1, :1]
+    assert facts(striped[:, ::2])["input_zero_ratio"] == 0.0
+    assert facts(striped[:, 1::2].T)["input_zero_ratio"] == 1.0
+
+
+def test_a_sample_does_not_keep_to_a_few_columns() -> None:
+    matrix = np.zeros((4096, 4096), np.float32)
+    matrix[:, ::2] = 1.0
+    assert facts(matrix)["input_zero_ratio"] == pytest.approx(0.5, abs=0.01)
+
+
+@given(st.lists(st.floats(width=16), min_size=1, max_size=50), st.sampled_from(["f2", "f4", "f8", "i2", "u1", "c8", "?"]))
+@settings(max_examples=60)
+def test_shares_are_shares_for_any_values(values: list[float], kind: str) -> None:
+    with np.errstate(all="ignore"):
+        told = facts(np.nan_to_num(np.array(values)).astype(kind))
+    zero, unique = told["input_zero_ratio"], told["input_unique_ratio"]
+    assert isinstance(zero, float)
+    assert isinstance(unique, float)
+    assert 0 <= zero <= 1
+    assert 0 < unique <= 1
+
+
+def test_nothing_is_copied_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert facts(RANDOM) == {}
+
+
+class TestTensors:
+    @pytest.fixture
+    def torch(self) -> Any:
+        return pytest.importorskip("torch")
+
+    def test_every_type_and_layout_is_seen(self, torch: Any) -> None:
+        base = torch.randn(300, 400)
+        for kind in (torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn):
+            told = facts(base.to(kind))
+            assert told["input_dtype"] == str(kind).removeprefix("torch.")
+            assert float(told["input_zero_ratio"] or 0) < 0.01
+            assert float(told["input_unique_ratio"] or 0) > 0.01
+        for view in (base.t(), base[:, ::2], base.permute(1, 0), base[:1].expand(300, 400), base.requires_grad_()):
+            assert facts(view)["input_zero_ratio"] == 0.0
+
+    def test_what_hides_its_values_is_passed_over(self, torch: Any) -> None:
+        assert facts(torch.empty(3, device="meta"), torch.zeros(0), torch.eye(3).to_sparse()) == {}

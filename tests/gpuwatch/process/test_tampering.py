@@ -1,0 +1,95 @@
+"""Replaced clocks are seen, untouched ones are not, and what ``functools.wraps`` pretends does not count."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from gpuwatch.process.tampering import replaced
+
+STREAMS = """
+class Event:
+    def record(self): ...
+    def synchronize(self): ...
+    def wait(self): ...
+    def elapsed_time(self, other): return 1.0
+    def query(self): ...
+class Stream:
+    def synchronize(self): ...
+    def record_event(self): ...
+    def wait_event(self): ...
+"""
+
+
+def module(folder: Path, name: str, text: str) -> ModuleType:
+    path = folder / f"{name}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[name] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.fixture
+def cuda(tmp_path: Path) -> Iterator[Any]:
+    """torch.cuda, as far as it measures time."""
+    streams = module(tmp_path, "torch.cuda.streams", STREAMS)
+    public: Any = module(tmp_path, "torch.cuda", "def synchronize(device=None): ...\n")
+    public.Event, public.Stream = streams.Event, streams.Stream
+    yield public
+    del sys.modules["torch.cuda"], sys.modules["torch.cuda.streams"]
+
+
+def test_untouched_clocks_are_nobodys(cuda: Any) -> None:
+    assert replaced() == ()
+
+
+def test_a_clock_replaced_by_a_function_or_by_another_clock_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(time, "monotonic_ns", time.time_ns)
+    assert replaced() == ("time.monotonic_ns", "time.perf_counter")
+
+
+def test_a_method_of_an_event_that_says_it_is_the_old_one_is_named(cuda: Any) -> None:
+    @functools.wraps(cuda.Event.elapsed_time)
+    def faster(self: object, other: object) -> float:
+        return 0.1
+
+    cuda.Event.elapsed_time = faster
+    assert replaced() == ("torch.cuda.Event.elapsed_time",)
+
+
+def test_a_method_replaced_by_another_of_the_same_file_is_named(cuda: Any) -> None:
+    cuda.Event.synchronize = cuda.Event.query
+    assert replaced() == ("torch.cuda.Event.synchronize",)
+
+
+def test_another_class_of_events_is_named(cuda: Any) -> None:
+    class Event(cuda.Event):  # type: ignore[misc]  # the fixture's class has no type
+        pass
+
+    cuda.Event = Event
+    assert replaced() == ("torch.cuda.Event",)
+
+
+@pytest.mark.parametrize("stand_in", [lambda device=None: None, functools.partial(print), object()])
+def test_a_synchronisation_that_is_none_is_named(cuda: Any, stand_in: object) -> None:
+    cuda.synchronize = stand_in
+    assert replaced() == ("torch.cuda.synchronize",)
+
+
+def test_functions_in_c_pass_for_they_cannot_be_told_apart(cuda: Any) -> None:
+    cuda.synchronize = len
+    cuda.Event.record = str.upper
+    assert replaced() == ()

@@ -1,0 +1,167 @@
+"""What a window learns from a torch that somebody else imported: stand-ins here, for the judge's machine has none."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuwatch.process import torch_state
+from gpuwatch.process.torch_state import Snapshot, facts, facts_since, snapshot
+
+
+class FakeCuda:
+    """torch.cuda with one H200 and an allocator whose counters a test moves."""
+
+    def __init__(self) -> None:
+        self.capturing = False
+        self.asked = 0
+        self.stats: dict[str, Any] = {
+            "num_alloc_retries": 0, "num_device_alloc": 10, "reserved_bytes": {"all": {"current": 1 << 30}},
+            "segment": {"all": {"allocated": 7}},
+        }  # fmt: skip
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def is_current_stream_capturing(self) -> bool:
+        return self.capturing
+
+    def device_count(self) -> int:
+        return 1
+
+    def get_device_properties(self, index: int) -> SimpleNamespace:
+        self.asked += 1
+        return SimpleNamespace(uuid="0000-1", multi_processor_count=132, L2_cache_size=62_914_560)
+
+    def memory_stats_as_nested_dict(self, index: int) -> dict[str, Any]:
+        self.asked += 1
+        return self.stats
+
+    def synchronize(self, index: int) -> None:
+        self.asked += 1
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
+    made = FakeCuda()
+    backends = SimpleNamespace(cudnn=SimpleNamespace(version=lambda: 91_002, allow_tf32=True, benchmark=False))
+    torch = SimpleNamespace(
+        __version__="2.13.0+cu130", cuda=made, version=SimpleNamespace(cuda="13.0"), backends=backends,
+        get_float32_matmul_precision=lambda: "high", are_deterministic_algorithms_enabled=lambda: False,
+        autograd=SimpleNamespace(_profiler_enabled=lambda: False),
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(torch_state, "_seen_profiled", set())
+    return made
+
+
+def test_software_and_gpu_are_told(cuda: FakeCuda) -> None:
+    told = facts()
+    assert told["torch_version"] == "2.13.0+cu130"
+    assert (told["cuda_version"], told["cudnn_version"], told["matmul_precision"]) == ("13.0", "91002", "high")
+    assert (told["cudnn_tf32"], told["cudnn_benchmark"], told["deterministic"]) == (True, False, False)
+    assert (told["cuda_uuids"], told["sm_count"], told["l2_bytes"]) == ("GPU-0000-1", 132, 62_914_560)
+    assert told["launch_blocking"] is False
+
+
+def test_what_the_allocator_did_is_the_difference_of_the_edges(cuda: FakeCuda) -> None:
+    before = snapshot()
+    cuda.stats = {**cuda.stats, "num_device_alloc": 25, "num_alloc_retries": 2, "reserved_bytes": {"all": {"current": 0}}}
+    told = facts_since(before)
+    assert (told["alloc_count"], told["alloc_retry_count"], told["reserved_change_bytes"]) == (15, 2, -(1 << 30))
+    assert "torch_version" not in told
+
+
+def test_an_older_allocator_counts_its_segments_and_a_changed_one_is_not_known(cuda: FakeCuda) -> None:
+    del cuda.stats["num_device_alloc"]
+    assert facts_since(snapshot())["alloc_count"] == 0
+    cuda.stats = {}
+    assert "alloc_count" not in facts_since(snapshot())
+
+
+def test_a_context_made_inside_the_window_made_its_allocations_there(cuda: FakeCuda) -> None:
+    told = facts_since(Snapshot())
+    assert (told["alloc_count"], told["reserved_change_bytes"]) == (10, 1 << 30)
+    assert told["cuda_uuids"] == "GPU-0000-1"
+
+
+def test_during_the_capture_of_a_graph_the_gpu_is_not_asked(cuda: FakeCuda) -> None:
+    cuda.capturing = True
+    assert torch_state.synchronize() is None
+    assert torch_state.cuda_at_hand() is None
+    assert "cuda_uuids" not in facts_since(snapshot())
+    assert cuda.asked == 0
+
+
+def test_whether_there_is_a_context_and_a_capture_is_asked_in_one_place(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (torch_state.cuda_with_context(), torch_state.cuda_at_hand(), torch_state.capturing()) == (cuda, cuda, False)
+    cuda.capturing = True
+    assert (torch_state.cuda_with_context(), torch_state.cuda_at_hand(), torch_state.capturing()) == (cuda, None, True)
+    for torch in (None, SimpleNamespace(), SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: False))):
+        monkeypatch.setitem(sys.modules, "torch", torch)  # None: its import failed
+        assert (torch_state.cuda_with_context(), torch_state.cuda_at_hand(), torch_state.capturing()) == (
+            None,
+            None,
+            False,
+        )
+
+
+def test_a_torch_without_any_of_it_tells_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__version__="1.0"))
+    assert facts()["torch_version"] == "1.0"
+
+
+def test_a_switch_that_torch_refuses_to_tell_is_left_out(cuda: FakeCuda) -> None:
+    class Mixed:
+        benchmark = True
+
+        @property
+        def allow_tf32(self) -> bool:
+            raise RuntimeError("mix of the legacy and new APIs to set the TF32 status")
+
+    sys.modules["torch"].backends.cudnn = Mixed()
+    told = facts()
+    assert "cudnn_tf32" not in told
+    assert "cudnn_version" not in told
+    assert told["cudnn_benchmark"] is True
+
+
+def test_a_profiler_that_ran_at_one_edge_is_remembered_at_the_next(cuda: FakeCuda) -> None:
+    if sys.gettrace() is None and sys.getprofile() is None:
+        assert facts()["profiler_used"] is False
+    sys.modules["torch"].autograd._profiler_enabled = lambda: True
+    before = snapshot()
+    assert before.facts["profiler_used"] is True
+    sys.modules["torch"].autograd._profiler_enabled = lambda: False
+    assert facts_since(before).get("profiler_used", True) is True
+    assert facts()["profiler_used"] is True
+
+
+def test_a_profile_of_python_counts_as_one(cuda: FakeCuda) -> None:
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, argument: None)
+    try:
+        assert facts()["profiler_used"] is True
+    finally:
+        sys.setprofile(before)
+
+
+def test_launches_that_wait_are_told(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    before = snapshot()
+    assert before.facts["launch_blocking"] is True
+    monkeypatch.delenv("CUDA_LAUNCH_BLOCKING")
+    assert "launch_blocking" not in facts_since(before)
+
+
+def test_a_clock_replaced_at_either_edge_is_told_at_the_end(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    before = Snapshot({"tampered": "torch.cuda.Event"})
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    assert facts_since(before)["tampered"] == "time.perf_counter,torch.cuda.Event"

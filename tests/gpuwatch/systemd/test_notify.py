@@ -1,0 +1,83 @@
+"""The service manager's protocol, from both ends."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.errors import UsageError
+from gpuwatch.systemd import notify
+from tests.systemd.manager import manager
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_what_is_said_arrives_at_a_path_or_at_an_abstract_name(tmp_path: Path, abstract: bool) -> None:
+    with manager(f"@gpuwatch-test-{os.getpid()}" if abstract else tmp_path / "notify") as told:
+        service, _ = notify.taken({"NOTIFY_SOCKET": told.address})
+        service.ready("two GPUs")
+        assert told.until(lambda _: True) == {"READY": "1", "STATUS": "two GPUs"}
+        service.status("fine")
+        assert told.until(lambda _: True) == {"WATCHDOG": "1", "STATUS": "fine"}
+        service.status("not so fine", alive=False)
+        assert told.until(lambda _: True) == {"STATUS": "not so fine"}
+        service.reloading()
+        assert told.until(lambda _: True)["MONOTONIC_USEC"].isdigit()
+        service.stopping()
+        assert told.until(lambda _: True)["STOPPING"] == "1"
+
+
+def test_an_error_text_cannot_say_more_than_a_status(tmp_path: Path) -> None:
+    with manager(tmp_path / "notify") as told:
+        notify.Manager(told.address).status("bad driver\nREADY=1\nMAINPID=1 " + "x" * 9000, alive=False)
+        said = told.until(lambda _: True)
+    assert set(said) == {"STATUS"}
+    assert len(said["STATUS"]) <= notify.STATUS_LENGTH
+
+
+def test_the_variables_are_for_this_process_and_not_for_those_it_starts() -> None:
+    environment = {
+        "NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "30000000", "LISTEN_PID": "1", "LISTEN_FDS": "7", "LISTEN_FDNAMES": "a",
+        "PATH": "/bin",
+    }  # fmt: skip
+    service, sockets = notify.taken(environment)
+    assert environment == {"PATH": "/bin"}
+    assert service.watchdog_s == 30.0
+    assert sockets == []  # another process was meant
+
+
+def test_without_a_manager_nothing_is_said_and_nobody_listens_is_no_failure(tmp_path: Path) -> None:
+    nobody, _ = notify.taken({})
+    nobody.ready("unheard")
+    assert not nobody.listens
+    assert nobody.watchdog_s is None
+    gone = notify.Manager(str(tmp_path / "gone"))
+    gone.status("unheard too")
+
+
+def test_a_watchdog_meant_for_another_process_is_not_fed() -> None:
+    service, _ = notify.taken({"NOTIFY_SOCKET": "@x", "WATCHDOG_USEC": "1000", "WATCHDOG_PID": str(os.getpid() + 1)})
+    assert service.watchdog_s is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"NOTIFY_SOCKET": "relative"}, "NOTIFY_SOCKET: expected a path"),
+        ({"WATCHDOG_USEC": "-1"}, "WATCHDOG_USEC: expected a number"),
+        ({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "many"}, "LISTEN_FDS: expected a number"),
+    ],
+)
+def test_what_no_manager_says_is_refused(environment: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        notify.taken(environment)
+
+
+def test_a_queue_that_is_full_does_not_hold_the_daemon_up(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:
+        deaf.bind(str(tmp_path / "deaf"))
+        service = notify.Manager(str(tmp_path / "deaf"))
+        for _ in range(2000):
+            service.status("nobody reads this")

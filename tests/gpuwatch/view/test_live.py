@@ -1,0 +1,176 @@
+"""What the daemon tells of now: every lane's last row, bounded, and understood again by screens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from annotate.evidence import SIGNALS, Census, Device, Event, Lane, Process, Reading
+from gpuwatch.client.connection import connect
+from gpuwatch.client.window import window
+from gpuwatch.config.settings import Settings
+from gpuwatch.daemon.watched_gpus import Watched
+from gpuwatch.errors import DaemonError
+from gpuwatch.interfaces import Observed, Sweep
+from gpuwatch.store import Run
+from gpuwatch.view import live, snapshot
+from gpuwatch.wire import messages
+from tests.gpuwatch.live import running
+from tests.waiting import let_pass, wait_until
+
+DEVICE = Device(uuid="GPU-1", name="NVIDIA H200", sm_clock_max_mhz=1980)
+FAST = Reading(uuid="GPU-1", lane=Lane.FAST, at_ns=200, took_ns=5, sm_clock_mhz=1500, event_reasons_mask=0x204)
+SLOW = Reading(uuid="GPU-1", lane=Lane.SLOW, at_ns=100, took_ns=5, temperature_c=40, power_limit_w=700.0)
+CENSUS = Census(uuid="GPU-1", at_ns=150, took_ns=5, processes=(Process(pid=7, name="python", memory_bytes=5),))
+RUN = Run(
+    id="r1", label="gemm", claim="sustained", policy={}, boot_id="b", begin_ns=1, end_ns=2, begun_wall_s=0.0, pid=7, uid=0,
+    user=None, process=None, uuids=("GPU-1",), pids=frozenset({7}), told={}, host=None, status="flagged", why="", parent=None,
+    source="nvml", simulated=False, verdicts=(),
+)  # fmt: skip
+
+
+def watched(uuid: str = "GPU-1", lost: str | None = None) -> Watched:
+    return Watched(replace(DEVICE, uuid=uuid), 0, lost, {Lane.FAST: 10}, {})
+
+
+def sweeps(*seen: Observed) -> dict[tuple[str, Lane], Sweep]:
+    lanes = {Census: Lane.PROCESSES, Event: Lane.EVENTS}
+    found = [(each, getattr(each, "lane", lanes.get(type(each)))) for each in seen]
+    return {("GPU-1", lane): Sweep("GPU-1", lane, 0, 0, 0, each) for each, lane in found if lane is not None}
+
+
+def told(*seen: Observed, since_ns: int = 0, runs: tuple[Run, ...] = ()) -> messages.Readings:
+    answer = snapshot.readings([watched()], sweeps(*seen), runs, at_ns=300, source="nvml", since_ns=since_ns)
+    again = messages.decode_reply(messages.encode(answer))
+    assert isinstance(again, messages.Readings)
+    return again
+
+
+def test_rows_and_census_come_back_as_the_records_they_were() -> None:
+    (gpu,) = live.of(told(FAST, SLOW, CENSUS)).gpus
+    assert gpu.device == DEVICE
+    assert gpu.rows == {Lane.FAST: FAST, Lane.SLOW: SLOW}
+    assert gpu.census == CENSUS
+    assert gpu.period_ns == {Lane.FAST: 10}
+
+
+def test_a_signal_is_found_in_whichever_lane_asks_it() -> None:
+    (gpu,) = live.of(told(FAST, SLOW)).gpus
+    assert gpu.said("sm_clock_mhz") == 1500
+    assert gpu.said("temperature_c") == 40
+    assert gpu.said("energy_j") is None
+
+
+def test_what_is_not_newer_is_left_out_and_kept_by_who_knows_it() -> None:
+    before = live.of(told(FAST, SLOW, CENSUS))
+    answer = told(replace(FAST, at_ns=250, sm_clock_mhz=1400), SLOW, CENSUS, since_ns=200)
+    assert [row["lane"] for row in answer.gpus[0].rows] == ["fast"]
+    assert answer.gpus[0].census is None
+    (gpu,) = live.of(answer, before).gpus
+    assert (gpu.said("sm_clock_mhz"), gpu.said("temperature_c"), gpu.census) == (1400, 40, CENSUS)
+
+
+def test_the_largest_answer_is_one_line_of_the_protocol() -> None:
+    long = "ü" * 4000
+    crowd = Census(
+        uuid="GPU-1", at_ns=1, took_ns=1,
+        processes=tuple(Process(pid=n, name=long, user=long, memory_bytes=n, utilization_ratio=0.123456789, started_s=1.7e9 + 0.1234567) for n in range(1000)),
+    )  # fmt: skip
+    amounts = {name: 123_456_789_012_345 for name, of_lane in SIGNALS.items() if of_lane in (Lane.FAST, Lane.SLOW)}
+    every_signal = msgspec.convert(
+        msgspec.to_builtins(FAST) | {n: v for n, v in amounts.items() if not n.endswith("_mode")}, Reading
+    )
+    rows = sweeps(every_signal, replace(every_signal, lane=Lane.SLOW), crowd)
+    every = {(f"GPU-{n}", lane): sweep for n in range(200) for (_, lane), sweep in rows.items()}
+    runs = [replace(RUN, label=long, why=long, pids=frozenset(range(10**6, 10**6 + 500))) for _ in range(100)]
+    many = [watched(f"GPU-{n}", long) for n in range(200)]
+    answer = snapshot.readings(many, every, runs, at_ns=2, source=long, absence=long, unanswered=[long] * 200)
+    assert len(messages.encode(answer)) < messages.LINE_BYTES
+    assert (answer.gpus_left_out_count, answer.windows_left_out_count) == (136, 68)
+    gpu = live.of(answer).gpus[0]
+    assert gpu.processes_left_out_count == 1000 - messages.SHOWN_PROCESSES_COUNT
+    assert gpu.census is not None
+    assert gpu.census.processes[0].pid == 999, "those with most memory are shown"
+
+
+def test_gpus_that_never_answered_are_told_and_an_older_daemon_tells_of_none() -> None:
+    answer = snapshot.readings([], {}, (), at_ns=300, source="nvml", unanswered=["GPU 1: no answer for 3 s"])
+    again = messages.decode_reply(messages.encode(answer))
+    assert isinstance(again, messages.Readings)
+    assert live.of(again).unanswered == ("GPU 1: no answer for 3 s",)
+    assert b"unanswered" not in messages.encode(told(FAST)), "nor does one of today that has none"
+    assert live.of(told(FAST)).unanswered == ()
+
+
+def test_a_windows_hazards_are_the_rules_that_found_one_worst_first() -> None:
+    findings = [
+        {"rule": "noisy", "answered": "found", "severity": "note"}, {"rule": "clear", "answered": "clear", "severity": None},
+        {"rule": "accepted", "answered": "found", "severity": "reject", "accepted": True},
+        {"rule": "contention-process", "answered": "found", "severity": "reject"},
+    ]  # fmt: skip
+    (shown,) = told(runs=(replace(RUN, verdicts=({"findings": findings},)),)).windows
+    assert shown.hazards == ["contention-process", "noisy"]
+
+
+def test_a_lane_of_a_newer_daemon_is_passed_over_and_nonsense_refused() -> None:
+    answer = told(FAST)
+    newer = msgspec.structs.replace(answer, gpus=[msgspec.structs.replace(answer.gpus[0], rows=[{"lane": "dense"}])])
+    assert live.of(newer).gpus[0].rows == {}
+    with pytest.raises(DaemonError, match="not understood"):
+        live.of(msgspec.structs.replace(answer, gpus=[messages.Gpu(device={"name": 3})]))
+
+
+def test_a_daemon_tells_what_it_watches_and_whose_windows(two_gpus: Settings) -> None:
+    looker = live.Looker(two_gpus)
+    first, second = looker.look(), looker.look()
+    looker.close()
+    assert first.simulated
+    assert len(first.gpus) == 2
+    for gpu in second.gpus:
+        assert gpu.said("sm_clock_mhz") > 0
+        assert gpu.census is not None
+    with connect(two_gpus, start=False) as client:
+        run = client.open(label="seen").run
+        (window,) = [each for each in live.of(client.readings()).windows if each.run == run]
+        assert (window.label, window.status, window.end_ns) == ("seen", "open", None)
+
+
+def test_how_busy_a_process_was_stands_until_it_is_asked_again(two_gpus: Settings) -> None:
+    told: list[float | None] = []
+    with connect(two_gpus, start=False) as client:
+        client.open(label="asked each second")
+
+        def ratio() -> float | None:
+            census = live.of(client.readings()).gpus[0].census
+            return census.processes[0].utilization_ratio if census and census.processes else None
+
+        wait_until(lambda: ratio() is not None, what="the process was asked")
+        for _ in range(30):
+            told.append(ratio())
+            let_pass(0.05, "the list is asked five times a second, how busy a process was once")
+    assert None not in told
+
+
+def test_windows_judged_before_the_daemon_was_started_anew_are_still_recent(tmp_path: Path) -> None:
+    with running(tmp_path) as first:
+        for label in ("older", "newer"):
+            with window(label, sync=False, settings=first.settings) as judged:
+                pass
+            status = judged.verdict.status
+    with running(tmp_path) as second, connect(second.settings, start=False) as client:
+        client.open(label="open")
+        # The store is asked while others are served.
+        wait_until(lambda: len(live.of(client.readings()).windows) == 3, what="the daemon tells of three windows")
+        shown = live.of(client.readings()).windows
+    assert [each.label for each in shown] == ["open", "newer", "older"]
+    assert shown[1].status == status
+
+
+def test_a_daemon_that_was_stopped_is_not_started_by_looking_again(two_gpus: Settings) -> None:
+    looker = live.Looker(replace(two_gpus, socket=two_gpus.socket.with_name("nobody")), start=False)
+    for _ in range(2):
+        with pytest.raises(DaemonError, match="no daemon answers"):
+            looker.look()
