@@ -50,8 +50,8 @@ imports: $(STAMP)
 	$(BIN)/lint-imports
 
 pages: $(STAMP)  ## write the generated pages again
-	$(BIN)/python -m annotate.pages
-	$(BIN)/python -m gpuwatch.exporter.pages
+	$(BIN)/python -m annotate.output.rule_pages
+	$(BIN)/python -m gpuwatch.exporter.metrics_doc
 	$(BIN)/python -m tests.gpuwatch.fleet.page
 	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.hardware.render
@@ -63,8 +63,8 @@ pictures: $(STAMP)  ## the pictures of the README, from the commands themselves
 
 .PHONY: pages-fresh
 pages-fresh: $(STAMP)
-	$(BIN)/python -m annotate.pages --check
-	$(BIN)/python -m gpuwatch.exporter.pages --check
+	$(BIN)/python -m annotate.output.rule_pages --check
+	$(BIN)/python -m gpuwatch.exporter.metrics_doc --check
 	$(BIN)/python -m tests.gpuwatch.fleet.page --check
 	$(BIN)/python -m dashboards.build --check
 	$(BIN)/python -m tests.hardware.render --check

@@ -9,11 +9,11 @@ from math import isfinite
 import numpy as np
 
 from annotate.claims import REQUIRED, Claim
-from annotate.durations import usable
 from annotate.evidence import Evidence, Fact
 from annotate.policy import Policy
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules import RULES
+from annotate.times.durations import usable
 from annotate.verdict import Answered, Finding, Status, Verdict
 
 _TEXT_LENGTH = 1000  # of any text in a finding: some repeat what the measured process told

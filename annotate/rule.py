@@ -9,9 +9,9 @@ from enum import StrEnum
 from typing import Any, TypeAlias, get_type_hints
 
 from annotate.claims import Claim
+from annotate.declared import TOLD
 from annotate.errors import InvalidValueError, UnknownNameError
 from annotate.evidence import Evidence, Fact
-from annotate.told import TOLD
 
 
 class Severity(StrEnum):

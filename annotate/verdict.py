@@ -94,7 +94,7 @@ class Verdict:
         return (self.end_ns - self.begin_ns) / 1e9
 
     def __str__(self) -> str:
-        from annotate.report import text
+        from annotate.output.report import text
 
         return text(self)
 

@@ -14,9 +14,9 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards import dcgm, rulefile
-from dashboards.fleet import fleet
-from dashboards.gpu import gpu
-from dashboards.windows import windows
+from dashboards.fleet_dashboard import fleet
+from dashboards.gpu_dashboard import gpu
+from dashboards.windows_dashboard import windows
 
 ROOT = Path(__file__).parents[1]
 BOARDS = {"fleet": fleet, "gpu": gpu, "windows": windows}

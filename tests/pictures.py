@@ -19,8 +19,8 @@ from textual.pilot import Pilot
 
 from gpuwatch.client.window import window
 from gpuwatch.tui.app import Top
-from gpuwatch.tui.gpus import Gpus
-from gpuwatch.tui.trails import RANGE_NS
+from gpuwatch.tui.overview_trails import RANGE_NS
+from gpuwatch.tui.widgets.gpu_list import Gpus
 from gpuwatch.view.history import Recorded, Stored
 from gpuwatch.view.live import Looker
 from tests.gpuwatch import chromium

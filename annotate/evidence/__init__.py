@@ -9,14 +9,14 @@ columns.  With the `Host`'s facts, `Timings` and what was told, that is the `Evi
 
 from __future__ import annotations
 
-from annotate.evidence.census import Census, Ownership, Process, Visibility
 from annotate.evidence.column import GRID_COUNT, Column, Times, Values, grid
 from annotate.evidence.device import Device
 from annotate.evidence.evidence import Evidence, Fact
+from annotate.evidence.process_list import Census, Ownership, Process, Visibility
 from annotate.evidence.reading import COUNTERS, HEARTBEAT_NS, SIGNALS, Lane, Reading, Reason, signals
 from annotate.evidence.records import Event, Gap, PowerRecord
 from annotate.evidence.trace import Increase, Trace
-from annotate.evidence.window import Host, Timings, Window
+from annotate.evidence.window_record import Host, Timings, Window
 
 __all__ = [
     "COUNTERS",

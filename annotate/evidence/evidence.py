@@ -11,7 +11,7 @@ import numpy as np
 from annotate.evidence.column import Column
 from annotate.evidence.device import Device
 from annotate.evidence.trace import Increase, Trace
-from annotate.evidence.window import Host, Timings, Window
+from annotate.evidence.window_record import Host, Timings, Window
 
 Fact: TypeAlias = str | int | float | bool | None
 
@@ -20,7 +20,7 @@ Fact: TypeAlias = str | int | float | bool | None
 class Evidence:
     """All that is known of one window on one GPU.
 
-    ``told`` holds facts only the measured process knows, by the names of ``annotate.told``: they may worsen a verdict,
+    ``told`` holds facts only the measured process knows, by the names of ``annotate.declared``: they may worsen a verdict,
     never improve it.  ``absence`` says why there is no telemetry, where there is none.  ``baseline`` is what the window is
     compared with, where it is.
     """

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from annotate.evidence.census import Census
 from annotate.evidence.column import EMPTY, Column, Times, Values, grid
+from annotate.evidence.process_list import Census
 from annotate.evidence.reading import HEARTBEAT_NS, SIGNALS, Lane, Reading
 from annotate.evidence.records import Event, Gap, PowerRecord
 

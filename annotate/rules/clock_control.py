@@ -6,14 +6,14 @@ from typing import Annotated
 
 import numpy as np
 
-from annotate.busy import utilization_ratio
 from annotate.claims import Claim
+from annotate.declared import amount
+from annotate.derived.busy import utilization_ratio
+from annotate.derived.held import Held, by_bits, by_counter, by_violation, power_cap
+from annotate.derived.sm_clock import working
+from annotate.derived.true_clock import Measured, measured
 from annotate.evidence import Evidence, Fact, Reason
-from annotate.held import Held, by_bits, by_counter, by_violation, power_cap
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.sm_clock import working
-from annotate.told import amount
-from annotate.true_clock import Measured, measured
 
 # Clocks are set in steps of 15 MHz, so a lock may be rounded by as much.
 _STEP_MHZ = 15.0

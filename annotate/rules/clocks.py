@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.claims import Claim
+from annotate.derived.sm_clock import sudden, working
 from annotate.evidence import Column, Evidence, Fact, Reason, Values
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.sm_clock import sudden, working
-from annotate.statistics import block_means, centre, trend, without_cycle
+from annotate.stats.robust import block_means, centre, trend, without_cycle
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from annotate import arms
 from annotate.claims import Claim
+from annotate.derived import pair_conditions
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
@@ -43,13 +43,16 @@ def hardware_mismatch(
     device, base = evidence.device, evidence.baseline.device if evidence.baseline else None
     if device is None or base is None:
         return Unobserved("which GPU the window or its baseline ran on was not observed")
-    grave = arms.differences(base, device, arms.MODEL, tolerance=power_tolerance_w)
-    slight = arms.differences(base, device, arms.BOARD, tolerance=0.0)
+    grave = pair_conditions.differences(base, device, pair_conditions.MODEL, tolerance=power_tolerance_w)
+    slight = pair_conditions.differences(base, device, pair_conditions.BOARD, tolerance=0.0)
     if not grave and not slight:
         if device.power_limit_w is None or base.power_limit_w is None:
             return Unobserved("the power limit of the window's or the baseline's GPU was not observed")
         return Clear({"uuid": device.uuid})
-    facts: dict[str, Fact] = {"differing": arms.listed([*grave, *slight]), "differences_count": len(grave) + len(slight)}
+    facts: dict[str, Fact] = {
+        "differing": pair_conditions.listed([*grave, *slight]),
+        "differences_count": len(grave) + len(slight),
+    }
     return Found(Severity.REJECT if grave else Severity.FLAG, facts)
 
 
@@ -80,13 +83,13 @@ def software_mismatch(evidence: Evidence, claim: Claim) -> Answer:
     base = evidence.baseline
     if base is None:
         return Unobserved("it was not compared with another window")
-    known, differing = arms.software(base, evidence)
+    known, differing = pair_conditions.software(base, evidence)
     if not known:
         return Unobserved("no version or setting is known of both windows")
     if not differing:
         return Clear({"settings_count": known})
     patch = all(difference.patch for difference in differing)
-    facts: dict[str, Fact] = {"differing": arms.listed(differing), "differences_count": len(differing)}
+    facts: dict[str, Fact] = {"differing": pair_conditions.listed(differing), "differences_count": len(differing)}
     return Found(Severity.NOTE if patch else Severity.FLAG, facts)
 
 
@@ -121,7 +124,7 @@ def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
     if base.host.boot_id != evidence.host.boot_id:
         elsewhere = base.host.hostname is not None and base.host.hostname != evidence.host.hostname
         return Found(severity, {"happened": "the machine changed" if elsewhere else "the machine was booted again"})
-    reloaded = arms.driver_reloaded(base, evidence)
+    reloaded = pair_conditions.driver_reloaded(base, evidence)
     if reloaded:
         return Found(severity, {"happened": "the driver was loaded again"})
     if reloaded is None:
@@ -168,7 +171,7 @@ def clock_between_arms(
     base = evidence.baseline
     if base is None:
         return Unobserved("it was not compared with another window")
-    clocks = arms.clocks_mhz(base, evidence)
+    clocks = pair_conditions.clocks_mhz(base, evidence)
     if clocks is None:
         return Unobserved("the clock of the window or its baseline was not observed")
     facts: dict[str, Fact] = {
@@ -179,11 +182,11 @@ def clock_between_arms(
     }
     if clocks.apart_ratio <= max(true_ratio if clocks.true else gauge_ratio, clocks.error_ratio):
         return Clear(facts)
-    effect = (clocks.a_mhz / clocks.b_mhz) ** arms.beta(base, evidence) - 1.0
+    effect = (clocks.a_mhz / clocks.b_mhz) ** pair_conditions.beta(base, evidence) - 1.0
     facts["effect_ratio"] = effect
-    change = arms.change_ratio(base, evidence)
+    change = pair_conditions.change_ratio(base, evidence)
     explains = change is not None and abs(effect) >= abs(change) / 2
-    own = claim is Claim.SUSTAINED and arms.capped_throughout(base) and arms.capped_throughout(evidence)
+    own = claim is Claim.SUSTAINED and pair_conditions.capped_throughout(base) and pair_conditions.capped_throughout(evidence)
     return Found(Severity.REJECT if explains and not own else Severity.FLAG, facts, effect_ratio=effect)
 
 
@@ -221,9 +224,9 @@ def order_bias(
     base = evidence.baseline
     if base is None:
         return Unobserved("it was not compared with another window")
-    if arms.overlap_ratio(base, evidence) >= 0.5 and evidence.told.get("design") != "sequential":
+    if pair_conditions.overlap_ratio(base, evidence) >= 0.5 and evidence.told.get("design") != "sequential":
         return Clear()
-    change = arms.change_ratio(base, evidence)
+    change = pair_conditions.change_ratio(base, evidence)
     against = "" if change is None else f", against the {change:+.1%} between them"
     facts: dict[str, Fact] = {"drift_ratio": drift_ratio, "against": against}
     if change is not None:
@@ -298,7 +301,7 @@ def multiple_looks(
         return Unobserved("how many variants were tried was told as something that is no number of variants")
     if count == 1:
         return Clear({"variants_count": 1})
-    noise = arms.noise_ratio(evidence) or noise_ratio
+    noise = pair_conditions.noise_ratio(evidence) or noise_ratio
     luck = noise * float(_normal_quantile((count - 0.375) / (count + 0.25)))
     facts: dict[str, Fact] = {"variants_count": count, "luck_ratio": luck, "level_ratio": 0.05 / count}
     return Found(Severity.FLAG, facts)

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import numpy as np
 
-from annotate.busy import beyond_timed_ratio, beyond_told_ratio, launch_bound, utilization_ratio
 from annotate.claims import Claim
-from annotate.durations import inside
+from annotate.derived.busy import beyond_timed_ratio, beyond_told_ratio, launch_bound, utilization_ratio
+from annotate.derived.hidden import Sign, by_memory, by_record, by_timings, by_told
+from annotate.derived.presence import Presence, alone, list_is_whole, own_was_listed, presences, unread_s
 from annotate.evidence import Evidence, Fact
-from annotate.hidden import Sign, by_memory, by_record, by_timings, by_told
-from annotate.presence import Presence, alone, list_is_whole, own_was_listed, presences, unread_s
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.times.durations import inside
 
 # Starved launches are few and very late: they draw the mean of the times away from the median.
 _LATE_MEAN_RATIO = 1.2

@@ -6,18 +6,18 @@ from typing import Annotated
 
 import numpy as np
 
-from annotate.allocations import moved
-from annotate.attached import attached
-from annotate.busy import utilization_ratio
 from annotate.claims import Claim
-from annotate.durations import readable
+from annotate.declared import amount, text
+from annotate.derived.allocations import moved
+from annotate.derived.attached import attached
+from annotate.derived.busy import utilization_ratio
+from annotate.derived.held import power_cap
+from annotate.derived.roofline import peak_bytes_a_second
+from annotate.derived.timed import elsewhere, loop
+from annotate.derived.work import traffic_bound
 from annotate.evidence import Evidence, Fact
-from annotate.held import power_cap
-from annotate.roofline import peak_bytes_a_second
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.timed import elsewhere, loop
-from annotate.told import amount, text
-from annotate.work import traffic_bound
+from annotate.times.durations import readable
 
 
 @rule(

@@ -7,13 +7,13 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
-from annotate.durations import inside, readable, usual_s, worth_count
+from annotate.declared import text
 from annotate.evidence import Evidence, Fact, Timings, Values
-from annotate.intervals import Interval, batch_interval, median_interval
-from annotate.outlying import outlying, regular
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.statistics import autocorrelations, centre
-from annotate.told import text
+from annotate.stats.intervals import Interval, batch_interval, median_interval
+from annotate.stats.robust import autocorrelations, centre
+from annotate.times.durations import inside, readable, usual_s, worth_count
+from annotate.times.outlying import outlying, regular
 
 _NONE = Unobserved("no iteration was timed inside the window")
 # Below six values no two order statistics hold a median with 95 %.

@@ -8,12 +8,12 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
-from annotate.durations import inside, readable
+from annotate.declared import amount, text
+from annotate.derived.timed import SEVERAL, elsewhere, loop
+from annotate.derived.work import arithmetic_bound, readable_rate, traffic_bound
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.timed import SEVERAL, elsewhere, loop
-from annotate.told import amount, text
-from annotate.work import arithmetic_bound, readable_rate, traffic_bound
+from annotate.times.durations import inside, readable
 
 
 @rule(

@@ -7,11 +7,11 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
+from annotate.derived.held import by_bits, by_counter, power_cap
+from annotate.derived.sm_clock import working
+from annotate.derived.true_clock import measured
 from annotate.evidence import Evidence, Fact, Reason
-from annotate.held import by_bits, by_counter, power_cap
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.sm_clock import working
-from annotate.true_clock import measured
 
 # What the driver calls average power: field 185, and nvmlDeviceGetPowerUsage on boards of today.
 _AVERAGE_S = 1.0

@@ -7,13 +7,13 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
-from annotate.durations import every_count, inside, readable
+from annotate.derived.held import power_cap
 from annotate.evidence import Evidence, Fact, Timings
-from annotate.held import power_cap
-from annotate.modes import FEWEST_COUNT, Modes, two_modes
-from annotate.outlying import outlying, pattern
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.statistics import centre
+from annotate.stats.robust import centre
+from annotate.times.durations import every_count, inside, readable
+from annotate.times.modes import FEWEST_COUNT, Modes, two_modes
+from annotate.times.outlying import outlying, pattern
 
 _NONE = Unobserved("no iteration was timed inside the window")
 # Fewer have no neighbours to lie apart from, and no group of their own.

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import numpy as np
 
-from annotate.busy import beyond_told_ratio
 from annotate.claims import Claim
+from annotate.declared import amount
+from annotate.derived.busy import beyond_told_ratio
+from annotate.derived.held import by_bits
+from annotate.derived.presence import alone, list_is_whole, presences, unread_s
+from annotate.derived.timed import SEEN_RATIO, SPREAD_S, beside
 from annotate.evidence import Evidence, Fact, Reason
-from annotate.held import by_bits
-from annotate.presence import alone, list_is_whole, presences, unread_s
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.timed import SEEN_RATIO, SPREAD_S, beside
-from annotate.told import amount
 
 # Behind these the driver of the machine below deals out turns, and nobody inside sees to whom.
 _SLICED = {"vgpu": "a vGPU, which takes turns with others", "HAMi": "HAMi, which doles out its time"}

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import numpy as np
 
-from annotate.busy import utilization_ratio
 from annotate.claims import Claim
-from annotate.durations import readable
-from annotate.duty import capped_clock_ratio, duty, is_light, iterations, regular_pause_s
+from annotate.derived.busy import utilization_ratio
+from annotate.derived.duty import capped_clock_ratio, duty, is_light, iterations, regular_pause_s
+from annotate.derived.held import began_ns, power_cap, running
+from annotate.derived.onset import Turn, cap_turn, engaged_ns, last_pause_end_ns
+from annotate.derived.sm_clock import median_mhz, sudden, working
 from annotate.evidence import Column, Evidence, Fact, Reason
-from annotate.held import began_ns, power_cap, running
-from annotate.onset import Turn, cap_turn, engaged_ns, last_pause_end_ns
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.sm_clock import median_mhz, sudden, working
+from annotate.times.durations import readable
 
 # Where an onset is to be expected (after 56 to 75 ms), iteration times are searched in blocks this fine.
 _HEAD_NS = 250_000_000

@@ -8,8 +8,8 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
+from annotate.derived.held import Held, by_bits, by_counter, by_violation, reasons, reports
 from annotate.evidence import Evidence, Fact, Reason
-from annotate.held import Held, by_bits, by_counter, by_violation, reasons, reports
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 
 _HARDWARE_COUNTERS = ("hw_thermal_ns", "power_brake_ns")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from annotate.busy import utilization_ratio
 from annotate.claims import Claim
-from annotate.durations import readable
+from annotate.declared import amount, text
+from annotate.derived.busy import utilization_ratio
+from annotate.derived.presence import list_is_whole
+from annotate.derived.timed import SEVERAL, beside, elsewhere, loop, untimed_because
 from annotate.evidence import Evidence, Fact
-from annotate.presence import list_is_whole
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.timed import SEVERAL, beside, elsewhere, loop, untimed_because
-from annotate.told import amount, text
+from annotate.times.durations import readable
 
 # These are read on the GPU, in the order of its work: they end no earlier than the work between them.
 _ON_GPU = ("events", "graph")

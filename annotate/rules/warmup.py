@@ -7,11 +7,11 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
-from annotate.cold import cold_prefix_count
-from annotate.durations import inside, readable
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
-from annotate.statistics import centre
+from annotate.stats.robust import centre
+from annotate.times.cold import cold_prefix_count
+from annotate.times.durations import inside, readable
 
 _NONE = Unobserved("no iteration was timed inside the window")
 

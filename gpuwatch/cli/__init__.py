@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from annotate import __version__
-from gpuwatch.cli import endings, output
+from gpuwatch.cli import failures, output
 from gpuwatch.cli.options import settings_options
 
 COMMANDS: Mapping[str, str] = {
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code.  Whatever goes wrong on purpose is one line on standard error."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     output.keep_closed_streams_free()
-    return endings.code_of(
+    return failures.code_of(
         lambda: cli.main(arguments, prog_name="gpuwatch", standalone_mode=False), as_json=_wants_json(arguments)
     )
 

@@ -13,8 +13,8 @@ import click
 
 from annotate.verdict import Status, Verdict, worst
 from gpuwatch import clock
-from gpuwatch.cli import moments, options, output, rejudge, stores
-from gpuwatch.cli.exits import Exit, of_statuses, statuses_of
+from gpuwatch.cli import open_store, options, output, rejudge, times
+from gpuwatch.cli.exit_codes import Exit, of_statuses, statuses_of
 from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import clean_text
 
@@ -101,17 +101,17 @@ def command(
         else:
             if begin is None:
                 raise UsageError("--to: expected --from with it, found none")
-            with stores.reader(options.settings()) as store:
+            with open_store.reader(options.settings()) as store:
                 evidence = rejudge.interval(store, begin, end, gpus, pids)
         return _judged(rejudge.judged(evidence, policy), failing, verbose=verbose, as_json=as_json)
     _refuse(interval_only, "needs --from, or --trace")
     _refuse({"--query": query}, "needs --trace")
     settings = options.settings()
     wanted = options.statuses("--status", status)
-    since_s = moments.wall_s(since, "--since", now_s=clock.wall_s()) if since is not None else None
+    since_s = times.wall_s(since, "--since", now_s=clock.wall_s()) if since is not None else None
     rejudged = again or policy is not None
     most = count if count is not None or rejudged else LISTED_COUNT
-    with stores.reader(settings) as store:
+    with open_store.reader(settings) as store:
         # A run that is judged again may get another status, so only then is everything read and chosen from here.
         named = () if rejudged else [each.value for each in wanted]
         runs = store.runs(since_wall_s=since_s, label=label, status=named, limit=most, worst_first=not rejudged)
@@ -126,7 +126,7 @@ def command(
         _table(listed, options.repeated(settings))
         if count is None and len(listed) == most:
             output.say(f"these are the worst {most}; --count N lists more, --since, --label and --status fewer")
-    stores.tell_left_out(store)
+    open_store.tell_left_out(store)
     code = of_statuses(statuses_of(verdict for each in listed for verdict in each.verdicts), failing)
     return code or (Exit.FAILED if store.left_out else Exit.OK)
 
@@ -151,7 +151,7 @@ def _tell_limits(pieces: Sequence[Evidence]) -> None:
 
 
 def _judged(verdicts: Sequence[Verdict], failing: frozenset[Status], *, verbose: bool, as_json: bool) -> Exit:
-    from annotate import report
+    from annotate.output import report
 
     if as_json:
         output.emit_json({"verdicts": [verdict.to_dict() for verdict in verdicts]})
@@ -209,9 +209,9 @@ def _telling(ids: set[str]) -> int:
 
 
 def _row(each: _Listed, run_id: str, *, narrow: bool) -> tuple[str, ...]:
-    from annotate.report import plain
+    from annotate.output.report import plain
 
-    begun = moments.text(each.run.begun_wall_s)
+    begun = times.text(each.run.begun_wall_s)
     found = ", ".join(_hazards(each)) or (worst(each.verdicts).why if each.status is Status.UNPROVEN else "")
     return (
         each.status.value.upper() + ((" SIM" if narrow else " SIMULATED") if each.run.simulated else ""),

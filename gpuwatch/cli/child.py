@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch import clock
-from gpuwatch.cli.exits import Exit, Stop
+from gpuwatch.cli.exit_codes import Exit, Stop
 
 FORWARDED = frozenset({
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,

@@ -11,14 +11,14 @@ import click
 
 from annotate.claims import Claim
 from annotate.errors import AnnotateError
+from annotate.output.report import plain
 from annotate.policy import Policy
-from annotate.report import plain
-from gpuwatch.cli import options, output, stores
-from gpuwatch.cli.exits import Exit, Stop
+from gpuwatch.cli import open_store, options, output
+from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.errors import GpuwatchError, UsageError
 
 if TYPE_CHECKING:
-    from annotate.comparison import Comparison
+    from annotate.compare.decision import Comparison
     from annotate.evidence import Evidence
     from gpuwatch.comparing import Compared
     from gpuwatch.store import Reader, Run
@@ -59,7 +59,7 @@ def command(
 
     Other hardware, software or another boot makes two runs incomparable, unless --accept names the rule.
     """
-    from gpuwatch.comparing.loading import names_function
+    from gpuwatch.comparing.load_variants import names_function
 
     failing = _failing(fail_on)
     policy = options.policy(claim, accept, limits)
@@ -79,8 +79,8 @@ def command(
     else:
         if len(arms) != 2:
             raise UsageError(f"expected two runs, or two functions FILE.py:FUNCTION, found {len(arms)}: {' '.join(arms)}")
-        with stores.reader(options.settings()) as store:
-            runs = (stores.run(store, arms[0]), stores.run(store, arms[1]))
+        with open_store.reader(options.settings()) as store:
+            runs = (open_store.run(store, arms[0]), open_store.run(store, arms[1]))
             compared = _runs(store, *runs, policy)
         data = {"design": "sequential", "timer": None, "comparisons": [compared.to_dict()], "verdict": None}
         data, text = data | {"runs": [run.id for run in runs]}, str(compared)
@@ -94,7 +94,7 @@ def command(
 
 
 def _failing(text: str | None) -> set[str]:
-    from annotate.comparison import Decision
+    from annotate.compare.decision import Decision
 
     named = {word.strip().lower() for word in text.split(",") if word.strip()} if text is not None else set()
     if text is not None and (not named or named - set(Decision)):
@@ -116,7 +116,7 @@ def _check_functions(arms: tuple[str, ...], of_functions: list[bool], revision: 
 
 def _functions(arms: tuple[str, ...], revision: str | None, *, seconds: float, own_steady: bool, check: bool) -> Compared:
     from gpuwatch.comparing import compare, load
-    from gpuwatch.comparing.loading import wants_inputs
+    from gpuwatch.comparing.load_variants import wants_inputs
 
     both = [load(arms[0], at=revision), load(arms[-1])]
     wanting = [each for each in both if wants_inputs(each.call)]
@@ -145,7 +145,7 @@ def _functions(arms: tuple[str, ...], revision: str | None, *, seconds: float, o
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:
     """A traceback from where the arms' own code begins: what called it is no news to who wrote it."""
-    from gpuwatch.comparing.loading import ARM
+    from gpuwatch.comparing.load_variants import ARM
 
     while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(ARM):
         trace = trace.tb_next
@@ -153,7 +153,7 @@ def _own_part(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _runs(store: Reader, a: Run, b: Run, policy: Policy | None) -> Comparison:
-    from annotate.two_runs import of_runs
+    from annotate.compare.two_runs import of_runs
 
     if policy is None:
         try:

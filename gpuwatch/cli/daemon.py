@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from gpuwatch.cli import endings, options
+from gpuwatch.cli import failures, options
 from gpuwatch.cli.install import install, uninstall
 from gpuwatch.cli.running_daemon import status, stop
 from gpuwatch.config.keys import LISTEN_PORT
@@ -53,7 +53,7 @@ def command(context: click.Context, on_demand: bool, system: bool) -> None:
     # Who started it on demand hears what is wrong with a scene from a daemon that runs, as of an absent driver.
     settings = _of_the_system() if system else options.settings(scenes=not on_demand)
     shared = system or settings.socket == SYSTEM_SOCKET
-    process.main(settings, code_of=partial(endings.code_of, as_json=False), on_demand=on_demand, shared=shared)
+    process.main(settings, code_of=partial(failures.code_of, as_json=False), on_demand=on_demand, shared=shared)
 
 
 for each in (status, stop, install, uninstall):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpuwatch.cli import options, output, stores
+from gpuwatch.cli import open_store, options, output
 
 
 @click.group("db", short_help="Where the database lies.")
@@ -18,7 +18,7 @@ def command() -> None:
 @options.settings_options
 def path(as_json: bool) -> None:
     """Print the path of the database, whether it exists yet or not."""
-    file = stores.folder(options.settings()) / stores.DATABASE
+    file = open_store.folder(options.settings()) / open_store.DATABASE
     if as_json:
         output.emit_json({"path": str(file), "exists": file.exists()})
     else:

@@ -45,7 +45,7 @@ def command(scenes: str | None, as_json: bool) -> None:
 
     With a GPU and torch they are real; else they are simulated and say so.
     """
-    from gpuwatch.sources.simulated.source import scenes_named
+    from gpuwatch.sources.simulated.simulated_source import scenes_named
 
     settings = options.settings()
     kind, _, argument = settings.source.partition(":")
@@ -118,7 +118,7 @@ def _typed() -> str:
 
 
 def _print(windows: Sequence[Window]) -> None:
-    from annotate import report
+    from annotate.output import report
 
     verdicts: list[Verdict] = []
     for measured in windows:

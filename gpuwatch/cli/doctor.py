@@ -9,7 +9,7 @@ import click
 
 from gpuwatch.cli import options, output
 from gpuwatch.cli.checks import Check, Grade
-from gpuwatch.cli.exits import Exit
+from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import SourceError
 

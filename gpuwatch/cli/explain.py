@@ -40,7 +40,7 @@ def command(name: str | None, as_json: bool) -> None:
 
     REASON is a clock event reason as nvidia-smi names it, or a mask: sw_power_cap, 0x4, 68.  STATUS: valid, unproven …
     """
-    from annotate.pages import page, words
+    from annotate.output.rule_pages import page, words
     from annotate.rules import RULES
 
     known = {rule.name: rule for rule in RULES}
@@ -134,7 +134,7 @@ def _unmarked(words: str) -> str:
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    from annotate.pages import words
+    from annotate.output.rule_pages import words
 
     said = words(rule)
     return {

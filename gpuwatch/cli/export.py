@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gpuwatch import clock
-from gpuwatch.cli import moments, options, output, stores
+from gpuwatch.cli import open_store, options, output, times
 from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import clean_text
 
@@ -34,17 +34,17 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
     if folder is not None and not folder:
         raise UsageError("--parquet: expected a folder, found an empty name; for this one write --parquet .")
     host = None if host is None else clean_text(host)
-    since_s = moments.wall_s(since, "--since", now_s=clock.wall_s()) if since is not None else None
-    with stores.reader(options.settings()) as store:
+    since_s = times.wall_s(since, "--since", now_s=clock.wall_s()) if since is not None else None
+    with open_store.reader(options.settings()) as store:
         from gpuwatch.fleet import export, rows
 
         if folder is None:
             for row in export.all_rows(store, since_wall_s=since_s, host=host):
                 output.emit(output.json_text(rows.plain(row)))
-            stores.tell_left_out(store)
+            open_store.tell_left_out(store)
             return
         done = export.to_parquet(store, Path(folder), since_wall_s=since_s, host=host)
-    stores.tell_left_out(store)
+    open_store.tell_left_out(store)
     if as_json:
         counts = {name: getattr(done, name) for name in ("windows_count", "rows_count", "there_count")}
         output.emit_json({"folder": folder, **counts, "parts": [str(part) for part in done.parts]})

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli import options, output
-from gpuwatch.cli.exits import Exit, Stop
+from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.config.paths import default_state
 from gpuwatch.config.settings import SYSTEM_CONFIG, SYSTEM_STATE, Settings
 from gpuwatch.errors import UsageError

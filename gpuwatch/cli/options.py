@@ -52,7 +52,7 @@ def settings(overrides: Mapping[str, str] | None = None, *, scenes: bool = True)
     found = config.load({**flags, **(overrides or {})})
     kind, _, argument = found.source.partition(":")
     if scenes and kind == "simulated" and argument:
-        from gpuwatch.sources.simulated.source import scenes_named
+        from gpuwatch.sources.simulated.simulated_source import scenes_named
 
         scenes_named(argument)  # a daemon that is started first would only say that it watches no GPU
     return found

@@ -13,9 +13,9 @@ from typing import IO, Any
 
 import click
 
-from annotate.report import plain
+from annotate.output.report import plain
 from annotate.verdict import Status
-from gpuwatch.cli.exits import Exit, ReaderLeft, Stop
+from gpuwatch.cli.exit_codes import Exit, ReaderLeft, Stop
 from gpuwatch.utf8 import clean_text
 
 SCHEMA = 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch import clock
-from gpuwatch.cli import moments, options, output, rejudge, stores, written
+from gpuwatch.cli import open_store, options, output, output_file, rejudge, times
 from gpuwatch.config import quantities
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import DaemonError, UsageError
@@ -40,7 +40,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
     if len(given) > 1:
         raise UsageError(f"expected one of --seconds, --last and --run, found {' and '.join(given)}")
     target = Path(path)
-    written.check(target)
+    output_file.check(target)
     settings = options.settings()
     if run_id is not None:
         pieces = _of_run(settings, run_id, gpus)
@@ -49,7 +49,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
     else:
         pieces = _live(settings, _duration_s("--seconds", seconds or _DEFAULT), gpus)
     blob = pack(pieces)
-    written.whole(target, blob)
+    output_file.whole(target, blob)
     length_s = max(piece.window.length_s for piece in pieces)
     if as_json:
         facts = {"path": str(target), "size_bytes": len(blob), "length_s": length_s, "gpus": [_uuid(piece) for piece in pieces]}
@@ -98,8 +98,8 @@ def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Ev
 
 
 def _of_run(settings: Settings, run_id: str, gpus: tuple[str, ...]) -> list[Evidence]:
-    with stores.reader(settings) as store:
-        run = stores.run(store, run_id)
+    with open_store.reader(settings) as store:
+        run = open_store.run(store, run_id)
         wanted = [uuid for uuid in run.uuids if not gpus or any(rejudge.named(name, uuid) for name in gpus)]
         if not wanted:
             raise UsageError(
@@ -110,10 +110,10 @@ def _of_run(settings: Settings, run_id: str, gpus: tuple[str, ...]) -> list[Evid
 
 def _of_past(settings: Settings, last: str, gpus: tuple[str, ...]) -> list[Evidence]:
     begin_s = clock.wall_s() - _duration_s("--last", last)
-    with stores.reader(settings) as store:
+    with open_store.reader(settings) as store:
         pieces = list(rejudge.interval(store, f"@{begin_s}", None, gpus, ()))
     if all(piece.absence for piece in pieces):
-        raise UsageError(f"--last: expected readings since {moments.text(begin_s)}, found none: was a daemon running?")
+        raise UsageError(f"--last: expected readings since {times.text(begin_s)}, found none: was a daemon running?")
     return pieces
 
 

@@ -15,7 +15,7 @@ from annotate.errors import AnnotateError
 from annotate.policy import Policy
 from annotate.verdict import Verdict
 from gpuwatch import clock
-from gpuwatch.cli import moments
+from gpuwatch.cli import times
 from gpuwatch.config import quantities
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import UsageError
@@ -123,7 +123,7 @@ def _part(piece: Evidence, path: Path, begin: str | None, end: str | None) -> Ev
     if not whole.begin_ns <= begin_ns < end_ns <= whole.end_ns:
         length = f"0 to {whole.length_s:.3f} s"
         if whole.begin_ns >= _WALL_NS:
-            length += f" ({moments.text(whole.begin_ns / 1e9)} to {moments.text(whole.end_ns / 1e9)})"
+            length += f" ({times.text(whole.begin_ns / 1e9)} to {times.text(whole.end_ns / 1e9)})"
         found = f"{(begin_ns - whole.begin_ns) / 1e9:.3f} to {(end_ns - whole.begin_ns) / 1e9:.3f} s"
         raise UsageError(f"{path}: expected a stretch within {length}, found {found}")
     return replace(piece.part(begin_ns, end_ns), timings=None)
@@ -140,7 +140,7 @@ def _within(text: str, option: str, whole: Window) -> int:
     if begin_ns < _WALL_NS:
         raise UsageError(f"{option}: this recording knows no wall time; expected seconds since its beginning, found {text!r}")
     # A time of day means the recording's day, not today.
-    return round(moments.wall_s(text, option, now_s=begin_ns / 1e9 + 86_340.0) * 1e9)
+    return round(times.wall_s(text, option, now_s=begin_ns / 1e9 + 86_340.0) * 1e9)
 
 
 def _is_number(text: str) -> bool:
@@ -167,10 +167,10 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
     from gpuwatch.store import Run
 
     now_s = clock.wall_s()
-    begin_s = moments.wall_s(begin, "--from", now_s=now_s)
-    end_s = moments.wall_s(end, "--to", now_s=now_s) if end is not None else now_s - _WRITTEN_S
+    begin_s = times.wall_s(begin, "--from", now_s=now_s)
+    end_s = times.wall_s(end, "--to", now_s=now_s) if end is not None else now_s - _WRITTEN_S
     if not begin_s < end_s <= now_s + 1:
-        found = f"{moments.text(begin_s)} to {moments.text(end_s)}"
+        found = f"{times.text(begin_s)} to {times.text(end_s)}"
         raise UsageError(f"--from, --to: expected a beginning before an end that is past, found {found}")
     boot_id, begin_ns = store.to_monotonic(begin_s)
     end_boot_id, end_ns = store.to_monotonic(end_s)

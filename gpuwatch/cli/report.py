@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli import moments, options, output, rejudge, stores, written
-from gpuwatch.cli.exits import Exit, of_statuses, statuses_of
+from gpuwatch.cli import open_store, options, output, output_file, rejudge, times
+from gpuwatch.cli.exit_codes import Exit, of_statuses, statuses_of
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ def command(
     target = None if target == "-" else target
     failing, without = options.fail_on(fail_on), redaction.kinds(redact)
     if target is not None:
-        written.check(Path(target))
+        output_file.check(Path(target))
     found = _of_recording(Path(trace)) if trace is not None else _of_runs(run_ids)
     windows = redaction.redacted(found, without)
     text = _text(windows, without, markdown=markdown, junit=junit)
     if target is None:
         output.emit(text.rstrip("\n"))
     else:
-        written.whole(Path(target), text.encode())
+        output_file.whole(Path(target), text.encode())
         count = f"{len(windows)} {'window' if len(windows) == 1 else 'windows'}"
         output.say(f"{target}: {count}, {len(text) / 1e6:.1f} MB")
         if not markdown and not junit:
@@ -96,14 +96,14 @@ def _text(windows: tuple[Judged, ...], without: tuple[str, ...], *, markdown: bo
         from gpuwatch.report.junit import junit as as_junit
 
         return as_junit(windows)
-    from gpuwatch.report import page, record
+    from gpuwatch.report import html_page, record
 
-    return page.render(record.sequence(windows, without), secrets.token_urlsafe(24))
+    return html_page.render(record.sequence(windows, without), secrets.token_urlsafe(24))
 
 
 def _of_runs(ids: tuple[str, ...]) -> list[Judged]:
-    with stores.reader(options.settings()) as store:
-        runs = [stores.run(store, each) for each in dict.fromkeys(ids)] or [stores.run(store, None)]
+    with open_store.reader(options.settings()) as store:
+        runs = [open_store.run(store, each) for each in dict.fromkeys(ids)] or [open_store.run(store, None)]
         return [judged for run in {run.id: run for run in runs}.values() for judged in _of_run(store, run)]
 
 
@@ -129,7 +129,7 @@ def _of_run(store: Reader, run: Run) -> list[Judged]:
             verdict=verdict,
             evidence=store.evidence(run, uuid) if uuid is not None else None,
             run_id=run.id,
-            begun=moments.zoned(run.begun_wall_s),
+            begun=times.zoned(run.begun_wall_s),
             user=run.user,
             process=run.process,
             packed=store.packed(run, uuid) if uuid is not None else None,

@@ -13,7 +13,7 @@ import click
 from annotate.errors import AnnotateError
 from annotate.verdict import Status, Verdict
 from gpuwatch.cli import child, options, output, refusals
-from gpuwatch.cli.exits import Exit, Stop, of_statuses, statuses_of
+from gpuwatch.cli.exit_codes import Exit, Stop, of_statuses, statuses_of
 from gpuwatch.client.window import Window, window
 from gpuwatch.errors import GpuwatchError
 
@@ -156,7 +156,7 @@ def _report_file(path: str) -> contextlib.AbstractContextManager[IO[str]]:
 
 def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None, show: str) -> set[Status]:
     """Write the verdicts; the statuses found.  ``show`` is the command that shows them again."""
-    from annotate import report as reports
+    from annotate.output import report as reports
 
     try:
         verdicts: tuple[Verdict, ...] = watched.verdicts

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from gpuwatch import clock
-from gpuwatch.cli import moments, options, output
-from gpuwatch.cli.exits import Exit, Stop
+from gpuwatch.cli import options, output, times
+from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.client.connection import Client, running
 from gpuwatch.config import quantities
 from gpuwatch.config.quantities import QuantityError
@@ -104,7 +104,7 @@ def _text(facts: dict[str, Any]) -> str:
         "daemon": f"pid {facts['pid']}, gpuwatch {facts['version']}, watches {facts['source']}",
         "socket": facts["socket"],
         "store": facts["state"],
-        "started": f"{moments.text(facts['begun_wall_s'])} by {_STARTED_BY.get(facts['started_by'], facts['started_by'])}",
+        "started": f"{times.text(facts['begun_wall_s'])} by {_STARTED_BY.get(facts['started_by'], facts['started_by'])}",
         "clients": facts["clients_count"],
         "windows": f"{facts['windows_count']} open or being judged",
         "metrics": facts["metrics"] or "not served; gpuwatch daemon --listen PORT serves them",

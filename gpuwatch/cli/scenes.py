@@ -18,7 +18,7 @@ from gpuwatch.client.window import Window, window
 from gpuwatch.config import settings as config
 from gpuwatch.errors import DaemonError
 from gpuwatch.sources.simulated import Scene
-from gpuwatch.sources.simulated.source import scenes_named
+from gpuwatch.sources.simulated.simulated_source import scenes_named
 
 START_S = 20.0
 _FOREVER_S = 1e6  # a scene longer than this does not come round again

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch import clock
-from gpuwatch.cli import moments, options, output
+from gpuwatch.cli import options, output, times
 from gpuwatch.comparing import floor_record
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.process import torch_state
@@ -45,7 +45,7 @@ def command(seconds: float, show: bool, as_json: bool) -> None:
             "shared" if floor.shared else "own",
             f"{floor.floor_ratio:.3%}",
             str(floor.trials_count),
-            moments.text(floor.measured_wall_s),
+            times.text(floor.measured_wall_s),
         )
         for uuid in sorted(kept)
         for floor in kept[uuid]

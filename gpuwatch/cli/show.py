@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from gpuwatch.cli import moments, options, output, rejudge, stores
-from gpuwatch.cli.exits import Exit, of_statuses, statuses_of
+from gpuwatch.cli import open_store, options, output, rejudge, times
+from gpuwatch.cli.exit_codes import Exit, of_statuses, statuses_of
 from gpuwatch.errors import UsageError
 
 
@@ -35,14 +35,14 @@ def command(
 
     With --claim, --accept or --limit its kept evidence is judged again; the verdict of record stays as it is.
     """
-    from annotate import report
+    from annotate.output import report
 
     if run_id is not None and last:
         raise UsageError(f"expected a run or --last, found both: {run_id} --last")
     failing = options.fail_on(fail_on)
     policy = options.policy(claim, accept, limits)
-    with stores.reader(options.settings()) as store:
-        run = stores.run(store, run_id)
+    with open_store.reader(options.settings()) as store:
+        run = open_store.run(store, run_id)
         verdicts = rejudge.stored(run) if policy is None else rejudge.again(store, run, policy)
     if as_json:
         data = {"run": run.id, "label": run.label, "begun_wall_s": run.begun_wall_s, "rejudged": policy is not None}
@@ -56,5 +56,5 @@ def command(
             )
         )
         who = f", by {run.user or run.uid}" if run.uid is not None else ""
-        output.say(f"  run {run.id}, {moments.text(run.begun_wall_s)}{who}{', judged again' if policy is not None else ''}")
+        output.say(f"  run {run.id}, {times.text(run.begun_wall_s)}{who}{', judged again' if policy is not None else ''}")
     return of_statuses(statuses_of(verdicts), failing)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli import options, output, stores
-from gpuwatch.cli.exits import Exit, Stop
+from gpuwatch.cli import open_store, options, output
+from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.config.paths import user_config
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.tui.kept import Memory
+    from gpuwatch.tui.preferences import Memory
     from gpuwatch.view.live import Live
 
 SCENES = "steady-gemm,from-idle,neighbour"  # what is shown where there is no driver
@@ -79,15 +79,15 @@ def _screen(settings: Settings, *, kept_for: Settings) -> Exit:
 
 def _store(settings: Settings) -> Path:
     """Where the readings lie that the screen goes back to.  Raises StoreError."""
-    where = stores.folder(settings)
-    if why := stores.closed(where):
+    where = open_store.folder(settings)
+    if why := open_store.closed(where):
         raise StoreError(why)
     return where
 
 
 def _memory(settings: Settings) -> Memory:
     """What the user chose, kept beside the configuration that is read."""
-    from gpuwatch.tui.kept import Memory
+    from gpuwatch.tui.preferences import Memory
 
     named = settings.given.get("config") or os.environ.get("GPUWATCH_CONFIG")
     beside = Path(named).absolute() if named else user_config(os.environ)
@@ -96,7 +96,7 @@ def _memory(settings: Settings) -> Memory:
 
 def _recorded_screen(path: Path, settings: Settings) -> Exit:
     from gpuwatch.tui.app import Top
-    from gpuwatch.tui.when import time_of_day
+    from gpuwatch.tui.text.time_text import time_of_day
     from gpuwatch.view.history import Recorded
 
     past = Recorded(path)
@@ -134,7 +134,7 @@ def _once(settings: Settings, *, as_json: bool) -> Exit:
 
 def _show(live: Live, *, as_json: bool) -> None:
     if as_json:
-        from gpuwatch.cli.now import plain
+        from gpuwatch.cli.live_json import plain
 
         output.emit_json(plain(live))
     else:
@@ -142,7 +142,7 @@ def _show(live: Live, *, as_json: bool) -> None:
 
 
 def _print(live: Live) -> None:
-    from gpuwatch.tui import gpu_table, window_table, words
+    from gpuwatch.tui.text import gpu_table, window_table, words
 
     width = output.width(sys.stdout) or PASTED_COLUMNS
     if live.source.startswith("replay:"):

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from annotate import __version__
-from annotate.report import plain
+from annotate.output.report import plain
 from gpuwatch.cli import options, output
-from gpuwatch.cli.exits import Exit
+from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.report.agreement import Agreement
-    from gpuwatch.report.embedded import Embedded
+    from gpuwatch.report.read_page import Embedded
+    from gpuwatch.report.rejudge import Agreement
     from gpuwatch.report.signatures import Signed
 
 _MOST_SHOWN = 5
@@ -46,12 +46,12 @@ def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: 
         return _show_key(as_json=as_json)
     if file is None:
         raise UsageError("verify: expected a report FILE.html, or --key, found neither")
-    from gpuwatch.report import embedded, signatures
-    from gpuwatch.report.agreement import agreement
+    from gpuwatch.report import read_page, signatures
+    from gpuwatch.report.rejudge import agreement
 
     named = [Path(each) for each in trust]
     trusted = signatures.trusted_keys(named, () if named else signatures.folders(os.environ), output.say)
-    held = embedded.load(Path(file))
+    held = read_page.load(Path(file))
     answers = [agreement(window) for window in held.record.windows]
     signers = [signatures.signed(window, trusted) for window in held.record.windows]
     wanted = {signatures.Worth.TRUSTED} if trust else set(signatures.Worth) - {signatures.Worth.BROKEN}

@@ -85,6 +85,6 @@ def here(count: int, driver: Any = None) -> Marks:  # cuda has no types
     cuda = torch_state.cuda_at_hand()
     if cuda is None:
         return HostMarks()
-    from gpuwatch.cuda.marks import CudaMarks
+    from gpuwatch.cuda.event_marks import CudaMarks
 
     return CudaMarks(cuda, count, driver)

@@ -120,7 +120,7 @@ class Testimony:
 
     def tell(self, facts: dict[str, FactValue]) -> None:
         """Raises UsageError for what the judge does not know, and for what could not be handed over at the end."""
-        from annotate.told import TOLD
+        from annotate.declared import TOLD
 
         checked: dict[str, FactValue] = {}
         for name, fact in facts.items():

@@ -237,7 +237,7 @@ class Window:
         self._testimony.look_at(tensors)
 
     def tell(self, **facts: FactValue) -> None:
-        """Tell what only the measured process knows, by the names of ``annotate.told``.  Raises UsageError for others."""
+        """Tell what only the measured process knows, by the names of ``annotate.declared``.  Raises UsageError for others."""
         self._testimony.tell(facts)
 
     def _inside(self, doing: str) -> None:
@@ -340,12 +340,12 @@ class Window:
 
     def __repr__(self) -> str:
         state = "open" if self.end_ns is None else "closed"
-        from annotate.report import plain  # a label steers no terminal
+        from annotate.output.report import plain  # a label steers no terminal
 
         return f"<gpuwatch.window {plain(self.label or self.run_id or '')} {state if self.begin_ns else 'not entered'}>"
 
     def _repr_html_(self) -> str:
-        from annotate import card
+        from annotate.output import card
 
         return card.html(self.verdicts) if self.end_ns is not None else html.escape(repr(self))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuwatch.comparing.blocks import Block, BlockTimer, Timed
-from gpuwatch.comparing.compared import Compared, compare
-from gpuwatch.comparing.loading import Loaded, load
+from gpuwatch.comparing.compare_run import Compared, compare
+from gpuwatch.comparing.load_variants import Loaded, load
 
 __all__ = ["Block", "BlockTimer", "Compared", "Loaded", "Timed", "compare", "load"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuwatch.comparing import design
+from gpuwatch.comparing import schedule
 from gpuwatch.comparing.blocks import BlockTimer
-from gpuwatch.comparing.design import Runner
+from gpuwatch.comparing.schedule import Runner
 
 KINDS = ("gemm", "copy")
 # The floor is the largest of this many differences, which lies near the 95th percentile of many.
@@ -25,9 +25,9 @@ def differences(
 ) -> Iterator[float]:
     """By how much each pair of equal arms is told apart: one trial each, its own buffers, its own order."""
     for trial in range(trials_count):
-        a, b = (design.calibrated(timer, Runner(name, (call,))) for name, call in zip("ab", next(pairs), strict=True))
-        design.warmed(timer, [a, b], warm_s)
-        found = design.interleaved(timer, a, [b], seconds=seconds, limit_s=4 * seconds, seed=trial)["b"]
+        a, b = (schedule.calibrated(timer, Runner(name, (call,))) for name, call in zip("ab", next(pairs), strict=True))
+        schedule.warmed(timer, [a, b], warm_s)
+        found = schedule.interleaved(timer, a, [b], seconds=seconds, limit_s=4 * seconds, seed=trial)["b"]
         if len(found.log_ratios):
             yield abs(float(np.expm1(np.median(found.log_ratios))))
 

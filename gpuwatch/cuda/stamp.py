@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from annotate.evidence import Times, Values
 from gpuwatch import clock
-from gpuwatch.cuda import room as rooms
+from gpuwatch.cuda import stamp_buffers as rooms
 from gpuwatch.cuda.driver import checked, here, raw_stream
-from gpuwatch.cuda.room import MOST_BYTES, Room
+from gpuwatch.cuda.stamp_buffers import MOST_BYTES, Room
 
 _CALIBRATIONS_COUNT = 3
 

@@ -16,12 +16,12 @@ from annotate import __version__
 from annotate.evidence import Lane
 from gpuwatch import clock
 from gpuwatch.daemon.watched_gpus import Watched
-from gpuwatch.exporter import readings
+from gpuwatch.exporter import gpu_series
 from gpuwatch.exporter.buckets import Buckets
+from gpuwatch.exporter.gpu_counters import GpuTally, Tallies
 from gpuwatch.exporter.metrics import REASON_CLASSES, SCRAPE_BUCKETS
-from gpuwatch.exporter.outcomes import Outcomes
-from gpuwatch.exporter.page import Page
-from gpuwatch.exporter.tally import GpuTally, Tallies
+from gpuwatch.exporter.metrics_page import Page
+from gpuwatch.exporter.window_counters import Outcomes
 from gpuwatch.host import processes
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -97,12 +97,12 @@ class Collector(Collecting):
     def _gpus(self, page: Page, gpus: tuple[Watched, ...]) -> None:
         now_ns = self._daemon.now_ns()
         for watched in gpus:
-            readings.identity(page, watched)
+            gpu_series.identity(page, watched)
             # Of a GPU that nothing was heard of yet its counters are shown too: a counter has to be seen at zero.
             tally = (self._tallies.of(watched.device.uuid) or GpuTally(watched.device)).copy()
-            readings.watching(page, watched, tally, now_ns)
+            gpu_series.watching(page, watched, tally, now_ns)
             if watched.lost is None and tally.lanes[Lane.FAST].at_ns is not None:
-                readings.readings(page, watched, tally, now_ns, processes_count=self._processes_count)
+                gpu_series.readings(page, watched, tally, now_ns, processes_count=self._processes_count)
 
     def _witness(self, page: Page, watched: tuple[Watched, ...]) -> None:
         machine = self._machine

@@ -10,9 +10,9 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.exporter.access import access
 from gpuwatch.exporter.collector import Collector, Daemon, Machine
-from gpuwatch.exporter.outcomes import Outcomes
-from gpuwatch.exporter.tally import Tallies
-from gpuwatch.exporter.web import Web
+from gpuwatch.exporter.gpu_counters import Tallies
+from gpuwatch.exporter.http_server import Web
+from gpuwatch.exporter.window_counters import Outcomes
 
 _log = logging.getLogger("gpuwatch.exporter")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from annotate.evidence import Device
 from gpuwatch.errors import ExportError, StoreError
-from gpuwatch.fleet.contract import SCHEMA
+from gpuwatch.fleet.columns import SCHEMA
 from gpuwatch.fleet.rows import Row, hostname, partition, rows
 from gpuwatch.store import Reader, Run
 

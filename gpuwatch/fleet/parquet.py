@@ -12,7 +12,7 @@ from typing import Any
 
 from annotate import __version__
 from gpuwatch.errors import ExportError, UsageError
-from gpuwatch.fleet.contract import COLUMNS, SCHEMA, Column, Kind
+from gpuwatch.fleet.columns import COLUMNS, SCHEMA, Column, Kind
 from gpuwatch.fleet.rows import Row
 
 try:

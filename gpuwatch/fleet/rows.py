@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from annotate.evidence import Device, Host
-from gpuwatch.fleet.contract import COLUMNS, SCHEMA
+from gpuwatch.fleet.columns import COLUMNS, SCHEMA
 from gpuwatch.store import Run
 from gpuwatch.utf8 import clean_text
 

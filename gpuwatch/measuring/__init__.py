@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpuwatch.measuring.attempt import Attempt, Warmup
 from gpuwatch.measuring.benchmark import bench
+from gpuwatch.measuring.environment import Seams
 from gpuwatch.measuring.measurement import Measurement
 from gpuwatch.measuring.reference import Match
-from gpuwatch.measuring.seams import Seams
 from gpuwatch.measuring.stopping import Stopped
 
 __all__ = ["Attempt", "Match", "Measurement", "Seams", "Stopped", "Warmup", "bench"]

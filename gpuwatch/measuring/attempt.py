@@ -10,7 +10,7 @@ from typing import Annotated, Protocol
 import numpy as np
 
 from annotate.evidence import Timings
-from annotate.intervals import Interval
+from annotate.stats.intervals import Interval
 from annotate.verdict import Verdict
 from gpuwatch.measuring.progress import Progress
 from gpuwatch.measuring.steady import CAPPED, QUICK, is_steady, power_limited

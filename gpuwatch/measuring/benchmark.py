@@ -11,13 +11,13 @@ from annotate.verdict import Status
 from gpuwatch.client.testimony import spared
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
-from gpuwatch.measuring import prepare, request, trees
+from gpuwatch.measuring import bench_arguments, prepare, tensor_trees
 from gpuwatch.measuring import reference as references
 from gpuwatch.measuring.attempt import Attempt, Job, attempt
-from gpuwatch.measuring.call import sized
+from gpuwatch.measuring.batching import sized
+from gpuwatch.measuring.environment import Seams
 from gpuwatch.measuring.measurement import Measurement
 from gpuwatch.measuring.progress import Progress
-from gpuwatch.measuring.seams import Seams
 from gpuwatch.process import inputs
 from gpuwatch.wire.messages import FactValue
 
@@ -27,8 +27,8 @@ def bench(
     *,
     args: Sequence[Any] = (),
     rotate: Sequence[Sequence[Any]] | None = None,
-    timer: request.TimerChoice = None,
-    cache: request.Cache | None = None,
+    timer: bench_arguments.TimerChoice = None,
+    cache: bench_arguments.Cache | None = None,
     flops: float | None = None,
     bytes: float | None = None,  # noqa: A002 - what users call it
     dtype: Any = None,
@@ -67,22 +67,28 @@ def bench(
     What ``fn`` raises passes.  Raises UsageError for what can never be right.
     """
     seams = seams or Seams()
-    request.check_call(fn, args, rotate)
-    request.check_choices(timer, cache, retries)
-    call_flops_count, call_bytes = request.amount_or_none("flops", flops), request.amount_or_none("bytes", bytes)
-    min_s, max_s = request.amount_or_none("min_s", min_s), request.amount("max_s", max_s)
-    target_ratio, rtol = request.share("target_ratio", target_ratio), request.amount_or_none("rtol", rtol, zero=True)
-    warmup_max_s, kind = request.amount("warmup_max_s", warmup_max_s, zero=True), request.dtype_named(dtype)
+    bench_arguments.check_call(fn, args, rotate)
+    bench_arguments.check_choices(timer, cache, retries)
+    call_flops_count, call_bytes = (
+        bench_arguments.amount_or_none("flops", flops),
+        bench_arguments.amount_or_none("bytes", bytes),
+    )
+    min_s, max_s = bench_arguments.amount_or_none("min_s", min_s), bench_arguments.amount("max_s", max_s)
+    target_ratio, rtol = (
+        bench_arguments.share("target_ratio", target_ratio),
+        bench_arguments.amount_or_none("rtol", rtol, zero=True),
+    )
+    warmup_max_s, kind = bench_arguments.amount("warmup_max_s", warmup_max_s, zero=True), bench_arguments.dtype_named(dtype)
     if min_s is not None and min_s > max_s:
         raise UsageError(f"min_s: expected at most max_s ({max_s:g}), found {min_s:g}")
-    name = request.label_of(fn, label)
+    name = bench_arguments.label_of(fn, label)
     opening = seams.window(name, claim=claim, policy=policy, settings=settings)  # a wrong claim is told now
     arguments = [tuple(one) for one in rotate] if rotate is not None else [tuple(args)]
 
     matched = prepare.checked(fn, arguments[0], reference, rtol)
     unchanged = references.output_unchanged(fn, arguments[0]) if check_inputs else None
     first_call_s = prepare.first_call_s(fn, arguments[0], seams.now_ns)
-    kind = kind or trees.dtype_name(arguments[0])
+    kind = kind or tensor_trees.dtype_name(arguments[0])
     with (
         prepare.chosen(timer, fn, arguments[0]) as (taking, overhead_s),
         Progress(name, shown=progress, stream=seams.stream) as shown,

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from gpuwatch.errors import UsageError
-from gpuwatch.measuring import trees
+from gpuwatch.measuring import tensor_trees
 from gpuwatch.timers import Call
 
 # Written between two calls.  Once its size leaves lines behind: the cache is hashed, and not replaced in order.
@@ -49,7 +49,7 @@ def flushed(fn: Callable[..., object], args: tuple[Any, ...], flush: Callable[[]
 
 def rotated(fn: Callable[..., object], inputs: list[tuple[Any, ...]]) -> Setting:
     """Inputs in turn: what one call left in the cache is gone when its inputs come again."""
-    sizes = [sum(map(trees.size_bytes, trees.arrays(one))) for one in inputs]
+    sizes = [sum(map(tensor_trees.size_bytes, tensor_trees.arrays(one))) for one in inputs]
     told: dict[str, int | str | bool] = {"cache": "cold", "flush_timed": False}
     if any(sizes):
         told |= {"flush_bytes": sum(sizes) - max(sizes), "working_set_bytes": max(sizes)}
@@ -61,13 +61,13 @@ def copies(args: tuple[Any, ...], l2_bytes: int) -> list[tuple[Any, ...]] | None
 
     Inputs far larger than the cache need no copies, and tiny ones too many.
     """
-    size = sum(trees.size_bytes(array) for array in trees.arrays(args))
+    size = sum(tensor_trees.size_bytes(array) for array in tensor_trees.arrays(args))
     if not size:
         return None
     count = int(-(-_ROTATION_L2_RATIO * l2_bytes // size)) + 1
     if count > _COPIES_MOST_COUNT:
         return None
-    return [args, *(trees.mapped(args, trees.copied) for _ in range(count - 1))]
+    return [args, *(tensor_trees.mapped(args, tensor_trees.copied) for _ in range(count - 1))]
 
 
 def flush_of(l2_bytes: int | None) -> tuple[Callable[[], None], int]:
@@ -84,5 +84,5 @@ def flush_of(l2_bytes: int | None) -> tuple[Callable[[], None], int]:
 
 
 def _working_set(args: tuple[Any, ...]) -> dict[str, int]:
-    size = sum(trees.size_bytes(array) for array in trees.arrays(args))
+    size = sum(tensor_trees.size_bytes(array) for array in tensor_trees.arrays(args))
     return {"working_set_bytes": size} if size else {}

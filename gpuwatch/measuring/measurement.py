@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from annotate import roofline
-from annotate.durations import usual_s, worth_count
+from annotate.derived import roofline
 from annotate.evidence import Device, Timings, Values
-from annotate.sensitivity import Corrected, Refused, Sensitivity, sensitivity
+from annotate.times.clock_sensitivity import Corrected, Refused, Sensitivity, sensitivity
+from annotate.times.durations import usual_s, worth_count
 from annotate.verdict import Status, Verdict
 from gpuwatch.measuring.attempt import Attempt, Warmup
 from gpuwatch.measuring.reference import Match
@@ -189,16 +189,16 @@ class Measurement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; the schema is ``docs/schemas/measurement.json``."""
-        from gpuwatch.measuring.plain import plain
+        from gpuwatch.measuring.to_dict import plain
 
         return plain(self)
 
     def __str__(self) -> str:
-        from gpuwatch.measuring.text import text
+        from gpuwatch.measuring.render import text
 
         return text(self)
 
     def _repr_html_(self) -> str:
-        from gpuwatch.measuring.text import html
+        from gpuwatch.measuring.render import html
 
         return html(self)

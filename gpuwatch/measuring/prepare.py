@@ -10,12 +10,12 @@ import numpy as np
 
 from gpuwatch import timers
 from gpuwatch.errors import UsageError, WrongResultError
+from gpuwatch.measuring import bench_arguments, tensor_trees
 from gpuwatch.measuring import cache as caches
-from gpuwatch.measuring import request, trees
-from gpuwatch.measuring.board import Board
-from gpuwatch.measuring.call import ENTRY_S, tried_s
+from gpuwatch.measuring.batching import ENTRY_S, tried_s
+from gpuwatch.measuring.environment import Seams
 from gpuwatch.measuring.reference import Match, match
-from gpuwatch.measuring.seams import Seams
+from gpuwatch.measuring.torch_device import Board
 from gpuwatch.timers import Plan, Timer
 
 # Between two events of a held stream the shortest kernel takes 1.5 us more than nothing does; events tick by half of one.
@@ -27,8 +27,8 @@ def checked(fn: Callable[..., Any], args: tuple[Any, ...], reference: Any, rtol:
     if reference is None:
         return None
     # Both get arguments of their own: a function that works in place would give the other its result.
-    expected = reference(*trees.mapped(args, trees.copied)) if callable(reference) else reference
-    found = match(fn(*trees.mapped(args, trees.copied)), expected, rtol)
+    expected = reference(*tensor_trees.mapped(args, tensor_trees.copied)) if callable(reference) else reference
+    found = match(fn(*tensor_trees.mapped(args, tensor_trees.copied)), expected, rtol)
     if not found.holds:
         raise WrongResultError(found.error_ratio, found.limit_ratio)
     return found
@@ -48,7 +48,7 @@ def first_call_s(fn: Callable[..., Any], args: tuple[Any, ...], now_ns: Callable
 
 
 @contextmanager
-def chosen(timer: request.TimerChoice, fn: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[tuple[Timer, float]]:
+def chosen(timer: bench_arguments.TimerChoice, fn: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[tuple[Timer, float]]:
     """The timer asked for, and what it reads around nothing; where none was, one that sees the work."""
     if timer is not None and not isinstance(timer, str):
         yield timer, timer.overhead_s()
@@ -75,7 +75,7 @@ def saw_nothing(setting: caches.Setting, timer: Timer, overhead_s: float) -> boo
 
 
 def setting(
-    fn: Callable[..., Any], arguments: list[tuple[Any, ...]], timer: Timer, cache: request.Cache | None,
+    fn: Callable[..., Any], arguments: list[tuple[Any, ...]], timer: Timer, cache: bench_arguments.Cache | None,
     board: Board | None, seams: Seams, *, given: bool,
 ) -> caches.Setting:  # fmt: skip
     if given:

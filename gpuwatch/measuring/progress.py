@@ -7,7 +7,7 @@ import sys
 from types import TracebackType
 from typing import TextIO
 
-from annotate.report import plain
+from annotate.output.report import plain
 
 _WIDTH = 24
 

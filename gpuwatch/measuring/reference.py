@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpuwatch.errors import UsageError
-from gpuwatch.measuring import trees
+from gpuwatch.measuring import tensor_trees
 
 # What a reduction of a few thousand products may lose in a data type; torch's own defaults are for single operations.
 _LIMITS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2, "complex128": 1e-9, "complex64": 1e-4}
@@ -36,7 +36,7 @@ def match(result: object, reference: object, rtol: float | None = None) -> Match
     zero is not asked for digits nobody has: ``allclose`` with ``atol = rtol × mean |reference|``.  Without ``rtol`` the
     limit is the data type's.  Another shape, and a NaN where the reference has none, is an infinite error.
     """
-    mine, theirs = list(trees.leaves(result)), list(trees.leaves(reference))
+    mine, theirs = list(tensor_trees.leaves(result)), list(tensor_trees.leaves(reference))
     if all(leaf is None for leaf in mine) and any(leaf is not None for leaf in theirs):
         raise UsageError("reference: the function returned nothing to compare; let it return its result")
     if len(mine) != len(theirs):
@@ -54,7 +54,7 @@ def _leaf(result: Any, reference: Any, rtol: float | None) -> Match:
     kind = str(getattr(result, "dtype", "complex128" if isinstance(result, complex) else "float64")).removeprefix("torch.")
     limit = rtol if rtol is not None else _FP8_LIMIT if kind.startswith("float8") else _LIMITS.get(kind, 0.0)
     try:
-        if trees.is_torch(result) and trees.is_torch(reference):
+        if tensor_trees.is_torch(result) and tensor_trees.is_torch(reference):
             return Match(_torch_error(result, reference), limit)
         return Match(_error(_numpy(result), _numpy(reference)), limit)
     except (TypeError, ValueError, NotImplementedError) as error:
@@ -64,7 +64,7 @@ def _leaf(result: Any, reference: Any, rtol: float | None) -> Match:
 
 
 def _numpy(leaf: Any) -> np.ndarray[Any, Any]:
-    if trees.is_torch(leaf):
+    if tensor_trees.is_torch(leaf):
         _check_laid_out(leaf)
         leaf = _wide(leaf.detach()).resolve_conj().cpu().numpy()
     # A complex number made real would lose half of itself, and with it whatever is wrong there.
@@ -119,19 +119,19 @@ def output_unchanged(fn: Callable[..., object], args: tuple[Any, ...]) -> bool:
 
     The inputs are put back as they were.
     """
-    inputs = [array for array in trees.arrays(args) if "float" in str(array.dtype)]
+    inputs = [array for array in tensor_trees.arrays(args) if "float" in str(array.dtype)]
     if not inputs:
         raise UsageError("check_inputs: expected floating-point tensors among args, found none")
-    kept = [trees.copied(array) for array in inputs]
-    before = trees.mapped(fn(*args), trees.copied)
-    if all(leaf is None for leaf in trees.leaves(before)):
+    kept = [tensor_trees.copied(array) for array in inputs]
+    before = tensor_trees.mapped(fn(*args), tensor_trees.copied)
+    if all(leaf is None for leaf in tensor_trees.leaves(before)):
         raise UsageError("check_inputs: the function returned nothing to compare; let it return its result")
     changed: list[tuple[Any, Any]] = []
     try:
         for array, value in zip(inputs, kept, strict=True):
             _change(array)
             changed.append((array, value))
-        return unchanged(trees.mapped(fn(*args), trees.copied), before)
+        return unchanged(tensor_trees.mapped(fn(*args), tensor_trees.copied), before)
     finally:
         for array, value in changed:
             _put(array, value)
@@ -141,7 +141,9 @@ def _change(array: Any) -> None:
     """Raises UsageError for what cannot be written to, as a constant spread over a shape."""
     try:
         # Eight-bit floats know no arithmetic.
-        values = array.detach().float() if trees.is_torch(array) and array.element_size() < 4 else trees.copied(array)
+        values = (
+            array.detach().float() if tensor_trees.is_torch(array) and array.element_size() < 4 else tensor_trees.copied(array)
+        )
         _put(array, -0.5 * values + 0.25)
     except (RuntimeError, ValueError) as error:
         why = str(error).partition("\n")[0]
@@ -151,7 +153,7 @@ def _change(array: Any) -> None:
 
 
 def _put(array: Any, values: Any) -> None:
-    if trees.is_torch(array):
+    if tensor_trees.is_torch(array):
         array.detach().copy_(values)
     else:
         array[...] = values

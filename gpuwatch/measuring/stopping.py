@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from annotate.evidence import Timings
-from annotate.intervals import Interval, batch_interval
+from annotate.stats.intervals import Interval, batch_interval
 
 
 class Stopped(StrEnum):

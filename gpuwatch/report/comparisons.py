@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from annotate import two_runs
-from annotate.comparison import Comparison
+from annotate.compare import two_runs
+from annotate.compare.decision import Comparison
 from annotate.errors import AnnotateError
+from annotate.output.report import plain
 from annotate.policy import Policy
-from annotate.report import plain
 from gpuwatch.report.record import Judged
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from annotate import clock_reasons
+from annotate.declared import TOLD
+from annotate.derived.true_clock import measured
 from annotate.evidence import Evidence, Ownership
-from annotate.told import TOLD
-from annotate.true_clock import measured
 from gpuwatch.report.record import Judged
 
 _OF_THE_MACHINE = ("hostname", "kernel", "container", "cpu_allowed_count", "numa_nodes", "profilers", "sharing")

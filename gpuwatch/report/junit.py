@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from annotate.report import plain, text
+from annotate.output.report import plain, text
 from annotate.verdict import Status
 from gpuwatch.report.record import Judged
 

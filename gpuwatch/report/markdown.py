@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from annotate import report
-from annotate.comparison import text
+from annotate.compare.decision import text
+from annotate.output import report
 from gpuwatch.report.comparisons import comparisons
 from gpuwatch.report.record import Judged
 

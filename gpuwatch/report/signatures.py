@@ -9,8 +9,8 @@ from pathlib import Path
 
 from gpuwatch.config import paths
 from gpuwatch.errors import UsageError
-from gpuwatch.report.agreement import begun_fits
 from gpuwatch.report.record import Judged
+from gpuwatch.report.rejudge import begun_fits
 from gpuwatch.signing import fingerprint, holds, read_public, statement
 
 _FIELDS = {"run": "run_id"}

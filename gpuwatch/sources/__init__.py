@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuwatch.errors import UsageError
 from gpuwatch.interfaces import Clock, Source
-from gpuwatch.sources.names import nearest
+from gpuwatch.sources.suggestions import nearest
 
 KINDS = ("auto", "nvml", "simulated", "replay")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from annotate.evidence import Column, Evidence, Trace, Window
 from gpuwatch.errors import CapsuleError, UsageError
-from gpuwatch.sources import scenarios, smi_log
+from gpuwatch.sources import npz_recording, smi_log
 
 _FORMATS = "a CSV log of nvidia-smi, a recording of `gpuwatch record`, or an .npz with telemetry and marks"
 _ZIP = b"PK\x03\x04"
@@ -27,7 +27,7 @@ def load(path: str | Path, *, query: str | None = None) -> tuple[Evidence, ...]:
     path = Path(path)
     match _format(path):
         case "scenarios":
-            return scenarios.load(path)
+            return npz_recording.load(path)
         case "log":
             return smi_log.load(path, query=query)
         case _:
@@ -37,7 +37,7 @@ def load(path: str | Path, *, query: str | None = None) -> tuple[Evidence, ...]:
 def whole(path: str | Path) -> tuple[Evidence, ...]:
     """Everything a recording tells, one piece of evidence a GPU whose window is the whole of it.  Raises UsageError."""
     path = Path(path)
-    return scenarios.whole(path) if _format(path) == "scenarios" else merged(load(path))
+    return npz_recording.whole(path) if _format(path) == "scenarios" else merged(load(path))
 
 
 def merged(pieces: Iterable[Evidence]) -> tuple[Evidence, ...]:

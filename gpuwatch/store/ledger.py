@@ -17,9 +17,9 @@ from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.errors import StoreError
 from gpuwatch.store import files, schema
-from gpuwatch.store.columns import DEVICE_COLUMNS, quoted
 from gpuwatch.store.held_file import HeldFile
 from gpuwatch.store.run import OPEN, UNFINISHED, Run, as_json, to_row
+from gpuwatch.store.signal_columns import DEVICE_COLUMNS, quoted
 
 _SAME_CLOCK_NS = 50_000_000  # wall time is for people: a drift below this starts no new stretch
 _DIED = "the daemon ended while the window was open"

@@ -20,9 +20,9 @@ from annotate.capsule.pack import unpack
 from annotate.evidence import Census, Device, Event, Evidence, Host, Ownership, Process, Timings, Trace, Window
 from gpuwatch.errors import CapsuleError, StoreError
 from gpuwatch.store import files, schema
-from gpuwatch.store.columns import device_from_row
+from gpuwatch.store.read_traces import Pieces
 from gpuwatch.store.run import BADNESS, UNFINISHED, Ended, Run, from_row
-from gpuwatch.store.traces import Pieces
+from gpuwatch.store.signal_columns import device_from_row
 
 LEAD_NS = 5_000_000_000
 TAIL_NS = 500_000_000

@@ -11,7 +11,7 @@ from sqlite_utils import Database, Migrations
 
 from annotate.evidence import Lane
 from gpuwatch.errors import StoreError
-from gpuwatch.store.columns import DEVICE_COLUMNS, LANE_COLUMNS
+from gpuwatch.store.signal_columns import DEVICE_COLUMNS, LANE_COLUMNS
 
 LEDGER = Migrations("gpuwatch")
 READINGS = Migrations("gpuwatch-readings")

@@ -9,11 +9,11 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from annotate.evidence import Lane, Process
-from gpuwatch.store import dense, files, schema
-from gpuwatch.store.columns import GPUS_COUNT, LANE_COLUMNS, key, quoted
+from gpuwatch.store import dense_power, files, schema
+from gpuwatch.store.compaction import Rows
 from gpuwatch.store.held_file import HeldFile
-from gpuwatch.store.keeping import Rows
 from gpuwatch.store.run import as_json
+from gpuwatch.store.signal_columns import GPUS_COUNT, LANE_COLUMNS, key, quoted
 
 KNOWN_COUNT = 4096  # processes whose number is remembered; one that is forgotten gets another
 
@@ -109,7 +109,7 @@ class Segment(HeldFile):
         )
         connection.executemany(
             "INSERT OR REPLACE INTO power VALUES (?, ?, ?)",
-            [(self._key(at_ns[0], uuid), len(at_ns), dense.pack(at_ns, watts)) for uuid, at_ns, watts in rows.power],
+            [(self._key(at_ns[0], uuid), len(at_ns), dense_power.pack(at_ns, watts)) for uuid, at_ns, watts in rows.power],
         )
         connection.executemany(
             "INSERT OR REPLACE INTO gaps (gpu, lane, begin_ns, end_ns) VALUES (?, ?, ?, ?)",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpuwatch.store.attempts import Failure
-from gpuwatch.store.keeping import Rows
+from gpuwatch.store.compaction import Rows
+from gpuwatch.store.retries import Failure
 
 BAD_COUNT = 64  # bad rows of a commit that are looked for; what is not sifted by then is given up with them
 

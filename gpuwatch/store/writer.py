@@ -16,12 +16,12 @@ from gpuwatch import clock as clocks
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Clock, Sweep
-from gpuwatch.store.attempts import UNSTORABLE, Attempts, Failure
-from gpuwatch.store.folder import Folder
-from gpuwatch.store.keeping import Keeper, Rows
+from gpuwatch.store.compaction import Keeper, Rows
 from gpuwatch.store.ledger import Ledger
+from gpuwatch.store.retries import UNSTORABLE, Attempts, Failure
 from gpuwatch.store.run import Run
 from gpuwatch.store.sifting import sift
+from gpuwatch.store.state_folder import Folder
 
 _log = logging.getLogger("gpuwatch.store")
 

@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 
 from gpuwatch.errors import UsageError
 from gpuwatch.process import torch_state
-from gpuwatch.timers.host import HostTimer, settle
-from gpuwatch.timers.protocol import Call, Plan, Taken, Timer, joined
+from gpuwatch.timers.host_timer import HostTimer, settle
+from gpuwatch.timers.timer_protocol import Call, Plan, Taken, Timer, joined
 
 NAMES = ("events", "graph", "host")
 
@@ -27,8 +27,8 @@ def opened(name: str | None) -> Iterator[Timer]:
     if name == "host":
         yield HostTimer(settle())
         return
-    from gpuwatch.timers.events import EventsTimer
-    from gpuwatch.timers.graph import GraphTimer
+    from gpuwatch.timers.event_timer import EventsTimer
+    from gpuwatch.timers.graph_timer import GraphTimer
 
     with closing(EventsTimer()) as events:
         yield events if name == "events" else GraphTimer(events)

@@ -13,17 +13,18 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.worker import Worker
 
-from annotate import report
+from annotate.output import report
 from gpuwatch import clock
 from gpuwatch.errors import DaemonError
-from gpuwatch.tui import hangup, kept, when, wishes
-from gpuwatch.tui.banner import Banner
-from gpuwatch.tui.doors import Doors
-from gpuwatch.tui.overview import Overview
-from gpuwatch.tui.page import Page
-from gpuwatch.tui.seams import Looks, Past, Showing
+from gpuwatch.tui import hangup, preferences, requests
+from gpuwatch.tui.data_interfaces import Looks, Past, Showing
+from gpuwatch.tui.navigation import Doors
+from gpuwatch.tui.screens.overview_screen import Overview
+from gpuwatch.tui.screens.screen_base import Page
 from gpuwatch.tui.state import Seen, State, seen
-from gpuwatch.tui.travel import END_NS, Travel
+from gpuwatch.tui.text import time_text
+from gpuwatch.tui.time_travel import END_NS, Travel
+from gpuwatch.tui.widgets.banner import Banner
 from gpuwatch.view.live import Live
 
 SILENT_S = 2.0  # a question unanswered for so long: what is shown is no longer now
@@ -71,12 +72,12 @@ class Top(Doors):
         past: Past | None = None,
         *,
         rate_hz: float | None = None,
-        at: Callable[[int], str] = when.time_of_day,
+        at: Callable[[int], str] = time_text.time_of_day,
         wall_offset_ns: Callable[[], int] | None = clock.wall_offset_ns,
-        memory: kept.Memory | None = None,
+        memory: preferences.Memory | None = None,
     ) -> None:
         """``looks`` is None for a recording; ``wall_offset_ns`` is None where its times are on no wall's clock."""
-        super().__init__(memory or kept.Memory(None), rate_hz, past)
+        super().__init__(memory or preferences.Memory(None), rate_hz, past)
         self.animation_level = "none"
         self._looks = looks
         self._at = at
@@ -212,7 +213,7 @@ class Top(Doors):
         self.travel_to(aim_ns + seconds * S)
 
     async def action_goto(self) -> None:
-        from gpuwatch.tui.goto import GoTo
+        from gpuwatch.tui.screens.goto_screen import GoTo
 
         span_ns = self._travel.span_ns if self._travel is not None else None
         now_ns = self._live.at_ns if self._live is not None else span_ns[1] if span_ns else clock.now_ns()
@@ -220,13 +221,13 @@ class Top(Doors):
         offset_ns = self._wall_offset_ns() if self._wall_offset_ns is not None else None
 
         def read(text: str) -> int:
-            return when.moment_ns(text, begin_ns=begin_ns, now_ns=now_ns, wall_offset_ns=offset_ns)
+            return time_text.moment_ns(text, begin_ns=begin_ns, now_ns=now_ns, wall_offset_ns=offset_ns)
 
         def go(at_ns: int | None) -> None:
             if at_ns is not None:
                 self.travel_to(at_ns)
 
-        await self.push_screen(GoTo(read, when.EXPECTED if offset_ns is not None else when.EXPECTED_WITHOUT_WALL), go)
+        await self.push_screen(GoTo(read, time_text.EXPECTED if offset_ns is not None else time_text.EXPECTED_WITHOUT_WALL), go)
 
     def action_live(self) -> None:
         if self._travel is not None and self._looks is not None:
@@ -254,11 +255,11 @@ class Top(Doors):
         self.draw()
         self.refresh_bindings()
 
-    @on(wishes.ToMoment)
-    async def to_moment(self, wish: wishes.ToMoment) -> None:
+    @on(requests.ToMoment)
+    async def to_moment(self, wish: requests.ToMoment) -> None:
         self._playing = False
         self.travel_to(wish.at_ns)
         if wish.uuid is not None:
-            await self.open_gpu(wishes.OpenGpu(wish.uuid))
+            await self.open_gpu(requests.OpenGpu(wish.uuid))
         else:
             await self.action_back()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from annotate import report
 from annotate.evidence import Lane
-from gpuwatch.tui import gpu_words, words
-from gpuwatch.tui.lines import Lines
-from gpuwatch.tui.seams import Showing
-from gpuwatch.tui.words import Piece, Tone
+from annotate.output import report
+from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.text import gpu_words, words
+from gpuwatch.tui.text.words import Piece, Tone
+from gpuwatch.tui.widgets.text_lines import Lines
 
 
 class Seen(StrEnum):

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
+from annotate.declared import TOLD
 from annotate.evidence import Event, Evidence, Fact, Gap, Host, Lane, Ownership, Process, Timings, Visibility
-from annotate.told import TOLD
 from tests.annotate.builders import BEGIN_NS, DEVICE, OWN, UUID, Signal, capped_ns, evidence
 
 SIGNALS: dict[str, list[Signal]] = {

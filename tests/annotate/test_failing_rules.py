@@ -17,8 +17,8 @@ from annotate.claims import REQUIRED, Claim
 from annotate.errors import InvalidValueError
 from annotate.evidence import Evidence
 from annotate.judge import judge
+from annotate.output.report import text
 from annotate.policy import Policy
-from annotate.report import text
 from annotate.rule import Answer, Clear, Found, Rule, Severity, rule
 from annotate.rules import RULES
 from annotate.verdict import Answered, Status, Verdict

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from annotate.evidence import Column, Timings
-from annotate.sensitivity import Sensitivity, sensitivity
-from annotate.statistics import block_medians, centre
+from annotate.stats.robust import block_medians, centre
+from annotate.times.clock_sensitivity import Sensitivity, sensitivity
 
 HELD_OUT = Path(__file__).parents[1] / "traces/h200-held-out.npz"
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.claims import REQUIRED, Claim
+from annotate.declared import TOLD
 from annotate.evidence import Evidence, Fact, Ownership, Process, Timings, Trace, Visibility, Window
 from annotate.judge import judge
 from annotate.policy import Policy
 from annotate.rule import Answer, Clear, Found, Severity, Unobserved, rule
 from annotate.rules import RULES
-from annotate.told import TOLD
 from annotate.verdict import Answered, Status, Verdict
 from tests.annotate.builders import BEGIN_NS, OWN, Signal, capped_ns, evidence
 from tests.annotate.strategies import evidences, timings, tolds

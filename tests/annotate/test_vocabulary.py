@@ -15,16 +15,16 @@ import pytest
 
 import annotate.rules
 from annotate.claims import Claim
+from annotate.declared import TOLD
 from annotate.evidence import SIGNALS as LANES
 from annotate.evidence import Device, Evidence, Host, Process, Reading, Visibility
-from annotate.pages import words
+from annotate.output.rule_pages import words
 from annotate.rule import Found, Rule
 from annotate.rules import RULES
-from annotate.told import TOLD
-from annotate.units import UNITS, unit_of
 from tests.annotate.builders import DEVICE, OWN, capped_ns, evidence
 from tests.annotate.occurrences import every_scene
 from tests.annotate.strategies import FOREIGN, HIDDEN, SIGNALS
+from tests.annotate.units import UNITS, unit_of
 
 FAMILIES = (
     "coverage", "thermal", "power", "clocks", "clock_control", "steadiness", "contention", "sharing", "timing", "harness",

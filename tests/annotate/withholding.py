@@ -90,7 +90,7 @@ def read_by(rule: Rule, about: Evidence) -> set[str]:
     trace = replace(about.trace, columns=_Read(about.trace.columns, log, ""))
     # `inside` hands on each iteration's clock, whoever asks for times.
     clock = {"sm_clock_mhz": "timings.sm_clock_mhz"}
-    timings = about.timings and _watched(about.timings, log, clock, handed_on_by="annotate.durations")
+    timings = about.timings and _watched(about.timings, log, clock, handed_on_by="annotate.times.durations")
     whole = Evidence(
         window=about.window,
         device=_watched(about.device, log, {f.name: f"device.{f.name}" for f in fields(about.device)}),

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from annotate.comparison import FLOOR_RATIO, Decision, decide
+from annotate.compare.decision import FLOOR_RATIO, Decision, decide
 from annotate.evidence import Values
-from annotate.intervals import clopper_pearson
+from annotate.stats.intervals import clopper_pearson
 from tests.gpuwatch.comparing.recorded import SCENARIOS, dealt
 from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, trials
 

@@ -10,9 +10,9 @@ import numpy as np
 import psutil
 
 from annotate.evidence import Trace
-from gpuwatch.tui import board
-from gpuwatch.tui.board import View
-from gpuwatch.tui.seams import Showing
+from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.widgets import gpu_chart
+from gpuwatch.tui.widgets.gpu_chart import View
 from tests.gpuwatch.tui.detail import Host, Still, at, lived
 from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, window
 
@@ -25,7 +25,7 @@ def layout_ms(trace: Trace, range_s: int, width: int, height: int) -> float:
         trace=trace, device=gpu(0).device, begin_ns=NOW_NS - range_s * S, end_ns=NOW_NS, zero_ns=NOW_NS, at=at,
         cursor_ns=NOW_NS - range_s * S // 3, windows=WINDOWS,
     )  # fmt: skip
-    return min(timeit.repeat(lambda: board.lines(view, width, height), number=20, repeat=5)) / 20 * 1e3
+    return min(timeit.repeat(lambda: gpu_chart.lines(view, width, height), number=20, repeat=5)) / 20 * 1e3
 
 
 async def screen_ratio(trace: Trace, range_keys: tuple[str, ...], size: tuple[int, int], seconds: int = 10) -> float:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from annotate.evidence import Device, Lane, Reading
 from gpuwatch.exporter.access import Access
-from gpuwatch.exporter.tally import Tallies
-from gpuwatch.exporter.web import Web
+from gpuwatch.exporter.gpu_counters import Tallies
+from gpuwatch.exporter.http_server import Web
 from gpuwatch.interfaces import Sweep
 from tests.gpuwatch.exporter.fleet import Fleet
 

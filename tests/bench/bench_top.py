@@ -33,7 +33,7 @@ from gpuwatch.view.live import Looker
 from gpuwatch.tui.app import Top
 t1 = time.perf_counter()
 from gpuwatch.cli.options import config
-from gpuwatch.tui.gpus import Gpus
+from gpuwatch.tui.widgets.gpu_list import Gpus
 settings = config.load(dict(zip(("source", "state", "socket"), sys.argv[1:])))
 
 class Timed(Top):

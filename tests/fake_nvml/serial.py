@@ -12,7 +12,7 @@ from annotate.evidence import Lane, signals
 from gpuwatch import clock
 from gpuwatch.sampling.plan import PULSE
 from gpuwatch.sources.nvml import Nvml
-from gpuwatch.sources.nvml.series import Series
+from gpuwatch.sources.nvml.compiled_loop import Series
 
 MS = 1_000_000
 ROW = signals(Lane.FAST)

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from annotate.evidence import Lane, signals
-from gpuwatch.sources.nvml import series
+from gpuwatch.sources.nvml import compiled_loop
 from gpuwatch.sources.nvml.signals import SIGNALS, Call, GpmMetric
 from tests.fake_nvml.build import older
 from tests.fake_nvml.running import told
 from tests.fake_nvml.scene import Scene
 from tests.gpuwatch.programs import program
 
-SOURCE = Path(series.__file__).with_name("series.c")
+SOURCE = Path(compiled_loop.__file__).with_name("series.c")
 
 
 def test_it_was_built_when_this_was_installed() -> None:
     program("gcc")
-    library, why = series.compiled()
+    library, why = compiled_loop.compiled()
     assert library is not None, why
 
 
@@ -67,24 +67,24 @@ def test_passes_keep_their_deadlines_count_what_they_missed_and_stop_when_interr
     assert all(min(at - row for row in rows_ms if row < at) < 46 for at in pulses_ms), "and pulses no longer than that"
     assert 1 <= seen["cut"] < 200  # interrupted after 0.2 s of ten
     assert seen["none"] == 0
-    assert seen["most"] == series.PASSES_COUNT  # what it has room for, then it tells of it
+    assert seen["most"] == compiled_loop.PASSES_COUNT  # what it has room for, then it tells of it
 
 
 def test_a_library_of_another_layout_or_none_is_not_used_and_the_reason_is_said(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert series.compiled(tmp_path / "empty") == (
+    assert compiled_loop.compiled(tmp_path / "empty") == (
         None,
         "it was not built: no C compiler was there when gpuwatch was installed",
     )
     other = re.sub(r"(gpuwatch_series_layout = )\d+", r"\g<1>99", SOURCE.read_text())
     (tmp_path / "series.c").write_text(other)
     subprocess.run([program("gcc"), "-shared", "-fPIC", "-o", "_series.so", "series.c"], cwd=tmp_path, check=True)
-    library, why = series.compiled(tmp_path)
+    library, why = compiled_loop.compiled(tmp_path)
     assert library is None
     assert why == "_series.so is of another version of gpuwatch: install it again"
     (tmp_path / "empty" / "sub").mkdir()
     (tmp_path / "empty" / "sub" / "_series.so").write_bytes(b"no library")
-    library, why = series.compiled(tmp_path / "empty" / "sub")
+    library, why = compiled_loop.compiled(tmp_path / "empty" / "sub")
     assert library is None
     assert "_series.so cannot be loaded" in why
 
@@ -99,5 +99,5 @@ def test_the_loop_is_compiled_without_a_warning(tmp_path: Path) -> None:
 
 def test_every_call_a_fast_signal_may_need_is_one_the_loop_can_make() -> None:
     asked = {question.function for name in signals(Lane.FAST) for question in SIGNALS[name] if isinstance(question, Call)}
-    assert asked - series.FORMS.keys() == set()
+    assert asked - compiled_loop.FORMS.keys() == set()
     assert not any(isinstance(question, GpmMetric) for name in signals(Lane.FAST) for question in SIGNALS[name])

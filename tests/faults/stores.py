@@ -11,8 +11,8 @@ from typing import Any
 from annotate.evidence import Lane
 from annotate.verdict import Status, Verdict
 from gpuwatch.store import Reader, Run
-from gpuwatch.store.columns import LANE_COLUMNS
 from gpuwatch.store.run import UNFINISHED
+from gpuwatch.store.signal_columns import LANE_COLUMNS
 from tests.waiting import PATIENCE_S
 
 KEYED = (*(lane.value for lane in LANE_COLUMNS), "census", "power")  # time and GPU are their key

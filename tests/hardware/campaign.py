@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 import gpuwatch
-from annotate import report
 from annotate.capsule.pack import pack
 from annotate.evidence import Evidence, Lane, signals
+from annotate.output import report
 from gpuwatch.client.connection import connect
 from gpuwatch.config import settings
 from gpuwatch.sources.nvml import Nvml

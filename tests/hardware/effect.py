@@ -35,7 +35,7 @@ import torch
 from annotate import __version__
 from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings, load
-from gpuwatch.sources.nvml.series import compiled
+from gpuwatch.sources.nvml.compiled_loop import compiled
 from tests.bench.spent import spending
 
 LAUNCHES_COUNT = 20_000

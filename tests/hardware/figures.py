@@ -36,10 +36,10 @@ def corrections(number: int, of: int) -> Iterator[Row]:
     import torch
 
     from annotate.evidence import Timings
-    from annotate.sensitivity import Refused
-    from annotate.wander import wander
-    from gpuwatch.cuda.marks import CudaMarks
+    from annotate.times.clock_sensitivity import Refused
+    from gpuwatch.cuda.event_marks import CudaMarks
     from tests.hardware.kernels import KERNELS
+    from tests.hardware.wander import wander
     from tests.hardware.workloads import loop
 
     def window(call: Callable[[], object], count: int) -> Timings:

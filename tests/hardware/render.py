@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from annotate import report
 from annotate.capsule.pack import pack, unpack
 from annotate.evidence import Evidence
 from annotate.judge import judge
+from annotate.output import report
 from annotate.verdict import Verdict
 from gpuwatch.sources.recordings import load
 from tests.campaign import render as campaign

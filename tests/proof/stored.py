@@ -20,7 +20,7 @@ from annotate.evidence import (
     Window,
     signals,
 )
-from gpuwatch.store.keeping import GAP_NS, GAP_PERIODS, POWER_BAND_W
+from gpuwatch.store.compaction import GAP_NS, GAP_PERIODS, POWER_BAND_W
 from tests.proof.chance import generator
 from tests.proof.company import OWN_PID, Company
 from tests.proof.shown import Shown

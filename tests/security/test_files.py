@@ -91,7 +91,7 @@ def _unpacked(state: Path, out: Path) -> dict[str, bytes]:
     import pyarrow.parquet as parquet
 
     from annotate.capsule.pack import unpack
-    from gpuwatch.report import embedded
+    from gpuwatch.report import read_page
     from gpuwatch.store import Reader
 
     found: dict[str, bytes] = {}
@@ -99,7 +99,7 @@ def _unpacked(state: Path, out: Path) -> dict[str, bytes]:
         for run in reader.runs():
             found[run.id] = repr(run).encode() + repr([reader.evidence(run, uuid) for uuid in run.uuids]).encode()
     found["capsule"] = repr(unpack((out / "run.capsule").read_bytes())).encode()
-    found["report"] = repr(embedded.load(out / "report.html").record).encode()
+    found["report"] = repr(read_page.load(out / "report.html").record).encode()
     for path in (out / "fleet").rglob("*.parquet"):
         found[path.name] = repr(parquet.read_table(path).to_pylist()).encode()
     return found
@@ -155,9 +155,9 @@ def test_a_link_in_the_place_of_an_output_is_replaced_and_not_written_through(tm
     precious, target = tmp_path / "precious", tmp_path / name
     precious.write_text("untouched")
     target.symlink_to(precious)
-    from gpuwatch.cli import written
+    from gpuwatch.cli import output_file
 
-    written.whole(target, capsule.read_bytes())
+    output_file.whole(target, capsule.read_bytes())
     assert precious.read_text() == "untouched"
     assert not target.is_symlink()
     assert stat.S_IMODE(target.stat().st_mode) & 0o022 == 0

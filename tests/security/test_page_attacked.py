@@ -17,7 +17,7 @@ import pytest
 from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
 from gpuwatch.exporter.access import Access
-from gpuwatch.exporter.web import AT_ONCE_COUNT
+from gpuwatch.exporter.http_server import AT_ONCE_COUNT
 from tests.gpuwatch.exporter.test_access import DIGEST, basic
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S, sample_for, wait_until

@@ -12,7 +12,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DeviceLostError, SourceError
 from gpuwatch.interfaces import Source
 from gpuwatch.sampling.plan import Plan, measure
-from gpuwatch.sources.nvml import series
+from gpuwatch.sources.nvml import compiled_loop
 
 
 def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[Check]:
@@ -88,7 +88,7 @@ def _binding() -> Check:
 
 
 def _loop() -> Check:
-    library, why = series.compiled()
+    library, why = compiled_loop.compiled()
     if library is None:
         return warned(
             "sampling loop", f"Python: {why}",

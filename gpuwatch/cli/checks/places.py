@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from gpuwatch.cli import stores
+from gpuwatch.cli import open_store
 from gpuwatch.cli.checks import Check, failed, passed, warned
 from gpuwatch.client.connection import connect
 from gpuwatch.config import quantities
@@ -28,13 +28,13 @@ def checks(settings: Settings) -> Iterator[Check]:
     yield passed(
         "configuration", ", ".join(map(str, read)) or "no file: defaults are in force", files=[str(file) for file in read]
     )
-    yield from _store(stores.folder(settings), settings)
+    yield from _store(open_store.folder(settings), settings)
     yield _socket(settings)
     yield _daemon(settings)
 
 
 def _store(folder: Path, settings: Settings) -> Iterator[Check]:
-    if why := stores.closed(folder):
+    if why := open_store.closed(folder):
         found, _, fix = why.partition("; ")
         yield warned("store", found, fix, path=str(folder))
         return
@@ -42,7 +42,7 @@ def _store(folder: Path, settings: Settings) -> Iterator[Check]:
     usage = psutil.disk_usage(str(there))
     kind = file_system(there)
     facts = {"path": str(folder), "free_bytes": usage.free, "file_system": kind, "budget_bytes": settings.store_budget_bytes}
-    if not os.access(there, os.W_OK | os.X_OK) and not (folder / stores.DATABASE).exists():
+    if not os.access(there, os.W_OK | os.X_OK) and not (folder / open_store.DATABASE).exists():
         yield failed(
             "store", f"{there} cannot be written", f"chown it to {os.getuid()}, or choose another folder with --state", **facts
         )
@@ -70,7 +70,7 @@ def _database(folder: Path) -> Iterator[Check]:
             "sqlite", f"{SQLITE_VERSION}: has the WAL-reset bug of versions before 3.51.3, which one writing connection avoids",
             version=SQLITE_VERSION, wal_reset_bug=True,
         )  # fmt: skip
-    file = folder / stores.DATABASE
+    file = folder / open_store.DATABASE
     if not file.exists():
         yield passed("windows", "none yet: the first window makes the store", windows_count=0)
         return

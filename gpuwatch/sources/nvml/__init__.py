@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from gpuwatch.sources.nvml.source import Nvml
+from gpuwatch.sources.nvml.nvml_source import Nvml
 
 __all__ = ["Nvml"]

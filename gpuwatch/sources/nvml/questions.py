@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from gpuwatch.sources.nvml.binding import PERMANENT, Api, treat
+from gpuwatch.sources.nvml.device_facts import Board
 from gpuwatch.sources.nvml.fields import FieldBatch, Wanted, answers, slowdown_counters
 from gpuwatch.sources.nvml.gpm import Gpm
-from gpuwatch.sources.nvml.identity import Board
 from gpuwatch.sources.nvml.signals import SIGNALS, Call, Field, GpmMetric, Question, SlowdownCounter, application_clock, as_is
 
 Bound: TypeAlias = Callable[[], Any]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwatch.sources.simulated.gpu import OWN_PID
 from gpuwatch.sources.simulated.offline import simulate
 from gpuwatch.sources.simulated.scenes import FLEETS, SCENES, Scene
-from gpuwatch.sources.simulated.source import Simulated
+from gpuwatch.sources.simulated.simulated_gpu import OWN_PID
+from gpuwatch.sources.simulated.simulated_source import Simulated
 
 __all__ = ["FLEETS", "OWN_PID", "SCENES", "Scene", "Simulated", "simulate"]

@@ -26,9 +26,9 @@ from annotate.evidence import signals as signals_of
 from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import DeviceLostError
 from gpuwatch.sampling.plan import PULSE, ROW_NS, SLOW_ACTIVE_NS
-from gpuwatch.sources.simulated.gpu import OWN_PID
 from gpuwatch.sources.simulated.scenes import Scene
-from gpuwatch.sources.simulated.source import Simulated, scenes_named
+from gpuwatch.sources.simulated.simulated_gpu import OWN_PID
+from gpuwatch.sources.simulated.simulated_source import Simulated, scenes_named
 
 _T = TypeVar("_T")
 _MS = 1_000_000

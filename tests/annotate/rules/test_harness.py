@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.claims import Claim
+from annotate.declared import TOLD
 from annotate.evidence import Evidence, Fact, Host, Ownership, Process
 from annotate.judge import judge
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
@@ -22,7 +23,6 @@ from annotate.rules.harness import (
     warm_cache_unintended,
 )
 from annotate.rules.plausibility import impossible_time
-from annotate.told import TOLD
 from tests.annotate.builders import DEVICE, OWN, UUID, capped_ns, evidence
 from tests.annotate.occurrences.harness import L2_BYTES, RANDOM, UNMOVED, ZEROS, beside, calls, churning, profiled
 

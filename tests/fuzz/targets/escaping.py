@@ -11,9 +11,9 @@ from html.parser import HTMLParser
 
 from annotate.evidence import Evidence, Process, Visibility
 from annotate.judge import judge
-from annotate.report import plain
+from annotate.output.report import plain
 from annotate.verdict import Answered, Finding, Verdict
-from gpuwatch.report import page
+from gpuwatch.report import html_page
 from gpuwatch.report.record import Judged, Record
 from tests.annotate.builders import evidence
 
@@ -95,7 +95,7 @@ def _rendered(text: str) -> _Events:
     judged = Judged(verdict=verdict, evidence=about, run_id=text, begun=text, user=text, process=text)
     # Two windows, so that what differs between them is shown as well.
     other = replace(judged, verdict=replace(verdict, label="other"), evidence=None)
-    html = page.render(Record(windows=(judged, other), redacted=(), maker=text), _NONCE)
+    html = html_page.render(Record(windows=(judged, other), redacted=(), maker=text), _NONCE)
     events = _Events()
     events.feed(html)
     events.close()

@@ -9,7 +9,7 @@ from functools import cache
 
 from gpuwatch.exporter.access import Access
 from gpuwatch.exporter.collector import Collector
-from gpuwatch.exporter.web import Web
+from gpuwatch.exporter.http_server import Web
 
 _ANSWERS = (b"HTTP/1.1 200", b"HTTP/1.1 400", b"HTTP/1.1 401", b"HTTP/1.1 404", b"HTTP/1.1 405", b"HTTP/1.1 414", b"HTTP/1.1 421", b"HTTP/1.1 431",
             b"HTTP/1.1 503", b"HTTP/1.1 505")  # fmt: skip

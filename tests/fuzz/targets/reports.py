@@ -12,9 +12,9 @@ from typing import Any
 from annotate.capsule import pack
 from annotate.judge import judge
 from gpuwatch.errors import UsageError
-from gpuwatch.report import embedded, record
-from gpuwatch.report.agreement import agreement
+from gpuwatch.report import read_page, record
 from gpuwatch.report.record import Judged
+from gpuwatch.report.rejudge import agreement
 from tests.annotate.builders import evidence
 from tests.fuzz.dealt import Dealt
 from tests.fuzz.refused import in_one_line, sampled
@@ -42,7 +42,7 @@ def target(data: bytes) -> None:
     else:
         _PATH.write_text(_altered(dealt), encoding="utf-8")
     try:
-        held = embedded.load(_PATH)
+        held = read_page.load(_PATH)
     except UsageError as error:
         in_one_line(error)
         return

@@ -8,9 +8,9 @@ from functools import cache
 
 import numpy as np
 
+from annotate.declared import TOLD
 from annotate.evidence import Evidence, Timings
 from annotate.judge import judge
-from annotate.told import TOLD
 from gpuwatch.errors import UsageError
 from gpuwatch.wire import messages
 from gpuwatch.wire import timings as iterations

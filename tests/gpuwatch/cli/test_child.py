@@ -142,7 +142,7 @@ def test_what_cannot_be_started_is_told_as_env_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: int
 ) -> None:
     from gpuwatch.cli import child
-    from gpuwatch.cli.exits import Stop
+    from gpuwatch.cli.exit_codes import Stop
 
     (tmp_path / "plain").write_text("echo")
     monkeypatch.chdir(tmp_path)

@@ -13,7 +13,7 @@ import pytest
 from annotate import __version__
 from annotate.verdict import Status, Verdict
 from gpuwatch.cli import COMMANDS, cli
-from gpuwatch.cli.exits import Exit, of_statuses, statuses_of
+from gpuwatch.cli.exit_codes import Exit, of_statuses, statuses_of
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.waiting import PATIENCE_S
 

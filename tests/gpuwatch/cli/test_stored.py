@@ -228,9 +228,9 @@ def test_the_database_is_where_it_says(gpuwatch: Gpuwatch, daemon: Settings, sho
 
 
 def test_many_windows_are_judged_again_by_several_processes_as_by_one(daemon: Settings, short: Window, longer: Window) -> None:
-    from gpuwatch.cli import stores
+    from gpuwatch.cli import open_store
 
-    with stores.reader(daemon) as store:
+    with open_store.reader(daemon) as store:
         runs = store.runs()
         assert len(runs) >= 2
         assert rejudge.all_again(store, runs, None, shared_count=1) == [rejudge.again(store, run, None) for run in runs]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import gpuwatch
-from annotate import report
+from annotate.output import report
 from annotate.verdict import Answered
 from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings, load

@@ -12,12 +12,12 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from annotate.comparison import Decision
+from annotate.compare.decision import Decision
 from gpuwatch.comparing import Block, compare, floor_record
 from gpuwatch.comparing.blocks import HostBlocks
-from gpuwatch.comparing.compared import Compared
-from gpuwatch.comparing.design import Runner, calibrated, quads
+from gpuwatch.comparing.compare_run import Compared
 from gpuwatch.comparing.floor_record import Floor
+from gpuwatch.comparing.schedule import Runner, calibrated, quads
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
 from tests.gpuwatch.cli.test_schemas import check

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from annotate.comparison import Decision
+from annotate.compare.decision import Decision
 from gpuwatch.comparing import compare
 
 pytestmark = pytest.mark.gpu

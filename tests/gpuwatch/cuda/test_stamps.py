@@ -14,8 +14,8 @@ import pytest
 import gpuwatch
 from gpuwatch.client import testimony as testimonies
 from gpuwatch.config.settings import load
-from gpuwatch.cuda import canary, driver, room
-from gpuwatch.cuda.marks import CudaMarks
+from gpuwatch.cuda import canary, driver, stamp_buffers
+from gpuwatch.cuda.event_marks import CudaMarks
 from gpuwatch.cuda.stamp import Stamps
 from tests.gpuwatch.cuda.pretended import CLOCK_MHZ, SMS_COUNT, Cuda, Driver
 from tests.waiting import let_pass
@@ -25,7 +25,7 @@ from tests.waiting import let_pass
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     made = Cuda()
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=made))
-    for module, name, empty in ((room, "_spare", {}), (room, "_left", []), (driver, "_modules", {})):
+    for module, name, empty in ((stamp_buffers, "_spare", {}), (stamp_buffers, "_left", []), (driver, "_modules", {})):
         monkeypatch.setattr(module, name, empty)
     return made
 

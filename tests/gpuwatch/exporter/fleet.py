@@ -18,13 +18,13 @@ from annotate.evidence import SIGNALS, Census, Device, Event, Lane, PowerRecord,
 from gpuwatch.clock import VirtualClock
 from gpuwatch.daemon.watched_gpus import Watched
 from gpuwatch.exporter.collector import Collector, Daemon
-from gpuwatch.exporter.outcomes import Outcomes
-from gpuwatch.exporter.tally import Tallies
+from gpuwatch.exporter.gpu_counters import Tallies
+from gpuwatch.exporter.window_counters import Outcomes
 from gpuwatch.interfaces import Sweep
 from gpuwatch.sampling import plan as lanes
 from gpuwatch.sampling.sampler import Sampler
 from gpuwatch.sources.simulated import Scene
-from gpuwatch.sources.simulated.source import Simulated
+from gpuwatch.sources.simulated.simulated_source import Simulated
 
 STORE: dict[str, Any] = {
     "readings_bytes": 5_000_000, "ledger_bytes": 300_000, "budget_bytes": 2 << 30, "rows_count": 1234, "dropped_count": 0,

@@ -16,9 +16,9 @@ from annotate.rules import RULES
 from annotate.verdict import Status
 from gpuwatch.clock import VirtualClock
 from gpuwatch.exporter.collector import Collector, Daemon
+from gpuwatch.exporter.gpu_counters import KNOWN_XIDS, LOADS, OTHER_XID
+from gpuwatch.exporter.gpu_series import LEAST_STALE_NS
 from gpuwatch.exporter.metrics import METRICS, RATIO_BUCKETS, Kind
-from gpuwatch.exporter.readings import LEAST_STALE_NS
-from gpuwatch.exporter.tally import KNOWN_XIDS, LOADS, OTHER_XID
 from gpuwatch.sources.simulated import SCENES
 from gpuwatch.sources.simulated.scenes import Fault, Mishap
 from tests.gpuwatch.exporter.fleet import STORE, Fleet, Series, names, of, openmetrics_names, series

@@ -11,9 +11,9 @@ import pytest
 from annotate.evidence import SIGNALS, Lane, Reason, signals
 from annotate.verdict import Status
 from dashboards.dcgm import ALIASES
+from gpuwatch.exporter.gpu_series import REASON_NAMES
 from gpuwatch.exporter.metrics import GPU, LANES, METRICS, REASON_CLASSES, Kind
-from gpuwatch.exporter.peers import DCGM, NVIDIA_SMI, OPENTELEMETRY
-from gpuwatch.exporter.readings import REASON_NAMES
+from gpuwatch.exporter.other_exporters import DCGM, NVIDIA_SMI, OPENTELEMETRY
 
 GOLDEN = Path(__file__).parent / "metrics.golden"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.fleet.contract import COLUMNS, Column
+from gpuwatch.fleet.columns import COLUMNS, Column
 from tests.gpuwatch.fleet.warehouse import PAGE
 
 _BEGIN, _END = "<!-- columns -->\n", "<!-- /columns -->"

@@ -18,7 +18,7 @@ from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import ExportError
 from gpuwatch.fleet import export, parquet
-from gpuwatch.fleet.contract import COLUMNS
+from gpuwatch.fleet.columns import COLUMNS
 from gpuwatch.fleet.rows import rows
 from gpuwatch.store import Reader
 from tests.gpuwatch.cli.conftest import Gpuwatch, gpuwatch, home  # noqa: F401 - fixtures

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from annotate.evidence import Device, Host
 from gpuwatch.fleet import parquet
-from gpuwatch.fleet.contract import COLUMNS, Column
+from gpuwatch.fleet.columns import COLUMNS, Column
 from gpuwatch.fleet.rows import hostname, partition, plain, rows
 from tests.gpuwatch.fleet.warehouse import judged
 from tests.gpuwatch.store.stored import a_run, verdict

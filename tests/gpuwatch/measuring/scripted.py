@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from annotate.declared import TOLD
 from annotate.evidence import Device, Timings, Values
 from annotate.policy import Policy
-from annotate.told import TOLD
 from annotate.verdict import Status, Verdict
 from gpuwatch.measuring import Seams
-from gpuwatch.measuring.board import Board
-from gpuwatch.measuring.canaries import Sung
+from gpuwatch.measuring.canary_run import Sung
+from gpuwatch.measuring.torch_device import Board
 from gpuwatch.timers import Plan, Taken
 from gpuwatch.wire.messages import FactValue
 

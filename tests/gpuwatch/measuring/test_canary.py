@@ -9,7 +9,7 @@ import pytest
 
 import gpuwatch
 from annotate.verdict import Status
-from gpuwatch.measuring.canaries import Sung
+from gpuwatch.measuring.canary_run import Sung
 from tests.gpuwatch.measuring.scripted import ScriptedTimer, World, constant, nothing
 
 

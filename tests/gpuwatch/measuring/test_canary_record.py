@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from annotate.told import TOLD
+from annotate.declared import TOLD
 from gpuwatch.measuring import canary_record
 
 

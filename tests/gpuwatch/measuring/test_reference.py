@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from annotate.evidence import Values
 from gpuwatch.errors import UsageError
-from gpuwatch.measuring import trees
+from gpuwatch.measuring import tensor_trees
 from gpuwatch.measuring.reference import match, unchanged
 
 finite = arrays.arrays(np.float64, st.integers(1, 20), elements=st.floats(-1e6, 1e6))
@@ -90,10 +90,10 @@ def test_unchanged_is_bit_for_bit() -> None:
 def test_trees_keep_their_shape() -> None:
     Pair = namedtuple("Pair", "a b")
     tree = (Pair(1, [2, 3]), {"c": 4})
-    assert trees.mapped(tree, lambda leaf: leaf * 2) == (Pair(2, [4, 6]), {"c": 8})
-    assert list(trees.leaves(tree)) == [1, 2, 3, 4]
+    assert tensor_trees.mapped(tree, lambda leaf: leaf * 2) == (Pair(2, [4, 6]), {"c": 8})
+    assert list(tensor_trees.leaves(tree)) == [1, 2, 3, 4]
 
 
 def test_the_first_floating_point_array_names_the_data_type() -> None:
-    assert trees.dtype_name((np.arange(3), [np.array([1.0], np.float32)], np.ones(2))) == "float32"
-    assert trees.dtype_name((np.arange(3), 1.0)) is None
+    assert tensor_trees.dtype_name((np.arange(3), [np.array([1.0], np.float32)], np.ones(2))) == "float32"
+    assert tensor_trees.dtype_name((np.arange(3), 1.0)) is None

@@ -10,7 +10,7 @@ from typing import Any
 
 from annotate.evidence import Evidence
 from annotate.judge import judge
-from gpuwatch.report import page, record
+from gpuwatch.report import html_page, record
 from gpuwatch.report.record import Judged
 from gpuwatch.sources.simulated.offline import simulate
 
@@ -28,7 +28,7 @@ def judged(evidence: Evidence, **facts: Any) -> Judged:
 
 
 def rendered(*windows: Judged) -> str:
-    return page.render(record.sequence(windows), NONCE)
+    return html_page.render(record.sequence(windows), NONCE)
 
 
 @dataclass

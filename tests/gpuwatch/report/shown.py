@@ -9,7 +9,7 @@ from pathlib import Path
 from annotate.capsule.pack import unpack
 from tests.gpuwatch import chromium
 from tests.gpuwatch.report.conftest import judged, rendered
-from tests.gpuwatch.report.test_page import CAPSULE
+from tests.gpuwatch.report.test_html_page import CAPSULE
 
 LABEL, WIDTH, HEIGHT = "plain-run", 1280, 1370  # an H200's power cap sets in: as far as the end of the time line
 

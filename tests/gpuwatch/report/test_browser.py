@@ -15,7 +15,7 @@ from gpuwatch.report.record import Judged
 from tests.gpuwatch import chromium
 from tests.gpuwatch.chromium import Browser, Page
 from tests.gpuwatch.report.conftest import judged, rendered, scene
-from tests.gpuwatch.report.test_page import CAPSULE, HOSTILE
+from tests.gpuwatch.report.test_html_page import CAPSULE, HOSTILE
 
 Opened: TypeAlias = Callable[..., Page]
 DRAWN = "document.documentElement.dataset.drawn === 'yes'"

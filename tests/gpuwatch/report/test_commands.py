@@ -12,7 +12,7 @@ from gpuwatch.config.settings import Settings
 from tests.gpuwatch.cli.conftest import Gpuwatch, daemon, gpuwatch, home
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.report.conftest import Page
-from tests.gpuwatch.report.test_page import CAPSULE
+from tests.gpuwatch.report.test_html_page import CAPSULE
 from tests.waiting import sample_for
 
 __all__ = ["daemon", "gpuwatch", "home"]

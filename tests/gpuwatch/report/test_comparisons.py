@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 from markdown_it import MarkdownIt
 
-from annotate.comparison import Comparison, Decision
+from annotate.compare.decision import Comparison, Decision
 from annotate.evidence import Evidence
-from gpuwatch.report import times
+from gpuwatch.report import histograms
 from gpuwatch.report.comparisons import comparisons, names
 from gpuwatch.report.markdown import markdown
 from tests.gpuwatch.report.conftest import Page, judged, rendered, scene
-from tests.gpuwatch.report.test_page import HOSTILE
+from tests.gpuwatch.report.test_html_page import HOSTILE
 
 
 def scaled(evidence: Evidence, ratio: float, label: str) -> Evidence:
@@ -74,7 +74,7 @@ def test_without_times_nothing_is_decided_and_the_page_says_what_is_missing() ->
 
 def test_distributions_share_their_bins_and_hide_nothing() -> None:
     rng = np.random.default_rng(5)
-    found = times.histograms(
+    found = histograms.histograms(
         {"wide": rng.normal(10, 1, 20_000), "narrow": rng.normal(12, 0.05, 3_000), "one": np.array([11.0])}
     )
     assert len({tuple(each["x"]) for each in found}) == 1

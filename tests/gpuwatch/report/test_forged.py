@@ -18,9 +18,9 @@ from annotate.capsule import pack
 from annotate.errors import AnnotateError
 from annotate.rule import Severity
 from annotate.verdict import Answered, Status
-from gpuwatch.cli import main, moments
+from gpuwatch.cli import main, times
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.report import page, record, signatures
+from gpuwatch.report import html_page, record, signatures
 from gpuwatch.report.record import Judged, Record
 from gpuwatch.signing import pem, signer_of
 from gpuwatch.wire import run_ids
@@ -44,7 +44,7 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     assert signer is not None
     evidence = scene("mem-clock")
     genuine = judged(
-        evidence, run_id=run_ids.new_id(BEGUN_S), begun=moments.zoned(BEGUN_S), user="ann", process="python",
+        evidence, run_id=run_ids.new_id(BEGUN_S), begun=times.zoned(BEGUN_S), user="ann", process="python",
         packed=pack.pack([evidence]),
     )  # fmt: skip
     genuine = replace(genuine, signature=signer.sign(signatures.said(genuine)))
@@ -103,7 +103,7 @@ def rewritten(html: str, data: dict[str, Any]) -> str:
     read = Page(html)
     evidence = read.blocks["gpuwatch-evidence"]
     try:
-        return page.written(record.from_data(data, evidence), data, evidence, NONCE)
+        return html_page.written(record.from_data(data, evidence), data, evidence, NONCE)
     except (GpuwatchError, AnnotateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TemplateError):
         return html.replace(read.blocks["gpuwatch-record"], record.as_json(data))
 
@@ -234,7 +234,7 @@ def test_verify_lists_unproven_window_as_unsigned(gpuwatch: Gpuwatch, home: Path
     """Where no evidence was kept, nothing bears out the reason shown; without a signature, nothing the run's facts."""
     verdict = replace(judged(scene("from-idle")).verdict, status=Status.UNPROVEN)
     alone = Judged(verdict=verdict, evidence=None, run_id="0a", begun="now", user="ann", process="python")
-    (home / "alone.html").write_text(page.render(Record(windows=(alone,), maker=record.maker()), NONCE))
+    (home / "alone.html").write_text(html_page.render(Record(windows=(alone,), maker=record.maker()), NONCE))
     ended = gpuwatch("verify", str(home / "alone.html"))
     assert ended.code == 0, ended.out
     assert "not signed: run, user, process, begun, GPU's name, why, findings" in ended.out

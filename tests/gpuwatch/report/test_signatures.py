@@ -14,7 +14,7 @@ from annotate.capsule import pack
 from annotate.verdict import Status
 from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
-from gpuwatch.report import embedded, page, record, signatures
+from gpuwatch.report import html_page, read_page, record, signatures
 from gpuwatch.report.record import Judged
 from gpuwatch.report.redaction import redacted
 from gpuwatch.report.signatures import Worth, signed
@@ -43,7 +43,7 @@ def genuine(signer: Signer) -> Judged:
 
 def read_back(folder: Path, html: str) -> Judged:
     (folder / "report.html").write_text(html)
-    return embedded.load(folder / "report.html").record.windows[0]
+    return read_page.load(folder / "report.html").record.windows[0]
 
 
 def test_a_page_keeps_signature_and_evidence_byte_for_byte(tmp_path: Path, genuine: Judged, signer: Signer) -> None:
@@ -89,7 +89,7 @@ def test_redacting_takes_the_signature_away_and_page_and_verify_say_why(
 ) -> None:
     without = redacted([genuine], ("user",))
     assert (without[0].signature, without[0].packed) == (None, None)
-    html = page.render(record.sequence(without, ("user",)), NONCE)
+    html = html_page.render(record.sequence(without, ("user",)), NONCE)
     assert "Not signed: names were redacted, and a signature covers only the original." in Page(html).words
     (tmp_path / "report.html").write_text(html)
     ended = gpuwatch("verify", str(tmp_path / "report.html"))

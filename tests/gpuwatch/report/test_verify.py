@@ -15,10 +15,10 @@ from annotate.capsule.pack import pack
 from annotate.policy import Policy
 from annotate.verdict import Status
 from gpuwatch.errors import UsageError
-from gpuwatch.report import embedded, page, record
-from gpuwatch.report.agreement import agreement
+from gpuwatch.report import html_page, read_page, record
 from gpuwatch.report.record import Judged
 from gpuwatch.report.redaction import kinds, redacted
+from gpuwatch.report.rejudge import agreement
 from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene
 
 
@@ -27,10 +27,10 @@ def html() -> str:
     return rendered(judged(scene("from-idle"), run_id="0a"))
 
 
-def loaded(folder: Path, html: str) -> embedded.Embedded:
+def loaded(folder: Path, html: str) -> read_page.Embedded:
     path = folder / "report.html"
     path.write_text(html)
-    return embedded.load(path)
+    return read_page.load(path)
 
 
 def test_verdict_and_evidence_of_an_untouched_page_agree(tmp_path: Path, html: str) -> None:
@@ -78,7 +78,7 @@ def test_the_policy_of_record_is_judged_by() -> None:
 
 
 def test_another_version_s_page_is_judged_and_not_compared(tmp_path: Path) -> None:
-    held = loaded(tmp_path, page.render(record.Record(windows=(judged(scene("from-idle")),), maker="another"), NONCE))
+    held = loaded(tmp_path, html_page.render(record.Record(windows=(judged(scene("from-idle")),), maker="another"), NONCE))
     assert held.as_written is None
     assert agreement(held.record.windows[0]).agrees
 
@@ -111,7 +111,7 @@ def test_what_is_no_report_is_one_clear_line(tmp_path: Path, html: str) -> None:
     (tmp_path / "binary.html").write_bytes(b"\xff\xfe\x00")
     for path in (tmp_path / "binary.html", tmp_path / "missing.html", tmp_path):
         with pytest.raises(UsageError, match="expected a gpuwatch report"):
-            embedded.load(path)
+            read_page.load(path)
 
 
 def test_names_are_taken_out_everywhere_and_verdict_and_evidence_still_agree(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_names_are_taken_out_everywhere_and_verdict_and_evidence_still_agree(tmp
         told={"cuda_uuids": uuid, "environment": "HOME=/home/zoe", "zoe's": f"MIG-{uuid}/1/0 HOPPER7.LAB.EXAMPLE"},
     )
     windows = redacted([judged(named, user="zoe", process="python")], kinds("host,user,serial"))
-    held = loaded(tmp_path, page.render(record.sequence(windows, kinds("host,user,serial")), NONCE))
+    held = loaded(tmp_path, html_page.render(record.sequence(windows, kinds("host,user,serial")), NONCE))
     assert [agreement(window).differs for window in held.record.windows] == [()]
     read = Page((tmp_path / "report.html").read_text())
     shown = read.html.replace(read.blocks["gpuwatch-plotly"], "").replace(read.blocks["gpuwatch-evidence"], "")

@@ -25,11 +25,11 @@ from gpuwatch.host.processes import Identities, Identity
 from gpuwatch.sampling.plan import PULSE
 from gpuwatch.sources.nvml import Nvml
 from gpuwatch.sources.nvml.binding import official, start
-from gpuwatch.sources.nvml.census import ProcessLists
+from gpuwatch.sources.nvml.compiled_loop import compiled
 from gpuwatch.sources.nvml.fields import _ENTRY, decoded
 from gpuwatch.sources.nvml.gpm import Gpm
-from gpuwatch.sources.nvml.power import DensePower
-from gpuwatch.sources.nvml.series import compiled
+from gpuwatch.sources.nvml.power_record import DensePower
+from gpuwatch.sources.nvml.process_queries import ProcessLists
 from gpuwatch.sources.nvml.signals import SIGNALS
 from tests.gpuwatch.sources.nvml_double import BOARD, LOST, MIG_UUID, NOT_SUPPORTED, UUID, Library, binding, unofficial
 

@@ -20,7 +20,7 @@ from annotate.evidence import Visibility
 from gpuwatch import clock
 from gpuwatch.errors import DeviceLostError
 from gpuwatch.sources.nvml import Nvml
-from gpuwatch.sources.nvml.lists import Lists
+from gpuwatch.sources.nvml.process_lists import Lists
 from tests.gpuwatch.sources.nvml_double import INSUFFICIENT_SIZE, LOST, NOT_FOUND, UUID, Library, binding
 from tests.waiting import PATIENCE_S
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.errors import SourceGoneError
-from gpuwatch.sources.nvml.rollcall import RollCall
+from gpuwatch.sources.nvml.enumeration import RollCall
 
 
 class _Api:

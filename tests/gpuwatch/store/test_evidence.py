@@ -34,8 +34,8 @@ from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Lost, Sweep
 from gpuwatch.sources.simulated import simulate
-from gpuwatch.store import Reader, dense
-from gpuwatch.store.columns import LANE_COLUMNS, stored
+from gpuwatch.store import Reader, dense_power
+from gpuwatch.store.signal_columns import LANE_COLUMNS, stored
 from tests.annotate.builders import evidence
 from tests.gpuwatch.store.stored import a_run, feed, opened, sweeps_of
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, OWN, UUID, fast, listing, pulse, stream, sweep
@@ -189,15 +189,15 @@ def test_dense_power_comes_back_to_a_tenth_of_a_watt_and_half_a_millisecond(tmp_
 @given(st.lists(st.tuples(st.integers(1, 10**10), st.floats(0, 2000)), min_size=1, max_size=100))
 def test_packed_power_survives_whatever_the_driver_says(samples: list[tuple[int, float]]) -> None:
     times = np.cumsum([step for step, _ in samples])
-    at_ns, watts = dense.unpack(int(times[0]), len(samples), dense.pack(times.tolist(), [w for _, w in samples]))
+    at_ns, watts = dense_power.unpack(int(times[0]), len(samples), dense_power.pack(times.tolist(), [w for _, w in samples]))
     assert np.abs(at_ns - times).max() <= MS // 2
     assert np.abs(watts - [w for _, w in samples]).max() <= 0.051
 
 
-@pytest.mark.parametrize("data", [b"", b"\x02", b"\x01junk", dense.pack([1, 2], [3.0, 4.0])[:-2]])
+@pytest.mark.parametrize("data", [b"", b"\x02", b"\x01junk", dense_power.pack([1, 2], [3.0, 4.0])[:-2]])
 def test_damaged_power_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"samples|packed"):
-        dense.unpack(1, 2, data)
+        dense_power.unpack(1, 2, data)
 
 
 class TestOwnership:

@@ -14,7 +14,7 @@ from sqlite_utils import Database, Migrations
 
 from annotate.evidence import Lane, Timings
 from gpuwatch.store import Reader, schema
-from gpuwatch.store.columns import LANE_COLUMNS
+from gpuwatch.store.signal_columns import LANE_COLUMNS
 from tests.gpuwatch.store.stored import a_run, feed, opened, verdict
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, stream
 

@@ -13,8 +13,8 @@ from annotate.evidence import Census, Column, Event, Gap, Process, Trace
 from annotate.verdict import Verdict
 from gpuwatch.errors import StoreError
 from gpuwatch.tui.app import Top
-from gpuwatch.tui.gpu import Gpu
-from gpuwatch.tui.seams import Past, Showing
+from gpuwatch.tui.data_interfaces import Past, Showing
+from gpuwatch.tui.screens.gpu_screen import Gpu
 from gpuwatch.tui.state import State
 from gpuwatch.view.live import Live
 from gpuwatch.wire.messages import Shown

@@ -12,7 +12,7 @@ from annotate.evidence import Census, Column, Device, Event, Lane, Process, Read
 from annotate.verdict import Answered, Finding, Status, Verdict
 from gpuwatch.errors import DaemonError, StoreError
 from gpuwatch.tui.app import Top
-from gpuwatch.tui.kept import Memory
+from gpuwatch.tui.preferences import Memory
 from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire.messages import Shown
 

@@ -13,13 +13,13 @@ from textual.widget import Widget
 
 from gpuwatch.errors import DaemonError
 from gpuwatch.tui.app import Top
-from gpuwatch.tui.banner import Banner
-from gpuwatch.tui.gpus import Gpus
-from gpuwatch.tui.help import Help
-from gpuwatch.tui.lines import Lines
+from gpuwatch.tui.screens.help_screen import Help
 from gpuwatch.tui.state import State
-from gpuwatch.tui.strips import Strips
-from gpuwatch.tui.windows import Windows
+from gpuwatch.tui.widgets.banner import Banner
+from gpuwatch.tui.widgets.gpu_list import Gpus
+from gpuwatch.tui.widgets.strips import Strips
+from gpuwatch.tui.widgets.text_lines import Lines
+from gpuwatch.tui.widgets.window_list import Windows
 from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, STALE, Frozen, top
 from tests.waiting import wait_until_async

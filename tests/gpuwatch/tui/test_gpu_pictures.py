@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.tui.curves import Curves
-from gpuwatch.tui.seams import Showing
+from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.widgets.curves import Curves
 from gpuwatch.view.history import Recorded
 from tests.gpuwatch.tui.detail import Host, Still, at
 from tests.gpuwatch.tui.frozen import S
-from tests.gpuwatch.tui.test_gpu_screen import LIVE, NOW, RECORDING, TRACE
+from tests.gpuwatch.tui.screens.test_gpu_screen import LIVE, NOW, RECORDING, TRACE
 from tests.waiting import wait_until_async
 
 

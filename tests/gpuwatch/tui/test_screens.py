@@ -9,25 +9,25 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Footer, Markdown
 
-from annotate import report
+from annotate.output import report
 from gpuwatch.errors import DaemonError
 from gpuwatch.tui.app import Top
-from gpuwatch.tui.explain import Explain, Explanations
-from gpuwatch.tui.gpu import Gpu
-from gpuwatch.tui.gpus import Gpus
-from gpuwatch.tui.help import Help
-from gpuwatch.tui.judged import Judged
-from gpuwatch.tui.kept import Memory
-from gpuwatch.tui.lines import Lines
-from gpuwatch.tui.overview import Overview
-from gpuwatch.tui.processes import Processes
-from gpuwatch.tui.rows import Rows
+from gpuwatch.tui.preferences import Memory
+from gpuwatch.tui.screens.explain_screen import Explain, Explanations
+from gpuwatch.tui.screens.gpu_screen import Gpu
+from gpuwatch.tui.screens.help_screen import Help
+from gpuwatch.tui.screens.overview_screen import Overview
+from gpuwatch.tui.screens.processes_screen import Processes
+from gpuwatch.tui.screens.window_screen import Judged
 from gpuwatch.tui.state import State
-from gpuwatch.tui.windows import Windows
+from gpuwatch.tui.widgets.gpu_list import Gpus
+from gpuwatch.tui.widgets.row_list import Rows
+from gpuwatch.tui.widgets.text_lines import Lines
+from gpuwatch.tui.widgets.window_list import Windows
 from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, VERDICT, travelling
 from tests.gpuwatch.tui.test_app import until
-from tests.gpuwatch.tui.test_travel import shown, used
+from tests.gpuwatch.tui.test_time_travel import shown, used
 
 
 def test_a_chosen_line_is_opened_by_enter_and_a_gpu_by_its_number() -> None:

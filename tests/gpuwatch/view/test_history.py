@@ -14,7 +14,7 @@ from gpuwatch.client.connection import connect
 from gpuwatch.client.window import window
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.interfaces import Sweep
-from gpuwatch.tui import gpu_table, gpu_words, words
+from gpuwatch.tui.text import gpu_table, gpu_words, words
 from gpuwatch.view import at_moment
 from gpuwatch.view.history import Recorded, Stored
 from gpuwatch.view.live import Live, of

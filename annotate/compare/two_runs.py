@@ -1,0 +1,178 @@
+"""Two recorded runs, one after the other: may they be compared, and what do their times say?
+
+Whether conditions agree comes first; a difference of times is then taken at a common clock where both were stamped, else as
+they ran, with the drift of sequential runs as its floor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from annotate.compare.decision import MARGIN_RATIO, Comparison, Condition, Decision, of_intervals
+from annotate.derived import pair_conditions
+from annotate.evidence import Evidence, Timings, Values
+from annotate.judge import judge
+from annotate.policy import Policy
+from annotate.rules import comparison as family
+from annotate.stats.intervals import Interval, batch_interval
+from annotate.times.clock_sensitivity import Corrected, Refused, Sensitivity, sensitivity
+from annotate.verdict import Finding, Verdict
+
+# Identical work timed in turn on an H200 differed by up to 3.2 %; corrected to one clock, by a tenth of that.
+SEQUENTIAL_FLOOR_RATIO = 0.03
+CORRECTED_FLOOR_RATIO = 0.005
+# Hazards of the comparison that end it unless accepted; the others are said beside the answer.
+_ENDING = ("hardware-mismatch", "software-mismatch", "boot-changed")
+_FAMILY = frozenset(rule.name for rule in family.RULES)
+
+
+def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tuple[str, str] = ("a", "b")) -> Comparison:
+    """What may be said of run ``b`` against run ``a``.
+
+    Other hardware, software or another boot makes them incomparable, as does a run that is rejected for itself; a policy
+    that accepts the rule lets the comparison go on.  So does a clock that explains the difference, unless both can be
+    brought to a common one.
+    """
+    policy = policy or Policy()
+    verdicts = (judge(a, policy), judge(replace(b, baseline=a), policy))
+    common = _at_common_clock(a.timings, b.timings)
+    ending = _ending(verdicts, corrected=common is not None)
+    about = Comparison(
+        a=names[0], b=names[1], decision=Decision.INCOMPARABLE, design="sequential", conditions=conditions(a, b),
+        reasons=tuple(dict.fromkeys((*ending, *_beside(verdicts)))), margin_ratio=MARGIN_RATIO,
+        floor_ratio=SEQUENTIAL_FLOOR_RATIO if common is None else CORRECTED_FLOOR_RATIO,
+        simulated=any(each.device is not None and each.device.simulated for each in (a, b)),
+    )  # fmt: skip
+    timed = [name for name, each in zip(names, (a, b), strict=True) if each.timings is not None]
+    if len(timed) < 2:
+        missing = " and ".join(name for name in names if name not in timed)
+        reason = f"{missing} kept no times of single iterations: use w.iteration(), w.record() or gpuwatch.bench"
+        decision = Decision.INCOMPARABLE if ending else Decision.INCONCLUSIVE
+        return replace(about, decision=decision, reasons=(*about.reasons, reason))
+    about = replace(about, a_s=_median_s(a), b_s=_median_s(b))
+    if common is not None:
+        wide, narrow, mhz = common
+        about = replace(about, ratio=wide, design=f"sequential, corrected to {mhz:.0f} MHz")
+    else:
+        both = [_as_they_ran(a, b, confidence) for confidence in (0.95, 0.9)]
+        if both[0] is None or both[1] is None:
+            reason = "the runs are too short, or their times too correlated, for an interval: measure for 3 s and more"
+            decision = Decision.INCOMPARABLE if ending else Decision.INCONCLUSIVE
+            return replace(about, decision=decision, reasons=(*about.reasons, reason))
+        wide, narrow = both[0], both[1]
+        about = replace(about, ratio=wide)
+    if ending:
+        return about
+    # Not told apart is all that sequential runs can say: equal they would be called only inside the floor's own error.
+    decision = of_intervals(wide, narrow, floor_ratio=about.floor_ratio, margin_ratio=about.margin_ratio)
+    if decision is Decision.SAME and common is None:
+        decision = Decision.INCONCLUSIVE
+    if decision is Decision.INCONCLUSIVE:
+        reason = f"runs in turn differ by up to {about.floor_ratio:.1%} for no reason: gpuwatch.compare interleaves them"
+        about = replace(about, reasons=(*about.reasons, reason))
+    return replace(about, decision=decision)
+
+
+def conditions(a: Evidence, b: Evidence) -> tuple[Condition, ...]:
+    """What both runs should share: first what differs, then the rest of what is known of both."""
+    found: list[Condition] = []
+    if a.device is not None and b.device is not None:
+        differing = [
+            *pair_conditions.differences(a.device, b.device, pair_conditions.MODEL, tolerance=0.5),
+            *pair_conditions.differences(a.device, b.device, pair_conditions.BOARD, tolerance=0.0),
+        ]
+        found += [Condition(each.name, each.a, each.b, differs=True) for each in differing]
+        if a.device.uuid == b.device.uuid:
+            found.append(Condition("GPU", a.device.uuid, b.device.uuid, differs=False))
+    found += [Condition(each.name, each.a, each.b, differs=True) for each in pair_conditions.software(a, b)[1]]
+    if a.host.boot_id is not None and b.host.boot_id is not None:
+        found.append(Condition("boot", a.host.boot_id, b.host.boot_id, differs=a.host.boot_id != b.host.boot_id))
+    clocks = pair_conditions.clocks_mhz(a, b)
+    if clocks is not None:
+        name = "true SM clock" if clocks.true else "SM clock (driver)"
+        limit = 0.01 if clocks.true else 0.03
+        differs = abs(clocks.b_mhz / clocks.a_mhz - 1.0) > limit
+        found.append(Condition(name, f"{clocks.a_mhz:.0f} MHz", f"{clocks.b_mhz:.0f} MHz", differs=differs))
+    return tuple(sorted(found, key=lambda condition: not condition.differs))
+
+
+def _ending(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
+    """Why the two cannot be compared."""
+
+    def ends(finding: Finding) -> bool:
+        if finding.rule in _ENDING:
+            return finding.severity in ("flag", "reject")
+        if finding.rule == "clock-between-arms" and corrected:
+            return False
+        return finding.severity == "reject"
+
+    return tuple(
+        f"{finding.rule}: {finding.says}" if finding.rule in _FAMILY else f"{name} is rejected: {finding.rule}: {finding.says}"
+        for name, verdict in zip(("the first run", "the second run"), verdicts, strict=True)
+        for finding in verdict.hazards
+        if not finding.accepted and ends(finding)
+    )
+
+
+def _beside(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+    """What is said beside the answer: every other hazard of the comparison."""
+    found = [finding for finding in verdicts[1].hazards if finding.rule in _FAMILY]
+    return tuple(f"{finding.rule}: {finding.says}" for finding in found)
+
+
+def _as_they_ran(a: Evidence, b: Evidence, confidence: float) -> Interval | None:
+    both = [
+        None if each.timings is None else batch_interval(each.timings.at_ns, each.timings.took_s, confidence=confidence)
+        for each in (a, b)
+    ]
+    return None if both[0] is None or both[1] is None else quotient(both[0], both[1])
+
+
+def _at_common_clock(a: Timings | None, b: Timings | None) -> tuple[Interval, Interval, float] | None:
+    """The ratio of the times at the middle of the clocks both saw, at 95 and 90 %; None where either refuses."""
+    if a is None or b is None or a.sm_clock_mhz is None or b.sm_clock_mhz is None:
+        return None
+    fits = [sensitivity(each) for each in (a, b)]
+    first, second = fits
+    if not isinstance(first, Sensitivity) or not isinstance(second, Sensitivity):
+        return None
+    low = max(first.clock_low_mhz, second.clock_low_mhz)
+    high = min(first.clock_high_mhz, second.clock_high_mhz)
+    if low > high:
+        return None
+    mhz = 0.5 * (low + high)
+    times = [_interval(fit.at_clock(timings, mhz)) for fit, timings in ((first, a), (second, b))]
+    if times[0] is None or times[1] is None:
+        return None
+    wide = quotient(times[0], times[1])
+    # Of the same normal shape: its 90 % is 1.645/1.960 of its 95 %.
+    edges = [wide.centre * (edge / wide.centre) ** (1.645 / 1.960) for edge in (wide.low, wide.high)]
+    return wide, Interval(wide.centre, edges[0], edges[1], 0.9, 1), mhz
+
+
+def _interval(corrected: Corrected | Refused) -> Interval | None:
+    if isinstance(corrected, Refused) or corrected.low_s is None or corrected.high_s is None:
+        return None
+    return Interval(corrected.time_s, corrected.low_s, corrected.high_s, 0.95, 1)
+
+
+def quotient(a: Interval, b: Interval) -> Interval:
+    """The second over the first, of two independent positive intervals: their log widths add as squares."""
+    centre = b.centre / a.centre
+    below = math.hypot(_log(b.centre / b.low), _log(a.high / a.centre))
+    above = math.hypot(_log(b.high / b.centre), _log(a.centre / a.low))
+    count = min(a.blocks_count, b.blocks_count)
+    return Interval(centre, centre * math.exp(-below), centre * math.exp(above), a.confidence, count)
+
+
+def _log(ratio: float) -> float:
+    return math.log(ratio) if ratio > 0 else 20.0  # an edge below zero excludes nothing
+
+
+def _median_s(evidence: Evidence) -> float:
+    took_s: Values = evidence.timings.took_s if evidence.timings is not None else np.empty(0)
+    return float(np.nanmedian(took_s))

@@ -1,0 +1,37 @@
+"""Memory asked of the driver inside a window: by what the allocator tells, and by how the memory in use moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from annotate.derived.presence import presences
+from annotate.evidence import Evidence
+
+_LEAST_COUNT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """How the device memory in use moved within a window, from one refresh of the driver's figure to the next."""
+
+    refreshes_count: int
+    changes_count: int
+    range_bytes: float
+
+    @property
+    def changed_ratio(self) -> float:
+        """The share of refreshes that differ from the one before."""
+        return self.changes_count / (self.refreshes_count - 1)
+
+
+def moved(evidence: Evidence) -> Moved | None:
+    """None where it was hardly read, or somebody else on the GPU may have moved it; so too where nobody looked who was there."""
+    if not evidence.trace.censuses:
+        return None
+    values = evidence.within("memory_used_bytes", step_ns=evidence.trace.refresh_of_ns("memory_used_bytes")).values
+    values = values[~np.isnan(values)]
+    if len(values) < _LEAST_COUNT or any(not presence.own for presence in presences(evidence)):
+        return None
+    return Moved(len(values), int((np.diff(values) != 0).sum()), float(np.ptp(values)))

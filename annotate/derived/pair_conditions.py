@@ -1,0 +1,252 @@
+"""What two windows that are compared have in common, and what not: the baseline first, always."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from annotate.derived import sm_clock
+from annotate.derived.true_clock import measured
+from annotate.evidence import Column, Device, Evidence, Fact
+from annotate.stats.intervals import batch_interval
+from annotate.stats.robust import block_means, effective_count
+from annotate.times.clock_sensitivity import Sensitivity, sensitivity
+from annotate.times.durations import inside
+
+# What makes another kind of machine of a GPU, and what only another board or another setting.
+MODEL: Mapping[str, str] = {
+    "name": "model",
+    "power_limit_w": "power limit",
+    "memory_total_bytes": "memory",
+    "compute_capability": "compute capability",
+    "cuda_cores_count": "CUDA cores",
+    "mig_mode": "MIG mode",
+    "virtualization": "virtualization",
+}
+BOARD: Mapping[str, str] = {
+    "uuid": "GPU",
+    "vbios_version": "VBIOS",
+    "sm_clock_max_mhz": "maximum SM clock",
+    "mem_clock_max_mhz": "maximum memory clock",
+    "pcie_generation_max_count": "PCIe generation",
+    "pcie_width_max_count": "PCIe lanes",
+    "ecc_mode": "ECC",
+    "persistence_mode": "persistence mode",
+}
+# Told facts that change speed by themselves: versions, flags, and how it was timed.
+_TOLD: Mapping[str, str] = {
+    "torch_version": "torch",
+    "cuda_version": "CUDA",
+    "cudnn_version": "cuDNN",
+    "matmul_precision": "float32 precision",
+    "cudnn_tf32": "cuDNN's TF32",
+    "cudnn_benchmark": "cuDNN's benchmark mode",
+    "deterministic": "deterministic algorithms",
+    "launch_blocking": "CUDA_LAUNCH_BLOCKING",
+    "timer": "timer",
+    "cache": "L2 cache",
+    "dtype": "data type",
+    "input_dtype": "data type of inputs",
+    "input_bytes": "size of inputs",
+}
+_CAPPED_RATIO = 0.95
+# A mean clock is judged by blocks of one refresh of the power controller; fewer say nothing of how it wanders.
+_BLOCK_NS = 100_000_000
+_BLOCKS_COUNT = 8
+# No version, count or size is as large.
+_MOST = 1e18
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing the baseline had and the window has otherwise.  ``patch``: only in a version's last number."""
+
+    name: str
+    a: str
+    b: str
+    patch: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.a} -> {self.b}"
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The clock of each arm; ``true`` where both come from stamps.
+
+    ``error_ratio`` is how far the two may lie apart by chance: half of the 95 % interval of their ratio, where it is known.
+    """
+
+    a_mhz: float
+    b_mhz: float
+    true: bool
+    error_ratio: float = 0.0
+
+    @property
+    def apart_ratio(self) -> float:
+        """By how much the clocks differ."""
+        return abs(self.b_mhz / self.a_mhz - 1.0)
+
+
+def differences(a: Device, b: Device, names: Mapping[str, str], *, tolerance: float) -> list[Difference]:
+    """What is known of both GPUs and differs, numbers by more than the tolerance."""
+    out = []
+    for name, title in names.items():
+        before, after = getattr(a, name), getattr(b, name)
+        if before is None or after is None or before == after:
+            continue
+        if isinstance(before, float | int) and not isinstance(before, bool) and abs(before - after) <= tolerance:
+            continue
+        out.append(Difference(title, _value(name, before), _value(name, after)))
+    # A MIG instance has its own identity, and the share of a board is no board.
+    if names is MODEL and (a.parent_uuid is None) != (b.parent_uuid is None):
+        out.append(Difference("partition", _partition(a), _partition(b)))
+    return out
+
+
+def software(a: Evidence, b: Evidence) -> tuple[int, list[Difference]]:
+    """How many versions and settings are known of both windows, and those that differ."""
+    known, out = 0, []
+    drivers = [each.device.driver_version if each.device else None for each in (a, b)]
+    if drivers[0] is not None and drivers[1] is not None:
+        known += 1
+        if drivers[0] != drivers[1]:
+            patch = drivers[0].rpartition(".")[0] == drivers[1].rpartition(".")[0]
+            out.append(Difference("driver", drivers[0], drivers[1], patch=patch))
+    for name, title in _TOLD.items():
+        before, after = _sensible(a.told.get(name)), _sensible(b.told.get(name))
+        if before is None or after is None:
+            continue
+        known += 1
+        if str(before) != str(after):
+            out.append(Difference(title, _value(name, before), _value(name, after)))
+    environments = [_environment(each.told.get("environment")) for each in (a, b)]
+    if environments[0] is not None and environments[1] is not None:
+        known += 1
+        for name in sorted(environments[0].keys() | environments[1].keys()):
+            values = [environment.get(name, "unset") for environment in environments if environment is not None]
+            if values[0] != values[1]:
+                out.append(Difference(name, _short(values[0]), _short(values[1])))
+    return known, out
+
+
+def listed(found: Sequence[Difference], most: int = 2) -> str:
+    """The first few in words, and how many more there are."""
+    rest = len(found) - most
+    return ", ".join(str(each) for each in found[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def driver_reloaded(a: Evidence, b: Evidence) -> bool | None:
+    """Whether a counter that only a reload of the driver resets stood higher in the earlier window.
+
+    None where it was not read in both, or they ran on two GPUs.
+    """
+    if a.device is None or b.device is None or a.device.uuid != b.device.uuid:
+        return None
+    earlier, later = sorted((a, b), key=lambda each: each.window.begin_ns)
+    before, after = (each.trace.column("energy_j").values for each in (earlier, later))
+    before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+    return bool(after[-1] < before[0]) if len(before) and len(after) else None
+
+
+def clocks_mhz(a: Evidence, b: Evidence) -> Clocks | None:
+    """The mean true clock of both, else the median of the driver's gauge while they worked; None of one of them."""
+    true = [_true_mhz(each) for each in (a, b)]
+    if true[0] is not None and true[1] is not None:
+        error_ratio = float(np.hypot(_clock_error_ratio(a), _clock_error_ratio(b)))
+        return Clocks(true[0], true[1], true=True, error_ratio=error_ratio)
+    gauge = [sm_clock.median_mhz(sm_clock.working(each)) for each in (a, b)]
+    if gauge[0] and gauge[1]:
+        return Clocks(gauge[0], gauge[1], true=False)
+    return None
+
+
+def beta(a: Evidence, b: Evidence) -> float:
+    """How the kernel's time follows the clock, as far as either window shows it; fully where neither does."""
+    found = [sensitivity(each.timings) for each in (a, b) if each.timings is not None and each.observes("timings.sm_clock_mhz")]
+    betas = [each.beta for each in found if isinstance(each, Sensitivity)]
+    return float(np.clip(np.mean(betas), 0.0, 1.2)) if betas else 1.0
+
+
+def change_ratio(a: Evidence, b: Evidence) -> float | None:
+    """By how much the medians of the two windows' times differ; None where one has none."""
+    before, after = inside(a).took_s, inside(b).took_s
+    return float(np.median(after) / np.median(before) - 1.0) if len(before) and len(after) else None
+
+
+def noise_ratio(evidence: Evidence) -> float | None:
+    """The standard error of the window's own centre, relative to it; None where its times do not tell."""
+    times = inside(evidence)
+    interval = batch_interval(times.at_ns, times.took_s)
+    return None if interval is None or interval.centre <= 0 else (interval.high - interval.low) / 3.92 / interval.centre
+
+
+def overlap_ratio(a: Evidence, b: Evidence) -> float:
+    """The share of the shorter window during which both ran; none across boots, whose clocks do not compare."""
+    if a.host.boot_id != b.host.boot_id:
+        return 0.0
+    both_ns = min(a.window.end_ns, b.window.end_ns) - max(a.window.begin_ns, b.window.begin_ns)
+    return max(0, both_ns) / max(1, min(a.window.length_ns, b.window.length_ns))
+
+
+def capped_throughout(evidence: Evidence) -> bool:
+    """Whether the power cap held the whole window."""
+    capped = evidence.increase("power_violation_ns") or evidence.increase("power_cap_ns")
+    return capped is not None and capped.span_ns > 0 and capped.ratio + capped.error_ratio >= _CAPPED_RATIO
+
+
+def _true_mhz(evidence: Evidence) -> float | None:
+    true = measured(evidence)
+    return true.clock_mhz if true is not None and true.iterations else None
+
+
+def _clock_error_ratio(evidence: Evidence) -> float:
+    """Half the width of the 95 % interval of a window's mean true clock, as a share of it: from blocks that swing together."""
+    from scipy.special import stdtrit
+
+    times = inside(evidence)
+    clock = times.sm_clock_mhz
+    if clock is None:
+        return 0.0
+    known = np.isfinite(clock)
+    blocks = block_means(Column(times.at_ns[known], clock[known]), _BLOCK_NS).values
+    if len(blocks) < _BLOCKS_COUNT:
+        return 0.0
+    worth = max(3.0, effective_count(blocks))
+    return float(stdtrit(worth - 1.0, 0.975) * blocks.std(ddof=1) / np.sqrt(worth) / blocks.mean())
+
+
+def _partition(device: Device) -> str:
+    return "whole GPU" if device.parent_uuid is None else "MIG instance"
+
+
+def _environment(text: object) -> Mapping[str, str] | None:
+    if not isinstance(text, str):
+        return None
+    pairs = (entry.partition("=") for entry in text.split(";") if entry.strip())
+    return {name.strip(): value for name, _, value in pairs}
+
+
+def _value(name: str, value: Any) -> str:  # whatever a record or a told fact holds
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if name == "memory_total_bytes":
+        return f"{value / 1e9:.0f} GB"
+    if name.endswith("_w"):
+        return f"{value:.0f} W"
+    if name.endswith("_mhz"):
+        return f"{value} MHz"
+    return _short(str(value).removeprefix("NVIDIA "))
+
+
+def _sensible(value: Fact) -> Fact:
+    """A told setting; None for a number that none can be."""
+    return value if isinstance(value, str | bool | None) or abs(value) < _MOST else None
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= 40 else plain[:39] + "…"

@@ -1,0 +1,146 @@
+"""The loop whose calls were timed: how long they took, what lay between them, how busy the GPU was meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from annotate.declared import amount, text
+from annotate.derived.presence import presences
+from annotate.evidence import Evidence, Timings, Values
+from annotate.times.durations import inside
+
+# The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
+_SHORTEST_S = 1.0
+# Times handed over without beginnings are laid end to end, to the nanosecond.
+_ROUNDING_S = 5e-9
+_FIRST_COUNT = 1000
+# What is shorter than a cycle of any clock, or longer than any window, is no time.
+_LEAST_S = 1e-12
+_MOST_S = 1e7
+# The driver shows 1-2 % for a process that does nothing.
+_AT_REST_RATIO = 0.02
+
+# 15 kinds of kernel on an H200 left every SM free for every stamp, and its threads began within 0.13 µs in 95 of 100.
+SEEN_RATIO, SPREAD_S = 0.99, 0.25e-6
+
+SEVERAL = "the process used several GPUs, and which one was timed is not known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Loop:
+    """A window's timed entries, each of ``calls_count`` calls, seen as one loop.
+
+    ``call_s`` is the median time of a call, ``timed_s`` all entries together, ``span_s`` from the first one's begin to the
+    last one's end.  ``utilization_ratio`` is the driver's over that span, None if it is too short, or if entries lie so
+    exactly end to end that nobody can have stamped them: then nothing tells what lay between them.
+    """
+
+    timings: Timings
+    call_s: float
+    timed_s: float
+    span_s: float
+    end_ns: int
+    utilization_ratio: float | None
+
+    @property
+    def entries_count(self) -> int:
+        return len(self.timings.at_ns)
+
+    @property
+    def calls_count(self) -> int:
+        return self.timings.calls_count
+
+    def gap_s(self) -> float:
+        """The median time from an entry's end to the next one's begin: negative where the host, which stamped them, ran ahead."""
+        return float(np.median(_gaps_s(self.timings))) if self.entries_count > 1 else 0.0
+
+    @property
+    def entry_s(self) -> float:
+        """What one reading of the timer spans."""
+        return self.call_s * self.calls_count
+
+    @property
+    def round_s(self) -> float:
+        """From the begin of one entry to the begin of the next, on average."""
+        return self.span_s / self.entries_count
+
+    @property
+    def batch_count(self) -> int:
+        """How many calls make a reading of a fifth of a millisecond, beside which launches and ticks are small."""
+        return int(min(1000, max(20, 200e-6 / self.call_s)))
+
+    @property
+    def call_busy_s(self) -> float | None:
+        """For how long the GPU worked in the time a call had, on average."""
+        return None if self.utilization_ratio is None else self.utilization_ratio * self.round_s / self.calls_count
+
+
+def loop(evidence: Evidence) -> Loop | None:
+    """None if no time was taken in the window, or one that cannot be."""
+    timings = inside(evidence)
+    if not len(timings.at_ns) or timings.calls_count < 1:
+        return None
+    calls_count = timings.calls_count
+    if timings.took_s.min() < _LEAST_S or timings.took_s.max() * calls_count > _MOST_S:
+        return None
+    begin_ns, end_ns = int(timings.at_ns[0]), int(timings.at_ns[-1] + timings.took_s[-1] * calls_count * 1e9)
+    first = slice(_FIRST_COUNT)
+    gaps_s = _gaps_s(replace(timings, at_ns=timings.at_ns[first], took_s=timings.took_s[first]))
+    laid_out = len(gaps_s) > 0 and bool((np.abs(gaps_s) < _ROUNDING_S).all())
+    return Loop(
+        timings=timings,
+        call_s=float(np.median(timings.took_s)),
+        timed_s=float(timings.took_s.sum()) * calls_count,
+        span_s=max((end_ns - begin_ns) / 1e9, float(timings.took_s[-1]) * calls_count),
+        end_ns=end_ns,
+        utilization_ratio=None if laid_out else _utilization_ratio(evidence, begin_ns, end_ns),
+    )
+
+
+def _gaps_s(timings: Timings) -> Values:
+    gaps_s: Values = np.diff(timings.at_ns) / 1e9 - timings.took_s[:-1] * timings.calls_count
+    return gaps_s
+
+
+def elsewhere(evidence: Evidence) -> bool | None:
+    """Whether the calls may have run on another GPU than the one this evidence is of; None if nobody told."""
+    uuids = {uuid.strip() for uuid in (text(evidence.told, "cuda_uuids") or "").split(",")} - {""}
+    if not uuids or evidence.device is None:
+        return None
+    return not uuids <= {evidence.device.uuid, evidence.device.parent_uuid}
+
+
+def untimed_because(evidence: Evidence, utilization_ratio: float) -> str | None:
+    """Why a GPU so busy may honestly have done more than was timed; None where nothing explains it."""
+    if elsewhere(evidence):
+        return SEVERAL
+    if any(not presence.own and (presence.most_ratio or 0.0) > _AT_REST_RATIO for presence in presences(evidence)):
+        return "a neighbour was computing, which explains why the GPU was busy"
+    told_ratio = amount(evidence.told, "busy_ratio")
+    if told_ratio is not None:
+        counted = told_ratio > utilization_ratio / 2
+        return "the harness counted the GPU's work between its times" if counted else None
+    if amount(evidence.told, "flush_bytes") or text(evidence.told, "cache") == "cold":
+        return "the cache was flushed between timed calls, and how long that took was not told"
+    return None
+
+
+def beside(evidence: Evidence, *, seen_ratio: float = SEEN_RATIO, spread_s: float = SPREAD_S) -> bool | None:
+    """Whether the stamps around the iterations met other work of this process on the SMs; None if there were none."""
+    seen, spread = amount(evidence.told, "stamp_seen_ratio"), amount(evidence.told, "stamp_spread_s")
+    if seen is None and spread is None:
+        return None
+    return (seen is not None and seen < seen_ratio) or (spread is not None and spread > spread_s)
+
+
+def _utilization_ratio(evidence: Evidence, begin_ns: int, end_ns: int) -> float | None:
+    refresh_ns = evidence.trace.refresh_of_ns("utilization_ratio")
+    # What the gauge shows at first is of the time before, and what it shows after the end is no longer of the loop.
+    begin_ns, end_ns = begin_ns + refresh_ns, min(end_ns, evidence.window.end_ns)
+    if end_ns - begin_ns < _SHORTEST_S * 1e9 - refresh_ns:
+        return None
+    values = evidence.trace.within("utilization_ratio", begin_ns, end_ns).values
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) and 2 * len(known) >= len(values) else None

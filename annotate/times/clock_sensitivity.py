@@ -1,0 +1,182 @@
+"""How a kernel's time follows the true SM clock, and what it would have been at a stated one.
+
+Time goes as the clock to the power −β, and β belongs to the kernel: near 1 where arithmetic limits it, near 0 where
+memory does.  Under a power cap the clock wanders, and with it every short estimate; at one clock the estimates agree.
+The corrected time never replaces the measured one: both are in the answer, and where correcting would mislead, it is a
+refusal with its reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+
+from annotate.evidence import Timings, Values
+from annotate.stats.intervals import batch_interval
+from annotate.stats.line import robust_line
+from annotate.stats.robust import centre, spread
+from annotate.times.cold import cold
+
+_CONFIDENCE = 0.95
+# Residuals of log times below a thousandth are the timers' own.
+_LOG_FLOOR = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why there is no corrected time: one line, for people."""
+
+    reason: str
+
+
+_UNSTAMPED = Refused("No warm iteration carries its clock: nothing stamped them.")
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """The time at a stated clock, beside the measured one; the edges are None where the run is too short to know them."""
+
+    time_s: float
+    low_s: float | None
+    high_s: float | None
+    raw_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """The exponent β with its 95 % interval, over the clocks it was seen at.
+
+    ``r`` is the correlation of log time with log clock over the medians of blocks that were fitted (each a 500th of
+    the run, so single iterations in a short one).  ``explained_ratio`` is the clock's share of the variance of single
+    iterations, which is less: with the ``slow_count`` that were slow for another reason.  ``cold_count`` of ``count`` were
+    trimmed.
+    """
+
+    beta: float
+    beta_low: float
+    beta_high: float
+    r: float
+    explained_ratio: float
+    clock_low_mhz: float
+    clock_high_mhz: float
+    cold_count: int
+    count: int
+    slow_count: int = 0
+
+    def factor(self, sm_clock_mhz: Values, mhz: float) -> Values:
+        """What each time is multiplied by to stand at that clock."""
+        return np.asarray((sm_clock_mhz / mhz) ** self.beta, np.float64)
+
+    def at_clock(self, timings: Timings, mhz: float) -> Corrected | Refused:
+        """The median time of these iterations at that clock; cold ones are left out of both figures.
+
+        They need not be the ones β was fitted on, but must be of the same kernel, and at clocks that were seen.
+        """
+        if not self.clock_low_mhz <= mhz <= self.clock_high_mhz:
+            return Refused(f"{mhz:.0f} MHz lies outside the clocks seen, {self._range}.")
+        warm, _ = warm_and_stamped(timings)
+        if warm is None or warm.sm_clock_mhz is None:
+            return _UNSTAMPED
+        seen_mhz = centre(warm.sm_clock_mhz)
+        if not self.clock_low_mhz <= seen_mhz <= self.clock_high_mhz:
+            return Refused(f"These iterations ran at {seen_mhz:.0f} MHz, outside the clocks the fit saw, {self._range}.")
+        corrected_s = warm.took_s * self.factor(warm.sm_clock_mhz, mhz)
+        time_s, raw_s = centre(corrected_s), centre(warm.took_s)
+        interval = batch_interval(warm.at_ns, corrected_s, confidence=_CONFIDENCE)
+        if interval is None:
+            return Corrected(time_s, None, None, raw_s)
+        # What is not known of β counts by how far the clock is moved.
+        moved = abs(float(np.log(seen_mhz / mhz)))
+        low = float(np.hypot(np.log(time_s / interval.low), (self.beta - self.beta_low) * moved))
+        high = float(np.hypot(np.log(interval.high / time_s), (self.beta_high - self.beta) * moved))
+        return Corrected(time_s, time_s * float(np.exp(-low)), time_s * float(np.exp(high)), raw_s)
+
+    @property
+    def _range(self) -> str:
+        return f"{self.clock_low_mhz:.0f}–{self.clock_high_mhz:.0f} MHz"
+
+
+def warm_and_stamped(timings: Timings) -> tuple[Timings | None, int]:
+    """The warm iterations that carry a clock, None without any, and how many were cold."""
+    took_s, clock_mhz = timings.took_s, timings.sm_clock_mhz
+    timed = timings.timed
+    cold_ones = np.zeros(len(took_s), np.bool_)
+    cold_ones[timed] = cold(timings.at_ns[timed], took_s[timed])
+    cold_count = int(cold_ones.sum())
+    if clock_mhz is None:
+        return None, cold_count
+    kept = timed & ~cold_ones & np.isfinite(clock_mhz) & (clock_mhz > 0.0)
+    if not kept.any():
+        return None, cold_count
+    return replace(timings, at_ns=timings.at_ns[kept], took_s=took_s[kept], sm_clock_mhz=clock_mhz[kept]), cold_count
+
+
+def sensitivity(
+    timings: Timings,
+    *,
+    iterations_count: Annotated[int, "fewer give no interval worth having"] = 60,
+    kernel_s: Annotated[float, "below this gaps between launches drown the signal (measured on an H200)"] = 50e-6,
+    clock_ratio: Annotated[float, "an uncapped H200 moves 0.4 %, and correcting that gains nothing"] = 0.01,
+    correlation: Annotated[float, "a weaker one leaves a fifth of the noise, or more, unexplained"] = 0.9,
+    beta_error: Annotated[float, "a wider half of the interval: too few swings of the clock to tell it from a drift"] = 0.3,
+    steepest: Annotated[float, "no kernel follows the clock more than in proportion; a little for the fit's own error"] = 1.2,
+    slow_sd: Annotated[float, "so far above the fit an iteration was slow for another reason"] = 10.0,
+    blocks_count: Annotated[int, "medians of so many blocks carry the fit: less noise in the clocks, and it stays fast"] = 500,
+) -> Sensitivity | Refused:
+    """The fit of log time on log clock, robust against what is not the clock, or why there is none.
+
+    The line is Huber's, through medians of consecutive blocks; autocorrelation widens its interval (``annotate.stats.line``).
+    """
+    warm, cold_count = warm_and_stamped(timings)
+    if warm is None or warm.sm_clock_mhz is None:
+        return _UNSTAMPED
+    took_s, clock_mhz = warm.took_s, warm.sm_clock_mhz
+    if len(took_s) < iterations_count:
+        return Refused(f"{len(took_s)} warm iterations carry their clock, and {iterations_count} are needed for a fit.")
+    usual_s = centre(took_s)
+    if usual_s < kernel_s:
+        return Refused(f"One call takes {usual_s * 1e6:.0f} µs: below {kernel_s * 1e6:.0f} µs launch gaps drown the clock.")
+    low_mhz, high_mhz = _edges(clock_mhz)
+    if high_mhz < (1.0 + clock_ratio) * low_mhz:
+        moved = high_mhz / low_mhz - 1.0
+        return Refused(f"The clock stayed within {moved:.1%} ({low_mhz:.0f}–{high_mhz:.0f} MHz): nothing to correct.")
+
+    length = -(-len(took_s) // blocks_count)
+    line = robust_line(np.log(_medians(clock_mhz, length)), np.log(_medians(took_s, length)), high_sd=slow_sd, floor=_LOG_FLOOR)
+    r = line.r
+    if not -r >= correlation:
+        return Refused(f"Time follows the clock too loosely (r {r:.2f}, needed −{correlation}): something else moves it.")
+    beta, error = -line.slope, line.slope_error(confidence=_CONFIDENCE)
+    if error is None or error > beta_error:
+        return Refused("The clock swung too rarely to tell its effect from a drift of something else.")
+    if beta - error > steepest:
+        return Refused(f"Time changed as the clock to the power −{beta:.1f}, steeper than any kernel: something else moved it.")
+    # Of all warm iterations, blocked or not: what a reader calls the noise.
+    logs = np.log(took_s)
+    residuals = logs - line.at(np.log(clock_mhz))
+    slow = residuals > slow_sd * spread(residuals, floor=_LOG_FLOOR)
+    return Sensitivity(
+        beta=beta,
+        beta_low=beta - error,
+        beta_high=beta + error,
+        r=r,
+        explained_ratio=float(np.clip(1.0 - residuals.var() / logs.var(), 0.0, 1.0)),
+        clock_low_mhz=float(np.exp(line.x.min())),
+        clock_high_mhz=float(np.exp(line.x.max())),
+        cold_count=cold_count,
+        count=len(took_s) + cold_count,
+        slow_count=int(slow.sum()),
+    )
+
+
+def _edges(values: Values) -> tuple[float, float]:
+    """Their 5 and 95 % points."""
+    ranks = (len(values) // 20, len(values) - 1 - len(values) // 20)
+    parted = np.partition(values, ranks)
+    return float(parted[ranks[0]]), float(parted[ranks[1]])
+
+
+def _medians(values: Values, length: int) -> Values:
+    return np.asarray(np.median(values[: len(values) // length * length].reshape(-1, length), axis=1), np.float64)

@@ -1,0 +1,90 @@
+"""Which iterations were cold: named, so that they can be trimmed in the open, with both figures shown.
+
+Cold means slower because something was not yet there: the first calls of all, and the first after a pause.  An iteration
+that is slow for any other reason is not cold, and a fast one never is.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.evidence import Times, Values
+from annotate.stats.robust import centre, spread
+
+BoolMask = npt.NDArray[np.bool_]
+
+# The beginning is measured against what follows it: on a card that is capped a second later, the whole run is slower.
+_REFERENCE_COUNTS = (20, 200, 2000)
+
+
+def noise_floor_s(took_s: Values) -> float:
+    """The least standard deviation to believe: events are quantised at half a microsecond, and a thousandth is nothing."""
+    return max(0.25e-6, 1e-3 * centre(took_s))
+
+
+def cold_prefix_count(
+    took_s: Values,
+    *,
+    slow_sd: Annotated[float, "the first is so far above what follows: the clock wanders less from call to call"] = 10.0,
+    slow_ratio: Annotated[
+        float, "and by so much at least: under a power cap the clock alone moves the first calls by 6 %"
+    ] = 1.08,
+    far_ratio: Annotated[float, "or it is so many times as long, where what follows scatters widely"] = 1.3,
+    usual_sd: Annotated[float, "nearer than this is settled"] = 3.0,
+    run_count: Annotated[int, "so many settled ones in a row end the prefix"] = 5,
+    share_ratio: Annotated[float, "a longer prefix, or one that ends high, is a drift: nothing steady is left to keep"] = 0.5,
+) -> int:
+    """How many of the first iterations are cold: from the first, which must be far slower, to the first run of usual ones.
+
+    Only the slow side counts: a card that starts fast and is capped later has no cold prefix.
+    """
+    if len(took_s) < 2:
+        return 0
+    reference_s = min((took_s[:count] for count in (*_REFERENCE_COUNTS, len(took_s))), key=centre)
+    usual_s = centre(reference_s)
+    noise_s = spread(reference_s, floor=noise_floor_s(reference_s))
+    if took_s[0] <= min(max(usual_s + slow_sd * noise_s, slow_ratio * usual_s), far_ratio * usual_s):
+        return 0
+    settled = took_s <= min(usual_s + usual_sd * noise_s, far_ratio * usual_s)
+    # Near the end a run cannot be whole; what is there must do.
+    padded = np.concatenate([settled, np.ones(run_count - 1, np.bool_)])
+    runs = np.convolve(padded, np.ones(run_count), mode="valid") >= run_count
+    count = int(np.argmax(runs)) if runs.any() else len(took_s)
+    after_s = took_s[count : count + _REFERENCE_COUNTS[0]]
+    if count > share_ratio * len(took_s) or centre(after_s) > slow_ratio * usual_s:
+        return 0
+    decays = took_s[count - 1] <= slow_ratio * took_s[0]
+    return count if decays else 0
+
+
+def cold(
+    at_ns: Times,
+    took_s: Values,
+    *,
+    pause_ratio: Annotated[float, "a gap of so many usual steps from one iteration to the next is a pause"] = 10.0,
+    pause_s: Annotated[float, "shorter gaps are a hiccup of the host, in which nothing cools"] = 2e-3,
+    slow_sd: Annotated[float, "the first after a pause is cold only if it is slow: so many robust sd"] = 5.0,
+    run_count: Annotated[int, "after a pause at most so many iterations are looked at"] = 5,
+) -> BoolMask:
+    """True for the cold prefix, and for the slow iterations that follow a pause without a usual one between."""
+    count = len(took_s)
+    mask = np.zeros(count, np.bool_)
+    if count < 2:
+        return mask
+    mask[: cold_prefix_count(took_s)] = True
+    steps_s = np.diff(at_ns) / 1e9
+    pauses = np.flatnonzero(steps_s - took_s[:-1] > max(pause_s, pause_ratio * centre(steps_s))) + 1
+    if not len(pauses):
+        return mask
+    slow_s = centre(took_s) + slow_sd * spread(took_s, floor=noise_floor_s(took_s))
+    follows = pauses
+    for _ in range(run_count):
+        # Slow, and the first after a pause or right after a cold one that was.
+        follows = follows[follows < count]
+        follows = follows[took_s[follows] > slow_s]
+        mask[follows] = True
+        follows = follows + 1
+    return mask

@@ -1,0 +1,69 @@
+"""How a command ends: with a code, and with one line on standard error where something went wrong on purpose."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from annotate.errors import AnnotateError
+from annotate.output.report import plain
+from gpuwatch.cli import output, refusals
+from gpuwatch.cli.exit_codes import Exit, ReaderLeft, Stop
+from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
+
+
+def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's commands give a code or nothing
+    """Do it; its exit code."""
+    try:
+        code = work()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (BrokenPipeError, ReaderLeft, click.Abort, KeyboardInterrupt) as error:
+        return _quiet(error)
+    except click.exceptions.NoArgsIsHelpError as error:  # `gpuwatch config` alone: its help, as it is
+        output.say(error.format_message())
+        return Exit.USAGE
+    except (click.ClickException, GpuwatchError, AnnotateError, Stop) as error:
+        return _report(error, as_json=as_json)
+    except RecursionError:
+        return _report(GpuwatchError("expected data that is nested a hundred deep at most, found deeper"), as_json=as_json)
+    except OSError as error:
+        if error.errno == errno.ENOSPC and error.filename is None:  # click's own words, as --help, on a full disk
+            output.silence(sys.stdout)
+            return _report(GpuwatchError(f"standard output: {error.strerror}"), as_json=False)
+        if error.filename is None:
+            raise  # not about a file somebody named or owns: our mistake, with its traceback
+        return _report(GpuwatchError(f"{error.filename}: {error.strerror}"), as_json=as_json)
+    return int(code or 0)
+
+
+def _quiet(error: BaseException) -> Exit:
+    """The reader left, or somebody pressed Ctrl-C: neither needs words."""
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return Exit.INTERRUPTED
+    output.silence(sys.stdout)
+    return Exit.BROKEN_PIPE
+
+
+def _report(error: Exception, *, as_json: bool) -> int:
+    message = refusals.words(error) if isinstance(error, click.ClickException) else str(error)
+    message = plain(" ".join(message.split()))
+    code, name = _code_and_name(error)
+    output.say(f"gpuwatch: {message}")
+    if as_json and name != "output":
+        output.emit_json({"error": {"code": name, "message": message}})
+    return code
+
+
+def _code_and_name(error: Exception) -> tuple[int, str]:
+    if isinstance(error, Stop):
+        return error.code, error.name
+    if isinstance(error, UsageError | AnnotateError | click.UsageError):
+        return Exit.USAGE, "usage"
+    if isinstance(error, DaemonError):
+        return Exit.FAILED, f"daemon-{error.code}"
+    return Exit.FAILED, type(error).__name__.removesuffix("Error").lower()

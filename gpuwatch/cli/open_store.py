@@ -1,0 +1,91 @@
+"""Which store a reading command reads: the running daemon's, else where the settings say one lies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from annotate.output.report import plain
+from gpuwatch.cli import options, output
+from gpuwatch.config.settings import SYSTEM_STATE, Settings
+from gpuwatch.errors import DaemonError, StoreError
+from gpuwatch.utf8 import clean_text
+
+if TYPE_CHECKING:
+    from gpuwatch.store import Reader, Run
+
+DATABASE = "gpuwatch.db"
+_TOLD_COUNT = 5
+
+
+def folder(settings: Settings) -> Path:
+    """The state folder: a default gives way to the system's daemon, which serves every user of its machine."""
+    if settings.origin("state") != "default" or settings.simulated:
+        return settings.state
+    from gpuwatch.client.connection import connect
+
+    try:
+        with connect(settings, start=False) as client:
+            return Path(client.welcome.state)
+    except DaemonError:
+        system = SYSTEM_STATE / DATABASE
+        return SYSTEM_STATE if not (settings.state / DATABASE).exists() and os.access(system, os.R_OK) else settings.state
+
+
+def closed(where: Path) -> str | None:
+    """Why this user may not read a store, and what opens it: that of the system's daemon is its group's."""
+    if not where.is_dir() or os.access(where, os.R_OK | os.X_OK):
+        return None
+    try:
+        group = where.group()
+    except KeyError:
+        group = str(where.stat().st_gid)
+    return f"{where}: only members of the group {group} may read it; run: sudo usermod -aG {group} $USER, and log in again"
+
+
+def reader(settings: Settings) -> Reader:
+    """Raises StoreError, with what to do, where there is no store yet."""
+    from gpuwatch.store import Reader
+
+    where = folder(settings)
+    if why := closed(where):
+        raise StoreError(why)
+    if not (where / DATABASE).is_file():  # a pipe in its place would be waited for
+        raise StoreError(f"{where}: expected a store, found none; the first window makes one, or name another with --state")
+    return Reader(where)
+
+
+def tell_left_out(store: Reader) -> None:
+    """Name on standard error the windows that a list had to leave out."""
+    lines = list(store.left_out.values())
+    for line in lines[:_TOLD_COUNT]:
+        output.say(f"gpuwatch: {plain(line)}; it is left out")
+    if len(lines) > _TOLD_COUNT:
+        output.say(f"gpuwatch: {len(lines) - _TOLD_COUNT} more windows cannot be read and are left out")
+
+
+def _instead(store: Reader, prefix: str) -> str:
+    """What somebody may have meant who named no run of this store: the label of a window."""
+    labelled = store.runs(label=prefix, limit=1)
+    if labelled:
+        return f"; the latest window of that name is {labelled[0].id}"
+    settings = options.settings()
+    others = () if settings.simulated else settings.state.parent.glob(f"{settings.state.name}-simulated-*")
+    return "; windows of simulated GPUs are kept apart: name their --source" if any(others) else ""
+
+
+def run(store: Reader, prefix: str | None) -> Run:
+    """A run by its id or a unique beginning of it; the latest if None.  Raises StoreError."""
+    if prefix is not None:
+        prefix = clean_text(prefix)  # an argument may be any bytes
+        try:
+            return store.run(prefix)
+        except StoreError as error:
+            raise StoreError(f"{error}{_instead(store, prefix)}") from error
+    latest = store.runs(limit=1)
+    if not latest:
+        if store.left_out:
+            raise StoreError(next(iter(store.left_out.values())))
+        raise StoreError("expected a window in the store, found none yet; try: gpuwatch run -- COMMAND")
+    return latest[0]

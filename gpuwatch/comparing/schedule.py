@@ -1,0 +1,148 @@
+"""In which order the arms run, for how long, and what becomes of their times."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, repeat
+
+import numpy as np
+
+from annotate.compare.decision import LEAST_PAIRS_COUNT
+from annotate.evidence import Values
+from annotate.stats.intervals import Interval
+from gpuwatch.comparing.blocks import Block, BlockTimer, Timed
+
+# Longer blocks meet another clock; in shorter ones the edge of a block is no longer nothing.
+BLOCK_S = 0.003
+_CALIBRATION_S = 0.02
+_CALIBRATION_COUNT = 3
+_MOST_CALLS_COUNT = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """An arm ready to run: one call for each set of buffers, and how many of them make a block."""
+
+    name: str
+    calls: tuple[Callable[[], object], ...]
+    calls_count: int = 1
+
+    def block(self, turn: int) -> Block:
+        return Block(self.name, self.calls[turn % len(self.calls)], self.calls_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """What an interleaved run gave of two arms: the log ratio of each adjacent pair, in the order they ran."""
+
+    log_ratios: Values
+    a_s: float
+    b_s: float
+    starved_ratio: float
+
+
+def calibrated(timer: BlockTimer, runner: Runner, block_s: float = BLOCK_S) -> Runner:
+    """The runner with as many calls a block as take ``block_s``: a block of one call for what takes longer."""
+    calls_count = 1
+    while True:
+        tries = [Block(runner.name, call, calls_count) for call in (*runner.calls, *runner.calls[:1])][-_CALIBRATION_COUNT:]
+        took_s = min(timed.took_s for timed in timer.times(tries))
+        if took_s * calls_count >= min(block_s, _CALIBRATION_S) or calls_count >= _MOST_CALLS_COUNT:
+            wanted = round(block_s / took_s) if took_s > 0 else _MOST_CALLS_COUNT
+            return Runner(runner.name, runner.calls, min(max(1, wanted), _MOST_CALLS_COUNT))
+        calls_count *= 4
+
+
+def quads(a: Runner, others: Sequence[Runner], rng: random.Random) -> Iterator[Block]:
+    """ABBA or BAAB without end, the first letter drawn each time, each other arm in its turn, buffers in theirs."""
+    for turn in count():
+        b = others[turn % len(others)]
+        buffers = turn // len(others)
+        first, second = (a, b) if rng.random() < 0.5 else (b, a)
+        for runner in (first, second, second, first):
+            yield runner.block(buffers)
+
+
+def interleaved(
+    timer: BlockTimer,
+    a: Runner,
+    others: Sequence[Runner],
+    *,
+    seconds: float,
+    limit_s: float,
+    seed: int,
+    least_count: int = LEAST_PAIRS_COUNT,
+) -> dict[str, Pairs]:
+    """Each other arm against the first, until each has its seconds of GPU time and enough pairs, or time is out."""
+    kept: dict[str, list[tuple[float, float]]] = {other.name: [] for other in others}
+    spent_s, spent_all_s, starved, blocks_count = dict.fromkeys(kept, 0.0), 0.0, 0, 0
+    quad: list[Timed] = []
+    for timed in timer.times(quads(a, others, random.Random(seed))):  # noqa: S311 - an order, not a secret
+        quad.append(timed)
+        starved += timed.starved
+        blocks_count += 1
+        if len(quad) < 4:
+            continue
+        name = next(each.block.arm for each in quad if each.block.arm != a.name)
+        for pair in (quad[:2], quad[2:]):
+            by_arm = {each.block.arm: each.took_s for each in pair}
+            kept[name].append((by_arm[a.name], by_arm[name]))
+        whole_s = sum(each.whole_s for each in quad)
+        spent_s[name] += whole_s
+        spent_all_s += whole_s
+        quad = []
+        enough = all(spent_s[other] >= seconds and len(kept[other]) >= least_count for other in kept)
+        if enough or spent_all_s >= limit_s:
+            break
+    return {name: _pairs(pairs, starved / max(1, blocks_count)) for name, pairs in kept.items()}
+
+
+def _pairs(pairs: list[tuple[float, float]], starved_ratio: float) -> Pairs:
+    times = np.array(pairs, np.float64).reshape(-1, 2)
+    times = times[(times > 0).all(axis=1)]
+    if not len(times):
+        return Pairs(np.empty(0), float("nan"), float("nan"), starved_ratio)
+    a_s, b_s = (float(np.median(times[:, column])) for column in (0, 1))
+    return Pairs(np.asarray(np.log(times[:, 1] / times[:, 0])), a_s, b_s, starved_ratio)
+
+
+def warmed(timer: BlockTimer, runners: Sequence[Runner], seconds: float) -> None:
+    """Run the arms in turn for so long, and forget it."""
+    turns = (runner.block(turn) for turn in count() for runner in runners)
+    _spend(timer, turns, seconds)
+
+
+def own_steady(timer: BlockTimer, a: Runner, b: Runner, *, warm_s: float, seconds: float, rounds_count: int) -> Interval | None:
+    """Each arm alone, warm and then measured, in the order ABBA of whole runs: the ratio at the clock each one earns.
+
+    A t interval over the rounds' log ratios, as ratios; None for fewer than two rounds.
+    """
+    logs = []
+    for turn in range(rounds_count):
+        took_s = {}
+        for runner in (a, b) if turn % 2 == 0 else (b, a):
+            _spend(timer, repeat(runner.block(turn)), warm_s)
+            took_s[runner.name] = float(np.median(_spend(timer, (runner.block(each) for each in count()), seconds)))
+        logs.append(np.log(took_s[b.name] / took_s[a.name]))
+    if len(logs) < 2:
+        return None
+    from scipy.special import stdtrit
+
+    centre = float(np.mean(logs))
+    half = float(stdtrit(len(logs) - 1, 0.975) * np.std(logs, ddof=1) / np.sqrt(len(logs)))
+    edges = [float(np.exp(value)) for value in (centre, centre - half, centre + half)]
+    return Interval(edges[0], edges[1], edges[2], 0.95, len(logs))
+
+
+def _spend(timer: BlockTimer, blocks: Iterator[Block], seconds: float) -> list[float]:
+    """The times of one call in blocks that took so long in all; one block at least."""
+    took_s: list[float] = []
+    spent_s = 0.0
+    for timed in timer.times(blocks):
+        took_s.append(timed.took_s)
+        spent_s += timed.whole_s
+        if spent_s >= seconds:
+            break
+    return took_s

@@ -1,0 +1,212 @@
+"""One GPU's series: from its last readings, from what bounds it, and from what was counted of its samples."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+
+from annotate.evidence import Census, Device, Lane, Reading, Reason, Visibility
+from gpuwatch.daemon.watched_gpus import Watched
+from gpuwatch.exporter.gpu_counters import LOADS, GpuTally
+from gpuwatch.exporter.metrics import ASKED, LANES, REASON_CLASSES
+from gpuwatch.exporter.metrics_page import Page
+
+MHZ = 1e6
+LEAST_STALE_NS = 5_000_000_000
+STALE_PERIODS = 3  # a lane that has not answered for so many of its periods tells nothing of now
+
+REASON_NAMES: Mapping[int, str] = dict(zip((reason.value for reason in Reason), REASON_CLASSES, strict=True))
+_KNOWN_MASK = sum(REASON_NAMES)
+# The driver's own counters of time, by the reason they count.
+_DRIVER_NS = {
+    Reason.SW_POWER_CAP.value: "power_cap_ns",
+    Reason.SYNC_BOOST.value: "sync_boost_ns",
+    Reason.SW_THERMAL.value: "sw_thermal_ns",
+    Reason.HW_THERMAL.value: "hw_thermal_ns",
+    Reason.HW_POWER_BRAKE.value: "power_brake_ns",
+}
+_COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")  # in the order of nvml.h
+
+# name of the metric, field of the reading, factor to base units, further labels
+_GAUGES: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
+    ("gpuwatch_gpu_clock_hertz", "sm_clock_mhz", MHZ, ("sm",)),
+    ("gpuwatch_gpu_clock_hertz", "mem_clock_mhz", MHZ, ("memory",)),
+    ("gpuwatch_gpu_clock_limit_hertz", "sm_clock_lock_mhz", MHZ, ("sm", "locked")),
+    ("gpuwatch_gpu_power_watts", "power_w", 1, ("instant",)),
+    ("gpuwatch_gpu_power_watts", "power_average_w", 1, ("average",)),
+    ("gpuwatch_gpu_temperature_celsius", "temperature_c", 1, ("core",)),
+    ("gpuwatch_gpu_temperature_celsius", "memory_temperature_c", 1, ("memory",)),
+    ("gpuwatch_gpu_temperature_margin_celsius", "temperature_margin_c", 1, ()),
+    ("gpuwatch_gpu_utilization_ratio", "utilization_ratio", 1, ("gpu",)),
+    ("gpuwatch_gpu_utilization_ratio", "mem_utilization_ratio", 1, ("memory",)),
+    ("gpuwatch_gpu_activity_ratio", "sm_activity_ratio", 1, ("sm",)),
+    ("gpuwatch_gpu_activity_ratio", "sm_occupancy_ratio", 1, ("occupancy",)),
+    ("gpuwatch_gpu_activity_ratio", "tensor_activity_ratio", 1, ("tensor",)),
+    ("gpuwatch_gpu_activity_ratio", "dram_activity_ratio", 1, ("dram",)),
+    ("gpuwatch_gpu_memory_used_bytes", "memory_used_bytes", 1, ()),
+    ("gpuwatch_gpu_row_remap_pending", "remap_pending_count", 1, ()),
+    ("gpuwatch_gpu_row_remap_failed", "remap_failed_count", 1, ()),
+    ("gpuwatch_gpu_pcie_link_generation", "pcie_generation_count", 1, ("current",)),
+    ("gpuwatch_gpu_pcie_link_width", "pcie_width_count", 1, ("current",)),
+    ("gpuwatch_gpu_persistence_mode", "persistence_mode", 1, ()),
+    ("gpuwatch_gpu_ecc_mode", "ecc_mode", 1, ()),
+    ("gpuwatch_gpu_mig_mode", "mig_mode", 1, ()),
+)
+_COUNTERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("gpuwatch_gpu_energy_joules_total", "energy_j", ()),
+    ("gpuwatch_gpu_ecc_errors_total", "ecc_corrected_count", ("corrected",)),
+    ("gpuwatch_gpu_ecc_errors_total", "ecc_uncorrected_count", ("uncorrected",)),
+    ("gpuwatch_gpu_remapped_rows_total", "remapped_rows_count", ()),
+    ("gpuwatch_gpu_pcie_replays_total", "pcie_replay_count", ()),
+)
+# What bounds a board: name of the metric, field of the device, factor, further labels
+_LIMITS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
+    ("gpuwatch_gpu_clock_limit_hertz", "sm_clock_max_mhz", MHZ, ("sm", "max")),
+    ("gpuwatch_gpu_clock_limit_hertz", "mem_clock_max_mhz", MHZ, ("memory", "max")),
+    ("gpuwatch_gpu_power_limit_watts", "power_limit_default_w", 1, ("default",)),
+    ("gpuwatch_gpu_power_limit_watts", "power_limit_min_w", 1, ("min",)),
+    ("gpuwatch_gpu_power_limit_watts", "power_limit_max_w", 1, ("max",)),
+    ("gpuwatch_gpu_temperature_limit_celsius", "temperature_slowdown_c", 1, ("slowdown",)),
+    ("gpuwatch_gpu_temperature_limit_celsius", "temperature_shutdown_c", 1, ("shutdown",)),
+    ("gpuwatch_gpu_memory_size_bytes", "memory_total_bytes", 1, ()),
+    ("gpuwatch_gpu_memory_reserved_bytes", "memory_reserved_bytes", 1, ()),
+    ("gpuwatch_gpu_pcie_link_generation", "pcie_generation_max_count", 1, ("max",)),
+    ("gpuwatch_gpu_pcie_link_width", "pcie_width_max_count", 1, ("max",)),
+)
+
+
+def identity(page: Page, watched: Watched) -> None:
+    """Who a GPU is, and whether it answers: there even while it is lost."""
+    device = watched.device
+    ids = (device.uuid, str(watched.position))
+    page.put(
+        "gpuwatch_device_info", 1, *ids, device.name, *(
+            getattr(device, name) or ""
+            for name in (
+                "pci_bus_id", "driver_version", "vbios_version", "architecture", "compute_capability", "virtualization",
+            )
+        ),
+    )  # fmt: skip
+    page.put("gpuwatch_gpu_up", watched.lost is None, *ids)
+    for field, supported in watched.supported.items():
+        page.put("gpuwatch_gpu_field_supported", supported, *ids, field)
+    for lane, period_ns in watched.period_ns.items():
+        page.put("gpuwatch_sampling_period_seconds", period_ns / 1e9, *ids, lane.value)
+
+
+def watching(page: Page, watched: Watched, tally: GpuTally, now_ns: int) -> None:
+    """What the daemon counted itself: there even while the GPU is lost."""
+    ids = (watched.device.uuid, str(watched.position))
+    for lane, counts in tally.lanes.items():
+        of_lane = (*ids, lane.value)
+        if lane.value in ASKED:
+            page.put("gpuwatch_samples_missed_total", counts.missed_count, *of_lane)
+        if lane.value in LANES:
+            page.put("gpuwatch_losses_total", counts.lost_count, *of_lane)
+            if counts.at_ns is not None:
+                page.put("gpuwatch_reading_age_seconds", max(0, now_ns - counts.at_ns) / 1e9, *of_lane)
+        elif lane not in (Lane.PULSE, Lane.EDGE):
+            continue
+        page.put("gpuwatch_samples_total", counts.count, *of_lane)
+        page.put("gpuwatch_sampling_call_seconds_total", counts.call_ns / 1e9, *of_lane)
+    page.histogram("gpuwatch_sample_lateness_seconds", tally.lateness, *ids)
+    for number, (count, last_s) in tally.xids.items():
+        page.put("gpuwatch_gpu_xid_errors_total", count, *ids, number)
+        page.put("gpuwatch_gpu_xid_last_timestamp_seconds", last_s, *ids, number)
+
+
+def readings(page: Page, watched: Watched, tally: GpuTally, now_ns: int, *, processes_count: int) -> None:
+    """What the GPU said and what bounds it; for one that answers."""
+    device = watched.device
+    ids = (device.uuid, str(watched.position))
+    said = _said(watched, tally, now_ns)
+    for name, field, factor, labels in _GAUGES:
+        if (value := said.get(field)) is not None:
+            page.put(name, value * factor, *ids, *labels)
+    for name, field, labels in _COUNTERS:
+        if (value := said.get(field)) is not None:
+            page.put(name, value, *ids, *labels)  # as the driver counts: Prometheus sees by itself where it began anew
+    for name, field, factor, labels in _LIMITS:
+        if (value := getattr(device, field)) is not None:
+            page.put(name, value * factor, *ids, *labels)
+    page.put("gpuwatch_gpu_power_limit_watts", said.get("power_limit_w", device.power_limit_w), *ids, "enforced")
+    page.put("gpuwatch_gpu_power_peak_watts", tally.peak_w(now_ns), *ids)
+    if (mode := said.get("compute_mode")) is not None:
+        for number, word in enumerate(_COMPUTE_MODES):
+            page.put("gpuwatch_gpu_compute_mode", mode == number, *ids, word)
+    _events(page, ids, device, tally, said, watched.supported)
+    for domain, of_loads in (("sm", tally.sm), ("memory", tally.mem)):
+        for load, buckets in zip(LOADS, of_loads, strict=True):
+            page.histogram("gpuwatch_gpu_clock_ratio", buckets, *ids, domain, load)
+    page.histogram("gpuwatch_gpu_power_limit_ratio", tally.power, *ids)
+    if tally.census is not None and _fresh(tally.lanes[Lane.PROCESSES].at_ns, 0, now_ns):
+        _processes(page, ids, tally.census, processes_count)
+
+
+def _said(watched: Watched, tally: GpuTally, now_ns: int) -> dict[str, float]:
+    """Every signal of the last rows that are not stale, by field."""
+    rows: list[Reading] = []
+    for lane, row in ((Lane.SLOW, tally.slow), (Lane.FAST, tally.fast)):
+        if row is not None and _fresh(row.at_ns, watched.period_ns.get(lane, 0), now_ns):
+            rows.append(row)
+    # A signal is asked in one lane or the other, by what it costs here; the row of the other says None.
+    said: dict[str, float] = {}
+    for row in rows:
+        for field in _FIELDS:
+            if (value := getattr(row, field)) is not None:
+                said[field] = value
+    return said
+
+
+_FIELDS = (
+    *dict.fromkeys(
+        [field for _, field, _, _ in _GAUGES] + [field for _, field, _ in _COUNTERS] + list(_DRIVER_NS.values())
+        + ["power_limit_w", "compute_mode", "event_reasons_mask"]
+    ),
+)  # fmt: skip
+
+
+def _fresh(at_ns: int | None, period_ns: int, now_ns: int) -> bool:
+    return at_ns is not None and now_ns - at_ns <= max(LEAST_STALE_NS, STALE_PERIODS * period_ns)
+
+
+def _events(
+    page: Page, ids: tuple[str, str], device: Device, tally: GpuTally, said: Mapping[str, float],
+    supported: Mapping[str, bool],
+) -> None:  # fmt: skip
+    """Which reasons hold, and for how long each held."""
+    mask = said.get("event_reasons_mask")
+    if mask is None:
+        return
+    seen_mask = int(mask)
+    for held in tally.held_ns:
+        seen_mask |= held
+    # A reason the driver does not list and never gave has no series; one it gave has, whatever it lists.
+    shown_mask = seen_mask | (_KNOWN_MASK if device.supported_reasons_mask is None else device.supported_reasons_mask)
+    for bit in range(shown_mask.bit_length()):
+        if not shown_mask >> bit & 1:
+            continue
+        value = 1 << bit
+        reason = REASON_NAMES.get(value, f"unknown_bit_{bit}")
+        page.put("gpuwatch_gpu_clock_event_active", bool(int(mask) & value), *ids, reason)
+        field = _DRIVER_NS.get(value)
+        if field is not None and supported.get(field, field in said):
+            if field in said:
+                page.put("gpuwatch_gpu_clock_event_seconds_total", said[field] / 1e9, *ids, reason, "driver")
+        else:
+            held_ns = sum(held_ns for held, held_ns in tally.held_ns.items() if held & value)
+            page.put("gpuwatch_gpu_clock_event_seconds_total", held_ns / 1e9, *ids, reason, "sampled")
+
+
+def _processes(page: Page, ids: tuple[str, str], census: Census, most_count: int) -> None:
+    listed = [process for process in census.processes if process.listed]
+    page.put("gpuwatch_gpu_processes", sum(not process.graphics for process in listed), *ids, "compute")
+    page.put("gpuwatch_gpu_processes", sum(process.graphics for process in listed), *ids, "graphics")
+    if census.visibility is not Visibility.UNKNOWN:
+        page.put("gpuwatch_gpu_processes_complete", census.visibility is Visibility.HOST, *ids)
+    sized = {process.pid: process for process in listed if process.memory_bytes is not None}
+    for process in heapq.nlargest(most_count, sized.values(), key=lambda each: each.memory_bytes or 0):
+        page.put("gpuwatch_process_gpu_memory_bytes", process.memory_bytes, *ids, str(process.pid), process.name or "")
+
+
+__all__ = ["identity", "readings", "watching"]

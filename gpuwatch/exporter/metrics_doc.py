@@ -1,0 +1,153 @@
+"""docs/METRICS.md, written from the table of metrics: `python -m gpuwatch.exporter.metrics_doc`, or `--check` whether it is fresh."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpuwatch.config.keys import KEYS, LISTEN_PORT
+from gpuwatch.exporter.metrics import METRICS, Metric
+from gpuwatch.exporter.other_exporters import DCGM, NVIDIA_SMI, OPENTELEMETRY
+
+PAGE = Path("docs/METRICS.md")
+
+_HEAD = f"""\
+# Metrics
+
+Written by `python -m gpuwatch.exporter.metrics_doc` from `gpuwatch/exporter/metrics.py`; edit that.
+
+```sh
+gpuwatch daemon --listen {LISTEN_PORT}          # http://127.0.0.1:{LISTEN_PORT}/metrics, for this machine only
+```
+
+```yaml
+scrape_configs:
+  - job_name: gpuwatch
+    static_configs: [{{targets: ["127.0.0.1:{LISTEN_PORT}"]}}]
+```
+
+`/metrics` speaks the text format and OpenMetrics, `/-/healthy` says that the process lives, `/-/ready` that it knows its GPUs or
+knows that there are none. A daemon that a window started by itself never listens.
+
+## What holds for every series
+
+* **A scrape asks the driver nothing.** The page is made of what the samplers last read and of what was counted since the start, so
+  that a scraper, however often it comes, neither slows a benchmark nor wakes a GPU.
+* **Absent beats wrong.** What the GPU does not answer, or has not answered for three of its lane's periods (five seconds at least),
+  has no series. `gpuwatch_gpu_field_supported` says which questions GPU and driver answer. There are no sentinels.
+* **A lost GPU's readings vanish**, its histograms with them; `gpuwatch_gpu_up` is 0, and what the daemon counted itself stays:
+  `gpuwatch_device_info`, `gpuwatch_reading_age_seconds`, `gpuwatch_losses_total`, Xids. Without a driver `gpuwatch_up` is 0 and the
+  page is served all the same.
+* **Dips between scrapes survive** in `gpuwatch_gpu_clock_ratio` and `gpuwatch_gpu_power_limit_ratio`: they hold every sample of the
+  fast lane, 20 a second, and the SM clock's each pulse too, 100 a second while a window is open: its weight shifts to windows.
+* **Counters are what their owner counts.** The driver's (energy, memory errors, replays, seconds under its reasons) begin anew when the
+  driver is loaded again and go on across a restart of the daemon; the daemon's own (samples, windows, findings, Xids, sampled seconds)
+  begin at zero with the daemon and go on across a driver. `increase()` and `rate()` know how to read both.
+* **What `increase()` is asked of is there from zero**: windows of every status with their histograms, findings of every rule and severity,
+  the known Xids of every GPU. The first of each is an increase.
+* **Only `uuid` and `gpu` say which GPU.** Names, bus ids and versions are joined:
+  `gpuwatch_gpu_power_watts * on(uuid) group_left(name) gpuwatch_device_info`. Windows' ids and labels, users and command lines are
+  never labels; they are in the store.
+* **`gpuwatch_simulated` is 1** where no real GPU is measured.
+* **Idle is not throttled.** Reasons have classes: `… * on(reason) group_left(class) gpuwatch_clock_event_reason_info{{class!="benign"}}`.
+* **Names are frozen.** One may be added; none is renamed or changes its meaning.
+
+What it cannot see: the SM clock is the one the driver programmed, 8–12 % above the true mean under a power cap; only a window with
+stamps knows the true one. Utilisation says that a kernel was resident, not how full the GPU was. Of MIG instances there are no
+series of their own: most readings are the board's.
+"""
+
+_ACCESS = """\
+## Who may read it
+
+| Setting | Variable | Default | Meaning |
+|---|---|---|---|
+{settings}
+
+On loopback everybody on the machine may read. **Beyond it the daemon refuses to start** without a certificate and without either
+users or an authority that signed its clients; `--listen-insecure` lifts that where the network itself is guarded (a pod's, a
+private rack's). A file of users holds a line `NAME:SHA256` each, of a password that is long and random, so that no slow hash is
+needed; one at every scrape would take the measured machine's processor:
+
+```sh
+PASSWORD=$(openssl rand -base64 24)
+printf 'prometheus:%s\\n' "$(printf %s "$PASSWORD" | sha256sum | cut -d' ' -f1)" > /etc/gpuwatch/users
+```
+
+```toml
+# /etc/gpuwatch/config.toml
+listen = "0.0.0.0:9836"
+[exporter]
+certificate = "/etc/gpuwatch/tls.pem"
+key = "/etc/gpuwatch/tls.key"
+users = "/etc/gpuwatch/users"             # or client_ca = "/etc/gpuwatch/clients.pem", or both
+```
+
+```yaml
+scrape_configs:
+  - job_name: gpuwatch
+    scheme: https
+    tls_config: {{ca_file: /etc/prometheus/gpuwatch-ca.pem}}
+    basic_auth: {{username: prometheus, password_file: /etc/prometheus/gpuwatch-password}}
+```
+
+SIGHUP reads certificate and users again. At most eight pages are on their way at a time, a further one is answered 503. At most 128
+connections are open; the oldest that no page is on its way to makes room for a further one. One that has not said in five seconds what it
+wants, or is not done in ten, is ended. `/-/healthy` and `/-/ready` are answered meanwhile, and ask for no password: they say nothing of the machine.
+
+On loopback the page is read only under a name of this machine: `localhost`, an address of loopback, the machine's host name, or the name in
+`listen`. Another `Host` is answered 421, so that no page of the web can point its own name here and have a browser read the metrics. A proxy
+in front of it sends `Host: localhost`. Beyond loopback every name is admitted, since discovery names hosts as it likes.
+"""
+
+_OTHERS = """\
+## What others call it
+
+Every name on the right stands in the table above. `dashboards/dcgm-names.yml` holds recording rules that publish ours under DCGM's names.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    listening = [key for key in KEYS if key.name.startswith(("listen", "exporter."))]
+    rows = "\n".join(f"| `{key.name}` | `{key.variable}` | {key.write(key.default)} | {key.meaning} |" for key in listening)
+    parts = [_HEAD, "## The metrics\n", _table(tuple(METRICS.values())), _ACCESS.format(settings=rows), _OTHERS]
+    for title, table in (("DCGM", DCGM), ("nvidia_gpu_exporter", NVIDIA_SMI), ("OpenTelemetry", OPENTELEMETRY)):
+        parts.append(f"| {title} | Ours | Differs |\n|---|---|---|\n")
+        parts[-1] += "".join(f"| `{theirs}` | `{ours}` | {differs} |\n" for theirs, ours, differs in table)
+    return "\n".join(parts)
+
+
+def _table(metrics: Sequence[Metric]) -> str:
+    lines = ["| Metric | Type | Labels | Unit | Meaning | From |", "|---|---|---|---|---|---|"]
+    for metric in metrics:
+        meaning = metric.help
+        if metric.buckets:
+            meaning += " Up to " + ", ".join(f"{bound:g}" for bound in metric.buckets) + "."
+        labels = ", ".join(_label(metric, label) for label in metric.labels)
+        lines.append(f"| `{metric.name}` | {metric.kind.value} | {labels} | {metric.unit} | {meaning} | {metric.of} |")
+    return "\n".join(lines) + "\n"
+
+
+def _label(metric: Metric, label: str) -> str:
+    values = metric.values.get(label)
+    # The nine reasons stand in one row of the table; elsewhere their name is enough.
+    if not values or (label == "reason" and "class" not in metric.labels and "gpu" in metric.labels):
+        return f"`{label}`"
+    return f"`{label}` ({' '.join(values)})"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page; with ``--check`` say whether the one there is it."""
+    if "--check" not in arguments:
+        PAGE.write_text(page())
+        return 0
+    if PAGE.is_file() and PAGE.read_text() == page():
+        return 0
+    sys.stderr.write(f"{PAGE} is not what the table of metrics says: make pages\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

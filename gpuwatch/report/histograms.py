@@ -1,0 +1,98 @@
+"""The times of a window's iterations as pictures: their distribution and drift, raw and at one clock; several over one another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from annotate.evidence import Evidence, Timings, Values
+from annotate.times.clock_sensitivity import Refused, Sensitivity, sensitivity
+from gpuwatch.report.thinned_series import all_rounded, drawn, rounded
+
+_SHOWN_PERCENT = (0.5, 99.5)  # what lies beyond is counted, not hidden
+_LEAST_BINS, _MOST_BINS, _EACH_BIN = 8, 160, 8
+
+
+def times(evidence: Evidence) -> dict[str, Any] | None:
+    """The iterations' distribution and drift, raw and at one clock; None without times.  ``refused`` says why not corrected."""
+    timings = evidence.timings
+    if timings is None or not timings.timed.any():
+        return None
+    timed = timings.timed
+    at_ns, took_ms = timings.at_ns[timed], timings.took_s[timed] * 1e3
+    fit = sensitivity(timings)
+    drift, of = [drawn("measured", at_ns, took_ms, evidence, shape="points")], {"measured": took_ms}
+    out: dict[str, Any] = {"count": len(took_ms), "median_ms": rounded(float(np.median(took_ms)))}
+    if isinstance(fit, Refused) or timings.sm_clock_mhz is None:
+        out["refused"] = fit.reason if isinstance(fit, Refused) else "nothing stamped the iterations."
+    else:
+        seen = _stamped(timings)
+        mhz = float(np.clip(np.median(timings.sm_clock_mhz[seen]), fit.clock_low_mhz, fit.clock_high_mhz))
+        name = f"at {mhz:.0f} MHz"
+        of[name] = _at_clock(fit, timings, mhz)
+        drift.append(drawn(name, timings.at_ns[seen], of[name], evidence, shape="points"))
+        out |= {"sensitivity": _fitted(fit, timings, mhz)}
+    return {**out, "drift": drift, "histograms": histograms(of)}
+
+
+def overlaid(windows: Sequence[tuple[str, Evidence]]) -> dict[str, Any] | None:
+    """Several windows' distributions over one another, as measured and at a clock that all of them saw; None below two."""
+    timed = {name: piece.timings for name, piece in windows if piece.timings is not None and piece.timings.timed.any()}
+    if len(timed) < 2:
+        return None
+    out: dict[str, Any] = {"measured": histograms({name: each.took_s[each.timed] * 1e3 for name, each in timed.items()})}
+    fits = {name: sensitivity(each) for name, each in timed.items() if each.sm_clock_mhz is not None}
+    good = {name: fit for name, fit in fits.items() if isinstance(fit, Sensitivity)}
+    low_mhz = max((fit.clock_low_mhz for fit in good.values()), default=0.0)
+    high_mhz = min((fit.clock_high_mhz for fit in good.values()), default=0.0)
+    if len(good) < len(timed) or low_mhz > high_mhz:
+        return out
+    mhz = 0.5 * (low_mhz + high_mhz)  # as the comparison of two runs does
+    at_clock = {name: _at_clock(fit, timed[name], mhz) for name, fit in good.items()}
+    return out | {"clock_mhz": rounded(mhz), "corrected": histograms(at_clock)}
+
+
+def histograms(of: Mapping[str, Values]) -> list[dict[str, Any]]:
+    """Over the same bins, the highest of each at 1: widths and places compare, whatever the numbers of iterations."""
+    ends = [np.percentile(values, _SHOWN_PERCENT) for values in of.values()]
+    low, high = float(min(end[0] for end in ends)), float(max(end[1] for end in ends))
+    fewest = min(map(len, of.values()))
+    bins = max(min(_MOST_BINS, fewest // _EACH_BIN), _LEAST_BINS)
+    out = []
+    for name, values in of.items():
+        counts, edges = np.histogram(values, bins=bins, range=(low, high))
+        out.append({
+            "name": name,
+            "x": all_rounded((edges[:-1] + edges[1:]) / 2),
+            "y": all_rounded(counts / max(counts.max(), 1)),
+            "counts": counts.tolist(),
+            "beyond_count": len(values) - int(counts.sum()),
+        })  # fmt: skip
+    return out
+
+
+def _stamped(timings: Timings) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    clock = timings.sm_clock_mhz
+    return timings.timed if clock is None else timings.timed & np.isfinite(clock) & (clock > 0)
+
+
+def _at_clock(fit: Sensitivity, timings: Timings, mhz: float) -> Values:
+    """In milliseconds, of the iterations that carry their clock."""
+    seen = _stamped(timings)
+    clock = timings.sm_clock_mhz if timings.sm_clock_mhz is not None else np.full(len(seen), mhz)
+    corrected_ms: Values = timings.took_s[seen] * fit.factor(clock[seen], mhz) * 1e3
+    return corrected_ms
+
+
+def _fitted(fit: Sensitivity, timings: Timings, mhz: float) -> dict[str, Any]:
+    corrected = fit.at_clock(timings, mhz)
+    out: dict[str, Any] = {
+        "beta": rounded(fit.beta), "beta_low": rounded(fit.beta_low), "beta_high": rounded(fit.beta_high), "r": rounded(fit.r),
+        "explained_ratio": rounded(fit.explained_ratio), "clock_mhz": rounded(mhz), "cold_count": fit.cold_count,
+    }  # fmt: skip
+    if isinstance(corrected, Refused):
+        return out | {"refused": corrected.reason}
+    scaled = {"time_ms": corrected.time_s, "low_ms": corrected.low_s, "high_ms": corrected.high_s, "raw_ms": corrected.raw_s}
+    return out | {name: None if value is None else rounded(value * 1e3) for name, value in scaled.items()}

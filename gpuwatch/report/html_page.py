@@ -1,0 +1,151 @@
+"""The page: a record rendered as one HTML file that asks no network.
+
+Jinja escapes all that is text, ``as_json`` all that is data, and the page's own policy runs only scripts that carry its nonce.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import itertools
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from plotly.offline import get_plotlyjs
+
+from annotate.compare.decision import change_text, duration_text
+from annotate.output.report import plain
+from annotate.output.rule_pages import Words, words
+from annotate.rules import RULES
+from annotate.verdict import Answered, Status, Verdict
+from gpuwatch.errors import ExportError
+from gpuwatch.report import comparisons, conditions, histograms, timeline
+from gpuwatch.report.record import Judged, Record, as_json, to_data
+from gpuwatch.signing import fingerprint
+
+MOST_BYTES = 6_000_000  # what mail and pull requests still take
+
+
+def render(record: Record, nonce: str) -> str:
+    """The record's page.  Raises ExportError where there is more than fits."""
+    for decimate in (False, True):
+        data, evidence = to_data(record, decimate=decimate)
+        html = written(record, data, evidence, nonce)
+        if len(html.encode()) <= MOST_BYTES:
+            return html
+    raise ExportError(
+        f"expected a report of at most {MOST_BYTES / 1e6:.0f} MB, found {len(html.encode()) / 1e6:.1f} MB; report fewer runs"
+    )
+
+
+def written(record: Record, data: Mapping[str, Any], evidence: str, nonce: str) -> str:
+    """The page around a record's data and evidence as they are embedded: the same four give the same page."""
+    labels = comparisons.names(record.windows)
+    shown = [_shown(window, label) for window, label in zip(record.windows, labels, strict=True)]
+    pieces = itertools.count()
+    for each, window in zip(shown, record.windows, strict=True):
+        each["piece"] = next(pieces) if window.evidence is not None else None
+    several = len(shown) > 1
+    known = [(label, window.evidence) for label, window in zip(labels, record.windows, strict=True) if window.evidence]
+    overlaid = histograms.overlaid(known) if several else None
+    html: str = _template().render(
+        nonce=nonce,
+        title=" · ".join(labels),
+        simulated=record.simulated,
+        windows=shown,
+        differences=conditions.differences(record.windows) if several else [],
+        comparisons=comparisons.comparisons(record.windows) if several else [],
+        overlaid=overlaid,
+        redacted=record.redacted,
+        maker=record.maker,
+        record=as_json(data),
+        evidence=evidence,
+        drawn=as_json({"windows": [each["drawn"] for each in shown], "overlaid": overlaid}),
+        plotly=packed_plotly(),
+    )
+    return html
+
+
+@cache
+def packed_plotly() -> str:
+    """Plotly's JavaScript, as the installed package has it, packed: a third of its size."""
+    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
+
+
+def sentence(verdict: Verdict) -> str:
+    """What the verdict means for the number, in one sentence."""
+    counting = [finding for finding in verdict.hazards if not finding.accepted and finding.severity != "note"]
+    if verdict.status is Status.UNPROVEN:
+        return f"Nobody can say whether this number may be trusted: {verdict.why.rstrip('.')}."
+    if not counting:
+        return "Every check that the claim requires could look, and none found a hazard."
+    more = len(counting) - 1
+    rest = f" ({more} more below)" if more else ""
+    means = "Do not use this number" if verdict.status is Status.REJECTED else "Quote this number with its hazard"
+    return f"{means}: {counting[0].says.rstrip('.')}{rest}."
+
+
+def _shown(window: Judged, label: str) -> dict[str, Any]:
+    verdict, evidence = window.verdict, window.evidence
+    clear = [finding.rule for finding in verdict.findings if finding.answered is Answered.CLEAR]
+    return {
+        "label": label,
+        "verdict": verdict,
+        "sentence": sentence(verdict),
+        "conditions": conditions.conditions(window),
+        "findings": [{"found": finding, "words": _words().get(finding.rule)} for finding in verdict.hazards],
+        "environment": conditions.environment(window),
+        "told": conditions.told(window),
+        "reasons": conditions.reasons_seen(evidence) if evidence is not None else [],
+        "cleared": clear,
+        "signer": fingerprint(window.signature.public_key) if window.signature is not None else None,
+        "drawn": {
+            "timeline": timeline.timeline(verdict, evidence) if evidence is not None else None,
+            "times": histograms.times(evidence) if evidence is not None else None,
+        },
+    }
+
+
+@cache
+def _words() -> dict[str, Words]:
+    return {rule.name: words(rule) for rule in RULES}
+
+
+@cache
+def _template() -> Any:  # jinja2's Template, whose stubs do not know its undefined
+    environment = Environment(
+        loader=PackageLoader("gpuwatch.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "plain": lambda text: plain(str(text)), "fact": _fact, "percent": _percent, "digits": _digits,
+        "change": lambda comparison: change_text(comparison.ratio, uncertain=comparison.within_noise),
+        "duration": duration_text, "typeset": _typeset,
+    }  # fmt: skip
+    return environment.get_template("report.html.j2")
+
+
+def _fact(value: object) -> str:
+    if value is None:
+        return "not observed"
+    return f"{value:.6g}" if isinstance(value, float) else plain(str(value))
+
+
+def _typeset(words: str) -> Markup:
+    """A page of ours: what stands between backticks is code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(words))))  # noqa: S704 - escaped just before
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio:+.2%}"
+
+
+def _digits(value: float, count: int) -> str:
+    return f"{value:.{count}g}"

@@ -1,0 +1,127 @@
+"""What a page holds, read without running it: the record, and what its page would have to be."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import zlib
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from jinja2 import TemplateError
+
+from annotate.errors import AnnotateError
+from gpuwatch.errors import CapsuleError, UsageError
+from gpuwatch.report import html_page, record
+from gpuwatch.report.record import Record
+from gpuwatch.utf8 import clean_tree
+
+_MOST_BYTES = 50_000_000  # no report of ours is a tenth of it
+_GZIP = 31  # zlib's number for a header of gzip
+_PARTS = ("gpuwatch-record", "gpuwatch-evidence", "gpuwatch-plotly")
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """``as_written`` says whether the whole page is what this version writes for its record; None: another version wrote it."""
+
+    record: Record
+    as_written: bool | None
+
+
+def load(path: Path) -> Embedded:
+    """Raises UsageError for a file that is no report of ours, or a damaged one."""
+    try:
+        with path.open("rb") as file:
+            blob = file.read(_MOST_BYTES + 1)  # a pipe or a device tells no size
+        html = StringIO(blob.decode(), newline=None).read()  # whatever a mailer made of the ends of lines
+    except OSError as error:
+        raise UsageError(f"{path}: expected a gpuwatch report, found nothing to read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: expected a gpuwatch report, found a file that is no text") from error
+    if not blob or len(blob) > _MOST_BYTES:
+        found = f"more than {_MOST_BYTES / 1e6:.0f} MB" if blob else "an empty file"
+        raise UsageError(f"{path}: expected a gpuwatch report, found {found}")
+    parts = _Parts()
+    try:
+        parts.feed(html)
+    except AssertionError as error:  # the library's word for markup that is none, as "<![<"
+        raise UsageError(f"{path}: expected a gpuwatch report, found markup that is none: {error}") from error
+    missing = [name for name in _PARTS if len(parts.found.get(name, [])) != 1]
+    if missing:
+        count = len(parts.found.get(missing[0], []))
+        found = (
+            f"{count} parts named {missing[0]}" if count else f"another file, or the beginning of one: no {missing[0]} in it"
+        )
+        raise UsageError(f"{path}: expected a gpuwatch report, found {found}")
+    try:
+        data = clean_tree(json.loads(parts.found["gpuwatch-record"][0]))
+        evidence = parts.found["gpuwatch-evidence"][0]
+        held = record.from_data(data, evidence)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: expected a gpuwatch report, found a damaged one: {error}") from error
+    except CapsuleError as error:
+        raise UsageError(f"{path}: {error}") from error
+    if held.maker != record.maker():
+        return Embedded(held, None)
+    nonce = parts.nonce or ""
+    # What was read leaves out what it does not know: all that is embedded must come back from it.
+    whole_data = data == record.to_data(held)[0]
+    whole = _written(held, data, evidence, nonce) if whole_data and re.fullmatch(r"[A-Za-z0-9_-]{16,64}", nonce) else None
+    return Embedded(held, whole is not None and _comparable(whole) == _comparable(html))
+
+
+def _written(held: Record, data: dict[str, Any], evidence: str, nonce: str) -> str | None:
+    """The page this version writes for the record; None where it cannot write one, and so did not."""
+    try:
+        return html_page.written(held, data, evidence, nonce)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TemplateError, AnnotateError):
+        return None
+
+
+class _Parts(HTMLParser):
+    """The page's named blocks, and the nonce it says its scripts carry."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: dict[str, list[str]] = {}
+        self.nonce: str | None = None
+        self._inside: str | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        of = dict(attrs)
+        self.nonce = self.nonce or of.get("data-nonce")
+        name = of.get("id") or ""
+        self._inside = name if tag == "script" and name in _PARTS else None
+        if self._inside is not None:
+            self.found.setdefault(name, []).append("")
+
+    def handle_data(self, data: str) -> None:
+        if self._inside is not None:
+            self.found[self._inside][-1] += data
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002 - the parser's signature
+        self._inside = None
+
+
+def _comparable(html: str) -> str:
+    """The page with its library unpacked: packers of other machines write other bytes for the same text.
+
+    An end of line after the last element, which pipes and editors add, is no change.
+    """
+    html = html.rstrip("\n")
+    begin = html.find('id="gpuwatch-plotly">') + len('id="gpuwatch-plotly">')
+    end = html.find("</script>", begin)
+    try:
+        unpacking = zlib.decompressobj(wbits=_GZIP)
+        library = unpacking.decompress(base64.b64decode(html[begin:end], validate=True), _MOST_BYTES).decode(errors="replace")
+        if not unpacking.eof or unpacking.unused_data:
+            library = html[begin:end]
+    except (ValueError, binascii.Error, zlib.error):
+        library = html[begin:end]
+    return html[:begin] + library + html[end:]

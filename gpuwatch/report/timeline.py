@@ -1,0 +1,185 @@
+"""What a window's time line shows, as plain data: lanes over one time axis, from findings down to iterations.
+
+Amounts only: how it looks is the page's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from annotate import clock_reasons
+from annotate.evidence import Column, Evidence, Ownership, Reason, Times, Timings
+from annotate.verdict import Finding, Verdict
+from gpuwatch.report.thinned_series import drawn, rounded, since
+
+_MARGIN_S = 2.0  # what of the time around the window is drawn
+_SILENT_NS = 1_500_000_000  # longer without a census: nobody looked
+_DENSE_HOLDS_NS = 100_000_000  # five samples of the driver's power record: a longer silence is one
+_MOST_PROCESSES = 8
+_WHOLE_RATIO = 0.98  # of the window: a finding that long is one of all of it
+
+
+def timeline(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
+    """Lanes from top to bottom, the findings' spans and the window's length: seconds since the window's beginning."""
+    return {
+        "length_s": rounded(evidence.window.length_s),
+        "lanes": [lane for lane in (_findings(verdict, evidence),) if lane["spans"]]
+        + [lane for lane in (_clock(evidence), _power(evidence), _temperature(evidence)) if lane["series"]]
+        + [lane for lane in (_reasons(evidence), _processes(evidence)) if lane["spans"]]
+        + [lane for lane in (_iterations(verdict, evidence),) if lane["series"]],
+        "findings": [
+            {
+                "rule": each.rule, "severity": each.severity, "from_s": since(evidence, a), "to_s": since(evidence, b),
+                "whole": _is_whole(verdict, (a, b)),
+            }
+            for each, (a, b) in spanned(verdict)
+        ],
+    }  # fmt: skip
+
+
+def spanned(verdict: Verdict) -> list[tuple[Finding, tuple[int, int]]]:
+    return [(finding, finding.span_ns) for finding in verdict.hazards if finding.span_ns is not None]
+
+
+def spoilt(verdict: Verdict, timings: Timings) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which iterations overlap the span of a hazard that counts: no note, and not accepted.
+
+    A span that is the whole window tells no iteration from another, and is left out.
+    """
+    begins_ns = timings.at_ns
+    ends_ns = begins_ns + (np.nan_to_num(timings.took_s, nan=0.0, posinf=0.0, neginf=0.0) * 1e9).astype(np.int64)
+    out = np.zeros(len(begins_ns), np.bool_)
+    for finding, (begin_ns, end_ns) in spanned(verdict):
+        if finding.severity != "note" and not finding.accepted and not _is_whole(verdict, (begin_ns, end_ns)):
+            out |= (begins_ns < end_ns) & (ends_ns > begin_ns)
+    return out
+
+
+def _is_whole(verdict: Verdict, span_ns: tuple[int, int]) -> bool:
+    return span_ns[1] - span_ns[0] >= _WHOLE_RATIO * (verdict.end_ns - verdict.begin_ns)
+
+
+def _findings(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
+    spans = [
+        {
+            "name": finding.rule + (", accepted" if finding.accepted else ""),
+            "role": "muted" if finding.accepted or finding.severity == "note" else finding.severity,
+            "at": [[since(evidence, begin_ns), since(evidence, end_ns)]],
+        }
+        for finding, (begin_ns, end_ns) in spanned(verdict)
+    ]
+    return {"title": "Findings", "unit": "", "spans": spans}
+
+
+def _clock(evidence: Evidence) -> dict[str, Any]:
+    series = _of_signal(evidence, "sm_clock_mhz", "NVML", shape="step")
+    timings = evidence.timings
+    if timings is not None and timings.sm_clock_mhz is not None:
+        seen = np.isfinite(timings.sm_clock_mhz)
+        series += [drawn("true, per iteration", timings.at_ns[seen], timings.sm_clock_mhz[seen], evidence, shape="points")]
+    top = evidence.device.sm_clock_max_mhz if evidence.device else None
+    return {"title": "SM clock", "unit": "MHz", "series": series, "limit": top, "limit_name": "maximum"}
+
+
+def _power(evidence: Evidence) -> dict[str, Any]:
+    """The dense record, and the sampled power where it is silent: it is read once a second, so a window's end lacks it."""
+    dense, sampled = (_near(column, evidence) for column in (evidence.trace.dense_power, evidence.trace.column("power_w")))
+    series = [_column("every 20 ms", dense, evidence)] if len(dense) else []
+    until, before = (np.searchsorted(dense.at_ns, sampled.at_ns - ago_ns, side="right") for ago_ns in (0, _DENSE_HOLDS_NS))
+    silent = until == before
+    silent |= np.append(silent, False)[1:]  # the reading before a silence stands in it
+    alone = Column(sampled.at_ns, np.where(silent, sampled.values, np.nan))
+    series += [_column("NVML", alone, evidence, shape="step")] if np.isfinite(alone.values).any() else []
+    limit_w = evidence.device.power_limit_w if evidence.device else None
+    return {"title": "Power", "unit": "W", "series": series, "limit": limit_w, "limit_name": "limit"}
+
+
+def _temperature(evidence: Evidence) -> dict[str, Any]:
+    series = _of_signal(evidence, "temperature_c", "GPU", shape="step")
+    series += _of_signal(evidence, "memory_temperature_c", "memory", shape="step")
+    return {"title": "Temperature", "unit": "°C", "series": series, "limit": None, "limit_name": ""}
+
+
+def _iterations(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
+    timings, series = evidence.timings, []
+    if timings is not None:
+        bad = spoilt(verdict, timings)
+        for name, kept in (("outside every finding", timings.timed & ~bad), ("inside a finding", timings.timed & bad)):
+            if kept.any():
+                series.append(drawn(name, timings.at_ns[kept], timings.took_s[kept] * 1e3, evidence, shape="points"))
+    return {"title": "Iterations", "unit": "ms", "series": series, "limit": None, "limit_name": ""}
+
+
+def _reasons(evidence: Evidence) -> dict[str, Any]:
+    column = _near(evidence.trace.column("event_reasons_mask"), evidence)
+    spans = []
+    if len(column):
+        known = ~np.isnan(column.values)
+        masks = np.where(known, column.values, 0).astype(np.int64)
+        for bit in clock_reasons.bits(int(np.bitwise_or.reduce(masks))):
+            at = _spans(column.at_ns, masks & bit != 0, evidence)
+            spans.append({"name": clock_reasons.of_bit(bit)[0], "role": _role(bit), "at": at})
+    return {"title": "Clock event reasons", "unit": "", "spans": spans}
+
+
+def _role(bit: int) -> str:
+    if bit & (Reason.HW_SLOWDOWN | Reason.HW_THERMAL | Reason.HW_POWER_BRAKE | Reason.SW_THERMAL):
+        return "reject"
+    return "muted" if bit & Reason.GPU_IDLE else "flag"
+
+
+def _processes(evidence: Evidence) -> dict[str, Any]:
+    begin_ns, end_ns = _edges(evidence)
+    censuses = [census for census in evidence.trace.censuses if begin_ns <= census.at_ns <= end_ns]
+    at_ns = np.array([census.at_ns for census in censuses], np.int64)
+    seen: dict[int, list[int]] = {}
+    named: dict[int, Any] = {}
+    for index, census in enumerate(censuses):
+        for process in census.processes:
+            seen.setdefault(process.pid, []).append(index)
+            named[process.pid] = process
+    roles = {Ownership.OWN: "good", Ownership.FOREIGN: "reject", Ownership.UNKNOWN: "muted"}
+    spans = []
+    for pid in sorted(seen, key=lambda pid: (-len(seen[pid]), pid))[:_MOST_PROCESSES]:
+        there = np.zeros(len(censuses), np.bool_)
+        there[seen[pid]] = True
+        name = f"{named[pid].name or 'process'} {pid}, {named[pid].ownership.value}"
+        spans.append({"name": name, "role": roles[named[pid].ownership], "at": _spans(at_ns, there, evidence)})
+    return {"title": "Processes on this GPU", "unit": "", "spans": spans, "more_count": max(len(seen) - _MOST_PROCESSES, 0)}
+
+
+def _spans(at_ns: Times, on: np.ndarray[Any, np.dtype[np.bool_]], evidence: Evidence) -> list[list[float]]:
+    """From when to when; what was last said stands until the next word, or until it is stale."""
+    out: list[list[float]] = []
+    until_ns = np.append(at_ns[1:], _edges(evidence)[1]) if len(at_ns) else at_ns
+    ends_ns = np.minimum(until_ns, at_ns + _SILENT_NS)
+    for begin_ns, end_ns in zip(at_ns[on].tolist(), ends_ns[on].tolist(), strict=True):
+        begin_s, end_s = since(evidence, begin_ns), since(evidence, end_ns)
+        if out and begin_s <= out[-1][1]:
+            out[-1][1] = max(end_s, out[-1][1])
+        else:
+            out.append([begin_s, end_s])
+    return out
+
+
+def _of_signal(evidence: Evidence, signal: str, name: str, *, shape: str = "line") -> list[dict[str, Any]]:
+    column = evidence.trace.column(signal)
+    return [_column(name, column, evidence, shape=shape)] if len(column) else []
+
+
+def _column(name: str, column: Column, evidence: Evidence, *, shape: str = "line") -> dict[str, Any]:
+    near = _near(column, evidence)
+    return drawn(name, near.at_ns, near.values, evidence, shape=shape)
+
+
+def _near(column: Column, evidence: Evidence) -> Column:
+    begin_ns, end_ns = _edges(evidence)
+    kept = slice(*np.searchsorted(column.at_ns, (begin_ns, end_ns)).tolist())
+    return Column(column.at_ns[kept], column.values[kept])
+
+
+def _edges(evidence: Evidence) -> tuple[int, int]:
+    margin_ns = int(_MARGIN_S * 1e9)
+    return evidence.window.begin_ns - margin_ns, evidence.window.end_ns + margin_ns

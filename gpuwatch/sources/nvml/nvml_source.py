@@ -1,0 +1,229 @@
+"""The source ``nvml``: what the driver says, in the form the sampler asks for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib import metadata
+
+from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading, Visibility
+from gpuwatch import clock
+from gpuwatch.errors import DeviceLostError, SourceGoneError
+from gpuwatch.host import processes as host
+from gpuwatch.sources.nvml import binding, compiled_loop, device_facts
+from gpuwatch.sources.nvml.binding import Api
+from gpuwatch.sources.nvml.compiled_loop import Series
+from gpuwatch.sources.nvml.enumeration import RollCall
+from gpuwatch.sources.nvml.events import EventWait
+from gpuwatch.sources.nvml.power_record import DensePower
+from gpuwatch.sources.nvml.process_queries import ProcessLists
+from gpuwatch.sources.nvml.questions import Questions, Row
+from gpuwatch.sources.nvml.signals import SIGNALS
+
+
+class _Gpu:
+    """All we keep for one GPU: dropped when it is lost, made anew when it is back."""
+
+    def __init__(self, api: Api, board: device_facts.Board, driver_version: str | None, identities: host.Identities) -> None:
+        self.board = board
+        self.lock = threading.Lock()  # a GPU's own: a hung probe must not hold the others up
+        self.rows: dict[tuple[str, ...], Row] = {}
+        self.series: dict[tuple[tuple[str, ...], tuple[str, ...]], Series | None] = {}
+        self.questions = Questions(api, board, driver_version)
+        self.lists = ProcessLists(api, board.uuid, board.handle, identities, host.visibility())
+        self.power = DensePower(api, board.uuid, board.board_handle)
+
+
+class Nvml:
+    """The driver, through NVIDIA's own binding.  Raises SourceGoneError when there is none to speak to.
+
+    ``api`` is the pynvml module, or in tests a second copy of it on top of a library made for the test.
+    """
+
+    def __init__(self, api: Api | None = None) -> None:
+        self._api = binding.official() if api is None else api
+        self._lock = threading.Lock()
+        self._gpus: dict[str, _Gpu] = {}
+        self._identities = host.Identities()
+        self._visibility = host.visibility()
+        self._events: EventWait | None = None
+        self._closed = False
+        self._roll = RollCall(self._api)
+        self._boards: tuple[device_facts.Board, ...] = ()
+        binding.start(self._api)
+        self._driver_version: str | None = binding.asked(self._api, "nvmlSystemGetDriverVersion")
+
+    @property
+    def name(self) -> str:
+        return "nvml"
+
+    @property
+    def simulated(self) -> bool:
+        return False
+
+    def devices(self) -> tuple[Device, ...]:
+        """The GPUs as they are now; ``unanswered`` then says which others are listed.
+
+        Raises SourceGoneError if the driver lists none, or none answers.
+        """
+        self._check_open()
+        present = self._roll.call()
+        with self._lock:
+            for board, _ in present:
+                if board.uuid not in self._gpus:
+                    self._gpus[board.uuid] = _Gpu(self._api, board, self._driver_version, self._identities)
+        if not present:
+            raise SourceGoneError(
+                f"no GPU that the driver lists answers: {'; '.join(self.unanswered)}"
+                if self.unanswered
+                else "the driver is loaded but lists no GPU: check nvidia-smi, and that the device is visible here"
+            )
+        self._register_events(tuple(board for board, _ in present))
+        return tuple(device for _, device in present)
+
+    def _register_events(self, boards: tuple[device_facts.Board, ...]) -> None:
+        """Have the next wait for events hear of these boards, if they are others than before."""
+        with self._lock:
+            deaf = self._events if [board.uuid for board in boards] != [board.uuid for board in self._boards] else None
+            self._boards = boards
+            if deaf is not None:
+                self._events = None
+        if deaf is not None:
+            deaf.close()
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """The listed GPUs that did not answer when the list was last gone through, each with the reason."""
+        return tuple(f"GPU {index}: {why}" for index, why in self._roll.missing.items())
+
+    def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
+        gpu = self._gpu(uuid)
+        row = gpu.rows.get(names if isinstance(names, tuple) else tuple(names))
+        try:
+            if row is None:
+                row = self._row(gpu, tuple(names))
+            begin_ns = clock.now_ns()
+            values = row.ask()
+            end_ns = clock.now_ns()
+        except DeviceLostError:
+            self._forget(uuid)
+            raise
+        return Reading(uuid=uuid, lane=lane, at_ns=end_ns, took_ns=end_ns - begin_ns, **values)
+
+    def _row(self, gpu: _Gpu, names: tuple[str, ...]) -> Row:
+        with gpu.lock:
+            row = gpu.rows.get(names)
+            if row is None:
+                row = gpu.rows[names] = gpu.questions.row(names)
+            return row
+
+    def series(self, uuid: str, row: Sequence[str], pulse: Sequence[str]) -> Series | None:
+        """The compiled loop over these two rows; None where there is none.  Raises DeviceLostError, SourceGoneError."""
+        gpu, names = self._gpu(uuid), (tuple(row), tuple(pulse))
+        if names not in gpu.series:
+            whole, part = (self._row(gpu, each) for each in names)
+            try:
+                gpu.series[names] = compiled_loop.series(self._api, uuid, whole, part, partial(self._forget, uuid))
+            except OSError:  # no descriptor is left: another time
+                return None
+        return gpu.series[names]
+
+    def census(self, uuid: str, *, utilization: bool = False) -> Census:
+        gpu = self._gpu(uuid)
+        begin_ns = clock.now_ns()
+        try:
+            processes, whole = gpu.lists.processes(utilization=utilization)
+        except DeviceLostError:
+            self._forget(uuid)
+            raise
+        end_ns = clock.now_ns()
+        visibility = self._visibility if whole else Visibility.UNKNOWN
+        return Census(
+            uuid=uuid, at_ns=end_ns, took_ns=end_ns - begin_ns, processes=processes, visibility=visibility, use_asked=utilization
+        )  # fmt: skip
+
+    def power_record(self, uuid: str) -> PowerRecord:
+        gpu = self._gpu(uuid)
+        begin_ns = clock.now_ns()
+        try:
+            times, watts = gpu.power.gained()
+        except DeviceLostError:
+            self._forget(uuid)
+            raise
+        end_ns = clock.now_ns()
+        return PowerRecord(uuid=uuid, at_ns=end_ns, took_ns=end_ns - begin_ns, sample_at_ns=times, sample_w=watts)
+
+    def events(self, timeout_s: float) -> tuple[Event, ...]:
+        self._check_open()
+        if not self._boards:
+            self.devices()
+        with self._lock:
+            if self._events is None:
+                boards = [(board.uuid, board.handle) for board in self._boards if board.parent_uuid is None]
+                self._events = EventWait(self._api, boards)
+            waiting = self._events
+        return waiting.wait(timeout_s)
+
+    def supported(self, uuid: str) -> frozenset[str]:
+        """The signals this GPU answers, each probed."""
+        gpu = self._gpu(uuid)
+        with gpu.lock:
+            return frozenset(name for name in SIGNALS if gpu.questions.chosen(name) is not None)
+
+    def notes(self, uuid: str) -> Mapping[str, str]:
+        """How this GPU is read, in words: binding, counters, clock of the power record, events."""
+        gpu = self._gpu(uuid)
+        with gpu.lock:
+            counters = gpu.questions.counters
+        kinds = self._events.kinds.get(gpu.board.parent_uuid or uuid) if self._events is not None else None
+        return {
+            "binding": f"nvidia-ml-py {_binding_version()}",
+            "slow-down time": counters,
+            "power record": f"stamped by the {gpu.power.stamped_by} clock" if gpu.power.stamped_by else "nothing seen yet",
+            "events": ", ".join(sorted(kinds)) if kinds else ("none" if self._events is not None else "not asked yet"),
+            "locked clocks": "only application clocks can be read back; a range locked with nvidia-smi -lgc cannot",
+        }
+
+    def close(self) -> None:
+        """Free everything.  Harmless when called again."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            gpus, self._gpus = self._gpus, {}
+            waiting = self._events
+        for release in [gpu.questions.gpm.close for gpu in gpus.values()] + ([waiting.close] if waiting else []):
+            try:
+                release()
+            except (DeviceLostError, SourceGoneError):
+                continue  # the driver went first, and took it along
+        try:
+            self._api.nvmlShutdown()
+        except self._api.NVMLError:
+            return
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SourceGoneError("the source is closed")
+
+    def _gpu(self, uuid: str) -> _Gpu:
+        gpu = self._gpus.get(uuid)
+        if gpu is not None:
+            return gpu
+        self._check_open()
+        board = device_facts.board(self._api, uuid)
+        with self._lock:
+            return self._gpus.setdefault(uuid, _Gpu(self._api, board, self._driver_version, self._identities))
+
+    def _forget(self, uuid: str) -> None:
+        # After a reset the handle is another one, so the next question starts from the UUID.
+        with self._lock:
+            self._gpus.pop(uuid, None)
+
+
+def _binding_version() -> str:
+    try:
+        return metadata.version("nvidia-ml-py")
+    except metadata.PackageNotFoundError:
+        return "of unknown version"

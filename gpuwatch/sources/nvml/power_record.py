@@ -1,0 +1,96 @@
+"""The driver's dense power record, and on which clock it stamps its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from gpuwatch import clock
+from gpuwatch.sources.nvml.binding import NOT_FOUND, PERMANENT, Api, Handle, treat
+from gpuwatch.sources.nvml.fields import decoded
+from gpuwatch.sources.nvml.process_lists import Lists
+
+Offset: TypeAlias = Callable[[], int]
+
+
+class DensePower:
+    """The cursor into one GPU's power record: on an H200 119 samples, 20 ms apart."""
+
+    def __init__(
+        self,
+        api: Api,
+        uuid: str,
+        handle: Handle,
+        *,
+        now_ns: Callable[[], int] = clock.now_ns,
+        wall_offset_ns: Offset = clock.wall_offset_ns,
+        boot_offset_ns: Offset = clock.boot_offset_ns,
+        step_ns: int = 100_000_000,  # a time daemon slews by at most 83 ms a second; more is a step
+        slack_ns: int = 50_000_000,  # a stamp this far in our future is an artefact of reading two clocks
+    ) -> None:
+        self._api = api
+        self._uuid = uuid
+        self._lists = Lists(api, handle)
+        self._now_ns = now_ns
+        self._offsets = {"wall": wall_offset_ns, "boot": boot_offset_ns}
+        self._step_ns = step_ns
+        self._slack_ns = slack_ns
+        self._cursor_us = 0
+        self._offset_ns: int | None = None
+        self._last_ns = 0
+        self.stamped_by: str | None = None  # "wall" or "boot" once a sample was seen
+
+    def gained(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """Times (CLOCK_MONOTONIC ns) and watts since the last call, oldest first; empty where there is nothing new.
+
+        Raises DeviceLostError, SourceGoneError.
+        """
+        samples = self._samples()
+        if not samples:
+            return (), ()
+        if self.stamped_by is None:
+            self.stamped_by = self._nearest_clock(samples[-1][0])
+        if self.stamped_by is None:
+            return (), ()
+        offset_ns = self._offsets[self.stamped_by]()
+        stepped = self._offset_ns is not None and abs(offset_ns - self._offset_ns) > self._step_ns
+        self._offset_ns = offset_ns
+        if stepped:
+            # Stamps of before and after the step cannot be told apart: this stretch is dropped, the next call starts anew.
+            self._cursor_us = (self._now_ns() + offset_ns) // 1000
+            return (), ()
+        latest_ns = self._now_ns() + self._slack_ns
+        times: list[int] = []
+        watts: list[float] = []
+        for stamp_us, draw_w in samples:
+            at_ns = stamp_us * 1000 - offset_ns
+            # After a clock was set back, samples from before lie in the future until they leave the record.
+            if at_ns <= latest_ns:
+                self._cursor_us = max(self._cursor_us, stamp_us)
+            if self._last_ns < at_ns <= latest_ns:
+                times.append(at_ns)
+                watts.append(draw_w)
+                self._last_ns = at_ns
+        return tuple(times), tuple(watts)
+
+    def _samples(self) -> list[tuple[int, float]]:
+        try:
+            kind, found = self._lists.samples(self._api.NVML_TOTAL_POWER_SAMPLES, self._cursor_us)
+        except self._api.NVMLError as error:
+            # An empty record is NotFound: the GPU sleeps, or nothing is newer than the cursor.
+            if error.value not in PERMANENT and error.value != NOT_FOUND:
+                treat(error, self._uuid)
+            return []
+        rows: list[tuple[int, float]] = []
+        for stamp_us, raw in found:
+            value = decoded(kind, raw)
+            if value is not None and stamp_us > 0:
+                rows.append((stamp_us, value / 1000))
+        return sorted(rows)
+
+    def _nearest_clock(self, stamp_us: int, *, farthest_ns: int = 60_000_000_000) -> str | None:
+        """The clock on which the newest sample is newest; None if on none it is of the last minute."""
+        now_ns = self._now_ns()
+        apart_ns = {name: abs(stamp_us * 1000 - (now_ns + offset())) for name, offset in self._offsets.items()}
+        nearest = min(apart_ns, key=lambda name: apart_ns[name])
+        return nearest if apart_ns[nearest] <= farthest_ns else None

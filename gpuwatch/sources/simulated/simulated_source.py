@@ -1,0 +1,173 @@
+"""The simulated Source: boards with physics behind the same questions a driver answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from annotate.evidence import SIGNALS, Census, Device, Event, Lane, PowerRecord, Reading, Timings
+from gpuwatch.errors import DeviceLostError, SourceGoneError, UsageError
+from gpuwatch.interfaces import Clock
+from gpuwatch.sources.simulated.driver_model import (
+    CENSUS_BUSY_COST_NS,
+    CENSUS_COST_NS,
+    OWN_BYTES,
+    POWER_RECORD_COST_NS,
+    cost_ns,
+)
+from gpuwatch.sources.simulated.iteration_times import kernel_times
+from gpuwatch.sources.simulated.scenes import DEFAULT_FLEET, FLEETS, SCENES, Scene
+from gpuwatch.sources.simulated.simulated_gpu import Gpu, gpu_of
+from gpuwatch.sources.suggestions import nearest
+
+
+class Simulated:
+    """One simulated GPU a scene, on any clock; everything about it says SIMULATED.
+
+    ``scenes`` is a name or several with commas; a fleet's name stands for several, none for the default fleet; or scenes
+    that have no name here.  The scenes begin at ``epoch_ns`` (default: now), and the same scenes, seed and epoch give the same readings at the same
+    times, whoever asks.
+
+    A simulated GPU cannot know which real process a window measures: ``adopt(uuid, pid)`` tells it.  From then on that
+    process is the scene's own one, in the process list and in the utilisation record; the last one adopted is it.
+
+    Raises UsageError for a scene that does not exist.
+    """
+
+    simulated = True
+
+    def __init__(
+        self, scenes: str | Sequence[Scene] | None, clock: Clock, *, seed: int = 0, epoch_ns: int | None = None
+    ) -> None:
+        self._clock = clock
+        self.epoch_ns = clock.now_ns() if epoch_ns is None else epoch_ns
+        members = scenes_named(scenes or DEFAULT_FLEET) if scenes is None or isinstance(scenes, str) else tuple(scenes)
+        names = scenes if isinstance(scenes, str) else ",".join(scene.name for scene in members)
+        self.name = f"simulated:{names}" if scenes else "simulated"
+        self._closed = threading.Event()
+        self._gpus: dict[str, Gpu] = {}
+        self._by_instance: dict[str, Gpu] = {}
+        self._told_ns = -1  # events up to here were handed out
+        for position, scene in enumerate(members):
+            gpu = gpu_of(scene, position, seed)
+            self._gpus[gpu.device.uuid] = gpu
+            self._by_instance.update({instance.uuid: gpu for instance in gpu.instances})
+
+    def devices(self) -> tuple[Device, ...]:
+        self._check_open()
+        out: list[Device] = []
+        for gpu in self._gpus.values():
+            if not gpu.is_lost(self._now_ns()):
+                out += [gpu.device, *gpu.instances]
+        return tuple(out)
+
+    def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
+        asked = frozenset(names)
+        instance = uuid in self._by_instance
+        if unknown := asked - SIGNALS.keys():
+            raise ValueError(f"no such signal: {', '.join(sorted(unknown))}")
+        gpu, now_ns = self._at_now(uuid)
+        with gpu.lock:
+            gpu.driver.advance(now_ns)
+            # Of a MIG instance the driver tells only what memory is used; clocks, power and heat are the board's.
+            values: dict[str, Any] = {"memory_used_bytes": OWN_BYTES} if instance else gpu.driver.values(asked)
+        return Reading(
+            uuid=uuid,
+            lane=lane,
+            at_ns=self.epoch_ns + now_ns,
+            took_ns=cost_ns(asked),
+            **{name: value for name, value in values.items() if name in asked},
+        )
+
+    def census(self, uuid: str, *, utilization: bool = False) -> Census:
+        gpu, now_ns = self._at_now(uuid)
+        with gpu.lock:
+            gpu.driver.advance(now_ns)
+            processes = gpu.processes(now_ns, utilization=utilization)
+        return Census(
+            uuid=uuid,
+            at_ns=self.epoch_ns + now_ns,
+            took_ns=CENSUS_BUSY_COST_NS if utilization else CENSUS_COST_NS,
+            processes=processes,
+            visibility=gpu.visibility,
+            use_asked=utilization,
+        )
+
+    def power_record(self, uuid: str) -> PowerRecord:
+        gpu, now_ns = self._at_now(uuid)
+        with gpu.lock:
+            gpu.driver.advance(now_ns)
+            fresh = [] if uuid in self._by_instance else gpu.fresh_record()
+        return PowerRecord(
+            uuid=uuid,
+            at_ns=self.epoch_ns + now_ns,
+            took_ns=POWER_RECORD_COST_NS,
+            sample_at_ns=tuple(self.epoch_ns + at_ns for at_ns, _ in fresh),
+            sample_w=tuple(round(power_w, 3) for _, power_w in fresh),
+        )
+
+    def events(self, timeout_s: float) -> tuple[Event, ...]:
+        deadline_ns = self._clock.now_ns() + round(timeout_s * 1e9)
+        while True:
+            self._check_open()
+            now_ns = self._now_ns()
+            due = [event for gpu in self._gpus.values() for event in gpu.reports(self.epoch_ns)]
+            due.sort(key=lambda event: event.at_ns)
+            fresh = tuple(event for event in due if self._told_ns < event.at_ns - self.epoch_ns <= now_ns)
+            self._told_ns = max(self._told_ns, now_ns)
+            if fresh or self._clock.now_ns() >= deadline_ns:
+                return fresh
+            ahead_ns = [event.at_ns for event in due if event.at_ns - self.epoch_ns > now_ns]
+            self._clock.wait_until(min([deadline_ns, *ahead_ns]), self._closed)
+
+    def timings(self, uuid: str, begin_ns: int, end_ns: int) -> Timings | None:
+        """Kernel times of the scene's own process over an interval of the last minute: not part of the Source role.
+
+        It follows the true clock, which the driver does not show.
+        """
+        gpu, now_ns = self._at_now(uuid)
+        with gpu.lock:
+            gpu.driver.advance(now_ns)
+            return kernel_times(gpu.driver.physics.history, gpu.script.scene, begin_ns, end_ns, self.epoch_ns)
+
+    def adopt(self, uuid: str, pid: int) -> None:
+        """Make a real process the scene's own on this GPU, even while it is lost.  An unknown UUID: DeviceLostError."""
+        gpu = self._known(uuid)
+        with gpu.lock:
+            gpu.adopt(pid)
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _now_ns(self) -> int:
+        return max(0, self._clock.now_ns() - self.epoch_ns)
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise SourceGoneError(f"{self.name}: closed")
+
+    def _known(self, uuid: str) -> Gpu:
+        self._check_open()
+        gpu = self._gpus.get(uuid) or self._by_instance.get(uuid)
+        if gpu is None:
+            raise DeviceLostError(uuid, f"{self.name} has no such GPU")
+        return gpu
+
+    def _at_now(self, uuid: str) -> tuple[Gpu, int]:
+        gpu = self._known(uuid)
+        now_ns = self._now_ns()
+        if gpu.is_lost(now_ns):
+            raise DeviceLostError(uuid, "the simulated GPU does not answer")
+        return gpu, now_ns
+
+
+def scenes_named(names: str) -> tuple[Scene, ...]:
+    """The scenes of ``NAME[,NAME…]``, fleets spelled out.  Raises UsageError with the nearest name."""
+    out: list[Scene] = []
+    for name in names.split(","):
+        for member in FLEETS.get(name, (name,)):
+            if member not in SCENES:
+                raise UsageError(f"no scene {member!r}: {nearest(member, [*SCENES, *FLEETS])}")
+            out.append(SCENES[member])
+    return tuple(out)

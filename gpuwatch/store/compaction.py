@@ -1,0 +1,274 @@
+"""What of a stream of sweeps is worth a row: pure, so that it can be tested without a disk.
+
+Equal readings in a row become one row that says how long it stood: an idle GPU costs next to nothing, and the last time
+an old value was still seen is known, which a heartbeat would not tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from annotate.evidence import HEARTBEAT_NS, Census, Event, Lane, PowerRecord, Process, Reading, Visibility
+from gpuwatch.interfaces import Lost, Sweep
+from gpuwatch.store.signal_columns import LANE_SIGNALS, LANE_VALUES
+
+_MS = 1_000_000
+
+# The board's sensor moves by up to this much when nothing happens (H200, driver 580); the dense record keeps all of it.
+POWER_BAND_W = 1.5
+GAP_NS = 250_000_000  # two refreshes of the driver's page and a margin: a longer gap can hide an event
+GAP_PERIODS = 5
+POWER_BLOB_NS = 8_000_000_000  # written again each second as it grows: nothing is lost and little is repeated; five fill a page
+
+_FAST_NAMES = LANE_SIGNALS[Lane.FAST]
+_POWER = tuple(i for i, name in enumerate(_FAST_NAMES) if name in ("power_w", "power_average_w"))
+_fast_values = LANE_VALUES[Lane.FAST]
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows for one segment; ``uuid`` stands where the tables have a number for the GPU."""
+
+    readings: list[tuple[Lane, int, str, int, tuple[Any, ...]]] = field(default_factory=list)  # lane, at, uuid, stood_ms
+    censuses: list[tuple[int, str, int, int, Visibility, tuple[Process, ...]]] = field(default_factory=list)  # + took_us
+    power: list[tuple[str, tuple[int, ...], tuple[float, ...]]] = field(default_factory=list)
+    gaps: list[tuple[str, Lane, int, int | None]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)  # for the ledger: they are kept for good
+
+    def take(self, later: Rows) -> None:
+        """Add what came after, but for its events."""
+        self.readings += later.readings
+        self.censuses += later.censuses
+        self.power += later.power
+        self.gaps += later.gaps
+
+    def halves(self) -> tuple[Rows, Rows]:
+        """The same rows in two parts of half the size each, but for the events."""
+        first, second = Rows(), Rows()
+        left = len(self) // 2
+        for name in ("readings", "censuses", "power", "gaps"):
+            rows = getattr(self, name)
+            setattr(first, name, rows[:left])
+            setattr(second, name, rows[left:])
+            left = max(0, left - len(rows))
+        return first, second
+
+    def loss(self) -> Rows:
+        """One gap a GPU in place of all these, which cannot be kept: short of a heartbeat, nothing else would tell of it."""
+        spans = [(uuid, at_ns, at_ns + stood_ms * _MS) for lane, at_ns, uuid, stood_ms, _ in self.readings if lane is Lane.FAST]
+        spans += [(uuid, begin_ns, end_ns) for uuid, lane, begin_ns, end_ns in self.gaps if lane is Lane.FAST and end_ns]
+        lost: dict[str, tuple[int, int]] = {}
+        for uuid, begin_ns, end_ns in spans:
+            first_ns, last_ns = lost.get(uuid, (begin_ns, end_ns))
+            lost[uuid] = min(first_ns, begin_ns), max(last_ns, end_ns)
+        rest = [gap for gap in dict.fromkeys(self.gaps) if gap[1] is not Lane.FAST or gap[3] is None]
+        return Rows(gaps=[*rest, *((uuid, Lane.FAST, *span) for uuid, span in lost.items())])
+
+    def __len__(self) -> int:
+        return len(self.readings) + len(self.censuses) + len(self.power) + len(self.gaps)
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Equal content from ``at_ns`` until ``until_ns``, and up to when that was already handed out."""
+
+    at_ns: int
+    until_ns: int
+    content: tuple[Any, ...]
+    handed_ns: int = -1
+
+
+@dataclass(slots=True)
+class _Gpu:
+    fast: _Stretch | None = None
+    pulse: _Stretch | None = None
+    listing: _Stretch | None = None
+    due_ns: int | None = None
+    period_ns: int | None = None
+    power_at_ns: list[int] = field(default_factory=list)
+    power_w: list[float] = field(default_factory=list)
+    power_handed: int = 0
+    gaps: dict[Lane, int] = field(default_factory=dict)  # open ones, since when
+    gaps_handed: set[Lane] = field(default_factory=set)
+    last_ns: dict[Lane, int] = field(default_factory=dict)
+
+
+class Keeper:
+    """Takes sweeps of any GPU in order of arrival; hands out rows."""
+
+    def __init__(self) -> None:
+        self._gpus: dict[str, _Gpu] = {}
+        self._rows = Rows()
+
+    def take(self, sweep: Sweep) -> None:
+        gpu = self._gpus.get(sweep.uuid)
+        if gpu is None:
+            gpu = self._gpus[sweep.uuid] = _Gpu()
+        observed = sweep.observed
+        if isinstance(observed, Reading):
+            if observed.lane is Lane.FAST:
+                self._fast(gpu, sweep, observed)
+            elif observed.lane is Lane.PULSE:
+                self._pulse(gpu, observed)
+            else:
+                self._back(gpu, observed.uuid, observed.lane, observed.at_ns)
+                self._rows.readings.append(
+                    (observed.lane, observed.at_ns, observed.uuid, 0, LANE_VALUES[observed.lane](observed))
+                )
+                if observed.lane is Lane.EDGE:
+                    self._split(gpu, observed.uuid)
+        elif isinstance(observed, Census):
+            self._census(gpu, observed)
+        elif isinstance(observed, PowerRecord):
+            self._power(gpu, observed)
+        elif isinstance(observed, Lost):
+            self._lost(gpu, sweep, observed)
+        else:
+            self._rows.events.append(observed)
+
+    def rows(self) -> Rows:
+        """Everything new since the last call; what is still going on is given again whenever it grew."""
+        for uuid, gpu in self._gpus.items():
+            self._close(Lane.FAST, uuid, gpu.fast)
+            self._close(Lane.PULSE, uuid, gpu.pulse)
+            self._close_listing(uuid, gpu.listing)
+            if len(gpu.power_at_ns) > gpu.power_handed:
+                gpu.power_handed = len(gpu.power_at_ns)
+                self._rows.power.append((uuid, tuple(gpu.power_at_ns), tuple(gpu.power_w)))
+            for lane, begin_ns in gpu.gaps.items():
+                if lane not in gpu.gaps_handed:
+                    gpu.gaps_handed.add(lane)
+                    self._rows.gaps.append((uuid, lane, begin_ns, None))
+        rows, self._rows = self._rows, Rows()
+        return rows
+
+    def restart(self) -> None:
+        """What follows goes into another file: nothing may lean on rows of the last one."""
+        for gpu in self._gpus.values():
+            gpu.fast = gpu.pulse = gpu.listing = None
+            gpu.power_at_ns, gpu.power_w, gpu.power_handed = [], [], 0
+            gpu.gaps_handed.clear()
+
+    def _fast(self, gpu: _Gpu, sweep: Sweep, reading: Reading) -> None:
+        at_ns, uuid, content = reading.at_ns, reading.uuid, _fast_values(reading)
+        last_ns = gpu.last_ns.get(Lane.FAST)
+        stretch = gpu.fast
+        if last_ns is not None and at_ns <= last_ns:  # a window's edge is read by another thread
+            if stretch is None or content != stretch.content:
+                self._rows.readings.append((Lane.FAST, at_ns, uuid, 0, content))
+            return
+        was_lost = self._back(gpu, uuid, Lane.FAST, at_ns)
+        is_gap = self._is_gap(gpu, sweep, last_ns, at_ns)
+        if is_gap and last_ns is not None and not was_lost:
+            self._rows.gaps.append((uuid, Lane.FAST, last_ns, at_ns))
+        goes_on = last_ns is not None and at_ns - last_ns <= HEARTBEAT_NS and not is_gap and not was_lost
+        denied = gpu.pulse is not None and _denies(content, gpu.pulse.content)
+        # What denies the pulse is a row of its own: the pulse was seen after this stretch began, and would be believed.
+        if stretch is not None and goes_on and not denied and _same(content, stretch.content):
+            stretch.until_ns = at_ns
+        else:
+            self._close(Lane.FAST, uuid, stretch)
+            gpu.fast = _Stretch(at_ns, at_ns, content)
+        if denied:
+            self._close(Lane.PULSE, uuid, gpu.pulse)
+            gpu.pulse = None
+
+    def _pulse(self, gpu: _Gpu, reading: Reading) -> None:
+        """Between the rows of the fast lane, which alone tells of gaps: windows are what ends a pulse."""
+        content, stretch = LANE_VALUES[Lane.PULSE](reading), gpu.pulse
+        if stretch is not None and 0 < reading.at_ns - stretch.until_ns <= GAP_NS and content == stretch.content:
+            stretch.until_ns = reading.at_ns
+        else:
+            self._close(Lane.PULSE, reading.uuid, stretch)
+            gpu.pulse = _Stretch(reading.at_ns, reading.at_ns, content)
+
+    def _is_gap(self, gpu: _Gpu, sweep: Sweep, last_ns: int | None, at_ns: int) -> bool:
+        """Whether the lane was silent for longer than its deadlines explain."""
+        period_ns, was_ns = None, gpu.period_ns
+        if gpu.due_ns is not None and sweep.due_ns > gpu.due_ns:
+            period_ns = (sweep.due_ns - gpu.due_ns) // (sweep.missed_count + 1)
+            gpu.period_ns = period_ns
+        gpu.due_ns = sweep.due_ns
+        if last_ns is None or period_ns is None:
+            return last_ns is not None and at_ns - last_ns > GAP_NS
+        return at_ns - last_ns > max(GAP_NS, GAP_PERIODS * min(period_ns, was_ns or period_ns))
+
+    def _split(self, gpu: _Gpu, uuid: str) -> None:
+        """At a window's edge the last reading becomes a row of its own: counters are compared between such rows."""
+        stretch = gpu.fast
+        if stretch is not None and stretch.until_ns > stretch.at_ns:
+            self._close(Lane.FAST, uuid, stretch)
+            gpu.fast = _Stretch(stretch.until_ns, stretch.until_ns, stretch.content)
+
+    def _census(self, gpu: _Gpu, census: Census) -> None:
+        was_lost = self._back(gpu, census.uuid, Lane.PROCESSES, census.at_ns)
+        content = (census.visibility, census.processes)
+        stretch = gpu.listing
+        # How busy each was speaks of the time since it was last asked: such a record is a point, never a stretch.
+        busy = any(process.utilization_ratio is not None for process in census.processes)
+        same = stretch is not None and not busy and not was_lost and content == stretch.content[1:]
+        if same and stretch is not None and 0 < census.at_ns - stretch.until_ns <= HEARTBEAT_NS:
+            stretch.until_ns = census.at_ns
+            return
+        self._close_listing(census.uuid, stretch)
+        gpu.listing = _Stretch(census.at_ns, census.at_ns, (census.took_ns // 1000, *content))
+        if busy:
+            self._close_listing(census.uuid, gpu.listing)
+            gpu.listing = None
+
+    def _power(self, gpu: _Gpu, record: PowerRecord) -> None:
+        for at_ns, power_w in zip(record.sample_at_ns, record.sample_w, strict=True):
+            if gpu.power_at_ns and at_ns <= gpu.power_at_ns[-1]:
+                continue
+            if gpu.power_at_ns and at_ns - gpu.power_at_ns[0] >= POWER_BLOB_NS:
+                if len(gpu.power_at_ns) > gpu.power_handed:
+                    self._rows.power.append((record.uuid, tuple(gpu.power_at_ns), tuple(gpu.power_w)))
+                gpu.power_at_ns, gpu.power_w, gpu.power_handed = [], [], 0
+            gpu.power_at_ns.append(at_ns)
+            gpu.power_w.append(power_w)
+
+    def _lost(self, gpu: _Gpu, sweep: Sweep, lost: Lost) -> None:
+        gpu.gaps.setdefault(sweep.lane, gpu.last_ns.get(sweep.lane, lost.at_ns))
+        self._rows.events.append(Event(uuid=sweep.uuid, at_ns=lost.at_ns, kind="lost", text=lost.reason))
+
+    def _back(self, gpu: _Gpu, uuid: str, lane: Lane, at_ns: int) -> bool:
+        gpu.last_ns[lane] = max(at_ns, gpu.last_ns.get(lane, at_ns))
+        begin_ns = gpu.gaps.pop(lane, None) if gpu.gaps else None
+        if begin_ns is None:
+            return False
+        gpu.gaps_handed.discard(lane)
+        self._rows.gaps.append((uuid, lane, begin_ns, at_ns))
+        return True
+
+    def _close(self, lane: Lane, uuid: str, stretch: _Stretch | None) -> None:
+        """A row of what was not handed out yet."""
+        if stretch is None or stretch.handed_ns == stretch.until_ns:
+            return
+        stretch.handed_ns = stretch.until_ns
+        stood_ms = (stretch.until_ns - stretch.at_ns) // _MS
+        self._rows.readings.append((lane, stretch.at_ns, uuid, stood_ms, stretch.content))
+
+    def _close_listing(self, uuid: str, stretch: _Stretch | None) -> None:
+        if stretch is None or stretch.handed_ns == stretch.until_ns:
+            return
+        stretch.handed_ns = stretch.until_ns
+        took_us, visibility, processes = stretch.content
+        stood_ms = (stretch.until_ns - stretch.at_ns) // _MS
+        self._rows.censuses.append((stretch.at_ns, uuid, stood_ms, took_us, visibility, processes))
+
+
+def _denies(content: tuple[Any, ...], pulse: tuple[Any, ...]) -> bool:
+    """Whether a whole row says otherwise than the pulse did: then that no longer stands."""
+    return any(said is not None and said != value for value, said in zip(content, pulse, strict=True))
+
+
+def _same(content: tuple[Any, ...], kept: tuple[Any, ...]) -> bool:
+    """Equal, but for power, which may have moved by less than its own noise."""
+    if content == kept:
+        return True
+    for i, value in enumerate(content):
+        old = kept[i]
+        if value != old and (i not in _POWER or value is None or old is None or abs(value - old) >= POWER_BAND_W):
+            return False
+    return True

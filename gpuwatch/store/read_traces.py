@@ -1,0 +1,163 @@
+"""Readings of one segment as columns: rows that stood for a while become the readings they were."""
+
+# ruff: noqa: S608 - the names in these statements are ours; values are always bound
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+from sqlite_utils import Database
+
+from annotate.evidence import HEARTBEAT_NS, SIGNALS, Census, Column, Gap, Lane, Process, Times, Trace, Values, Visibility
+from gpuwatch.store import dense_power
+from gpuwatch.store.compaction import POWER_BLOB_NS
+from gpuwatch.store.signal_columns import LANE_COLUMNS, key, quoted
+
+_MS = 1_000_000
+
+
+@dataclass(slots=True)
+class Pieces:
+    """What several segments say of one GPU over one interval, put together at the end."""
+
+    begin_ns: int
+    end_ns: int
+    lanes: dict[Lane, list[tuple[Times, dict[str, Values]]]] = field(default_factory=dict)
+    power: list[tuple[Times, Values]] = field(default_factory=list)
+    censuses: list[Census] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+
+    def read(self, db: Database, uuid: str) -> None:
+        """Add what one segment says.  Raises sqlite3.Error, ValueError."""
+        row = db.execute("SELECT gpu FROM gpus WHERE uuid = ?", (uuid,)).fetchone()
+        if row is None:
+            return
+        gpu: int = row[0]
+        for lane in LANE_COLUMNS:
+            self._lane(db, gpu, lane)
+        self._census(db, gpu, uuid)
+        for at_ns, count, samples in db.execute(
+            "SELECT at_ns, count, samples FROM power WHERE gpu = ? AND id BETWEEN ? AND ? ORDER BY id",
+            (gpu, key(self.begin_ns - POWER_BLOB_NS, gpu), key(self.end_ns, gpu)),
+        ):
+            self.power.append(dense_power.unpack(at_ns, count, samples))
+        # A gap without an end lasts.
+        query = "SELECT begin_ns, coalesce(end_ns, max(begin_ns, ?)), lane FROM gaps WHERE gpu = ?"
+        for begin_ns, end_ns, lane in db.execute(query, (self.end_ns, gpu)):
+            if begin_ns <= self.end_ns and end_ns >= self.begin_ns:
+                self.gaps.append(Gap(begin_ns=begin_ns, end_ns=end_ns, lane=Lane(lane)))
+
+    def trace(self, *, events: Sequence[Any], refresh_ns: Mapping[str, int]) -> Trace:
+        power_at_ns, power_w = _joined(self.power)
+        inside = (power_at_ns >= self.begin_ns) & (power_at_ns <= self.end_ns)
+        return Trace(
+            columns={name: column for name in SIGNALS if (column := self._column(name)) is not None},
+            dense_power=Column(power_at_ns[inside], power_w[inside]),
+            censuses=tuple(sorted(self.censuses, key=lambda census: census.at_ns)),
+            events=tuple(events),
+            gaps=tuple(sorted(self.gaps, key=lambda gap: gap.begin_ns)),
+            refresh_ns=dict(refresh_ns),
+        )
+
+    def _lane(self, db: Database, gpu: int, lane: Lane) -> None:
+        there = {row[1] for row in db.execute(f"PRAGMA table_info({lane.value})")}
+        columns = [column for column in LANE_COLUMNS[lane] if column.name in there]
+        if not columns:  # written before there was such a lane
+            return
+        select = f"SELECT at_ns, stood_ms, {quoted(column.name for column in columns)} FROM {lane.value} WHERE gpu = ?"
+        rows = _since(db, select, gpu, self.begin_ns, self.end_ns)
+        if not rows:
+            return
+        index, times = _stood([row[0] for row in rows], [row[1] for row in rows], self.begin_ns, self.end_ns)
+        values = np.array([row[2:] for row in rows], np.float64)[index]
+        named = {column.signal: values[:, i] / column.scale for i, column in enumerate(columns)}
+        self.lanes.setdefault(lane, []).append((times, named))
+
+    def _census(self, db: Database, gpu: int, uuid: str) -> None:
+        select = "SELECT at_ns, stood_ms, took_us, visibility, present FROM census WHERE gpu = ?"
+        rows = _since(db, select, gpu, self.begin_ns, self.end_ns)
+        if not rows:
+            return
+        seats = {row[4]: msgspec.json.decode(row[4]) for row in rows}
+        known = _processes(db, sorted({seat[0] for present in seats.values() for seat in present}))
+        lists: dict[str, tuple[Process, ...]] = {}
+        index, times = _stood([row[0] for row in rows], [row[1] for row in rows], self.begin_ns, self.end_ns)
+        for i, at_ns in zip(index.tolist(), times.tolist(), strict=True):
+            _, _, took_us, visibility, present = rows[i]
+            if present not in lists:
+                lists[present] = tuple(_seated(known, *seat) for seat in seats[present])
+            self.censuses.append(
+                Census(uuid=uuid, at_ns=at_ns, took_ns=took_us * 1000, processes=lists[present],
+                       visibility=Visibility(visibility))
+            )  # fmt: skip
+
+    def _column(self, name: str) -> Column | None:
+        """As ``Trace.of``: every lane that ever gave a signal speaks for it, one that never did says nothing about it."""
+        told = []
+        for pieces in self.lanes.values():
+            of_lane = [(times, columns[name]) for times, columns in pieces if name in columns]
+            if any(not np.isnan(values).all() for _, values in of_lane):
+                told += of_lane
+        if not told:
+            return None
+        at_ns, values = _joined(told)
+        return Column(at_ns, values) if len(at_ns) else None
+
+
+def _since(db: Database, select: str, gpu: int, begin_ns: int, end_ns: int) -> list[tuple[Any, ...]]:
+    """The rows of an interval and the one before it, which may still have stood when it began."""
+    first, last = key(begin_ns, gpu), key(end_ns, gpu)
+    before = db.execute(f"{select} AND id < ? ORDER BY id DESC LIMIT 1", (gpu, first)).fetchall()
+    return before + db.execute(f"{select} AND id BETWEEN ? AND ? ORDER BY id", (gpu, first, last)).fetchall()
+
+
+def _stood(at_ns: Sequence[int], stood_ms: Sequence[int], begin_ns: int, end_ns: int) -> tuple[Times, Times]:
+    """Row numbers and times: each row when it began, once a heartbeat, and when it was last seen; inside the interval."""
+    begun, stood_ns = np.array(at_ns, np.int64), np.array(stood_ms, np.int64) * _MS
+    # Heartbeats are counted from the first one that can lie inside: a row may have stood for a month before it.
+    skipped = np.maximum(0, np.minimum(stood_ns, begin_ns - begun)) // HEARTBEAT_NS
+    left_ns = np.maximum(0, np.minimum(stood_ns, end_ns - begun + HEARTBEAT_NS)) - skipped * HEARTBEAT_NS
+    counts = 1 + -(-left_ns // HEARTBEAT_NS)
+    index = np.repeat(np.arange(len(begun)), counts)
+    nth = np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts) + skipped[index]
+    times = begun[index] + np.minimum(nth * HEARTBEAT_NS, stood_ns[index])
+    inside = (times >= begin_ns) & (times <= end_ns)
+    return index[inside], times[inside]
+
+
+def _joined(pieces: Sequence[tuple[Times, Values]]) -> tuple[Times, Values]:
+    """In order of time, each time once."""
+    if not pieces:
+        return np.empty(0, np.int64), np.empty(0, np.float64)
+    at_ns = np.concatenate([times for times, _ in pieces])
+    values = np.concatenate([of_piece for _, of_piece in pieces])
+    order = np.argsort(at_ns, kind="stable")
+    at_ns, values = at_ns[order], values[order]
+    first = np.concatenate((np.ones(min(1, len(at_ns)), bool), np.diff(at_ns) > 0))
+    return at_ns[first], values[first]
+
+
+def _processes(db: Database, numbers: Sequence[int]) -> dict[int, Process]:
+    """Only those that are asked for: a segment may have seen a hundred thousand come and go."""
+    known: dict[int, Process] = {}
+    for i in range(0, len(numbers), 500):  # SQLite allows 999 values at least
+        some = numbers[i : i + 500]
+        sql = f"""SELECT process, pid, started_s, name, user, graphics, listed FROM processes
+            WHERE process IN ({", ".join("?" * len(some))})"""
+        for number, pid, started_s, name, user, graphics, listed in db.execute(sql, list(some)):
+            known[number] = Process(
+                pid=pid, started_s=started_s, name=name, user=user, graphics=bool(graphics), listed=bool(listed)
+            )
+    return known
+
+
+def _seated(known: Mapping[int, Process], number: int, memory_bytes: int | None, utilization_ratio: float | None) -> Process:
+    who = known[number]
+    return Process(
+        pid=who.pid, name=who.name, user=who.user, started_s=who.started_s, graphics=who.graphics, listed=who.listed,
+        memory_bytes=memory_bytes, utilization_ratio=utilization_ratio,
+    )  # fmt: skip

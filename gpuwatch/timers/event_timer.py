@@ -1,0 +1,199 @@
+"""Times by CUDA events on the current stream: what the GPU took, the true clock beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from annotate.evidence import Timings, Values
+from gpuwatch import clock
+from gpuwatch.client.testimony import spared
+from gpuwatch.cuda.stamp import Stamped, Stamps
+from gpuwatch.errors import UsageError
+from gpuwatch.timers.timer_protocol import Call, Plan, Taken, joined
+
+_OVERHEADS_COUNT = 100
+_STAMPS_COUNT = 8192
+_ENTRIES_MOST_COUNT = _STAMPS_COUNT // 2
+# A call that waits for its own launch is timed as long as the launch takes, so the GPU is held by a kernel that spins until
+# the host is ahead: by a few entries where calls are long, by all of them where the host is the slower of the two.
+_HOLD_ENTRIES_COUNT = 3
+_HELD_MOST_S = 0.01  # entries in this much of the host's time share a hold: a longer one would show in the power drawn
+_SPIN_HZ = 2e9
+_SMS_COUNT = 9
+_HOST_BOUND_RATIO = 0.8
+# The queue holds about a thousand launches, and who finds it full waits: then it is not the host's time that is measured.
+_QUEUE_COUNT = 800
+_ASKED_COUNT = 256
+_OWN_LAUNCHES_COUNT = 6  # an entry's own: flush, two events, two stamps, one to spare
+
+
+@dataclass(slots=True)
+class _Cost:
+    """The least the host was seen to need: for one call, and for the rest of an entry."""
+
+    call: Call  # kept, so that its identity stays its own
+    call_s: float
+    rest_s: float
+
+
+class EventsTimer:
+    """An event before and after each entry, read when all are done; stamps outside them."""
+
+    name = "events"
+
+    def __init__(self, cuda: Any = None, stamps: Stamps | None = None, now_ns: Callable[[], int] = clock.now_ns) -> None:
+        self._cuda = cuda or _cuda()
+        self._now_ns = now_ns
+        self._stamps = stamps if stamps is not None else _stamps_here()
+        self._pool: list[Any] = []  # torch has no types
+        self._costs: dict[int, _Cost] = {}  # by the identity of a plan's first call
+        self._steps_s: dict[Plan, float] = {}  # from the beginning of one entry to the next, the least seen
+
+    def close(self) -> None:
+        """Give the memory of its stamps back."""
+        if self._stamps is not None:
+            self._stamps.close()
+            self._stamps = None
+
+    def overhead_s(self) -> float:
+        plan = Plan(calls=(_nothing,))
+        self.take(plan, _HOLD_ENTRIES_COUNT)
+        return float(np.median(self.take(plan, _OVERHEADS_COUNT).timings.took_s))
+
+    def take(self, plan: Plan, entries_count: int) -> Taken:
+        pieces: list[Timings] = []
+        left, busy_s = entries_count, 0.0
+        while left:
+            size = min(left, self._size_count(plan))
+            piece, piece_s = self._take(plan, size)
+            pieces.append(piece)
+            left, busy_s = left - size, busy_s + piece_s
+        return Taken(joined(pieces), self._costs[id(plan.calls[0])].call_s, busy_s)
+
+    def _take(self, plan: Plan, entries_count: int) -> tuple[Timings, float]:
+        """Entries under one hold, and how long all of it kept the GPU at work.
+
+        Zeroing, calibrating and copying stamps is work too, and pauses of microseconds between them are none to the driver.
+        """
+        cuda, stamps, calls, before, now_ns = self._cuda, self._stamps, plan.entry(), plan.before, self._now_ns
+        anchor, *events = self._events(2 * entries_count + 1)
+        if stamps is not None and 2 * entries_count > stamps.count:
+            stamps = None
+        # Not the stream alone: work on others would share the GPU with the first entries.
+        cuda.synchronize()
+        taking_ns = now_ns()
+        if stamps is not None:
+            stamps.clear()
+        anchor.record()
+        anchor_ns = now_ns()
+        self._hold(plan, entries_count)
+        asked_count = max(1, min(entries_count, _ASKED_COUNT // (len(calls) + _OWN_LAUNCHES_COUNT)))
+        calls_ns = all_ns = 0
+        begin_ns = now_ns()
+        for number, (first, last) in enumerate(zip(events[::2], events[1::2], strict=True)):
+            if before is not None:
+                before()
+            if stamps is not None:
+                stamps.put()
+            first.record()
+            calls_begin_ns = now_ns()
+            for call in calls:
+                call()
+            calls_end_ns = now_ns()
+            last.record()
+            if stamps is not None:
+                stamps.put()
+            if number < asked_count:
+                calls_ns += calls_end_ns - calls_begin_ns
+                all_ns = now_ns() - begin_ns
+        starts_s, took_s = np.empty(entries_count), np.empty(entries_count)
+        for number, (first, last) in enumerate(zip(events[::2], events[1::2], strict=True)):
+            # One by one, while the GPU works on the rest: read when all are done, it would idle for 3 us an entry.
+            last.synchronize()
+            starts_s[number], took_s[number] = anchor.elapsed_time(first) / 1e3, first.elapsed_time(last) / 1e3
+        cuda.current_stream().synchronize()
+        self._learn(plan, calls_ns / asked_count / 1e9, all_ns / asked_count / 1e9, starts_s)
+        clocks = None if stamps is None else _clocks(stamps.read(), entries_count)
+        times = Timings(anchor_ns + (starts_s * 1e9).astype(np.int64), took_s / len(calls), clocks, len(calls))
+        return times, (now_ns() - taking_ns) / 1e9
+
+    def _learn(self, plan: Plan, calls_s: float, all_s: float, starts_s: Values) -> None:
+        call = plan.calls[0]
+        cost = self._costs.setdefault(id(call), _Cost(call, float("inf"), float("inf")))
+        cost.call_s = min(cost.call_s, calls_s / plan.calls_count)
+        cost.rest_s = min(cost.rest_s, all_s - calls_s)
+        if len(starts_s) > 1:
+            self._steps_s[plan] = min(self._steps_s.get(plan, float("inf")), float(np.median(np.diff(starts_s))))
+
+    def _host_s(self, plan: Plan) -> float | None:
+        """What the host needs to ask for an entry."""
+        cost = self._costs.get(id(plan.calls[0]))
+        return None if cost is None else cost.call_s * plan.calls_count + cost.rest_s
+
+    def _host_bound(self, plan: Plan) -> bool:
+        host_s, step_s = self._host_s(plan), self._steps_s.get(plan)
+        return host_s is not None and step_s is not None and host_s > _HOST_BOUND_RATIO * step_s
+
+    def _size_count(self, plan: Plan) -> int:
+        """How many entries to ask for before waiting."""
+        if not self._host_bound(plan):
+            return _ENTRIES_MOST_COUNT
+        queued = _QUEUE_COUNT // (plan.calls_count + _OWN_LAUNCHES_COUNT)
+        return max(1, min(queued, int(_HELD_MOST_S / max(self._host_s(plan) or 0.0, 1e-9))))
+
+    def _events(self, count: int) -> list[Any]:
+        while len(self._pool) < count:
+            self._pool.append(self._cuda.Event(enable_timing=True))
+        return self._pool[:count]
+
+    def _hold(self, plan: Plan, entries_count: int) -> None:
+        sleep = getattr(self._cuda, "_sleep", None)  # torch's own tests spin with it; it may go
+        host_s = self._host_s(plan)
+        if sleep is None or host_s is None:
+            return
+        if self._host_bound(plan):
+            hold_s = (entries_count + 1) * host_s
+            # Part of an entry spent under the hold would be missing from its time: all of them, or none.
+            if hold_s > 2.0 * _HELD_MOST_S:
+                return
+        else:
+            hold_s = min(2.0 * _HELD_MOST_S, _HOLD_ENTRIES_COUNT * host_s)
+        sleep(int(hold_s * _SPIN_HZ))
+
+
+def _clocks(stamped: Stamped, entries_count: int) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+    if len(stamped.at_ns) < 2 * entries_count:
+        return None
+    numbers = 2 * np.arange(entries_count, dtype=np.int64)
+    # One clock drives all SMs: a few of them say it, and a median over all takes as long as a tenth of the chunk.
+    step = -(-stamped.at_ns.shape[1] // _SMS_COUNT)
+    stamped = Stamped(stamped.at_ns[:, ::step], stamped.cycles[:, ::step])
+    clocks = stamped.clocks_mhz(numbers, numbers + 1)
+    return clocks if np.isfinite(clocks).any() else None
+
+
+def _stamps_here() -> Stamps | None:
+    """None also where the driver refuses, as for want of memory: times go on without a clock."""
+    with spared("preparing to stamp the true clock"):
+        return Stamps.here(_STAMPS_COUNT)
+    return None
+
+
+def _cuda() -> Any:
+    """torch.cuda.  Raises UsageError where there is no torch or no GPU."""
+    try:
+        import torch
+    except ImportError:
+        raise UsageError("timing on a GPU needs torch, which is not installed; use timer='host'") from None
+    if not torch.cuda.is_available():
+        raise UsageError("timing on a GPU needs one, and torch sees none; use timer='host'")
+    torch.cuda.init()
+    return torch.cuda
+
+
+def _nothing() -> None:
+    """The work that takes no time."""

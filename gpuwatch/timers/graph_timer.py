@@ -1,0 +1,71 @@
+"""Times of a captured CUDA graph: launches without the host, for kernels shorter than their launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from annotate.evidence import Timings
+from gpuwatch.errors import UsageError
+from gpuwatch.timers.event_timer import EventsTimer
+from gpuwatch.timers.timer_protocol import Call, Plan, Taken
+
+
+class GraphTimer:
+    """Captures an entry's calls once and times its replays by events.
+
+    What a call does on the host happens at the capture and not at a replay.
+    """
+
+    name = "graph"
+
+    def __init__(self, events: EventsTimer | None = None, capture: Callable[[Plan], Call] | None = None) -> None:
+        self._events = events or EventsTimer()
+        self._capture = capture or captured
+        self._graphs: dict[Plan, Plan] = {}
+
+    def overhead_s(self) -> float:
+        return self._events.overhead_s()
+
+    def take(self, plan: Plan, entries_count: int) -> Taken:
+        if plan not in self._graphs:
+            self._graphs[plan] = Plan(calls=(self._capture(plan),), before=plan.before)
+        taken = self._events.take(self._graphs[plan], entries_count)
+        times, count = taken.timings, plan.calls_count
+        issue_s = None if taken.issue_s is None else taken.issue_s / count
+        return Taken(Timings(times.at_ns, times.took_s / count, times.sm_clock_mhz, count), issue_s, taken.busy_s)
+
+
+def captured(plan: Plan) -> Call:
+    """A replay of an entry's calls.  Raises UsageError where they do what a capture does not allow."""
+    import torch
+
+    # Libraries set themselves up at their first call, which a capture does not allow.
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for call in plan.calls:
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            for call in plan.entry():
+                call()
+    except RuntimeError as error:
+        if "captur" not in str(error).lower():
+            raise
+        _recovered(torch)
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"timer='graph': the function cannot be captured ({reason}); use timer='events'") from error
+    replay: Call = graph.replay
+    return replay
+
+
+def _recovered(torch: Any) -> None:  # torch is not a dependency, so it has no type here
+    """A refused capture leaves torch's random generator believing that one is under way; one that succeeds ends that."""
+    nothing = torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        nothing.add_(0)

@@ -1,0 +1,56 @@
+"""Times by the host's clock: for functions of the host, and for what a caller waits for when a GPU works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from annotate.evidence import Timings
+from gpuwatch import clock
+from gpuwatch.process import torch_state
+from gpuwatch.timers.timer_protocol import Plan, Taken
+
+_OVERHEADS_COUNT = 200
+
+
+class HostTimer:
+    """Reads the monotonic clock before and after an entry; ``settle`` waits for work the calls only asked for."""
+
+    name = "host"
+
+    def __init__(self, settle: Callable[[], None] | None = None, now_ns: Callable[[], int] = clock.now_ns) -> None:
+        self._settle = settle or _nothing
+        self._now_ns = now_ns
+
+    def overhead_s(self) -> float:
+        return float(np.median(self.take(Plan(calls=(_nothing,)), _OVERHEADS_COUNT).timings.took_s))
+
+    def take(self, plan: Plan, entries_count: int) -> Taken:
+        settle, now_ns, calls = self._settle, self._now_ns, plan.entry()
+        at_ns = np.empty(entries_count, np.int64)
+        took_ns = np.empty(entries_count, np.int64)
+        for number in range(entries_count):
+            if plan.before is not None:
+                plan.before()
+            settle()
+            begin_ns = now_ns()
+            for call in calls:
+                call()
+            settle()
+            took_ns[number] = now_ns() - begin_ns
+            at_ns[number] = begin_ns
+        return Taken(Timings(at_ns, took_ns / 1e9 / len(calls), None, len(calls)))
+
+
+def settle() -> Callable[[], None] | None:
+    """torch's synchronisation where this process made a context on a GPU, else None."""
+    cuda = torch_state.cuda_with_context()
+    if cuda is None:
+        return None
+    synchronize: Callable[[], None] = cuda.synchronize
+    return synchronize
+
+
+def _nothing() -> None:
+    """The work that takes no time."""

@@ -1,0 +1,86 @@
+"""The page of any rule or clock event reason, in place and from the palette: the words `gpuwatch explain` has for it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache, partial
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.command import Hit, Hits, Provider
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Markdown
+
+from gpuwatch.tui.requests import ExplainThese
+
+_FACT = re.compile(r"\{[^{}]*\}")
+
+
+@cache
+def pages() -> Mapping[str, str]:
+    """By name, in Markdown.  The first call imports every rule, which takes a while."""
+    from annotate.clock_reasons import REASONS
+    from annotate.output.rule_pages import page
+    from annotate.rules import RULES
+
+    rules = {rule.name: _FACT.sub("…", page(rule)) for rule in RULES}
+    reasons = {
+        explained.name: f"## {explained.name} ({bit:#x})\n\n{explained.meaning}\n\n"
+        + (f"*Judged by:* {', '.join(explained.rules)}\n" if explained.rules else "*Judged by no rule.*\n")
+        for bit, explained in REASONS.items()
+    }
+    return rules | reasons
+
+
+def page_of(names: Iterable[str]) -> str:
+    """The pages of these, by name or by the name of the reason's bit; a word where there is none."""
+    from annotate.clock_reasons import REASONS
+
+    known = pages()
+    bits = {bit.name or "": explained.name for bit, explained in REASONS.items()}
+    return "\n\n".join(known.get(bits.get(name, name), f"## {name}\n\nNo rule or reason this version knows.") for name in names)
+
+
+class Explain(ModalScreen[None]):
+    """Covers the screen until any of its keys."""
+
+    CSS = """
+    Explain { align: center middle; }
+    Explain > VerticalScroll { width: 96; max-width: 100%; height: auto; max-height: 100%; border: round $primary; padding: 0 1; }
+    Explain Markdown, Explain MarkdownH2 { padding: 0; margin: 0 0 1 0; }
+    Explain > VerticalScroll { scrollbar-size-vertical: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,e,enter", "dismiss(None)", "close", key_display="Esc")]
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self._names = names
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Markdown(open_links=False)
+
+    async def on_mount(self) -> None:
+        page = await asyncio.to_thread(page_of, self._names)
+        await self.query_one(Markdown).update(page)
+        self.query_one(VerticalScroll).focus()
+
+
+class Explanations(Provider):
+    """`Explain: NAME` in the palette, for every rule and reason."""
+
+    async def startup(self) -> None:
+        self._names = list(await asyncio.to_thread(pages))
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for name in self._names:
+            text = f"Explain: {name}"
+            score = matcher.match(text)
+            if score > 0:
+                wish = partial(self.app.post_message, ExplainThese((name,)))
+                yield Hit(score, matcher.highlight(text), wish, text=text, help="its page, in place")

@@ -1,0 +1,80 @@
+"""What the keys do and the letters mean: keys from the bindings of the screen it covers, letters from the table that draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import ActiveBinding, Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+
+from gpuwatch.tui.text import words
+from gpuwatch.tui.text.words import Piece, Tone
+from gpuwatch.tui.widgets.text_lines import Lines
+
+_KEY_COLUMNS = 12
+
+
+class Help(ModalScreen[None]):
+    """Covers the screen until any of its keys."""
+
+    CSS = """
+    Help { align: center middle; }
+    Help > VerticalScroll { width: 78; max-width: 100%; height: auto; max-height: 100%; border: round $primary; padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter", "dismiss", "close", key_display="Esc")]
+
+    def __init__(self, bindings: Sequence[ActiveBinding], kept_at: Path | None, actions: Collection[str]) -> None:
+        super().__init__()
+        self._keys_told = bindings
+        self._kept_at = kept_at
+        self._actions = actions
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Lines()
+
+    def on_mount(self) -> None:
+        lines = [[Piece("Keys")], *self._keys()]
+        lines += [[Piece("Clock event reasons")], *_legend([*words.CHIPS.values(), words.UNKNOWN])]
+        lines += [[Piece("Verdicts")], *_legend(list(words.STATUSES.values()))]
+        lines += [[Piece("Marks")], *([Piece(f"  {mark:<8}"), Piece(means, Tone.DIM)] for mark, means in words.MARKS.items())]
+        if self._kept_at is not None:
+            lines += [[Piece("Kept: theme, rate, order; and keys of yours, as "), Piece('"keys": {"pause": "f5,space"}')]]
+            lines += [[Piece(f"  {self._kept_at}")], [Piece(f"  {', '.join(sorted(self._actions))}", Tone.DIM)]]
+        self.query_one(Lines).show(lines)
+
+    def _keys(self) -> list[list[Piece]]:
+        """A line an action; the keys of actions that differ in their number only stand together."""
+        said: dict[str, tuple[list[str], str]] = {}
+        for active in self._keys_told:
+            binding = active.binding
+            if binding.id is None or not binding.description:  # textual's own
+                continue
+            keys, _ = said.setdefault(binding.description + (binding.tooltip or ""), ([], _said(binding)))
+            key = self.app.get_key_display(binding)
+            if key not in keys:
+                keys.append(key)
+        every = [*said.values(), (["^p"], "palette: every action and theme, any rule and reason")]
+        return [[Piece(f"  {_together(keys):<{_KEY_COLUMNS}}"), Piece(what, Tone.DIM)] for keys, what in every]
+
+
+def _said(binding: Binding) -> str:
+    return f"{binding.description}: {_lowered(binding.tooltip)}" if binding.tooltip else binding.description
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:] if sentence[1:2].islower() or sentence[1:2] == " " else sentence
+
+
+def _together(keys: Sequence[str]) -> str:
+    return " ".join(keys) if len(keys) <= 4 else f"{keys[0]} … {keys[-1]}"
+
+
+def _legend(chips: list[words.Chip]) -> list[list[Piece]]:
+    """Three to a line."""
+    cells = [[Piece(f"  {chip.letter} ", chip.tone), Piece(f"{chip.name:<14}", Tone.DIM)] for chip in chips]
+    return [[piece for cell in cells[at : at + 3] for piece in cell] for at in range(0, len(cells), 3)]

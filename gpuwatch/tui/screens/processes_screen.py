@@ -1,0 +1,123 @@
+"""Who is on the GPUs: never a command line, which may hold secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from annotate.evidence import Ownership, Process, Visibility
+from annotate.output import report
+from gpuwatch.tui.covers import covering
+from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.requests import SortedBy
+from gpuwatch.tui.screens.screen_base import Aside, Quiet
+from gpuwatch.tui.text import words
+from gpuwatch.tui.text.words import Piece, Tone
+from gpuwatch.tui.widgets.text_lines import Lines
+from gpuwatch.view.live import Live, LiveGpu
+from gpuwatch.wire import messages
+
+ORDERS = ("gpu", "memory", "user", "name")
+_OWNERS = {
+    Ownership.OWN: ("o own", Tone.GOOD), Ownership.FOREIGN: ("F foreign", Tone.WARN), Ownership.UNKNOWN: ("– unknown", Tone.DIM),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One process on one GPU."""
+
+    position: int
+    process: Process
+    owner: Ownership
+
+
+def seats(live: Live) -> list[Seat]:
+    """Own and foreign as seen from the windows open there; without one nobody can say."""
+    return [
+        Seat(position, process, _owner(process, gpu, live.windows))
+        for position, gpu in enumerate(live.gpus)
+        for process in (gpu.census.processes if gpu.census is not None else ())
+    ]
+
+
+def _owner(process: Process, gpu: LiveGpu, windows: Sequence[messages.Shown]) -> Ownership:
+    pids = {each.pid for each in gpu.census.processes} if gpu.census is not None else set()
+    opened = covering(windows, gpu.device.uuid, pids)
+    if not any(each.pids for each in opened):
+        return Ownership.UNKNOWN
+    return Ownership.OWN if any(process.pid in each.pids for each in opened) else Ownership.FOREIGN
+
+
+def ordered(found: Sequence[Seat], order: str) -> list[Seat]:
+    match order:
+        case "memory":
+            return sorted(found, key=lambda seat: -(seat.process.memory_bytes or 0))
+        case "user":
+            return sorted(found, key=lambda seat: (seat.process.user or "~", seat.position, seat.process.pid))
+        case "name":
+            return sorted(found, key=lambda seat: (seat.process.name or "~", seat.position, seat.process.pid))
+        case _:
+            return sorted(found, key=lambda seat: (seat.position, -(seat.process.memory_bytes or 0)))
+
+
+def lines(live: Live, order: str, width: int) -> Iterator[list[Piece]]:
+    """The table, its heading first."""
+    yield [
+        Piece(
+            words.cut(f"GPU {'pid':>8}  {'whose':<10}{'user':<13}{'memory':>9}{'util':>6}  name   (by {order})", width),
+            Tone.DIM,
+        )
+    ]
+    found = ordered(seats(live), order)
+    for seat in found:
+        process, (whose, tone) = seat.process, _OWNERS[seat.owner]
+        memory = words.NOTHING if process.memory_bytes is None else f"{process.memory_bytes / 1e9:.1f} GB"
+        busy = words.NOTHING if process.utilization_ratio is None else f"{process.utilization_ratio:.0%}"
+        user = words.cut(report.plain(process.user or words.NOTHING), 12)
+        name = words.cut(report.plain(process.name or words.NOTHING), max(width - 52, 8))
+        yield [
+            Piece(f"{seat.position:>3} {process.pid:>8}  "), Piece(f"{whose:<10}", tone),
+            Piece(f"{user:<13}{memory:>9}{busy:>6}  {name}"),
+        ]  # fmt: skip
+    if not found:
+        seen = any(gpu.census is not None for gpu in live.gpus)
+        yield [Piece("  nobody is on any GPU" if seen else "  the process lists were not observed", Tone.DIM)]
+    left_out_count = sum(gpu.processes_left_out_count for gpu in live.gpus)
+    if left_out_count:
+        yield [Piece(f"  and {left_out_count} more", Tone.DIM)]
+    if any(gpu.census is not None and gpu.census.visibility is Visibility.NAMESPACE for gpu in live.gpus):
+        yield [Piece(words.cut("  ≥ a container's view: others may be on the GPUs unseen", width), Tone.DIM)]
+
+
+class Processes(Aside):
+    """All GPUs' processes in one table."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "sort", "sort", id="sort", tooltip="By GPU, memory, user or name in turn; it is kept"),
+    ]
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        self._order = order if order in ORDERS else ORDERS[0]
+        self._live: Live | None = None
+
+    def body(self) -> Iterable[Widget]:
+        yield Quiet(Lines())
+
+    def tell(self, showing: Showing) -> None:
+        self._live = showing.live or self._live
+        self._draw()
+
+    def action_sort(self) -> None:
+        self._order = ORDERS[(ORDERS.index(self._order) + 1) % len(ORDERS)]
+        self.post_message(SortedBy(self._order))
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._live is not None:
+            self.query_one(Quiet).query_one(Lines).show(lines(self._live, self._order, self.columns))

@@ -1,0 +1,99 @@
+"""What our screens have in common: first the line that says when this is, last the keys, and between them what they show."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.geometry import Region
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Footer
+
+from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.requests import Redraw
+from gpuwatch.tui.state import State
+from gpuwatch.tui.widgets.banner import Banner
+from gpuwatch.tui.widgets.row_list import Rows, moved
+
+
+class Page(Screen[None]):
+    """A screen the app tells what to show; it says its first line itself."""
+
+    def compose(self) -> ComposeResult:
+        yield State()
+        yield Banner()
+        yield from self.body()
+        yield Footer(show_command_palette=False)
+
+    @abstractmethod
+    def body(self) -> Iterable[Widget]: ...
+
+    @abstractmethod
+    def tell(self, showing: Showing) -> None: ...
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all its widgets are there: what scrolls gets its own last."""
+        return bool(self.query(State)) and all(quiet.children for quiet in self.query(Quiet))
+
+    @property
+    def columns(self) -> int:
+        """How many a line may take; the last is the scroll bar's."""
+        return self.app.size.width - 1
+
+    def on_screen_resume(self) -> None:
+        self.post_message(Redraw())
+
+    def keep_in_view(self, rows: Rows, name: str | None) -> None:
+        """Scroll to the line of that name."""
+        place = rows.place(name)
+        if place is not None and isinstance(rows.parent, VerticalScroll):
+            rows.parent.scroll_to_region(Region(0, place, 1, 1), animate=False)
+
+
+class Aside(Page):
+    """A screen over the first one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,backspace", "app.back", "back", id="back", key_display="Esc", tooltip="To the screen before"),
+    ]
+
+
+class Moments(Aside):
+    """A list over the first screen, of things that have their moment: one is chosen, and to jump is to go there."""
+
+    _chosen: str | None = None
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """What can be chosen, in the order shown."""
+
+    @abstractmethod
+    def draw(self) -> None: ...
+
+    @abstractmethod
+    def action_jump(self) -> None: ...
+
+    def action_choose(self, by: int) -> None:
+        self._choose(moved(self.names(), self._chosen, by))
+
+    @on(Rows.Chosen)
+    def point(self, event: Rows.Chosen) -> None:
+        self._choose(event.name)
+        if event.opened:
+            self.action_jump()
+
+    def _choose(self, name: str | None) -> None:
+        self._chosen = name
+        self.draw()
+        self.keep_in_view(self.query_one(Rows), name)
+
+
+class Quiet(VerticalScroll, can_focus=False):
+    """Scrolls with the mouse and to what is chosen; keys go to the screen."""

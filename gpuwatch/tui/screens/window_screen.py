@@ -1,0 +1,140 @@
+"""One window: its verdicts, what was found with its figures and remedy, and the way back to when it happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from annotate.output import report
+from annotate.verdict import Finding, Verdict
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.tui.data_interfaces import Past, Showing
+from gpuwatch.tui.requests import ExplainThese, ToMoment
+from gpuwatch.tui.screens.screen_base import Moments, Quiet
+from gpuwatch.tui.text import finding_words, words
+from gpuwatch.tui.text.words import Piece, Tone
+from gpuwatch.tui.widgets.row_list import Rows
+from gpuwatch.wire.messages import Shown
+
+
+class Judged(Moments):
+    """Findings worst first; one is chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The finding above"),
+        Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="The finding below"),
+        Binding("enter", "jump", "jump", id="open", key_display="⏎", tooltip="Back in time to when it happened"),
+        Binding("e", "explain", "explain", id="explain", tooltip="The page of its rule"),
+        Binding("c", "copy", "copy", id="copy", tooltip="The verdict as Markdown, to the terminal's clipboard"),
+        # Eighty columns hold the names of nine keys; the page itself names this one, and who goes back in time jumps.
+        Binding("a", "all", "all", id="all", show=False, tooltip="What was clear and what was not checked, too"),
+        Binding("left", "app.step(-1)", "earlier", id="earlier", show=False, tooltip="By 1 s"),
+    ]
+
+    def __init__(self, run: str, past: Past | None) -> None:
+        super().__init__()
+        self._run = run
+        self._past = past
+        self._window: Shown | None = None
+        self._showing: Showing | None = None
+        self._verdicts: Sequence[Verdict] = ()
+        self._asked: str | None = None  # the window's status when its verdicts were asked for
+        self._why = "its verdict is read" if past is not None else "there is no store to read its verdict from"
+        self._every = False
+        self._chosen: str | None = None
+
+    def body(self) -> Iterable[Widget]:
+        yield Quiet(Rows())
+
+    def tell(self, showing: Showing) -> None:
+        self._showing = showing
+        live = showing.live
+        found = next((each for each in live.windows if each.run == self._run), None) if live is not None else None
+        self._window = found or self._window
+        status = found.status if found is not None else self._asked or ""
+        if self._past is not None and not self._verdicts and status != self._asked:
+            self._asked = status
+            self.run_worker(self._ask(self._past))
+        self.draw()
+
+    async def _ask(self, past: Past) -> None:
+        try:
+            self._verdicts = await asyncio.to_thread(past.verdicts, self._run)
+            self._why = "it has no verdict yet"
+        except GpuwatchError as error:
+            self._why = str(error)
+        if self._chosen is None and self._verdicts:
+            self._chosen = next(iter(self._findings()), None)
+        self.draw()
+
+    def _findings(self) -> dict[str, tuple[Verdict, Finding]]:
+        return {
+            f"{number} {finding.rule}": (verdict, finding)
+            for number, verdict in enumerate(self._verdicts)
+            for finding in verdict.hazards
+        }
+
+    def draw(self) -> None:
+        if self._showing is None or not self.is_attached:
+            return
+        lines: list[list[Piece]] = []
+        names: list[str | None] = []
+        for number, verdict in enumerate(self._verdicts):
+            head, tail = finding_words.around(verdict, self.columns, every=self._every)
+            if number == 0:
+                began = f"    began {self._showing.at(verdict.begin_ns)}, {verdict.claim}, run {report.plain(self._run)}"
+                head.insert(1, [Piece(words.cut(began, self.columns), Tone.DIM)])
+            lines += head
+            names += [None] * len(head)
+            for finding in verdict.hazards:
+                block = finding_words.lines(finding, self._showing.at, self.columns)
+                lines += block
+                names += [f"{number} {finding.rule}"] * len(block)
+            lines += [*tail, []]
+            names += [None] * (len(tail) + 1)
+        if not self._verdicts:
+            lines = [self._title(), [Piece(words.cut(f"  {report.plain(self._why)}", self.columns), Tone.DIM)]]
+        self.query_one(Rows).show_rows(lines, names, self._chosen)
+
+    def _title(self) -> list[Piece]:
+        window = self._window
+        if window is None:
+            return [Piece(words.cut(f"window {report.plain(self._run)}", self.columns))]
+        chip = words.status(window.status)
+        label = words.cut(report.plain(window.label or window.run), max(self.columns - len(chip.name) - 4, 8))
+        return [Piece(f"{chip.letter} {chip.name}  ", chip.tone), Piece(label)]
+
+    def names(self) -> list[str]:
+        return list(self._findings())
+
+    def action_jump(self) -> None:
+        chosen = self._findings().get(self._chosen or "")
+        if chosen is not None:
+            verdict, finding = chosen
+            self.post_message(ToMoment(finding.span_ns[0] if finding.span_ns else verdict.begin_ns, verdict.device_uuid))
+        elif self._window is not None:
+            self.post_message(ToMoment(self._window.begin_ns, next(iter(self._window.uuids), None)))
+
+    def action_explain(self) -> None:
+        chosen = self._findings().get(self._chosen or "")
+        if chosen is not None:
+            self.post_message(ExplainThese((chosen[1].rule,)))
+        else:
+            self.notify("there is no finding to explain; Ctrl+P explains any rule", timeout=4)
+
+    def action_copy(self) -> None:
+        if not self._verdicts:
+            self.notify("there is no verdict to copy yet", severity="warning", timeout=4)
+            return
+        self.app.copy_to_clipboard("\n".join(report.markdown(verdict) for verdict in self._verdicts))
+        self.notify(
+            "the verdict went to the terminal's clipboard as Markdown (OSC 52; tmux: set -g set-clipboard on)", timeout=6
+        )
+
+    def action_all(self) -> None:
+        self._every = not self._every
+        self.draw()

@@ -1,0 +1,73 @@
+"""What a verdict says on a screen: as `gpuwatch show` has it, each finding with its figures."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from annotate.output import report
+from annotate.verdict import Finding, Verdict
+from gpuwatch.tui.text import words
+from gpuwatch.tui.text.words import Piece, Tone
+
+_SEVERITIES = {"reject": ("R", Tone.BAD), "flag": ("F", Tone.WARN), "note": ("n", Tone.NOTE)}
+_INDENT = " " * 4
+
+
+def around(verdict: Verdict, width: int, *, every: bool) -> tuple[list[list[Piece]], list[list[Piece]]]:
+    """The lines before and after the findings, which are those of ``report.text``; with ``every`` rule that found nothing."""
+    said = report.text(verdict, verbose=every, more="a lists them").split("\n")
+    head = said[: 2 if verdict.why else 1]
+    tail = said[len(head) + len(verdict.hazards) :]
+    if every:  # the findings' figures stand with them already
+        tail = tail[:1] + tail[1 + sum(len(finding.facts) for finding in verdict.hazards) :]
+    chip = words.STATUSES[verdict.status.value]
+    status, _, rest = head[0].partition("  ")
+    first = [Piece(f"{chip.letter} {status}", chip.tone), Piece(words.cut(f"  {rest}", width - len(status) - 2))]
+    return [first, *_wrapped(head[1:], width, Tone.DIM)], _wrapped(tail, width, Tone.DIM)
+
+
+def lines(finding: Finding, at: Callable[[int], str], width: int) -> list[list[Piece]]:
+    """Its rule, effect and time, what it says, what to do, and the figures it rests on."""
+    letter, tone = _SEVERITIES.get(finding.severity or "note", ("n", Tone.NOTE))
+    severity = f"{finding.severity}, accepted" if finding.accepted else str(finding.severity)
+    head = f"  {severity}{_effect(finding)}{_when(finding, at)}"
+    rule = f"{letter} {report.plain(finding.rule)}"
+    shown = [[Piece(rule, Tone.DIM if finding.accepted else tone), Piece(words.cut(head, max(width - len(rule), 8)), Tone.DIM)]]
+    shown += _wrapped([_INDENT + report.plain(finding.says)], width, Tone.PLAIN)
+    if finding.remedy:
+        shown += _wrapped([f"{_INDENT}→ {report.plain(finding.remedy)}"], width, Tone.GOOD)
+    figures = "   ".join(
+        f"{report.plain(name)} {_figure(value)}"
+        for name, value in finding.facts.items()
+        if value is not None and not (isinstance(value, str) and value in finding.says)
+    )
+    return shown + (_wrapped([_INDENT + figures], width, Tone.DIM) if figures else [])
+
+
+def _effect(finding: Finding) -> str:
+    """How far the time is off, if the rule could say."""
+    if finding.effect_ratio is None:
+        return ""
+    return f"   reads {abs(finding.effect_ratio):.1%} too {'long' if finding.effect_ratio > 0 else 'short'}"
+
+
+def _when(finding: Finding, at: Callable[[int], str]) -> str:
+    if finding.span_ns is None:
+        return ""
+    begin_ns, end_ns = finding.span_ns
+    return f"   {at(begin_ns)} for {words.span(max(0, end_ns - begin_ns) / 1e9)}"
+
+
+def _figure(value: Any) -> str:  # a JSON scalar
+    return f"{value:.4g}" if isinstance(value, float) else report.plain(str(value))
+
+
+def _wrapped(texts: list[str], width: int, tone: Tone) -> list[list[Piece]]:
+    wrapped = [
+        line
+        for text in texts
+        for line in textwrap.wrap(text, max(width, 20), subsequent_indent=_INDENT, break_on_hyphens=False, drop_whitespace=True)
+    ]
+    return [[Piece(line, tone)] for line in wrapped]

@@ -1,0 +1,136 @@
+"""What a screen says of one GPU in words: who it is, what bounds it, what it does now, and who is on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from annotate.evidence import Ownership, Process, Visibility
+from annotate.output import report
+from gpuwatch.tui.covers import covering
+from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.text import gpu_words, words
+from gpuwatch.tui.text.words import NOTHING, Piece, Tone
+from gpuwatch.tui.widgets.chart_panels import clipped
+from gpuwatch.view.live import Live, LiveGpu
+from gpuwatch.wire import messages
+
+_WHOSE = {
+    Ownership.OWN: Piece("own    ", Tone.GOOD),
+    Ownership.FOREIGN: Piece("FOREIGN", Tone.WARN),
+    Ownership.UNKNOWN: Piece("unknown", Tone.DIM),
+}
+
+
+def head(uuid: str, gpu: LiveGpu | None, showing: Showing, width: int) -> list[Piece]:
+    """Which GPU, and what is wrong with it."""
+    everyone = [each.device.uuid for each in showing.live.gpus] if showing.live is not None else []
+    pieces = [Piece(f" GPU {everyone.index(uuid)}{_of(len(everyone))}" if uuid in everyone else " GPU")]
+    if gpu is not None:
+        pieces.append(Piece(f"  {gpu_words.name(gpu)}"))
+    pieces += [*_wrong(gpu, showing), Piece(f"  {report.plain(uuid)}", Tone.DIM)]
+    return clipped(pieces, width)
+
+
+def _of(count: int) -> str:
+    return f" of 0–{count - 1}" if count > 1 else ""
+
+
+def _wrong(gpu: LiveGpu | None, showing: Showing) -> list[Piece]:
+    if showing.live is None:
+        return []
+    if gpu is None:
+        return [Piece("  × not among the GPUs of this time", Tone.BAD)]
+    if gpu.lost is not None:
+        return [Piece(f"  × LOST  {report.plain(gpu.lost)}", Tone.BAD)]
+    stale_s = gpu_words.stale_s(gpu, showing.live.at_ns)
+    return [Piece(f"  ! STALE {stale_s:.0f} s", Tone.BAD)] if stale_s is not None else []
+
+
+def limits(gpu: LiveGpu, width: int) -> list[Piece]:
+    """What bounds it and how it is set up, the most telling first; what was not observed is left out."""
+    device, said = gpu.device, gpu.said
+    told: list[str] = []
+    if device.sm_clock_max_mhz is not None:
+        told.append(f"max {device.sm_clock_max_mhz} MHz")
+    if (lock_mhz := said("sm_clock_lock_mhz")) is not None:
+        told.append(f"locked {lock_mhz} MHz")
+    limit_w = said("power_limit_w") or device.power_limit_w
+    if limit_w is not None:
+        default_w = device.power_limit_default_w
+        told.append(f"limit {limit_w:.0f} W" + (f" (default {default_w:.0f})" if default_w not in (None, limit_w) else ""))
+    if device.temperature_slowdown_c is not None:
+        told.append(f"slow-down {device.temperature_slowdown_c} °C")
+    for name, shown in (("ecc_mode", "ECC"), ("mig_mode", "MIG"), ("persistence_mode", "persistence")):
+        mode = said(name) if said(name) is not None else getattr(device, name)
+        if mode is not None:
+            told.append(f"{shown} {'on' if mode else 'off'}")
+    generation, lanes = said("pcie_generation_count"), said("pcie_width_count")
+    if generation is not None and lanes is not None:
+        told.append(f"PCIe {generation} x{lanes}")
+    told += [report.plain(each) for each in (device.pci_bus_id,) if each]
+    if device.driver_version:
+        told.append(f"driver {report.plain(device.driver_version)}")
+    return clipped([Piece(f"{'  ' if index else ' '}{each}", Tone.DIM) for index, each in enumerate(told)], width)
+
+
+def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
+    """Its values as the table of all GPUs has them, each with its unit, and its reasons by name."""
+    held, (mhz, _, share) = gpu_words.clock(gpu), gpu_words.clock(gpu).text.partition(" ")
+    pieces = [
+        Piece(f" {mhz} MHz{f' {share.strip()}' if share else ''}", held.tone), _with(gpu_words.power(gpu), " W"),
+        _with(gpu_words.temperature(gpu), " °C"), _with(gpu_words.utilisation(gpu), " util"), Piece("  "),
+    ]  # fmt: skip
+    room = width - sum(len(piece.text) for piece in pieces)
+    pieces += words.reasons(gpu.said("event_reasons_mask"), max(room, 3))
+    crowd = gpu_words.processes(gpu, live.windows)
+    pieces += [_with(gpu_words.memory(gpu), " GB"), _with(crowd, " process" if crowd.text == "1" else " processes")]
+    if (memory_mhz := gpu.said("mem_clock_mhz")) is not None:
+        pieces.append(Piece(f"  memory {memory_mhz} MHz", Tone.DIM))
+    if (average_w := gpu.said("power_average_w")) is not None:
+        pieces.append(Piece(f"  1 s mean {average_w:.0f} W", Tone.DIM))
+    return clipped(pieces, width)
+
+
+def _with(piece: Piece, unit: str) -> Piece:
+    """The value with its unit, and after that its mark."""
+    text = piece.text.rstrip()
+    bare = text.rstrip("!")
+    return Piece(f"  {bare}{unit}{text[len(bare) :]}", piece.tone)
+
+
+def whose(process: Process, uuid: str, census_pids: set[int], windows: Sequence[messages.Shown]) -> Ownership:
+    """Own or foreign to the windows open on this GPU; unknown while there is none."""
+    if process.ownership is not Ownership.UNKNOWN:
+        return process.ownership
+    opened = covering(windows, uuid, census_pids)
+    if not any(each.pids for each in opened):
+        return Ownership.UNKNOWN
+    return Ownership.OWN if any(process.pid in each.pids for each in opened) else Ownership.FOREIGN
+
+
+def process_lines(gpu: LiveGpu, live: Live, width: int, most: int) -> list[list[Piece]]:
+    """Who is on it, foreign ones first, then by memory; how many more there are."""
+    census = gpu.census
+    if census is None:
+        return [[Piece(f" {NOTHING} processes were not observed", Tone.DIM)]]
+    partial = census.visibility is Visibility.NAMESPACE
+    if not census.processes:
+        return [[Piece(" no process on it" + (", as far as this container sees" if partial else ""), Tone.DIM)]]
+    pids = {process.pid for process in census.processes}
+    seen = [(whose(process, gpu.device.uuid, pids, live.windows), process) for process in census.processes]
+    seen.sort(key=lambda each: (each[0] is not Ownership.FOREIGN, -(each[1].memory_bytes or 0), each[1].pid))
+    count = len(seen) + gpu.processes_left_out_count
+    fit = most if count <= most and not partial else max(most - 1, 1)
+    lines = [_process(process, owner, width) for owner, process in seen[:fit]]
+    rest = [f"and {count - fit} more"] if count > fit else []
+    rest += ["a container's view: others may be on it unseen"] if partial else []
+    return [*lines, [Piece(words.cut(f" {', '.join(rest)}", width), Tone.DIM)]] if rest and most > 1 else lines
+
+
+def _process(process: Process, owner: Ownership, width: int) -> list[Piece]:
+    memory = f"{process.memory_bytes / 1e9:.1f} GB" if process.memory_bytes is not None else NOTHING
+    used = f"{process.utilization_ratio:.0%}" if process.utilization_ratio is not None else NOTHING
+    who = report.plain(process.user or NOTHING)
+    start = [Piece(" "), _WHOSE[owner], Piece(f" {process.pid:>8}  {words.cut(who, 12):<12} {memory:>9} {used:>5}  ")]
+    room = max(width - sum(len(piece.text) for piece in start), 0)
+    return [*start, Piece(words.cut(report.plain(process.name or NOTHING) + (" (graphics)" if process.graphics else ""), room))]

@@ -1,0 +1,224 @@
+"""A signal over time in braille: a band from the least to the most of every moment, and nothing where nothing was observed."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.evidence import HEARTBEAT_NS, Column, Gap, Times, Values
+from gpuwatch.tui.text.words import Piece, Tone
+
+HOLDS_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2  # as evidence.Trace: a value that nobody repeated for so long stands no more
+GUTTER_COUNT = 7  # columns to the left of a curve: a label and the axis
+LINE = "╌"
+CURSOR = "│"
+_MOST = 1e15  # what is beyond it is no reading, and would overflow on its way to a dot
+# The dots of a braille character: four rows of two, each a bit.
+_BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], np.uint32)
+_BLANK = 0x2800
+_TONES = tuple(Tone)
+
+Tones = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time cut into equal slices: cells of a screen, or the two dot columns of each."""
+
+    begin_ns: int
+    end_ns: int
+    slices_count: int
+
+    @property
+    def slice_ns(self) -> float:
+        return (self.end_ns - self.begin_ns) / self.slices_count
+
+    def dots(self) -> Span:
+        return Span(self.begin_ns, self.end_ns, 2 * self.slices_count)
+
+    def edges_ns(self) -> Times:
+        return _edges_ns(self.begin_ns, self.end_ns, self.slices_count)
+
+    def index(self, at_ns: int) -> int | None:
+        """The slice a moment lies in; None if it lies in none."""
+        if not self.begin_ns <= at_ns < self.end_ns:
+            return None
+        return min((at_ns - self.begin_ns) * self.slices_count // (self.end_ns - self.begin_ns), self.slices_count - 1)
+
+
+@lru_cache(maxsize=8)
+def _edges_ns(begin_ns: int, end_ns: int, count: int) -> Times:
+    return np.array([begin_ns + (end_ns - begin_ns) * i // count for i in range(count + 1)], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Least and most of a signal in each slice of a span; NaN where it was not observed."""
+
+    low: Values
+    high: Values
+
+    def over(self, other: Band) -> Band:
+        """This band, and the other where this one has nothing."""
+        nothing = np.isnan(self.low)
+        return Band(np.where(nothing, other.low, self.low), np.where(nothing, other.high, self.high))
+
+    def paired(self) -> Band:
+        """Of cells, from their two dot columns."""
+        low, high = self.low.reshape(-1, 2), self.high.reshape(-1, 2)
+        return Band(np.fmin(low[:, 0], low[:, 1]), np.fmax(high[:, 0], high[:, 1]))
+
+    def ends(self) -> tuple[float, float] | None:
+        """Least and most of all; None if nothing was observed."""
+        seen = ~np.isnan(self.low)
+        return (float(self.low[seen].min()), float(self.high[seen].max())) if seen.any() else None
+
+
+def without(column: Column, gaps: Sequence[Gap]) -> Column:
+    """The column with nothing in the gaps: a value is known again from the first row after one."""
+    if not gaps or not len(column):
+        return column
+    at_ns, values = column.at_ns, column.values.copy()
+    for gap in gaps:
+        values[(at_ns > gap.begin_ns) & (at_ns < gap.end_ns)] = np.nan
+    begins_ns = np.array([gap.begin_ns for gap in gaps], np.int64)
+    places = np.searchsorted(at_ns, begins_ns, side="right")
+    return Column(np.insert(at_ns, places, begins_ns), np.insert(values, places, np.nan))
+
+
+def band(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> Band:
+    """What a step function was in each slice: its rows there, and the value in force when the slice began."""
+    low, high = np.full(span.slices_count, np.nan), np.full(span.slices_count, np.nan)
+    if not len(column) or span.end_ns <= span.begin_ns:
+        return Band(low, high)
+    edges_ns = span.edges_ns()
+    values = np.where(np.abs(column.values) < _MOST, column.values, np.nan)
+    starts = np.searchsorted(column.at_ns, edges_ns, side="left")
+    filled = np.flatnonzero(starts[1:] > starts[:-1])
+    if len(filled):
+        within, at = values[starts[0] : starts[-1]], starts[filled] - starts[0]
+        low[filled], high[filled] = np.fmin.reduceat(within, at), np.fmax.reduceat(within, at)
+    before = starts[:-1] - 1
+    stands = (before >= 0) & (edges_ns[:-1] - column.at_ns[before] <= holds_ns)
+    first = np.minimum(starts[:-1], len(values) - 1)
+    stands &= ~((column.at_ns[first] == edges_ns[:-1]) & np.isnan(values[first]))  # it ended right there
+    carried = np.where(stands, values[before], np.nan)
+    return Band(np.fmin(low, carried), np.fmax(high, carried))
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The range of values a curve is drawn in, and how far its ticks are apart."""
+
+    low: float
+    high: float
+    step: float
+
+    def ticks(self) -> list[float]:
+        first, last = math.ceil(self.low / self.step - 1e-9), math.floor(self.high / self.step + 1e-9)
+        return [self.step * i for i in range(first, last + 1)]
+
+
+def scale(low: float, high: float, *, least: float = 1.0, ticks_count: int = 3) -> Scale:
+    """A range of at least ``least`` around these values, with ticks at round numbers: about so many, not more."""
+    if high - low < least:
+        low, high = (0.0, least) if low >= 0 and high <= least else (high - least, high)
+    fine = _nice((high - low) / 20)
+    low, high = math.floor(low / fine + 1e-9) * fine, math.ceil(high / fine - 1e-9) * fine
+    step = _nice((high - low) / max(ticks_count, 1))
+    return Scale(low, high, step)
+
+
+def _nice(least: float) -> float:
+    """The smallest of 1, 2, 2.5 and 5, times a power of ten, that is not below this."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next((power * nice for nice in (1.0, 2.0, 2.5, 5.0) if power * nice >= least * (1 - 1e-9)), power * 10.0)
+
+
+def label(value: float, step: float) -> str:
+    """A tick's number, with as many decimals as its step has."""
+    if abs(value) >= 99_999.5:
+        return f"{value:.0e}"
+    decimals = next((n for n in range(3) if abs(step * 10**n - round(step * 10**n)) < 1e-6), 3)
+    return f"{value:.{decimals}f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a curve is drawn: a tone for each cell, a value to draw a line at, a cell to mark."""
+
+    tones: Tones | None = None
+    line: float | None = None
+    line_tone: Tone = Tone.DIM
+    cursor: int | None = None
+
+
+def tones(count: int, tone: Tone = Tone.PLAIN) -> Tones:
+    """One tone for every cell."""
+    return np.full(count, _TONES.index(tone), np.intp)
+
+
+def toned(cells: Tones, where: npt.NDArray[np.bool_], tone: Tone) -> Tones:
+    """The same, with another tone in some cells."""
+    return np.where(where, _TONES.index(tone), cells)
+
+
+def lines(of: Band, within: Scale, rows_count: int, look: Look) -> Iterator[list[Piece]]:
+    """A curve so many lines high, an axis to its left; ``of`` has two dot columns for each cell."""
+    cells_count = len(of.low) // 2
+    codes = _codes(of, within, rows_count)
+    line_row = _row(look.line, within, rows_count)
+    marks = {row: label(tick, within.step) for tick in within.ticks() if (row := _row(tick, within, rows_count)) is not None}
+    if line_row is not None and look.line is not None:
+        marks[line_row] = label(look.line, 1.0 if look.line >= 10 else within.step)
+    marks.setdefault(rows_count - 1, label(within.low, within.step))  # where the range begins, in any case
+    plain = look.tones if look.tones is not None else tones(cells_count)
+    for row in range(rows_count):
+        blank = codes[row] == _BLANK
+        text = np.where(blank, ord(LINE if row == line_row else " "), codes[row])
+        tone = np.where(blank, _TONES.index(look.line_tone), plain)
+        if look.cursor is not None and 0 <= look.cursor < cells_count:
+            tone[look.cursor] = _TONES.index(Tone.NOTE)
+            if blank[look.cursor]:
+                text[look.cursor] = ord(CURSOR)
+        axis = f"{marks.get(row, '')[: GUTTER_COUNT - 1]:>{GUTTER_COUNT - 1}}" + ("┤" if row in marks else "│")
+        yield [Piece(axis, Tone.DIM), *_pieces(text, tone)]
+
+
+def _row(value: float | None, within: Scale, rows_count: int) -> int | None:
+    """The line of text a value lies on; None outside the range."""
+    if value is None or not within.low <= value <= within.high:
+        return None
+    return int(_dots(np.array([value]), within, rows_count)[0]) // 4
+
+
+def _dots(values: Values, within: Scale, rows_count: int) -> npt.NDArray[np.float64]:
+    """Rows of dots from the top, inside the box; NaN stays."""
+    most = 4 * rows_count - 1
+    share = (within.high - values) / (within.high - within.low)
+    return np.clip(np.rint(share * most), 0, most)
+
+
+def _codes(of: Band, within: Scale, rows_count: int) -> npt.NDArray[np.uint32]:
+    """Braille characters, one row of the array a line."""
+    top, bottom = _dots(of.high, within, rows_count), _dots(of.low, within, rows_count)
+    rows = np.arange(4 * rows_count)[:, None]
+    dots = (rows >= top) & (rows <= bottom)  # never where either is NaN
+    cells = dots[:, : len(top) // 2 * 2].reshape(rows_count, 4, -1, 2)
+    return np.asarray(_BLANK + np.einsum("rdcs,ds->rc", cells, _BITS), np.uint32)
+
+
+def _pieces(text: npt.NDArray[np.uint32], tone: Tones) -> Iterator[Piece]:
+    """A line, cut where its tone changes."""
+    if not len(text):
+        return
+    words = text.astype("<u4").tobytes().decode("utf-32-le")
+    cuts = [0, *(np.flatnonzero(np.diff(tone)) + 1).tolist(), len(words)]
+    for begin, end in itertools.pairwise(cuts):
+        yield Piece(words[begin:end], _TONES[tone[begin]])

@@ -1,0 +1,137 @@
+"""Pieces of text with a tone, and the letters for reasons and verdicts; nothing here knows a terminal.
+
+Every tone that can be a reason for a bad number comes with a letter or a word, so that nothing is told by colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from annotate.evidence import Reason
+from annotate.output import report
+
+NOTHING = "–"  # not observed
+
+
+class Tone(StrEnum):
+    """How a piece is meant; a screen has a colour for each."""
+
+    PLAIN = "plain"
+    DIM = "dim"
+    GOOD = "good"
+    NOTE = "note"
+    WARN = "warn"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One clock event reason as a screen names it."""
+
+    letter: str
+    name: str
+    tone: Tone
+
+
+CHIPS: Mapping[Reason, Chip] = {
+    Reason.HW_POWER_BRAKE: Chip("B", "power brake", Tone.BAD),
+    Reason.HW_THERMAL: Chip("X", "hw thermal", Tone.BAD),
+    Reason.SW_THERMAL: Chip("T", "sw thermal", Tone.BAD),
+    Reason.HW_SLOWDOWN: Chip("H", "hw slowdown", Tone.BAD),
+    Reason.SW_POWER_CAP: Chip("P", "power cap", Tone.WARN),
+    Reason.SYNC_BOOST: Chip("S", "sync boost", Tone.WARN),
+    Reason.APPLICATIONS_CLOCKS: Chip("A", "app clocks", Tone.NOTE),
+    Reason.DISPLAY_CLOCK: Chip("D", "display", Tone.NOTE),
+    Reason.GPU_IDLE: Chip("i", "idle", Tone.DIM),
+}
+UNKNOWN = Chip("?", "unknown bits", Tone.WARN)
+_KNOWN_MASK = sum(reason.value for reason in CHIPS)
+
+STATUSES: Mapping[str, Chip] = {
+    "valid": Chip("V", "VALID", Tone.GOOD),
+    "flagged": Chip("F", "FLAGGED", Tone.WARN),
+    "rejected": Chip("R", "REJECTED", Tone.BAD),
+    "unproven": Chip("U", "UNPROVEN", Tone.NOTE),
+    "open": Chip("o", "open", Tone.PLAIN),
+    "closing": Chip("j", "closing", Tone.DIM),
+    "judging": Chip("j", "judging", Tone.DIM),
+}
+
+MARKS: Mapping[str, str] = {
+    "!": "power at its limit, or within 5 °C of slow-down; !! past it",
+    "o F": "processes of your open windows (own), and others (Foreign)",
+    "≥": "a container's view: others may be on the GPU unseen",
+    "2 min": "the gravest reason of each moment; above it the clock at its lowest",
+    "so far": "seen while the window is open: no verdict yet",
+    "STALE": "the GPU's sampler has told nothing for so long",
+    "–": "not observed",
+}
+
+
+def chips(mask: int | None) -> list[Chip]:
+    """The reasons in a mask, gravest first; bits nobody named are shown as the number they are."""
+    if mask is None:
+        return [Chip(NOTHING, "not observed", Tone.DIM)]
+    found = [chip for reason, chip in CHIPS.items() if mask & reason.value]
+    unknown = mask & ~_KNOWN_MASK
+    if unknown:
+        found.append(Chip(UNKNOWN.letter, f"bits {unknown:#x}", UNKNOWN.tone))
+    return found or [Chip("·", "none", Tone.DIM)]
+
+
+def reasons(mask: int | None, room: int) -> list[Piece]:
+    """Chips with their names where they fit, else their letters alone."""
+    found = chips(mask)
+    named = [Piece(f"{chip.letter} {chip.name}", chip.tone) for chip in found]
+    if sum(len(piece.text) + 2 for piece in named) - 2 > room:
+        named = [Piece(chip.letter, chip.tone) for chip in found]
+    return [
+        piece for index, each in enumerate(named) for piece in ([Piece("  " if room > 30 else " ")] if index else []) + [each]
+    ]
+
+
+def status(said: str) -> Chip:
+    """The chip of a window's status; a newer daemon may have others."""
+    return STATUSES.get(said, Chip("?", report.plain(said), Tone.NOTE))
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def span(seconds: float) -> str:
+    """A length of time in at most six characters."""
+    if seconds < 99.95:
+        return f"{seconds:.1f} s"
+    if seconds < 5970:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h" if seconds < 356_400 else f"{seconds / 86_400:.0f} d"
+
+
+def ago(seconds: float) -> str:
+    """A length of time in its two largest units: 41 s, 3 min 12 s, 2 h 05 min, 3 d 4 h."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+def cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: max(most - 1, 0)] + "…"
+
+
+def text(lines: Iterator[list[Piece]] | Sequence[list[Piece]]) -> str:
+    """The words alone, to paste."""
+    return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines)

@@ -1,0 +1,170 @@
+"""The curves of one GPU over one stretch of time, as lines of text: which signals, against what, and how high each is."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from annotate.evidence import SIGNALS, Census, Column, Device, Lane, Times, Trace
+from gpuwatch.tui.text import plot
+from gpuwatch.tui.text.plot import Band, Look, Span, Tones
+from gpuwatch.tui.text.words import NOTHING, Piece, Tone, cut, span
+
+DENSE_HOLDS_NS = 100_000_000  # five of its samples: a longer silence is one, and the sampled power stands in
+CENSUS_HOLDS_NS = 11_000_000_000  # as long as a slow lane's row: some sources ask who is there that rarely
+MOST_ROWS_COUNT = 16  # a curve gains nothing from more
+AT_LIMIT_RATIO = 0.98  # these two as the table of all GPUs has them
+NEAR_C = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One curve: its signal, in which unit, and the line it is measured against."""
+
+    title: str
+    signal: str
+    unit: str
+    least: float  # the smallest range it is drawn in, so that noise does not look like a step
+    line: str | None = None  # a field of the device
+    line_name: str = ""
+    percent: bool = False
+
+
+CLOCK = Panel("SM clock", "sm_clock_mhz", "MHz", 300.0, "sm_clock_max_mhz", "max")
+POWER = Panel("power", "power_w", "W", 50.0, "power_limit_w", "limit")
+TEMPERATURE = Panel("temperature", "temperature_c", "°C", 10.0, "temperature_slowdown_c", "slow-down")
+UTILISATION = Panel("utilisation", "utilization_ratio", "%", 100.0, percent=True)
+PANELS = (CLOCK, POWER, TEMPERATURE, UTILISATION)  # the most important first
+
+
+def rows_counts(height: int, count: int = len(PANELS)) -> list[int]:
+    """How many lines of curve each panel gets below its title: the first ones, and more of them, where room is short."""
+    shown = min(count, (max(height, 0) + 1) // 5)  # four lines each, the title not counted; the last one may get three
+    if not shown:
+        return []
+    each, over = divmod(height - shown, shown)
+    return [min(each + (position < over), MOST_ROWS_COUNT) for position in range(shown)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """What a panel draws: one GPU's trace over a span of cells, the moment its numbers are of, and a cell to mark."""
+
+    trace: Trace
+    device: Device
+    cells: Span
+    moment_ns: int
+    cursor: int | None
+    held: Tones | None = None  # of the clock: how grave the reasons of each cell are
+
+
+def lines(panel: Panel, of: Drawn, rows_count: int) -> Iterator[list[Piece]]:
+    """A title with the moment's numbers, and the curve."""
+    found, dense = _band(panel, of)
+    line = getattr(of.device, panel.line) if panel.line is not None else None
+    yield _title(panel, of, found, line, dense=dense)
+    ends = found.ends()
+    low, high = ends if ends is not None else (0.0, line or panel.least)
+    if line is not None:
+        low, high = min(low, line), max(high, line)
+    if panel.percent:
+        low, high = min(low, 0.0), max(high, 100.0)
+    scale = plot.scale(low, high, least=panel.least, ticks_count=rows_count // 2)
+    look = Look(_tones(panel, of, found.paired(), line), line, Tone.DIM, of.cursor)
+    yield from plot.lines(found, scale, rows_count, look)
+
+
+def looked_at(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
+    """The part of a trace that a stretch shows, with nothing in the gaps."""
+
+    def part(column: Column, lane: Lane) -> Column:
+        rows = slice(*np.searchsorted(column.at_ns, [begin_ns - plot.HOLDS_NS, end_ns]))
+        gaps = [
+            gap for gap in trace.gaps if gap.lane == lane and gap.end_ns > begin_ns - plot.HOLDS_NS and gap.begin_ns < end_ns
+        ]
+        return plot.without(Column(column.at_ns[rows], column.values[rows]), gaps)
+
+    first = bisect_left(trace.censuses, begin_ns - CENSUS_HOLDS_NS, key=_at_ns)
+    return replace(
+        trace, columns={name: part(column, SIGNALS[name]) for name, column in trace.columns.items()},
+        dense_power=part(trace.dense_power, Lane.POWER),
+        censuses=trace.censuses[first : bisect_left(trace.censuses, end_ns, key=_at_ns)],
+    )  # fmt: skip
+
+
+def _at_ns(census: Census) -> int:
+    return census.at_ns
+
+
+def _band(panel: Panel, of: Drawn) -> tuple[Band, bool]:
+    """The signal over the dots of the span, and whether the driver's dense record is in it."""
+    dots = of.cells.dots()
+    found = plot.band(of.trace.column(panel.signal), dots)
+    if panel is not POWER:
+        return (Band(found.low * 100.0, found.high * 100.0), False) if panel.percent else (found, False)
+    dense = plot.band(of.trace.dense_power, dots, holds_ns=DENSE_HOLDS_NS)
+    return dense.over(found), bool(np.isfinite(dense.low).any())
+
+
+def _title(panel: Panel, of: Drawn, found: Band, line: float | None, *, dense: bool) -> list[Piece]:
+    value, exact = value_at(panel, of.trace, of.moment_ns)
+    title = Piece(f" {panel.title:<12}")
+    if value is None:
+        said = Piece(NOTHING, Tone.DIM)
+    else:
+        said = Piece(f"{value:.0f} {panel.unit}" + (f" {value / line:.0%}" if line and panel in (CLOCK, POWER) else ""))
+    pieces = [title, said]
+    if line is not None:
+        pieces.append(Piece(f"  {plot.LINE}{plot.LINE} {panel.line_name} {line:.0f}", Tone.DIM))
+    if of.cursor is not None and value is not None:
+        low, high = found.low[2 * of.cursor : 2 * of.cursor + 2], found.high[2 * of.cursor : 2 * of.cursor + 2]
+        if np.isfinite(low).any() and np.nanmax(high) - np.nanmin(low) >= 1:
+            about = f"  {np.nanmin(low):.0f}–{np.nanmax(high):.0f} in its {span(of.cells.slice_ns / 1e9)}"
+            pieces.append(Piece(about, Tone.DIM))
+    elif (ends := found.ends()) is not None and ends[1] - ends[0] >= 1:
+        pieces.append(Piece(f"  {ends[0]:.0f}–{ends[1]:.0f} in view", Tone.DIM))
+    if dense:
+        pieces.append(Piece("  20 ms record" if exact or of.cursor is None else "  20 ms record, sampled here", Tone.DIM))
+    return clipped(pieces, of.cells.slices_count + plot.GUTTER_COUNT)
+
+
+def value_at(panel: Panel, trace: Trace, at_ns: int) -> tuple[float | None, bool]:
+    """The value in force at a moment, and whether it is of the dense record; None where none was."""
+    moment = np.array([at_ns], np.int64)
+    if panel is POWER and (value := _in_force(trace.dense_power, moment, DENSE_HOLDS_NS)) is not None:
+        return value, True
+    value = _in_force(trace.column(panel.signal), moment, plot.HOLDS_NS)
+    return (value * 100.0 if value is not None and panel.percent else value), False
+
+
+def _in_force(of: Column, moment: Times, holds_ns: int) -> float | None:
+    index = int(np.searchsorted(of.at_ns, moment[0], side="right")) - 1
+    if index < 0 or moment[0] - of.at_ns[index] > holds_ns or not np.isfinite(of.values[index]):
+        return None
+    return float(of.values[index])
+
+
+def _tones(panel: Panel, of: Drawn, cells: Band, line: float | None) -> Tones:
+    """Loud where the table of all GPUs would be; the clock where a reason holds it."""
+    plain = plot.tones(of.cells.slices_count)
+    if panel is CLOCK:
+        return of.held if of.held is not None else plain
+    if line is None:
+        return plain
+    if panel is POWER:
+        return plot.toned(plain, cells.high >= AT_LIMIT_RATIO * line, Tone.WARN)
+    return plot.toned(plot.toned(plain, cells.high >= line - NEAR_C, Tone.WARN), cells.high >= line, Tone.BAD)
+
+
+def clipped(pieces: Sequence[Piece], room: int) -> list[Piece]:
+    """A line no longer than this; whole pieces are left out from where it would be."""
+    found: list[Piece] = []
+    for piece in pieces:
+        if len(piece.text) > room:
+            return found or [Piece(cut(piece.text, room), piece.tone)]
+        found.append(piece)
+        room -= len(piece.text)
+    return found

@@ -1,0 +1,44 @@
+"""The curves of one GPU on the screen: drawn anew only where a line changed; a click asks for a moment."""
+
+from __future__ import annotations
+
+from textual.events import Click
+from textual.message import Message
+
+from gpuwatch.tui.text.plot import GUTTER_COUNT
+from gpuwatch.tui.widgets import gpu_chart
+from gpuwatch.tui.widgets.gpu_chart import View
+from gpuwatch.tui.widgets.strips import Strips
+
+
+class Curves(Strips):
+    """What ``board`` lays out, for the size there is."""
+
+    DEFAULT_CSS = "Curves { height: 1fr; }"
+
+    class Picked(Message):
+        """Somebody pointed at a moment."""
+
+        def __init__(self, at_ns: int) -> None:
+            super().__init__()
+            self.at_ns = at_ns
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._view: View | None = None
+
+    def show(self, view: View) -> None:
+        self._view = view
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def on_click(self, event: Click) -> None:
+        if self._view is not None and event.x >= GUTTER_COUNT:
+            cells = self._view.cells(self.size.width)
+            self.post_message(self.Picked(self._view.begin_ns + round((event.x - GUTTER_COUNT + 0.5) * cells.slice_ns)))
+
+    def _draw(self) -> None:
+        if self._view is not None and self.size.width and self.size.height:
+            self.draw_lines(gpu_chart.lines(self._view, self.size.width, self.size.height))

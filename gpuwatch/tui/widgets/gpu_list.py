@@ -1,0 +1,78 @@
+"""All GPUs: a line each, and where there is room the last two minutes of its clock and reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, auto
+
+from gpuwatch.tui.overview_trails import Trail, Trails
+from gpuwatch.tui.text import gpu_table
+from gpuwatch.tui.text.words import Piece, Tone
+from gpuwatch.tui.widgets.row_list import Rows
+from gpuwatch.view.live import Live
+
+COLUMN_FROM = 170  # columns of a screen on which the ribbon fits beside the names of the reasons
+SHARE_RATIO = 0.6  # of a screen's lines, at most; the windows have the others
+_BESIDE_COUNT = 131  # columns of the table, if the ribbon stands beside it
+_GUTTER_COUNT = 10
+
+
+class Shape(Enum):
+    """Where the last two minutes are shown, if there is room for them."""
+
+    NOWHERE = auto()
+    BESIDE = auto()
+    BELOW = auto()
+    BELOW_WITH_CLOCK = auto()
+
+
+def shape(gpus_count: int, width: int, height: int, *, more_count: int = 0) -> Shape:
+    room = int(height * SHARE_RATIO) - 1 - more_count  # without the heading, and what follows the table
+    if 3 * gpus_count <= room:
+        return Shape.BELOW_WITH_CLOCK
+    if 2 * gpus_count <= room:
+        return Shape.BELOW
+    return Shape.BESIDE if width >= COLUMN_FROM else Shape.NOWHERE
+
+
+def cells_count(shape: Shape, width: int) -> int:
+    return max(width - (_BESIDE_COUNT if shape is Shape.BESIDE else _GUTTER_COUNT), 1)
+
+
+class Gpus(Rows):
+    """Clock, power, temperature, use, processes and clock event reasons of every GPU, or why there is none."""
+
+    def tell(self, live: Live, width: int, height: int, trails: Trails, chosen: str | None) -> None:
+        if not live.gpus:
+            self.show_rows(gpu_table.absence_lines(live), [None], None)
+            return
+        more_count = bool(live.gpus_left_out_count) + bool(live.unanswered)
+        where = shape(len(live.gpus), width, height, more_count=more_count)
+        lines, names = [], list[str | None]([None])
+        every = gpu_table.gpu_lines(live, min(width, _BESIDE_COUNT - 2) if where is Shape.BESIDE else width)
+        heading = next(every)
+        lines.append([*_padded(heading), Piece("the last 2 min", Tone.DIM)] if where is Shape.BESIDE else heading)
+        for gpu, line in zip(live.gpus, every, strict=False):
+            shown = trails.of(gpu.device, live.at_ns, cells_count(where, width)) if where is not Shape.NOWHERE else None
+            block = [line] if shown is None else list(_with(line, shown, where))
+            lines += block
+            names += [gpu.device.uuid] * len(block)
+        self.show_rows([*lines, *every], names, chosen)
+
+
+def _with(line: list[Piece], trail: Trail, where: Shape) -> Iterator[list[Piece]]:
+    if where is Shape.BESIDE:
+        yield [*_padded(line), *trail.reasons]
+        return
+    yield line
+    if where is Shape.BELOW_WITH_CLOCK:
+        yield [_gutter("clock"), *trail.clock]
+    yield [_gutter("2 min"), *trail.reasons]
+
+
+def _padded(line: list[Piece]) -> list[Piece]:
+    return [*line, Piece(" " * (_BESIDE_COUNT - sum(len(piece.text) for piece in line)))]
+
+
+def _gutter(name: str) -> Piece:
+    return Piece(f"    {name:<{_GUTTER_COUNT - 4}}", Tone.DIM)

@@ -1,0 +1,116 @@
+"""Clock event reasons over time, one letter a slice: the gravest of it, and a dash where part of it was not observed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.evidence import Column, Times
+from gpuwatch.tui.text.plot import HOLDS_NS, Span
+from gpuwatch.tui.text.words import CHIPS, NOTHING, UNKNOWN, Chip, Piece, Tone, chips
+
+_MOST = 2.0**52  # a mask beyond it is no mask
+_KNOWN_MASK = sum(reason.value for reason in CHIPS)
+NOT_OBSERVED = Chip(NOTHING, "not observed", Tone.DIM)
+NONE = Chip("·", "none", Tone.DIM)
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """All reasons there were in each slice of a span, and whether they were observed: at all, and all the time."""
+
+    masks: Times
+    seen: npt.NDArray[np.bool_]
+    whole: npt.NDArray[np.bool_]
+
+    def mask(self, index: int) -> int | None:
+        return int(self.masks[index]) if self.seen[index] else None
+
+
+def slices(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> Slices:
+    """A column of masks, each of which stands until the next row."""
+    count = span.slices_count
+    if not len(column) or span.end_ns <= span.begin_ns:
+        return Slices(np.zeros(count, np.int64), np.zeros(count, bool), np.zeros(count, bool))
+    begins_ns, ends_ns, masks = _stretches(column, holds_ns)
+    edges_ns = span.edges_ns()
+    # A slice meets the stretches from the first that ends after its begin to the last that begins before its end.
+    first = np.searchsorted(ends_ns, edges_ns[:-1], side="right")
+    last = np.searchsorted(begins_ns, edges_ns[1:], side="left")
+    met = last > first
+    found = np.zeros(count, np.int64)
+    found[met] = _ored(masks, first[met], last[met])
+    covered_ns = np.concatenate(([0], np.cumsum(ends_ns - begins_ns)))
+    inside_ns = np.zeros(count, np.int64)
+    begun, ended = first[met], last[met] - 1
+    inside_ns[met] = (
+        covered_ns[ended + 1] - covered_ns[begun]
+        - np.maximum(0, edges_ns[:-1][met] - begins_ns[begun]) - np.maximum(0, ends_ns[ended] - edges_ns[1:][met])
+    )  # fmt: skip
+    return Slices(found, met, met & (inside_ns >= np.diff(edges_ns)))
+
+
+def letters(of: Slices) -> list[Chip]:
+    """The gravest reason of each slice; none is only said of a slice that was observed all the time."""
+    codes = np.where(of.whole, 1, 0)
+    for code, (bits, _) in enumerate(reversed(_ordered()), start=2):
+        codes = np.where(of.seen & (of.masks & bits != 0), code, codes)
+    shown = [NOT_OBSERVED, NONE, *(chip for _, chip in reversed(_ordered()))]
+    return [shown[code] for code in codes.tolist()]
+
+
+def pieces(cells: Sequence[Chip]) -> list[Piece]:
+    """Cells as text, cut where their tone changes."""
+    found: list[Piece] = []
+    begin = 0
+    for end in range(1, len(cells) + 1):
+        if end == len(cells) or cells[end].tone is not cells[begin].tone:
+            found.append(Piece("".join(cell.letter for cell in cells[begin:end]), cells[begin].tone))
+            begin = end
+    return found
+
+
+def shares(column: Column, begin_ns: int, end_ns: int, *, holds_ns: int = HOLDS_NS) -> dict[Chip, float]:
+    """How much of the time that was observed each reason held, gravest first; only those that did."""
+    if not len(column):
+        return {}
+    begins_ns, ends_ns, masks = _stretches(column, holds_ns)
+    lengths_ns = np.clip(np.minimum(ends_ns, end_ns) - np.maximum(begins_ns, begin_ns), 0, None)
+    total_ns = int(lengths_ns.sum())
+    every = int(np.bitwise_or.reduce(masks[lengths_ns > 0], initial=0))
+    if not total_ns or not every:
+        return {}
+    held = {chip: (bits, chip) for bits, chip in _ordered() if every & bits}
+    unknown = next((chip for chip in chips(every) if chip.letter == UNKNOWN.letter), UNKNOWN)
+    return {
+        (unknown if chip is UNKNOWN else chip): float(lengths_ns[masks & bits != 0].sum() / total_ns)
+        for chip, (bits, _) in held.items()
+    }
+
+
+@lru_cache(maxsize=1)
+def _ordered() -> tuple[tuple[int, Chip], ...]:
+    """Bits and chips, gravest first; a bit without a name may be grave, and stands before those that are not."""
+    order = [Tone.BAD, Tone.WARN, Tone.NOTE, Tone.DIM]
+    every = [*((reason.value, chip) for reason, chip in CHIPS.items()), (~_KNOWN_MASK, UNKNOWN)]
+    return tuple(sorted(every, key=lambda entry: order.index(entry[1].tone)))
+
+
+def _stretches(column: Column, holds_ns: int) -> tuple[Times, Times, Times]:
+    """Begins, ends and masks of the stretches in which a mask was in force, in order and apart."""
+    begins_ns = column.at_ns
+    ends_ns = np.minimum(np.append(begins_ns[1:], begins_ns[-1] + holds_ns), begins_ns + holds_ns)
+    good = np.isfinite(column.values) & (column.values >= 0) & (column.values < _MOST) & (ends_ns > begins_ns)
+    return begins_ns[good], ends_ns[good], column.values[good].astype(np.int64)
+
+
+def _ored(masks: Times, first: npt.NDArray[np.intp], last: npt.NDArray[np.intp]) -> Times:
+    """All bits of masks[first:last], each of them at least one long."""
+    padded = np.append(masks, 0)
+    # reduceat takes pairs: the even places are the stretches asked for, the odd ones lie between.
+    pairs = np.stack((first, last), axis=1).ravel()
+    return np.asarray(np.bitwise_or.reduceat(padded, pairs)[::2], np.int64)

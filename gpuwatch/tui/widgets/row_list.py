@@ -1,0 +1,48 @@
+"""Lines of which one may be chosen: with keys by the screen, with the mouse here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from textual.events import Click
+from textual.message import Message
+
+from gpuwatch.tui.text.words import Piece
+from gpuwatch.tui.widgets.strips import Strips
+
+
+class Rows(Strips):
+    """Lines with names; those without one, as a heading, cannot be chosen."""
+
+    _names: tuple[str | None, ...] = ()
+
+    @dataclass
+    class Chosen(Message):
+        """Somebody pointed at a line; ``opened``: twice."""
+
+        name: str
+        opened: bool
+
+    def show_rows(self, lines: Iterable[list[Piece]], names: Sequence[str | None], chosen: str | None) -> None:
+        """``names`` go with the first lines; whatever follows has none."""
+        self._names = tuple(names)
+        self.draw_lines(lines, chosen=self.place(chosen))
+
+    def place(self, name: str | None) -> int | None:
+        """The number of the first line of that name."""
+        return self._names.index(name) if name is not None and name in self._names else None
+
+    def on_click(self, event: Click) -> None:
+        at = event.get_content_offset(self)
+        if at is not None and at.y < len(self._names) and (name := self._names[at.y]) is not None:
+            self.post_message(self.Chosen(name, opened=event.chain >= 2))
+
+
+def moved(names: Sequence[str], chosen: str | None, by: int) -> str | None:
+    """The name so many lines on, ends being ends; the first, or the last going up, if none was chosen."""
+    if not names:
+        return None
+    if chosen not in names:
+        return names[0] if by > 0 else names[-1]
+    return names[min(max(names.index(chosen) + by, 0), len(names) - 1)]

@@ -1,0 +1,41 @@
+"""A widget of lines: pieces of text with a tone, wrapped where they must, drawn only when they changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from textual.content import Content
+from textual.widgets import Static
+
+from gpuwatch.tui.text.words import Piece, Tone
+
+STYLES: Mapping[Tone, str] = {
+    Tone.PLAIN: "",
+    Tone.DIM: "$foreground-muted",
+    Tone.GOOD: "$text-success",
+    Tone.NOTE: "$text-secondary",
+    Tone.WARN: "bold $text-warning",
+    Tone.BAD: "bold $text-error",
+}
+
+
+class Lines(Static):
+    """Text in tones.  What was drawn last is kept, so that a screen at rest costs nothing."""
+
+    _shown: tuple[tuple[Piece, ...], ...] = ()
+
+    def show(self, lines: Iterable[Iterable[Piece]]) -> None:
+        wanted = tuple(tuple(line) for line in lines)
+        if wanted != self._shown:
+            self._shown = wanted
+            self.update(Content("\n").join(map(_line, wanted)))
+
+    @property
+    def text(self) -> str:
+        """What is shown, as words."""
+        return "\n".join("".join(piece.text for piece in line) for line in self._shown)
+
+
+def _line(pieces: tuple[Piece, ...]) -> Content:
+    # Content, never markup: labels and names of processes come from outside.
+    return Content.assemble(*((piece.text, STYLES[piece.tone]) if STYLES[piece.tone] else piece.text for piece in pieces))

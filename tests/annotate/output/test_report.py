@@ -1,0 +1,207 @@
+"""A verdict as people read it, in a terminal and in a pull request."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.evidence import Ownership, Process
+from annotate.judge import judge
+from annotate.output.report import markdown, plain, text, texts
+from annotate.policy import Policy
+from annotate.verdict import Answered, Finding, Status, Verdict
+from tests.annotate.builders import DEVICE, OWN, evidence
+
+
+def hazard(rule: str = "power-limited", severity: str = "flag", **changes: Any) -> Finding:
+    says, remedy = "capped for 2.0 of 2.1 s", "Quote the clock with the number."
+    return replace(Finding(rule=rule, answered=Answered.FOUND, severity=severity, says=says, remedy=remedy), **changes)
+
+
+def verdict(*findings: Finding, **changes: Any) -> Verdict:
+    about = Verdict(
+        status=Status.FLAGGED,
+        findings=findings,
+        claim="sustained",
+        label="gemm-4096",
+        device_uuid="GPU-1234abcd-0000",
+        device_name="NVIDIA H200",
+        begin_ns=0,
+        end_ns=2_100_000_000,
+    )
+    return replace(about, **changes)
+
+
+def unobserved(rule: str, why: str) -> Finding:
+    return Finding(rule=rule, answered=Answered.UNOBSERVED, says=why)
+
+
+class TestText:
+    def test_the_first_line_says_status_window_gpu_and_length(self) -> None:
+        assert text(verdict()) == "FLAGGED  gemm-4096  NVIDIA H200  2.1 s"
+
+    def test_printing_a_verdict_shows_it(self) -> None:
+        assert str(verdict(hazard())) == text(verdict(hazard()))
+
+    def test_a_hazard_is_one_line_and_names_line_up(self) -> None:
+        lines = text(verdict(hazard(), hazard("regime-change-x"))).splitlines()
+        assert lines[1] == "  power-limited     capped for 2.0 of 2.1 s: quote the clock with the number"
+        assert lines[2].startswith("  regime-change-x   capped")
+
+    def test_an_acronym_keeps_its_capitals_after_the_colon(self) -> None:
+        assert "s: GPU clocks want a lock" in text(verdict(hazard(remedy="GPU clocks want a lock.")))
+
+    def test_notes_and_accepted_hazards_are_marked(self) -> None:
+        shown = text(verdict(hazard(severity="note"), hazard("sampler-gap", accepted=True)))
+        assert "power-limited   note: capped" in shown
+        assert "sampler-gap     accepted: capped" in shown
+
+    def test_a_flag_beside_a_rejection_is_marked(self) -> None:
+        shown = text(verdict(hazard(severity="reject"), hazard("sampler-gap"), status=Status.REJECTED))
+        assert "power-limited   capped" in shown
+        assert "sampler-gap     flag: capped" in shown
+
+    def test_what_was_not_checked_is_counted_with_the_commonest_reason(self) -> None:
+        blind = [unobserved("a", "no times"), unobserved("b", "no times"), unobserved("c", "no list")]
+        assert text(verdict(*blind)).endswith("  not checked: 3 rules (2 of them: no times); `gpuwatch show -v` lists them")
+        assert text(verdict(*blind[:1])).endswith("  not checked: 1 rule (no times); `gpuwatch show -v` lists them")
+
+    def test_a_reason_that_stands_above_is_not_said_again(self) -> None:
+        shown = text(verdict(unobserved("a", "no GPU"), unobserved("b", "no times"), status=Status.UNPROVEN, why="no GPU"))
+        assert "  not checked: 2 rules (1 of them: for the reason above); " in shown
+        alone = text(verdict(unobserved("a", "no GPU"), unobserved("b", "no GPU"), status=Status.UNPROVEN, why="no GPU"))
+        assert "  not checked: 2 rules (for the reason above); " in alone
+
+    def test_verbose_lists_together_what_one_reason_kept_from_looking(self) -> None:
+        shown = text(
+            verdict(unobserved("a", "no times"), unobserved("c", "no list"), unobserved("b", "no times")), verbose=True
+        )
+        assert "  not checked: a, b: no times\n  not checked: c: no list" in shown
+
+    def test_an_unproven_verdict_says_why(self) -> None:
+        shown = text(verdict(status=Status.UNPROVEN, why="no daemon is running"))
+        assert shown.splitlines() == ["UNPROVEN  gemm-4096  NVIDIA H200  2.1 s", "  why: no daemon is running"]
+
+    def test_a_flagged_verdict_that_is_not_proven_either_says_so(self) -> None:
+        assert "  not proven: sampler-gap: unseen" in text(verdict(hazard(), why="sampler-gap: unseen"))
+
+    def test_a_simulated_gpu_is_called_so_in_the_first_line(self) -> None:
+        shown = judge(evidence(device=replace(DEVICE, simulated=True)))
+        assert "SIMULATED" in text(shown).splitlines()[0]
+        assert "SIMULATED" in markdown(shown).splitlines()[0]
+        assert "SIMULATED" not in text(judge(evidence()))
+
+    def test_without_label_and_gpu_the_line_still_reads(self) -> None:
+        nowhere = verdict(label=None, device_name=None, device_uuid=None, status=Status.UNPROVEN)
+        assert text(nowhere) == "UNPROVEN  no GPU  2.1 s"
+
+    @pytest.mark.parametrize(
+        ("length_ns", "shown"), [(35_000_000, "35 ms"), (1_000_000_000, "1.0 s"), (600 * 10**9, "10.0 min")]
+    )
+    def test_lengths_read_in_a_fitting_unit(self, length_ns: int, shown: str) -> None:
+        assert text(verdict(end_ns=length_ns)).endswith(shown)
+
+    def test_verbose_lists_every_rule_and_every_figure(self) -> None:
+        about = judge(evidence(length_s=0.1))
+        shown = text(about, verbose=True)
+        assert all(finding.rule in shown for finding in about.findings)
+        assert "window-too-short: needed_s = 1" in shown
+
+    def test_a_long_label_is_cut(self) -> None:
+        assert len(text(verdict(label="x" * 10_000)).splitlines()[0]) < 200
+
+    def test_several_gpus_come_worst_first_and_apart(self) -> None:
+        other = verdict(device_uuid="GPU-5678efab-0000", status=Status.REJECTED)
+        lines = texts([verdict(), other]).splitlines()
+        assert lines[0] == "REJECTED  gemm-4096  NVIDIA H200 (GPU-5678…0000)  2.1 s"
+        assert lines[1] == "FLAGGED  gemm-4096  NVIDIA H200 (GPU-1234…0000)  2.1 s"
+        assert texts([verdict()]) == text(verdict())
+
+    def test_gpus_that_begin_and_end_alike_are_named_in_full(self) -> None:
+        lines = texts([verdict(device_uuid="GPU-1234abcd-0001-0000"), verdict(device_uuid="GPU-1234abcd-0002-0000")])
+        assert "(GPU-1234abcd-0001-0000)" in lines
+        assert "(GPU-1234abcd-0002-0000)" in lines
+
+    def test_in_a_terminal_lines_break_at_words_under_their_column(self) -> None:
+        shown = text(verdict(hazard(says="capped " * 12), why="sampler-gap: " + "unseen " * 20), width=60).splitlines()
+        assert all(len(line) <= 60 for line in shown)
+        assert shown[1].startswith("  not proven: ")
+        assert shown[2].startswith("    unseen")
+        first = next(index for index, line in enumerate(shown) if line.startswith("  power-limited   capped"))
+        assert shown[first + 1].startswith(" " * 18 + "capped")
+
+    def test_it_says_where_the_rest_is(self) -> None:
+        assert text(verdict(unobserved("a", "no list")), more="`-v` lists them").endswith("(no list); `-v` lists them")
+
+    def test_a_process_name_cannot_steer_the_terminal_or_forge_a_line(self) -> None:
+        evil = Process(
+            pid=7, name="x\n\x1b[2JVALID  gemm\r", user="\u202eroot", memory_bytes=10**10, utilization_ratio=0.5,
+            ownership=Ownership.FOREIGN,
+        )  # fmt: skip
+        shown = text(judge(evidence(processes=[OWN, evil])), verbose=True)
+        assert "\x1b" not in shown
+        assert "\r" not in shown
+        assert "\u202e" not in shown
+        assert "x\\n\\x1b[2JVALID" in shown
+        assert not any(line.startswith("VALID") for line in shown.splitlines())
+
+    @given(st.text(), st.text(), st.text())
+    @settings(max_examples=60)
+    def test_nothing_a_user_names_adds_a_line_or_a_control_character(self, label: str, says: str, name: str) -> None:
+        about = verdict(hazard(says=says, facts={name: name}), label=label, device_name=name)
+        shown = text(about)
+        assert shown.count("\n") == 1
+        assert all(c == "\n" or unicodedata.category(c)[0] != "C" for c in text(about, verbose=True))
+
+
+class TestMarkdown:
+    def test_it_holds_what_the_text_holds(self) -> None:
+        shown = markdown(verdict(hazard(), unobserved("sampler-gap", "no daemon"), why="no daemon"))
+        assert shown.startswith("**FLAGGED** gemm\\-4096 on NVIDIA H200, 2.1 s\n")
+        assert "| power\\-limited | flag | capped for 2.0 of 2.1 s | Quote the clock with the number. |" in shown
+        assert "Not proven: no daemon" in shown
+        assert "<summary>Not checked: 1 rule</summary>" in shown
+
+    def test_an_accepted_hazard_is_marked(self) -> None:
+        accepted = judge(evidence(length_s=0.1), Policy(accept=frozenset({"window-too-short"})))
+        assert "| flag, accepted |" in markdown(accepted)
+
+    @pytest.mark.parametrize(
+        ("label", "shown"),
+        [
+            ("a|b", "a\\|b"),
+            ("<img src=x>", "&lt;img src=x&gt;"),
+            ("**VALID**", "\\*\\*VALID\\*\\*"),
+            ("@octocat", "@\u200boctocat"),
+            ("#12", "\\#\u200b12"),
+            ("[x](y)", "\\[x\\]\\(y\\)"),
+            ("see https://example.org", "see https:\u200b//example.org"),
+            ("a\n# b", "a\\\\n\\# b"),
+            ("`x`", "\\`x\\`"),
+            ("&lt;b&gt;", "&amp;lt;b&amp;gt;"),
+        ],
+    )
+    def test_what_users_name_renders_as_the_words_it_is(self, label: str, shown: str) -> None:
+        assert markdown(verdict(label=label)).startswith(f"**FLAGGED** {shown} on ")
+
+    @given(st.text(), st.text())
+    @settings(max_examples=60)
+    def test_no_name_opens_a_tag_breaks_a_row_or_adds_a_line(self, label: str, says: str) -> None:
+        plain_lines = markdown(verdict(hazard())).count("\n")
+        shown = markdown(verdict(hazard(says=says), label=label or "x"))
+        assert shown.count("\n") == plain_lines
+        assert "<" not in shown
+        row = next(line for line in shown.splitlines() if line.startswith("| power"))
+        assert row.replace("\\\\", "").replace("\\|", "").count("|") == 5
+
+
+@given(st.text())
+def test_harmless_words_stay_as_they_are_and_made_harmless_once_is_enough(words: str) -> None:
+    once = plain(words)
+    assert plain(once) == once
+    assert words != once or all(unicodedata.category(c)[0] != "C" for c in words)

@@ -1,0 +1,79 @@
+"""The rules' pages: written from the rules, and fresh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import annotate
+from annotate.claims import Claim
+from annotate.evidence import Evidence
+from annotate.output.rule_pages import HEADINGS, main, page, pages, words
+from annotate.rule import Answer, Clear, Rule, rule
+from annotate.rules import RULES
+
+WRITTEN = Path(annotate.__file__).parent / "RULES.md"
+
+
+def test_the_written_pages_are_fresh() -> None:
+    assert WRITTEN.read_text(encoding="utf-8") == pages(), "stale: python -m annotate.output.rule_pages"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_page_says_what_the_rule_is_and_every_limit_with_its_reason(rule: Rule) -> None:
+    shown = page(rule)
+    assert shown.startswith(f"## {rule.name}\n")
+    assert all(f"**{heading}.**" in shown for heading in HEADINGS)
+    for limit in rule.limits.values():
+        assert f"| `{limit.name}` | {limit.default:g} | {limit.why} |" in shown
+
+
+def test_a_required_rule_says_for_which_claims() -> None:
+    required = next(rule for rule in RULES if rule.name == "sampler-gap")
+    assert "Required for the claims sustained, burst, fixed-clock." in page(required)
+    optional = next(rule for rule in RULES if rule.name == "persistence-off")
+    assert "Required" not in page(optional)
+
+
+def test_every_rule_is_in_the_contents_once() -> None:
+    contents = pages().split("\n## ")[0]
+    assert all(contents.count(f"(#{rule.name})") == 1 for rule in RULES)
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        None,
+        "Finds it.",
+        "Finds it.\n\nWhy it matters:\n    A.\n\nRemedy:\n    B.\n\nWhat it cannot see:\n    C.\n\nSource:\n    D.",
+        "Finds it.\n\nWhy it matters:\n    A.\n\nWhat it cannot see:\n\nRemedy:\n    B.\n\nSource:\n    D.",
+        "Why it matters:\n    A.\n\nWhat it cannot see:\n    C.\n\nRemedy:\n    B.\n\nSource:\n    D.",
+    ],
+)
+def test_a_docstring_short_of_its_sections_is_refused(docstring: str | None) -> None:
+    def check(evidence: Evidence, claim: Claim) -> Answer:
+        return Clear()
+
+    check.__doc__ = docstring
+    with pytest.raises(ValueError, match="undocumented: expected"):
+        words(rule("undocumented", says="it", remedy="do it")(check))
+
+
+def test_the_writer_writes_and_then_finds_its_pages_fresh(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "RULES.md"
+    assert main(["--check"], path) == 1
+    assert main([], path) == 0
+    assert main(["--check"], path) == 0
+    path.write_text("old")
+    assert main(["--check"], path) == 1
+    assert "stale" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--chek"], ["--check", "x"], [""]])
+def test_other_arguments_are_refused_with_the_usage(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments, tmp_path / "RULES.md") == 2
+    assert capsys.readouterr().err == "usage: python -m annotate.output.rule_pages [--check]\n"
+    assert not list(tmp_path.iterdir())

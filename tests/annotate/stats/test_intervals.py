@@ -1,0 +1,233 @@
+"""Intervals hold what they promise: their coverage against known distributions, and their edges where nothing is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.evidence import Times, Values
+from annotate.stats.intervals import (
+    Interval,
+    batch_interval,
+    block_length_count,
+    clopper_pearson,
+    half_width_ratio,
+    holm,
+    median_interval,
+    pairs_needed,
+    ratio_interval,
+    seconds_needed,
+)
+
+few = settings(max_examples=40)
+SERIES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=60).map(np.array)
+
+
+def correlated(count: int, phi: float, rng: np.random.Generator) -> Values:
+    """An AR(1) series of standard deviation 1 about 0."""
+    from scipy.signal import lfilter
+
+    noise = rng.normal(size=count + 200)
+    return np.asarray(lfilter([np.sqrt(1.0 - phi**2)], [1.0, -phi], noise)[200:], np.float64)
+
+
+def one_after_another(took_s: Values) -> Times:
+    return np.asarray(np.cumsum(np.concatenate([[0.0], took_s[:-1]])) * 1e9, np.int64)
+
+
+def coverage(trials_count: int, interval: Callable[[np.random.Generator], Interval | None], truth: float) -> float:
+    """The share of known intervals that hold the truth."""
+    rng = np.random.default_rng(7)
+    found = [known for known in (interval(rng) for _ in range(trials_count)) if known is not None]
+    assert len(found) > 0.7 * trials_count
+    return sum(not each.excludes(truth) for each in found) / len(found)
+
+
+class TestBatchInterval:
+    def test_it_covers_the_median_of_independent_times(self) -> None:
+        def trial(rng: np.random.Generator) -> Interval | None:
+            took_s = 1e-3 * (1.0 + 0.02 * rng.normal(size=2000))
+            return batch_interval(one_after_another(took_s), took_s)
+
+        assert coverage(300, trial, 1e-3) > 0.92
+
+    def test_it_covers_where_each_time_resembles_the_last_and_the_plain_interval_does_not(self) -> None:
+        def times(rng: np.random.Generator) -> Values:
+            return 1e-3 * (1.0 + 0.02 * correlated(4000, 0.95, rng))
+
+        def trial(rng: np.random.Generator) -> Interval | None:
+            took_s = times(rng)
+            return batch_interval(one_after_another(took_s), took_s)
+
+        assert coverage(300, trial, 1e-3) > 0.90
+        assert coverage(300, lambda rng: median_interval(times(rng)), 1e-3) < 0.5
+
+    def test_batches_that_resemble_each_other_are_made_longer(self) -> None:
+        # Swings of eight tenths of a second: neighbouring tenths agree, neighbouring fifths do not.
+        took_s = np.full(2000, 1e-3) * (1.0 + 0.01 * np.sin(2.0 * np.pi * np.arange(2000) / 600.0))
+        found = batch_interval(one_after_another(took_s), took_s)
+        assert found is None or found.blocks_count < 20
+
+    def test_a_short_window_has_no_known_width(self) -> None:
+        took_s = np.full(1000, 1e-4)
+        assert batch_interval(one_after_another(took_s), took_s) is None
+
+    def test_neither_have_few_long_iterations(self) -> None:
+        took_s = np.full(60, 1.0)
+        assert batch_interval(one_after_another(took_s), took_s) is None
+
+    def test_nor_a_steady_drift(self) -> None:
+        took_s = np.linspace(1.0e-3, 1.1e-3, 3000)
+        assert batch_interval(one_after_another(took_s), took_s) is None
+
+    def test_no_iterations_have_none(self) -> None:
+        assert batch_interval(np.empty(0, np.int64), np.empty(0)) is None
+
+    def test_constant_times_have_an_interval_of_no_width(self) -> None:
+        took_s = np.full(2000, 1e-3)
+        found = batch_interval(one_after_another(took_s), took_s)
+        assert found is not None
+        assert found.half_width_ratio < 1e-9
+        assert found.blocks_count == 20
+
+    def test_a_few_stalls_do_not_move_it(self) -> None:
+        took_s = 1e-3 * (1.0 + 0.01 * np.random.default_rng(3).normal(size=3000))
+        stalled_s = took_s.copy()
+        stalled_s[::500] = 0.05
+        calm, stalled = (batch_interval(one_after_another(each), each) for each in (took_s, stalled_s))
+        assert calm is not None
+        assert stalled is not None
+        assert stalled.centre == pytest.approx(calm.centre, rel=1e-4)
+
+
+class TestMedianInterval:
+    def test_it_covers_the_median_of_a_skewed_distribution(self) -> None:
+        assert coverage(800, lambda rng: median_interval(rng.lognormal(size=25)), 1.0) > 0.935
+
+    def test_it_takes_six_values_to_exclude_anything(self) -> None:
+        assert not median_interval(np.arange(5.0)).excludes(1e9)
+        assert median_interval(np.arange(6.0)).excludes(6.0)
+
+    @given(SERIES)
+    @few
+    def test_it_holds_its_centre(self, values: Values) -> None:
+        found = median_interval(values)
+        assert found.low <= found.centre <= found.high
+
+    @given(st.integers(6, 200))
+    @few
+    def test_more_confidence_is_never_narrower(self, count: int) -> None:
+        values = np.random.default_rng(count).normal(size=count)
+        assert median_interval(values, 0.99).half_width >= median_interval(values, 0.9).half_width
+
+    def test_its_edges_are_those_of_the_tables(self) -> None:
+        # Ranks for n = 20 at 95 %: the sixth from each end.
+        found = median_interval(np.arange(1.0, 21.0))
+        assert (found.low, found.high) == (6.0, 15.0)
+
+    def test_no_values_are_an_error(self) -> None:
+        with pytest.raises(ValueError, match="at least one value"):
+            median_interval(np.empty(0))
+
+
+class TestRatioInterval:
+    def test_it_covers_for_independent_pairs(self) -> None:
+        assert coverage(500, lambda rng: ratio_interval(0.004 * rng.standard_t(4, 60)), 0.0) > 0.93
+
+    def test_it_covers_for_pairs_that_resemble_the_next_where_order_statistics_do_not(self) -> None:
+        assert coverage(150, lambda rng: ratio_interval(0.004 * correlated(400, 0.6, rng)), 0.0) > 0.87
+        assert coverage(150, lambda rng: median_interval(0.004 * correlated(400, 0.6, rng)), 0.0) < 0.80
+
+    def test_the_same_pairs_give_the_same_interval(self) -> None:
+        pairs = correlated(300, 0.7, np.random.default_rng(5))
+        assert ratio_interval(pairs) == ratio_interval(pairs)
+
+    @given(st.integers(0, 1000), st.floats(-0.9, 0.9))
+    @few
+    def test_correlation_never_narrows_it(self, seed: int, phi: float) -> None:
+        pairs = correlated(120, phi, np.random.default_rng(seed))
+        plain, found = median_interval(pairs), ratio_interval(pairs)
+        assert found.low <= plain.low
+        assert found.high >= plain.high
+
+    def test_blocks_grow_with_correlation(self) -> None:
+        rng = np.random.default_rng(11)
+        lengths = [
+            float(np.mean([block_length_count(correlated(1000, phi, rng)) for _ in range(20)])) for phi in (0.0, 0.5, 0.9)
+        ]
+        assert lengths[0] < lengths[1] < lengths[2]
+
+
+class TestClopperPearson:
+    @given(st.integers(1, 30), st.floats(0.01, 0.99))
+    @settings(max_examples=25)
+    def test_it_covers_every_rate(self, trials: int, rate: float) -> None:
+        from scipy.stats import binom
+
+        held = 0.0
+        for hits in range(trials + 1):
+            low, high = clopper_pearson(hits, trials)
+            if low <= rate <= high:
+                held += float(binom.pmf(hits, trials, rate))
+        assert held >= 0.95 - 1e-9
+
+    def test_three_hundred_clean_windows_bound_a_rate_near_one_in_a_hundred(self) -> None:
+        low, high = clopper_pearson(0, 300)
+        assert low == 0.0
+        assert high == pytest.approx(0.0122, abs=1e-4)
+
+    def test_no_trials_say_nothing(self) -> None:
+        assert clopper_pearson(0, 0) == (0.0, 1.0)
+
+
+class TestHowMuchMore:
+    def test_the_half_width_is_as_wide_as_the_mean_scatters(self) -> None:
+        rng = np.random.default_rng(13)
+        runs = [1e-3 * (1.0 + 0.02 * correlated(6000, 0.9, rng)) for _ in range(60)]
+        scatter = 1.96 * float(np.std([run.mean() for run in runs])) / 1e-3
+        found = float(np.median([half_width_ratio(run) for run in runs]))
+        assert found == pytest.approx(scatter, rel=0.3)
+
+    def test_it_is_unbounded_for_a_handful(self) -> None:
+        assert half_width_ratio(np.full(7, 1.0)) == float("inf")
+
+    def test_half_the_width_takes_four_times_the_work(self) -> None:
+        took_s = 1e-3 * (1.0 + 0.02 * np.random.default_rng(17).normal(size=2000))
+        assert seconds_needed(took_s, 0.0005) == pytest.approx(4.0 * seconds_needed(took_s, 0.001))
+
+    def test_pairs_are_those_of_the_power_formula(self) -> None:
+        assert pairs_needed(0.004, 0.001, efficiency=1.0) == pytest.approx(7.85 * 16.0, abs=1.0)
+        assert pairs_needed(0.004, -0.001) == pairs_needed(0.004, 0.001)
+        assert pairs_needed(1e-6, 1.0) == 6
+
+    def test_that_many_pairs_find_the_effect_about_four_times_in_five(self) -> None:
+        rng = np.random.default_rng(19)
+        count = pairs_needed(1.0, 0.5)
+        found = [ratio_interval(rng.normal(0.5, 1.0, count)).excludes(0.0) for _ in range(200)]
+        assert 0.7 < np.mean(found) < 0.9
+
+    def test_no_effect_is_an_error(self) -> None:
+        with pytest.raises(ValueError, match="expected an effect"):
+            pairs_needed(1.0, 0.0)
+
+
+class TestHolm:
+    def test_an_example(self) -> None:
+        assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+    @given(st.lists(st.floats(0.0, 1.0), max_size=30))
+    @few
+    def test_it_only_raises_and_keeps_the_order(self, p_values: list[float]) -> None:
+        adjusted = holm(p_values)
+        assert (adjusted >= np.array(p_values) - 1e-12).all()
+        assert (adjusted <= 1.0).all()
+        order = np.argsort(p_values, kind="stable")
+        assert (np.diff(adjusted[order]) >= 0.0).all()
+
+    def test_a_family_of_nothing_is_seldom_called_different(self) -> None:
+        rng = np.random.default_rng(23)
+        assert np.mean([(holm(rng.uniform(size=10)) < 0.05).any() for _ in range(1000)]) < 0.07

@@ -1,0 +1,71 @@
+"""The iterations of a window in order, and what their times are worth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotate.evidence import Timings
+from annotate.stats.robust import effective_count
+from annotate.times.durations import every_count, inside, readable, usable, worth_count
+from tests.annotate.builders import BEGIN_NS, evidence
+
+
+def test_iterations_come_in_the_order_they_began_with_their_clocks() -> None:
+    at_ns = BEGIN_NS + np.array([3, 1, 2, -5], np.int64) * 1_000_000
+    timings = Timings(at_ns, np.array([0.3, 0.1, 0.2, 9.0]), np.array([1300.0, 1100.0, 1200.0, 900.0]), calls_count=4)
+    kept = inside(evidence(timings=timings))
+    assert kept.took_s.tolist() == [0.1, 0.2, 0.3]
+    assert kept.sm_clock_mhz is not None
+    assert kept.sm_clock_mhz.tolist() == [1100.0, 1200.0, 1300.0]
+    assert kept.calls_count == 4
+
+
+def test_without_times_there_are_none() -> None:
+    assert len(inside(evidence()).took_s) == 0
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.9])
+def test_a_long_series_is_worth_in_blocks_what_it_is_worth_in_single_values(phi: float) -> None:
+    rng = np.random.default_rng(4)
+    noise = rng.standard_normal(40_000)
+    values = noise.copy()
+    for i in range(1, len(values)):
+        values[i] = phi * values[i - 1] + noise[i]
+    assert worth_count(values) == pytest.approx(effective_count(values), rel=0.25)
+
+
+def test_every_tenth_is_recognised_and_chance_is_not() -> None:
+    assert every_count(np.arange(3, 600, 10)) == 10
+    assert every_count(np.sort(np.random.default_rng(1).choice(600, 60, replace=False))) is None
+    assert every_count(np.arange(20)) is None
+    assert every_count(np.array([], np.intp)) is None
+
+
+@given(st.floats(1e-9, 1e4))
+def test_a_duration_is_read_back_as_what_it_was(seconds: float) -> None:
+    number, unit = readable(seconds).split()
+    assert float(number) * {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit] == pytest.approx(seconds, rel=0.006)
+
+
+def test_what_rounds_to_the_next_unit_is_said_in_it() -> None:
+    assert [readable(seconds) for seconds in (999.4e-6, 999.6e-6, 0.99996)] == ["999 µs", "1 ms", "1 s"]
+
+
+def test_times_no_rule_should_meet_are_taken_out() -> None:
+    window = evidence(length_s=1.0).window
+    at_ns = np.array([2**63 - 1, BEGIN_NS, -(2**63), BEGIN_NS - 5], np.int64)
+    took_s = np.array([1e-3, 2e5, 1e-3, float("inf")])
+    kept = usable(Timings(at_ns, took_s, np.array([1500.0, 1e308, 1e-308, -1.0]), calls_count=10), window)
+    assert kept is not None
+    assert kept.sm_clock_mhz is not None
+    assert (np.diff(kept.at_ns) >= 0).all()
+    assert int(kept.at_ns[-1]) - int(kept.at_ns[0]) < 2**62
+    assert np.isnan(kept.took_s).tolist() == [False, True, True, False]
+    assert kept.sm_clock_mhz[-1] == 1500.0
+    assert np.isnan(kept.sm_clock_mhz[:-1]).all()
+    for calls_count in (0, -1, 10**400):
+        assert usable(Timings(at_ns, took_s, None, calls_count), window) is None
+    assert usable(Timings(at_ns, took_s[1:]), window) is None

@@ -1,0 +1,48 @@
+"""Samples are counted once each, in whatever order two threads hand them over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotate.evidence import Device, Lane
+from gpuwatch.exporter.gpu_counters import GpuTally
+from tests.gpuwatch.store.streams import BEGIN_NS, UUID, fast, pulse
+
+MS = 1_000_000
+DEVICE = Device(uuid=UUID, name="x", sm_clock_max_mhz=1980, mem_clock_max_mhz=3201, power_limit_w=700.0)
+
+
+def test_a_pulse_counts_for_the_clock_and_its_reasons_and_for_nothing_else() -> None:
+    tally = GpuTally(DEVICE)
+    for ms in range(0, 100, 10):
+        make = fast if ms % 50 == 0 else pulse
+        said: dict[str, Any] = {"mem_clock_mhz": 3201, "power_w": 600.0} if make is fast else {}
+        tally.take(make(BEGIN_NS + ms * MS, sm_clock_mhz=1980, event_reasons_mask=4, **said))
+    assert sum(tally.sm[0].counts) == 10
+    assert sum(tally.mem[0].counts) == sum(tally.power.counts) == 2
+    assert tally.held_ns == {4: 90 * MS}
+    assert (tally.lanes[Lane.FAST].count, tally.lanes[Lane.PULSE].count) == (2, 8)
+    assert tally.fast is not None
+    assert tally.fast.at_ns == BEGIN_NS + 50 * MS
+
+
+@given(st.lists(st.integers(0, 900), min_size=2, max_size=40))
+def test_no_stretch_of_time_is_counted_twice_whatever_comes_late(at_ms: list[int]) -> None:
+    tally = GpuTally(DEVICE)
+    for ms in at_ms:
+        tally.take(pulse(BEGIN_NS + ms * MS, sm_clock_mhz=1980, event_reasons_mask=4))
+    assert sum(tally.held_ns.values()) == (max(at_ms) - at_ms[0]) * MS
+
+
+def test_rows_handed_over_late_do_not_step_counters_back() -> None:
+    """A counter that reads less than at the scrape before is taken for one that began anew, and counted whole."""
+    tally = GpuTally(DEVICE)
+    tally.take(fast(BEGIN_NS + 50 * MS, power_cap_ns=7_000))
+    tally.take(fast(BEGIN_NS, power_cap_ns=6_000))
+    assert tally.fast is not None
+    assert (tally.fast.at_ns, tally.fast.power_cap_ns) == (BEGIN_NS + 50 * MS, 7_000)
+    assert tally.lanes[Lane.FAST].at_ns == BEGIN_NS + 50 * MS
+    assert tally.lanes[Lane.FAST].count == 2

@@ -1,0 +1,429 @@
+"""The page over HTTP: who asks wrongly is told, who hangs holds up nobody, and who may not read does not."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import http.client
+import socket
+import ssl
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import hypothesis
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.core import Metric as Family
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+from gpuwatch.errors import UsageError
+from gpuwatch.exporter.access import Access, access, is_ours, own_names
+from gpuwatch.exporter.collector import Daemon
+from gpuwatch.exporter.exporter import Exporter
+from gpuwatch.exporter.http_server import AT_ONCE_COUNT, CONNECTIONS_COUNT, Web
+from tests.gpuwatch.exporter.fleet import STORE, Fleet, of, openmetrics_names, series
+from tests.gpuwatch.exporter.test_access import DIGEST, PASSWORD, basic, settings
+from tests.gpuwatch.programs import program
+from tests.waiting import PATIENCE_S, wait_until
+
+OPEN = Access(None, None)
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Fleet:
+    found = Fleet("steady-gemm")
+    found.play(1)
+    return found
+
+
+@contextlib.contextmanager
+def serving(fleet: Fleet, guarded: Access = OPEN, *, ready: bool = True, connection_s: float = 10.0) -> Iterator[Web]:
+    web = Web("127.0.0.1:0", guarded, fleet.collector, lambda: ready, connection_s=connection_s)
+    try:
+        yield web
+    finally:
+        web.close()
+
+
+def ask(
+    web: Web, path: str = "/metrics", *, method: str = "GET", headers: dict[str, str] | None = None,
+    context: ssl.SSLContext | None = None,
+) -> tuple[int, http.client.HTTPMessage, bytes]:  # fmt: skip
+    parts = urlsplit(web.url)
+    where = f"{parts.hostname}:{parts.port}"
+    connection = (
+        http.client.HTTPSConnection(where, timeout=PATIENCE_S, context=context)
+        if web.access.tls
+        else http.client.HTTPConnection(where, timeout=PATIENCE_S)
+    )
+    with contextlib.closing(connection):
+        connection.request(method, path, headers=headers or {})
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read()
+
+
+def raw(web: Web) -> socket.socket:
+    parts = urlsplit(web.url)
+    return socket.create_connection((parts.hostname or "", parts.port or 0), timeout=PATIENCE_S)
+
+
+def test_a_scraper_gets_the_format_it_asks_for(fleet: Fleet) -> None:
+    with serving(fleet) as web:
+        code, headers, body = ask(web)
+        assert (code, headers["Content-Type"].partition(";")[0]) == (200, "text/plain")
+        assert of(series(body.decode()), "gpuwatch_up") == 1
+        accept = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        code, headers, body = ask(web, headers={"Accept": accept, "Accept-Encoding": "gzip"})
+        assert headers["Content-Type"].startswith("application/openmetrics-text")
+        assert headers["Content-Encoding"] == "gzip"
+        text = gzip.decompress(body).decode()
+        assert text.endswith("# EOF\n")
+        assert "gpuwatch_gpu_up" in set(openmetrics_names(text))
+
+
+def test_health_readiness_and_what_is_not_there(fleet: Fleet) -> None:
+    with serving(fleet, ready=False) as web:
+        assert ask(web, "/-/healthy")[0] == 200
+        assert ask(web, "/-/ready")[0] == 503
+        assert ask(web, "/")[0] == 200
+        assert ask(web, "/metricsx")[0] == 404
+        assert ask(web, method="POST")[0] == 405
+        assert ask(web, "/metrics?name[]=x")[0] == 200
+        code, headers, body = ask(web, method="HEAD")
+        assert (code, body) == (200, b"")
+        assert int(headers["Content-Length"]) > 10_000
+        found = series(ask(web)[2].decode())
+        assert of(found, "gpuwatch_scrapes_refused_total", reason="method")
+        assert of(found, "gpuwatch_scrapes_refused_total", reason="not_found")
+        assert of(found, "gpuwatch_scrape_seconds_count")
+    with serving(fleet) as web:
+        assert ask(web, "/-/ready")[0] == 200
+
+
+@pytest.mark.parametrize("noise", [b"\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00" * 20, b"GET / HTTP/9.9\r\n\r\n", b""])
+def test_what_is_no_http_ends_without_harm(fleet: Fleet, noise: bytes) -> None:
+    with serving(fleet) as web:
+        with raw(web) as connection:
+            connection.sendall(noise)
+            connection.shutdown(socket.SHUT_WR)
+            connection.recv(4096)
+        assert ask(web)[0] == 200
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"])
+def test_health_answers_beside_more_slow_peers_than_places(fleet: Fleet, said: bytes) -> None:
+    """Nobody knows yet what they want: health must not wait until they say it, and neither must a scrape."""
+    with serving(fleet) as web, contextlib.ExitStack() as stack:
+        for _ in range(CONNECTIONS_COUNT + 10):
+            stack.enter_context(raw(web)).sendall(said)
+        for path in ("/-/healthy", "/-/ready", "/metrics"):
+            assert ask(web, path)[0] == 200
+    assert of(fleet.scrape(), "gpuwatch_scrapes_refused_total", reason="busy")
+
+
+def test_health_answers_while_all_pages_are_on_their_way(fleet: Fleet) -> None:
+    """Who asks for a page and does not read it holds a place; a further page is refused until one is free, health is not."""
+    large = Family("large", "A page that no socket's buffers hold.", "gauge")
+    large.samples = [Sample("large", {"label": str(n) + "x" * (1 << 20)}, 1.0) for n in range(24)]
+    with serving(fleet) as web, contextlib.ExitStack() as stack:
+        web.registry.register(Made(lambda: [large]))
+        slow = [stack.enter_context(raw(web)) for _ in range(AT_ONCE_COUNT)]
+        for connection in slow:
+            connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            assert connection.recv(12) == b"HTTP/1.1 200"
+        code, headers, _ = ask(web)
+        assert (code, headers["Retry-After"]) == (503, "1")
+        assert ask(web, "/-/healthy")[0] == ask(web, "/-/ready")[0] == 200
+        for connection in slow:
+            connection.close()
+        assert b"gpuwatch_up" in patiently(web)
+
+
+def test_a_request_that_fails_gives_its_place_back(fleet: Fleet) -> None:
+    def collect() -> list[Family]:
+        if failing:
+            raise RuntimeError("can't start new thread")
+        return []
+
+    failing = True
+    with serving(fleet) as web:
+        web.registry.register(Made(collect))
+        for _ in range(2 * AT_ONCE_COUNT):
+            assert ask(web)[0] == 500
+        failing = False
+        assert ask(web)[0] == 200
+
+
+def test_requests_start_no_threads(fleet: Fleet) -> None:
+    """The machine may have none left: the one that was started with the page serves everybody."""
+    with serving(fleet) as web, contextlib.ExitStack() as stack:
+        before = set(threading.enumerate())
+        for _ in range(AT_ONCE_COUNT):
+            stack.enter_context(raw(web)).sendall(b"GET /metr")
+        assert ask(web)[0] == 200
+        assert set(threading.enumerate()) == before
+
+
+def test_a_page_without_a_thread_is_an_error_that_frees_its_address(fleet: Fleet) -> None:
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{probe.getsockname()[1]}"
+    with pytest.raises(UsageError, match="expected a thread for the metrics page, found: can't start new thread; raise"):
+        Web(listen, OPEN, fleet.collector, lambda: True, thread=Refused)
+    Web(listen, OPEN, fleet.collector, lambda: True).close()
+
+
+def test_closing_does_not_wait_for_a_page_that_hangs(fleet: Fleet) -> None:
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def collect() -> list[Family]:
+        hangs.set()
+        goes_on.wait()
+        return []
+
+    with serving(fleet) as web, raw(web) as connection:
+        web.registry.register(Made(collect))
+        connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert hangs.wait(10)
+        web.close()
+        goes_on.set()
+
+
+class Made(Collector):
+    """A collector that gives what a function makes."""
+
+    def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
+        self._collect = collect
+
+    def describe(self) -> list[Family]:
+        return []
+
+    def collect(self) -> Iterator[Family]:
+        return iter(self._collect())
+
+
+PARTS = st.sampled_from(
+    ["application/openmetrics-text", "text/plain", "*/*", "version", "escaping", "q", "=", ";", ",", " ", "1.0.0"]
+)
+
+
+@pytest.fixture(scope="module")
+def web(fleet: Fleet) -> Iterator[Web]:
+    with serving(fleet) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("application/openmetrics-text; version=abc", "text/plain"),
+        ("application/openmetrics-text; version=", "text/plain"),
+        ("application/openmetrics-text; version=2.0.0", "text/plain"),
+        ("application/openmetrics-text; version=0.0.1", "text/plain"),
+        ("application/openmetrics-text; q=0", "text/plain"),
+        ("text/plain; version=abc", "text/plain"),
+        ("application/openmetrics-text; version=1.0.0; escaping=nonsense", "application/openmetrics-text"),
+        ("text/html, APPLICATION/OpenMetrics-Text;q=0.7", "application/openmetrics-text"),
+    ],
+)
+def test_a_format_that_is_not_to_be_had_is_answered_in_text(web: Web, accept: str, kind: str) -> None:
+    code, headers, body = ask(web, headers={"Accept": accept})
+    assert (code, headers["Content-Type"].partition(";")[0]) == (200, kind)
+    assert b"gpuwatch_up" in body
+
+
+@given(accept=st.one_of(st.text(), st.lists(st.one_of(PARTS, st.text(max_size=5)), max_size=12).map("".join)))
+@hypothesis.settings(deadline=None)
+def test_any_accept_header_gets_a_page_of_a_known_type(web: Web, accept: str) -> None:
+    """Nothing of what was asked for stands in the answer's header."""
+    body, content_type = web.page(accept)
+    assert body
+    assert content_type in {web.page("")[1], web.page("application/openmetrics-text")[1]}
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:9836", "127.0.0.1.evil.example", "0.0.0.0", "192.0.2.7", "[2001:db8::1]:9836", ""]
+)
+def test_a_page_on_loopback_is_not_read_under_a_foreign_name(web: Web, host: str) -> None:
+    """A page of the web may point its own name here and have the reader's browser ask."""
+    for path in ("/metrics", "/", "/elsewhere"):
+        code, _, body = ask(web, path, headers={"Host": host})
+        assert code == 421
+        assert b"expected a name of this machine in the Host header" in body
+        assert b"gpuwatch_up" not in body
+    assert ask(web, "/-/healthy", headers={"Host": host})[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:9836",
+        "localhost.",
+        "127.0.0.1:1",
+        "127.8.8.8",
+        "[::1]:9836",
+        "gpu.localhost",
+        socket.gethostname(),
+    ],
+)
+def test_a_page_on_loopback_is_read_under_this_machines_names(web: Web, host: str) -> None:
+    assert ask(web, headers={"Host": host})[0] == 200
+
+
+def test_requests_under_foreign_names_are_counted(fleet: Fleet, web: Web) -> None:
+    before = of(fleet.scrape(), "gpuwatch_scrapes_refused_total", reason="host") or 0
+    ask(web, headers={"Host": "evil.example"})
+    assert of(fleet.scrape(), "gpuwatch_scrapes_refused_total", reason="host") == before + 1
+
+
+@pytest.mark.parametrize(
+    ("listen", "host", "admitted"),
+    [
+        ("127.0.0.1:0", "evil.example", False),
+        ("127.0.0.2:0", "127.0.0.2:0", True),
+        ("[::1]:0", "[::1]", True),
+        ("localhost:0", "localhost", True),
+        ("0.0.0.0:0", "gpu-17.cluster.example:9836", True),
+        ("0.0.0.0:0", "10.0.0.7:9836", True),
+    ],
+)
+def test_beyond_loopback_every_name_is_admitted(listen: str, host: str, *, admitted: bool) -> None:
+    """Prometheus names a host as its discovery does; TLS, users and the network guard the page there."""
+    names = own_names(listen)
+    assert (names is None or is_ours(host, names)) is admitted
+
+
+def patiently(web: Web) -> bytes:
+    """The page, once a place is free."""
+
+    def asked() -> bytes | None:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            code, _, body = ask(web)
+            return body if code == 200 else None
+        return None
+
+    return wait_until(asked, what="a place is free") or b""
+
+
+def test_a_connection_that_drips_bytes_is_ended(fleet: Fleet) -> None:
+    with serving(fleet, connection_s=0.5) as web, raw(web) as connection:
+        connection.settimeout(0.05)
+
+        def ended() -> bool:
+            try:
+                connection.sendall(b"X")
+                return connection.recv(1) == b""
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+
+        wait_until(ended, what="the connection is ended")
+
+
+def test_with_users_the_page_is_theirs_alone_and_probes_need_no_password(fleet: Fleet) -> None:
+    with serving(fleet, Access(None, {"prometheus": DIGEST})) as web:
+        code, headers, body = ask(web)
+        assert (code, headers["WWW-Authenticate"]) == (401, 'Basic realm="gpuwatch"')
+        assert b"gpuwatch_up" not in body
+        assert ask(web, "/")[0] == 401
+        assert ask(web, headers={"Authorization": basic("prometheus", "wrong")})[0] == 401
+        assert ask(web, headers={"Authorization": basic("prometheus", PASSWORD)})[0] == 200
+        assert ask(web, "/-/healthy")[0] == ask(web, "/-/ready")[0] == 200
+
+
+def test_users_are_read_again_and_a_broken_file_changes_nothing(fleet: Fleet, tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text(f"prometheus:{DIGEST}\n")
+    chosen = settings(listen="127.0.0.1:0", exporter__users=str(users))
+    exporter = Exporter(chosen, lambda _: None)
+    known = Daemon(lambda: STORE, lambda: 0, lambda: 0)
+    exporter.start(fleet.machine, known, lambda: True)
+    try:
+        assert exporter.web is not None
+        old, new = ({"Authorization": basic("prometheus", password)} for password in (PASSWORD, "another one"))
+        assert ask(exporter.web, headers=old)[0] == 200
+        users.write_text("prometheus:another one\n")
+        exporter.reload(chosen)
+        assert ask(exporter.web, headers=old)[0] == 200
+        users.write_text(f"prometheus:{hashlib.sha256(b'another one').hexdigest()}\n")
+        exporter.reload(chosen)
+        assert [ask(exporter.web, headers=headers)[0] for headers in (old, new)] == [401, 200]
+    finally:
+        exporter.stop()
+
+
+def test_an_address_that_is_taken_is_an_error_of_usage(fleet: Fleet) -> None:
+    with serving(fleet) as web, pytest.raises(UsageError, match="choose another --listen"):
+        Web(urlsplit(web.url).netloc, OPEN, fleet.collector, lambda: True)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority that signed itself, and a server and a client it signed."""
+    folder = tmp_path_factory.mktemp("pki")
+    openssl = program("openssl")
+
+    def run(*arguments: str) -> None:
+        subprocess.run([openssl, *arguments], cwd=folder, check=True, capture_output=True)
+
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    run("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=authority")
+    for name in ("localhost", "client"):
+        run("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        run("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+            "-extfile", "names", "-out", f"{name}.pem")  # fmt: skip
+    return folder
+
+
+def test_over_tls_with_a_password_from_another_machine(fleet: Fleet, certificates: Path, tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text(f"prometheus:{hashlib.sha256(PASSWORD.encode()).hexdigest()}\n")
+    files = {"exporter__certificate": certificates / "localhost.pem", "exporter__key": certificates / "localhost.key"}
+    named = {name: str(path) for name, path in files.items()}
+    with pytest.raises(UsageError, match=r"expected exporter.users or exporter.client_ca"):
+        access(settings(listen="0.0.0.0:0", **named))
+    guarded = access(settings(listen="0.0.0.0:0", exporter__users=str(users), **named))
+    trusting = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
+    with serving(fleet, guarded) as web:
+        assert web.url.startswith("https://")
+        assert ask(web, headers={"Authorization": basic("prometheus", PASSWORD)}, context=trusting)[0] == 200
+        assert ask(web, context=trusting)[0] == 401
+        with pytest.raises(ssl.SSLError):
+            ask(web, context=ssl.create_default_context())
+        with pytest.raises((urllib.error.URLError, OSError)):
+            urllib.request.urlopen(web.url.replace("https", "http"), timeout=PATIENCE_S)
+        with raw(web):  # shakes no hands: the next is served all the same
+            assert ask(web, headers={"Authorization": basic("prometheus", PASSWORD)}, context=trusting)[0] == 200
+
+
+def test_only_clients_of_the_authority_are_served(fleet: Fleet, certificates: Path) -> None:
+    guarded = access(
+        settings(
+            listen="0.0.0.0:0",
+            exporter__certificate=str(certificates / "localhost.pem"),
+            exporter__key=str(certificates / "localhost.key"),
+            exporter__client_ca=str(certificates / "ca.pem"),
+        )
+    )
+    stranger = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
+    known = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
+    known.load_cert_chain(certificates / "client.pem", certificates / "client.key")
+    with serving(fleet, guarded) as web:
+        assert ask(web, context=known)[0] == 200
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            ask(web, context=stranger)

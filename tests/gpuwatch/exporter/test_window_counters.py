@@ -1,0 +1,52 @@
+"""Windows are counted as they are judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from annotate.verdict import Answered, Finding, Status, Verdict
+from gpuwatch.exporter.window_counters import Outcomes
+from gpuwatch.store import Run
+from tests.gpuwatch.exporter.fleet import Fleet, of
+
+
+def run(status: str, *findings: Finding) -> Run:
+    verdict = Verdict(status=Status.FLAGGED, findings=findings, claim="sustained")
+    return Run(
+        id="r", label="secret run", claim="sustained", policy={}, boot_id="b", begin_ns=0, end_ns=2_000_000_000,
+        begun_wall_s=0.0, pid=1, uid=1, user="ada", process="python", uuids=(), pids=frozenset(), told={}, host=None,
+        status=status, why="", parent=None, source="nvml", simulated=False, verdicts=(verdict.to_dict(),),
+    )  # fmt: skip
+
+
+def found(rule: str, severity: str, **more: Any) -> Finding:
+    return Finding(rule=rule, answered=Answered.FOUND, severity=severity, **more)
+
+
+def test_statuses_findings_lengths_and_judging_are_counted() -> None:
+    fleet = Fleet("idle", outcomes=Outcomes())
+    begun = fleet.scrape()
+    for status in Status:
+        assert of(begun, "gpuwatch_windows_total", status=status.value) == 0  # a first window is an increase
+    judged = fleet.outcomes.judged
+    hazards = (found("power-limited", "note"), found("contention-process", "reject", accepted=True))
+    judged(run("flagged", *hazards, Finding(rule="thermal", answered=Answered.CLEAR)), 0.15)
+    judged(run("flagged", hazards[0], Finding(rule="noisy", answered=Answered.UNOBSERVED, failure="OverflowError")), 0.15)
+    judged(replace(run("unproven"), verdicts=()), None)
+    judged(run("open"), 1.0)  # no end: not a status of a verdict
+    page = fleet.scrape()
+    assert of(page, "gpuwatch_windows_total", status="flagged") == 2
+    assert of(page, "gpuwatch_windows_total", status="unproven") == 1
+    assert of(page, "gpuwatch_findings_total", rule="power-limited", severity="note") == 2
+    assert of(page, "gpuwatch_findings_total", rule="contention-process", severity="reject") == 1
+    assert of(page, "gpuwatch_findings_total", rule="throttle-thermal", severity="flag") == 0
+    assert of(page, "gpuwatch_rule_failures_total", rule="noisy") == 1
+    assert of(page, "gpuwatch_rule_failures_total", rule="throttle-thermal") == 0
+    assert of(page, "gpuwatch_window_duration_seconds_bucket", status="flagged", le="1.0") == 0
+    assert of(page, "gpuwatch_window_duration_seconds_bucket", status="flagged", le="3.0") == 2
+    assert of(page, "gpuwatch_judging_seconds_bucket", le="0.2") == 2
+    assert of(page, "gpuwatch_judging_seconds_count") == 2
+    assert of(page, "gpuwatch_windows_in_hand") == 2
+    assert "secret run" not in fleet.text()
+    assert "ada" not in {value for _, labels in page for _, value in labels}

@@ -1,0 +1,128 @@
+"""What is asked of torch, of a torch that answers as the real one does."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from gpuwatch import timers
+from gpuwatch.errors import UsageError
+from gpuwatch.measuring import canary_run, torch_device
+from gpuwatch.measuring.cache import copies, flush_of
+from gpuwatch.timers.event_timer import EventsTimer
+
+
+class Tensor:
+    """As much of a tensor as its copies need."""
+
+    requires_grad = False
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.zeroed = 0
+
+    def data_ptr(self) -> int:
+        return id(self)
+
+    def element_size(self) -> int:
+        return 1
+
+    def numel(self) -> int:
+        return self.count
+
+    def detach(self) -> Tensor:
+        return self
+
+    def clone(self) -> Tensor:
+        return Tensor(self.count)
+
+    def requires_grad_(self, wanted: bool) -> Tensor:
+        return self
+
+    def zero_(self) -> Tensor:
+        self.zeroed += 1
+        return self
+
+
+@pytest.fixture
+def properties(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A torch with a context on an H200."""
+    found = SimpleNamespace(
+        name="NVIDIA H200", major=9, minor=0, multi_processor_count=132, total_memory=150_000_000_000, uuid="12ab",
+        clock_rate=1_980_000, memory_clock_rate=3_201_000, memory_bus_width=6144, L2_cache_size=60 << 20,
+    )  # fmt: skip
+    torch = ModuleType("torch")
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True,
+        current_device=lambda: 0,
+        get_device_properties=lambda index: found,
+        synchronize=lambda: None,
+    )
+    made = {"cuda": cuda, "int8": "int8", "empty": lambda count, dtype, device: Tensor(count)}
+    for name, value in made.items():
+        setattr(torch, name, value)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    return found
+
+
+def test_a_board_is_what_torch_says_of_it(properties: SimpleNamespace) -> None:
+    found = torch_device.here()
+    assert found is not None
+    assert found.l2_bytes == 60 << 20
+    device = found.device
+    assert (device.uuid, device.name, device.compute_capability) == ("GPU-12ab", "NVIDIA H200", "9.0")
+    assert (device.cuda_cores_count, device.sm_clock_max_mhz, device.mem_clock_max_mhz) == (132 * 128, 1980, 3201)
+
+
+def test_what_an_older_torch_does_not_say_is_not_known(properties: SimpleNamespace) -> None:
+    for name in ("uuid", "clock_rate", "memory_clock_rate", "memory_bus_width", "L2_cache_size"):
+        delattr(properties, name)
+    found = torch_device.here()
+    assert found is not None
+    assert found.l2_bytes is None
+    assert found.device.sm_clock_max_mhz is None
+    with pytest.raises(UsageError, match="does not say how large"):
+        flush_of(found.l2_bytes)
+
+
+def test_a_flush_writes_twice_the_cache(properties: SimpleNamespace) -> None:
+    flush, size_bytes = flush_of(60 << 20)
+    assert size_bytes == 120 << 20
+    flush()
+
+
+def test_inputs_get_as_many_copies_as_overflow_the_cache_thrice() -> None:
+    inputs = (Tensor(20 << 20), [Tensor(10 << 20)], 3)
+    found = copies(inputs, 60 << 20)
+    assert found is not None
+    assert len(found) == 7
+    assert found[0] is inputs
+    assert len({id(one[0]) for one in found}) == 7
+    assert {one[2] for one in found} == {3}
+
+
+@pytest.mark.parametrize("args", [(), (1, "a"), (Tensor(1000),)])
+def test_no_inputs_and_tiny_ones_get_none(args: tuple[object, ...]) -> None:
+    assert copies(args, 60 << 20) is None
+
+
+def test_a_process_with_a_context_is_settled_by_its_own_torch(properties: SimpleNamespace) -> None:
+    assert timers.settle() is not None
+
+
+def test_a_driver_that_refuses_stamps_and_canary_is_no_reason_to_lose_a_benchmark(
+    properties: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused() -> bool:
+        raise RuntimeError("CUDA: CUDA_ERROR_OUT_OF_MEMORY")
+
+    cuda = sys.modules["torch"].cuda
+    cuda.is_current_stream_capturing = refused
+    timer = EventsTimer(cuda)
+    timer.close()
+    assert canary_run.sing("GPU-12ab", None) is None
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in caplog.text
+    cuda.is_current_stream_capturing = None  # which no call survives
+    assert canary_run.sing("GPU-12ab", None) is None

@@ -1,0 +1,177 @@
+"""The page: what it says, in which order, and that nothing it was given becomes markup."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from annotate.capsule.pack import unpack
+from annotate.evidence import Evidence
+from annotate.verdict import Status
+from gpuwatch.errors import ExportError
+from gpuwatch.report import html_page, thinned_series
+from gpuwatch.report.record import Judged
+from gpuwatch.sources.simulated.offline import simulate
+from gpuwatch.sources.simulated.simulated_source import scenes_named
+from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene
+
+CAPSULE = Path(__file__).parents[2] / "traces" / "h200-windows.capsule"
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'{{7*7}}\u2028<!--"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> tuple[Evidence, ...]:
+    return unpack(CAPSULE.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def from_idle() -> Page:
+    return Page(rendered(judged(scene("from-idle"), run_id="0a", begun="2026-11-21 12:00:00", user="ann", process="python")))
+
+
+def test_recordings_of_a_real_gpu_make_one_page_of_less_than_six_megabytes(recorded: tuple[Evidence, ...]) -> None:
+    html = rendered(*map(judged, recorded))
+    assert len(html.encode()) < 6_000_000
+    read = Page(html)
+    assert read.tags.count("h1") == len(recorded)
+    assert "SIMULATED" not in read.words
+    assert "What differs between these windows" in read.words
+
+
+def test_verdict_and_sentence_come_first_then_conditions_findings_environment_and_how(from_idle: Page) -> None:
+    parts = ["FLAGGED", "Quote this number", "Conditions", "Time line", "Findings", "Times", "Environment", "How it was judged"]
+    places = [from_idle.words.find(part) for part in parts]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert "What to do: Warm up" in from_idle.words
+    assert "Why it matters." in from_idle.words
+
+
+def test_the_time_line_has_every_lane_that_was_observed(from_idle: Page) -> None:
+    drawn = from_idle.data("gpuwatch-drawn")["windows"][0]["timeline"]
+    assert [lane["title"] for lane in drawn["lanes"]] == [
+        "Findings", "SM clock", "Power", "Temperature", "Clock event reasons", "Processes on this GPU", "Iterations",
+    ]  # fmt: skip
+    assert [each["name"] for each in drawn["lanes"][1]["series"]] == ["NVML", "true, per iteration"]
+    assert [each["name"] for each in drawn["lanes"][6]["series"]] == ["outside every finding", "inside a finding"]
+    assert drawn["lanes"][4]["spans"][0]["name"] == "power cap (sw_power_cap)"
+    assert {each["rule"]: each["whole"] for each in drawn["findings"]} == {"regime-change": False, "window-too-short": True}
+    assert "The board reached its power limit" in from_idle.words
+
+
+def test_where_the_dense_record_has_not_come_yet_the_sampled_power_is_drawn(recorded: tuple[Evidence, ...]) -> None:
+    short = next(piece for piece in recorded if piece.window.label == "short-50ms")
+    lanes = Page(rendered(judged(short))).data("gpuwatch-drawn")["windows"][0]["timeline"]["lanes"]
+    dense, sampled = next(lane for lane in lanes if lane["title"] == "Power")["series"]
+    assert (dense["name"], sampled["name"]) == ("every 20 ms", "NVML")
+    assert dense["x"][-1] < 0  # read once a second: before this window began
+    drawn_s = [at_s for at_s, watts in zip(sampled["x"], sampled["y"], strict=True) if watts is not None]
+    assert min(drawn_s) > dense["x"][-1] - 0.1
+    assert any(0 <= at_s <= short.window.length_s for at_s in drawn_s)
+
+
+def test_figures_do_not_repeat_the_sentence_above_them(from_idle: Page) -> None:
+    named = re.findall(r'<th scope="row">(\w+)</th>', from_idle.html.partition("<h2>Findings</h2>")[2])
+    assert {"before_ratio", "needed_s", "driver_clock_mhz"} <= set(named)
+    assert not {"what", "because", "clock"} & set(named)
+
+
+def test_times_stand_raw_beside_those_at_one_clock(from_idle: Page) -> None:
+    times = from_idle.data("gpuwatch-drawn")["windows"][0]["times"]
+    assert [each["name"] for each in times["drift"]] == ["measured", "at 1431 MHz"]
+    assert times["sensitivity"]["beta"] == pytest.approx(0.93, abs=0.05)
+    assert "as measured" in from_idle.words
+
+
+def test_times_without_clocks_are_not_corrected_and_the_page_says_why() -> None:
+    evidence = scene("from-idle")
+    assert evidence.timings is not None
+    bare = replace(evidence, timings=replace(evidence.timings, sm_clock_mhz=None))
+    assert "Not corrected for the clock: No warm iteration carries its clock" in Page(rendered(judged(bare))).words
+
+
+def test_nothing_is_fetched_and_only_the_page_s_own_script_may_run(from_idle: Page) -> None:
+    fetching = {"src", "href", "srcset", "action", "data", "poster", "xlink:href"}
+    fetched = [value for _, name, value in from_idle.attributes if name in fetching]
+    assert all(value is not None and value.startswith("#") for value in fetched)
+    style = from_idle.html[from_idle.html.index("<style>") : from_idle.html.index("</style>")]
+    assert not re.search(r"url\(|@import", style)
+    assert "http://" not in from_idle.blocks["code"]
+    assert "https://" not in from_idle.blocks["code"]
+    policy = next(value or "" for tag, name, value in from_idle.attributes if tag == "meta" and name == "content")
+    assert policy.startswith(f"default-src 'none'; script-src 'nonce-{NONCE}'")
+    assert [script.get("nonce") for script in from_idle.scripts if "type" not in script] == [NONCE]
+
+
+def test_what_is_simulated_says_so_in_text_and_as_a_watermark(from_idle: Page) -> None:
+    assert "SIMULATED: these GPUs do not exist" in from_idle.words
+    assert ("div", "class", "watermark") in from_idle.attributes
+
+
+def test_what_users_named_never_becomes_markup() -> None:
+    plain = scene("neighbour")
+    censuses = tuple(
+        replace(census, processes=tuple(replace(each, name=HOSTILE, user=HOSTILE) for each in census.processes))
+        for census in plain.trace.censuses
+    )
+    hostile = replace(
+        plain,
+        window=replace(plain.window, label=HOSTILE),
+        trace=replace(plain.trace, censuses=censuses),
+        told={"torch_version": HOSTILE, "exception": HOSTILE, HOSTILE: HOSTILE},
+        host=replace(plain.host, hostname=HOSTILE, profilers=HOSTILE),
+    )
+    tame = Page(rendered(judged(plain, process="a", user="b", run_id="c", begun="d")))
+    found = Page(rendered(judged(hostile, process=HOSTILE, user=HOSTILE, run_id=HOSTILE, begun=HOSTILE)))
+    assert "alert(1)" in found.words
+    assert "{{7*7}}" in found.words
+    assert found.tags.count("script") == tame.tags.count("script")
+    assert found.tags.count("img") == 0
+    assert not [name for _, name, _ in found.attributes if name.startswith("on")]
+    assert "<!--" not in found.html
+    for name in ("gpuwatch-record", "gpuwatch-drawn"):
+        assert not set("<>&\u2028") & set(found.blocks[name])
+    assert found.data("gpuwatch-record")["windows"][0]["verdict"]["label"] == HOSTILE
+
+
+def test_a_window_without_evidence_is_shown_without_pictures() -> None:
+    verdict = replace(judged(scene("from-idle")).verdict, status=Status.UNPROVEN, findings=(), why="no GPU was there")
+    found = Page(rendered(Judged(verdict=verdict, evidence=None)))
+    assert "Nobody can say whether this number may be trusted: no GPU was there." in found.words
+    assert "Time line" not in found.words
+
+
+def test_long_series_are_thinned_and_keep_their_extremes() -> None:
+    values = np.random.default_rng(3).normal(size=100_000)
+    values[71_234], values[9] = 99.0, -99.0
+    kept = thinned_series.thinned(values)
+    assert len(kept) <= 4_002
+    assert {71_234, 9, 0, 99_999} <= set(kept.tolist())
+
+
+def test_more_than_fits_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html_page, "MOST_BYTES", 1_000_000)
+    with pytest.raises(ExportError, match=r"at most 1 MB, found .* report fewer runs"):
+        rendered(judged(scene("from-idle")))
+
+
+def test_ten_minutes_and_a_hundred_thousand_times_fit() -> None:
+    scene_of_minutes = replace(scenes_named("steady-gemm")[0], bench=(4.0, 624.0))
+    evidence = simulate(scene_of_minutes)[0]
+    assert evidence.window.length_s >= 600
+    assert evidence.timings is not None
+    assert len(evidence.timings.at_ns) >= 100_000
+    some = replace(
+        evidence.timings,
+        at_ns=evidence.timings.at_ns[:120_000],
+        took_s=evidence.timings.took_s[:120_000],
+        sm_clock_mhz=None if evidence.timings.sm_clock_mhz is None else evidence.timings.sm_clock_mhz[:120_000],
+    )
+    html = rendered(judged(replace(evidence, timings=some)))
+    assert len(html.encode()) < 6_000_000
+    lanes = Page(html).data("gpuwatch-drawn")["windows"][0]["timeline"]["lanes"]
+    assert all(len(each["x"]) <= 4_002 for lane in lanes for each in lane.get("series", ()))

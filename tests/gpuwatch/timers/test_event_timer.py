@@ -1,0 +1,224 @@
+"""The GPU's timers on a GPU made of two lines of time: what the host has asked for by when, and what the GPU does when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from gpuwatch.cuda.stamp import Stamped
+from gpuwatch.measuring.cache import warm
+from gpuwatch.measuring.prepare import saw_nothing
+from gpuwatch.timers import Call, Plan
+from gpuwatch.timers.event_timer import EventsTimer
+from gpuwatch.timers.graph_timer import GraphTimer
+
+
+class Event:
+    def __init__(self, cuda: FakeCuda) -> None:
+        self._cuda = cuda
+        self.at_s = 0.0
+
+    def record(self) -> None:
+        self.at_s = self._cuda.run(0.0, "event")
+
+    def synchronize(self) -> None:
+        """All times are known as soon as they are asked for."""
+
+    def elapsed_time(self, other: Event) -> float:
+        return (other.at_s - self.at_s) * 1e3
+
+
+@dataclass
+class FakeCuda:
+    """A stream that runs one thing after the other, and none before the host has asked for it."""
+
+    launch_s: float = 5e-6
+    host_s: float = 0.0
+    gpu_s: float = 0.0
+    done: list[str] = field(default_factory=list)
+    holds_s: list[float] = field(default_factory=list)
+
+    def run(self, took_s: float, what: str) -> float:
+        self.host_s += self.launch_s
+        self.gpu_s = max(self.gpu_s, self.host_s) + took_s
+        self.done.append(what)
+        return self.gpu_s
+
+    def Event(self, *, enable_timing: bool) -> Event:  # noqa: N802 - torch's name
+        assert enable_timing
+        return Event(self)
+
+    def synchronize(self) -> None:
+        self.host_s = self.gpu_s = max(self.host_s, self.gpu_s)
+
+    def current_stream(self) -> FakeCuda:
+        return self
+
+    def _sleep(self, cycles: int) -> None:
+        self.holds_s.append(cycles / 2e9)
+        self.run(cycles / 2e9, "hold")
+
+    def timer(self) -> EventsTimer:
+        return EventsTimer(self, now_ns=lambda: round(self.host_s * 1e9))
+
+
+def flushing(cuda: FakeCuda) -> Callable[[], None]:
+    def flush() -> None:
+        cuda.run(1e-4, "flush")
+
+    return flush
+
+
+def test_events_stand_around_the_calls_and_the_flush_outside_of_them() -> None:
+    cuda = FakeCuda()
+    plan = Plan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda))
+    taken = cuda.timer().take(plan, 3)
+    assert cuda.done == ["event", *["flush", "event", "call", "event"] * 3]
+    assert taken.timings.took_s.tolist() == pytest.approx([1e-3] * 3)
+    assert np.diff(taken.timings.at_ns).tolist() == pytest.approx([1.1e6] * 2, abs=2)
+    assert taken.timings.sm_clock_mhz is None
+
+
+def test_an_entry_of_several_calls_gives_the_mean_of_one() -> None:
+    cuda = FakeCuda(launch_s=0.0)
+    plan = Plan(calls=(lambda: cuda.run(1e-4, "call"), lambda: cuda.run(3e-4, "call")), calls_count=4)
+    taken = cuda.timer().take(plan, 2)
+    assert taken.timings.took_s.tolist() == pytest.approx([2e-4] * 2)
+    assert taken.timings.calls_count == 4
+
+
+def test_overhead_is_what_events_read_around_nothing() -> None:
+    assert FakeCuda(launch_s=0.0).timer().overhead_s() == pytest.approx(0.0, abs=1e-9)
+    assert FakeCuda().timer().overhead_s() == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("kernel_s", [1e-3, 10e-6])
+def test_from_the_second_take_on_the_gpu_is_held_until_the_host_is_ahead(kernel_s: float) -> None:
+    cuda = FakeCuda(launch_s=30e-6)
+    timer = cuda.timer()
+    plan = Plan(calls=(lambda: cuda.run(kernel_s, "call"),))
+    unheld = timer.take(plan, 100)
+    assert "hold" not in cuda.done
+    assert unheld.timings.took_s[0] >= kernel_s + 30e-6
+    held = timer.take(plan, 100)
+    assert "hold" in cuda.done
+    assert held.timings.took_s.tolist() == pytest.approx([kernel_s] * 100)
+    # A launch is all the host needs for a call; what it needs for the events is not counted.
+    assert held.issue_s == pytest.approx(30e-6)
+    # The driver sees the GPU at work under a hold too, so what is told of it says so.
+    assert held.busy_s is not None
+    assert held.busy_s >= 100 * kernel_s + sum(cuda.holds_s)
+    assert (np.diff(held.timings.at_ns) > 0).all()
+
+
+def test_a_slow_host_is_waited_for_in_short_holds() -> None:
+    cuda = FakeCuda(launch_s=30e-6)
+    timer = cuda.timer()
+    plan = Plan(calls=(lambda: cuda.run(10e-6, "call"),))
+    timer.take(plan, 5)
+    timer.take(plan, 1000)
+    assert cuda.done.count("hold") == pytest.approx(1000 * 90e-6 / 0.01, abs=2)
+
+
+def test_a_torch_that_cannot_hold_is_not_asked_to() -> None:
+    class Bare(FakeCuda):
+        _sleep = None  # type: ignore[assignment]  # torch's private function may go
+
+    cuda = Bare()
+    timer = cuda.timer()
+    plan = Plan(calls=(lambda: cuda.run(1e-3, "call"),))
+    timer.take(plan, 2)
+    assert timer.take(plan, 2).timings.took_s.tolist() == pytest.approx([1e-3] * 2, rel=0.01)
+
+
+def test_a_graph_is_captured_once_and_its_replays_are_timed() -> None:
+    cuda = FakeCuda()
+    captures: list[Plan] = []
+
+    def capture(plan: Plan) -> Call:
+        captures.append(plan)
+        return lambda: cuda.run(plan.calls_count * 2e-6, "replay")
+
+    timer = GraphTimer(cuda.timer(), capture)
+    plan = Plan(calls=(lambda: None,), calls_count=100)
+    taken = [timer.take(plan, 5) for _ in range(2)]
+    assert captures == [plan]
+    assert cuda.done.count("replay") == 10
+    assert taken[1].timings.took_s.tolist() == pytest.approx([2e-6] * 5)
+    assert taken[1].timings.calls_count == 100
+
+
+def test_what_a_call_raises_passes() -> None:
+    with pytest.raises(ZeroDivisionError):
+        FakeCuda().timer().take(Plan(calls=(lambda: 1 / 0,)), 1)
+
+
+def test_a_host_too_slow_to_be_held_ahead_of_is_timed_as_slow_as_it_is() -> None:
+    cuda = FakeCuda(launch_s=50e-3)
+    timer = cuda.timer()
+    plan = Plan(calls=(lambda: cuda.run(1e-3, "call"),))
+    timer.take(plan, 2)
+    assert timer.take(plan, 2).timings.took_s.tolist() == pytest.approx([51e-3 + 49e-3] * 2, rel=0.02)
+    assert "hold" not in cuda.done
+
+
+def host_work(cuda: FakeCuda, seconds: float) -> Callable[[], None]:
+    def work() -> None:
+        cuda.host_s += seconds
+
+    return work
+
+
+def test_work_of_the_host_is_nothing_to_events_and_a_short_kernel_is_something() -> None:
+    cuda = FakeCuda()
+    timer = cuda.timer()
+    for seconds in (10e-6, 300e-6, 4e-3):
+        assert saw_nothing(warm(host_work(cuda, seconds), ()), timer, timer.overhead_s())
+    assert not saw_nothing(warm(lambda: cuda.run(2e-6, "call"), ()), timer, timer.overhead_s())
+    assert not saw_nothing(warm(lambda: cuda.run(1e-3, "call"), ()), timer, timer.overhead_s())
+
+
+@dataclass
+class FakeStamps:
+    """A clock that ran at 1500 MHz all the time, stamped into the same stream."""
+
+    cuda: FakeCuda
+    count: int = 8192
+    at_s: list[float] = field(default_factory=list)
+    closed: bool = False
+
+    def put(self) -> int:
+        self.at_s.append(self.cuda.run(3e-6, "stamp"))
+        return len(self.at_s) - 1
+
+    def clear(self) -> None:
+        self.at_s.clear()
+
+    def read(self) -> Stamped:
+        at_ns = np.tile((np.array(self.at_s) * 1e9).astype(np.int64)[:, np.newaxis] + 1, (1, 132))
+        return Stamped(at_ns, (at_ns * 1.5).astype(np.int64))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_stamp_stands_outside_the_events_of_each_entry_and_gives_its_clock() -> None:
+    cuda = FakeCuda()
+    stamps = FakeStamps(cuda)
+    timer = EventsTimer(cuda, stamps, lambda: round(cuda.host_s * 1e9))  # type: ignore[arg-type]  # what it uses of stamps
+    taken = timer.take(Plan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda)), 3)
+    assert cuda.done == ["event", *["flush", "stamp", "event", "call", "event", "stamp"] * 3]
+    assert taken.timings.sm_clock_mhz is not None
+    assert taken.timings.sm_clock_mhz.tolist() == pytest.approx([1500.0] * 3, rel=1e-4)
+    assert taken.timings.took_s.tolist() == pytest.approx([1e-3] * 3)
+    timer.close()
+    assert stamps.closed
+
+
+def test_without_room_for_stamps_there_are_times_without_clocks() -> None:
+    cuda = FakeCuda()
+    timer = EventsTimer(cuda, FakeStamps(cuda, count=4))  # type: ignore[arg-type]  # what it uses of stamps
+    assert timer.take(Plan(calls=(lambda: cuda.run(1e-3, "call"),)), 3).timings.sm_clock_mhz is None

@@ -1,0 +1,367 @@
+"""One GPU in detail as a person uses it: what it shows, what each key does, and what it asks the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+from textual.strip import Strip
+
+from annotate.evidence import Trace
+from gpuwatch.tui.data_interfaces import Past, Showing
+from gpuwatch.tui.gpu_history import SLICE_NS
+from gpuwatch.tui.screens.gpu_screen import Gpu
+from gpuwatch.tui.text.plot import GUTTER_COUNT
+from gpuwatch.tui.widgets.curves import Curves
+from gpuwatch.tui.widgets.text_lines import Lines
+from gpuwatch.view.history import Recorded
+from tests.gpuwatch.tui.detail import Host, Still, at, lived
+from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, window
+from tests.waiting import wait_until_async
+
+RECORDING = Path(__file__).parents[3] / "traces" / "h200-windows.capsule"
+TRACE = lived()
+WINDOWS = (
+    window("5", "open", ago_s=None, label="gemm-4096", pids=[7]),
+    window("4", "flagged", ago_s=60.0, label="attention", pids=[7]),
+)
+LIVE = replace(
+    EIGHT,
+    gpus=(gpu(0, pids=[7, 8], sm_clock_mhz=1980, power_w=640.0, temperature_c=84, event_reasons_mask=0), *EIGHT.gpus[1:]),
+    windows=WINDOWS,
+)
+NOW = Showing(live=LIVE, at=at)
+
+
+class Seen:
+    """A detail screen with somebody in front of it."""
+
+    def __init__(self, host: Host, pilot: Pilot[None]) -> None:
+        self.host, self._pilot = host, pilot
+
+    @property
+    def curves(self) -> str:
+        return self.host.detail.query_one(Curves).text
+
+    def words(self, name: str) -> str:
+        return self.host.detail.query_one(name, Lines).text
+
+    def line(self, beginning: str) -> str:
+        return next((line for line in self.curves.split("\n") if line.strip().startswith(beginning)), "")
+
+    async def press(self, *keys: str) -> None:
+        await self._pilot.press(*keys)
+        await self._pilot.pause()
+
+    async def click(self, column: int) -> None:
+        await self._pilot.click(Curves, offset=(column, 3))
+        await self._pilot.pause()
+
+    async def resize(self, width: int, height: int) -> None:
+        await self._pilot.resize_terminal(width, height)
+        await self._pilot.pause()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        await wait_until_async(holds, what=lambda: str(self.curves), pause=self._pilot.pause)
+
+
+def used(
+    use: Callable[[Seen], Awaitable[None]], past: Past | None, *, showing: Showing = NOW, size: tuple[int, int] = (120, 40),
+    uuid: str = "GPU-00000000",
+) -> None:  # fmt: skip
+    async def lived() -> None:
+        host = Host(showing, past, uuid)
+        async with host.run_test(size=size) as pilot:
+            await pilot.pause()
+            await use(Seen(host, pilot))
+
+    asyncio.run(lived())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12), (20, 6), (9, 3)])
+def test_whatever_the_size_nothing_is_wider_and_what_matters_most_stays(size: tuple[int, int]) -> None:
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: "P" in seen.line("reason") or size[1] < 12)
+        assert all(len(line) <= size[0] for line in seen.curves.split("\n"))
+        shown = [title for title in ("SM clock", "power", "temperature", "utilisation") if seen.line(title)]
+        assert shown == ["SM clock", "power", "temperature", "utilisation"][: len(shown)], "the least important goes first"
+        assert len(shown) == {60: 4, 40: 4, 24: 3}.get(size[1], len(shown))
+
+    used(use, Still(TRACE), size=size)
+
+
+def test_what_was_not_known_of_the_stretch_is_asked_once_and_drawn() -> None:
+    past = Still(TRACE)
+
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: "345–1980 in view" in seen.line("SM clock"))
+        assert "20 ms record" in seen.line("power")
+        assert "X hw thermal 8" in seen.line("in view")
+        assert "FFFFF" in seen.line("procs"), "a neighbour while a window was open"
+        assert "FFFF" in seen.line("window")
+        assert seen.curves.split("\n")[-2].count("x") == 1, "an Xid stands on the axis"
+        assert len(past.asked) == 1
+        for _ in range(8):
+            seen.host.tell(NOW)
+        await seen.until(lambda: len(past.asked) == 1)
+
+    used(use, past)
+
+
+def test_the_cursor_tells_the_exact_values_of_a_moment_and_who_was_there() -> None:
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: "in view" in seen.line("SM clock"))
+        await seen.press("left")
+        assert "▲ 00:16:39" in seen.line("▲")
+        assert "2 processes, 1 foreign  o open gemm-4096" in seen.line("▲")
+        await seen.click(GUTTER_COUNT + 79)  # 35 s ago
+        assert "X hw thermal  H hw slowdown  P power cap  xid 63  1 process" in seen.line("▲")
+        assert "MHz 5" in seen.line("SM clock") or "MHz 6" in seen.line("SM clock")
+        before = seen.line("▲")
+        await seen.press("right", "left")
+        assert seen.line("▲") == before
+        await seen.press("end")
+        assert not seen.line("▲")
+
+    used(use, Still(TRACE))
+
+
+def test_at_a_moment_nothing_was_observed_at_nothing_is_said() -> None:
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: "in view" in seen.line("SM clock"))
+        await seen.click(GUTTER_COUNT + 62)  # 53 s ago, in the silence
+        assert "– not observed" in seen.line("▲")
+        assert all(seen.line(title).split()[-5:][0] != "0" for title in ("power", "temperature"))
+        assert " – " in seen.line("SM clock")
+        assert " – " in seen.line("power")
+
+    used(use, Still(TRACE))
+
+
+def test_zoom_and_pan_change_the_stretch_and_ask_for_what_is_missing() -> None:
+    past = Still(TRACE)
+
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: "00:14:40" in seen.curves)
+        await seen.press("plus")
+        await seen.until(lambda: "00:16:10" in seen.curves)
+        await seen.press("minus", "minus")
+        await seen.until(lambda: "00:06:40" in seen.curves and "345–" in seen.line("SM clock"))
+        await seen.until(lambda: len(past.asked) == 5)
+        assert all(end_ns - begin_ns <= SLICE_NS for begin_ns, end_ns in past.asked)
+        await seen.press("shift+left")
+        await seen.until(lambda: "00:11:40" in seen.curves)
+        await seen.press("shift+right", "shift+right")
+        await seen.until(lambda: "00:06:40" in seen.curves)
+
+    used(use, past)
+
+
+def test_zooming_leaves_the_cursor_where_it_is_on_the_screen() -> None:
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: "in view" in seen.line("SM clock"))
+        await seen.click(GUTTER_COUNT + 56)
+        place = axis(seen).index("▲")
+        said = seen.line("▲")
+        await seen.press("plus")
+        assert abs(axis(seen).index("▲") - place) <= 1
+        assert said.split(")")[0] == seen.line("▲").split(")")[0]
+
+    def axis(seen: Seen) -> str:
+        return next(line for line in seen.curves.split("\n") if "▲" in line and not line.strip().startswith("▲"))
+
+    used(use, Still(TRACE))
+
+
+def test_a_cursor_at_the_edge_takes_the_stretch_along() -> None:
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: "00:14:40" in seen.curves)
+        await seen.click(GUTTER_COUNT)
+        await seen.press("left")
+        assert "00:14:10" in seen.curves
+        assert "▲ 00:14:39" in seen.curves
+
+    used(use, Still(TRACE))
+
+
+def test_back_in_time_the_moment_is_in_the_middle_and_marked() -> None:
+    then_ns = NOW_NS - 80 * S
+    showing = replace(NOW, live=replace(LIVE, at_ns=then_ns), past_ns=then_ns)
+
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: "P power cap" in seen.line("▲") or "· none" in seen.line("▲"))
+        assert "▲ 00:15:20" in seen.line("▲")
+        await seen.until(lambda: "00:16:20" in seen.curves)
+        seen.host.tell(replace(showing, live=replace(LIVE, at_ns=then_ns + S), past_ns=then_ns + S))
+        assert "▲ 00:15:21" in seen.line("▲")
+        seen.host.tell(NOW)
+        assert not seen.line("▲")
+        await seen.until(lambda: "FFFFF" in seen.line("procs"))
+
+    used(use, Still(TRACE), showing=showing)
+
+
+def test_back_in_time_a_window_that_was_open_then_is_shown_as_it_became() -> None:
+    then_ns = NOW_NS - 80 * S
+    opened = msgspec.structs.replace(WINDOWS[0], begin_ns=then_ns, end_ns=None)
+    showing = replace(NOW, live=replace(LIVE, at_ns=then_ns, windows=(opened,)), past_ns=then_ns)
+    became = msgspec.structs.replace(opened, status="rejected", end_ns=then_ns + 20 * S)
+
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: seen.line("window").count("R") > 10)
+        assert "o" not in seen.line("window").partition("│")[2]
+
+    used(use, Still(TRACE, later=(became,)), showing=showing)
+
+
+def test_back_in_time_near_the_end_the_stretch_ends_with_what_there_is() -> None:
+    then_ns = NOW_NS - 10 * S
+    showing = replace(NOW, live=replace(LIVE, at_ns=then_ns), past_ns=then_ns)
+
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: "00:14:40" in seen.curves and "00:16:40" in seen.curves)
+
+    used(use, Still(TRACE), showing=showing)
+
+
+def test_without_a_store_curves_grow_from_what_the_screen_is_told_and_it_says_so() -> None:
+    async def use(seen: Seen) -> None:
+        assert "curves hold only what this screen was told" in seen.curves
+        for step in range(1, 9):
+            at_ns = NOW_NS + step * S // 2
+            later = gpu(0, age_s=-step / 2, pids=[7], sm_clock_mhz=1000)
+            seen.host.tell(replace(NOW, live=replace(LIVE, at_ns=at_ns, gpus=(later, *LIVE.gpus[1:]))))
+        assert "1000 MHz" in seen.line("SM clock")
+        assert "1000–1980 in view" in seen.line("SM clock")
+
+    used(use, None)
+
+
+def test_a_store_that_refuses_is_said_in_its_words_and_asked_again_later() -> None:
+    past = Still(TRACE, refusal="gpuwatch.db: \x1b[31mlocked")
+
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: "locked; curves hold only" in seen.curves)
+        assert "\x1b" not in seen.curves
+        asked_count, past.refusal = len(past.asked), None
+        seen.host.tell(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + S)))
+        assert len(past.asked) == asked_count
+        seen.host.tell(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + 6 * S)))
+        await seen.until(lambda: "locked" not in seen.curves and "345–1980 in view" in seen.line("SM clock"))
+
+    used(use, past)
+
+
+def test_n_and_tab_go_round_the_gpus_at_the_same_time() -> None:
+    async def use(seen: Seen) -> None:
+        await seen.press("n")
+        assert "GPU 1 of 0–7" in seen.words("#head")
+        await seen.press("shift+tab", "N")
+        assert "GPU 7 of 0–7" in seen.words("#head")
+        assert "× LOST  GPU is lost (Xid 79)" in seen.words("#head")
+        await seen.press("tab")
+        assert "GPU 0 of 0–7" in seen.words("#head")
+        assert seen.host.detail.uuid == "GPU-00000000"
+
+    used(use, Still(TRACE))
+
+
+@pytest.mark.parametrize(
+    ("showing", "uuid", "said"),
+    [
+        (NOW, "GPU-00000006", "! STALE 7 s"), (NOW, "GPU-none", "× not among the GPUs of this time"),
+        (Showing(live=None, at=at), "GPU-00000000", "GPU-00000000"), (NOW, "GPU-00000005", "MIG"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_the_gpu_is_said_beside_its_name(showing: Showing, uuid: str, said: str) -> None:
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: said in seen.words("#head"))
+
+    used(use, Still(), showing=showing, uuid=uuid)
+
+
+def test_processes_are_own_or_foreign_while_a_window_is_open_and_else_unknown() -> None:
+    async def use(seen: Seen) -> None:
+        lines = seen.words("#processes").split("\n")
+        assert [line.split()[:2] for line in lines] == [["FOREIGN", "8"], ["own", "7"]]
+        seen.host.tell(replace(NOW, live=replace(LIVE, windows=())))
+        assert "FOREIGN" not in seen.words("#processes")
+        assert seen.words("#processes").count("unknown") == 2
+        crowd = replace(LIVE, gpus=(gpu(0, pids=list(range(10, 30))),))
+        seen.host.tell(replace(NOW, live=crowd))
+        assert "and 17 more" in seen.words("#processes")
+
+    used(use, Still())
+
+
+def test_escape_leaves() -> None:
+    async def use(seen: Seen) -> None:
+        await seen.press("escape")
+        assert not isinstance(seen.host.screen, Gpu)
+
+    used(use, Still())
+
+
+def test_only_lines_that_changed_are_drawn_again() -> None:
+    drawn: list[int] = []
+
+    class Counted(Curves):
+        def render_line(self, y: int) -> Strip:
+            drawn.append(y)
+            return super().render_line(y)
+
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: "345–1980 in view" in seen.line("SM clock"))
+        seen.host.detail.query_one(Curves).__class__ = Counted
+        seen.host.tell(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + S // 1000)))
+        await seen.press("end")
+        assert not drawn, "it would look the same"
+        await seen.click(GUTTER_COUNT + 3)
+        assert drawn
+        drawn.clear()
+        await seen.press("right")
+        assert len(set(drawn)) < 34, "the ribbons stayed"
+
+    used(use, Still(TRACE))
+
+
+def test_the_limit_in_force_is_the_line_not_that_of_the_start() -> None:
+    async def use(seen: Seen) -> None:
+        assert "limit 700" in seen.line("power")
+        lowered = replace(LIVE, at_ns=NOW_NS + S, gpus=(gpu(0, power_limit_w=450.0),))
+        seen.host.tell(replace(NOW, live=lowered))
+        assert "limit 450" in seen.line("power")
+        assert "limit 450 W" in seen.words("#limits")
+
+    used(use, Still())
+
+
+def test_a_real_recording_is_shown_with_its_neighbour_and_regimes() -> None:
+    past = Recorded(RECORDING)
+    begin_ns = past.span_ns()[0]
+    moment_ns = begin_ns + 235 * S
+    live = past.live(moment_ns)
+
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: "20 ms record" in seen.line("power"))
+        assert "RRRRR" in seen.line("window"), "the window with a neighbour was rejected"
+        assert "FFFFF" in seen.line("procs")
+        assert "PPPPP" in seen.line("reason")
+        assert "–––" in seen.line("reason"), "between two windows nothing was recorded"
+
+    used(use, past, showing=Showing(live=live, at=at, past_ns=moment_ns), uuid=live.gpus[0].device.uuid)
+
+
+def test_an_empty_trace_of_an_unknown_gpu_is_drawn_as_nothing() -> None:
+    async def use(seen: Seen) -> None:
+        await seen.until(lambda: "– reasons were not observed" in seen.curves)
+        assert " – " in seen.line("power") + " "
+        assert "0 W" not in seen.curves
+
+    lost = replace(LIVE, gpus=(replace(gpu(0), rows={}, census=None),))
+    used(use, Still(Trace()), showing=replace(NOW, live=lost))

@@ -1,0 +1,93 @@
+"""What the clock's correction buys on one run: how far short estimates of the same kernel scatter, raw and at one clock.
+
+β is fitted on the first half of the run and applied to the second, so nothing is corrected with itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from annotate.evidence import Column, Times, Timings, Values
+from annotate.stats.robust import block_medians, centre
+from annotate.times.clock_sensitivity import Refused, Sensitivity, sensitivity, warm_and_stamped
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """The standard deviation of estimates of this length, medians of what ran in it, as a share of their mean."""
+
+    block_s: float
+    blocks_count: int
+    raw_ratio: float
+    corrected_ratio: float | None  # None: the correction was refused, the raw one stands
+
+
+@dataclass(frozen=True, slots=True)
+class Wander:
+    """One row of the table: the whole run's time and clocks, the first half's fit, the second half's noise."""
+
+    kernel: str
+    count: int
+    cold_count: int
+    time_s: float
+    clock_low_mhz: float  # 5 and 95 % of the iterations
+    clock_high_mhz: float
+    fit: Sensitivity | Refused
+    cv_raw_ratio: float
+    cv_corrected_ratio: float | None
+    scatters: tuple[Scatter, ...]
+
+
+def wander(kernel: str, timings: Timings, *, blocks_s: Sequence[float] = (0.1, 0.3)) -> Wander:
+    """The row of a run whose iterations carry their clocks; cold ones are counted and left out.
+
+    Raises ValueError for fewer than four warm iterations with a clock.
+    """
+    warm, cold_count = warm_and_stamped(timings)
+    if warm is None or warm.sm_clock_mhz is None or len(warm.took_s) < 4:
+        raise ValueError("expected at least four warm iterations with their clocks")
+    half = len(warm.took_s) // 2
+    fit = sensitivity(part(warm, 0, half))
+    at_ns, raw_s = warm.at_ns[half:], warm.took_s[half:]
+    clock_mhz = warm.sm_clock_mhz
+    corrected_s = None
+    if isinstance(fit, Sensitivity):
+        corrected_s = raw_s * fit.factor(clock_mhz[half:], centre(clock_mhz[:half]))
+    low_mhz, high_mhz = np.quantile(clock_mhz, [0.05, 0.95])
+    return Wander(
+        kernel=kernel,
+        count=len(timings.took_s),
+        cold_count=cold_count,
+        time_s=centre(warm.took_s),
+        clock_low_mhz=float(low_mhz),
+        clock_high_mhz=float(high_mhz),
+        fit=fit,
+        cv_raw_ratio=_cv(raw_s),
+        cv_corrected_ratio=None if corrected_s is None else _cv(corrected_s),
+        scatters=tuple(_scatter(at_ns, raw_s, corrected_s, block_s) for block_s in blocks_s),
+    )
+
+
+def part(timings: Timings, first: int, end: int) -> Timings:
+    """The iterations from one index up to another."""
+    cut = slice(first, end)
+    clock_mhz = timings.sm_clock_mhz
+    return replace(
+        timings,
+        at_ns=timings.at_ns[cut],
+        took_s=timings.took_s[cut],
+        sm_clock_mhz=None if clock_mhz is None else clock_mhz[cut],
+    )
+
+
+def _scatter(at_ns: Times, raw_s: Values, corrected_s: Values | None, block_s: float) -> Scatter:
+    raw = block_medians(Column(at_ns, raw_s), round(block_s * 1e9)).values
+    corrected = None if corrected_s is None else block_medians(Column(at_ns, corrected_s), round(block_s * 1e9)).values
+    return Scatter(block_s, len(raw), _cv(raw), None if corrected is None else _cv(corrected))
+
+
+def _cv(values: Values) -> float:
+    return float(values.std(ddof=1) / values.mean()) if len(values) > 1 else float("nan")
