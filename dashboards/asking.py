@@ -39,7 +39,7 @@ class PrometheusError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PanelQuery:
     """One query of a panel, an annotation or a variable."""
 
     board: str
@@ -118,16 +118,16 @@ def panels(name: str) -> list[dict[str, Any]]:
     return [panel for panel in board(name)["panels"] if panel["type"] != "row"]
 
 
-def asked(name: str) -> Iterator[Asked]:
+def asked(name: str) -> Iterator[PanelQuery]:
     """Every query of a dashboard's panels and annotations."""
     for panel in panels(name):
         for target in panel.get("targets", []):
             instant = bool(target.get("instant"))
-            yield Asked(
+            yield PanelQuery(
                 name, panel["title"], target["refId"], target["expr"], target.get("legendFormat", ""), instant, panel["type"]
             )
     for annotation in board(name)["annotations"].get("list", []):
-        yield Asked(name, annotation["name"], "annotation", annotation["expr"], annotation["titleFormat"])
+        yield PanelQuery(name, annotation["name"], "annotation", annotation["expr"], annotation["titleFormat"])
 
 
 def variables(name: str) -> dict[str, dict[str, Any]]:

@@ -12,8 +12,8 @@ from dashboards.panels import (
     RED,
     YELLOW,
     Cell,
-    Look,
     Query,
+    ValueStyle,
     annotation,
     board,
     grid,
@@ -41,11 +41,11 @@ UID = "gpuwatch-gpu"
 
 # A reason that is given is drawn by its class: a row says at a glance whether the board was asked, at its limits, or in trouble.
 _REASONS = {
-    0: Look("not given", "transparent"),
-    1: Look("benign", BLUE),
-    2: Look("limiting", ORANGE),
-    3: Look("hardware", RED),
-    4: Look("unknown to gpuwatch", PURPLE),
+    0: ValueStyle("not given", "transparent"),
+    1: ValueStyle("benign", BLUE),
+    2: ValueStyle("limiting", ORANGE),
+    3: ValueStyle("hardware", RED),
+    4: ValueStyle("unknown to gpuwatch", PURPLE),
 }
 _CHOICE = f"query_result(label_join({of('gpuwatch_device_info', among=HOSTS)}, 'choice', ' ', 'gpu', 'name', 'instance'))"
 _CHOICE_REGEX = '/choice="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/'

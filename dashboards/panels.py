@@ -32,7 +32,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ValueStyle:
     """How one value of an enumeration is shown."""
 
     text: str
@@ -87,7 +87,7 @@ def lines(
 
 
 def timeline(
-    title: str, description: str, looks: Mapping[int, Look], *queries: Query, width: int = 24, height: int = 8
+    title: str, description: str, looks: Mapping[int, ValueStyle], *queries: Query, width: int = 24, height: int = 8
 ) -> statetimeline.Panel:
     """States over time, one row a series; a hole is where nothing was scraped."""
     panel = (
@@ -104,7 +104,7 @@ def timeline(
 
 def number(
     title: str, description: str, unit: str, query: Query, *, steps: Sequence[tuple[float | None, str]] = ((None, BLUE),),
-    looks: Mapping[int, Look] | None = None, width: int = 4, height: int = 4, decimals: int | None = None,
+    looks: Mapping[int, ValueStyle] | None = None, width: int = 4, height: int = 4, decimals: int | None = None,
 ) -> stat.Panel:  # fmt: skip
     """One figure as it is now, and large: asked for this instant, because the last point of a range may be long ago."""
     panel = _panel(stat.Panel(), title, description, width, height).unit(unit).thresholds(_steps(*steps))
@@ -128,7 +128,7 @@ class Cell:
     query: Query
     heading: str = ""
     unit: str = "none"
-    looks: Mapping[int, Look] | None = None
+    looks: Mapping[int, ValueStyle] | None = None
     steps: tuple[tuple[float | None, str], ...] = ()
     decimals: int | None = None
 
@@ -236,7 +236,7 @@ def _legend() -> common.VizLegendOptions:
     return legend.placement(common_model.LegendPlacement.BOTTOM)
 
 
-def _mappings(looks: Mapping[int, Look]) -> list[model.ValueMapping]:
+def _mappings(looks: Mapping[int, ValueStyle]) -> list[model.ValueMapping]:
     options = {
         str(value): model.ValueMappingResult(text=look.text, color=look.color, index=index)
         for index, (value, look) in enumerate(looks.items())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dashboards.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, YELLOW, Look
+from dashboards.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, YELLOW, ValueStyle
 
 STALE_S = 5  # the fast lane is asked every 50 ms, so its last answer is a hundred periods old
 SILENT = "1h"  # how long a GPU that is no longer scraped stays on the fleet's table
@@ -19,21 +19,21 @@ GPU = "instance, uuid, gpu"
 CLASSES = "gpuwatch_clock_event_reason_info"
 
 # What a GPU's state is called, worst causes first where several hold; SILENT_ is what remains when nothing is scraped.
-STATES: Mapping[int, Look] = {
-    0: Look("not scraped", PURPLE),
-    1: Look("lost", RED),
-    2: Look("stale", RED),
-    3: Look("idle", BLUE),
-    4: Look("busy", GREEN),
-    5: Look("busy, power-capped", YELLOW),
-    6: Look("limited", ORANGE),
-    7: Look("limited by hardware", RED),
-    8: Look("answers, use not observed", GREY),
+STATES: Mapping[int, ValueStyle] = {
+    0: ValueStyle("not scraped", PURPLE),
+    1: ValueStyle("lost", RED),
+    2: ValueStyle("stale", RED),
+    3: ValueStyle("idle", BLUE),
+    4: ValueStyle("busy", GREEN),
+    5: ValueStyle("busy, power-capped", YELLOW),
+    6: ValueStyle("limited", ORANGE),
+    7: ValueStyle("limited by hardware", RED),
+    8: ValueStyle("answers, use not observed", GREY),
 }
-SCRAPED: Mapping[int, Look] = {0: Look("not scraped", PURPLE), 1: Look("yes", GREEN)}
-DRIVER: Mapping[int, Look] = {0: Look("none", RED), 1: Look("answers", GREEN)}
-MODE: Mapping[int, Look] = {0: Look("off", ORANGE), 1: Look("on", GREEN)}
-KIND_OF_SOURCE: Mapping[int, Look] = {0: Look("not simulated", GREEN), 1: Look("SIMULATED", ORANGE)}
+SCRAPED: Mapping[int, ValueStyle] = {0: ValueStyle("not scraped", PURPLE), 1: ValueStyle("yes", GREEN)}
+DRIVER: Mapping[int, ValueStyle] = {0: ValueStyle("none", RED), 1: ValueStyle("answers", GREEN)}
+MODE: Mapping[int, ValueStyle] = {0: ValueStyle("off", ORANGE), 1: ValueStyle("on", GREEN)}
+KIND_OF_SOURCE: Mapping[int, ValueStyle] = {0: ValueStyle("not simulated", GREEN), 1: ValueStyle("SIMULATED", ORANGE)}
 
 
 def of(metric: str, *matchers: str, among: str = HOSTS, **labels: str) -> str:

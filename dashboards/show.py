@@ -15,7 +15,19 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from dashboards.asking import BOARDS, Asked, Prometheus, PrometheusError, Series, asked, board, choices, fill, panels, variables
+from dashboards.asking import (
+    BOARDS,
+    PanelQuery,
+    Prometheus,
+    PrometheusError,
+    Series,
+    asked,
+    board,
+    choices,
+    fill,
+    panels,
+    variables,
+)
 from dashboards.panels import NO_DATA
 
 _TICKS = "▁▂▃▄▅▆▇█"
@@ -35,7 +47,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TimeAndPlace:
     """Where and when to look: a Prometheus, the variables' values, and the span on the axis of time."""
 
     prometheus: Prometheus
@@ -52,7 +64,7 @@ class Look:
         found = {round((at - self.begin_s) / self.step_s): value for at, value in series.points}
         return [found.get(step) for step in range(round((self.end_s - self.begin_s) / self.step_s) + 1)]
 
-    def answer(self, query: Asked) -> list[Series]:
+    def answer(self, query: PanelQuery) -> list[Series]:
         """Raises PrometheusError."""
         expr = fill(query.expr, self.values)
         if query.instant:
@@ -60,7 +72,7 @@ class Look:
         return self.prometheus.over(expr, self.begin_s, self.end_s, self.step_s)
 
 
-def shown(name: str, look: Look) -> str:
+def shown(name: str, look: TimeAndPlace) -> str:
     """A dashboard's panels as Markdown.  Raises PrometheusError."""
     parts = [f"## {board(name)['title']}\n"]
     queries = [query for query in asked(name) if query.ref != "annotation"]
@@ -73,7 +85,7 @@ def shown(name: str, look: Look) -> str:
     return "\n".join(parts)
 
 
-def _drawn(panel: Mapping[str, Any], own: Sequence[tuple[Asked, list[Series]]], look: Look) -> str:
+def _drawn(panel: Mapping[str, Any], own: Sequence[tuple[PanelQuery, list[Series]]], look: TimeAndPlace) -> str:
     """A panel as Grafana's JSON has it (hence Any), and the answers to its queries."""
     if not any(series for _, series in own):
         return NO_DATA
@@ -87,7 +99,7 @@ def _drawn(panel: Mapping[str, Any], own: Sequence[tuple[Asked, list[Series]]], 
     return "```text\n" + "\n".join(f"{legend:{width}}  {line}" for legend, line in lines) + "\n```"
 
 
-def _spark(panel: Mapping[str, Any], series: Series, look: Look) -> str:
+def _spark(panel: Mapping[str, Any], series: Series, look: TimeAndPlace) -> str:
     """A line of ticks, blank where there was no value."""
     values = [value for _, value in series.points]
     low, high = min(values), max(values)
@@ -96,12 +108,12 @@ def _spark(panel: Mapping[str, Any], series: Series, look: Look) -> str:
     return f"{ticks}  {_value(panel, low)} … {_value(panel, high)}, last {_value(panel, series.last)}"
 
 
-def _states(panel: Mapping[str, Any], series: Series, look: Look) -> str:
+def _states(panel: Mapping[str, Any], series: Series, look: TimeAndPlace) -> str:
     runs = ((value, sum(1 for _ in steps)) for value, steps in groupby(look.steps(series)))
     return " → ".join(f"{'nothing' if value is None else _value(panel, value)} ×{count}" for value, count in runs)
 
 
-def _table(panel: Mapping[str, Any], own: Sequence[tuple[Asked, list[Series]]]) -> str:
+def _table(panel: Mapping[str, Any], own: Sequence[tuple[PanelQuery, list[Series]]]) -> str:
     organize = panel["transformations"][1]["options"]
     columns: dict[str, str] = {
         name: organize["renameByName"][name]
@@ -138,13 +150,13 @@ def _value(panel: Mapping[str, Any], value: float, column: str | None = None) ->
     return f"{value:.3g}" if settings.get("decimals") is None else f"{value:.{settings['decimals']:.0f}f}"
 
 
-def _legend(query: Asked, series: Series) -> str:
+def _legend(query: PanelQuery, series: Series) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda match: series.labels.get(match[1], ""), query.legend) or query.panel
 
 
 def looks(
     prometheus: Prometheus, *, since_s: float, instance: str = ".*", uuid: str | None = None
-) -> Iterator[tuple[str, Look]]:
+) -> Iterator[tuple[str, TimeAndPlace]]:
     """How each dashboard is looked at: all hosts; of GPUs the one named, else the first.  Raises PrometheusError."""
     end_s = time.time()
     rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # as Grafana reckons it
@@ -154,7 +166,7 @@ def looks(
         filled = dict(values, job="|".join(choices(prometheus, found["job"], values)))
         if "uuid" in found:
             filled["uuid"] = uuid or next(iter(choices(prometheus, found["uuid"], filled)), "")
-        yield name, Look(prometheus, filled, end_s - since_s, end_s)
+        yield name, TimeAndPlace(prometheus, filled, end_s - since_s, end_s)
 
 
 def _duration(amount_s: float) -> str:

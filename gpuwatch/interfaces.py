@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading
+from annotate.evidence import Device, Event, Lane, PowerRecord, ProcessList, Reading
 from gpuwatch.clock import Signal
 from gpuwatch.errors import SourceError
 
@@ -23,7 +23,7 @@ class Lost:
     reason: str
 
 
-Observed: TypeAlias = Reading | Census | PowerRecord | Event | Lost
+Observed: TypeAlias = Reading | ProcessList | PowerRecord | Event | Lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Pass:
     reading: Reading
 
 
-class Series(Protocol):
+class DriverLoop(Protocol):
     """A source's own loop over one GPU's fast row and pulse: it waits for deadlines and asks, and tells of many at once.
 
     A source that has one offers ``series(uuid, row names, pulse names)``, which may be None for a GPU; others lack the method.
@@ -108,7 +108,7 @@ class Source(Protocol):
         """One row of the fast, slow or edge lane: these signals are asked, the others stay None."""
         ...
 
-    def census(self, uuid: str, *, utilization: bool = False) -> Census:
+    def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
         """Who is on the GPU; with ``utilization`` also how busy each was since the last such call (costs milliseconds)."""
         ...
 

@@ -21,7 +21,7 @@ from gpuwatch.client.window import window
 from gpuwatch.tui.app import Top
 from gpuwatch.tui.overview_trails import RANGE_NS
 from gpuwatch.tui.widgets.gpu_list import Gpus
-from gpuwatch.view.history import Recorded, Stored
+from gpuwatch.view.history import Recorded, StoredHistory
 from gpuwatch.view.live import Looker
 from tests.gpuwatch import chromium
 from tests.gpuwatch.live import running
@@ -76,7 +76,7 @@ def overview() -> None:
                 await pilot.pause(0.1)
             await pilot.pause(3.0)
 
-        _photographed(Top(Looker(daemon.settings), Stored(lambda: daemon.settings.state)), (118, 26), use, "top")
+        _photographed(Top(Looker(daemon.settings), StoredHistory(lambda: daemon.settings.state)), (118, 26), use, "top")
         thread.join()
 
 

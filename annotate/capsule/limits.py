@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from annotate.evidence import Times, Values, Window
+from annotate.evidence import Times, Values, WindowRecord
 
 FARTHEST_NS = 1 << 62  # 146 years, of which any two have a difference in 64 bits
 LONGEST_NS = 31 * 86_400_000_000_000  # of one window
@@ -41,7 +41,7 @@ def as_times(found: npt.NDArray[Any]) -> Times:
     return found.astype(np.int64)
 
 
-def window(found: Window) -> Window:
+def window(found: WindowRecord) -> WindowRecord:
     """Raises ValueError."""
     if not -FARTHEST_NS < found.begin_ns <= found.end_ns < FARTHEST_NS:
         raise ValueError(f"expected a window that begins before it ends, found {found.begin_ns} to {found.end_ns}")
@@ -50,7 +50,7 @@ def window(found: Window) -> Window:
     return found
 
 
-def near(at_ns: Times, of: Window) -> None:
+def near(at_ns: Times, of: WindowRecord) -> None:
     """Ascending times, about a window.  Raises ValueError: a rule may look at all between the first and the last."""
     if len(at_ns) and not of.begin_ns - NEAR_NS <= int(at_ns[0]) <= int(at_ns[-1]) <= of.end_ns + NEAR_NS:
         raise ValueError("expected readings within an hour of their window, found others")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from annotate.evidence import Device, Event, Fact, Host, Lane, Process, Visibility, Window
+from annotate.evidence import Device, Event, Fact, Host, Lane, Process, Visibility, WindowRecord
 
 SCHEMA = 2  # 2: clocks and batches of timings, which a reader of 1 takes for damage
 MANIFEST, ARRAYS = "manifest.json", "arrays"
@@ -31,7 +31,7 @@ class Censuses(msgspec.Struct, frozen=True):
 class Entry(msgspec.Struct, frozen=True):
     """One piece of evidence; a column is the numbers of its arrays, and when values that are left out were repeated."""
 
-    window: Window
+    window: WindowRecord
     device: Device | None
     host: Host
     told: dict[str, Fact]

@@ -29,7 +29,7 @@ from annotate.capsule.manifest import (
     Head,
     Manifest,
 )
-from annotate.evidence import COUNTERS, Census, Column, Evidence, Gap, Timings, Trace
+from annotate.evidence import COUNTERS, Column, Evidence, Gap, ProcessList, Timings, Trace
 from gpuwatch.errors import CapsuleError
 
 # A torn or foreign zip fails in as many ways as it can be torn.
@@ -191,7 +191,7 @@ class _Reading:
             raise CapsuleError(f"expected how many calls each time is of, found {numbers[-1]}")
         return Timings(times.at_ns, times.values, clock, numbers[-1])
 
-    def _censuses(self, kept: Censuses | None) -> tuple[Census, ...]:
+    def _censuses(self, kept: Censuses | None) -> tuple[ProcessList, ...]:
         if kept is None:
             return ()
         at_ns, took_ns, listed = limits.times(self._times(kept.at)), self._times(kept.took), self._times(kept.listed)
@@ -215,7 +215,7 @@ class _Reading:
         for i, when_ns in zip(index.tolist(), times.tolist(), strict=True):
             processes, visibility = kept.lists[listed[i]]
             repeated, last = i == last, i
-            out.append(Census(
+            out.append(ProcessList(
                 uuid=kept.uuid, at_ns=when_ns, took_ns=int(took_ns[i]), visibility=visibility,
                 processes=idle[listed[i]] if repeated else processes,
             ))  # fmt: skip

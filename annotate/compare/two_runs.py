@@ -19,7 +19,7 @@ from annotate.judge import judge
 from annotate.policy import Policy
 from annotate.rules import comparison as family
 from annotate.stats.intervals import Interval, batch_interval
-from annotate.times.clock_sensitivity import Corrected, Refused, Sensitivity, sensitivity
+from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
 from annotate.verdict import Finding, Verdict
 
 # Identical work timed in turn on an H200 differed by up to 3.2 %; corrected to one clock, by a tenth of that.
@@ -154,8 +154,8 @@ def _at_common_clock(a: Timings | None, b: Timings | None) -> tuple[Interval, In
     return wide, Interval(wide.centre, edges[0], edges[1], 0.9, 1), mhz
 
 
-def _interval(corrected: Corrected | Refused) -> Interval | None:
-    if isinstance(corrected, Refused) or corrected.low_s is None or corrected.high_s is None:
+def _interval(corrected: Corrected | NoFit) -> Interval | None:
+    if isinstance(corrected, NoFit) or corrected.low_s is None or corrected.high_s is None:
         return None
     return Interval(corrected.time_s, corrected.low_s, corrected.high_s, 0.95, 1)
 

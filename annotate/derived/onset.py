@@ -20,7 +20,7 @@ _GRID_NS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class OnsetTurn:
     """Where one state of the power cap ended: in words, when, and whether it turned more than once."""
 
     what: str
@@ -28,7 +28,7 @@ class Turn:
     again: bool = False
 
 
-def cap_turn(evidence: Evidence, *, capped_ratio: float, free_ratio: float) -> Turn | None:
+def cap_turn(evidence: Evidence, *, capped_ratio: float, free_ratio: float) -> OnsetTurn | None:
     """Where the cap engaged or let go, if parts of a second or more certainly differ, or one was certainly mixed."""
     window = evidence.window
     count = min(max(1, window.length_ns // _BLOCK_NS), _BLOCKS_COUNT)
@@ -40,20 +40,20 @@ def cap_turn(evidence: Evidence, *, capped_ratio: float, free_ratio: float) -> T
     return _turn(evidence) if loose and bound else None
 
 
-def _turn(evidence: Evidence) -> Turn:
+def _turn(evidence: Evidence) -> OnsetTurn:
     window = evidence.window
     on = running(evidence, "power_cap_ns", Reason.SW_POWER_CAP)
     states = _settled(on.values)
     turns = np.flatnonzero(np.diff(states)) + 1
     if not len(turns):
         # Each refresh holds some of both, or nothing tells them apart.
-        return Turn("the power cap came and went", window.begin_ns, again=True)
+        return OnsetTurn("the power cap came and went", window.begin_ns, again=True)
     at_ns = int(on.at_ns[turns[0]])
     if len(turns) > 1:
-        return Turn("the power cap came and went, first", at_ns, again=True)
+        return OnsetTurn("the power cap came and went, first", at_ns, again=True)
     if states[0]:
-        return Turn("the power cap let go", at_ns)
-    return Turn("the power cap engaged", engaged_ns(evidence, began_ns(evidence, "power_cap_ns") or at_ns))
+        return OnsetTurn("the power cap let go", at_ns)
+    return OnsetTurn("the power cap engaged", engaged_ns(evidence, began_ns(evidence, "power_cap_ns") or at_ns))
 
 
 def engaged_ns(evidence: Evidence, at_ns: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from annotate.evidence import HEARTBEAT_NS, Census, Evidence, Lane, Ownership, Process, Visibility
+from annotate.evidence import HEARTBEAT_NS, Evidence, Lane, Ownership, Process, ProcessList, Visibility
 
 # Unchanged lists are kept once a heartbeat, so one stands for a heartbeat and a half.
 _STANDS_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
@@ -120,7 +120,7 @@ def unexplained_bytes(evidence: Evidence) -> float | None:
     return float(np.median(known)) if len(known) * 2 >= len(rest_bytes) else None
 
 
-def _held_bytes(census: Census) -> float:
+def _held_bytes(census: ProcessList) -> float:
     held_bytes = [process.memory_bytes for process in census.processes if process.listed]
     return float("nan") if None in held_bytes else float(sum(held for held in held_bytes if held is not None))
 

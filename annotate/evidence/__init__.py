@@ -12,18 +12,17 @@ from __future__ import annotations
 from annotate.evidence.column import GRID_COUNT, Column, Times, Values, grid
 from annotate.evidence.device import Device
 from annotate.evidence.evidence import Evidence, Fact
-from annotate.evidence.process_list import Census, Ownership, Process, Visibility
+from annotate.evidence.process_list import Ownership, Process, ProcessList, Visibility
 from annotate.evidence.reading import COUNTERS, HEARTBEAT_NS, SIGNALS, Lane, Reading, Reason, signals
 from annotate.evidence.records import Event, Gap, PowerRecord
 from annotate.evidence.trace import Increase, Trace
-from annotate.evidence.window_record import Host, Timings, Window
+from annotate.evidence.window_record import Host, Timings, WindowRecord
 
 __all__ = [
     "COUNTERS",
     "GRID_COUNT",
     "HEARTBEAT_NS",
     "SIGNALS",
-    "Census",
     "Column",
     "Device",
     "Event",
@@ -36,6 +35,7 @@ __all__ = [
     "Ownership",
     "PowerRecord",
     "Process",
+    "ProcessList",
     "Reading",
     "Reason",
     "Times",
@@ -43,7 +43,7 @@ __all__ = [
     "Trace",
     "Values",
     "Visibility",
-    "Window",
+    "WindowRecord",
     "grid",
     "signals",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 from annotate.evidence.column import Column
 from annotate.evidence.device import Device
 from annotate.evidence.trace import Increase, Trace
-from annotate.evidence.window_record import Host, Timings, Window
+from annotate.evidence.window_record import Host, Timings, WindowRecord
 
 Fact: TypeAlias = str | int | float | bool | None
 
@@ -25,7 +25,7 @@ class Evidence:
     compared with, where it is.
     """
 
-    window: Window
+    window: WindowRecord
     device: Device | None = None
     trace: Trace = field(default_factory=Trace)
     host: Host = field(default_factory=Host)

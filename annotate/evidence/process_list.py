@@ -40,7 +40,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Census:
+class ProcessList:
     """Who was on one GPU at one instant."""
 
     uuid: str
@@ -55,7 +55,7 @@ class Census:
         """Whether the utilisation record was asked too, as far as it can be known."""
         return self.use_asked or any(process.utilization_ratio is not None for process in self.processes)
 
-    def with_use(self, told: Census) -> Census:
+    def with_use(self, told: ProcessList) -> ProcessList:
         """The same list, with what an earlier one knew of the utilisation record: how busy each was, and whom only it named."""
         if self.tells_use or self.at_ns - told.at_ns > USE_STANDS_NS:
             return self

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from annotate.evidence.column import EMPTY, Column, Times, Values, grid
-from annotate.evidence.process_list import Census
+from annotate.evidence.process_list import ProcessList
 from annotate.evidence.reading import HEARTBEAT_NS, SIGNALS, Lane, Reading
 from annotate.evidence.records import Event, Gap, PowerRecord
 
@@ -59,7 +59,7 @@ class Trace:
 
     columns: Mapping[str, Column] = field(default_factory=dict)
     dense_power: Column = EMPTY
-    censuses: tuple[Census, ...] = ()
+    censuses: tuple[ProcessList, ...] = ()
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
     refresh_ns: Mapping[str, int] = field(default_factory=dict)  # measured on this GPU, by signal
@@ -68,7 +68,7 @@ class Trace:
     def of(
         readings: Iterable[Reading],
         *,
-        censuses: Sequence[Census] = (),
+        censuses: Sequence[ProcessList] = (),
         power: Sequence[PowerRecord] = (),
         events: Sequence[Event] = (),
         gaps: Sequence[Gap] = (),

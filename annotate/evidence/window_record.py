@@ -11,7 +11,7 @@ from annotate.evidence.column import Times, Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class WindowRecord:
     """A measured interval, and the processes it measured."""
 
     begin_ns: int

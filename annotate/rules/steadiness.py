@@ -10,7 +10,7 @@ from annotate.claims import Claim
 from annotate.derived.busy import utilization_ratio
 from annotate.derived.duty import capped_clock_ratio, duty, is_light, iterations, regular_pause_s
 from annotate.derived.held import began_ns, power_cap, running
-from annotate.derived.onset import Turn, cap_turn, engaged_ns, last_pause_end_ns
+from annotate.derived.onset import OnsetTurn, cap_turn, engaged_ns, last_pause_end_ns
 from annotate.derived.sm_clock import median_mhz, sudden, working
 from annotate.evidence import Column, Evidence, Fact, Reason
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
@@ -128,7 +128,7 @@ def _paused(evidence: Evidence, *, settle_s: float, pause_s: float) -> int | Non
     return last_pause_end_ns(evidence, within_s=settle_s, longest_s=pause_s)
 
 
-def _onset(evidence: Evidence) -> Turn | None:
+def _onset(evidence: Evidence) -> OnsetTurn | None:
     """Where the cap engaged after the window had begun; None if it already held."""
     window = evidence.window
     on = running(evidence, "power_cap_ns", Reason.SW_POWER_CAP)
@@ -137,7 +137,7 @@ def _onset(evidence: Evidence) -> Turn | None:
     at_ns = counted_ns if counted_ns is not None else sampled_ns
     if at_ns is None or at_ns - window.begin_ns <= _HELD_NS:
         return None
-    return Turn("after a pause the power cap engaged", min(engaged_ns(evidence, at_ns), window.end_ns))
+    return OnsetTurn("after a pause the power cap engaged", min(engaged_ns(evidence, at_ns), window.end_ns))
 
 
 def _unsettled(evidence: Evidence, clock: Column, pause_end_ns: int, *, settle_s: float, reject_ratio: float) -> Found:
@@ -162,7 +162,7 @@ def _unsettled(evidence: Evidence, clock: Column, pause_end_ns: int, *, settle_s
     )
 
 
-def _by_clock(evidence: Evidence, clock: Column, step_ratio: float) -> Turn | None:
+def _by_clock(evidence: Evidence, clock: Column, step_ratio: float) -> OnsetTurn | None:
     refresh_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
     move = sudden(clock, block_ns=refresh_ns, least_ratio=_least_ratio(evidence, step_ratio))
     if move is None and evidence.window.length_ns >= _SWUNG_NS:
@@ -175,7 +175,7 @@ def _by_clock(evidence: Evidence, clock: Column, step_ratio: float) -> Turn | No
             deviations=3.0,
             explained_ratio=0.6,
         )
-    return Turn(f"the SM clock {'rose' if move.ratio > 0 else 'fell'}", move.at_ns) if move else None
+    return OnsetTurn(f"the SM clock {'rose' if move.ratio > 0 else 'fell'}", move.at_ns) if move else None
 
 
 def _least_ratio(evidence: Evidence, step_ratio: float) -> float:
@@ -183,7 +183,7 @@ def _least_ratio(evidence: Evidence, step_ratio: float) -> float:
     return step_ratio if evidence.window.length_ns >= 2 * _CYCLE_NS else 2.0 * step_ratio
 
 
-def _by_timings(evidence: Evidence, step_ratio: float) -> Turn | None:
+def _by_timings(evidence: Evidence, step_ratio: float) -> OnsetTurn | None:
     """A step of the iteration times: fine in the first quarter second, where an onset lies, coarse over the whole window."""
     if evidence.timings is None:
         return None
@@ -195,10 +195,10 @@ def _by_timings(evidence: Evidence, step_ratio: float) -> Turn | None:
         move = sudden(times, block_ns=10 * _FINE_NS, least_ratio=_least_ratio(evidence, step_ratio))
     if move is None:
         return None
-    return Turn(f"the iterations became {abs(move.ratio):.0%} {'longer' if move.ratio > 0 else 'shorter'}", move.at_ns)
+    return OnsetTurn(f"the iterations became {abs(move.ratio):.0%} {'longer' if move.ratio > 0 else 'shorter'}", move.at_ns)
 
 
-def _clock_step_ratio(evidence: Evidence, clock: Column, change: Turn) -> float | None:
+def _clock_step_ratio(evidence: Evidence, clock: Column, change: OnsetTurn) -> float | None:
     """By how much NVML's clock differs after the change; before the cap's onset the driver asks for the maximum."""
     ratio = _move_ratio(clock, change.at_ns)
     if ratio is None and evidence.device is not None and change.what.endswith("engaged"):

@@ -25,13 +25,13 @@ _LOG_FLOOR = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class NoFit:
     """Why there is no corrected time: one line, for people."""
 
     reason: str
 
 
-_UNSTAMPED = Refused("No warm iteration carries its clock: nothing stamped them.")
+_UNSTAMPED = NoFit("No warm iteration carries its clock: nothing stamped them.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +69,19 @@ class Sensitivity:
         """What each time is multiplied by to stand at that clock."""
         return np.asarray((sm_clock_mhz / mhz) ** self.beta, np.float64)
 
-    def at_clock(self, timings: Timings, mhz: float) -> Corrected | Refused:
+    def at_clock(self, timings: Timings, mhz: float) -> Corrected | NoFit:
         """The median time of these iterations at that clock; cold ones are left out of both figures.
 
         They need not be the ones β was fitted on, but must be of the same kernel, and at clocks that were seen.
         """
         if not self.clock_low_mhz <= mhz <= self.clock_high_mhz:
-            return Refused(f"{mhz:.0f} MHz lies outside the clocks seen, {self._range}.")
+            return NoFit(f"{mhz:.0f} MHz lies outside the clocks seen, {self._range}.")
         warm, _ = warm_and_stamped(timings)
         if warm is None or warm.sm_clock_mhz is None:
             return _UNSTAMPED
         seen_mhz = centre(warm.sm_clock_mhz)
         if not self.clock_low_mhz <= seen_mhz <= self.clock_high_mhz:
-            return Refused(f"These iterations ran at {seen_mhz:.0f} MHz, outside the clocks the fit saw, {self._range}.")
+            return NoFit(f"These iterations ran at {seen_mhz:.0f} MHz, outside the clocks the fit saw, {self._range}.")
         corrected_s = warm.took_s * self.factor(warm.sm_clock_mhz, mhz)
         time_s, raw_s = centre(corrected_s), centre(warm.took_s)
         interval = batch_interval(warm.at_ns, corrected_s, confidence=_CONFIDENCE)
@@ -124,7 +124,7 @@ def sensitivity(
     steepest: Annotated[float, "no kernel follows the clock more than in proportion; a little for the fit's own error"] = 1.2,
     slow_sd: Annotated[float, "so far above the fit an iteration was slow for another reason"] = 10.0,
     blocks_count: Annotated[int, "medians of so many blocks carry the fit: less noise in the clocks, and it stays fast"] = 500,
-) -> Sensitivity | Refused:
+) -> Sensitivity | NoFit:
     """The fit of log time on log clock, robust against what is not the clock, or why there is none.
 
     The line is Huber's, through medians of consecutive blocks; autocorrelation widens its interval (``annotate.stats.line``).
@@ -134,25 +134,25 @@ def sensitivity(
         return _UNSTAMPED
     took_s, clock_mhz = warm.took_s, warm.sm_clock_mhz
     if len(took_s) < iterations_count:
-        return Refused(f"{len(took_s)} warm iterations carry their clock, and {iterations_count} are needed for a fit.")
+        return NoFit(f"{len(took_s)} warm iterations carry their clock, and {iterations_count} are needed for a fit.")
     usual_s = centre(took_s)
     if usual_s < kernel_s:
-        return Refused(f"One call takes {usual_s * 1e6:.0f} µs: below {kernel_s * 1e6:.0f} µs launch gaps drown the clock.")
+        return NoFit(f"One call takes {usual_s * 1e6:.0f} µs: below {kernel_s * 1e6:.0f} µs launch gaps drown the clock.")
     low_mhz, high_mhz = _edges(clock_mhz)
     if high_mhz < (1.0 + clock_ratio) * low_mhz:
         moved = high_mhz / low_mhz - 1.0
-        return Refused(f"The clock stayed within {moved:.1%} ({low_mhz:.0f}–{high_mhz:.0f} MHz): nothing to correct.")
+        return NoFit(f"The clock stayed within {moved:.1%} ({low_mhz:.0f}–{high_mhz:.0f} MHz): nothing to correct.")
 
     length = -(-len(took_s) // blocks_count)
     line = robust_line(np.log(_medians(clock_mhz, length)), np.log(_medians(took_s, length)), high_sd=slow_sd, floor=_LOG_FLOOR)
     r = line.r
     if not -r >= correlation:
-        return Refused(f"Time follows the clock too loosely (r {r:.2f}, needed −{correlation}): something else moves it.")
+        return NoFit(f"Time follows the clock too loosely (r {r:.2f}, needed −{correlation}): something else moves it.")
     beta, error = -line.slope, line.slope_error(confidence=_CONFIDENCE)
     if error is None or error > beta_error:
-        return Refused("The clock swung too rarely to tell its effect from a drift of something else.")
+        return NoFit("The clock swung too rarely to tell its effect from a drift of something else.")
     if beta - error > steepest:
-        return Refused(f"Time changed as the clock to the power −{beta:.1f}, steeper than any kernel: something else moved it.")
+        return NoFit(f"Time changed as the clock to the power −{beta:.1f}, steeper than any kernel: something else moved it.")
     # Of all warm iterations, blocked or not: what a reader calls the noise.
     logs = np.log(took_s)
     residuals = logs - line.at(np.log(clock_mhz))

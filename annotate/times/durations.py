@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from annotate.evidence import Evidence, Timings, Values, Window
+from annotate.evidence import Evidence, Timings, Values, WindowRecord
 from annotate.stats.robust import centre, effective_count, spread
 
 # CUDA's events tick at up to half a microsecond: no spread is smaller than half a tick.
@@ -21,7 +21,7 @@ _MOST_CALLS_COUNT = 10**9
 _FAR_NS = 10**18
 
 
-def usable(timings: Timings | None, window: Window) -> Timings | None:
+def usable(timings: Timings | None, window: WindowRecord) -> Timings | None:
     """Times as rules may take them: in order, NaN for what is no duration or no clock, and none where they make no sense.
 
     They come from a program that may be wrong, so no rule should meet what would overflow its arithmetic.

@@ -17,7 +17,7 @@ from gpuwatch.config.paths import default_state
 from gpuwatch.config.settings import SYSTEM_CONFIG, SYSTEM_STATE, Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.systemd import units
-from gpuwatch.systemd.units import File, Plan
+from gpuwatch.systemd.units import File, InstallPlan
 
 _scope = click.option(
     "--system/--user", "system", default=None, help="For every user of this machine, or for you. Default: as you are."
@@ -121,7 +121,7 @@ def _difference(file: File) -> str:
     return f"{'new' if file.found is None else 'changed'} {file.path}\n" + "".join(lines)
 
 
-def _carry_out(plan: Plan, root: Path, *, yes: bool) -> None:
+def _carry_out(plan: InstallPlan, root: Path, *, yes: bool) -> None:
     """Ask, then do it.  Raises Stop where it was declined or failed."""
     runs = root == Path("/") and units.MANAGER_RUNS.is_dir()
     commands = (*plan.before, *plan.after) if runs else ()

@@ -21,7 +21,7 @@ from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from annotate.evidence import Evidence, Window
+    from annotate.evidence import Evidence, WindowRecord
     from gpuwatch.store import Reader, Run
 
 # Times of a recording above this are nanoseconds since 1970 (2001 and later); below it, since its machine was booted.
@@ -129,7 +129,7 @@ def _part(piece: Evidence, path: Path, begin: str | None, end: str | None) -> Ev
     return replace(piece.part(begin_ns, end_ns), timings=None)
 
 
-def _within(text: str, option: str, whole: Window) -> int:
+def _within(text: str, option: str, whole: WindowRecord) -> int:
     begin_ns = whole.begin_ns
     try:
         if text.startswith("-"):

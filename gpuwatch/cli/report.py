@@ -15,7 +15,7 @@ from gpuwatch.cli.exit_codes import Exit, of_statuses, statuses_of
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.report.record import Judged
+    from gpuwatch.report.record import ReportedWindow
     from gpuwatch.store import Reader, Run
 
 _LOOKS_COUNT = 30
@@ -76,7 +76,7 @@ def command(
     return of_statuses(statuses_of(window.verdict for window in windows), failing)
 
 
-def _signed(windows: tuple[Judged, ...], without: tuple[str, ...]) -> str:
+def _signed(windows: tuple[ReportedWindow, ...], without: tuple[str, ...]) -> str:
     """By whom, in one line."""
     from gpuwatch.signing import fingerprint
 
@@ -87,7 +87,7 @@ def _signed(windows: tuple[Judged, ...], without: tuple[str, ...]) -> str:
     return f"signed by {', '.join(keys)}" + (f"; {count} of {len(windows)} windows unsigned" if count else "")
 
 
-def _text(windows: tuple[Judged, ...], without: tuple[str, ...], *, markdown: bool, junit: bool) -> str:
+def _text(windows: tuple[ReportedWindow, ...], without: tuple[str, ...], *, markdown: bool, junit: bool) -> str:
     if markdown:
         from gpuwatch.report.markdown import markdown as as_markdown
 
@@ -101,15 +101,15 @@ def _text(windows: tuple[Judged, ...], without: tuple[str, ...], *, markdown: bo
     return html_page.render(record.sequence(windows, without), secrets.token_urlsafe(24))
 
 
-def _of_runs(ids: tuple[str, ...]) -> list[Judged]:
+def _of_runs(ids: tuple[str, ...]) -> list[ReportedWindow]:
     with open_store.reader(options.settings()) as store:
         runs = [open_store.run(store, each) for each in dict.fromkeys(ids)] or [open_store.run(store, None)]
         return [judged for run in {run.id: run for run in runs}.values() for judged in _of_run(store, run)]
 
 
-def _of_run(store: Reader, run: Run) -> list[Judged]:
+def _of_run(store: Reader, run: Run) -> list[ReportedWindow]:
     """The verdicts of record, each beside the evidence that was kept for it."""
-    from gpuwatch.report.record import Judged
+    from gpuwatch.report.record import ReportedWindow
     from gpuwatch.signing import Signature
     from gpuwatch.store.run import OPEN, UNFINISHED
 
@@ -125,7 +125,7 @@ def _of_run(store: Reader, run: Run) -> list[Judged]:
     out = []
     for position, verdict in enumerate(rejudge.stored(run)):
         uuid = verdict.device_uuid if verdict.device_uuid in run.uuids else None
-        window = Judged(
+        window = ReportedWindow(
             verdict=verdict,
             evidence=store.evidence(run, uuid) if uuid is not None else None,
             run_id=run.id,
@@ -140,9 +140,9 @@ def _of_run(store: Reader, run: Run) -> list[Judged]:
     return out
 
 
-def _of_recording(path: Path) -> list[Judged]:
+def _of_recording(path: Path) -> list[ReportedWindow]:
     from annotate.judge import judge
-    from gpuwatch.report.record import Judged
+    from gpuwatch.report.record import ReportedWindow
 
     pieces = rejudge.recorded(path, None, None, ())
-    return [Judged(verdict=judge(piece), evidence=piece) for piece in pieces]
+    return [ReportedWindow(verdict=judge(piece), evidence=piece) for piece in pieces]

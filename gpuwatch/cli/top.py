@@ -70,10 +70,10 @@ def _watched(settings: Settings) -> Iterator[Settings]:
 
 def _screen(settings: Settings, *, kept_for: Settings) -> Exit:
     from gpuwatch.tui.app import Top
-    from gpuwatch.view.history import Stored
+    from gpuwatch.view.history import StoredHistory
     from gpuwatch.view.live import Looker
 
-    Top(Looker(settings), Stored(lambda: _store(settings)), memory=_memory(kept_for)).run()
+    Top(Looker(settings), StoredHistory(lambda: _store(settings)), memory=_memory(kept_for)).run()
     return Exit.OK
 
 

@@ -127,24 +127,24 @@ class Client:
 
     def end_window(self, run: str, begin_ns: int, end_ns: int) -> None:
         """Settle a window's interval; what there is to tell may take its time, until the window is closed."""
-        self._ask(messages.End(run=run, begin_ns=begin_ns, end_ns=end_ns), messages.Taken)
+        self._ask(messages.End(run=run, begin_ns=begin_ns, end_ns=end_ns), messages.TimesTaken)
 
     def times(self, run: str, timings: Timings) -> None:
         """Hand over times of iterations of a window not yet closed; later ones follow earlier ones."""
         from gpuwatch.wire import timings as iterations  # numpy, which a window without times does without
 
         for message in iterations.messages(run, timings):
-            self._ask(message, messages.Taken)
+            self._ask(message, messages.TimesTaken)
 
     def close_window(self, run: str, begin_ns: int, end_ns: int, told: dict[str, messages.FactValue] | None = None) -> None:
         self._ask(messages.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, told=told or {}), messages.Closed)
 
-    def verdicts(self, run: str, *, wait_s: float = VERDICT_S) -> messages.Judged:
+    def verdicts(self, run: str, *, wait_s: float = VERDICT_S) -> messages.JudgedReply:
         """Its ``status`` is open or judging where the verdict did not come in time."""
-        return self._ask(messages.AskVerdicts(run=run, wait_s=wait_s), messages.Judged, patience_s=wait_s + ANSWER_S)
+        return self._ask(messages.AskVerdicts(run=run, wait_s=wait_s), messages.JudgedReply, patience_s=wait_s + ANSWER_S)
 
     def status(self) -> dict[str, Any]:
-        return self._ask(messages.AskStatus(), messages.Status).facts
+        return self._ask(messages.AskStatus(), messages.StatusReply).facts
 
     def readings(self, since_ns: int = 0) -> messages.Readings:
         """What every GPU said last and the windows; ``live.of`` makes records of it."""

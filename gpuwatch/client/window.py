@@ -33,7 +33,7 @@ from gpuwatch.wire.messages import LABEL_LENGTH
 
 if TYPE_CHECKING:
     from annotate.evidence import Timings
-    from gpuwatch.wire.messages import FactValue, Judged
+    from gpuwatch.wire.messages import FactValue, JudgedReply
 
 _log = logging.getLogger("gpuwatch")
 _P = ParamSpec("_P")
@@ -67,7 +67,7 @@ class Window:
         self._settings = settings
         self._client: Client | None = None
         self._absence: str | None = None
-        self._judged: Judged | None = None
+        self._judged: JudgedReply | None = None
         self._verdicts: tuple[Verdict, ...] = ()
         self.parent: Window | None = None
         self._testimony = Testimony()
@@ -301,7 +301,7 @@ class Window:
             return (self._unproven(why or "no verdict came"),)
         return self._verdicts
 
-    def _ask(self) -> Judged:
+    def _ask(self) -> JudgedReply:
         # The daemon that closed it may have left since; another one knows it from the store.
         with connect(self._settings or config.load()) as client:
             judged = client.verdicts(self.run_id or "")

@@ -17,7 +17,7 @@ _MAKING = (inspect.iscoroutine, inspect.isgenerator, inspect.isasyncgen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CompareRequest:
     """The settings of a comparison, checked."""
 
     reference: str
@@ -48,7 +48,7 @@ def checked(
     timer: object,
     label: object,
     settings: object,
-) -> Asked:
+) -> CompareRequest:
     """Raises UsageError."""
     named = check_arms(arms)
     if reference is not None and not (isinstance(reference, str) and reference in named):
@@ -61,7 +61,7 @@ def checked(
         raise UsageError(f"compare: timer: expected a timer of blocks, or None for the one that fits, found {timer!r}")
     if isinstance(seed, bool) or not isinstance(seed, Integral):
         raise UsageError(f"compare: seed: expected a whole number, found {seed!r}")
-    return Asked(
+    return CompareRequest(
         reference=reference if reference is not None else next(iter(named)),
         seconds=bench_arguments.amount("compare: seconds", seconds),
         warm_s=bench_arguments.amount("compare: warm_s", warm_s, zero=True),

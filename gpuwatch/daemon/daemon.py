@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
-from annotate.evidence import Census, Device
+from annotate.evidence import Device, ProcessList
 from gpuwatch import clock
 from gpuwatch.config.settings import Settings
 from gpuwatch.daemon.judge_worker import Judge
 from gpuwatch.daemon.pools import running_pool
 from gpuwatch.daemon.server import Greeting, Server
-from gpuwatch.daemon.watched_gpus import Witness
+from gpuwatch.daemon.watched_gpus import WatchedGpus
 from gpuwatch.daemon.windows import HOST_COUNT, Windows
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.host import processes, suspend
@@ -86,7 +86,7 @@ class Daemon:
             mode=self._mode,
         )  # fmt: skip
         self._judge = Judge(settings.state, log=settings.log if on_demand else None)
-        self._witness = Witness(
+        self._witness = WatchedGpus(
             settings, self._store, sinks=(self._store, self, *self._counting()), threads=self._driver_threads
         )
         self._windows = Windows(
@@ -109,14 +109,14 @@ class Daemon:
 
     def _start_page(self) -> None:
         if self._exporter is not None:
-            from gpuwatch.exporter.collector import Daemon as Known
+            from gpuwatch.exporter.collector import DaemonFigures as Known
 
             known = Known(self._store.statistics, lambda: self._windows.busy_count, lambda: self._server.client_count)
             self._exporter.start(self._witness, known, lambda: self._serving)
 
     def take(self, sweep: Sweep) -> None:
         """As a sink: the windows look through every new list of processes, in the event loop's thread."""
-        if isinstance(sweep.observed, Census) and self._windows.busy_count:
+        if isinstance(sweep.observed, ProcessList) and self._windows.busy_count:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon is leaving
                 self._loop.call_soon_threadsafe(self._windows.census_taken, sweep.observed)
 

@@ -13,7 +13,7 @@ PATIENCE_S = 10.0  # a commit takes milliseconds; who waits for a verdict does s
 AGAIN_S = 0.5  # as often as the store tries by itself
 
 
-class Stored(Protocol):
+class Flushable(Protocol):
     """What of a store is asked here."""
 
     def flush(self, timeout_s: float) -> bool: ...
@@ -24,7 +24,7 @@ class Stored(Protocol):
 class Flushing:
     """Waits for a store, in a thread of its own: a disk that hangs holds up neither the event loop nor other threads."""
 
-    def __init__(self, store: Stored, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, store: Flushable, *, patience_s: float = PATIENCE_S) -> None:
         self._store = store
         self._patience_s = patience_s
         self._thread = running_pool(1, "gpuwatch-flush")

@@ -129,15 +129,15 @@ def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _import_judge() -> None:
+    import annotate.capsule.pack
     import annotate.judge  # noqa: F401 - imported early so that the first window does not wait for them
-    import gpuwatch.capsule
     import gpuwatch.store  # noqa: F401
 
 
 def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgement:
     """Judge one stored run from its readings, and sign for it.  Raises StoreError."""
     from annotate.capsule.pack import pack
-    from annotate.evidence import Evidence, Window
+    from annotate.evidence import Evidence, WindowRecord
     from annotate.judge import judge
     from annotate.policy import Policy
     from gpuwatch.signing import statement
@@ -148,7 +148,7 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
         policy = Policy.from_dict(run.policy)
         evidence = {uuid: reader.evidence(run, uuid) for uuid in run.uuids}
     if not evidence:
-        window = Window(begin_ns=run.begin_ns, end_ns=run.end_ns or run.begin_ns, label=run.label, pids=run.pids)
+        window = WindowRecord(begin_ns=run.begin_ns, end_ns=run.end_ns or run.begin_ns, label=run.label, pids=run.pids)
         nothing = Evidence(window=window, told=run.told, absence=run.why or "no GPU is covered by this window")
         verdicts = [judge(nothing, policy)]
     else:

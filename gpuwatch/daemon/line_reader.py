@@ -13,7 +13,7 @@ PIECE_BYTES = 1 << 16
 USER_HALF_SAID_BYTES = 64 << 20  # of one user's connections: a thousand may hold half a line each, and not a gigabyte
 
 
-class HalfSaid:
+class UnfinishedLines:
     """The bytes of unfinished lines that each user's connections hold: what one user holds refuses no other user."""
 
     def __init__(self, user_most_bytes: int = USER_HALF_SAID_BYTES) -> None:
@@ -35,10 +35,10 @@ class HalfSaid:
             raise WireError("busy", "too many of your connections are in the middle of a line; try again")
 
 
-class Lines:
+class LineReader:
     """Reads one connection line by line, and is of no more use once it raised WireError."""
 
-    def __init__(self, reader: asyncio.StreamReader, half_said: HalfSaid, uid: int, *, rest_s: float = LINE_S) -> None:
+    def __init__(self, reader: asyncio.StreamReader, half_said: UnfinishedLines, uid: int, *, rest_s: float = LINE_S) -> None:
         self._reader = reader
         self._half_said = half_said
         self._uid = uid

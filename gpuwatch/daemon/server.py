@@ -19,7 +19,7 @@ from annotate import __version__
 from gpuwatch import clock
 from gpuwatch.client.connection import peer_uid
 from gpuwatch.config.settings import ensure_socket_folder
-from gpuwatch.daemon.line_reader import PIECE_BYTES, HalfSaid, Lines
+from gpuwatch.daemon.line_reader import PIECE_BYTES, LineReader, UnfinishedLines
 from gpuwatch.daemon.windows import Windows
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.wire import messages
@@ -73,7 +73,7 @@ class Server:
         self._lost: str | None = None  # why nobody finds us
         self._connections: set[asyncio.Task[None]] = set()
         self._by_uid: Counter[int] = Counter()
-        self._half_said = HalfSaid()
+        self._half_said = UnfinishedLines()
 
     @property
     def client_count(self) -> int:
@@ -157,7 +157,7 @@ class Server:
             return
         pid, uid = peer_uid(writer.get_extra_info("socket"))
         peer = _Peer(pid, uid)
-        lines = Lines(reader, self._half_said, uid)
+        lines = LineReader(reader, self._half_said, uid)
         self._connections.add(task)
         self._by_uid[uid] += 1
         try:
@@ -187,7 +187,7 @@ class Server:
             for run in peer.runs:
                 await self._windows.abandon(run)
 
-    async def _greet(self, lines: Lines, writer: asyncio.StreamWriter) -> bool:
+    async def _greet(self, lines: LineReader, writer: asyncio.StreamWriter) -> bool:
         request = await asyncio.wait_for(_receive(lines, writer, GREETING_BYTES), GREETING_S)
         if request is None:
             return False
@@ -209,7 +209,7 @@ class Server:
         self._greeted_ns[asyncio.current_task()] = clock.now_ns()
         return True
 
-    async def _serve(self, peer: _Peer, lines: Lines, writer: asyncio.StreamWriter) -> bool:
+    async def _serve(self, peer: _Peer, lines: LineReader, writer: asyncio.StreamWriter) -> bool:
         """One request; False when the connection is over."""
         request = await _receive(lines, writer)
         if request is None:
@@ -244,10 +244,10 @@ class Server:
                 return messages.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
             case messages.End():
                 await self._windows.end(request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns)
-                return messages.Taken(run=request.run)
+                return messages.TimesTaken(run=request.run)
             case messages.Times():
                 self._windows.take_times(request, uid=peer.uid)
-                return messages.Taken(run=request.run)
+                return messages.TimesTaken(run=request.run)
             case messages.Close():
                 _check_size(request.told)
                 await self._windows.close(
@@ -256,7 +256,7 @@ class Server:
                 peer.runs.discard(request.run)
                 return messages.Closed(run=request.run)
             case messages.AskStatus():
-                return messages.Status(facts=self._status())
+                return messages.StatusReply(facts=self._status())
             case messages.AskReadings():
                 return self._readings(peer.uid, request.since_ns)
             case messages.Leave():
@@ -267,7 +267,7 @@ class Server:
             case _:
                 return messages.Refused("bad-message", "hello comes once, as the first message")
 
-    async def _verdicts(self, peer: _Peer, lines: Lines, request: messages.AskVerdicts) -> messages.Reply:
+    async def _verdicts(self, peer: _Peer, lines: LineReader, request: messages.AskVerdicts) -> messages.Reply:
         """Wait for the verdicts of a window, and no longer than the client is there.
 
         Raises ConnectionResetError: when the client went away.  Raises WireError, UsageError.
@@ -287,7 +287,7 @@ class Server:
             asked.cancel()
             gone.cancel()
             await asyncio.gather(asked, gone, return_exceptions=True)
-        return messages.Judged(run=run.id, status=run.status, why=run.why, verdicts=[dict(v) for v in run.verdicts])
+        return messages.JudgedReply(run=run.id, status=run.status, why=run.why, verdicts=[dict(v) for v in run.verdicts])
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -338,7 +338,7 @@ async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
 
 
 async def _receive(
-    lines: Lines, writer: asyncio.StreamWriter, most_bytes: int = messages.LINE_BYTES
+    lines: LineReader, writer: asyncio.StreamWriter, most_bytes: int = messages.LINE_BYTES
 ) -> messages.Request | None:
     """The next request, None at the end.  A line that is none is refused and the next one read."""
     while True:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from annotate.evidence import Census, Host
+from annotate.evidence import Host, ProcessList
 from gpuwatch.errors import UsageError
 from gpuwatch.host import cpu_pressure, gpu_sharing, processes, profilers
 from gpuwatch.store import Run
@@ -35,7 +35,7 @@ _UNSEEN = (
 
 
 @dataclass(slots=True)
-class InHand:
+class TrackedWindow:
     """One window between its opening and its verdict.  All is changed in the daemon's event loop only."""
 
     run: Run
@@ -87,7 +87,7 @@ class InHand:
 
     # What its GPUs show of it
 
-    def note(self, census: Census) -> None:
+    def note(self, census: ProcessList) -> None:
         """Look for its processes in a list of those on a GPU."""
         root, known, strangers = self.run.pid, self.strangers.get(census.uuid, set()), set()
         for process in census.processes:
@@ -186,4 +186,4 @@ def _measured_tree(pid: int) -> frozenset[int]:
     return processes.descendants(pid) - processes.descendants(os.getpid())
 
 
-__all__ = ["EDGE_SLACK_NS", "InHand", "InThread", "hinted", "named"]
+__all__ = ["EDGE_SLACK_NS", "InThread", "TrackedWindow", "hinted", "named"]

@@ -12,7 +12,7 @@ from concurrent.futures import Executor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
-from annotate.evidence import SIGNALS, Census, Device, Event, Lane, Reading
+from annotate.evidence import SIGNALS, Device, Event, Lane, ProcessList, Reading
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError, UsageError
@@ -33,7 +33,7 @@ REOPEN_S = 10.0  # how often an absent driver is looked for: no driver is a stat
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedGpu:
     """One GPU of the source: its place there, whether it answers, and what is asked of it."""
 
     device: Device
@@ -43,7 +43,7 @@ class Watched:
     supported: Mapping[str, bool]  # by signal; empty where the GPU could not be measured
 
 
-class Witness:
+class WatchedGpus:
     """Watches every GPU of one source, and goes on without those that are lost."""
 
     def __init__(self, settings: Settings, store: Store, *, sinks: Sequence[Sink], threads: Executor) -> None:
@@ -62,8 +62,8 @@ class Witness:
         self._threads = threads
         self._at_edges = Edges(lambda: self._samplers, threads)
         self._open_count: dict[str | None, int] = {}
-        self._censuses: dict[str, Census] = {}
-        self._used: dict[str, Census] = {}  # by GPU, the last that told how busy each process was
+        self._censuses: dict[str, ProcessList] = {}
+        self._used: dict[str, ProcessList] = {}  # by GPU, the last that told how busy each process was
         self._given: dict[str, Source] = {}  # which source each sampler was last handed
         self._reopening = threading.Lock()
         self._adding = threading.Lock()
@@ -100,16 +100,16 @@ class Witness:
     def device(self, uuid: str) -> Device | None:
         return self._devices.get(uuid)
 
-    def watched(self) -> tuple[Watched, ...]:
+    def watched(self) -> tuple[WatchedGpu, ...]:
         """Every GPU the source named, lost ones too, in its order."""
         return tuple(self._watched(position, device) for position, device in enumerate(self._devices.values()))
 
-    def _watched(self, position: int, device: Device) -> Watched:
+    def _watched(self, position: int, device: Device) -> WatchedGpu:
         sampler = self._samplers.get(device.uuid)
         if sampler is None:
-            return Watched(device, position, "it has not answered since the daemon started", {}, {})
+            return WatchedGpu(device, position, "it has not answered since the daemon started", {}, {})
         plan = sampler.plan
-        return Watched(
+        return WatchedGpu(
             device, position, sampler.lost,
             sampler.period_ns,
             {name: name not in plan.unanswered for name in SIGNALS} if plan.row_cost_ns else {},
@@ -123,7 +123,7 @@ class Witness:
         """As a feed: the last sweep of every GPU and lane."""
         return self._latest
 
-    def census(self, uuid: str) -> Census | None:
+    def census(self, uuid: str) -> ProcessList | None:
         """The last list as the driver gave it, None if the last question had no answer."""
         return self._censuses.get(uuid)
 
@@ -155,7 +155,7 @@ class Witness:
 
     def take(self, sweep: Sweep) -> None:
         """As a sink of its own samplers: keep the last of each lane, learn the refresh periods."""
-        if isinstance(sweep.observed, Census):
+        if isinstance(sweep.observed, ProcessList):
             self._censuses[sweep.uuid] = sweep.observed
             sweep = replace(sweep, observed=self._with_use(sweep.observed))
         elif sweep.lane is Lane.PROCESSES:  # it was lost: who was there before is no answer for a window
@@ -164,7 +164,7 @@ class Witness:
         if isinstance(sweep.observed, Reading) and (refresh := self._refresh.get(sweep.uuid)):
             refresh.take(sweep)
 
-    def _with_use(self, census: Census) -> Census:
+    def _with_use(self, census: ProcessList) -> ProcessList:
         """How busy each process is, is asked rarely: what was told stands for screens until it is asked again."""
         if census.tells_use:
             self._used[census.uuid] = census
@@ -328,7 +328,7 @@ class Witness:
             sampler.set_active(self._wanted(uuid))
         sampler.start()
 
-    def _plan(self, source: Source, device: Device) -> lanes.Plan:
+    def _plan(self, source: Source, device: Device) -> lanes.SamplingPlan:
         try:
             plan = lanes.measure(
                 source, device, self._clock, budget_ratio=self._settings.budget_ratio,
@@ -398,4 +398,4 @@ def _unanswered(source: Source) -> tuple[str, ...]:
     return found
 
 
-__all__ = ["Watched", "Witness"]
+__all__ = ["WatchedGpu", "WatchedGpus"]

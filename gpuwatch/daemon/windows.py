@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from annotate.errors import AnnotateError
-from annotate.evidence import Census
+from annotate.evidence import ProcessList
 from annotate.policy import Policy
 from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.daemon import tracked_window
 from gpuwatch.daemon.flush import Flushing
 from gpuwatch.daemon.judge_worker import Judge
-from gpuwatch.daemon.tracked_window import InHand, InThread
+from gpuwatch.daemon.tracked_window import InThread, TrackedWindow
 from gpuwatch.daemon.user_turns import UserTurns
-from gpuwatch.daemon.watched_gpus import Witness
+from gpuwatch.daemon.watched_gpus import WatchedGpus
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.host import processes
 from gpuwatch.store import Reader, Run, Store
@@ -52,7 +52,7 @@ class Windows:
     """Opens, closes and judges windows.  All methods run in the daemon's event loop."""
 
     def __init__(
-        self, witness: Witness, store: Store, judge: Judge, *, state: Path, threads: Executor, boot_id: str,
+        self, witness: WatchedGpus, store: Store, judge: Judge, *, state: Path, threads: Executor, boot_id: str,
         judged: Callable[[Run, float | None], None] | None = None, flushing: Flushing | None = None,
         host_s: float = HOST_S, shared: bool = False,
         at_edges: Callable[[], None] | None = None,
@@ -70,7 +70,7 @@ class Windows:
         self._tell_judged = judged  # given every window's end, and how long its judging took
         self._identities = processes.Identities()
         self._machine = processes.facts()
-        self._in_hand: dict[str, InHand] = {}
+        self._in_hand: dict[str, TrackedWindow] = {}
         self._judged: dict[str, Run] = {}
         # Who opens windows faster than they are judged waits for them; other users do not.
         self._judging_turns, self._host_turns = UserTurns(), UserTurns(HOST_COUNT)
@@ -106,7 +106,7 @@ class Windows:
             pids=frozenset({pid} if pid else ()), told=told, host=None, status="open", why=warning or "", parent=parent,
             source=self._witness.source_name, simulated=self._witness.simulated, verdicts=(),
         )  # fmt: skip
-        held = InHand(run, named, self._machine, pids={pid} if pid else set(), opened_ns=run.begin_ns)
+        held = TrackedWindow(run, named, self._machine, pids={pid} if pid else set(), opened_ns=run.begin_ns)
         self._in_hand[run.id] = held
         for uuid in named or self._witness.uuids[:1]:
             self._witness.adopt(uuid, pid)
@@ -248,7 +248,7 @@ class Windows:
         )
         yield from (run for run in itertools.chain(in_hand, reversed(self._judged.values())) if _may(uid, run))
 
-    def census_taken(self, census: Census) -> None:
+    def census_taken(self, census: ProcessList) -> None:
         """Every new list of processes is looked through for those of open windows."""
         for held in self._in_hand.values():
             if held.run.status == "open":
@@ -268,7 +268,7 @@ class Windows:
 
     # The pieces
 
-    async def _opened(self, held: InHand, covered: Sequence[str]) -> None:
+    async def _opened(self, held: TrackedWindow, covered: Sequence[str]) -> None:
         """What need not hold the benchmark up: the rest of the edge, who it is, its CPU pressure, the row in the store."""
         self._witness.window_opened(held.named)
         held.active = True
@@ -280,24 +280,24 @@ class Windows:
             self._store.put_run(held.run)
             self._spawn(self._follow(held))
 
-    async def _follow(self, held: InHand) -> None:
+    async def _follow(self, held: TrackedWindow) -> None:
         """Look at the tree each second: a command under `gpuwatch run` begins after its window, and has ended before it."""
         while held.run.pid and held.run.status == "open" and len(self._in_hand) <= FOLLOWED_COUNT:
             await held.look_again(self._threads_of(held.run.uid))
             await asyncio.sleep(FOLLOW_S)
 
-    def _note_all(self, held: InHand, since_ns: int = 0) -> None:
+    def _note_all(self, held: TrackedWindow, since_ns: int = 0) -> None:
         for uuid in self._witness.uuids:
             census = self._witness.census(uuid)
             if census is not None and census.at_ns >= since_ns:
                 held.note(census)
 
-    async def _end(self, held: InHand, begin_ns: int, end_ns: int) -> None:
+    async def _end(self, held: TrackedWindow, begin_ns: int, end_ns: int) -> None:
         """Ended: the rest goes on without the benchmark, which may itself end at once."""
         held.run = replace(held.run, status="closing", begin_ns=begin_ns, end_ns=end_ns)
         self._spawn(self._finished(held))
 
-    async def _finished(self, held: InHand) -> None:
+    async def _finished(self, held: TrackedWindow) -> None:
         """See a closed window to its end, whatever goes wrong on the way: nobody may wait for it for ever."""
         try:
             await self._finish_one(held)
@@ -320,11 +320,11 @@ class Windows:
                 self._tell_judged(held.run, held.judging_s)
             held.done.set()
 
-    def _sample_less(self, held: InHand) -> None:
+    def _sample_less(self, held: TrackedWindow) -> None:
         held.active = False
         self._witness.window_closed(held.named)
 
-    async def _finish_one(self, held: InHand) -> None:
+    async def _finish_one(self, held: TrackedWindow) -> None:
         covered = (
             held.named
             if held.named is not None
@@ -349,7 +349,7 @@ class Windows:
             held.times_count = 0
         await self._judge_later(held)
 
-    async def _judge_later(self, held: InHand) -> None:
+    async def _judge_later(self, held: TrackedWindow) -> None:
         await asyncio.sleep(TAIL_S)
         self._sample_less(held)
         self._at_edges()
@@ -374,7 +374,7 @@ class Windows:
         held.run = replace(held.run, status=status, why=why, verdicts=verdicts)
         self._store.put_run(held.run, judgement.evidence, judgement.signatures)
 
-    def _own(self, run_id: str, uid: int) -> InHand:
+    def _own(self, run_id: str, uid: int) -> TrackedWindow:
         held = self._in_hand.get(run_id)
         if held is None or not _may(uid, held.run):
             # The same answer for both: whether another user has a window of this name is not ours to tell.

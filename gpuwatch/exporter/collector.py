@@ -15,12 +15,12 @@ from prometheus_client.registry import Collector as Collecting
 from annotate import __version__
 from annotate.evidence import Lane
 from gpuwatch import clock
-from gpuwatch.daemon.watched_gpus import Watched
+from gpuwatch.daemon.watched_gpus import WatchedGpu
 from gpuwatch.exporter import gpu_series
 from gpuwatch.exporter.buckets import Buckets
 from gpuwatch.exporter.gpu_counters import GpuTally, Tallies
 from gpuwatch.exporter.metrics import REASON_CLASSES, SCRAPE_BUCKETS
-from gpuwatch.exporter.metrics_page import Page
+from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.exporter.window_counters import Outcomes
 from gpuwatch.host import processes
 
@@ -42,11 +42,11 @@ class Machine(Protocol):
     @property
     def absence(self) -> str | None: ...
 
-    def watched(self) -> tuple[Watched, ...]: ...
+    def watched(self) -> tuple[WatchedGpu, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Daemon:
+class DaemonFigures:
     """What else a page shows, as questions that cost nothing."""
 
     store: Callable[[], Mapping[str, Any]]
@@ -59,7 +59,7 @@ class Collector(Collecting):
     """A custom collector of ``prometheus_client``: it keeps no series of its own, so none can outlive its GPU."""
 
     def __init__(
-        self, machine: Machine, daemon: Daemon, tallies: Tallies, outcomes: Outcomes, *, processes_count: int = 0
+        self, machine: Machine, daemon: DaemonFigures, tallies: Tallies, outcomes: Outcomes, *, processes_count: int = 0
     ) -> None:
         self._machine = machine
         self._daemon = daemon
@@ -76,7 +76,7 @@ class Collector(Collecting):
 
     def collect(self) -> Iterator[Family]:
         with self._lock:
-            page = Page()
+            page = MetricsPage()
             watched = self._machine.watched()  # once: a GPU lost meanwhile must not be both on one page
             self._gpus(page, watched)
             self._witness(page, watched)
@@ -94,7 +94,7 @@ class Collector(Collecting):
         with self._lock:
             self._refused[why] += 1
 
-    def _gpus(self, page: Page, gpus: tuple[Watched, ...]) -> None:
+    def _gpus(self, page: MetricsPage, gpus: tuple[WatchedGpu, ...]) -> None:
         now_ns = self._daemon.now_ns()
         for watched in gpus:
             gpu_series.identity(page, watched)
@@ -104,7 +104,7 @@ class Collector(Collecting):
             if watched.lost is None and tally.lanes[Lane.FAST].at_ns is not None:
                 gpu_series.readings(page, watched, tally, now_ns, processes_count=self._processes_count)
 
-    def _witness(self, page: Page, watched: tuple[Watched, ...]) -> None:
+    def _witness(self, page: MetricsPage, watched: tuple[WatchedGpu, ...]) -> None:
         machine = self._machine
         answering_count = sum(each.lost is None for each in watched)
         page.put("gpuwatch_up", answering_count > 0)
@@ -118,7 +118,7 @@ class Collector(Collecting):
         for reason, of_class in REASON_CLASSES.items():
             page.put("gpuwatch_clock_event_reason_info", 1, reason, of_class)
 
-    def _windows(self, page: Page) -> None:
+    def _windows(self, page: MetricsPage) -> None:
         outcomes = self._outcomes
         page.put("gpuwatch_windows_in_hand", self._daemon.in_hand_count())
         page.put("gpuwatch_clients", self._daemon.clients_count())
@@ -132,7 +132,7 @@ class Collector(Collecting):
                 page.put("gpuwatch_rule_failures_total", count, rule)
             page.histogram("gpuwatch_judging_seconds", outcomes.judging, from_zero=True)
 
-    def _own(self, page: Page) -> None:
+    def _own(self, page: MetricsPage) -> None:
         page.put("gpuwatch_daemon_cpu_seconds_total", clock.process_cpu_s())
         page.put("gpuwatch_daemon_resident_memory_bytes", _resident_bytes())
         page.put("gpuwatch_daemon_start_timestamp_seconds", self._started_s)

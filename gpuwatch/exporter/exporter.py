@@ -9,7 +9,7 @@ from annotate.evidence import Device
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.exporter.access import access
-from gpuwatch.exporter.collector import Collector, Daemon, Machine
+from gpuwatch.exporter.collector import Collector, DaemonFigures, Machine
 from gpuwatch.exporter.gpu_counters import Tallies
 from gpuwatch.exporter.http_server import Web
 from gpuwatch.exporter.window_counters import Outcomes
@@ -33,7 +33,7 @@ class Exporter:
         """Where the page is; None before it is served."""
         return self.web.url if self.web else None
 
-    def start(self, machine: Machine, daemon: Daemon, ready: Callable[[], bool]) -> None:
+    def start(self, machine: Machine, daemon: DaemonFigures, ready: Callable[[], bool]) -> None:
         """Listen.  Raises UsageError if the address cannot be had."""
         most_count = self._settings.exporter_processes_count
         collector = Collector(machine, daemon, self.tallies, self.outcomes, processes_count=most_count)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from copy import copy
 
-from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading, Reason
+from annotate.evidence import Device, Event, Lane, PowerRecord, ProcessList, Reading, Reason
 from gpuwatch import clock
 from gpuwatch.exporter.buckets import Buckets
 from gpuwatch.exporter.metrics import LATENESS_BUCKETS, POWER_BUCKETS, RATIO_BUCKETS
@@ -56,7 +56,7 @@ class GpuTally:
         self.lanes = {lane: LaneTally() for lane in Lane}
         self.fast: Reading | None = None
         self.slow: Reading | None = None
-        self.census: Census | None = None
+        self.census: ProcessList | None = None
         self.sm = tuple(Buckets(RATIO_BUCKETS) for _ in LOADS)
         self.mem = tuple(Buckets(RATIO_BUCKETS) for _ in LOADS)
         self.power = Buckets(POWER_BUCKETS)
@@ -87,7 +87,7 @@ class GpuTally:
                 elif sweep.lane is Lane.SLOW and _is_newer(observed, self.slow):
                     self.slow = observed
                     self.limit_w = observed.power_limit_w or self.limit_w
-            elif isinstance(observed, Census):
+            elif isinstance(observed, ProcessList):
                 self.census = observed
             elif isinstance(observed, PowerRecord) and observed.sample_w:
                 self.peaks_w.append((observed.at_ns, max(observed.sample_w)))

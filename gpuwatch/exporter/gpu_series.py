@@ -5,11 +5,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 
-from annotate.evidence import Census, Device, Lane, Reading, Reason, Visibility
-from gpuwatch.daemon.watched_gpus import Watched
+from annotate.evidence import Device, Lane, ProcessList, Reading, Reason, Visibility
+from gpuwatch.daemon.watched_gpus import WatchedGpu
 from gpuwatch.exporter.gpu_counters import LOADS, GpuTally
 from gpuwatch.exporter.metrics import ASKED, LANES, REASON_CLASSES
-from gpuwatch.exporter.metrics_page import Page
+from gpuwatch.exporter.metrics_page import MetricsPage
 
 MHZ = 1e6
 LEAST_STALE_NS = 5_000_000_000
@@ -75,7 +75,7 @@ _LIMITS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
 )
 
 
-def identity(page: Page, watched: Watched) -> None:
+def identity(page: MetricsPage, watched: WatchedGpu) -> None:
     """Who a GPU is, and whether it answers: there even while it is lost."""
     device = watched.device
     ids = (device.uuid, str(watched.position))
@@ -94,7 +94,7 @@ def identity(page: Page, watched: Watched) -> None:
         page.put("gpuwatch_sampling_period_seconds", period_ns / 1e9, *ids, lane.value)
 
 
-def watching(page: Page, watched: Watched, tally: GpuTally, now_ns: int) -> None:
+def watching(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: int) -> None:
     """What the daemon counted itself: there even while the GPU is lost."""
     ids = (watched.device.uuid, str(watched.position))
     for lane, counts in tally.lanes.items():
@@ -115,7 +115,7 @@ def watching(page: Page, watched: Watched, tally: GpuTally, now_ns: int) -> None
         page.put("gpuwatch_gpu_xid_last_timestamp_seconds", last_s, *ids, number)
 
 
-def readings(page: Page, watched: Watched, tally: GpuTally, now_ns: int, *, processes_count: int) -> None:
+def readings(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: int, *, processes_count: int) -> None:
     """What the GPU said and what bounds it; for one that answers."""
     device = watched.device
     ids = (device.uuid, str(watched.position))
@@ -143,7 +143,7 @@ def readings(page: Page, watched: Watched, tally: GpuTally, now_ns: int, *, proc
         _processes(page, ids, tally.census, processes_count)
 
 
-def _said(watched: Watched, tally: GpuTally, now_ns: int) -> dict[str, float]:
+def _said(watched: WatchedGpu, tally: GpuTally, now_ns: int) -> dict[str, float]:
     """Every signal of the last rows that are not stale, by field."""
     rows: list[Reading] = []
     for lane, row in ((Lane.SLOW, tally.slow), (Lane.FAST, tally.fast)):
@@ -171,7 +171,7 @@ def _fresh(at_ns: int | None, period_ns: int, now_ns: int) -> bool:
 
 
 def _events(
-    page: Page, ids: tuple[str, str], device: Device, tally: GpuTally, said: Mapping[str, float],
+    page: MetricsPage, ids: tuple[str, str], device: Device, tally: GpuTally, said: Mapping[str, float],
     supported: Mapping[str, bool],
 ) -> None:  # fmt: skip
     """Which reasons hold, and for how long each held."""
@@ -198,7 +198,7 @@ def _events(
             page.put("gpuwatch_gpu_clock_event_seconds_total", held_ns / 1e9, *ids, reason, "sampled")
 
 
-def _processes(page: Page, ids: tuple[str, str], census: Census, most_count: int) -> None:
+def _processes(page: MetricsPage, ids: tuple[str, str], census: ProcessList, most_count: int) -> None:
     listed = [process for process in census.processes if process.listed]
     page.put("gpuwatch_gpu_processes", sum(not process.graphics for process in listed), *ids, "compute")
     page.put("gpuwatch_gpu_processes", sum(process.graphics for process in listed), *ids, "graphics")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """The types of the exposition format that are used."""
 
     GAUGE = "gauge"
@@ -54,7 +54,7 @@ class Metric:
     """One family: its name as queries write it, and where its values come from."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
     of: str = ""  # the reading it comes from
@@ -74,17 +74,17 @@ _NOW_MAX = {"kind": ("current", "max")}
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...] = (), of: str = "", **values: tuple[str, ...]) -> Metric:
-    return Metric(f"gpuwatch_{name}", Kind.GAUGE, text, labels, of, values)
+    return Metric(f"gpuwatch_{name}", MetricKind.GAUGE, text, labels, of, values)
 
 
 def _counter(name: str, text: str, labels: tuple[str, ...] = (), of: str = "", **values: tuple[str, ...]) -> Metric:
-    return Metric(f"gpuwatch_{name}", Kind.COUNTER, text, labels, of, values)
+    return Metric(f"gpuwatch_{name}", MetricKind.COUNTER, text, labels, of, values)
 
 
 def _histogram(
     name: str, text: str, buckets: tuple[float, ...], labels: tuple[str, ...] = (), of: str = "", **values: tuple[str, ...]
 ) -> Metric:
-    return Metric(f"gpuwatch_{name}", Kind.HISTOGRAM, text, labels, of, values, buckets)
+    return Metric(f"gpuwatch_{name}", MetricKind.HISTOGRAM, text, labels, of, values, buckets)
 
 
 _TABLE = (
@@ -92,13 +92,13 @@ _TABLE = (
     _gauge("up", "1 while the source answers for at least one GPU; 0 without a driver. The page is served either way.",
            of="the witness"),
     _gauge("simulated", "1 if the readings are a simulation's or a recording's, not a real GPU's.", of="the source"),
-    Metric("gpuwatch_source_info", Kind.INFO, "What kind of source is watched.", ("source",), "the source",
+    Metric("gpuwatch_source_info", MetricKind.INFO, "What kind of source is watched.", ("source",), "the source",
            {"source": ("nvml", "simulated", "replay")}),
-    Metric("gpuwatch_build_info", Kind.INFO, "What serves this page.", ("version", "python"), "the package"),
+    Metric("gpuwatch_build_info", MetricKind.INFO, "What serves this page.", ("version", "python"), "the package"),
     _gauge("gpus", "GPUs the source named when it was opened, by whether they answer now.", ("state",), "the witness",
            state=("answering", "lost")),
     # Who a GPU is
-    Metric("gpuwatch_device_info", Kind.INFO,
+    Metric("gpuwatch_device_info", MetricKind.INFO,
            "Who a GPU is; join on uuid. Stays while the GPU is lost. gpu is its position in the driver's order.",
            (*GPU, "name", "pci_bus_id", "driver_version", "vbios_version", "architecture", "compute_capability",
             "virtualization"), "Device"),
@@ -122,7 +122,7 @@ _TABLE = (
              "summed over samples. Reasons overlap: never sum them.", (*GPU, "reason", "source"),
              "power_cap_ns, sync_boost_ns, sw_thermal_ns, hw_thermal_ns, power_brake_ns; else event_reasons_mask",
              reason=(*REASON_CLASSES, "unknown_bit_N"), source=("driver", "sampled")),
-    Metric("gpuwatch_clock_event_reason_info", Kind.INFO, "What kind a reason is: benign (idle, or asked for), limiting (the "
+    Metric("gpuwatch_clock_event_reason_info", MetricKind.INFO, "What kind a reason is: benign (idle, or asked for), limiting (the "
            "board at its limits) or hardware (the board protects itself).", ("reason", "class"), "a fixed table",
            {"reason": tuple(REASON_CLASSES), "class": ("benign", "limiting", "hardware")}),
     # Power, energy, heat

@@ -9,12 +9,12 @@ from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
 from gpuwatch.exporter.buckets import Buckets
-from gpuwatch.exporter.metrics import METRICS, Kind
+from gpuwatch.exporter.metrics import METRICS, MetricKind
 
 _LE: dict[tuple[float, ...], tuple[str, ...]] = {}
 
 
-class Page:
+class MetricsPage:
     """The families of one scrape."""
 
     def __init__(self) -> None:
@@ -46,8 +46,10 @@ class Page:
             if samples:
                 metric = METRICS[name]
                 # The client's families are named without the endings that OpenMetrics gives to their samples.
-                bare = name.removesuffix("_total") if metric.kind is Kind.COUNTER else name.removesuffix("_info")
-                family = Family(bare if metric.kind in (Kind.COUNTER, Kind.INFO) else name, metric.help, metric.kind.value)
+                bare = name.removesuffix("_total") if metric.kind is MetricKind.COUNTER else name.removesuffix("_info")
+                family = Family(
+                    bare if metric.kind in (MetricKind.COUNTER, MetricKind.INFO) else name, metric.help, metric.kind.value
+                )
                 family.samples = samples
                 yield family
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 SCHEMA = 1
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """What a column holds, as the page of the contract calls it."""
 
     TEXT = "text"
@@ -27,18 +27,18 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ExportColumn:
     """One column; ``inner`` are the fields of its records.  ``always``: never NULL."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     meaning: str
     always: bool = False
-    inner: tuple[Column, ...] = ()
+    inner: tuple[ExportColumn, ...] = ()
 
     @property
     def unit(self) -> str | None:
-        return _UNITS.get(self.name.rpartition("_")[2]) if self.kind in (Kind.WHOLE, Kind.NUMBER) else None
+        return _UNITS.get(self.name.rpartition("_")[2]) if self.kind in (ColumnKind.WHOLE, ColumnKind.NUMBER) else None
 
 
 _UNITS = {
@@ -47,117 +47,121 @@ _UNITS = {
 }  # fmt: skip
 
 _HAZARD = (
-    Column("rule", Kind.TEXT, "the rule that found it", always=True),
-    Column("severity", Kind.TEXT, "reject, flag or note", always=True),
-    Column("says", Kind.TEXT, "the sentence"),
-    Column("remedy", Kind.TEXT, "what to do"),
-    Column("basis", Kind.TEXT, "from where the evidence came: telemetry, host, told, timings, baseline"),
-    Column("accepted", Kind.FLAG, "whether the window's policy accepts it", always=True),
-    Column("effect_ratio", Kind.NUMBER, "the share of the window, or of its time, that it concerns"),
-    Column("begin_ns", Kind.WHOLE, "where it begins, on the monotonic clock of the boot"),
-    Column("end_ns", Kind.WHOLE, "where it ends"),
-    Column("numbers", Kind.NUMBERS, "its facts that are numbers, by names that end in their unit", always=True),
-    Column("words", Kind.WORDS, "its other facts", always=True),
+    ExportColumn("rule", ColumnKind.TEXT, "the rule that found it", always=True),
+    ExportColumn("severity", ColumnKind.TEXT, "reject, flag or note", always=True),
+    ExportColumn("says", ColumnKind.TEXT, "the sentence"),
+    ExportColumn("remedy", ColumnKind.TEXT, "what to do"),
+    ExportColumn("basis", ColumnKind.TEXT, "from where the evidence came: telemetry, host, told, timings, baseline"),
+    ExportColumn("accepted", ColumnKind.FLAG, "whether the window's policy accepts it", always=True),
+    ExportColumn("effect_ratio", ColumnKind.NUMBER, "the share of the window, or of its time, that it concerns"),
+    ExportColumn("begin_ns", ColumnKind.WHOLE, "where it begins, on the monotonic clock of the boot"),
+    ExportColumn("end_ns", ColumnKind.WHOLE, "where it ends"),
+    ExportColumn("numbers", ColumnKind.NUMBERS, "its facts that are numbers, by names that end in their unit", always=True),
+    ExportColumn("words", ColumnKind.WORDS, "its other facts", always=True),
 )
 
 _WINDOW = (
-    Column("boot_id", Kind.TEXT, "the boot of the machine; with run and gpu_uuid the key of a row", always=True),
-    Column("run", Kind.TEXT, "the window's id, as `gpuwatch show` takes it", always=True),
-    Column("gpu_uuid", Kind.TEXT, "the GPU; NULL where the window covered none"),
-    Column("hostname", Kind.TEXT, "the machine, as --host or the window said; also the partition", always=True),
-    Column("begun_utc", Kind.MOMENT, "when the window began", always=True),
-    Column("begin_ns", Kind.WHOLE, "its beginning on the monotonic clock of the boot", always=True),
-    Column("end_ns", Kind.WHOLE, "its end on the same clock"),
-    Column("length_s", Kind.NUMBER, "how long it was"),
-    Column("label", Kind.TEXT, "what its author calls it"),
-    Column("claim", Kind.TEXT, "what it claims to measure: sustained, burst, fixed-clock", always=True),
-    Column("status", Kind.TEXT, "the verdict on this GPU: valid, unproven, flagged, rejected", always=True),
-    Column("window_status", Kind.TEXT, "the worst verdict over its GPUs", always=True),
-    Column("why", Kind.TEXT, "of an unproven verdict: the missing evidence"),
-    Column("gpus_count", Kind.WHOLE, "how many GPUs it covered", always=True),
-    Column("simulated", Kind.FLAG, "whether its GPU is an invention: leave such rows out of every statistic", always=True),
-    Column("source", Kind.TEXT, "where readings came from", always=True),
-    Column("pid", Kind.WHOLE, "the process that opened it", always=True),
-    Column("uid", Kind.WHOLE, "the user it ran as", always=True),
-    Column("user", Kind.TEXT, "that user's name"),
-    Column("process", Kind.TEXT, "that process's name; never its command line, which may hold secrets"),
-    Column("parent", Kind.TEXT, "the window it lies in"),
-    Column("judge_version", Kind.TEXT, "the version that judged"),
+    ExportColumn("boot_id", ColumnKind.TEXT, "the boot of the machine; with run and gpu_uuid the key of a row", always=True),
+    ExportColumn("run", ColumnKind.TEXT, "the window's id, as `gpuwatch show` takes it", always=True),
+    ExportColumn("gpu_uuid", ColumnKind.TEXT, "the GPU; NULL where the window covered none"),
+    ExportColumn("hostname", ColumnKind.TEXT, "the machine, as --host or the window said; also the partition", always=True),
+    ExportColumn("begun_utc", ColumnKind.MOMENT, "when the window began", always=True),
+    ExportColumn("begin_ns", ColumnKind.WHOLE, "its beginning on the monotonic clock of the boot", always=True),
+    ExportColumn("end_ns", ColumnKind.WHOLE, "its end on the same clock"),
+    ExportColumn("length_s", ColumnKind.NUMBER, "how long it was"),
+    ExportColumn("label", ColumnKind.TEXT, "what its author calls it"),
+    ExportColumn("claim", ColumnKind.TEXT, "what it claims to measure: sustained, burst, fixed-clock", always=True),
+    ExportColumn("status", ColumnKind.TEXT, "the verdict on this GPU: valid, unproven, flagged, rejected", always=True),
+    ExportColumn("window_status", ColumnKind.TEXT, "the worst verdict over its GPUs", always=True),
+    ExportColumn("why", ColumnKind.TEXT, "of an unproven verdict: the missing evidence"),
+    ExportColumn("gpus_count", ColumnKind.WHOLE, "how many GPUs it covered", always=True),
+    ExportColumn(
+        "simulated", ColumnKind.FLAG, "whether its GPU is an invention: leave such rows out of every statistic", always=True
+    ),
+    ExportColumn("source", ColumnKind.TEXT, "where readings came from", always=True),
+    ExportColumn("pid", ColumnKind.WHOLE, "the process that opened it", always=True),
+    ExportColumn("uid", ColumnKind.WHOLE, "the user it ran as", always=True),
+    ExportColumn("user", ColumnKind.TEXT, "that user's name"),
+    ExportColumn("process", ColumnKind.TEXT, "that process's name; never its command line, which may hold secrets"),
+    ExportColumn("parent", ColumnKind.TEXT, "the window it lies in"),
+    ExportColumn("judge_version", ColumnKind.TEXT, "the version that judged"),
 )
 
 _VERDICT = (
-    Column("found", Kind.TEXTS, "rules that found what is worse than a note and not accepted, worst first; NULL: not judged"),
-    Column("clear", Kind.TEXTS, "rules that looked and found nothing; NULL: not judged"),
-    Column("hazards", Kind.RECORDS, "all that was found, notes too; NULL: not judged", inner=_HAZARD),
-    Column("unobserved", Kind.RECORDS, "rules that could not tell; NULL: not judged", inner=(
-        Column("rule", Kind.TEXT, "the rule", always=True),
-        Column("why", Kind.TEXT, "what was missing"),
-        Column("required", Kind.FLAG, "whether the claim requires it", always=True),
+    ExportColumn("found", ColumnKind.TEXTS, "rules that found what is worse than a note and not accepted, worst first; NULL: not judged"),
+    ExportColumn("clear", ColumnKind.TEXTS, "rules that looked and found nothing; NULL: not judged"),
+    ExportColumn("hazards", ColumnKind.RECORDS, "all that was found, notes too; NULL: not judged", inner=_HAZARD),
+    ExportColumn("unobserved", ColumnKind.RECORDS, "rules that could not tell; NULL: not judged", inner=(
+        ExportColumn("rule", ColumnKind.TEXT, "the rule", always=True),
+        ExportColumn("why", ColumnKind.TEXT, "what was missing"),
+        ExportColumn("required", ColumnKind.FLAG, "whether the claim requires it", always=True),
     )),
-    Column("accepted", Kind.TEXTS, "the rules the window's policy accepts", always=True),
-    Column("limits", Kind.RECORDS, "the limits its policy overrides", always=True, inner=(
-        Column("rule", Kind.TEXT, "the rule", always=True),
-        Column("limit", Kind.TEXT, "which of its limits", always=True),
-        Column("value", Kind.NUMBER, "the value in force", always=True),
+    ExportColumn("accepted", ColumnKind.TEXTS, "the rules the window's policy accepts", always=True),
+    ExportColumn("limits", ColumnKind.RECORDS, "the limits its policy overrides", always=True, inner=(
+        ExportColumn("rule", ColumnKind.TEXT, "the rule", always=True),
+        ExportColumn("limit", ColumnKind.TEXT, "which of its limits", always=True),
+        ExportColumn("value", ColumnKind.NUMBER, "the value in force", always=True),
     )),
-    Column("told_numbers", Kind.NUMBERS, "what the measured process told: numbers, by names that end in their unit", always=True),
-    Column("told_words", Kind.WORDS, "the rest of what it told, such as torch_version", always=True),
+    ExportColumn("told_numbers", ColumnKind.NUMBERS, "what the measured process told: numbers, by names that end in their unit", always=True),
+    ExportColumn("told_words", ColumnKind.WORDS, "the rest of what it told, such as torch_version", always=True),
 )  # fmt: skip
 
 # Of annotate.evidence.Device, as the GPU was when the window began.
 _GPU = (
-    Column("gpu_name", Kind.TEXT, "its model"),
-    Column("gpu_pci_bus_id", Kind.TEXT, "where it sits"),
-    Column("gpu_driver_version", Kind.TEXT, "the driver"),
-    Column("gpu_nvml_version", Kind.TEXT, "the driver's library"),
-    Column("gpu_vbios_version", Kind.TEXT, "its firmware"),
-    Column("gpu_architecture", Kind.TEXT, "its architecture"),
-    Column("gpu_compute_capability", Kind.TEXT, "its compute capability"),
-    Column("gpu_parent_uuid", Kind.TEXT, "of a MIG instance: the board it lives on"),
-    Column("gpu_sm_clock_max_mhz", Kind.WHOLE, "the highest SM clock"),
-    Column("gpu_mem_clock_max_mhz", Kind.WHOLE, "the highest memory clock"),
-    Column("gpu_power_limit_w", Kind.NUMBER, "the power limit in force"),
-    Column("gpu_power_limit_default_w", Kind.NUMBER, "the power limit it came with"),
-    Column("gpu_power_limit_min_w", Kind.NUMBER, "the lowest that may be set"),
-    Column("gpu_power_limit_max_w", Kind.NUMBER, "the highest that may be set"),
-    Column("gpu_temperature_slowdown_c", Kind.WHOLE, "where it slows down"),
-    Column("gpu_temperature_shutdown_c", Kind.WHOLE, "where it shuts down"),
-    Column("gpu_memory_total_bytes", Kind.WHOLE, "its memory"),
-    Column("gpu_memory_reserved_bytes", Kind.WHOLE, "what driver and firmware hold of it"),
-    Column("gpu_pcie_generation_max_count", Kind.WHOLE, "the highest PCIe generation"),
-    Column("gpu_pcie_width_max_count", Kind.WHOLE, "the most PCIe lanes"),
-    Column("gpu_numa_node_count", Kind.WHOLE, "the NUMA node it hangs on"),
-    Column("gpu_cuda_cores_count", Kind.WHOLE, "its cores"),
-    Column("gpu_memory_bus_bits_count", Kind.WHOLE, "the width of its memory bus"),
-    Column("gpu_persistence_mode", Kind.FLAG, "whether the driver stays loaded"),
-    Column("gpu_ecc_mode", Kind.FLAG, "whether memory errors are corrected"),
-    Column("gpu_mig_mode", Kind.FLAG, "whether it may be divided"),
-    Column("gpu_compute_mode", Kind.TEXT, "who may use it"),
-    Column("gpu_virtualization", Kind.TEXT, "how it reaches this machine"),
-    Column("gpu_supported_reasons_mask", Kind.WHOLE, "the clock event reasons it can report"),
+    ExportColumn("gpu_name", ColumnKind.TEXT, "its model"),
+    ExportColumn("gpu_pci_bus_id", ColumnKind.TEXT, "where it sits"),
+    ExportColumn("gpu_driver_version", ColumnKind.TEXT, "the driver"),
+    ExportColumn("gpu_nvml_version", ColumnKind.TEXT, "the driver's library"),
+    ExportColumn("gpu_vbios_version", ColumnKind.TEXT, "its firmware"),
+    ExportColumn("gpu_architecture", ColumnKind.TEXT, "its architecture"),
+    ExportColumn("gpu_compute_capability", ColumnKind.TEXT, "its compute capability"),
+    ExportColumn("gpu_parent_uuid", ColumnKind.TEXT, "of a MIG instance: the board it lives on"),
+    ExportColumn("gpu_sm_clock_max_mhz", ColumnKind.WHOLE, "the highest SM clock"),
+    ExportColumn("gpu_mem_clock_max_mhz", ColumnKind.WHOLE, "the highest memory clock"),
+    ExportColumn("gpu_power_limit_w", ColumnKind.NUMBER, "the power limit in force"),
+    ExportColumn("gpu_power_limit_default_w", ColumnKind.NUMBER, "the power limit it came with"),
+    ExportColumn("gpu_power_limit_min_w", ColumnKind.NUMBER, "the lowest that may be set"),
+    ExportColumn("gpu_power_limit_max_w", ColumnKind.NUMBER, "the highest that may be set"),
+    ExportColumn("gpu_temperature_slowdown_c", ColumnKind.WHOLE, "where it slows down"),
+    ExportColumn("gpu_temperature_shutdown_c", ColumnKind.WHOLE, "where it shuts down"),
+    ExportColumn("gpu_memory_total_bytes", ColumnKind.WHOLE, "its memory"),
+    ExportColumn("gpu_memory_reserved_bytes", ColumnKind.WHOLE, "what driver and firmware hold of it"),
+    ExportColumn("gpu_pcie_generation_max_count", ColumnKind.WHOLE, "the highest PCIe generation"),
+    ExportColumn("gpu_pcie_width_max_count", ColumnKind.WHOLE, "the most PCIe lanes"),
+    ExportColumn("gpu_numa_node_count", ColumnKind.WHOLE, "the NUMA node it hangs on"),
+    ExportColumn("gpu_cuda_cores_count", ColumnKind.WHOLE, "its cores"),
+    ExportColumn("gpu_memory_bus_bits_count", ColumnKind.WHOLE, "the width of its memory bus"),
+    ExportColumn("gpu_persistence_mode", ColumnKind.FLAG, "whether the driver stays loaded"),
+    ExportColumn("gpu_ecc_mode", ColumnKind.FLAG, "whether memory errors are corrected"),
+    ExportColumn("gpu_mig_mode", ColumnKind.FLAG, "whether it may be divided"),
+    ExportColumn("gpu_compute_mode", ColumnKind.TEXT, "who may use it"),
+    ExportColumn("gpu_virtualization", ColumnKind.TEXT, "how it reaches this machine"),
+    ExportColumn("gpu_supported_reasons_mask", ColumnKind.WHOLE, "the clock event reasons it can report"),
 )
 
 # Of annotate.evidence.Host, between the window's edges.
 _HOST = (
-    Column("host_kernel", Kind.TEXT, "the kernel"),
-    Column("host_container", Kind.TEXT, "the kind of container the daemon ran in"),
-    Column("host_cpu_allowed_count", Kind.WHOLE, "processors the measured process may use"),
-    Column("host_span_s", Kind.NUMBER, "the time between the two readings the amounts below are differences of"),
-    Column("host_cpu_s", Kind.NUMBER, "processor time of the measured processes"),
-    Column("host_run_wait_s", Kind.NUMBER, "time they waited for a processor"),
-    Column("host_threads_count", Kind.WHOLE, "their threads"),
-    Column("host_cgroup_throttled_s", Kind.NUMBER, "time their group was held back"),
-    Column("host_steal_ratio", Kind.NUMBER, "the share of processor time other machines took"),
-    Column("host_cpu_busy_ratio", Kind.NUMBER, "how busy the whole machine was"),
-    Column("host_cpu_pressure_ratio", Kind.NUMBER, "the share of the span in which something waited for a processor"),
-    Column("host_numa_nodes", Kind.TEXT, "NUMA nodes of the processors it may use, comma-separated"),
-    Column("host_profilers", Kind.TEXT, "what profiles its calls, comma-separated; empty: looked for, none there"),
-    Column("host_sharing", Kind.TEXT, "what shares its GPUs by design, comma-separated; empty: nothing"),
-    Column("host_threads_born_count", Kind.WHOLE, "threads that were not there when the window began"),
-    Column("host_processes_born_count", Kind.WHOLE, "processes that were not there when the window began"),
-    Column("host_born_cpu_s", Kind.NUMBER, "processor time of all of these"),
-    Column("host_wall_step_s", Kind.NUMBER, "by how much the wall clock was set meanwhile"),
-    Column("host_watcher_cpu_s", Kind.NUMBER, "processor time of the watching daemon itself"),
+    ExportColumn("host_kernel", ColumnKind.TEXT, "the kernel"),
+    ExportColumn("host_container", ColumnKind.TEXT, "the kind of container the daemon ran in"),
+    ExportColumn("host_cpu_allowed_count", ColumnKind.WHOLE, "processors the measured process may use"),
+    ExportColumn("host_span_s", ColumnKind.NUMBER, "the time between the two readings the amounts below are differences of"),
+    ExportColumn("host_cpu_s", ColumnKind.NUMBER, "processor time of the measured processes"),
+    ExportColumn("host_run_wait_s", ColumnKind.NUMBER, "time they waited for a processor"),
+    ExportColumn("host_threads_count", ColumnKind.WHOLE, "their threads"),
+    ExportColumn("host_cgroup_throttled_s", ColumnKind.NUMBER, "time their group was held back"),
+    ExportColumn("host_steal_ratio", ColumnKind.NUMBER, "the share of processor time other machines took"),
+    ExportColumn("host_cpu_busy_ratio", ColumnKind.NUMBER, "how busy the whole machine was"),
+    ExportColumn(
+        "host_cpu_pressure_ratio", ColumnKind.NUMBER, "the share of the span in which something waited for a processor"
+    ),
+    ExportColumn("host_numa_nodes", ColumnKind.TEXT, "NUMA nodes of the processors it may use, comma-separated"),
+    ExportColumn("host_profilers", ColumnKind.TEXT, "what profiles its calls, comma-separated; empty: looked for, none there"),
+    ExportColumn("host_sharing", ColumnKind.TEXT, "what shares its GPUs by design, comma-separated; empty: nothing"),
+    ExportColumn("host_threads_born_count", ColumnKind.WHOLE, "threads that were not there when the window began"),
+    ExportColumn("host_processes_born_count", ColumnKind.WHOLE, "processes that were not there when the window began"),
+    ExportColumn("host_born_cpu_s", ColumnKind.NUMBER, "processor time of all of these"),
+    ExportColumn("host_wall_step_s", ColumnKind.NUMBER, "by how much the wall clock was set meanwhile"),
+    ExportColumn("host_watcher_cpu_s", ColumnKind.NUMBER, "processor time of the watching daemon itself"),
 )
 
-COLUMNS: tuple[Column, ...] = (*_WINDOW, *_VERDICT, *_GPU, *_HOST)
+COLUMNS: tuple[ExportColumn, ...] = (*_WINDOW, *_VERDICT, *_GPU, *_HOST)

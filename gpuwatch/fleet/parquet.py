@@ -12,7 +12,7 @@ from typing import Any
 
 from annotate import __version__
 from gpuwatch.errors import ExportError, UsageError
-from gpuwatch.fleet.columns import COLUMNS, SCHEMA, Column, Kind
+from gpuwatch.fleet.columns import COLUMNS, SCHEMA, ColumnKind, ExportColumn
 from gpuwatch.fleet.rows import Row
 
 try:
@@ -26,15 +26,15 @@ GROUP_ROWS_COUNT = 122_880
 _PARTS = uuid.UUID("6f0b7d0e-5a38-4f6c-9d57-9a2d43a1c0b5")  # any constant: a part's name follows from the runs in it
 _TORN = ".tmp"
 
-_PLAIN: Mapping[Kind, Any] = {
-    Kind.TEXT: pa.string(),
-    Kind.WHOLE: pa.int64(),
-    Kind.NUMBER: pa.float64(),
-    Kind.FLAG: pa.bool_(),
-    Kind.MOMENT: pa.timestamp("us", tz="UTC"),
-    Kind.TEXTS: pa.list_(pa.string()),
-    Kind.NUMBERS: pa.map_(pa.string(), pa.float64()),
-    Kind.WORDS: pa.map_(pa.string(), pa.string()),
+_PLAIN: Mapping[ColumnKind, Any] = {
+    ColumnKind.TEXT: pa.string(),
+    ColumnKind.WHOLE: pa.int64(),
+    ColumnKind.NUMBER: pa.float64(),
+    ColumnKind.FLAG: pa.bool_(),
+    ColumnKind.MOMENT: pa.timestamp("us", tz="UTC"),
+    ColumnKind.TEXTS: pa.list_(pa.string()),
+    ColumnKind.NUMBERS: pa.map_(pa.string(), pa.float64()),
+    ColumnKind.WORDS: pa.map_(pa.string(), pa.string()),
 }
 
 
@@ -44,7 +44,7 @@ def arrow_schema() -> Any:  # pyarrow.Schema: the package has no types of its ow
     return pa.schema([_field(column) for column in COLUMNS], metadata=about)
 
 
-def _field(column: Column) -> Any:
+def _field(column: ExportColumn) -> Any:
     kind = pa.list_(pa.struct([_field(inner) for inner in column.inner])) if column.inner else _PLAIN[column.kind]
     about = {"meaning": column.meaning} | ({"unit": column.unit} if column.unit else {})
     return pa.field(column.name, kind, nullable=not column.always, metadata=about)

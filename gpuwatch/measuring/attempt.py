@@ -15,7 +15,7 @@ from annotate.verdict import Verdict
 from gpuwatch.measuring.progress import Progress
 from gpuwatch.measuring.steady import CAPPED, QUICK, is_steady, power_limited
 from gpuwatch.measuring.stopping import Stopped, Stopping
-from gpuwatch.timers import Plan, Timer, joined
+from gpuwatch.timers import Timer, TimingPlan, joined
 from gpuwatch.wire.messages import FactValue
 
 # One chunk of entries: asked for without waiting, then read.  Between two the GPU idles for some milliseconds.
@@ -23,7 +23,7 @@ CHUNK_S = 0.2
 _ENTRIES_MOST_COUNT = 2000
 
 
-class OpenWindow(Protocol):
+class MeasuredWindow(Protocol):
     """What a benchmark needs of a window."""
 
     run_id: str | None
@@ -41,7 +41,7 @@ class Job:
     """What is the same in every attempt."""
 
     timer: Timer
-    plan: Plan
+    plan: TimingPlan
     entry_s: float  # about how long one takes
     on_gpu: bool  # or may be: the process has a context on one
     clock_max_mhz: float | None
@@ -109,7 +109,7 @@ class _Chunks:
         return self.pieces[0]
 
 
-def attempt(job: Job, opening: AbstractContextManager[OpenWindow]) -> Attempt:
+def attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> Attempt:
     # All that takes time is made before the warm-up: between it and the first timed entry the GPU must not rest.
     least_s = job.least_s if job.least_s is not None else QUICK.measure_s
     stopping = Stopping(least_s=least_s, most_s=job.most_s, target_ratio=job.target_ratio)

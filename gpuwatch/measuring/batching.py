@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuwatch.measuring.cache import Setting
-from gpuwatch.timers import Plan, Timer
+from gpuwatch.timers import Timer, TimingPlan
 
 # What a timer reads around nothing, 3 us of events, is one per cent of this; so is what its stamps let the GPU rest.
 ENTRY_S = 300e-6
@@ -20,14 +20,14 @@ _LONG_S = 0.05  # a call as long is tried once: nobody waits for more
 class Sized:
     """A plan whose entries are long enough, what a call took when it was tried, and the host's time to ask for one."""
 
-    plan: Plan
+    plan: TimingPlan
     call_s: float
     issue_s: float | None
 
 
 def tried_s(setting: Setting, timer: Timer) -> tuple[float, float | None]:
     """About how long a call takes, and the host's part of it; its first call, which sets libraries up, has been made."""
-    plan = Plan(calls=setting.calls[:1], before=setting.before)
+    plan = TimingPlan(calls=setting.calls[:1], before=setting.before)
     taken = timer.take(plan, 1)
     if float(taken.timings.took_s[0]) < _LONG_S:
         taken = timer.take(plan, _TRIES_COUNT)
@@ -42,4 +42,4 @@ def sized(setting: Setting, timer: Timer) -> Sized:
         # Whole rounds of the inputs, or the entry's last would be warm when the next begins.
         rounds = -(-count // len(setting.calls))
         count = rounds * len(setting.calls)
-    return Sized(Plan(calls=setting.calls, calls_count=count, before=setting.before), call_s, issue_s)
+    return Sized(TimingPlan(calls=setting.calls, calls_count=count, before=setting.before), call_s, issue_s)

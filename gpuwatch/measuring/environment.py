@@ -15,7 +15,7 @@ from gpuwatch.config import settings as config
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.measuring import cache, canary_run, torch_device
-from gpuwatch.measuring.attempt import OpenWindow
+from gpuwatch.measuring.attempt import MeasuredWindow
 
 
 def ready(settings: Settings | None) -> None:
@@ -30,9 +30,9 @@ class Seams:
     """``window`` takes what ``gpuwatch.window`` takes; ``stream`` is where progress is shown, None for standard error."""
 
     now_ns: Callable[[], int] = clock.now_ns
-    window: Callable[..., AbstractContextManager[OpenWindow]] = window
+    window: Callable[..., AbstractContextManager[MeasuredWindow]] = window
     ready: Callable[[Settings | None], None] = ready
-    board: Callable[[], torch_device.Board | None] = torch_device.here
+    board: Callable[[], torch_device.TorchDevice | None] = torch_device.here
     canary: Callable[[str, Settings | None], canary_run.Sung | None] = canary_run.sing
     flush: Callable[[int | None], tuple[Callable[[], None], int]] = cache.flush_of
     stream: TextIO | None = None

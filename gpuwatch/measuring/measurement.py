@@ -9,7 +9,7 @@ import numpy as np
 
 from annotate.derived import roofline
 from annotate.evidence import Device, Timings, Values
-from annotate.times.clock_sensitivity import Corrected, Refused, Sensitivity, sensitivity
+from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
 from annotate.times.durations import usual_s, worth_count
 from annotate.verdict import Status, Verdict
 from gpuwatch.measuring.attempt import Attempt, Warmup
@@ -140,16 +140,16 @@ class Measurement:
         return mean_clock_mhz(self.timings)
 
     @property
-    def clock_sensitivity(self) -> Sensitivity | Refused:
+    def clock_sensitivity(self) -> Sensitivity | NoFit:
         """How the time follows the true clock, or why that cannot be said."""
         if self.timings.sm_clock_mhz is None:
-            return Refused("no true clock was stamped")
+            return NoFit("no true clock was stamped")
         return sensitivity(self.timings)
 
-    def at_clock(self, mhz: float) -> Corrected | Refused:
+    def at_clock(self, mhz: float) -> Corrected | NoFit:
         """The time at a stated clock, or why it would mislead.  It stands beside the measured time."""
         found = self.clock_sensitivity
-        return found if isinstance(found, Refused) else found.at_clock(self.timings, mhz)
+        return found if isinstance(found, NoFit) else found.at_clock(self.timings, mhz)
 
     @property
     def flops_per_s(self) -> float | None:

@@ -15,8 +15,8 @@ from gpuwatch.measuring import cache as caches
 from gpuwatch.measuring.batching import ENTRY_S, tried_s
 from gpuwatch.measuring.environment import Seams
 from gpuwatch.measuring.reference import Match, match
-from gpuwatch.measuring.torch_device import Board
-from gpuwatch.timers import Plan, Timer
+from gpuwatch.measuring.torch_device import TorchDevice
+from gpuwatch.timers import Timer, TimingPlan
 
 # Between two events of a held stream the shortest kernel takes 1.5 us more than nothing does; events tick by half of one.
 _LEAST_KERNEL_S = 0.75e-6
@@ -67,7 +67,7 @@ def saw_nothing(setting: caches.Setting, timer: Timer, overhead_s: float) -> boo
 
     Of calls the host takes more than some milliseconds for it cannot tell: events then read the host's time too.
     """
-    plan = Plan(calls=setting.calls[:1])
+    plan = TimingPlan(calls=setting.calls[:1])
     # The second time the GPU is held until the host is done, so that the host's time does not show.
     timer.take(plan, _TRIES_COUNT)
     held = timer.take(plan, _TRIES_COUNT)
@@ -76,7 +76,7 @@ def saw_nothing(setting: caches.Setting, timer: Timer, overhead_s: float) -> boo
 
 def setting(
     fn: Callable[..., Any], arguments: list[tuple[Any, ...]], timer: Timer, cache: bench_arguments.Cache | None,
-    board: Board | None, seams: Seams, *, given: bool,
+    board: TorchDevice | None, seams: Seams, *, given: bool,
 ) -> caches.Setting:  # fmt: skip
     if given:
         return caches.rotated(fn, arguments)

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from annotate.output import card, report
-from annotate.times.clock_sensitivity import Refused
+from annotate.times.clock_sensitivity import NoFit
 from annotate.verdict import Status
 from gpuwatch.measuring.batching import ENTRY_S
 
@@ -90,11 +90,11 @@ def _share(ratio: float | None, of: str) -> str:
 
 def _clock(measured: Measurement) -> str:
     found = measured.clock_sensitivity
-    if isinstance(found, Refused):
+    if isinstance(found, NoFit):
         return f"; not corrected: {found.reason[0].lower()}{found.reason[1:].rstrip('.')}"
     middle_mhz = (found.clock_low_mhz + found.clock_high_mhz) / 2
     at = found.at_clock(measured.timings, middle_mhz)
-    corrected = "" if isinstance(at, Refused) else f"; {time(at.time_s)} at {middle_mhz:.0f} MHz"
+    corrected = "" if isinstance(at, NoFit) else f"; {time(at.time_s)} at {middle_mhz:.0f} MHz"
     return f"; time follows it with β {found.beta:.2f} ({100 * found.explained_ratio:.0f} % of the variance){corrected}"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from annotate.times.clock_sensitivity import Refused
+from annotate.times.clock_sensitivity import NoFit
 
 if TYPE_CHECKING:
     from gpuwatch.measuring.attempt import Attempt
@@ -61,7 +61,7 @@ def _attempt(one: Attempt) -> dict[str, Any]:
 
 def _sensitivity(measured: Measurement) -> dict[str, Any]:
     found = measured.clock_sensitivity
-    if isinstance(found, Refused):
+    if isinstance(found, NoFit):
         return {"refused": found.reason}
     return {
         "beta": found.beta,

@@ -10,14 +10,14 @@ from gpuwatch.process import torch_state
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class TorchDevice:
     """The current GPU of this process."""
 
     device: Device
     l2_bytes: int | None
 
 
-def here() -> Board | None:
+def here() -> TorchDevice | None:
     """The GPU torch works on; None where this process has made no context.  What torch does not say stays None."""
     cuda = torch_state.cuda_with_context()
     if cuda is None:
@@ -35,4 +35,4 @@ def here() -> Board | None:
         memory_bus_bits_count=getattr(found, "memory_bus_width", None),
         memory_total_bytes=found.total_memory,
     )
-    return Board(device, getattr(found, "L2_cache_size", None))
+    return TorchDevice(device, getattr(found, "L2_cache_size", None))

@@ -9,16 +9,16 @@ from annotate.compare.decision import Comparison
 from annotate.errors import AnnotateError
 from annotate.output.report import plain
 from annotate.policy import Policy
-from gpuwatch.report.record import Judged
+from gpuwatch.report.record import ReportedWindow
 
 
-def names(windows: Sequence[Judged]) -> list[str]:
+def names(windows: Sequence[ReportedWindow]) -> list[str]:
     """What to call each: its label where that tells it apart, else with its place."""
     labels = [plain(window.verdict.label or "unnamed window") for window in windows]
     return [f"{label} ({place + 1})" if labels.count(label) > 1 else label for place, label in enumerate(labels)]
 
 
-def comparisons(windows: Sequence[Judged]) -> list[Comparison]:
+def comparisons(windows: Sequence[ReportedWindow]) -> list[Comparison]:
     """Each window with times against the first one that has some: on the same GPU where there is one, never of the same run.
 
     Judged by the second's policy, as `gpuwatch compare` does.
@@ -35,7 +35,7 @@ def comparisons(windows: Sequence[Judged]) -> list[Comparison]:
     return found
 
 
-def _compared(a: Judged, b: Judged, both: tuple[str, str]) -> Comparison:
+def _compared(a: ReportedWindow, b: ReportedWindow, both: tuple[str, str]) -> Comparison:
     if a.evidence is None or b.evidence is None:
         raise ValueError("expected windows with evidence")
     try:
@@ -45,10 +45,10 @@ def _compared(a: Judged, b: Judged, both: tuple[str, str]) -> Comparison:
     return two_runs.of_runs(a.evidence, b.evidence, policy, names=both)
 
 
-def _has_times(window: Judged) -> bool:
+def _has_times(window: ReportedWindow) -> bool:
     timings = window.evidence.timings if window.evidence is not None else None
     return timings is not None and bool(timings.timed.any())
 
 
-def _other_run(a: Judged, b: Judged) -> bool:
+def _other_run(a: ReportedWindow, b: ReportedWindow) -> bool:
     return a.run_id is None or a.run_id != b.run_id

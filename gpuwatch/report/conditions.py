@@ -12,13 +12,13 @@ from annotate import clock_reasons
 from annotate.declared import TOLD
 from annotate.derived.true_clock import measured
 from annotate.evidence import Evidence, Ownership
-from gpuwatch.report.record import Judged
+from gpuwatch.report.record import ReportedWindow
 
 _OF_THE_MACHINE = ("hostname", "kernel", "container", "cpu_allowed_count", "numa_nodes", "profilers", "sharing")
 _TIMED = {"power_violation_ns": "held by the power cap", "thermal_violation_ns": "slowed for heat"}
 
 
-def conditions(window: Judged) -> dict[str, str]:
+def conditions(window: ReportedWindow) -> dict[str, str]:
     """What a number should be quoted with; what was not observed is left out."""
     verdict, evidence = window.verdict, window.evidence
     out = {"GPU": verdict.device_name or "none", "claim": verdict.claim, "length": f"{verdict.length_s:.4g} s"}
@@ -53,7 +53,7 @@ def conditions(window: Judged) -> dict[str, str]:
     return out
 
 
-def differences(windows: Sequence[Judged]) -> list[tuple[str, list[str]]]:
+def differences(windows: Sequence[ReportedWindow]) -> list[tuple[str, list[str]]]:
     """Each condition, fact of machine, GPU or software that is not the same everywhere, with its text in every window."""
     all_of = [conditions(window) | _identity(window) for window in windows]
     names = dict.fromkeys(name for each in all_of for name in each)
@@ -61,7 +61,7 @@ def differences(windows: Sequence[Judged]) -> list[tuple[str, list[str]]]:
     return [(name, texts) for name, texts in rows if len(set(texts)) > 1]
 
 
-def _identity(window: Judged) -> dict[str, str]:
+def _identity(window: ReportedWindow) -> dict[str, str]:
     """What stays the same while one measures: amounts that differ every time tell nothing."""
     evidence = window.evidence
     if evidence is None:
@@ -73,7 +73,7 @@ def _identity(window: Judged) -> dict[str, str]:
     return {name: _text(value) for name, value in found.items() if value not in (None, "")}
 
 
-def environment(window: Judged) -> dict[str, str]:
+def environment(window: ReportedWindow) -> dict[str, str]:
     """The machine, the GPU and the software, as the operating system, the driver and the process said."""
     out = _present({"run": window.run_id, "begun": window.begun, "user": window.user, "process": window.process})
     evidence = window.evidence
@@ -85,7 +85,7 @@ def environment(window: Judged) -> dict[str, str]:
     return out
 
 
-def told(window: Judged) -> list[tuple[str, str, str]]:
+def told(window: ReportedWindow) -> list[tuple[str, str, str]]:
     """Name, value, and what the name means: what the measured process said of itself, and nobody checked."""
     facts = window.evidence.told if window.evidence is not None else {}
     return [(name, _text(value), TOLD.get(name, "")) for name, value in sorted(facts.items()) if value is not None]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from annotate.evidence import Evidence, Timings, Values
-from annotate.times.clock_sensitivity import Refused, Sensitivity, sensitivity
+from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity
 from gpuwatch.report.thinned_series import all_rounded, drawn, rounded
 
 _SHOWN_PERCENT = (0.5, 99.5)  # what lies beyond is counted, not hidden
@@ -25,8 +25,8 @@ def times(evidence: Evidence) -> dict[str, Any] | None:
     fit = sensitivity(timings)
     drift, of = [drawn("measured", at_ns, took_ms, evidence, shape="points")], {"measured": took_ms}
     out: dict[str, Any] = {"count": len(took_ms), "median_ms": rounded(float(np.median(took_ms)))}
-    if isinstance(fit, Refused) or timings.sm_clock_mhz is None:
-        out["refused"] = fit.reason if isinstance(fit, Refused) else "nothing stamped the iterations."
+    if isinstance(fit, NoFit) or timings.sm_clock_mhz is None:
+        out["refused"] = fit.reason if isinstance(fit, NoFit) else "nothing stamped the iterations."
     else:
         seen = _stamped(timings)
         mhz = float(np.clip(np.median(timings.sm_clock_mhz[seen]), fit.clock_low_mhz, fit.clock_high_mhz))
@@ -92,7 +92,7 @@ def _fitted(fit: Sensitivity, timings: Timings, mhz: float) -> dict[str, Any]:
         "beta": rounded(fit.beta), "beta_low": rounded(fit.beta_low), "beta_high": rounded(fit.beta_high), "r": rounded(fit.r),
         "explained_ratio": rounded(fit.explained_ratio), "clock_mhz": rounded(mhz), "cold_count": fit.cold_count,
     }  # fmt: skip
-    if isinstance(corrected, Refused):
+    if isinstance(corrected, NoFit):
         return out | {"refused": corrected.reason}
     scaled = {"time_ms": corrected.time_s, "low_ms": corrected.low_s, "high_ms": corrected.high_s, "raw_ms": corrected.raw_s}
     return out | {name: None if value is None else rounded(value * 1e3) for name, value in scaled.items()}

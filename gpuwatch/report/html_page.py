@@ -24,7 +24,7 @@ from annotate.rules import RULES
 from annotate.verdict import Answered, Status, Verdict
 from gpuwatch.errors import ExportError
 from gpuwatch.report import comparisons, conditions, histograms, timeline
-from gpuwatch.report.record import Judged, Record, as_json, to_data
+from gpuwatch.report.record import Record, ReportedWindow, as_json, to_data
 from gpuwatch.signing import fingerprint
 
 MOST_BYTES = 6_000_000  # what mail and pull requests still take
@@ -89,7 +89,7 @@ def sentence(verdict: Verdict) -> str:
     return f"{means}: {counting[0].says.rstrip('.')}{rest}."
 
 
-def _shown(window: Judged, label: str) -> dict[str, Any]:
+def _shown(window: ReportedWindow, label: str) -> dict[str, Any]:
     verdict, evidence = window.verdict, window.evidence
     clear = [finding.rule for finding in verdict.findings if finding.answered is Answered.CLEAR]
     return {

@@ -7,10 +7,10 @@ from xml.etree import ElementTree as ET
 
 from annotate.output.report import plain, text
 from annotate.verdict import Status
-from gpuwatch.report.record import Judged
+from gpuwatch.report.record import ReportedWindow
 
 
-def junit(windows: Sequence[Judged]) -> str:
+def junit(windows: Sequence[ReportedWindow]) -> str:
     """One test case a window and GPU: rejected is a failure, unproven an error, flagged passes with what was found."""
     counts = {status: sum(window.verdict.status is status for window in windows) for status in Status}
     suite = ET.Element(

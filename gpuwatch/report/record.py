@@ -26,7 +26,7 @@ SCHEMA = 2  # 2: each window's evidence by itself, byte for byte as it was kept,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class ReportedWindow:
     """One window on one GPU; ``evidence`` is None where nothing was kept, and then nothing but unproven can be true.
 
     ``packed`` is the evidence byte for byte as it was kept, which is what a signature is of.
@@ -46,7 +46,7 @@ class Judged:
 class Record:
     """The windows in the order shown, and what made their report."""
 
-    windows: tuple[Judged, ...]
+    windows: tuple[ReportedWindow, ...]
     redacted: tuple[str, ...] = ()
     maker: str = ""  # gpuwatch, plotly and the digest of what renders: equal makers write equal pages
 
@@ -123,10 +123,12 @@ def _pieces(schema: int, evidence: str) -> list[tuple[bytes | None, Evidence]]:
     return out
 
 
-def _window(each: Mapping[str, Any], pieces: list[tuple[bytes | None, Evidence]]) -> Judged:
+def _window(each: Mapping[str, Any], pieces: list[tuple[bytes | None, Evidence]]) -> ReportedWindow:
     facts = {name: None if each[name] is None else str(each[name]) for name in ("run_id", "begun", "user", "process")}
     packed, evidence = pieces.pop(0) if each["has_evidence"] else (None, None)
-    return Judged(verdict=_verdict(each["verdict"]), evidence=evidence, packed=packed, signature=_signature(each), **facts)
+    return ReportedWindow(
+        verdict=_verdict(each["verdict"]), evidence=evidence, packed=packed, signature=_signature(each), **facts
+    )
 
 
 def _verdict(data: Mapping[str, Any]) -> Verdict:
@@ -155,5 +157,5 @@ def as_json(data: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def sequence(windows: Sequence[Judged], redacted: Sequence[str] = ()) -> Record:
+def sequence(windows: Sequence[ReportedWindow], redacted: Sequence[str] = ()) -> Record:
     return Record(windows=tuple(windows), redacted=tuple(redacted), maker=maker())

@@ -10,7 +10,7 @@ from typing import Any
 from annotate.evidence import Evidence
 from annotate.verdict import Verdict
 from gpuwatch.errors import UsageError
-from gpuwatch.report.record import Judged
+from gpuwatch.report.record import ReportedWindow
 
 KINDS = ("host", "user", "serial")
 
@@ -24,7 +24,7 @@ def kinds(text: str | None) -> tuple[str, ...]:
     return named
 
 
-def redacted(windows: Iterable[Judged], what: Iterable[str]) -> tuple[Judged, ...]:
+def redacted(windows: Iterable[ReportedWindow], what: Iterable[str]) -> tuple[ReportedWindow, ...]:
     """The windows without these names, wherever they stand: in the facts they belong to, and as words in any text.
 
     One name becomes one stand-in throughout, so that two windows on one board are still seen to be on one.
@@ -42,7 +42,7 @@ def redacted(windows: Iterable[Judged], what: Iterable[str]) -> tuple[Judged, ..
     return tuple(_redacted(window, without) for window in windows)
 
 
-def _names(window: Judged) -> Iterable[tuple[str, str | None]]:
+def _names(window: ReportedWindow) -> Iterable[tuple[str, str | None]]:
     yield "user", window.user
     verdict, evidence = window.verdict, window.evidence
     yield "serial", verdict.device_uuid
@@ -69,7 +69,7 @@ def _replacer(stand_ins: Mapping[str, str]) -> Callable[[str], str]:
     return lambda text: pattern.sub(lambda match: stand_ins[match[0].lower()], text)
 
 
-def _redacted(window: Judged, without: Callable[[str], str]) -> Judged:
+def _redacted(window: ReportedWindow, without: Callable[[str], str]) -> ReportedWindow:
     verdict = Verdict.from_dict(_through(window.verdict.to_dict(), without))
     evidence = window.evidence
     return replace(

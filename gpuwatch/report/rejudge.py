@@ -11,7 +11,7 @@ from annotate.errors import AnnotateError
 from annotate.judge import judge
 from annotate.policy import Policy
 from annotate.verdict import Finding, Status, Verdict
-from gpuwatch.report.record import Judged
+from gpuwatch.report.record import ReportedWindow
 from gpuwatch.wire import run_ids
 
 _EXACT = ("answered", "severity", "says", "remedy", "span_ns", "basis", "required", "accepted", "failure")
@@ -23,7 +23,7 @@ _CLOCK_S = 2  # the id is made just before the window's beginning is noted, and 
 class Agreement:
     """``again`` is None where there is no evidence to judge."""
 
-    window: Judged
+    window: ReportedWindow
     again: Verdict | None
     differs: tuple[str, ...]  # in words; empty where verdict and evidence agree
 
@@ -32,7 +32,7 @@ class Agreement:
         return not self.differs
 
 
-def agreement(window: Judged) -> Agreement:
+def agreement(window: ReportedWindow) -> Agreement:
     said = window.verdict
     differs = [f"begun: the report says {window.begun}, its run's id another time"] if begun_fits(window) is False else []
     if window.evidence is None:
@@ -70,7 +70,7 @@ def agreement(window: Judged) -> Agreement:
     return Agreement(window=window, again=again, differs=tuple(differs))
 
 
-def begun_fits(window: Judged) -> bool | None:
+def begun_fits(window: ReportedWindow) -> bool | None:
     """Tell whether the wall time shown is that in the run's id; None where one is missing, or the time names no zone."""
     begun_s = run_ids.begun_s(window.run_id or "")
     if begun_s is None or window.begun is None:

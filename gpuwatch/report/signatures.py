@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpuwatch.config import paths
 from gpuwatch.errors import UsageError
-from gpuwatch.report.record import Judged
+from gpuwatch.report.record import ReportedWindow
 from gpuwatch.report.rejudge import begun_fits
 from gpuwatch.signing import fingerprint, holds, read_public, statement
 
@@ -45,7 +45,7 @@ class Signed:
         return f"BROKEN: {self.key} did not sign this verdict with this evidence"
 
 
-def signed(window: Judged, trusted: Mapping[bytes, str]) -> Signed:
+def signed(window: ReportedWindow, trusted: Mapping[bytes, str]) -> Signed:
     """The signature asked of the window as it lies here: run, user, process, verdict, and the evidence byte for byte."""
     signature = window.signature
     if signature is None:
@@ -57,12 +57,12 @@ def signed(window: Judged, trusted: Mapping[bytes, str]) -> Signed:
     return Signed(Worth.UNKNOWN, key) if name is None else Signed(Worth.TRUSTED, key, name)
 
 
-def said(window: Judged) -> bytes:
+def said(window: ReportedWindow) -> bytes:
     """What a daemon would have signed of this window."""
     return statement(window.verdict.to_dict(), window.packed, run=window.run_id, user=window.user, process=window.process)
 
 
-def not_signed(window: Judged) -> tuple[str, ...]:
+def not_signed(window: ReportedWindow) -> tuple[str, ...]:
     """Name what a page shows of this window though neither a signature nor evidence judged again bears it out."""
     names = []
     if window.signature is None:

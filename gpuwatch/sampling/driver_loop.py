@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 
 from annotate.evidence import Reading
 from gpuwatch.errors import SourceError
-from gpuwatch.interfaces import Pass, Series, Source, Sweep
+from gpuwatch.interfaces import DriverLoop, Pass, Source, Sweep
 
 
-class InSeries:
+class FastLaneLoop:
     """One GPU's.  Until a source was seen to have a loop, everything passes straight through."""
 
     def __init__(self, uuid: str, row: Sequence[str], pulse: Sequence[str], give: Callable[[Sweep], None]) -> None:
         self._uuid, self._row, self._pulse = uuid, tuple(row), tuple(pulse)
         self._give = give
-        self._series: Series | None = None
+        self._series: DriverLoop | None = None
         self._aside: deque[Sweep] = deque()  # read by others while the loop ran
         self._awaited: deque[Callable[[], None]] = deque()
 
@@ -38,7 +38,7 @@ class InSeries:
         self.told_all()
         offer = getattr(source, "series", None)
         try:
-            found: Series | None = offer(self._uuid, self._row, self._pulse) if offer is not None else None
+            found: DriverLoop | None = offer(self._uuid, self._row, self._pulse) if offer is not None else None
         except SourceError as error:
             return (), error
         self._series = found

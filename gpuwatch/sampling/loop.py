@@ -12,7 +12,7 @@ from gpuwatch.clock import Signal
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError
 from gpuwatch.interfaces import Clock, Lost, Observed, Pass, Source, Sweep
 from gpuwatch.sampling.pace import Pace
-from gpuwatch.sampling.wakeup import Wake
+from gpuwatch.sampling.wakeup import Wakeup
 
 Passes: TypeAlias = tuple[Sequence[Pass], SourceError | None]
 
@@ -21,7 +21,7 @@ LONGEST_RETRY_NS = 30_000_000_000
 
 
 @dataclass(eq=False, slots=True)
-class Turn:
+class LaneTurn:
     """One question to one GPU, asked again and again by one thread; other threads may hurry or watch it."""
 
     what: str
@@ -108,10 +108,10 @@ class Turn:
 
 
 def sweeps(
-    turns: Sequence[Turn],
+    turns: Sequence[LaneTurn],
     clock: Clock,
     stop: Signal,
-    wake: Wake | None = None,
+    wake: Wakeup | None = None,
     *,
     nap_ns: int = 250_000_000,  # how long ``stop`` may go unseen, for whoever sets it need not know ``wake``
     hold_ns: int = 250_000_000,  # how old a reading of a source's own loop may be when it is told of
@@ -143,5 +143,5 @@ def sweeps(
         yield from turn._take_turn(clock)  # noqa: SLF001
 
 
-def _due_ns(turn: Turn) -> int:
+def _due_ns(turn: LaneTurn) -> int:
     return turn.due_ns

@@ -33,7 +33,7 @@ _SOMETIMES_SILENT = frozenset({"sm_clock_lock_mhz"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SamplingPlan:
     """What is asked of one GPU in which lane and how often, what it costs, and why."""
 
     uuid: str
@@ -68,9 +68,9 @@ def in_a_window(idle_period_ns: int, active_period_ns: int, least_ns: Mapping[La
     return {Lane.FAST: row_ns, Lane.PULSE: pulse_ns} if pulse_ns < row_ns else {Lane.FAST: row_ns}
 
 
-def unmeasured(device: Device, idle_period_ns: int = FAST_IDLE_NS, active_period_ns: int = FAST_ACTIVE_NS) -> Plan:
+def unmeasured(device: Device, idle_period_ns: int = FAST_IDLE_NS, active_period_ns: int = FAST_ACTIVE_NS) -> SamplingPlan:
     """Every signal in the lane it was made for: the plan of a GPU that could not be measured, and may come back."""
-    return Plan(
+    return SamplingPlan(
         uuid=device.uuid,
         names={**{lane: signals(lane) for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)}, Lane.PULSE: PULSE},
         idle_period_ns={Lane.FAST: idle_period_ns, Lane.SLOW: SLOW_IDLE_NS},
@@ -155,7 +155,7 @@ def measure(
     dear_ns: int = 1_000_000,
     idle_period_ns: int = FAST_IDLE_NS,
     active_period_ns: int = FAST_ACTIVE_NS,
-) -> Plan:
+) -> SamplingPlan:
     """Ask everything a few times and plan by what it cost.
 
     ``budget_ratio`` is the share of one processor each lane may take on this GPU; a fast signal dearer than ``dear_ns`` is
@@ -221,7 +221,7 @@ def measure(
         if least[lane] > wished_ns:
             reasons[lane] = f"a row costs {rows[lane] / 1e6:.2f} ms, so it is asked every {least[lane] / 1e6:.0f} ms at most"
     idle = {lane: max(period_ns, least[lane]) for lane, period_ns in idle.items()}
-    return Plan(
+    return SamplingPlan(
         uuid=uuid,
         names={lane: tuple(of_lane) for lane, of_lane in names.items()},
         idle_period_ns=idle,

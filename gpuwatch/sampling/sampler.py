@@ -10,11 +10,11 @@ from typing import Any
 from annotate.evidence import Device, Lane
 from gpuwatch.errors import SourceError
 from gpuwatch.interfaces import Clock, Lost, Observed, Sink, Source, Sweep
-from gpuwatch.sampling.driver_loop import InSeries
-from gpuwatch.sampling.loop import Passes, Turn, sweeps
+from gpuwatch.sampling.driver_loop import FastLaneLoop
+from gpuwatch.sampling.loop import LaneTurn, Passes, sweeps
 from gpuwatch.sampling.pace import Statistics, ThreadCost
-from gpuwatch.sampling.plan import Plan
-from gpuwatch.sampling.wakeup import Wake
+from gpuwatch.sampling.plan import SamplingPlan
+from gpuwatch.sampling.wakeup import Wakeup
 
 __all__ = ["Sampler", "SamplerStatistics", "sweeps"]
 
@@ -45,7 +45,7 @@ class Sampler:
         self,
         source: Source,
         device: Device,
-        plan: Plan,
+        plan: SamplingPlan,
         sinks: Sequence[Sink],
         clock: Clock,
         stop: threading.Event,
@@ -77,7 +77,7 @@ class Sampler:
         self._row_at_ns = 0  # when the whole fast row was last asked for
         self._whole = False  # the next answer is to be a whole row
         uuid = device.uuid
-        self._series = InSeries(uuid, plan.names.get(Lane.FAST, ()), plan.names.get(Lane.PULSE, ()), self._give)
+        self._series = FastLaneLoop(uuid, plan.names.get(Lane.FAST, ()), plan.names.get(Lane.PULSE, ()), self._give)
 
         def census_ns() -> int:
             return census_period_ns if self._active else idle_census_period_ns
@@ -86,18 +86,18 @@ class Sampler:
             return busy_slow_period_ns if self._active else idle_slow_period_ns
 
         self._fast = [
-            Turn("fast", uuid, Lane.FAST, self._row_or_pulse(), self._fast_period_ns),
-            Turn("processes", uuid, Lane.PROCESSES, self._census, census_ns),
+            LaneTurn("fast", uuid, Lane.FAST, self._row_or_pulse(), self._fast_period_ns),
+            LaneTurn("processes", uuid, Lane.PROCESSES, self._census, census_ns),
         ]
         self._slow = [
-            Turn("power", uuid, Lane.POWER, lambda: (self._source.power_record(uuid),), lambda: record_period_ns),
-            Turn("slow", uuid, Lane.SLOW, self._row(Lane.SLOW), self._period_of(Lane.SLOW), spacing_ns=100_000_000),
-            Turn("utilization", uuid, Lane.PROCESSES, self._busy_census, rare_ns, spacing_ns=100_000_000),
+            LaneTurn("power", uuid, Lane.POWER, lambda: (self._source.power_record(uuid),), lambda: record_period_ns),
+            LaneTurn("slow", uuid, Lane.SLOW, self._row(Lane.SLOW), self._period_of(Lane.SLOW), spacing_ns=100_000_000),
+            LaneTurn("utilization", uuid, Lane.PROCESSES, self._busy_census, rare_ns, spacing_ns=100_000_000),
         ]
         for turn in (*self._fast, *self._slow):
             turn.ask = self._reopened_if_gone(turn, turn.ask)
         self._fast[0].ask_on = self._ask_on
-        self._fast_wake, self._slow_wake = Wake(), Wake()
+        self._fast_wake, self._slow_wake = Wakeup(), Wakeup()
         self._fast_cost, self._slow_cost = ThreadCost(), ThreadCost()
         self._threads = [
             self._thread("fast", self._fast, self._fast_wake, self._fast_cost),
@@ -295,7 +295,7 @@ class Sampler:
     def _busy_census(self) -> Sequence[Observed]:
         return (self._source.census(self.uuid, utilization=True),)
 
-    def _reopened_if_gone(self, turn: Turn, ask: Callable[[], Sequence[Observed]]) -> Callable[[], Sequence[Observed]]:
+    def _reopened_if_gone(self, turn: LaneTurn, ask: Callable[[], Sequence[Observed]]) -> Callable[[], Sequence[Observed]]:
         def asked() -> Sequence[Observed]:
             if turn.gone and self._reopen is not None:
                 failed = turn.asked_of
@@ -325,7 +325,7 @@ class Sampler:
         self._fast_wake.set()
         self._series.interrupt()
 
-    def _hung(self, turn: Turn, now_ns: int, reason: str) -> None:
+    def _hung(self, turn: LaneTurn, now_ns: int, reason: str) -> None:
         turn.hung, turn.hung_at_ns = reason, now_ns
         self._give(Sweep(self.uuid, turn.lane, now_ns, 0, 0, Lost(now_ns, reason)))
 
@@ -333,7 +333,7 @@ class Sampler:
         for sink in self._sinks:
             sink.take(sweep)
 
-    def _thread(self, kind: str, turns: Sequence[Turn], wake: Wake, cost: ThreadCost) -> threading.Thread:
+    def _thread(self, kind: str, turns: Sequence[LaneTurn], wake: Wakeup, cost: ThreadCost) -> threading.Thread:
         def run() -> None:
             held: list[Sweep] = []  # pulses: after a pause the sinks cost more than the calls, five at a time they do not
             give = self._series.give if turns is self._fast else self._give

@@ -12,7 +12,7 @@ import threading
 from gpuwatch.clock import now_ns
 
 
-class Wake:
+class Wakeup:
     """Any thread may set it; one thread, always the same, waits and clears.
 
     The flag is the truth and the lock only a bell: rung after the flag is raised, so that whoever waits finds it raised.  A

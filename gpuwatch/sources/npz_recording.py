@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from annotate.capsule import limits
-from annotate.evidence import Column, Device, Evidence, Times, Timings, Trace, Values, Window
+from annotate.evidence import Column, Device, Evidence, Times, Timings, Trace, Values, WindowRecord
 from gpuwatch.errors import UsageError
 
 # Column of the file: the signal it fills, and what its unit is in that signal's.
@@ -58,7 +58,7 @@ def load(path: Path) -> tuple[Evidence, ...]:
         rows = slice(*np.searchsorted(at_ns, [begin_ns - _LEAD_NS, end_ns + _TAIL_NS]))
         out.append(
             Evidence(
-                window=Window(begin_ns=begin_ns, end_ns=end_ns, label=label),
+                window=WindowRecord(begin_ns=begin_ns, end_ns=end_ns, label=label),
                 device=device,
                 trace=Trace(columns={signal: Column(at_ns[rows], values[rows]) for signal, values in columns.items()}),
                 timings=_timings(path, arrays, label),
@@ -81,7 +81,7 @@ def _marks(path: Path, arrays: Mapping[str, Any]) -> list[tuple[str, tuple[int, 
             )
         begin_ns, end_ns = (int(at) for at in mark)
         try:
-            limits.window(Window(begin_ns=begin_ns, end_ns=end_ns))
+            limits.window(WindowRecord(begin_ns=begin_ns, end_ns=end_ns))
         except ValueError as error:
             raise _wrong(path, f"{name}: {error}") from error
         out.append((name.removeprefix("mark_"), (begin_ns, end_ns)))
@@ -95,7 +95,7 @@ def whole(path: Path) -> tuple[Evidence, ...]:
     trace = Trace(columns={signal: Column(at_ns, values) for signal, values in _columns(path, arrays).items()})
     return (
         Evidence(
-            window=Window(begin_ns=int(at_ns[0]), end_ns=int(at_ns[-1])),
+            window=WindowRecord(begin_ns=int(at_ns[0]), end_ns=int(at_ns[-1])),
             device=_device(path, arrays),
             trace=trace,
         ),

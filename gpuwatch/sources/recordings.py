@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from annotate.evidence import Column, Evidence, Trace, Window
+from annotate.evidence import Column, Evidence, Trace, WindowRecord
 from gpuwatch.errors import CapsuleError, UsageError
 from gpuwatch.sources import npz_recording, smi_log
 
@@ -63,7 +63,7 @@ def _joined(pieces: Sequence[Evidence]) -> Evidence:
     ends = [(int(column.at_ns[0]), int(column.at_ns[-1])) for column in trace.columns.values() if len(column)]
     begin_ns = min((begin for begin, _ in ends), default=pieces[0].window.begin_ns)
     end_ns = max((end for _, end in ends), default=pieces[0].window.end_ns)
-    return replace(pieces[-1], window=Window(begin_ns=begin_ns, end_ns=end_ns), trace=trace, timings=None)
+    return replace(pieces[-1], window=WindowRecord(begin_ns=begin_ns, end_ns=end_ns), trace=trace, timings=None)
 
 
 def _column(parts: Sequence[Column]) -> Column:

@@ -14,13 +14,13 @@ import numpy as np
 from annotate.evidence import (
     HEARTBEAT_NS,
     SIGNALS,
-    Census,
     Device,
     Event,
     Evidence,
     Lane,
     Ownership,
     PowerRecord,
+    ProcessList,
     Reading,
     Trace,
     Visibility,
@@ -79,12 +79,12 @@ class Replay:
                 values[name] = _TYPES.get(name, float)(value)
         return Reading(uuid=uuid, lane=lane, at_ns=self._now_ns(then_ns), took_ns=0, **values)
 
-    def census(self, uuid: str, *, utilization: bool = False) -> Census:
+    def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
         evidence, then_ns = self._at(uuid)
         at_ns = self._now_ns(then_ns)
         known = [census for census in evidence.trace.censuses if census.at_ns <= then_ns]
         if not known or _in_gap(evidence.trace, Lane.PROCESSES, then_ns):
-            return Census(uuid=uuid, at_ns=at_ns, took_ns=0, processes=(), visibility=Visibility.UNKNOWN)
+            return ProcessList(uuid=uuid, at_ns=at_ns, took_ns=0, processes=(), visibility=Visibility.UNKNOWN)
         processes = known[-1].processes
         if utilization:  # the last census that asked for it
             busy = [census for census in known if any(p.utilization_ratio is not None for p in census.processes)]

@@ -117,7 +117,7 @@ def is_absent(cell: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ColumnReader:
     """One column of a log: its name, the unit its cells may carry, its factor."""
 
     name: str
@@ -125,7 +125,7 @@ class Reader:
     scale: float = 1.0
 
     @staticmethod
-    def of(where: str, cell: str) -> Reader:
+    def of(where: str, cell: str) -> ColumnReader:
         """From a header's cell.  Raises UsageError for a unit that is not this column's; unknown columns are passed over."""
         name = plain(cell)
         meaning = SIGNAL_COLUMNS.get(name)
@@ -135,7 +135,7 @@ class Reader:
         found = cell.partition("[")[2].rstrip("]").strip()
         if found and unit and unit not in (_SWITCH, "mask") and found != unit:
             raise UsageError(f"{where}: expected {name} in [{unit}], found [{found}]")
-        return Reader(name, unit, scale)
+        return ColumnReader(name, unit, scale)
 
     def read(self, where: str, cell: str) -> str | int | float:
         """A fact of identity: text, unless its column has a unit."""

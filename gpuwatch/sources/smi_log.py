@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 
 from annotate.capsule import limits
-from annotate.evidence import Column, Device, Evidence, Trace, Window
+from annotate.evidence import Column, Device, Evidence, Trace, WindowRecord
 from gpuwatch.errors import UsageError
-from gpuwatch.sources.smi_columns import FAULT_REASONS, IDENTITY, REASON_COLUMNS, SIGNAL_COLUMNS, Reader, is_absent, plain
+from gpuwatch.sources.smi_columns import FAULT_REASONS, IDENTITY, REASON_COLUMNS, SIGNAL_COLUMNS, ColumnReader, is_absent, plain
 
 _LINE_BYTES = 65_536  # nvidia-smi has some 150 columns of at most 64 characters
 _EXPECTED = "a header of nvidia-smi such as `timestamp, uuid, clocks.current.sm [MHz], power.draw [W]`"
 
 
 @dataclass(slots=True)
-class _Gpu:
+class _LoggedGpu:
     """The rows of one GPU, as they are read."""
 
     facts: dict[str, Any] = field(default_factory=dict)
@@ -47,12 +47,12 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
     Raises UsageError naming the line, what was expected and what was found.
     """
     lines = _lines(path)
-    readers: tuple[Reader, ...] | None = None
+    readers: tuple[ColumnReader, ...] | None = None
     header: list[str] = []
     if query is not None:
         header = [_printable(name.strip()) for name in query.split(",")]
         readers = _readers(f"{path}: --query", header)
-    gpus: dict[str, _Gpu] = {}
+    gpus: dict[str, _LoggedGpu] = {}
     for number, line, complete in lines:
         cells = [cell.strip() for cell in line.split(",")]
         where = f"{path}: line {number}"
@@ -97,19 +97,19 @@ def _lines(path: Path) -> Iterator[tuple[int, str, bool]]:
             raw = following
 
 
-def _readers(where: str, header: list[str]) -> tuple[Reader, ...]:
+def _readers(where: str, header: list[str]) -> tuple[ColumnReader, ...]:
     names = [plain(cell) for cell in header]
     if _is_time(header[0]):
         raise UsageError(f"{where}: expected {_EXPECTED}, found a row: log without noheader, or name its columns with --query")
     if "timestamp" not in names:
         raise UsageError(f"{where}: expected {_EXPECTED}, found {_short(', '.join(header))}")
-    readers = tuple(Reader.of(where, cell) for cell in header)
+    readers = tuple(ColumnReader.of(where, cell) for cell in header)
     if not any(name in SIGNAL_COLUMNS or name in REASON_COLUMNS for name in names):
         raise UsageError(f"{where}: expected a column that tells of clocks, power, heat or load, found only {', '.join(names)}")
     return readers
 
 
-def _take(where: str, readers: tuple[Reader, ...], cells: list[str], gpus: dict[str, _Gpu]) -> None:
+def _take(where: str, readers: tuple[ColumnReader, ...], cells: list[str], gpus: dict[str, _LoggedGpu]) -> None:
     if len(cells) != len(readers):
         found = f"{len(cells)}: {_short(', '.join(cells))}"
         raise UsageError(f"{where}: expected {len(readers)} columns as in the header, found {found}")
@@ -130,18 +130,18 @@ def _take(where: str, readers: tuple[Reader, ...], cells: list[str], gpus: dict[
     # Some of the reasons are not a mask: the others would read as absent.
     if "event_reasons_mask" not in values and reasons.keys() >= FAULT_REASONS:
         values["event_reasons_mask"] = float(sum(bit * active for bit, active in reasons.items()))
-    gpu = gpus.setdefault(str(facts.get("uuid") or facts.get("pci_bus_id") or facts.get("index", "")), _Gpu())
+    gpu = gpus.setdefault(str(facts.get("uuid") or facts.get("pci_bus_id") or facts.get("index", "")), _LoggedGpu())
     if gpu.at_ns and at_ns < gpu.at_ns[-1]:
         raise UsageError(f"{where}: expected a time no earlier than the row before, found {cells[_place(readers)]}")
     gpu.facts.update(facts)
     gpu.append(at_ns, values)
 
 
-def _place(readers: tuple[Reader, ...]) -> int:
+def _place(readers: tuple[ColumnReader, ...]) -> int:
     return next(i for i, reader in enumerate(readers) if reader.name == "timestamp")
 
 
-def _evidence(path: Path, key: str, gpu: _Gpu) -> Evidence:
+def _evidence(path: Path, key: str, gpu: _LoggedGpu) -> Evidence:
     at_ns = np.array(gpu.at_ns, np.int64)
     columns = {name: Column(at_ns, np.array(values, np.float64)) for name, values in gpu.columns.items()}
     facts = {name: value for name, value in gpu.facts.items() if name not in ("index", "uuid", "name")}
@@ -151,7 +151,7 @@ def _evidence(path: Path, key: str, gpu: _Gpu) -> Evidence:
     period_ns = int(np.median(np.diff(at_ns))) if len(at_ns) > 1 else 0
     slow = {name: period_ns for name in columns if period_ns > Trace().refresh_of_ns(name)}
     return Evidence(
-        window=Window(begin_ns=int(at_ns[0]), end_ns=int(at_ns[-1]), label=path.name),
+        window=WindowRecord(begin_ns=int(at_ns[0]), end_ns=int(at_ns[-1]), label=path.name),
         device=device,
         trace=Trace(
             columns={name: column for name, column in columns.items() if not np.isnan(column.values).all()},

@@ -21,7 +21,7 @@ _TABLES = ("fast", "slow", "edge", "census", "power")
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SegmentSpan:
     """One segment: when its first and last rows are of, whose they are, and where they came from."""
 
     begin_ns: int
@@ -43,7 +43,7 @@ class Boot:
             self.close()
             raise
         self.boot_id: str | None = last[0][0] if last else None
-        self._closed: dict[Path, Stretch | None] = {}
+        self._closed: dict[Path, SegmentSpan | None] = {}
 
     def close(self) -> None:
         self._db.conn.close()
@@ -54,7 +54,7 @@ class Boot:
         rows = self._rows(sql, self.boot_id)
         return rows[0][0] if rows else None
 
-    def stretches(self) -> list[Stretch]:
+    def stretches(self) -> list[SegmentSpan]:
         """Segments of this boot that hold anything, oldest first.  Only the newest can have grown since."""
         paths = sorted(self._state.glob(files.SEGMENTS))
         for path in paths[:-1]:
@@ -90,7 +90,7 @@ class Boot:
         last = {uuid: self._rows(sql, self.boot_id, uuid, at_ns) for uuid in uuids}
         return {uuid: rows[0][1] or "it was lost" for uuid, rows in last.items() if rows and rows[0][0] == "lost"}
 
-    def _stretch(self, path: Path) -> Stretch | None:
+    def _stretch(self, path: Path) -> SegmentSpan | None:
         """None for a segment of another boot, one without a row, or one that was dropped meanwhile."""
         try:
             db = files.open_to_read(path)
@@ -106,7 +106,7 @@ class Boot:
                 every = [ends for table in _TABLES if (ends := _ends(db, table)) is not None]
                 uuids = tuple(row[0] for row in db.execute("SELECT uuid FROM gpus ORDER BY gpu"))
                 # The first table that has rows: a blob of power begins before anything else was read.
-                return Stretch(every[0][0], max(end for _, end in every), uuids, segment[1]) if every else None
+                return SegmentSpan(every[0][0], max(end for _, end in every), uuids, segment[1]) if every else None
         finally:
             db.conn.close()
 

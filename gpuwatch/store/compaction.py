@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from annotate.evidence import HEARTBEAT_NS, Census, Event, Lane, PowerRecord, Process, Reading, Visibility
+from annotate.evidence import HEARTBEAT_NS, Event, Lane, PowerRecord, Process, ProcessList, Reading, Visibility
 from gpuwatch.interfaces import Lost, Sweep
 from gpuwatch.store.signal_columns import LANE_SIGNALS, LANE_VALUES
 
@@ -27,7 +27,7 @@ _fast_values = LANE_VALUES[Lane.FAST]
 
 
 @dataclass(slots=True)
-class Rows:
+class SegmentRows:
     """Rows for one segment; ``uuid`` stands where the tables have a number for the GPU."""
 
     readings: list[tuple[Lane, int, str, int, tuple[Any, ...]]] = field(default_factory=list)  # lane, at, uuid, stood_ms
@@ -36,16 +36,16 @@ class Rows:
     gaps: list[tuple[str, Lane, int, int | None]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)  # for the ledger: they are kept for good
 
-    def take(self, later: Rows) -> None:
+    def take(self, later: SegmentRows) -> None:
         """Add what came after, but for its events."""
         self.readings += later.readings
         self.censuses += later.censuses
         self.power += later.power
         self.gaps += later.gaps
 
-    def halves(self) -> tuple[Rows, Rows]:
+    def halves(self) -> tuple[SegmentRows, SegmentRows]:
         """The same rows in two parts of half the size each, but for the events."""
-        first, second = Rows(), Rows()
+        first, second = SegmentRows(), SegmentRows()
         left = len(self) // 2
         for name in ("readings", "censuses", "power", "gaps"):
             rows = getattr(self, name)
@@ -54,7 +54,7 @@ class Rows:
             left = max(0, left - len(rows))
         return first, second
 
-    def loss(self) -> Rows:
+    def loss(self) -> SegmentRows:
         """One gap a GPU in place of all these, which cannot be kept: short of a heartbeat, nothing else would tell of it."""
         spans = [(uuid, at_ns, at_ns + stood_ms * _MS) for lane, at_ns, uuid, stood_ms, _ in self.readings if lane is Lane.FAST]
         spans += [(uuid, begin_ns, end_ns) for uuid, lane, begin_ns, end_ns in self.gaps if lane is Lane.FAST and end_ns]
@@ -63,7 +63,7 @@ class Rows:
             first_ns, last_ns = lost.get(uuid, (begin_ns, end_ns))
             lost[uuid] = min(first_ns, begin_ns), max(last_ns, end_ns)
         rest = [gap for gap in dict.fromkeys(self.gaps) if gap[1] is not Lane.FAST or gap[3] is None]
-        return Rows(gaps=[*rest, *((uuid, Lane.FAST, *span) for uuid, span in lost.items())])
+        return SegmentRows(gaps=[*rest, *((uuid, Lane.FAST, *span) for uuid, span in lost.items())])
 
     def __len__(self) -> int:
         return len(self.readings) + len(self.censuses) + len(self.power) + len(self.gaps)
@@ -80,7 +80,7 @@ class _Stretch:
 
 
 @dataclass(slots=True)
-class _Gpu:
+class _GpuState:
     fast: _Stretch | None = None
     pulse: _Stretch | None = None
     listing: _Stretch | None = None
@@ -98,13 +98,13 @@ class Keeper:
     """Takes sweeps of any GPU in order of arrival; hands out rows."""
 
     def __init__(self) -> None:
-        self._gpus: dict[str, _Gpu] = {}
-        self._rows = Rows()
+        self._gpus: dict[str, _GpuState] = {}
+        self._rows = SegmentRows()
 
     def take(self, sweep: Sweep) -> None:
         gpu = self._gpus.get(sweep.uuid)
         if gpu is None:
-            gpu = self._gpus[sweep.uuid] = _Gpu()
+            gpu = self._gpus[sweep.uuid] = _GpuState()
         observed = sweep.observed
         if isinstance(observed, Reading):
             if observed.lane is Lane.FAST:
@@ -118,7 +118,7 @@ class Keeper:
                 )
                 if observed.lane is Lane.EDGE:
                     self._split(gpu, observed.uuid)
-        elif isinstance(observed, Census):
+        elif isinstance(observed, ProcessList):
             self._census(gpu, observed)
         elif isinstance(observed, PowerRecord):
             self._power(gpu, observed)
@@ -127,7 +127,7 @@ class Keeper:
         else:
             self._rows.events.append(observed)
 
-    def rows(self) -> Rows:
+    def rows(self) -> SegmentRows:
         """Everything new since the last call; what is still going on is given again whenever it grew."""
         for uuid, gpu in self._gpus.items():
             self._close(Lane.FAST, uuid, gpu.fast)
@@ -140,7 +140,7 @@ class Keeper:
                 if lane not in gpu.gaps_handed:
                     gpu.gaps_handed.add(lane)
                     self._rows.gaps.append((uuid, lane, begin_ns, None))
-        rows, self._rows = self._rows, Rows()
+        rows, self._rows = self._rows, SegmentRows()
         return rows
 
     def restart(self) -> None:
@@ -150,7 +150,7 @@ class Keeper:
             gpu.power_at_ns, gpu.power_w, gpu.power_handed = [], [], 0
             gpu.gaps_handed.clear()
 
-    def _fast(self, gpu: _Gpu, sweep: Sweep, reading: Reading) -> None:
+    def _fast(self, gpu: _GpuState, sweep: Sweep, reading: Reading) -> None:
         at_ns, uuid, content = reading.at_ns, reading.uuid, _fast_values(reading)
         last_ns = gpu.last_ns.get(Lane.FAST)
         stretch = gpu.fast
@@ -174,7 +174,7 @@ class Keeper:
             self._close(Lane.PULSE, uuid, gpu.pulse)
             gpu.pulse = None
 
-    def _pulse(self, gpu: _Gpu, reading: Reading) -> None:
+    def _pulse(self, gpu: _GpuState, reading: Reading) -> None:
         """Between the rows of the fast lane, which alone tells of gaps: windows are what ends a pulse."""
         content, stretch = LANE_VALUES[Lane.PULSE](reading), gpu.pulse
         if stretch is not None and 0 < reading.at_ns - stretch.until_ns <= GAP_NS and content == stretch.content:
@@ -183,7 +183,7 @@ class Keeper:
             self._close(Lane.PULSE, reading.uuid, stretch)
             gpu.pulse = _Stretch(reading.at_ns, reading.at_ns, content)
 
-    def _is_gap(self, gpu: _Gpu, sweep: Sweep, last_ns: int | None, at_ns: int) -> bool:
+    def _is_gap(self, gpu: _GpuState, sweep: Sweep, last_ns: int | None, at_ns: int) -> bool:
         """Whether the lane was silent for longer than its deadlines explain."""
         period_ns, was_ns = None, gpu.period_ns
         if gpu.due_ns is not None and sweep.due_ns > gpu.due_ns:
@@ -194,14 +194,14 @@ class Keeper:
             return last_ns is not None and at_ns - last_ns > GAP_NS
         return at_ns - last_ns > max(GAP_NS, GAP_PERIODS * min(period_ns, was_ns or period_ns))
 
-    def _split(self, gpu: _Gpu, uuid: str) -> None:
+    def _split(self, gpu: _GpuState, uuid: str) -> None:
         """At a window's edge the last reading becomes a row of its own: counters are compared between such rows."""
         stretch = gpu.fast
         if stretch is not None and stretch.until_ns > stretch.at_ns:
             self._close(Lane.FAST, uuid, stretch)
             gpu.fast = _Stretch(stretch.until_ns, stretch.until_ns, stretch.content)
 
-    def _census(self, gpu: _Gpu, census: Census) -> None:
+    def _census(self, gpu: _GpuState, census: ProcessList) -> None:
         was_lost = self._back(gpu, census.uuid, Lane.PROCESSES, census.at_ns)
         content = (census.visibility, census.processes)
         stretch = gpu.listing
@@ -217,7 +217,7 @@ class Keeper:
             self._close_listing(census.uuid, gpu.listing)
             gpu.listing = None
 
-    def _power(self, gpu: _Gpu, record: PowerRecord) -> None:
+    def _power(self, gpu: _GpuState, record: PowerRecord) -> None:
         for at_ns, power_w in zip(record.sample_at_ns, record.sample_w, strict=True):
             if gpu.power_at_ns and at_ns <= gpu.power_at_ns[-1]:
                 continue
@@ -228,11 +228,11 @@ class Keeper:
             gpu.power_at_ns.append(at_ns)
             gpu.power_w.append(power_w)
 
-    def _lost(self, gpu: _Gpu, sweep: Sweep, lost: Lost) -> None:
+    def _lost(self, gpu: _GpuState, sweep: Sweep, lost: Lost) -> None:
         gpu.gaps.setdefault(sweep.lane, gpu.last_ns.get(sweep.lane, lost.at_ns))
         self._rows.events.append(Event(uuid=sweep.uuid, at_ns=lost.at_ns, kind="lost", text=lost.reason))
 
-    def _back(self, gpu: _Gpu, uuid: str, lane: Lane, at_ns: int) -> bool:
+    def _back(self, gpu: _GpuState, uuid: str, lane: Lane, at_ns: int) -> bool:
         gpu.last_ns[lane] = max(at_ns, gpu.last_ns.get(lane, at_ns))
         begin_ns = gpu.gaps.pop(lane, None) if gpu.gaps else None
         if begin_ns is None:

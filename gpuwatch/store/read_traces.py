@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from sqlite_utils import Database
 
-from annotate.evidence import HEARTBEAT_NS, SIGNALS, Census, Column, Gap, Lane, Process, Times, Trace, Values, Visibility
+from annotate.evidence import HEARTBEAT_NS, SIGNALS, Column, Gap, Lane, Process, ProcessList, Times, Trace, Values, Visibility
 from gpuwatch.store import dense_power
 from gpuwatch.store.compaction import POWER_BLOB_NS
 from gpuwatch.store.signal_columns import LANE_COLUMNS, key, quoted
@@ -28,7 +28,7 @@ class Pieces:
     end_ns: int
     lanes: dict[Lane, list[tuple[Times, dict[str, Values]]]] = field(default_factory=dict)
     power: list[tuple[Times, Values]] = field(default_factory=list)
-    censuses: list[Census] = field(default_factory=list)
+    censuses: list[ProcessList] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
 
     def read(self, db: Database, uuid: str) -> None:
@@ -91,7 +91,7 @@ class Pieces:
             if present not in lists:
                 lists[present] = tuple(_seated(known, *seat) for seat in seats[present])
             self.censuses.append(
-                Census(uuid=uuid, at_ns=at_ns, took_ns=took_us * 1000, processes=lists[present],
+                ProcessList(uuid=uuid, at_ns=at_ns, took_ns=took_us * 1000, processes=lists[present],
                        visibility=Visibility(visibility))
             )  # fmt: skip
 

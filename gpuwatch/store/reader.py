@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from annotate.capsule.pack import unpack
-from annotate.evidence import Census, Device, Event, Evidence, Host, Ownership, Process, Timings, Trace, Window
+from annotate.evidence import Device, Event, Evidence, Host, Ownership, Process, ProcessList, Timings, Trace, WindowRecord
 from gpuwatch.errors import CapsuleError, StoreError
 from gpuwatch.store import files, schema
 from gpuwatch.store.read_traces import Pieces
@@ -159,7 +159,7 @@ class Reader:
         trace = self.trace(uuid, run.boot_id, run.begin_ns - LEAD_NS, end_ns + TAIL_NS)
         ended_s = run.begun_wall_s + (end_ns - run.begin_ns) / 1e9
         return Evidence(
-            window=Window(begin_ns=run.begin_ns, end_ns=end_ns, label=run.label, pids=run.pids),
+            window=WindowRecord(begin_ns=run.begin_ns, end_ns=end_ns, label=run.label, pids=run.pids),
             device=self._device(uuid, run.boot_id, run.begin_ns),
             trace=owned(trace, run.pids, ended_s),
             host=run.host or Host(boot_id=run.boot_id),
@@ -355,7 +355,7 @@ def owned(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> Trace:
 
     lists: dict[int, tuple[Process, ...]] = {}  # a list that stood is one object in many censuses
 
-    def seen(census: Census) -> Census:
+    def seen(census: ProcessList) -> ProcessList:
         key = id(census.processes)
         if key not in lists:
             lists[key] = tuple(map(whose, census.processes))

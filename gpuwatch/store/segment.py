@@ -10,7 +10,7 @@ from sqlite_utils import Database
 
 from annotate.evidence import Lane, Process
 from gpuwatch.store import dense_power, files, schema
-from gpuwatch.store.compaction import Rows
+from gpuwatch.store.compaction import SegmentRows
 from gpuwatch.store.held_file import HeldFile
 from gpuwatch.store.run import as_json
 from gpuwatch.store.signal_columns import GPUS_COUNT, LANE_COLUMNS, key, quoted
@@ -57,7 +57,7 @@ class Segment(HeldFile):
         ]
         return max((row[0] for row in times if row), default=None)
 
-    def write(self, rows: Rows) -> int:
+    def write(self, rows: SegmentRows) -> int:
         """Commit these rows in one transaction; how many there were."""
         if not len(rows):
             return 0
@@ -86,13 +86,13 @@ class Segment(HeldFile):
         gaps: list[tuple[str, Lane, int, int | None]] = [
             (uuid, Lane.FAST, min(lost._begin_ns, at_ns), at_ns) for uuid in lost._gpus
         ]
-        self.write(Rows(gaps=gaps))
+        self.write(SegmentRows(gaps=gaps))
 
     def close(self) -> bool:
         """Leave one plain file; False if a reader keeps that from happening now."""
         return files.close_plain(self._db, self.path)
 
-    def _write(self, rows: Rows) -> None:
+    def _write(self, rows: SegmentRows) -> None:
         connection = self._db.conn
         by_lane: dict[Lane, list[tuple[object, ...]]] = {}
         for lane, at_ns, uuid, stood_ms, values in rows.readings:

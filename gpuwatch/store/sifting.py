@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpuwatch.store.compaction import Rows
+from gpuwatch.store.compaction import SegmentRows
 from gpuwatch.store.retries import Failure
 
 BAD_COUNT = 64  # bad rows of a commit that are looked for; what is not sifted by then is given up with them
 
 
-def sift(rows: Rows, write: Callable[[Rows], Failure | None]) -> tuple[Rows, Rows]:
+def sift(rows: SegmentRows, write: Callable[[SegmentRows], Failure | None]) -> tuple[SegmentRows, SegmentRows]:
     """Write every row that can be written; return the rows that never can be, and those to be tried again.
 
     ``write`` gives the reason why rows were not written, None if they were.
     """
-    bad, again, waiting = Rows(), Rows(), [rows]
+    bad, again, waiting = SegmentRows(), SegmentRows(), [rows]
     while waiting:
         part = waiting.pop()
         failure = write(part)

@@ -32,7 +32,7 @@ def sql_type(hint: Any) -> str:  # a type or a union with None
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredColumn:
     """One signal as a column: ``scale`` is how many of the column's unit make one of the signal's."""
 
     signal: str
@@ -58,17 +58,17 @@ class Stored:
 _READING_HINTS = get_type_hints(Reading)
 
 
-def stored(signal: str) -> Stored:
+def stored(signal: str) -> StoredColumn:
     """How a signal is kept."""
     stem, _, unit = signal.rpartition("_")
     kind = sql_type(_READING_HINTS[signal])
     if unit in _SCALES and (kind == "REAL" or unit == "bytes"):
         name, scale, decimals = _SCALES[unit]
-        return Stored(signal, f"{stem}_{name}", "REAL", scale, decimals)
-    return Stored(signal, signal, kind)
+        return StoredColumn(signal, f"{stem}_{name}", "REAL", scale, decimals)
+    return StoredColumn(signal, signal, kind)
 
 
-LANE_COLUMNS: dict[Lane, tuple[Stored, ...]] = {lane: tuple(map(stored, names)) for lane, names in LANE_SIGNALS.items()}
+LANE_COLUMNS: dict[Lane, tuple[StoredColumn, ...]] = {lane: tuple(map(stored, names)) for lane, names in LANE_SIGNALS.items()}
 
 # A reading as the tuple of its lane's values.
 LANE_VALUES: dict[Lane, Callable[[Reading], tuple[Any, ...]]] = {

@@ -16,7 +16,7 @@ from gpuwatch import clock as clocks
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Clock, Sweep
-from gpuwatch.store.compaction import Keeper, Rows
+from gpuwatch.store.compaction import Keeper, SegmentRows
 from gpuwatch.store.ledger import Ledger
 from gpuwatch.store.retries import UNSTORABLE, Attempts, Failure
 from gpuwatch.store.run import Run
@@ -75,7 +75,7 @@ class Store:
         self._keeper = Keeper()
         self._writes: list[_Write] = []
         self._known: dict[tuple[str, str], _Write] = {}  # what a ledger is told once and must know, by what and GPU
-        self._held = Rows()  # could not be written yet
+        self._held = SegmentRows()  # could not be written yet
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._rows_count = self._dropped_count = 0
@@ -119,7 +119,7 @@ class Store:
 
     def put_gap(self, uuid: str, lane: Lane, begin_ns: int, end_ns: int) -> None:
         """Note a stretch in which a lane was not read, for whoever knows of one that the sweeps do not show."""
-        rows = Rows(gaps=[(uuid, lane, begin_ns, end_ns)])
+        rows = SegmentRows(gaps=[(uuid, lane, begin_ns, end_ns)])
         self._put(lambda _: self._count(self._folder.shelf.live.write(rows)))
 
     def put_run(self, run: Run, evidence: Mapping[str, bytes] | None = None, signatures: Sequence[bytes] = ()) -> None:
@@ -238,7 +238,7 @@ class Store:
         held.take(rows)
         failure = self._write(held)
         if failure is None:
-            self._held = Rows()
+            self._held = SegmentRows()
             return True
         if failure is Failure.VALUE:
             return self._write_without_bad(held)
@@ -247,21 +247,21 @@ class Store:
         self._lose(held)
         return False
 
-    def _write_without_bad(self, rows: Rows) -> bool:
+    def _write_without_bad(self, rows: SegmentRows) -> bool:
         """Set the rows aside that can never be written, leaving a gap in their place, and write all others."""
         bad, self._held = sift(rows, self._write)
         self._dropped_count += len(bad)
-        loss = Rows(readings=bad.readings).loss()
+        loss = SegmentRows(readings=bad.readings).loss()
         if self._write(loss) not in (None, Failure.VALUE):
             self._held.take(loss)
         return not len(self._held)
 
-    def _write(self, rows: Rows) -> Failure | None:
+    def _write(self, rows: SegmentRows) -> Failure | None:
         """Commit these rows; the reason if they were not."""
         stored = self._attempts.succeeds(lambda: self._count(self._folder.shelf.live.write(rows)))
         return None if stored else self._attempts.failure
 
-    def _lose(self, rows: Rows) -> None:
+    def _lose(self, rows: SegmentRows) -> None:
         """What could not be written is a silence in the record, and must not be leant on by what comes next."""
         loss = rows.loss()
         self._dropped_count += len(rows) - len(rows.gaps)

@@ -43,7 +43,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class InstallPlan:
     """Files to write or remove, and the commands before and after."""
 
     files: tuple[File, ...]
@@ -81,7 +81,7 @@ def drop_ins() -> dict[str, str]:
     }
 
 
-def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> Plan:
+def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> InstallPlan:
     """The system's daemon.  Under another root it runs /usr/bin/gpuwatch, as in a package, else this very installation.
 
     Raises UsageError for an unknown drop-in, and for an installation the service could not see.
@@ -99,7 +99,7 @@ def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> Plan
     users, places = _under(root, Path("/etc/sysusers.d/gpuwatch.conf")), _under(root, Path("/etc/tmpfiles.d/gpuwatch.conf"))
     wanted[users] = (source / "sysusers.conf").read_text("utf-8")
     wanted[places] = (source / "tmpfiles.conf").read_text("utf-8")
-    return Plan(
+    return InstallPlan(
         _found(wanted, root),
         after=(
             ("systemd-sysusers", str(users)),
@@ -112,20 +112,20 @@ def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> Plan
     )
 
 
-def user(units: Path, flags: Sequence[str] = (), *, listen: str = "%t/gpuwatch/daemon.sock") -> Plan:
+def user(units: Path, flags: Sequence[str] = (), *, listen: str = "%t/gpuwatch/daemon.sock") -> InstallPlan:
     """A user's own daemon, with these options and on this socket."""
     source = folder() / "user"
     texts = {name: (source / name).read_text("utf-8") for name in UNITS}
     texts["gpuwatch.service"] = _with_program(texts["gpuwatch.service"], this_program(), flags)
     texts["gpuwatch.socket"] = re.sub(r"(?m)^ListenStream=.*$", lambda _: f"ListenStream={listen}", texts["gpuwatch.socket"])
     manager = ("systemctl", "--user")
-    return Plan(
+    return InstallPlan(
         _found({units / name: text for name, text in texts.items()}),
         after=((*manager, "daemon-reload"), (*manager, "enable", *UNITS), (*manager, "restart", *UNITS)),
     )
 
 
-def removal(units: Path, *, scope: str, root: Path = Path("/")) -> Plan:
+def removal(units: Path, *, scope: str, root: Path = Path("/")) -> InstallPlan:
     """Every file of ours there, to be removed: what it should hold is nothing.  The store and the configuration stay."""
     if root != Path("/"):
         _check_folder(units / "gpuwatch.service.d", root)
@@ -134,7 +134,7 @@ def removal(units: Path, *, scope: str, root: Path = Path("/")) -> Plan:
         paths += [_under(root, Path(f"/etc/{kind}.d/gpuwatch.conf")) for kind in ("sysusers", "tmpfiles")]
     files = [file for file in _found({path: "" for path in paths if not path.is_symlink()}, root) if file.is_ours]
     manager = ("systemctl",) if scope == "system" else ("systemctl", "--user")
-    return Plan(
+    return InstallPlan(
         tuple(files),
         before=((*manager, "disable", "--now", *UNITS),) if files else (),
         after=((*manager, "daemon-reload"),) if files else (),

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from gpuwatch.errors import UsageError
 from gpuwatch.process import torch_state
 from gpuwatch.timers.host_timer import HostTimer, settle
-from gpuwatch.timers.timer_protocol import Call, Plan, Taken, Timer, joined
+from gpuwatch.timers.timer_protocol import Call, TimedEntries, Timer, TimingPlan, joined
 
 NAMES = ("events", "graph", "host")
 
@@ -34,4 +34,4 @@ def opened(name: str | None) -> Iterator[Timer]:
         yield events if name == "events" else GraphTimer(events)
 
 
-__all__ = ["NAMES", "Call", "HostTimer", "Plan", "Taken", "Timer", "joined", "opened", "settle"]
+__all__ = ["NAMES", "Call", "HostTimer", "TimedEntries", "Timer", "TimingPlan", "joined", "opened", "settle"]

@@ -13,7 +13,7 @@ from gpuwatch import clock
 from gpuwatch.client.testimony import spared
 from gpuwatch.cuda.stamp import Stamped, Stamps
 from gpuwatch.errors import UsageError
-from gpuwatch.timers.timer_protocol import Call, Plan, Taken, joined
+from gpuwatch.timers.timer_protocol import Call, TimedEntries, TimingPlan, joined
 
 _OVERHEADS_COUNT = 100
 _STAMPS_COUNT = 8192
@@ -51,7 +51,7 @@ class EventsTimer:
         self._stamps = stamps if stamps is not None else _stamps_here()
         self._pool: list[Any] = []  # torch has no types
         self._costs: dict[int, _Cost] = {}  # by the identity of a plan's first call
-        self._steps_s: dict[Plan, float] = {}  # from the beginning of one entry to the next, the least seen
+        self._steps_s: dict[TimingPlan, float] = {}  # from the beginning of one entry to the next, the least seen
 
     def close(self) -> None:
         """Give the memory of its stamps back."""
@@ -60,11 +60,11 @@ class EventsTimer:
             self._stamps = None
 
     def overhead_s(self) -> float:
-        plan = Plan(calls=(_nothing,))
+        plan = TimingPlan(calls=(_nothing,))
         self.take(plan, _HOLD_ENTRIES_COUNT)
         return float(np.median(self.take(plan, _OVERHEADS_COUNT).timings.took_s))
 
-    def take(self, plan: Plan, entries_count: int) -> Taken:
+    def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         pieces: list[Timings] = []
         left, busy_s = entries_count, 0.0
         while left:
@@ -72,9 +72,9 @@ class EventsTimer:
             piece, piece_s = self._take(plan, size)
             pieces.append(piece)
             left, busy_s = left - size, busy_s + piece_s
-        return Taken(joined(pieces), self._costs[id(plan.calls[0])].call_s, busy_s)
+        return TimedEntries(joined(pieces), self._costs[id(plan.calls[0])].call_s, busy_s)
 
-    def _take(self, plan: Plan, entries_count: int) -> tuple[Timings, float]:
+    def _take(self, plan: TimingPlan, entries_count: int) -> tuple[Timings, float]:
         """Entries under one hold, and how long all of it kept the GPU at work.
 
         Zeroing, calibrating and copying stamps is work too, and pauses of microseconds between them are none to the driver.
@@ -121,7 +121,7 @@ class EventsTimer:
         times = Timings(anchor_ns + (starts_s * 1e9).astype(np.int64), took_s / len(calls), clocks, len(calls))
         return times, (now_ns() - taking_ns) / 1e9
 
-    def _learn(self, plan: Plan, calls_s: float, all_s: float, starts_s: Values) -> None:
+    def _learn(self, plan: TimingPlan, calls_s: float, all_s: float, starts_s: Values) -> None:
         call = plan.calls[0]
         cost = self._costs.setdefault(id(call), _Cost(call, float("inf"), float("inf")))
         cost.call_s = min(cost.call_s, calls_s / plan.calls_count)
@@ -129,16 +129,16 @@ class EventsTimer:
         if len(starts_s) > 1:
             self._steps_s[plan] = min(self._steps_s.get(plan, float("inf")), float(np.median(np.diff(starts_s))))
 
-    def _host_s(self, plan: Plan) -> float | None:
+    def _host_s(self, plan: TimingPlan) -> float | None:
         """What the host needs to ask for an entry."""
         cost = self._costs.get(id(plan.calls[0]))
         return None if cost is None else cost.call_s * plan.calls_count + cost.rest_s
 
-    def _host_bound(self, plan: Plan) -> bool:
+    def _host_bound(self, plan: TimingPlan) -> bool:
         host_s, step_s = self._host_s(plan), self._steps_s.get(plan)
         return host_s is not None and step_s is not None and host_s > _HOST_BOUND_RATIO * step_s
 
-    def _size_count(self, plan: Plan) -> int:
+    def _size_count(self, plan: TimingPlan) -> int:
         """How many entries to ask for before waiting."""
         if not self._host_bound(plan):
             return _ENTRIES_MOST_COUNT
@@ -150,7 +150,7 @@ class EventsTimer:
             self._pool.append(self._cuda.Event(enable_timing=True))
         return self._pool[:count]
 
-    def _hold(self, plan: Plan, entries_count: int) -> None:
+    def _hold(self, plan: TimingPlan, entries_count: int) -> None:
         sleep = getattr(self._cuda, "_sleep", None)  # torch's own tests spin with it; it may go
         host_s = self._host_s(plan)
         if sleep is None or host_s is None:

@@ -8,7 +8,7 @@ from typing import Any
 from annotate.evidence import Timings
 from gpuwatch.errors import UsageError
 from gpuwatch.timers.event_timer import EventsTimer
-from gpuwatch.timers.timer_protocol import Call, Plan, Taken
+from gpuwatch.timers.timer_protocol import Call, TimedEntries, TimingPlan
 
 
 class GraphTimer:
@@ -19,24 +19,24 @@ class GraphTimer:
 
     name = "graph"
 
-    def __init__(self, events: EventsTimer | None = None, capture: Callable[[Plan], Call] | None = None) -> None:
+    def __init__(self, events: EventsTimer | None = None, capture: Callable[[TimingPlan], Call] | None = None) -> None:
         self._events = events or EventsTimer()
         self._capture = capture or captured
-        self._graphs: dict[Plan, Plan] = {}
+        self._graphs: dict[TimingPlan, TimingPlan] = {}
 
     def overhead_s(self) -> float:
         return self._events.overhead_s()
 
-    def take(self, plan: Plan, entries_count: int) -> Taken:
+    def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         if plan not in self._graphs:
-            self._graphs[plan] = Plan(calls=(self._capture(plan),), before=plan.before)
+            self._graphs[plan] = TimingPlan(calls=(self._capture(plan),), before=plan.before)
         taken = self._events.take(self._graphs[plan], entries_count)
         times, count = taken.timings, plan.calls_count
         issue_s = None if taken.issue_s is None else taken.issue_s / count
-        return Taken(Timings(times.at_ns, times.took_s / count, times.sm_clock_mhz, count), issue_s, taken.busy_s)
+        return TimedEntries(Timings(times.at_ns, times.took_s / count, times.sm_clock_mhz, count), issue_s, taken.busy_s)
 
 
-def captured(plan: Plan) -> Call:
+def captured(plan: TimingPlan) -> Call:
     """A replay of an entry's calls.  Raises UsageError where they do what a capture does not allow."""
     import torch
 

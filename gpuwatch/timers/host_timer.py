@@ -9,7 +9,7 @@ import numpy as np
 from annotate.evidence import Timings
 from gpuwatch import clock
 from gpuwatch.process import torch_state
-from gpuwatch.timers.timer_protocol import Plan, Taken
+from gpuwatch.timers.timer_protocol import TimedEntries, TimingPlan
 
 _OVERHEADS_COUNT = 200
 
@@ -24,9 +24,9 @@ class HostTimer:
         self._now_ns = now_ns
 
     def overhead_s(self) -> float:
-        return float(np.median(self.take(Plan(calls=(_nothing,)), _OVERHEADS_COUNT).timings.took_s))
+        return float(np.median(self.take(TimingPlan(calls=(_nothing,)), _OVERHEADS_COUNT).timings.took_s))
 
-    def take(self, plan: Plan, entries_count: int) -> Taken:
+    def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         settle, now_ns, calls = self._settle, self._now_ns, plan.entry()
         at_ns = np.empty(entries_count, np.int64)
         took_ns = np.empty(entries_count, np.int64)
@@ -40,7 +40,7 @@ class HostTimer:
             settle()
             took_ns[number] = now_ns() - begin_ns
             at_ns[number] = begin_ns
-        return Taken(Timings(at_ns, took_ns / 1e9 / len(calls), None, len(calls)))
+        return TimedEntries(Timings(at_ns, took_ns / 1e9 / len(calls), None, len(calls)))
 
 
 def settle() -> Callable[[], None] | None:

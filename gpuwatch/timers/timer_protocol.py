@@ -15,7 +15,7 @@ Call = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Plan:
+class TimingPlan:
     """What to time: ``calls`` in turn, so many of them an entry, and what is done before each entry, untimed.
 
     Several calls are one function with different inputs; an entry of several holds the mean time of one.
@@ -31,7 +31,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TimedEntries:
     """The times of some entries, and what else is known of how they were taken.
 
     ``issue_s`` is how long the host took to ask for one call, ``busy_s`` for how long the GPU was kept at work in all, by
@@ -60,6 +60,6 @@ class Timer(Protocol):
         """What it reads around nothing."""
         ...
 
-    def take(self, plan: Plan, entries_count: int) -> Taken:
+    def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         """So many entries, one after the other; it waits until they are done.  What a call raises passes."""
         ...

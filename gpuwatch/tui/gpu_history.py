@@ -8,14 +8,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from annotate.evidence import Census, Column, Event, Gap, Lane, Reading, Trace
+from annotate.evidence import Column, Event, Gap, Lane, ProcessList, Reading, Trace
 from gpuwatch.view.live import LiveGpu
 
 SIGNALS = ("sm_clock_mhz", "power_w", "temperature_c", "event_reasons_mask", "utilization_ratio")
 SLICE_NS = 120_000_000_000  # asked for at once, so that a long stretch fills from its end and holds nobody up
 SETTLE_NS = 3_000_000_000  # a store commits every half second, and the dense power of a second at once: asked again so far back
 KEPT_NS = 7_200_000_000_000
-_T = TypeVar("_T", Census, Event)
+_T = TypeVar("_T", ProcessList, Event)
 
 
 class Track:

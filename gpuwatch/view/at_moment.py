@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from annotate.evidence import SIGNALS, Census, Column, Device, Lane, Reading, Trace
+from annotate.evidence import SIGNALS, Column, Device, Lane, ProcessList, Reading, Trace
 from gpuwatch.view.live import LiveGpu
 
 REACH_NS = 12_000_000_000  # the slow lane is asked every ten seconds while no window is open
@@ -52,7 +52,7 @@ def _row(uuid: str, lane: Lane, trace: Trace, at_ns: int, reach_ns: int) -> Read
     return Reading(uuid=uuid, lane=lane, at_ns=row_ns, took_ns=0, **values)
 
 
-def _census(trace: Trace, at_ns: int, reach_ns: int) -> Census | None:
+def _census(trace: Trace, at_ns: int, reach_ns: int) -> ProcessList | None:
     known = [census for census in trace.censuses if at_ns - reach_ns <= census.at_ns <= at_ns]
     told = next((census for census in reversed(known) if census.tells_use), None)
     return known[-1].with_use(told or known[-1]) if known else None

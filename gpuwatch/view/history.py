@@ -22,14 +22,14 @@ from gpuwatch.wire import messages
 
 if TYPE_CHECKING:
     from gpuwatch.store import Reader, Run
-    from gpuwatch.store.boot import Boot, Stretch
+    from gpuwatch.store.boot import Boot, SegmentSpan
 
 NEAR_NS = 60_000_000_000  # a GPU that was read within so long belongs to a moment
 _KEPT_RUNS_COUNT = 256  # with their verdicts, which take a millisecond each to unpack
 _WALL_NS = 1_000_000_000_000_000_000  # times above it are nanoseconds since 1970, those below since a machine was booted
 
 
-class Stored:
+class StoredHistory:
     """The last boot of a store.  ``where`` names its folder when it is first asked for; it may raise StoreError too."""
 
     def __init__(self, where: Callable[[], Path]) -> None:
@@ -133,7 +133,7 @@ class Stored:
         return sorted(runs, key=lambda run: run.end_ns is not None), left_out_count
 
 
-def _near(stretches: Sequence[Stretch], at_ns: int) -> list[Stretch]:
+def _near(stretches: Sequence[SegmentSpan], at_ns: int) -> list[SegmentSpan]:
     return [each for each in stretches if each.begin_ns - NEAR_NS <= at_ns <= each.end_ns + NEAR_NS]
 
 

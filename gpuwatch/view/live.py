@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from annotate.evidence import Census, Device, Lane, Reading
+from annotate.evidence import Device, Lane, ProcessList, Reading
 from gpuwatch.client.connection import Client, connect
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
@@ -27,7 +27,7 @@ class LiveGpu:
     lost: str | None = None
     period_ns: Mapping[Lane, int] = field(default_factory=dict)
     rows: Mapping[Lane, Reading] = field(default_factory=dict)
-    census: Census | None = None
+    census: ProcessList | None = None
     processes_left_out_count: int = 0
 
     def said(self, name: str) -> Any:  # of the signal's own type
@@ -71,7 +71,7 @@ def of(answer: messages.Readings, before: Live | None = None) -> Live:
     )  # fmt: skip
 
 
-def _live(gpu: messages.Gpu, known: Mapping[str, LiveGpu]) -> LiveGpu:
+def _live(gpu: messages.ShownGpu, known: Mapping[str, LiveGpu]) -> LiveGpu:
     device = _record(gpu.device, Device)
     before = known.get(device.uuid)
     rows = dict(before.rows) if before else {}
@@ -81,7 +81,7 @@ def _live(gpu: messages.Gpu, known: Mapping[str, LiveGpu]) -> LiveGpu:
             rows[row.lane] = row
     census, left_out_count = (before.census, before.processes_left_out_count) if before else (None, 0)
     if gpu.census is not None:
-        census, left_out_count = _record(gpu.census, Census), gpu.processes_left_out_count
+        census, left_out_count = _record(gpu.census, ProcessList), gpu.processes_left_out_count
     periods: dict[Lane, int] = {}
     for name, period_ns in gpu.period_ns.items():
         with contextlib.suppress(ValueError):

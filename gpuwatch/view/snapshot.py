@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from annotate.evidence import Census, Lane, Process, Reading
-from gpuwatch.daemon.watched_gpus import Watched
+from annotate.evidence import Lane, Process, ProcessList, Reading
+from gpuwatch.daemon.watched_gpus import WatchedGpu
 from gpuwatch.interfaces import Sweep
 from gpuwatch.store import Run
 from gpuwatch.wire import messages
@@ -23,7 +23,7 @@ _HAZARDS_COUNT = 12
 
 
 def readings(
-    watched: Sequence[Watched],
+    watched: Sequence[WatchedGpu],
     latest: Mapping[tuple[str, Lane], Sweep],
     runs: Iterable[Run],
     *,
@@ -46,7 +46,7 @@ def readings(
     )  # fmt: skip
 
 
-def _gpu(watched: Watched, latest: Mapping[tuple[str, Lane], Sweep], since_ns: int) -> messages.Gpu:
+def _gpu(watched: WatchedGpu, latest: Mapping[tuple[str, Lane], Sweep], since_ns: int) -> messages.ShownGpu:
     uuid = watched.device.uuid
     rows, census, left_out_count = [], None, 0
     for lane in Lane:
@@ -56,16 +56,16 @@ def _gpu(watched: Watched, latest: Mapping[tuple[str, Lane], Sweep], since_ns: i
         said = sweep.observed if sweep is not None else None
         if isinstance(said, Reading) and said.at_ns > since_ns:
             rows.append(_plain(said))
-        elif isinstance(said, Census) and said.at_ns > since_ns:
+        elif isinstance(said, ProcessList) and said.at_ns > since_ns:
             census, left_out_count = _census(said)
-    return messages.Gpu(
+    return messages.ShownGpu(
         device=_plain(watched.device), lost=watched.lost and watched.lost[:400],
         period_ns={lane.value: period_ns for lane, period_ns in watched.period_ns.items()}, rows=rows, census=census,
         processes_left_out_count=left_out_count,
     )  # fmt: skip
 
 
-def _census(census: Census) -> tuple[dict[str, Any], int]:
+def _census(census: ProcessList) -> tuple[dict[str, Any], int]:
     most = sorted(census.processes, key=lambda process: -(process.memory_bytes or 0))
     kept = tuple(map(_cut, most[: messages.SHOWN_PROCESSES_COUNT]))
     data = _plain(replace(census, processes=kept)) | {"processes": [_plain(process) for process in kept]}

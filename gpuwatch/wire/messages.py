@@ -163,13 +163,13 @@ class Closed(Message, tag="closed", frozen=True):
     run: str
 
 
-class Taken(Message, tag="taken", frozen=True):
+class TimesTaken(Message, tag="taken", frozen=True):
     """The end or the times were taken."""
 
     run: str
 
 
-class Judged(Message, tag="judged", frozen=True):
+class JudgedReply(Message, tag="judged", frozen=True):
     """The verdicts of a window, one a GPU, worst first; ``status`` is open or judging while there are none yet."""
 
     run: str
@@ -178,13 +178,13 @@ class Judged(Message, tag="judged", frozen=True):
     verdicts: list[dict[str, Any]] = []
 
 
-class Status(Message, tag="state", frozen=True):
+class StatusReply(Message, tag="state", frozen=True):
     """The daemon's facts, a tree of JSON values."""
 
     facts: dict[str, Any]
 
 
-class Gpu(msgspec.Struct, omit_defaults=True, frozen=True):
+class ShownGpu(msgspec.Struct, omit_defaults=True, frozen=True):
     """One GPU as it is now: records as ``annotate.evidence`` has them, without what was not observed."""
 
     device: dict[str, Any]
@@ -218,7 +218,7 @@ class Readings(Message, tag="now", frozen=True):
     source: str
     simulated: bool = False
     absence: str | None = None  # why there is no GPU
-    gpus: list[Gpu] = []
+    gpus: list[ShownGpu] = []
     windows: list[Shown] = []
     gpus_left_out_count: int = 0
     windows_left_out_count: int = 0
@@ -237,7 +237,7 @@ class Refused(Message, tag="refused", frozen=True):
 
 
 Request: TypeAlias = Hello | Open | End | Times | Close | AskVerdicts | AskStatus | AskReadings | Leave
-Reply: TypeAlias = Welcome | Opened | Taken | Closed | Judged | Status | Readings | Leaving | Refused
+Reply: TypeAlias = Welcome | Opened | TimesTaken | Closed | JudgedReply | StatusReply | Readings | Leaving | Refused
 
 _encoder = msgspec.json.Encoder()
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from annotate.evidence import (
-    Census,
     Device,
     Event,
     Evidence,
@@ -17,11 +16,12 @@ from annotate.evidence import (
     Ownership,
     PowerRecord,
     Process,
+    ProcessList,
     Reading,
     Timings,
     Trace,
     Visibility,
-    Window,
+    WindowRecord,
 )
 
 UUID = "GPU-00000000-0000-0000-0000-000000000001"
@@ -96,7 +96,7 @@ def evidence(
     readings += [row(Lane.SLOW, t, names_of(Lane.SLOW)) for t in times(1.0)]
     readings += [row(Lane.EDGE, t, names_of(Lane.EDGE)) for t in (0.0, length_s)]
     censuses = [
-        Census(uuid=UUID, at_ns=BEGIN_NS + round(t * 1e9), took_ns=10_000, processes=tuple(processes), visibility=visibility)
+        ProcessList(uuid=UUID, at_ns=BEGIN_NS + round(t * 1e9), took_ns=10_000, processes=tuple(processes), visibility=visibility)
         for t in times(0.2)
     ] if processes is not None else []  # fmt: skip
     power: list[PowerRecord] = []
@@ -106,7 +106,7 @@ def evidence(
         stamps = tuple(BEGIN_NS + round(t * 1e9) for t in dense)
         power = [PowerRecord(uuid=UUID, at_ns=BEGIN_NS, took_ns=250_000, sample_at_ns=stamps, sample_w=watts)]
     return Evidence(
-        window=Window(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + round(length_s * 1e9), label=label, pids=frozenset({OWN_PID})),
+        window=WindowRecord(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + round(length_s * 1e9), label=label, pids=frozenset({OWN_PID})),
         device=device,
         trace=Trace.of(readings, censuses=censuses, power=power, events=tuple(events), gaps=tuple(gaps)),
         host=host or Host(boot_id="boot", span_s=length_s, cpu_s=length_s, run_wait_s=0.0, steal_ratio=0.0, cgroup_throttled_s=0.0,

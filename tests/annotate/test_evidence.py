@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotate.evidence import GRID_COUNT, Census, Gap, Lane, Process, Reading, Trace, grid
+from annotate.evidence import GRID_COUNT, Gap, Lane, Process, ProcessList, Reading, Trace, grid
 from tests.annotate.builders import UUID
 
 SECOND_NS = 1_000_000_000
@@ -90,8 +90,8 @@ def test_a_grid_over_a_day_has_no_more_points_than_over_an_hour_and_half() -> No
     assert (day[0], day[-1] < 86_400 * SECOND_NS) == (0, True)
 
 
-def census(at_s: float, *processes: Process) -> Census:
-    return Census(uuid=UUID, at_ns=round(at_s * SECOND_NS), took_ns=1, processes=processes)
+def census(at_s: float, *processes: Process) -> ProcessList:
+    return ProcessList(uuid=UUID, at_ns=round(at_s * SECOND_NS), took_ns=1, processes=processes)
 
 
 def test_what_the_utilisation_record_told_stands_until_the_next_is_due_and_for_the_same_process_only() -> None:

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.claims import REQUIRED, Claim
@@ -84,7 +84,7 @@ def limits(draw: st.DrawFn) -> Mapping[str, Mapping[str, float]]:
 
 
 @given(st.integers(0, 10**6), limits(), st.sampled_from(Claim))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_verdict_is_whole_under_any_limits(number: int, drawn: Mapping[str, Mapping[str, float]], claim: Claim) -> None:
     """Many limits at once over the windows of every hazard."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from annotate.claims import REQUIRED, Claim
 from annotate.declared import TOLD
-from annotate.evidence import Evidence, Fact, Ownership, Process, Timings, Trace, Visibility, Window
+from annotate.evidence import Evidence, Fact, Ownership, Process, Timings, Trace, Visibility, WindowRecord
 from annotate.judge import judge
 from annotate.policy import Policy
 from annotate.rule import Answer, Clear, Found, Severity, Unobserved, rule
@@ -226,7 +226,9 @@ def test_what_was_not_observed_cannot_be_valid(claim: Claim, signals: tuple[str,
 
 
 def test_a_window_nobody_watched_is_unproven_with_the_reason() -> None:
-    verdict = judge(Evidence(window=Window(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + 4 * 10**9), absence="no daemon is running"))
+    verdict = judge(
+        Evidence(window=WindowRecord(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + 4 * 10**9), absence="no daemon is running")
+    )
     assert (verdict.status, verdict.why) == (Status.UNPROVEN, "no daemon is running")
     assert judge(replace(evidence(length_s=4.0), trace=Trace())).status is Status.UNPROVEN
 

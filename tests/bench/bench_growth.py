@@ -160,7 +160,7 @@ def _newest(state: Path) -> None:
 
 def _back(state: Path, count: int) -> None:
     """What `top` asks when its user first goes back: all of a moment, behind all of these windows."""
-    stored = history.Stored(lambda: state)
+    stored = history.StoredHistory(lambda: state)
     there = stored.live(BEGIN_NS + count * _MINUTE_NS)
     assert len(there.windows) + there.windows_left_out_count >= count - 2 * len(made_up.SCENES)
     stored.close()

@@ -16,7 +16,7 @@ import psutil
 
 import gpuwatch
 from gpuwatch.client.connection import connect
-from gpuwatch.sampling.wakeup import Wake
+from gpuwatch.sampling.wakeup import Wakeup
 from tests.bench.scraping import scraped
 from tests.fake_nvml.build import build
 from tests.fake_nvml.running import watching
@@ -68,7 +68,7 @@ def main(seconds: float = 15.0, counts: tuple[int, ...] = (1, 8)) -> dict[str, f
     print("\nWhat watching costs apart from the driver: the double's calls are free")
     waits: dict[str, Callable[[float], object]] = {
         "Event.wait": threading.Event().wait,
-        "Wake.wait": Wake().wait,
+        "Wake.wait": Wakeup().wait,
         "time.sleep": time.sleep,
     }
     figures = {name: waiting_us(wait) for name, wait in waits.items()}

@@ -15,7 +15,7 @@ from dashboards.asking import BOARDS, QUIET, asked, board, panels, variables
 from dashboards.build import generated, main
 from dashboards.panels import NO_DATA
 from gpuwatch.cli import cli
-from gpuwatch.exporter.metrics import METRICS, Kind
+from gpuwatch.exporter.metrics import METRICS, MetricKind
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "dashboards"
@@ -24,7 +24,9 @@ _SERIES = {
     series
     for metric in METRICS.values()
     for series in (
-        [f"{metric.name}_{part}" for part in ("bucket", "sum", "count")] if metric.kind is Kind.HISTOGRAM else [metric.name]
+        [f"{metric.name}_{part}" for part in ("bucket", "sum", "count")]
+        if metric.kind is MetricKind.HISTOGRAM
+        else [metric.name]
     )
 }
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from dashboards.asking import BOARDS, QUIET, Asked, PrometheusError, Series, asked, choices, fill, panels, variables
+from dashboards.asking import BOARDS, QUIET, PanelQuery, PrometheusError, Series, asked, choices, fill, panels, variables
 from dashboards.queries import STATES
-from dashboards.show import Look, looks, main, shown
+from dashboards.show import TimeAndPlace, looks, main, shown
 from tests.dashboards.watched import Fleet, watched
 from tests.waiting import wait_until
 
@@ -35,7 +35,7 @@ def filled(fleet: Fleet, host: str = "", position: int = 0) -> dict[str, str]:
     }
 
 
-def answered(fleet: Fleet, query: Asked, values: Mapping[str, str]) -> list[Series]:
+def answered(fleet: Fleet, query: PanelQuery, values: Mapping[str, str]) -> list[Series]:
     expr = fill(query.expr, values)
     if query.instant:
         return fleet.prometheus.now(expr)
@@ -136,7 +136,7 @@ def test_what_panels_would_show_is_written_as_text(fleet: Fleet) -> None:
 
 
 def test_a_hole_in_the_data_stays_where_it_was(fleet: Fleet) -> None:
-    look = Look(fleet.prometheus, {}, 0.0, 10.0)
+    look = TimeAndPlace(fleet.prometheus, {}, 0.0, 10.0)
     assert look.steps(Series({}, ((3.0, 1.0), (4.0, 2.0), (9.0, 3.0)))) == [None] * 3 + [1.0, 2.0] + [None] * 4 + [3.0, None]
 
 

@@ -12,13 +12,13 @@ from annotate.evidence import Lane, signals
 from gpuwatch import clock
 from gpuwatch.sampling.plan import PULSE
 from gpuwatch.sources.nvml import Nvml
-from gpuwatch.sources.nvml.compiled_loop import Series
+from gpuwatch.sources.nvml.compiled_loop import CompiledLoop
 
 MS = 1_000_000
 ROW = signals(Lane.FAST)
 
 
-def _series(source: Nvml, uuid: str) -> Series:
+def _series(source: Nvml, uuid: str) -> CompiledLoop:
     found = source.series(uuid, ROW, PULSE)
     assert found is not None
     return found

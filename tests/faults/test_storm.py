@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from annotate.evidence import Census, Host, Lane, Ownership, Process
+from annotate.evidence import Host, Lane, Ownership, Process, ProcessList
 from gpuwatch import clock
 from gpuwatch.clock import VirtualClock
-from gpuwatch.daemon.tracked_window import InHand
+from gpuwatch.daemon.tracked_window import TrackedWindow
 from gpuwatch.interfaces import Sweep
 from gpuwatch.store import Reader
 from gpuwatch.store.segment import KNOWN_COUNT
@@ -32,7 +32,7 @@ def storm(seconds: int, *, born: int = 200, pids: int = 1000) -> Iterator[Sweep]
         others = [
             Process(pid=pid, name=f"burst-{fifth % 7}", started_s=1.7e9 + fifth / 5, memory_bytes=1 << 20) for pid in some
         ]
-        census = Census(uuid=UUID, at_ns=at_ns, took_ns=10_000, processes=(OWN, *others))
+        census = ProcessList(uuid=UUID, at_ns=at_ns, took_ns=10_000, processes=(OWN, *others))
         yield fast(at_ns, sm_clock_mhz=1980, power_w=500.0 + fifth % 9)
         yield Sweep(UUID, Lane.PROCESSES, at_ns, 0, 0, census)
 
@@ -61,12 +61,12 @@ def test_a_storm_is_kept_whole_and_its_names_do_not_fill_the_memory(tmp_path: Pa
     store.close()
 
 
-def opened_by(pid: int) -> InHand:
-    return InHand(a_run(pid=pid, pids=frozenset({pid}), uuids=()), None, Host(boot_id=BOOT), pids={pid})
+def opened_by(pid: int) -> TrackedWindow:
+    return TrackedWindow(a_run(pid=pid, pids=frozenset({pid}), uuids=()), None, Host(boot_id=BOOT), pids={pid})
 
 
-def listed(*pids: int) -> Census:
-    return Census(uuid=UUID, at_ns=clock.now_ns(), took_ns=1, processes=tuple(Process(pid=pid) for pid in pids))
+def listed(*pids: int) -> ProcessList:
+    return ProcessList(uuid=UUID, at_ns=clock.now_ns(), took_ns=1, processes=tuple(Process(pid=pid) for pid in pids))
 
 
 def test_what_a_window_remembers_of_strangers_is_who_is_there_now() -> None:

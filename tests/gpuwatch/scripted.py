@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading, signals
+from annotate.evidence import Device, Event, Lane, PowerRecord, ProcessList, Reading, signals
 from gpuwatch.interfaces import Clock, Sweep
 from tests.waiting import PATIENCE_S
 
@@ -45,10 +45,10 @@ class Scripted:
         values: dict[str, Any] = {name: self.values[name](now_ns) if name in self.values else 1 for name in names}
         return Reading(uuid=uuid, lane=lane, at_ns=now_ns, took_ns=cost_ns, **values)
 
-    def census(self, uuid: str, *, utilization: bool = False) -> Census:
+    def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
         self.censuses.append(utilization)
         self.fails(Lane.PROCESSES)
-        return Census(uuid=uuid, at_ns=self.clock.now_ns(), took_ns=1000, processes=())
+        return ProcessList(uuid=uuid, at_ns=self.clock.now_ns(), took_ns=1000, processes=())
 
     def power_record(self, uuid: str) -> PowerRecord:
         self.fails(Lane.POWER)

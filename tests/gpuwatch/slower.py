@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from annotate.evidence import SIGNALS, Column, Evidence, Lane, Times, Window
+from annotate.evidence import SIGNALS, Column, Evidence, Lane, Times, WindowRecord
 from gpuwatch.sampling.plan import PULSE, ROW_NS
 
 
@@ -25,7 +25,7 @@ def slower(evidence: Evidence, *, phase_ns: int = 0, period_ns: int = ROW_NS, ch
     return replace(evidence, trace=replace(evidence.trace, columns=columns))
 
 
-def _standing(column: Column, window: Window, phase_ns: int, period_ns: int) -> Column:
+def _standing(column: Column, window: WindowRecord, phase_ns: int, period_ns: int) -> Column:
     """Each row seen at the next deadline after it: what came and went between two of them is not seen at all."""
     first_ns = int(column.at_ns[0])
     deadlines = -(-(column.at_ns - first_ns - phase_ns) // period_ns) * period_ns + first_ns + phase_ns
@@ -33,13 +33,13 @@ def _standing(column: Column, window: Window, phase_ns: int, period_ns: int) -> 
     return _with_edges(column, window, deadlines[last], np.flatnonzero(last))
 
 
-def _first_of_each(column: Column, window: Window, phase_ns: int, period_ns: int) -> Column:
+def _first_of_each(column: Column, window: WindowRecord, phase_ns: int, period_ns: int) -> Column:
     passes = (column.at_ns - column.at_ns[0] - phase_ns) // period_ns
     index = np.flatnonzero(np.append(True, np.diff(passes) > 0))
     return _with_edges(column, window, column.at_ns[index], index)
 
 
-def _with_edges(column: Column, window: Window, at_ns: Times, index: Times) -> Column:
+def _with_edges(column: Column, window: WindowRecord, at_ns: Times, index: Times) -> Column:
     """And the rows at the window's edges, which are asked whatever the period."""
     last = len(column) - 1
     before = max(0, int(np.searchsorted(column.at_ns, window.begin_ns, side="right")) - 1)

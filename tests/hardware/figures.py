@@ -36,7 +36,7 @@ def corrections(number: int, of: int) -> Iterator[Row]:
     import torch
 
     from annotate.evidence import Timings
-    from annotate.times.clock_sensitivity import Refused
+    from annotate.times.clock_sensitivity import NoFit
     from gpuwatch.cuda.event_marks import CudaMarks
     from tests.hardware.kernels import KERNELS
     from tests.hardware.wander import wander
@@ -69,7 +69,7 @@ def corrections(number: int, of: int) -> Iterator[Row]:
         )
         timings = Timings(at_ns, took_s, mhz)
         row = wander(kernel.name, timings)
-        fit = {"refused": row.fit.reason} if isinstance(row.fit, Refused) else asdict(row.fit)
+        fit = {"refused": row.fit.reason} if isinstance(row.fit, NoFit) else asdict(row.fit)
         assert last.sm_clock_mhz is not None
         kept = last.sm_clock_mhz >= NVBENCH_RATIO * TOP_MHZ
         yield {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from annotate.claims import Claim
-from annotate.evidence import Evidence, Timings, Window
+from annotate.evidence import Evidence, Timings, WindowRecord
 from annotate.rule import Found, Severity, Unobserved
 from annotate.rules import numbers, shape, warmup
 from gpuwatch.sources.recordings import load
@@ -50,7 +50,7 @@ def recorded() -> dict[str, Evidence]:
         file = np.load(path)
         at_ns = file["t_ns"] if "t_ns" in file.files else np.round((file["t_s"] - file["t_s"][0]) * 1e9).astype(np.int64)
         timings = Timings(at_ns, file["ms"].astype(np.float64) * 1e-3, file["mhz"].astype(np.float64))
-        window = Window(begin_ns=int(at_ns[0]), end_ns=int(at_ns[-1]) + 1, label=path.stem)
+        window = WindowRecord(begin_ns=int(at_ns[0]), end_ns=int(at_ns[-1]) + 1, label=path.stem)
         scenarios[path.stem] = Evidence(window=window, timings=timings)
     return {name: each for name, each in scenarios.items() if each.timings is not None and len(each.timings.took_s)}
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from annotate.evidence import Column, Times, Timings, Values
 from annotate.stats.robust import block_medians, centre
-from annotate.times.clock_sensitivity import Refused, Sensitivity, sensitivity, warm_and_stamped
+from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity, warm_and_stamped
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Wander:
     time_s: float
     clock_low_mhz: float  # 5 and 95 % of the iterations
     clock_high_mhz: float
-    fit: Sensitivity | Refused
+    fit: Sensitivity | NoFit
     cv_raw_ratio: float
     cv_corrected_ratio: float | None
     scatters: tuple[Scatter, ...]

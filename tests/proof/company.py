@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from annotate.evidence import Census, Ownership, Process, Times, Values, Visibility
+from annotate.evidence import Ownership, Process, ProcessList, Times, Values, Visibility
 from tests.proof.chance import generator
 from tests.proof.disturbances import Disturbance
 from tests.proof.shown import OWN_BYTES
@@ -84,7 +84,7 @@ class Company:
         busy_ratio = timeline.workload.kernel.utilization_ratio * timeline.workload.metered_share
         self._own = np.where(self._foreign, 0.0, mean(working.astype(np.float64)) * busy_ratio)
 
-    def censuses(self, lists_ns: Times, use_ns: Times, epoch_ns: int) -> tuple[Census, ...]:
+    def censuses(self, lists_ns: Times, use_ns: Times, epoch_ns: int) -> tuple[ProcessList, ...]:
         """Return the lists as they are stored: equal ones once a heartbeat, those with the utilisation record each."""
         found = [self._census(int(at_ns), None, epoch_ns) for at_ns in _told_ns(lists_ns, self._guests)]
         before_ns = 0
@@ -93,7 +93,7 @@ class Company:
             before_ns = at_ns
         return tuple(sorted(found, key=lambda census: census.at_ns))
 
-    def _census(self, at_ns: int, since_ns: int | None, epoch_ns: int) -> Census:
+    def _census(self, at_ns: int, since_ns: int | None, epoch_ns: int) -> ProcessList:
         sight, processes = self._sight, []
         own_ratio, foreign_ratio = self._ratios(since_ns, at_ns)
         if sight.own_listed:
@@ -106,7 +106,7 @@ class Company:
                 processes.append(_process(guest.pid, guest.memory_bytes, ratio, Ownership.FOREIGN))
             elif ratio is not None:  # another container's: the list leaves it out, the utilisation record does not
                 processes.append(Process(pid=guest.pid, utilization_ratio=ratio, listed=False, ownership=Ownership.FOREIGN))
-        return Census(
+        return ProcessList(
             uuid=self._uuid,
             at_ns=epoch_ns + at_ns,
             took_ns=_LIST_TOOK_NS if since_ns is None else _USE_TOOK_NS,

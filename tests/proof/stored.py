@@ -17,7 +17,7 @@ from annotate.evidence import (
     Times,
     Trace,
     Values,
-    Window,
+    WindowRecord,
     signals,
 )
 from gpuwatch.store.compaction import GAP_NS, GAP_PERIODS, POWER_BAND_W
@@ -32,7 +32,7 @@ _MOVING = ("power_w", "power_average_w", "temperature_c", "utilization_ratio", "
 _MOVING_CAPPED = ("sm_clock_mhz", "power_cap_ns")
 
 
-def evidence(window: Window, shown: Shown, company: Company, sight: Sight, seed: int, *, last_ns: int) -> Evidence:
+def evidence(window: WindowRecord, shown: Shown, company: Company, sight: Sight, seed: int, *, last_ns: int) -> Evidence:
     """Return what is observed of this window, but for its GPU, host and times.
 
     ``last_ns`` is where the simulation ends, in nanoseconds since its epoch.
@@ -188,7 +188,7 @@ def _refresh(columns: Mapping[str, Column], sight: Sight, capped: bool, seed: in
     return {name: round(period * (1.0 + rng.normal(0.0, 3e-5))) for name, period in periods.items() if name in columns}
 
 
-def window_of(begin_s: float, end_s: float, label: str) -> Window:
+def window_of(begin_s: float, end_s: float, label: str) -> WindowRecord:
     """Return the window of the measured process, on the machine's clock."""
     begin_ns, end_ns = EPOCH_NS + round(begin_s * 1e9), EPOCH_NS + round(end_s * 1e9)
-    return Window(begin_ns=begin_ns, end_ns=end_ns, label=label, pids=frozenset({OWN_PID}))
+    return WindowRecord(begin_ns=begin_ns, end_ns=end_ns, label=label, pids=frozenset({OWN_PID}))

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from annotate.evidence import Fact, Host, Timings, Window
+from annotate.evidence import Fact, Host, Timings, WindowRecord
 from gpuwatch.wire.timings import batched, recorded
 from tests.annotate.builders import UUID
 from tests.proof.chance import generator
@@ -29,7 +29,9 @@ class Variant(StrEnum):
     STAMPED = "stamped"  # begins, durations, true clocks
 
 
-def timings(variant: Variant, ran: Iterations, window: Window, epoch_ns: int, batch_count: int, seed: int) -> Timings | None:
+def timings(
+    variant: Variant, ran: Iterations, window: WindowRecord, epoch_ns: int, batch_count: int, seed: int
+) -> Timings | None:
     """Return the iterations as the window would hold them."""
     if variant is Variant.PLAIN:
         return None

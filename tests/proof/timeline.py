@@ -12,7 +12,7 @@ import numpy.typing as npt
 from annotate.evidence import Reason, Times, Values
 from gpuwatch.sources.simulated.kernels import VECTOR_ADD, Kernel
 from gpuwatch.sources.simulated.scenes import Scene
-from gpuwatch.sources.simulated.script import Script, Stretch, Sums
+from gpuwatch.sources.simulated.script import Script, ScriptPiece, Sums
 from tests.proof.disturbances import FAMILIES, Disturbance
 from tests.proof.workloads import Workload
 
@@ -82,7 +82,7 @@ class Timeline(Script):
         self.workload = workload
         self.stretches = _stretches(edges_s, levels, workload)
 
-    def at(self, scene_s: float) -> Stretch:
+    def at(self, scene_s: float) -> ScriptPiece:
         return self.stretches[self.index(scene_s)]
 
     def index(self, at_s: float) -> int:
@@ -213,9 +213,9 @@ def _lay_on_board(each: Disturbance, depth: float, where: slice, kernel: Kernel,
                 levels.air_c[where] += max(0.0, 82.0 - 29.6 - 0.041 * min(690.0, 130.0 + kernel.dynamic_w))
 
 
-def _stretches(edges_s: Values, levels: Levels, workload: Workload) -> list[Stretch]:
+def _stretches(edges_s: Values, levels: Levels, workload: Workload) -> list[ScriptPiece]:
     return [
-        Stretch(
+        ScriptPiece(
             begin_s=float(edges_s[i]),
             end_s=float(edges_s[i + 1]) if i < len(edges_s) - 2 else 1e9,
             context=True,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from annotate.evidence import SIGNALS, Census, Device, Lane, Reason, Visibility
+from annotate.evidence import SIGNALS, Device, Lane, ProcessList, Reason, Visibility
 from gpuwatch.cli.checks import Check, failed, passed, warned
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DeviceLostError, SourceError
 from gpuwatch.interfaces import Source
-from gpuwatch.sampling.plan import Plan, measure
+from gpuwatch.sampling.plan import SamplingPlan, measure
 from gpuwatch.sources.nvml import compiled_loop
 
 
@@ -97,7 +97,7 @@ def _loop() -> Check:
     return passed("sampling loop", "compiled")
 
 
-def _gpu(device: Device, plan: Plan) -> Iterator[Check]:
+def _gpu(device: Device, plan: SamplingPlan) -> Iterator[Check]:
     dropped = [name for name in SIGNALS if name in plan.unanswered]
     facts = {
         "uuid": device.uuid,
@@ -150,7 +150,7 @@ def _blind(device: Device, dropped: list[str]) -> list[str]:
 _PULSE_WORDS = {"sm_clock_mhz": "clock", "event_reasons_mask": "reasons"}
 
 
-def _speed(device: Device, plan: Plan) -> Check:
+def _speed(device: Device, plan: SamplingPlan) -> Check:
     row_us, period_ms = plan.row_cost_ns.get(Lane.FAST, 0) / 1e3, plan.active_period_ns[Lane.FAST] / 1e6
     taken = f"a fast reading costs {row_us:.0f} µs and is taken every {period_ms:g} ms in a window"
     if Lane.PULSE in plan.active_period_ns:
@@ -214,7 +214,7 @@ def _setup(device: Device, lock_mhz: int | None) -> Iterator[Check]:
     yield passed(name, known or "no limits known", **facts, sm_clock_lock_mhz=lock_mhz)
 
 
-def _processes(device: Device, census: Census) -> Check:
+def _processes(device: Device, census: ProcessList) -> Check:
     name, count = f"{_name(device)} processes", len(census.processes)
     if count:
         return warned(

@@ -137,7 +137,7 @@ class _Asked:
         return values
 
 
-class Series:
+class CompiledLoop:
     """The loop of one GPU.  One thread runs it; any may interrupt it, or look since when it waits for the driver."""
 
     def __init__(self, library: ctypes.CDLL, api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> None:
@@ -189,11 +189,11 @@ class Series:
             yield Pass(done.due_ns, done.begin_ns - done.due_ns, done.missed_count, reading)
 
 
-def series(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> Series | None:
+def series(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> CompiledLoop | None:
     """The loop for these rows of a GPU; None where it was not built, or cannot ask one of them.  OSError without descriptors."""
     library, _ = compiled()
     try:
-        return None if library is None else Series(library, api, uuid, row, pulse, lost)
+        return None if library is None else CompiledLoop(library, api, uuid, row, pulse, lost)
     except UnfitError:
         return None
 

@@ -20,7 +20,7 @@ _VIRTUALIZATION: Mapping[int, str] = {0: "none", 1: "pass-through", 2: "vgpu", 3
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class BoardHandles:
     """What to ask about a GPU or MIG instance: its own handle, and that of the board it lives on."""
 
     uuid: str
@@ -39,24 +39,26 @@ def count(api: Api) -> int:
         raise SourceGoneError(f"the driver does not list its GPUs: {error_text(error)}{too_old(error)}") from error
 
 
-def at(api: Api, index: int) -> Iterator[Board]:
+def at(api: Api, index: int) -> Iterator[BoardHandles]:
     """The GPU at this place of the driver's list, then its MIG instances.  Raises DeviceLostError, SourceGoneError."""
     try:
         handle = api.nvmlDeviceGetHandleByIndex(index)
         uuid = read_text(lambda: api.nvmlDeviceGetUUID(handle))
     except api.NVMLError as error:
         lost(error, f"GPU {index}")
-    yield Board(uuid, handle, handle)
+    yield BoardHandles(uuid, handle, handle)
     mode = asked(api, "nvmlDeviceGetMigMode", handle, uuid=uuid)
     slots = asked(api, "nvmlDeviceGetMaxMigDeviceCount", handle, uuid=uuid) if mode and mode[0] else 0
     for slot in range(slots or 0):
         instance = asked(api, "nvmlDeviceGetMigDeviceHandleByIndex", handle, slot, uuid=uuid)
         instance_uuid = asked(api, "nvmlDeviceGetUUID", instance, uuid=uuid) if instance is not None else None
         if instance_uuid is not None:
-            yield Board(instance_uuid, instance, handle, uuid, asked(api, "nvmlDeviceGetGpuInstanceId", instance, uuid=uuid))
+            yield BoardHandles(
+                instance_uuid, instance, handle, uuid, asked(api, "nvmlDeviceGetGpuInstanceId", instance, uuid=uuid)
+            )
 
 
-def board(api: Api, uuid: str) -> Board:
+def board(api: Api, uuid: str) -> BoardHandles:
     """A GPU or MIG instance by its UUID, asked anew.  Raises DeviceLostError, SourceGoneError."""
     try:
         handle = api.nvmlDeviceGetHandleByUUID(uuid)
@@ -64,12 +66,12 @@ def board(api: Api, uuid: str) -> Board:
         lost(error, uuid)
     parent = asked(api, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle, uuid=uuid) if uuid.startswith("MIG") else None
     if parent is None:
-        return Board(uuid, handle, handle)
+        return BoardHandles(uuid, handle, handle)
     parent_uuid = asked(api, "nvmlDeviceGetUUID", parent, uuid=uuid)
-    return Board(uuid, handle, parent, parent_uuid, asked(api, "nvmlDeviceGetGpuInstanceId", handle, uuid=uuid))
+    return BoardHandles(uuid, handle, parent, parent_uuid, asked(api, "nvmlDeviceGetGpuInstanceId", handle, uuid=uuid))
 
 
-def device(api: Api, of: Board) -> Device:
+def device(api: Api, of: BoardHandles) -> Device:
     """The facts of one GPU; for a MIG instance name, memory and cores are its own, limits and modes its board's."""
 
     def fact(function: str, *args: Any, own: bool = False) -> Any:

@@ -8,12 +8,12 @@ from annotate.evidence import Device
 from gpuwatch.errors import DeviceLostError, SourceGoneError
 from gpuwatch.sources.nvml import device_facts
 from gpuwatch.sources.nvml.binding import Api
-from gpuwatch.sources.nvml.device_facts import Board
+from gpuwatch.sources.nvml.device_facts import BoardHandles
 
-_Present = list[tuple[Board, Device]]
+_Present = list[tuple[BoardHandles, Device]]
 
 
-class _Question:
+class _DeviceQuery:
     """One place in the driver's list being asked: a GPU and its MIG instances, or why there is none."""
 
     def __init__(self, api: Api, index: int, answered: threading.Condition) -> None:
@@ -53,7 +53,7 @@ class RollCall:
         self._patience_s = patience_s
         self._calling = threading.Lock()
         self._answered = threading.Condition()
-        self._open: dict[int, _Question] = {}
+        self._open: dict[int, _DeviceQuery] = {}
         self.missing: dict[int, str] = {}  # by place in the driver's list: why there was no answer
 
     def call(self) -> _Present:
@@ -65,7 +65,7 @@ class RollCall:
             count = device_facts.count(self._api)
             for index in range(count):
                 if index not in self._open:
-                    self._open[index] = _Question(self._api, index, self._answered)
+                    self._open[index] = _DeviceQuery(self._api, index, self._answered)
             self._wait()
             asked = dict(self._open)
             # What was answered is not taken for an answer to the next call, also where this one ends here.

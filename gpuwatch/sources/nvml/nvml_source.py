@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import metadata
 
-from annotate.evidence import Census, Device, Event, Lane, PowerRecord, Reading, Visibility
+from annotate.evidence import Device, Event, Lane, PowerRecord, ProcessList, Reading, Visibility
 from gpuwatch import clock
 from gpuwatch.errors import DeviceLostError, SourceGoneError
 from gpuwatch.host import processes as host
 from gpuwatch.sources.nvml import binding, compiled_loop, device_facts
 from gpuwatch.sources.nvml.binding import Api
-from gpuwatch.sources.nvml.compiled_loop import Series
+from gpuwatch.sources.nvml.compiled_loop import CompiledLoop
 from gpuwatch.sources.nvml.enumeration import RollCall
 from gpuwatch.sources.nvml.events import EventWait
 from gpuwatch.sources.nvml.power_record import DensePower
@@ -22,14 +22,16 @@ from gpuwatch.sources.nvml.questions import Questions, Row
 from gpuwatch.sources.nvml.signals import SIGNALS
 
 
-class _Gpu:
+class _NvmlGpu:
     """All we keep for one GPU: dropped when it is lost, made anew when it is back."""
 
-    def __init__(self, api: Api, board: device_facts.Board, driver_version: str | None, identities: host.Identities) -> None:
+    def __init__(
+        self, api: Api, board: device_facts.BoardHandles, driver_version: str | None, identities: host.Identities
+    ) -> None:
         self.board = board
         self.lock = threading.Lock()  # a GPU's own: a hung probe must not hold the others up
         self.rows: dict[tuple[str, ...], Row] = {}
-        self.series: dict[tuple[tuple[str, ...], tuple[str, ...]], Series | None] = {}
+        self.series: dict[tuple[tuple[str, ...], tuple[str, ...]], CompiledLoop | None] = {}
         self.questions = Questions(api, board, driver_version)
         self.lists = ProcessLists(api, board.uuid, board.handle, identities, host.visibility())
         self.power = DensePower(api, board.uuid, board.board_handle)
@@ -44,13 +46,13 @@ class Nvml:
     def __init__(self, api: Api | None = None) -> None:
         self._api = binding.official() if api is None else api
         self._lock = threading.Lock()
-        self._gpus: dict[str, _Gpu] = {}
+        self._gpus: dict[str, _NvmlGpu] = {}
         self._identities = host.Identities()
         self._visibility = host.visibility()
         self._events: EventWait | None = None
         self._closed = False
         self._roll = RollCall(self._api)
-        self._boards: tuple[device_facts.Board, ...] = ()
+        self._boards: tuple[device_facts.BoardHandles, ...] = ()
         binding.start(self._api)
         self._driver_version: str | None = binding.asked(self._api, "nvmlSystemGetDriverVersion")
 
@@ -72,7 +74,7 @@ class Nvml:
         with self._lock:
             for board, _ in present:
                 if board.uuid not in self._gpus:
-                    self._gpus[board.uuid] = _Gpu(self._api, board, self._driver_version, self._identities)
+                    self._gpus[board.uuid] = _NvmlGpu(self._api, board, self._driver_version, self._identities)
         if not present:
             raise SourceGoneError(
                 f"no GPU that the driver lists answers: {'; '.join(self.unanswered)}"
@@ -82,7 +84,7 @@ class Nvml:
         self._register_events(tuple(board for board, _ in present))
         return tuple(device for _, device in present)
 
-    def _register_events(self, boards: tuple[device_facts.Board, ...]) -> None:
+    def _register_events(self, boards: tuple[device_facts.BoardHandles, ...]) -> None:
         """Have the next wait for events hear of these boards, if they are others than before."""
         with self._lock:
             deaf = self._events if [board.uuid for board in boards] != [board.uuid for board in self._boards] else None
@@ -111,14 +113,14 @@ class Nvml:
             raise
         return Reading(uuid=uuid, lane=lane, at_ns=end_ns, took_ns=end_ns - begin_ns, **values)
 
-    def _row(self, gpu: _Gpu, names: tuple[str, ...]) -> Row:
+    def _row(self, gpu: _NvmlGpu, names: tuple[str, ...]) -> Row:
         with gpu.lock:
             row = gpu.rows.get(names)
             if row is None:
                 row = gpu.rows[names] = gpu.questions.row(names)
             return row
 
-    def series(self, uuid: str, row: Sequence[str], pulse: Sequence[str]) -> Series | None:
+    def series(self, uuid: str, row: Sequence[str], pulse: Sequence[str]) -> CompiledLoop | None:
         """The compiled loop over these two rows; None where there is none.  Raises DeviceLostError, SourceGoneError."""
         gpu, names = self._gpu(uuid), (tuple(row), tuple(pulse))
         if names not in gpu.series:
@@ -129,7 +131,7 @@ class Nvml:
                 return None
         return gpu.series[names]
 
-    def census(self, uuid: str, *, utilization: bool = False) -> Census:
+    def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
         gpu = self._gpu(uuid)
         begin_ns = clock.now_ns()
         try:
@@ -139,7 +141,7 @@ class Nvml:
             raise
         end_ns = clock.now_ns()
         visibility = self._visibility if whole else Visibility.UNKNOWN
-        return Census(
+        return ProcessList(
             uuid=uuid, at_ns=end_ns, took_ns=end_ns - begin_ns, processes=processes, visibility=visibility, use_asked=utilization
         )  # fmt: skip
 
@@ -207,14 +209,14 @@ class Nvml:
         if self._closed:
             raise SourceGoneError("the source is closed")
 
-    def _gpu(self, uuid: str) -> _Gpu:
+    def _gpu(self, uuid: str) -> _NvmlGpu:
         gpu = self._gpus.get(uuid)
         if gpu is not None:
             return gpu
         self._check_open()
         board = device_facts.board(self._api, uuid)
         with self._lock:
-            return self._gpus.setdefault(uuid, _Gpu(self._api, board, self._driver_version, self._identities))
+            return self._gpus.setdefault(uuid, _NvmlGpu(self._api, board, self._driver_version, self._identities))
 
     def _forget(self, uuid: str) -> None:
         # After a reset the handle is another one, so the next question starts from the UUID.

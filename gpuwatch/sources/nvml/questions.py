@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from gpuwatch.sources.nvml.binding import PERMANENT, Api, treat
-from gpuwatch.sources.nvml.device_facts import Board
+from gpuwatch.sources.nvml.device_facts import BoardHandles
 from gpuwatch.sources.nvml.fields import FieldBatch, Wanted, answers, slowdown_counters
 from gpuwatch.sources.nvml.gpm import Gpm
 from gpuwatch.sources.nvml.signals import SIGNALS, Call, Field, GpmMetric, Question, SlowdownCounter, application_clock, as_is
@@ -48,7 +48,7 @@ class Row:
 class Questions:
     """Which alternative answers each signal on one GPU: probed at the first need, then kept for ever."""
 
-    def __init__(self, api: Api, board: Board, driver_version: str | None) -> None:
+    def __init__(self, api: Api, board: BoardHandles, driver_version: str | None) -> None:
         self._api = api
         self._board = board
         self._driver_version = driver_version

@@ -32,7 +32,7 @@ CENSUS_COST_NS, CENSUS_BUSY_COST_NS, POWER_RECORD_COST_NS = 15_000, 1_800_000, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class DriverPage:
     """The driver's shared page, as it was last refreshed."""
 
     sm_clock_mhz: int
@@ -90,9 +90,9 @@ class Driver:
             self.temperature_c = round(self.physics.temperature_c)
             self._due_ns[2] = temperature_ns + TEMPERATURE_NS
 
-    def _fresh_page(self) -> Page:
+    def _fresh_page(self) -> DriverPage:
         physics = self.physics
-        return Page(
+        return DriverPage(
             sm_clock_mhz=physics.programmed_mhz,
             power_w=round(physics.record[-1][1] if physics.record else physics.average_w, 3),
             power_average_w=round(physics.average_w, 3),

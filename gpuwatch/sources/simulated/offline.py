@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from annotate.evidence import (
-    Census,
     Device,
     Event,
     Evidence,
@@ -18,9 +17,10 @@ from annotate.evidence import (
     Ownership,
     PowerRecord,
     Process,
+    ProcessList,
     Reading,
     Trace,
-    Window,
+    WindowRecord,
 )
 from annotate.evidence import signals as signals_of
 from gpuwatch.clock import VirtualClock
@@ -41,7 +41,7 @@ class _Witness:
     def __init__(self, source: Simulated, device: Device) -> None:
         self.source, self.uuid = source, device.uuid
         self.readings: list[Reading] = []
-        self.censuses: list[Census] = []
+        self.censuses: list[ProcessList] = []
         self.power: list[PowerRecord] = []
         self.events: list[Event] = []
         self.gaps: list[Gap] = []
@@ -135,7 +135,7 @@ def _simulate(
     witness.slow(last_ns)
     witness.events += [event for event in source.events(0.0) if event.uuid == device.uuid]
     return Evidence(
-        window=Window(begin_ns=begin_ns, end_ns=end_ns, label=scene.name, pids=frozenset({OWN_PID})),
+        window=WindowRecord(begin_ns=begin_ns, end_ns=end_ns, label=scene.name, pids=frozenset({OWN_PID})),
         device=device,
         trace=Trace.of(witness.readings, censuses=witness.censuses, power=witness.power, events=witness.events,
                        gaps=witness.gaps),

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from annotate.evidence import Reason
-from gpuwatch.sources.simulated.script import Script, Stretch
+from gpuwatch.sources.simulated.script import Script, ScriptPiece
 
 STEP_NS = 5_000_000
 BIN_NS = 20_000_000  # the driver's dense power record; the controllers act once a bin
@@ -65,13 +65,13 @@ class Moment:
     end_ns: int
     length_ns: int
     clock_ratio: float
-    stretch: Stretch
+    stretch: ScriptPiece
 
 
 class Physics:
     """The state of one board, integrated in fixed steps from the epoch: the same at any time however it is asked."""
 
-    stretch: Stretch
+    stretch: ScriptPiece
     _stretch_end_ns: int
 
     def __init__(self, script: Script, seed: str) -> None:
@@ -206,7 +206,7 @@ class Physics:
         else:
             self.clock_ratio = aim
 
-    def _count(self, stretch: Stretch, length_ns: int, energy_j: float) -> None:
+    def _count(self, stretch: ScriptPiece, length_ns: int, energy_j: float) -> None:
         totals, sums = self.totals, stretch.sums
         totals.energy_j += energy_j
         if self.capped:

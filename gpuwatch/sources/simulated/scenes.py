@@ -42,7 +42,7 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Board:
+class SimulatedBoard:
     """How a simulated board is built and set up; the defaults are an H200's."""
 
     sm_clock_max_mhz: int = 1980
@@ -107,7 +107,7 @@ class Scene:
     phases: tuple[Phase, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     mishaps: tuple[Mishap, ...] = ()
-    board: Board = Board()
+    board: SimulatedBoard = SimulatedBoard()
     context_s: float = 0.0
     length_s: float = FOREVER_S
     hogged: bool = False  # busy processors keep the benchmark's launches waiting
@@ -166,7 +166,7 @@ _ALL = (
           length_s=20.0, status="rejected", rules=frozenset({"clock-drift"})),
     Scene(name="ramp", says="a board that wakes slowly from 210 MHz: timed before the clock had risen",
           phases=(Phase(begin_s=4.0, end_s=7.6, kernel=FLOAT_GEMM),), context_s=3.99,
-          board=Board(idle_clock_mhz=210, ramp_s=0.4), length_s=12.0, status="rejected", rules=frozenset({"clock-ramp"})),
+          board=SimulatedBoard(idle_clock_mhz=210, ramp_s=0.4), length_s=12.0, status="rejected", rules=frozenset({"clock-ramp"})),
     Scene(name="setting-change", says="somebody lowers the power limit to 500 W half-way", phases=_STEADY_GEMM,
           mishaps=_during(Fault.POWER_LIMIT, 5.5, 12.0, 500.0), length_s=20.0, status="rejected",
           rules=frozenset({"setting-changed"})),
@@ -174,7 +174,7 @@ _ALL = (
           mishaps=(*_during(Fault.ECC_UNCORRECTED, 5.5, FOREVER_S, 1.0), *_during(Fault.XID, 5.5, FOREVER_S, 48.0)),
           status="rejected", rules=frozenset({"hardware-error"})),
     Scene(name="persistence-off", says="a process that wakes a driver whose state does not persist, and copies",
-          phases=(Phase(begin_s=2.6, kernel=COPY),), context_s=2.5, board=Board(persistence_mode=False), bench=(4.8, 8.0),
+          phases=(Phase(begin_s=2.6, kernel=COPY),), context_s=2.5, board=SimulatedBoard(persistence_mode=False), bench=(4.8, 8.0),
           length_s=20.0, status="flagged", rules=frozenset({"persistence-off"})),
     Scene(name="gpu-lost", says="the GPU answers nothing for two seconds, and comes back", phases=_STEADY_COPY,
           mishaps=_during(Fault.LOST, 5.0, 7.0, 0.0), bench=(4.0, 7.8), length_s=20.0, status="unproven",
@@ -183,7 +183,7 @@ _ALL = (
           status="flagged", rules=frozenset({"window-too-short"})),
     Scene(name="idle", says="nobody computes", context_s=FOREVER_S, status="unproven"),
     Scene(name="mig", says="a board cut into MIG instances", phases=_STEADY_COPY,
-          board=Board(mig_profiles=("3g.71gb", "3g.71gb")), status="flagged", rules=frozenset({"contention-shared-partition"})),
+          board=SimulatedBoard(mig_profiles=("3g.71gb", "3g.71gb")), status="flagged", rules=frozenset({"contention-shared-partition"})),
     Scene(name="attention", says="attention kernels, warmed", phases=(Phase(begin_s=0.2, kernel=ATTENTION),), rules=_CAPPED),
     Scene(name="convolution", says="3×3 convolutions, warmed", phases=(Phase(begin_s=0.2, kernel=CONVOLUTION),),
           rules=_CAPPED),

@@ -25,7 +25,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class ScriptPiece:
     """A piece of scene time and what holds throughout it.  Shares are of the GPU's time."""
 
     begin_s: float
@@ -72,7 +72,7 @@ class Script:
         self.stretches = [_stretch(scene, begin_s, end_s) for begin_s, end_s in pairwise(edges)]
         self._begins = edges[:-1]
 
-    def at(self, scene_s: float) -> Stretch:
+    def at(self, scene_s: float) -> ScriptPiece:
         """The stretch that holds at this time since the epoch, and all the times within it."""
         return self.stretches[bisect_right(self._begins, scene_s % self.scene.length_s) - 1]
 
@@ -97,7 +97,7 @@ def _is_on(busy: Phase | Neighbour, at_s: float) -> bool:
     return not busy.off_s or (at_s - busy.begin_s) % (busy.on_s + busy.off_s) < busy.on_s
 
 
-def _stretch(scene: Scene, begin_s: float, end_s: float) -> Stretch:
+def _stretch(scene: Scene, begin_s: float, end_s: float) -> ScriptPiece:
     middle_s = (begin_s + end_s) / 2
     phase = next((p for p in scene.phases if _is_on(p, middle_s)), None)
     others = [n for n in scene.neighbours if _is_on(n, middle_s)]
@@ -110,7 +110,7 @@ def _stretch(scene: Scene, begin_s: float, end_s: float) -> Stretch:
         reasons |= _REASONS.get(mishap.fault, 0)
     parts = [(phase.kernel, own_share)] if phase else []
     parts += [(neighbour.kernel, foreign_share) for neighbour in others]
-    return Stretch(
+    return ScriptPiece(
         begin_s=begin_s,
         end_s=end_s,
         context=middle_s >= scene.context_s or bool(others),

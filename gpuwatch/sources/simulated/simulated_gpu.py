@@ -16,7 +16,7 @@ OWN_PID = 51_301  # of the scene's own process, until a window adopts it
 
 
 @dataclass(slots=True)
-class Gpu:
+class SimulatedGpu:
     """A board, and what the driver remembers of who asked what.  Times are nanoseconds since the epoch.
 
     Not thread-safe by itself: whoever asks holds ``lock``.
@@ -89,7 +89,7 @@ class Gpu:
         ]
 
 
-def gpu_of(scene: Scene, position: int, seed: int) -> Gpu:
+def gpu_of(scene: Scene, position: int, seed: int) -> SimulatedGpu:
     """The GPU at this position of the machine, with this scene; its UUID depends on the position alone."""
     board = scene.board
     uuid = f"{UUID_PREFIX}0000-0000-0000-{position:012d}"
@@ -135,4 +135,4 @@ def gpu_of(scene: Scene, position: int, seed: int) -> Gpu:
         for index, profile in enumerate(board.mig_profiles)
     )
     script = Script(scene)
-    return Gpu(device, instances, script, Driver(script, f"{seed}/{position}/{scene.name}"))
+    return SimulatedGpu(device, instances, script, Driver(script, f"{seed}/{position}/{scene.name}"))

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from annotate.evidence import SIGNALS, Census, Device, Event, Lane, PowerRecord, Reading, Timings
+from annotate.evidence import SIGNALS, Device, Event, Lane, PowerRecord, ProcessList, Reading, Timings
 from gpuwatch.errors import DeviceLostError, SourceGoneError, UsageError
 from gpuwatch.interfaces import Clock
 from gpuwatch.sources.simulated.driver_model import (
@@ -18,7 +18,7 @@ from gpuwatch.sources.simulated.driver_model import (
 )
 from gpuwatch.sources.simulated.iteration_times import kernel_times
 from gpuwatch.sources.simulated.scenes import DEFAULT_FLEET, FLEETS, SCENES, Scene
-from gpuwatch.sources.simulated.simulated_gpu import Gpu, gpu_of
+from gpuwatch.sources.simulated.simulated_gpu import SimulatedGpu, gpu_of
 from gpuwatch.sources.suggestions import nearest
 
 
@@ -46,8 +46,8 @@ class Simulated:
         names = scenes if isinstance(scenes, str) else ",".join(scene.name for scene in members)
         self.name = f"simulated:{names}" if scenes else "simulated"
         self._closed = threading.Event()
-        self._gpus: dict[str, Gpu] = {}
-        self._by_instance: dict[str, Gpu] = {}
+        self._gpus: dict[str, SimulatedGpu] = {}
+        self._by_instance: dict[str, SimulatedGpu] = {}
         self._told_ns = -1  # events up to here were handed out
         for position, scene in enumerate(members):
             gpu = gpu_of(scene, position, seed)
@@ -80,12 +80,12 @@ class Simulated:
             **{name: value for name, value in values.items() if name in asked},
         )
 
-    def census(self, uuid: str, *, utilization: bool = False) -> Census:
+    def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
         gpu, now_ns = self._at_now(uuid)
         with gpu.lock:
             gpu.driver.advance(now_ns)
             processes = gpu.processes(now_ns, utilization=utilization)
-        return Census(
+        return ProcessList(
             uuid=uuid,
             at_ns=self.epoch_ns + now_ns,
             took_ns=CENSUS_BUSY_COST_NS if utilization else CENSUS_COST_NS,
@@ -147,14 +147,14 @@ class Simulated:
         if self._closed.is_set():
             raise SourceGoneError(f"{self.name}: closed")
 
-    def _known(self, uuid: str) -> Gpu:
+    def _known(self, uuid: str) -> SimulatedGpu:
         self._check_open()
         gpu = self._gpus.get(uuid) or self._by_instance.get(uuid)
         if gpu is None:
             raise DeviceLostError(uuid, f"{self.name} has no such GPU")
         return gpu
 
-    def _at_now(self, uuid: str) -> tuple[Gpu, int]:
+    def _at_now(self, uuid: str) -> tuple[SimulatedGpu, int]:
         gpu = self._known(uuid)
         now_ns = self._now_ns()
         if gpu.is_lost(now_ns):

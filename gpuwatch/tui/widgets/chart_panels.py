@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from annotate.evidence import SIGNALS, Census, Column, Device, Lane, Times, Trace
+from annotate.evidence import SIGNALS, Column, Device, Lane, ProcessList, Times, Trace
 from gpuwatch.tui.text import plot
 from gpuwatch.tui.text.plot import Band, Look, Span, Tones
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, cut, span
@@ -95,7 +95,7 @@ def looked_at(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
     )  # fmt: skip
 
 
-def _at_ns(census: Census) -> int:
+def _at_ns(census: ProcessList) -> int:
     return census.at_ns
 
 

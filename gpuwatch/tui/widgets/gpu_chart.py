@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from annotate.evidence import Census, Column, Device, Lane, Times, Trace, Values
+from annotate.evidence import Column, Device, Lane, ProcessList, Times, Trace, Values
 from annotate.output import report
 from gpuwatch.tui.covers import covers
 from gpuwatch.tui.text import plot
@@ -109,7 +109,7 @@ def _open_in(view: View) -> list[Shown]:
     return [each for each in view.windows if each.begin_ns < view.end_ns and (each.end_ns is None or each.end_ns >= begin_ns)]
 
 
-def foreign(census: Census, uuid: str, windows: Sequence[Shown]) -> int:
+def foreign(census: ProcessList, uuid: str, windows: Sequence[Shown]) -> int:
     """How many of a census belong to none of the windows open on that GPU then; 0 where none was."""
     then = [each for each in windows if each.begin_ns <= census.at_ns and (each.end_ns is None or census.at_ns <= each.end_ns)]
     if not then:

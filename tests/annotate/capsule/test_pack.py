@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from annotate.capsule import byte_planes, decimate
 from annotate.capsule.pack import pack, unpack
-from annotate.evidence import Column, Event, Evidence, Gap, Lane, Ownership, Process, Timings, Visibility, Window
+from annotate.evidence import Column, Event, Evidence, Gap, Lane, Ownership, Process, Timings, Visibility, WindowRecord
 from annotate.judge import judge
 from gpuwatch.errors import CapsuleError, GpuwatchError
 from gpuwatch.sources.simulated import simulate
@@ -85,7 +85,7 @@ def test_several_windows_and_none_travel_together() -> None:
 
 
 def test_a_window_without_any_telemetry_keeps_its_reason() -> None:
-    nothing = Evidence(window=Window(begin_ns=5, end_ns=6), absence="no daemon")
+    nothing = Evidence(window=WindowRecord(begin_ns=5, end_ns=6), absence="no daemon")
     assert same(unpack(pack([nothing]))[0], nothing)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.claims import Claim
-from annotate.evidence import Census, Evidence, Gap, Host, Lane, Ownership, Process, Timings, Visibility
+from annotate.evidence import Evidence, Gap, Host, Lane, Ownership, Process, ProcessList, Timings, Visibility
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.contention import RULES, contention_process, contention_residual, cpu_starvation
 from tests.annotate.builders import BEGIN_NS, OWN, UUID, evidence
@@ -38,7 +38,7 @@ def with_lists(
     """The evidence with other process lists: ``who(t)`` at ``t`` seconds after the window began."""
     times = [-5.0 + step_s * i for i in range(int((about.window.length_s + 5.5) / step_s) + 1)]
     censuses = tuple(
-        Census(
+        ProcessList(
             uuid=UUID, at_ns=BEGIN_NS + round(t * 1e9), took_ns=10_000, processes=tuple(who(round(t, 3))), visibility=visibility
         )
         for t in times

@@ -13,7 +13,7 @@ from scipy.signal import lfilter
 
 from annotate.evidence import Timings, Values
 from annotate.stats.line import robust_line
-from annotate.times.clock_sensitivity import Corrected, Refused, Sensitivity, sensitivity
+from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
 from tests.hardware.wander import part, wander
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -59,7 +59,7 @@ def fitted(timings: Timings) -> Sensitivity:
 
 def reason(timings: Timings) -> str:
     found = sensitivity(timings)
-    assert isinstance(found, Refused), found
+    assert isinstance(found, NoFit), found
     return found.reason
 
 
@@ -144,7 +144,7 @@ class TestRefusal:
             own = lfilter([0.01 * np.sqrt(1 - 0.999**2)], [1.0, -0.999], rng.normal(size=2500))[500:]
             clock_mhz = np.exp(swinging(2000, seed=seed, phi=0.999))
             timings = Timings(np.arange(2000) * 1_000_000, 1e-3 * np.exp(own), clock_mhz)
-            assert isinstance(sensitivity(timings), Refused)
+            assert isinstance(sensitivity(timings), NoFit)
 
     def test_of_noise_that_is_mostly_something_else(self) -> None:
         assert "too loosely" in reason(run(noise=0.08))
@@ -164,7 +164,7 @@ class TestRefusal:
         clock += 1e-4 * rng.normal(size=2000)
         took_s = np.exp(np.log(1e-3) - 0.9 * clock + 0.002 * rng.normal(size=2000))
         timings = Timings(np.arange(2000) * 1_000_000, took_s, np.exp(clock))
-        assert isinstance(sensitivity(timings), Refused)
+        assert isinstance(sensitivity(timings), NoFit)
 
     def test_each_reason_is_one_line_that_ends(self) -> None:
         for timings in (run(count=10), run(time_s=1e-5), run(sd=0.0), run(beta=0.0)):
@@ -222,7 +222,7 @@ class TestAtClock:
     def test_a_clock_outside_those_seen_is_refused(self, mhz: float) -> None:
         timings = run()
         found = fitted(timings).at_clock(timings, mhz)
-        assert isinstance(found, Refused)
+        assert isinstance(found, NoFit)
         assert "outside the clocks seen" in found.reason
 
     def test_iterations_that_ran_outside_them_are_refused(self) -> None:
@@ -230,13 +230,13 @@ class TestAtClock:
         assert timings.sm_clock_mhz is not None
         faster = Timings(timings.at_ns, timings.took_s, timings.sm_clock_mhz * 1.3)
         found = fitted(timings).at_clock(faster, 1400.0)
-        assert isinstance(found, Refused)
+        assert isinstance(found, NoFit)
         assert "outside the clocks the fit saw" in found.reason
 
     def test_without_clocks_there_is_nothing_to_correct(self) -> None:
         timings = run()
         found = fitted(timings).at_clock(Timings(timings.at_ns, timings.took_s), 1400.0)
-        assert isinstance(found, Refused)
+        assert isinstance(found, NoFit)
 
 
 class TestRecordings:
@@ -274,7 +274,7 @@ class TestRecordings:
         timings = recorded("natural_gemm4k_fp32")
         assert "nothing to correct" in reason(timings)
         row = wander("gemm4k_fp32", timings)
-        assert isinstance(row.fit, Refused)
+        assert isinstance(row.fit, NoFit)
         assert row.cv_corrected_ratio is None
         assert row.scatters[0].corrected_ratio is None
         assert row.scatters[0].raw_ratio < 0.0005

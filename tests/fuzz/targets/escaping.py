@@ -14,7 +14,7 @@ from annotate.judge import judge
 from annotate.output.report import plain
 from annotate.verdict import Answered, Finding, Verdict
 from gpuwatch.report import html_page
-from gpuwatch.report.record import Judged, Record
+from gpuwatch.report.record import Record, ReportedWindow
 from tests.annotate.builders import evidence
 
 _NONCE = "n" * 24
@@ -92,7 +92,7 @@ def _rendered(text: str) -> _Events:
         verdict, label=text, device_name=text, why=text, claim=text, judge_version=text, findings=(found,),
         policy={"accept": [text], "limits": {text: {text: 1.0}}},
     )  # fmt: skip
-    judged = Judged(verdict=verdict, evidence=about, run_id=text, begun=text, user=text, process=text)
+    judged = ReportedWindow(verdict=verdict, evidence=about, run_id=text, begun=text, user=text, process=text)
     # Two windows, so that what differs between them is shown as well.
     other = replace(judged, verdict=replace(verdict, label="other"), evidence=None)
     html = html_page.render(Record(windows=(judged, other), redacted=(), maker=text), _NONCE)

@@ -13,7 +13,7 @@ from annotate.capsule import pack
 from annotate.judge import judge
 from gpuwatch.errors import UsageError
 from gpuwatch.report import read_page, record
-from gpuwatch.report.record import Judged
+from gpuwatch.report.record import ReportedWindow
 from gpuwatch.report.rejudge import agreement
 from tests.annotate.builders import evidence
 from tests.fuzz.dealt import Dealt
@@ -32,7 +32,7 @@ _PAGE = (
 def _data() -> dict[str, Any]:
     about = evidence(length_s=0.3, period_s=0.1, signals={"sm_clock_mhz": 1980, "power_w": 600.0})
     # Of another maker: the page is then not rendered again, which takes a hundred times as long as reading it.
-    return record.to_data(record.Record(windows=(Judged(verdict=judge(about), evidence=about),), maker="another"))[0]
+    return record.to_data(record.Record(windows=(ReportedWindow(verdict=judge(about), evidence=about),), maker="another"))[0]
 
 
 def target(data: bytes) -> None:

@@ -15,7 +15,7 @@ from gpuwatch.cli.checks import Check, Grade, driver, machine, places
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import settings
 from gpuwatch.config.settings import Settings
-from gpuwatch.sampling.plan import Plan
+from gpuwatch.sampling.plan import SamplingPlan
 from gpuwatch.sources import open_source
 from tests.annotate.builders import DEVICE, evidence
 from tests.gpuwatch.cli.conftest import Gpuwatch
@@ -64,7 +64,7 @@ def looked_at(device: Device, hidden: Collection[str]) -> Check:
     """What doctor says of a GPU that does not answer these."""
     names = {Lane.FAST: tuple(name for name in SIGNALS if name not in hidden)}
     period_ns = {Lane.FAST: 50_000_000}
-    plan = Plan(
+    plan = SamplingPlan(
         uuid=device.uuid, names=names, idle_period_ns=period_ns, active_period_ns=period_ns, unanswered=frozenset(hidden)
     )
     return next(driver._gpu(device, plan))

@@ -124,7 +124,7 @@ def test_write_follows_no_link_that_came_after_the_plan(gpuwatch: Gpuwatch, tmp_
     kept = units_folder.rename(outside / "moved")
     units_folder.symlink_to(kept)
     before = files(outside)
-    for plan in (units.Plan(tuple(units.File(file.path, "new", None) for file in removed.files)), removed):
+    for plan in (units.InstallPlan(tuple(units.File(file.path, "new", None) for file in removed.files)), removed):
         for file in plan.files:
             if file.path.is_relative_to(units_folder):
                 with pytest.raises(UsageError, match=f"expected a folder inside {image}"):

@@ -68,7 +68,7 @@ def greet_and_answer_long(connection: socket.socket, over: threading.Event) -> N
     """An answer that is nearly as long as may be, in pieces, and the beginning of nothing after it."""
     connection.sendall(WELCOME)
     connection.recv(4096)
-    line = messages.encode(messages.Status(facts={"padding": "x" * (messages.ANSWER_BYTES - 100)}))
+    line = messages.encode(messages.StatusReply(facts={"padding": "x" * (messages.ANSWER_BYTES - 100)}))
     for begin in range(0, len(line), len(PIECE)):
         connection.sendall(line[begin : begin + len(PIECE)])
     over.wait()
@@ -111,7 +111,7 @@ def test_late_answer_is_not_taken_for_the_next_ones() -> None:
     def late(connection: socket.socket, over: threading.Event) -> None:
         connection.sendall(WELCOME)
         asked_again.wait()
-        connection.sendall(messages.encode(messages.Judged(run="first", status="valid", why="", verdicts=[])))
+        connection.sendall(messages.encode(messages.JudgedReply(run="first", status="valid", why="", verdicts=[])))
         over.wait()
 
     with answering(late) as connection:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.daemon.line_reader import HalfSaid, Lines
+from gpuwatch.daemon.line_reader import LineReader, UnfinishedLines
 from gpuwatch.wire.messages import WireError
 
 LONG = 1000
@@ -17,12 +17,12 @@ LONG = 1000
 MINE, THEIRS = 1000, 1001
 
 
-def heard(pieces: list[bytes], *, half_said: HalfSaid | None = None, ends: bool = True) -> list[bytes]:
+def heard(pieces: list[bytes], *, half_said: UnfinishedLines | None = None, ends: bool = True) -> list[bytes]:
     """The lines that come of these pieces."""
 
     async def listen() -> list[bytes]:
         reader = asyncio.StreamReader()
-        lines = Lines(reader, half_said or HalfSaid(), MINE, rest_s=0.05)
+        lines = LineReader(reader, half_said or UnfinishedLines(), MINE, rest_s=0.05)
         found = []
         try:
             for piece in pieces:
@@ -41,14 +41,14 @@ def heard(pieces: list[bytes], *, half_said: HalfSaid | None = None, ends: bool 
 
 @given(st.lists(st.binary(max_size=LONG).map(lambda line: line.replace(b"\n", b"")), max_size=20), st.integers(1, 3000))
 def test_lines_come_whole_however_they_were_cut(lines: list[bytes], size: int) -> None:
-    half_said = HalfSaid()
+    half_said = UnfinishedLines()
     sent = b"".join(line + b"\n" for line in lines)
     assert heard([sent[i : i + size] for i in range(0, len(sent), size)], half_said=half_said) == lines
     assert half_said.held_bytes(MINE) == 0
 
 
 def test_what_has_no_end_yet_is_no_line() -> None:
-    half_said = HalfSaid()
+    half_said = UnfinishedLines()
     assert heard([b"one\ntw"], half_said=half_said) == [b"one"]
     assert half_said.held_bytes(MINE) == 0
 
@@ -65,7 +65,7 @@ def test_a_line_that_was_begun_must_end_within_a_while() -> None:
 
 
 def test_half_lines_of_one_user_are_bounded_together() -> None:
-    half_said = HalfSaid(user_most_bytes=100)
+    half_said = UnfinishedLines(user_most_bytes=100)
     half_said.hold(MINE, 101)  # by this user's other connections
     assert heard([b"one\n"], half_said=half_said) == [b"one"]  # who says a whole line is heard all the same
     with pytest.raises(WireError, match="try again"):
@@ -74,7 +74,7 @@ def test_half_lines_of_one_user_are_bounded_together() -> None:
 
 
 def test_half_lines_of_another_user_refuse_nobody() -> None:
-    half_said = HalfSaid(user_most_bytes=100)
+    half_said = UnfinishedLines(user_most_bytes=100)
     half_said.hold(THEIRS, 101)
     assert heard([b"tw", b"o\n"], half_said=half_said) == [b"two"]
 
@@ -83,8 +83,8 @@ def waited(*pieces: bytes, ends: bool) -> bytes | None:
     """The next line after a wait for the end of the connection, during which these pieces came."""
 
     async def wait() -> bytes | None:
-        reader, half_said = asyncio.StreamReader(), HalfSaid()
-        lines = Lines(reader, half_said, MINE)
+        reader, half_said = asyncio.StreamReader(), UnfinishedLines()
+        lines = LineReader(reader, half_said, MINE)
         for piece in pieces:
             reader.feed_data(piece)
         if ends:
@@ -116,7 +116,7 @@ def test_lines_said_during_a_wait_are_kept() -> None:
 def test_lines_said_during_a_wait_are_bounded() -> None:
     async def wait() -> None:
         reader = asyncio.StreamReader()
-        lines = Lines(reader, HalfSaid(), MINE)
+        lines = LineReader(reader, UnfinishedLines(), MINE)
         reader.feed_data(b"x\n" * LONG)
         try:
             await lines.gone(most_bytes=LONG)

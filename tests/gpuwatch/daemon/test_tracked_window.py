@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from annotate.evidence import Census, Host
-from gpuwatch.daemon.tracked_window import EDGE_SLACK_NS, InHand, hinted, named
+from annotate.evidence import Host, ProcessList
+from gpuwatch.daemon.tracked_window import EDGE_SLACK_NS, TrackedWindow, hinted, named
 from gpuwatch.errors import UsageError
 from tests.gpuwatch.store.stored import a_run
 
@@ -15,9 +15,9 @@ OPENED_NS, MARKED_NS, NOW_NS = 1_000_000_000, 1_002_000_000, 9_000_000_000
 A, B = "GPU-aaaa", "GPU-bbbb"
 
 
-def held(*, told: dict[str, str] | None = None, gpus: tuple[str, ...] | None = None) -> InHand:
+def held(*, told: dict[str, str] | None = None, gpus: tuple[str, ...] | None = None) -> TrackedWindow:
     run = a_run(begin_ns=MARKED_NS, end_ns=None, pid=0, told=told or {})
-    return InHand(run, gpus, Host(boot_id="boot"), opened_ns=OPENED_NS)
+    return TrackedWindow(run, gpus, Host(boot_id="boot"), opened_ns=OPENED_NS)
 
 
 def test_its_own_marks_are_taken_where_they_lie_close_to_when_the_daemon_was_told() -> None:
@@ -45,7 +45,7 @@ def test_it_covers_the_gpus_it_was_seen_on_those_it_told_of_or_those_it_named() 
 def test_a_window_that_was_seen_nowhere_covers_nothing_unless_the_census_could_not_have_shown_it() -> None:
     window = held()
     assert window.covered((A,), None)[0] == ()
-    window.note(Census(uuid=A, at_ns=NOW_NS, took_ns=1, processes=()))
+    window.note(ProcessList(uuid=A, at_ns=NOW_NS, took_ns=1, processes=()))
     assert window.covered((A,), None) == ((A,), "")
     assert window.covered((), "no driver") == ((), "no driver")
 

@@ -14,10 +14,10 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
-from annotate.evidence import SIGNALS, Census, Device, Event, Lane, PowerRecord, Reading
+from annotate.evidence import SIGNALS, Device, Event, Lane, PowerRecord, ProcessList, Reading
 from gpuwatch.clock import VirtualClock
-from gpuwatch.daemon.watched_gpus import Watched
-from gpuwatch.exporter.collector import Collector, Daemon
+from gpuwatch.daemon.watched_gpus import WatchedGpu
+from gpuwatch.exporter.collector import Collector, DaemonFigures
 from gpuwatch.exporter.gpu_counters import Tallies
 from gpuwatch.exporter.window_counters import Outcomes
 from gpuwatch.interfaces import Sweep
@@ -50,7 +50,7 @@ class Counting(Simulated):
         self._called("read")
         return super().read(uuid, lane, names)
 
-    def census(self, uuid: str, *, utilization: bool = False) -> Census:
+    def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
         self._called("census")
         return super().census(uuid, utilization=utilization)
 
@@ -79,9 +79,9 @@ class Machine:
     absence: str | None = None
     unsupported: frozenset[str] = frozenset()
 
-    def watched(self) -> tuple[Watched, ...]:
+    def watched(self) -> tuple[WatchedGpu, ...]:
         return tuple(
-            Watched(
+            WatchedGpu(
                 sampler.device, position, sampler.lost, sampler.period_ns,
                 {name: name not in self.unsupported for name in SIGNALS},
             )
@@ -112,7 +112,7 @@ class Fleet:
         for sampler in self.machine.samplers:
             sampler.set_active(True)
         self._sweeps = [sampler.sweeps() for sampler in self.machine.samplers]
-        daemon = Daemon(lambda: STORE, lambda: 2, lambda: 3, self.clock.now_ns)
+        daemon = DaemonFigures(lambda: STORE, lambda: 2, lambda: 3, self.clock.now_ns)
         self.collector = Collector(self.machine, daemon, self.tallies, self.outcomes, processes_count=self.processes_count)
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self.collector)
@@ -148,7 +148,7 @@ class Fleet:
     def scrape(self) -> Series:
         return series(self.text())
 
-    def _plan(self, board: Device) -> lanes.Plan:
+    def _plan(self, board: Device) -> lanes.SamplingPlan:
         plan = lanes.unmeasured(board)
         names = {lane: tuple(n for n in of if n not in self.unsupported) for lane, of in plan.names.items()}
         return replace(plan, names=names, unanswered=self.unsupported)

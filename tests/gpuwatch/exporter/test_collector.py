@@ -15,10 +15,10 @@ from annotate.evidence import Device
 from annotate.rules import RULES
 from annotate.verdict import Status
 from gpuwatch.clock import VirtualClock
-from gpuwatch.exporter.collector import Collector, Daemon
+from gpuwatch.exporter.collector import Collector, DaemonFigures
 from gpuwatch.exporter.gpu_counters import KNOWN_XIDS, LOADS, OTHER_XID
 from gpuwatch.exporter.gpu_series import LEAST_STALE_NS
-from gpuwatch.exporter.metrics import METRICS, RATIO_BUCKETS, Kind
+from gpuwatch.exporter.metrics import METRICS, RATIO_BUCKETS, MetricKind
 from gpuwatch.sources.simulated import SCENES
 from gpuwatch.sources.simulated.scenes import Fault, Mishap
 from tests.gpuwatch.exporter.fleet import STORE, Fleet, Series, names, of, openmetrics_names, series
@@ -152,7 +152,7 @@ def test_counters_never_fall_while_a_gpu_is_lost_and_comes_back() -> None:
         found = fleet.scrape()
         for key, value in found.items():
             metric = METRICS.get(key[0])
-            counts = metric.kind is Kind.COUNTER if metric else not key[0].endswith("_sum")
+            counts = metric.kind is MetricKind.COUNTER if metric else not key[0].endswith("_sum")
             if counts:
                 assert value >= last.get(key, 0), key
                 last[key] = value
@@ -202,7 +202,7 @@ def test_a_daemon_started_again_shows_the_drivers_counters_unchanged() -> None:
     fleet.text()
     count(fleet, **{**DRIVERS, "power_brake_ns": 10 * 10**9})  # a driver loaded again, under the first daemon
     before = counted(fleet.scrape())
-    daemon = Daemon(lambda: STORE, lambda: 0, lambda: 0, fleet.clock.now_ns)
+    daemon = DaemonFigures(lambda: STORE, lambda: 0, lambda: 0, fleet.clock.now_ns)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(fleet.machine, daemon, fleet.tallies, fleet.outcomes))
     assert counted(series(generate_latest(registry).decode())) == before

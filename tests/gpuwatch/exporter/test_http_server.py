@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +25,7 @@ from prometheus_client.samples import Sample
 
 from gpuwatch.errors import UsageError
 from gpuwatch.exporter.access import Access, access, is_ours, own_names
-from gpuwatch.exporter.collector import Daemon
+from gpuwatch.exporter.collector import DaemonFigures
 from gpuwatch.exporter.exporter import Exporter
 from gpuwatch.exporter.http_server import AT_ONCE_COUNT, CONNECTIONS_COUNT, Web
 from tests.gpuwatch.exporter.fleet import STORE, Fleet, of, openmetrics_names, series
@@ -245,7 +244,6 @@ def test_a_format_that_is_not_to_be_had_is_answered_in_text(web: Web, accept: st
 
 
 @given(accept=st.one_of(st.text(), st.lists(st.one_of(PARTS, st.text(max_size=5)), max_size=12).map("".join)))
-@hypothesis.settings(deadline=None)
 def test_any_accept_header_gets_a_page_of_a_known_type(web: Web, accept: str) -> None:
     """Nothing of what was asked for stands in the answer's header."""
     body, content_type = web.page(accept)
@@ -350,7 +348,7 @@ def test_users_are_read_again_and_a_broken_file_changes_nothing(fleet: Fleet, tm
     users.write_text(f"prometheus:{DIGEST}\n")
     chosen = settings(listen="127.0.0.1:0", exporter__users=str(users))
     exporter = Exporter(chosen, lambda _: None)
-    known = Daemon(lambda: STORE, lambda: 0, lambda: 0)
+    known = DaemonFigures(lambda: STORE, lambda: 0, lambda: 0)
     exporter.start(fleet.machine, known, lambda: True)
     try:
         assert exporter.web is not None

@@ -12,7 +12,7 @@ from annotate.evidence import SIGNALS, Lane, Reason, signals
 from annotate.verdict import Status
 from dashboards.dcgm import ALIASES
 from gpuwatch.exporter.gpu_series import REASON_NAMES
-from gpuwatch.exporter.metrics import GPU, LANES, METRICS, REASON_CLASSES, Kind
+from gpuwatch.exporter.metrics import GPU, LANES, METRICS, REASON_CLASSES, MetricKind
 from gpuwatch.exporter.other_exporters import DCGM, NVIDIA_SMI, OPENTELEMETRY
 
 GOLDEN = Path(__file__).parent / "metrics.golden"
@@ -38,9 +38,9 @@ def test_names_types_labels_and_buckets_are_what_they_were() -> None:
 def test_names_follow_the_conventions() -> None:
     for name, metric in METRICS.items():
         assert re.fullmatch("gpuwatch(_[a-z]+)+", name), name
-        assert name.endswith("_total") == (metric.kind is Kind.COUNTER), name
-        assert name.endswith("_info") == (metric.kind is Kind.INFO), name
-        assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM), name
+        assert name.endswith("_total") == (metric.kind is MetricKind.COUNTER), name
+        assert name.endswith("_info") == (metric.kind is MetricKind.INFO), name
+        assert bool(metric.buckets) == (metric.kind is MetricKind.HISTOGRAM), name
         assert metric.help.endswith("."), name
         assert metric.of, name
         assert not re.search("_(mhz|ms|ns|us|percent|mib|mw|count)(_|$)", name), name

@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from annotate.evidence import Device, Lane, Reading
 from gpuwatch.exporter.buckets import Buckets
 from gpuwatch.exporter.gpu_counters import Tallies
-from gpuwatch.exporter.metrics_page import Page
+from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.interfaces import Lost, Sweep
 from tests.bench.bench_scrape import eight, making_ms, sample_us
 from tests.gpuwatch.exporter.fleet import of, series
@@ -26,14 +26,14 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\
 
 
 class Fixed:
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: MetricsPage) -> None:
         self._families = list(page.families())
 
     def collect(self) -> list[Family]:
         return self._families
 
 
-def registry(page: Page) -> CollectorRegistry:
+def registry(page: MetricsPage) -> CollectorRegistry:
     found = CollectorRegistry(auto_describe=False)
     found.register(Fixed(page))
     return found
@@ -41,7 +41,7 @@ def registry(page: Page) -> CollectorRegistry:
 
 @given(name=NAMES, value=st.floats(allow_nan=False))
 def test_labels_and_values_survive_both_formats(name: str, value: float) -> None:
-    page = Page()
+    page = MetricsPage()
     page.put("gpuwatch_process_gpu_memory_bytes", value, "GPU-1", "0", "17", name)
     found = registry(page)
     assert of(series(generate_latest(found).decode()), "gpuwatch_process_gpu_memory_bytes", process=name) == value
@@ -52,7 +52,7 @@ def test_labels_and_values_survive_both_formats(name: str, value: float) -> None
 
 
 def test_what_was_not_observed_is_not_on_the_page() -> None:
-    page = Page()
+    page = MetricsPage()
     page.put("gpuwatch_up", None)
     page.put("gpuwatch_store_budget_bytes", float("nan"))
     page.histogram("gpuwatch_judging_seconds", Buckets((1.0,)))

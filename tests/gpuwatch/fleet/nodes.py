@@ -15,11 +15,11 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from annotate.evidence import Census, Device, Lane, PowerRecord, Reading, signals
+from annotate.evidence import Device, Lane, PowerRecord, ProcessList, Reading, signals
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import settings as config
-from gpuwatch.daemon.watched_gpus import Watched
-from gpuwatch.exporter.collector import Daemon
+from gpuwatch.daemon.watched_gpus import WatchedGpu
+from gpuwatch.exporter.collector import DaemonFigures
 from gpuwatch.exporter.exporter import Exporter
 from gpuwatch.interfaces import Sweep
 from gpuwatch.sources.simulated import Simulated
@@ -44,15 +44,15 @@ class Node:
     looked: bool = True
     absence: str | None = None
 
-    def watched(self) -> tuple[Watched, ...]:
+    def watched(self) -> tuple[WatchedGpu, ...]:
         supported = dict.fromkeys((*signals(Lane.FAST), *signals(Lane.SLOW)), True)
-        return tuple(Watched(device, i, None, _PERIODS_NS, supported) for i, device in enumerate(self.devices))
+        return tuple(WatchedGpu(device, i, None, _PERIODS_NS, supported) for i, device in enumerate(self.devices))
 
     def device(self, uuid: str) -> Device | None:
         return next((device for device in self.devices if device.uuid == uuid), None)
 
 
-def _sweeps(source: Simulated, uuid: str) -> Iterator[tuple[Lane, Reading | Census | PowerRecord]]:
+def _sweeps(source: Simulated, uuid: str) -> Iterator[tuple[Lane, Reading | ProcessList | PowerRecord]]:
     yield Lane.FAST, source.read(uuid, Lane.FAST, signals(Lane.FAST))
     yield Lane.SLOW, source.read(uuid, Lane.SLOW, signals(Lane.SLOW))
     yield Lane.PROCESSES, source.census(uuid)
@@ -65,7 +65,7 @@ def main(machines_count: int, gpus_count: int, period_s: float) -> None:
     source = Simulated(",".join(SCENES), clock, epoch_ns=clock.now_ns() - 60_000_000_000)
     scenes = [device for device in source.devices() if device.parent_uuid is None]
     settings = config.load({"listen": "127.0.0.1:0"}, environment={"HOME": "/"})
-    daemon = Daemon(store=lambda: _STORE, in_hand_count=lambda: 0, clients_count=lambda: 0)
+    daemon = DaemonFigures(store=lambda: _STORE, in_hand_count=lambda: 0, clients_count=lambda: 0)
     nodes: list[tuple[Node, Exporter]] = []
     for number in range(machines_count):
         of_node = [scenes[i % len(scenes)] for i in range(gpus_count)]

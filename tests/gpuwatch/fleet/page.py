@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.fleet.columns import COLUMNS, Column
+from gpuwatch.fleet.columns import COLUMNS, ExportColumn
 from tests.gpuwatch.fleet.warehouse import PAGE
 
 _BEGIN, _END = "<!-- columns -->\n", "<!-- /columns -->"
@@ -26,7 +26,7 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _all(columns: tuple[Column, ...], prefix: str = "") -> Iterator[tuple[str, Column]]:
+def _all(columns: tuple[ExportColumn, ...], prefix: str = "") -> Iterator[tuple[str, ExportColumn]]:
     for column in columns:
         yield prefix + column.name, column
         yield from _all(column.inner, f"{prefix}{column.name}[].")

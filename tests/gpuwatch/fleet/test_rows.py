@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from annotate.evidence import Device, Host
 from gpuwatch.fleet import parquet
-from gpuwatch.fleet.columns import COLUMNS, Column
+from gpuwatch.fleet.columns import COLUMNS, ExportColumn
 from gpuwatch.fleet.rows import hostname, partition, plain, rows
 from tests.gpuwatch.fleet.warehouse import judged
 from tests.gpuwatch.store.stored import a_run, verdict
@@ -104,7 +104,7 @@ def test_units_are_the_last_words_of_names() -> None:
     assert units["gpu_power_limit_w"] == "watts"
     assert units["gpu_persistence_mode"] is None
 
-    def amounts(columns: tuple[Column, ...]) -> list[Column]:
+    def amounts(columns: tuple[ExportColumn, ...]) -> list[ExportColumn]:
         return [one for column in columns for one in (column, *amounts(column.inner)) if one.kind.value.endswith("number")]
 
     without = {column.name for column in amounts(COLUMNS) if column.unit is None and not column.kind.value.startswith("map")}

@@ -16,8 +16,8 @@ from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch.measuring import Seams
 from gpuwatch.measuring.canary_run import Sung
-from gpuwatch.measuring.torch_device import Board
-from gpuwatch.timers import Plan, Taken
+from gpuwatch.measuring.torch_device import TorchDevice
+from gpuwatch.timers import TimedEntries, TimingPlan
 from gpuwatch.wire.messages import FactValue
 
 H200 = Device(
@@ -50,13 +50,13 @@ class ScriptedTimer:
     gap_s: float = 0.0
     issue_s: float | None = 5e-6
     now_ns: int = 1_000_000_000_000
-    plans: list[Plan] = field(default_factory=list)
+    plans: list[TimingPlan] = field(default_factory=list)
     takes: list[int] = field(default_factory=list)
 
     def overhead_s(self) -> float:
         return self.overhead
 
-    def take(self, plan: Plan, entries_count: int) -> Taken:
+    def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         self.plans.append(plan)
         self.takes.append(entries_count)
         if plan.before is not None:
@@ -71,7 +71,7 @@ class ScriptedTimer:
         at_ns = start_ns + np.concatenate([[0], np.cumsum(steps_ns)[:-1]])
         self.now_ns = int(start_ns + steps_ns.sum())
         busy_s = float(took_s.sum()) * calls if self.name != "host" else None
-        return Taken(Timings(at_ns, took_s, mhz, calls), self.issue_s, busy_s)
+        return TimedEntries(Timings(at_ns, took_s, mhz, calls), self.issue_s, busy_s)
 
 
 def verdict(status: Status = Status.VALID, uuid: str | None = "GPU-1") -> Verdict:
@@ -101,7 +101,7 @@ class World:
 
     timer: ScriptedTimer
     statuses: tuple[Status, ...] = (Status.VALID,)
-    board: Board | None = field(default_factory=lambda: Board(H200, L2_BYTES))
+    board: TorchDevice | None = field(default_factory=lambda: TorchDevice(H200, L2_BYTES))
     uuid: str | None = "GPU-1"
     windows: list[FakeWindow] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)

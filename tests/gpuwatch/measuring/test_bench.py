@@ -17,7 +17,7 @@ from annotate.verdict import Status
 from gpuwatch.errors import GpuwatchError, RejectedError, UsageError, WrongResultError
 from gpuwatch.measuring import Measurement, Stopped, bench
 from gpuwatch.measuring.progress import Progress
-from gpuwatch.measuring.torch_device import Board
+from gpuwatch.measuring.torch_device import TorchDevice
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.measuring.scripted import H200, L2_BYTES, Model, ScriptedTimer, World, constant, nothing
 
@@ -522,7 +522,7 @@ def test_a_gpus_timer_without_torch_says_so(timer: str) -> None:
 
 
 def test_a_board_that_hides_its_cache_cannot_be_flushed() -> None:
-    world = World(ScriptedTimer(constant(1e-3)), board=Board(H200, None))
+    world = World(ScriptedTimer(constant(1e-3)), board=TorchDevice(H200, None))
     from gpuwatch.measuring.cache import flush_of
 
     with pytest.raises(UsageError, match="does not say how large the L2 cache is"):

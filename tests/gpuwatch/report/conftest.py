@@ -11,7 +11,7 @@ from typing import Any
 from annotate.evidence import Evidence
 from annotate.judge import judge
 from gpuwatch.report import html_page, record
-from gpuwatch.report.record import Judged
+from gpuwatch.report.record import ReportedWindow
 from gpuwatch.sources.simulated.offline import simulate
 
 NONCE = "n" * 24
@@ -23,11 +23,11 @@ def scene(name: str) -> Evidence:
     return simulate(name)[0]
 
 
-def judged(evidence: Evidence, **facts: Any) -> Judged:
-    return Judged(verdict=judge(evidence), evidence=evidence, **facts)
+def judged(evidence: Evidence, **facts: Any) -> ReportedWindow:
+    return ReportedWindow(verdict=judge(evidence), evidence=evidence, **facts)
 
 
-def rendered(*windows: Judged) -> str:
+def rendered(*windows: ReportedWindow) -> str:
     return html_page.render(record.sequence(windows), NONCE)
 
 

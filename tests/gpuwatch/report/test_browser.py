@@ -11,7 +11,7 @@ import pytest
 
 from annotate.capsule.pack import unpack
 from annotate.evidence import Evidence
-from gpuwatch.report.record import Judged
+from gpuwatch.report.record import ReportedWindow
 from tests.gpuwatch import chromium
 from tests.gpuwatch.chromium import Browser, Page
 from tests.gpuwatch.report.conftest import judged, rendered, scene
@@ -38,7 +38,7 @@ def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     pages: list[Page] = []
     folder = tmp_path_factory.mktemp("reports")
 
-    def show(*windows: Judged) -> Page:
+    def show(*windows: ReportedWindow) -> Page:
         target = folder / f"report-{len(pages)}.html"
         target.write_text(rendered(*windows))
         page = browser.open(target)

@@ -21,7 +21,7 @@ from annotate.verdict import Answered, Status
 from gpuwatch.cli import main, times
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.report import html_page, record, signatures
-from gpuwatch.report.record import Judged, Record
+from gpuwatch.report.record import Record, ReportedWindow
 from gpuwatch.signing import pem, signer_of
 from gpuwatch.wire import run_ids
 from tests.gpuwatch.cli.conftest import Gpuwatch, gpuwatch, home
@@ -233,7 +233,7 @@ def test_verify_accepts_older_signed_report(gpuwatch: Gpuwatch, home: Path) -> N
 def test_verify_lists_unproven_window_as_unsigned(gpuwatch: Gpuwatch, home: Path) -> None:
     """Where no evidence was kept, nothing bears out the reason shown; without a signature, nothing the run's facts."""
     verdict = replace(judged(scene("from-idle")).verdict, status=Status.UNPROVEN)
-    alone = Judged(verdict=verdict, evidence=None, run_id="0a", begun="now", user="ann", process="python")
+    alone = ReportedWindow(verdict=verdict, evidence=None, run_id="0a", begun="now", user="ann", process="python")
     (home / "alone.html").write_text(html_page.render(Record(windows=(alone,), maker=record.maker()), NONCE))
     ended = gpuwatch("verify", str(home / "alone.html"))
     assert ended.code == 0, ended.out

@@ -14,7 +14,7 @@ from annotate.evidence import Evidence
 from annotate.verdict import Status
 from gpuwatch.errors import ExportError
 from gpuwatch.report import html_page, thinned_series
-from gpuwatch.report.record import Judged
+from gpuwatch.report.record import ReportedWindow
 from gpuwatch.sources.simulated.offline import simulate
 from gpuwatch.sources.simulated.simulated_source import scenes_named
 from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene
@@ -140,7 +140,7 @@ def test_what_users_named_never_becomes_markup() -> None:
 
 def test_a_window_without_evidence_is_shown_without_pictures() -> None:
     verdict = replace(judged(scene("from-idle")).verdict, status=Status.UNPROVEN, findings=(), why="no GPU was there")
-    found = Page(rendered(Judged(verdict=verdict, evidence=None)))
+    found = Page(rendered(ReportedWindow(verdict=verdict, evidence=None)))
     assert "Nobody can say whether this number may be trusted: no GPU was there." in found.words
     assert "Time line" not in found.words
 

@@ -15,7 +15,7 @@ from annotate.verdict import Status
 from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
 from gpuwatch.report import html_page, read_page, record, signatures
-from gpuwatch.report.record import Judged
+from gpuwatch.report.record import ReportedWindow
 from gpuwatch.report.redaction import redacted
 from gpuwatch.report.signatures import Worth, signed
 from gpuwatch.signing import Signature, Signer, fingerprint, pem, signer_of
@@ -35,18 +35,18 @@ def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
 
 
 @pytest.fixture(scope="module")
-def genuine(signer: Signer) -> Judged:
+def genuine(signer: Signer) -> ReportedWindow:
     evidence = scene("from-idle")
     kept = judged(evidence, run_id="0a", user="ann", process="python", packed=pack.pack([evidence]))
     return replace(kept, signature=signer.sign(signatures.said(kept)))
 
 
-def read_back(folder: Path, html: str) -> Judged:
+def read_back(folder: Path, html: str) -> ReportedWindow:
     (folder / "report.html").write_text(html)
     return read_page.load(folder / "report.html").record.windows[0]
 
 
-def test_a_page_keeps_signature_and_evidence_byte_for_byte(tmp_path: Path, genuine: Judged, signer: Signer) -> None:
+def test_a_page_keeps_signature_and_evidence_byte_for_byte(tmp_path: Path, genuine: ReportedWindow, signer: Signer) -> None:
     html = rendered(genuine)
     again = read_back(tmp_path, html)
     assert (again.packed, again.signature) == (genuine.packed, genuine.signature)
@@ -56,12 +56,12 @@ def test_a_page_keeps_signature_and_evidence_byte_for_byte(tmp_path: Path, genui
     assert fingerprint(signer.public_key) in Page(html).words
 
 
-def other_evidence(genuine: Judged) -> Judged:
+def other_evidence(genuine: ReportedWindow) -> ReportedWindow:
     evidence = scene("neighbour")
     return replace(genuine, evidence=evidence, packed=pack.pack([evidence]))
 
 
-CHANGES: dict[str, Callable[[Judged], Judged]] = {
+CHANGES: dict[str, Callable[[ReportedWindow], ReportedWindow]] = {
     "status": lambda each: replace(each, verdict=replace(each.verdict, status=Status.VALID)),
     "label": lambda each: replace(each, verdict=replace(each.verdict, label="another")),
     "claim": lambda each: replace(each, verdict=replace(each.verdict, claim="burst")),
@@ -79,13 +79,15 @@ CHANGES: dict[str, Callable[[Judged], Judged]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_whatever_was_changed_breaks_the_signature(genuine: Judged, change: Callable[[Judged], Judged]) -> None:
+def test_whatever_was_changed_breaks_the_signature(
+    genuine: ReportedWindow, change: Callable[[ReportedWindow], ReportedWindow]
+) -> None:
     assert signed(genuine, {}).worth is Worth.UNKNOWN
     assert signed(change(genuine), {}).worth is Worth.BROKEN
 
 
 def test_redacting_takes_the_signature_away_and_page_and_verify_say_why(
-    tmp_path: Path, gpuwatch: Gpuwatch, genuine: Judged
+    tmp_path: Path, gpuwatch: Gpuwatch, genuine: ReportedWindow
 ) -> None:
     without = redacted([genuine], ("user",))
     assert (without[0].signature, without[0].packed) == (None, None)
@@ -110,7 +112,7 @@ def test_a_report_of_the_first_schema_is_read_as_unsigned(tmp_path: Path) -> Non
     assert [signed(each, {}).worth for each in held.windows] == [Worth.UNSIGNED] * 2
 
 
-def test_a_damaged_signature_is_not_taken_for_none(tmp_path: Path, gpuwatch: Gpuwatch, genuine: Judged) -> None:
+def test_a_damaged_signature_is_not_taken_for_none(tmp_path: Path, gpuwatch: Gpuwatch, genuine: ReportedWindow) -> None:
     html = rendered(genuine)
     assert genuine.signature is not None
     there = base64.b64encode(genuine.signature.packed).decode()

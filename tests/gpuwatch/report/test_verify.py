@@ -16,7 +16,7 @@ from annotate.policy import Policy
 from annotate.verdict import Status
 from gpuwatch.errors import UsageError
 from gpuwatch.report import html_page, read_page, record
-from gpuwatch.report.record import Judged
+from gpuwatch.report.record import ReportedWindow
 from gpuwatch.report.redaction import kinds, redacted
 from gpuwatch.report.rejudge import agreement
 from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene
@@ -64,8 +64,8 @@ def test_a_page_with_half_a_surrogate_pair_is_cleaned(tmp_path: Path, html: str)
 
 def test_a_verdict_other_than_unproven_needs_evidence() -> None:
     valid = replace(judged(scene("from-idle")).verdict, status=Status.VALID)
-    assert not agreement(Judged(verdict=valid, evidence=None)).agrees
-    assert agreement(Judged(verdict=replace(valid, status=Status.UNPROVEN), evidence=None)).agrees
+    assert not agreement(ReportedWindow(verdict=valid, evidence=None)).agrees
+    assert agreement(ReportedWindow(verdict=replace(valid, status=Status.UNPROVEN), evidence=None)).agrees
 
 
 def test_the_policy_of_record_is_judged_by() -> None:
@@ -74,7 +74,7 @@ def test_the_policy_of_record_is_judged_by() -> None:
     evidence = scene("from-idle")
     accepting = judge(evidence, Policy(accept=frozenset({"regime-change", "window-too-short"})))
     assert accepting.status is Status.VALID
-    assert agreement(Judged(verdict=accepting, evidence=evidence)).agrees
+    assert agreement(ReportedWindow(verdict=accepting, evidence=evidence)).agrees
 
 
 def test_another_version_s_page_is_judged_and_not_compared(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from gpuwatch.sampling.plan import (
     PULSE,
     ROW_NS,
     SLOW_ACTIVE_NS,
-    Plan,
     Refresh,
+    SamplingPlan,
     in_a_window,
     measure,
     unmeasured,
@@ -26,7 +26,7 @@ from tests.gpuwatch.scripted import DEVICE, FAST, UUID, Scripted, every, silent
 MS = 1_000_000
 
 
-def plan_of(seconds: float = 0.5, **settings_of: Any) -> Plan:
+def plan_of(seconds: float = 0.5, **settings_of: Any) -> SamplingPlan:
     clock = VirtualClock()
     return measure(Scripted(clock, **settings_of), DEVICE, clock, seconds=seconds)
 

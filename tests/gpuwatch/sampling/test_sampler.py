@@ -13,11 +13,11 @@ from gpuwatch.clock import MonotonicClock, VirtualClock
 from gpuwatch.errors import DeviceLostError, SourceGoneError
 from gpuwatch.interfaces import Lost, Sweep
 from gpuwatch.sampling.driver_events import EventWatch
-from gpuwatch.sampling.loop import Turn, sweeps
+from gpuwatch.sampling.loop import LaneTurn, sweeps
 from gpuwatch.sampling.pace import Pace, ThreadCost
 from gpuwatch.sampling.plan import Refresh, measure, unmeasured
 from gpuwatch.sampling.sampler import Sampler
-from gpuwatch.sampling.wakeup import Wake
+from gpuwatch.sampling.wakeup import Wakeup
 from gpuwatch.sources.simulated import Simulated
 from tests.gpuwatch.scripted import DEVICE, UUID, Kept, Scripted
 from tests.waiting import PATIENCE_S
@@ -36,8 +36,8 @@ class Loop:
         self.takes_ns = takes_ns
         self.fails: Exception | None = None
         self.period_ns = period_ns
-        self.turn = Turn("fast", UUID, Lane.FAST, self._ask, lambda: self.period_ns)
-        self.wake = Wake()
+        self.turn = LaneTurn("fast", UUID, Lane.FAST, self._ask, lambda: self.period_ns)
+        self.wake = Wakeup()
         self.sweeps = sweeps([self.turn], self.clock, threading.Event(), self.wake)
 
     def _ask(self) -> tuple[Reading]:
@@ -124,7 +124,7 @@ def test_a_lost_gpu_is_told_once_retried_with_growing_patience_and_told_when_bac
 def test_the_loop_ends_when_told_to() -> None:
     stop = threading.Event()
     clock = VirtualClock()
-    turn = Turn("fast", UUID, Lane.FAST, lambda: (), lambda: MS)
+    turn = LaneTurn("fast", UUID, Lane.FAST, lambda: (), lambda: MS)
     stop.set()
     assert list(sweeps([turn], clock, stop)) == []
 

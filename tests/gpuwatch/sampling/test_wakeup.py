@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from gpuwatch.clock import MonotonicClock
-from gpuwatch.sampling.wakeup import Wake
+from gpuwatch.sampling.wakeup import Wakeup
 from tests.waiting import PATIENCE_S
 
 
@@ -20,7 +20,7 @@ class LikeAnEvent(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.wake, self.event = Wake(), threading.Event()
+        self.wake, self.event = Wakeup(), threading.Event()
 
     @rule()
     def set(self) -> None:
@@ -47,19 +47,19 @@ TestLikeAnEvent.settings = settings(max_examples=40, stateful_step_count=20)
 
 def test_a_wait_lasts_as_long_as_it_was_told_and_says_that_nothing_came() -> None:
     begin_s = time.monotonic()
-    assert not Wake().wait(0.05)
+    assert not Wakeup().wait(0.05)
     assert time.monotonic() - begin_s >= 0.05
 
 
 def test_whoever_waits_is_woken_by_another_thread() -> None:
-    wake = Wake()
+    wake = Wakeup()
     threading.Timer(0.05, wake.set).start()
     assert wake.wait(PATIENCE_S)
     assert wake.wait(PATIENCE_S)  # and stays set
 
 
 def test_a_wait_without_an_end_is_woken_too() -> None:
-    wake = Wake()
+    wake = Wakeup()
     threading.Timer(0.02, wake.set).start()
     assert wake.wait()
 
@@ -67,7 +67,7 @@ def test_a_wait_without_an_end_is_woken_too() -> None:
 @pytest.mark.parametrize("setters_count", [1, 4])
 def test_every_order_given_before_a_wake_up_is_seen_after_it(setters_count: int) -> None:
     """Threads write what they want and set; the waiter clears and reads.  What is lost would be waited for in vain."""
-    wake, each_count = Wake(), 5000
+    wake, each_count = Wakeup(), 5000
     wanted = [0] * setters_count
 
     def order(who: int) -> None:
@@ -90,7 +90,7 @@ def test_every_order_given_before_a_wake_up_is_seen_after_it(setters_count: int)
 
 
 def test_no_wake_up_is_lost_between_two_threads_that_wait_for_each_other() -> None:
-    ping, pong, rounds_count = Wake(), Wake(), 3000
+    ping, pong, rounds_count = Wakeup(), Wakeup(), 3000
 
     def answer() -> None:
         for _ in range(rounds_count):
@@ -111,7 +111,7 @@ def test_no_wake_up_is_lost_between_two_threads_that_wait_for_each_other() -> No
 @given(ahead_ns=st.integers(-10_000_000, 2_000_000))
 @settings(max_examples=30)
 def test_the_clock_waits_for_a_wake_as_for_an_event(ahead_ns: int) -> None:
-    clock, wake = MonotonicClock(), Wake()
+    clock, wake = MonotonicClock(), Wakeup()
     due_ns = clock.now_ns() + ahead_ns
     assert not clock.wait_until(due_ns, wake)
     assert clock.now_ns() >= due_ns

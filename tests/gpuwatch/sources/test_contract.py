@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from annotate.evidence import COUNTERS, SIGNALS, Census, Lane, PowerRecord, Reading, Visibility, signals
+from annotate.evidence import COUNTERS, SIGNALS, Lane, PowerRecord, ProcessList, Reading, Visibility, signals
 from gpuwatch.clock import MonotonicClock, VirtualClock
 from gpuwatch.errors import DeviceLostError
 from gpuwatch.interfaces import Clock, Source
@@ -165,7 +165,7 @@ def test_a_census_names_each_process_once(made: tuple[Source, Clock]) -> None:
     for utilization in (False, True, True):
         passing(clock, 1.0)
         census = source.census(source.devices()[0].uuid, utilization=utilization)
-        assert isinstance(census, Census)
+        assert isinstance(census, ProcessList)
         assert census.visibility in Visibility
         pids = [process.pid for process in census.processes]
         assert len(set(pids)) == len(pids)

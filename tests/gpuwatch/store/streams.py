@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from annotate.evidence import Census, Device, Lane, PowerRecord, Process, Reading, Visibility
+from annotate.evidence import Device, Lane, PowerRecord, Process, ProcessList, Reading, Visibility
 from gpuwatch.interfaces import Observed, Sweep
 
 UUID = "GPU-00000000-0000-0000-0000-000000000001"
@@ -35,7 +35,7 @@ def pulse(at_ns: int, uuid: str = UUID, **signals: Any) -> Sweep:
 
 
 def listing(at_ns: int, *processes: Process, visibility: Visibility = Visibility.HOST) -> Sweep:
-    census = Census(uuid=UUID, at_ns=at_ns, took_ns=10_000, processes=processes, visibility=visibility)
+    census = ProcessList(uuid=UUID, at_ns=at_ns, took_ns=10_000, processes=processes, visibility=visibility)
     return sweep(census, Lane.PROCESSES)
 
 

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from annotate.evidence import Census, Event, Lane, PowerRecord, Process, Reading
+from annotate.evidence import Event, Lane, PowerRecord, Process, ProcessList, Reading
 from gpuwatch.interfaces import Lost, Sweep
-from gpuwatch.store.compaction import POWER_BLOB_NS, Keeper, Rows
+from gpuwatch.store.compaction import POWER_BLOB_NS, Keeper, SegmentRows
 from tests.gpuwatch.store.streams import BEGIN_NS, OWN, UUID, fast, listing, pulse, sweep
 
 MS = 1_000_000
 
 
-def kept(*sweeps: Sweep) -> Rows:
+def kept(*sweeps: Sweep) -> SegmentRows:
     keeper = Keeper()
     for each in sweeps:
         keeper.take(each)
     return keeper.rows()
 
 
-def spans(rows: Rows) -> list[tuple[int, int]]:
+def spans(rows: SegmentRows) -> list[tuple[int, int]]:
     """Milliseconds since the beginning, and how long each fast row stood."""
     return [((at - BEGIN_NS) // MS, stood_ms) for lane, at, _, stood_ms, _ in rows.readings if lane is Lane.FAST]
 
@@ -74,7 +74,7 @@ class TestPulse:
     """Between two rows of the fast lane clock and reasons are rows of their own, which stand as long as nothing says otherwise."""
 
     @staticmethod
-    def pulses(rows: Rows) -> list[tuple[int, int]]:
+    def pulses(rows: SegmentRows) -> list[tuple[int, int]]:
         return [((at - BEGIN_NS) // MS, stood_ms) for lane, at, _, stood_ms, _ in rows.readings if lane is Lane.PULSE]
 
     @staticmethod
@@ -221,6 +221,6 @@ def test_after_a_restart_nothing_leans_on_what_was_handed_out_before() -> None:
     assert len(rows.censuses) == 1
 
 
-@pytest.mark.parametrize("observed", [Census(uuid=UUID, at_ns=BEGIN_NS, took_ns=5, processes=(Process(pid=1),))])
-def test_a_first_sight_is_kept_whatever_it_is(observed: Census) -> None:
+@pytest.mark.parametrize("observed", [ProcessList(uuid=UUID, at_ns=BEGIN_NS, took_ns=5, processes=(Process(pid=1),))])
+def test_a_first_sight_is_kept_whatever_it_is(observed: ProcessList) -> None:
     assert len(kept(sweep(observed, Lane.PROCESSES))) == 1

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from annotate.capsule.pack import pack
 from annotate.evidence import (
-    Census,
     Column,
     Device,
     Event,
@@ -23,6 +22,7 @@ from annotate.evidence import (
     Ownership,
     PowerRecord,
     Process,
+    ProcessList,
     Reading,
     Timings,
     Trace,
@@ -171,7 +171,7 @@ def test_processes_come_back_whole(tmp_path: Path) -> None:
     trace = readback(tmp_path, sweeps, BEGIN_NS, BEGIN_NS + S)
     assert [census.processes for census in trace.censuses] == [(OWN,), (OWN, stranger, hidden)]
     assert [census.visibility for census in trace.censuses] == [Visibility.HOST, Visibility.NAMESPACE]
-    assert all(isinstance(census, Census) and census.took_ns == 10_000 for census in trace.censuses)
+    assert all(isinstance(census, ProcessList) and census.took_ns == 10_000 for census in trace.censuses)
 
 
 def test_dense_power_comes_back_to_a_tenth_of_a_watt_and_half_a_millisecond(tmp_path: Path) -> None:

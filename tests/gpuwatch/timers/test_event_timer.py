@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.cuda.stamp import Stamped
 from gpuwatch.measuring.cache import warm
 from gpuwatch.measuring.prepare import saw_nothing
-from gpuwatch.timers import Call, Plan
+from gpuwatch.timers import Call, TimingPlan
 from gpuwatch.timers.event_timer import EventsTimer
 from gpuwatch.timers.graph_timer import GraphTimer
 
@@ -74,7 +74,7 @@ def flushing(cuda: FakeCuda) -> Callable[[], None]:
 
 def test_events_stand_around_the_calls_and_the_flush_outside_of_them() -> None:
     cuda = FakeCuda()
-    plan = Plan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda))
+    plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda))
     taken = cuda.timer().take(plan, 3)
     assert cuda.done == ["event", *["flush", "event", "call", "event"] * 3]
     assert taken.timings.took_s.tolist() == pytest.approx([1e-3] * 3)
@@ -84,7 +84,7 @@ def test_events_stand_around_the_calls_and_the_flush_outside_of_them() -> None:
 
 def test_an_entry_of_several_calls_gives_the_mean_of_one() -> None:
     cuda = FakeCuda(launch_s=0.0)
-    plan = Plan(calls=(lambda: cuda.run(1e-4, "call"), lambda: cuda.run(3e-4, "call")), calls_count=4)
+    plan = TimingPlan(calls=(lambda: cuda.run(1e-4, "call"), lambda: cuda.run(3e-4, "call")), calls_count=4)
     taken = cuda.timer().take(plan, 2)
     assert taken.timings.took_s.tolist() == pytest.approx([2e-4] * 2)
     assert taken.timings.calls_count == 4
@@ -99,7 +99,7 @@ def test_overhead_is_what_events_read_around_nothing() -> None:
 def test_from_the_second_take_on_the_gpu_is_held_until_the_host_is_ahead(kernel_s: float) -> None:
     cuda = FakeCuda(launch_s=30e-6)
     timer = cuda.timer()
-    plan = Plan(calls=(lambda: cuda.run(kernel_s, "call"),))
+    plan = TimingPlan(calls=(lambda: cuda.run(kernel_s, "call"),))
     unheld = timer.take(plan, 100)
     assert "hold" not in cuda.done
     assert unheld.timings.took_s[0] >= kernel_s + 30e-6
@@ -117,7 +117,7 @@ def test_from_the_second_take_on_the_gpu_is_held_until_the_host_is_ahead(kernel_
 def test_a_slow_host_is_waited_for_in_short_holds() -> None:
     cuda = FakeCuda(launch_s=30e-6)
     timer = cuda.timer()
-    plan = Plan(calls=(lambda: cuda.run(10e-6, "call"),))
+    plan = TimingPlan(calls=(lambda: cuda.run(10e-6, "call"),))
     timer.take(plan, 5)
     timer.take(plan, 1000)
     assert cuda.done.count("hold") == pytest.approx(1000 * 90e-6 / 0.01, abs=2)
@@ -129,21 +129,21 @@ def test_a_torch_that_cannot_hold_is_not_asked_to() -> None:
 
     cuda = Bare()
     timer = cuda.timer()
-    plan = Plan(calls=(lambda: cuda.run(1e-3, "call"),))
+    plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),))
     timer.take(plan, 2)
     assert timer.take(plan, 2).timings.took_s.tolist() == pytest.approx([1e-3] * 2, rel=0.01)
 
 
 def test_a_graph_is_captured_once_and_its_replays_are_timed() -> None:
     cuda = FakeCuda()
-    captures: list[Plan] = []
+    captures: list[TimingPlan] = []
 
-    def capture(plan: Plan) -> Call:
+    def capture(plan: TimingPlan) -> Call:
         captures.append(plan)
         return lambda: cuda.run(plan.calls_count * 2e-6, "replay")
 
     timer = GraphTimer(cuda.timer(), capture)
-    plan = Plan(calls=(lambda: None,), calls_count=100)
+    plan = TimingPlan(calls=(lambda: None,), calls_count=100)
     taken = [timer.take(plan, 5) for _ in range(2)]
     assert captures == [plan]
     assert cuda.done.count("replay") == 10
@@ -153,13 +153,13 @@ def test_a_graph_is_captured_once_and_its_replays_are_timed() -> None:
 
 def test_what_a_call_raises_passes() -> None:
     with pytest.raises(ZeroDivisionError):
-        FakeCuda().timer().take(Plan(calls=(lambda: 1 / 0,)), 1)
+        FakeCuda().timer().take(TimingPlan(calls=(lambda: 1 / 0,)), 1)
 
 
 def test_a_host_too_slow_to_be_held_ahead_of_is_timed_as_slow_as_it_is() -> None:
     cuda = FakeCuda(launch_s=50e-3)
     timer = cuda.timer()
-    plan = Plan(calls=(lambda: cuda.run(1e-3, "call"),))
+    plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),))
     timer.take(plan, 2)
     assert timer.take(plan, 2).timings.took_s.tolist() == pytest.approx([51e-3 + 49e-3] * 2, rel=0.02)
     assert "hold" not in cuda.done
@@ -209,7 +209,7 @@ def test_a_stamp_stands_outside_the_events_of_each_entry_and_gives_its_clock() -
     cuda = FakeCuda()
     stamps = FakeStamps(cuda)
     timer = EventsTimer(cuda, stamps, lambda: round(cuda.host_s * 1e9))  # type: ignore[arg-type]  # what it uses of stamps
-    taken = timer.take(Plan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda)), 3)
+    taken = timer.take(TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda)), 3)
     assert cuda.done == ["event", *["flush", "stamp", "event", "call", "event", "stamp"] * 3]
     assert taken.timings.sm_clock_mhz is not None
     assert taken.timings.sm_clock_mhz.tolist() == pytest.approx([1500.0] * 3, rel=1e-4)
@@ -221,4 +221,4 @@ def test_a_stamp_stands_outside_the_events_of_each_entry_and_gives_its_clock() -
 def test_without_room_for_stamps_there_are_times_without_clocks() -> None:
     cuda = FakeCuda()
     timer = EventsTimer(cuda, FakeStamps(cuda, count=4))  # type: ignore[arg-type]  # what it uses of stamps
-    assert timer.take(Plan(calls=(lambda: cuda.run(1e-3, "call"),)), 3).timings.sm_clock_mhz is None
+    assert timer.take(TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),)), 3).timings.sm_clock_mhz is None

@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch import timers
 from gpuwatch.errors import UsageError
-from gpuwatch.timers import HostTimer, Plan
+from gpuwatch.timers import HostTimer, TimingPlan
 
 
 class Ticking:
@@ -27,7 +27,7 @@ class Ticking:
 
 def test_the_host_timer_reads_the_mean_of_an_entrys_calls() -> None:
     clock = Ticking()
-    taken = HostTimer(now_ns=clock).take(Plan(calls=(lambda: clock.work(100), lambda: clock.work(300)), calls_count=4), 3)
+    taken = HostTimer(now_ns=clock).take(TimingPlan(calls=(lambda: clock.work(100), lambda: clock.work(300)), calls_count=4), 3)
     assert taken.timings.took_s.tolist() == pytest.approx([200e-9] * 3)
     assert taken.timings.calls_count == 4
     assert taken.timings.at_ns.tolist() == [0, 800, 1600]
@@ -36,7 +36,7 @@ def test_the_host_timer_reads_the_mean_of_an_entrys_calls() -> None:
 
 def test_what_is_done_before_an_entry_is_not_timed() -> None:
     clock = Ticking()
-    plan = Plan(calls=(lambda: clock.work(100),), before=lambda: clock.work(5000))
+    plan = TimingPlan(calls=(lambda: clock.work(100),), before=lambda: clock.work(5000))
     assert HostTimer(now_ns=clock).take(plan, 2).timings.took_s.tolist() == pytest.approx([100e-9] * 2)
 
 
@@ -48,7 +48,7 @@ def test_what_calls_only_asked_for_is_waited_for() -> None:
         while pending:
             clock.work(pending.pop())
 
-    taken = HostTimer(settle, clock).take(Plan(calls=(lambda: pending.append(700),)), 2)
+    taken = HostTimer(settle, clock).take(TimingPlan(calls=(lambda: pending.append(700),)), 2)
     assert taken.timings.took_s.tolist() == pytest.approx([700e-9] * 2)
 
 
@@ -57,19 +57,19 @@ def test_its_overhead_is_what_it_reads_around_nothing() -> None:
 
 
 def test_real_work_takes_real_time() -> None:
-    taken = HostTimer().take(Plan(calls=(lambda: sum(range(10_000)),)), 10)
+    taken = HostTimer().take(TimingPlan(calls=(lambda: sum(range(10_000)),)), 10)
     assert (taken.timings.took_s > 1e-6).all()
     assert (np.diff(taken.timings.at_ns) > 0).all()
 
 
 def test_what_a_call_raises_passes() -> None:
     with pytest.raises(ZeroDivisionError):
-        HostTimer().take(Plan(calls=(lambda: 1 / 0,)), 1)
+        HostTimer().take(TimingPlan(calls=(lambda: 1 / 0,)), 1)
 
 
 def test_every_entry_makes_the_same_calls() -> None:
     made: list[int] = []
-    plan = Plan(calls=tuple(lambda n=n: made.append(n) for n in range(3)), calls_count=5)  # type: ignore[misc]
+    plan = TimingPlan(calls=tuple(lambda n=n: made.append(n) for n in range(3)), calls_count=5)  # type: ignore[misc]
     HostTimer().take(plan, 2)
     assert made == [0, 1, 2, 0, 1] * 2
 

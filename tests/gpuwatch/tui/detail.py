@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from textual.app import App
 
-from annotate.evidence import Census, Column, Event, Gap, Process, Trace
+from annotate.evidence import Column, Event, Gap, Process, ProcessList, Trace
 from annotate.verdict import Verdict
 from gpuwatch.errors import StoreError
 from gpuwatch.tui.app import Top
@@ -88,7 +88,7 @@ def lived(length_s: int = 700) -> Trace:
     )
     ours, other = Process(pid=7, name="python", user="ada"), Process(pid=8, name="jupyter", user="alan")
     censuses = tuple(
-        Census(uuid="GPU-00000000", at_ns=when, took_ns=1, processes=(ours, other) if when > NOW_NS - 30 * S else (ours,))
+        ProcessList(uuid="GPU-00000000", at_ns=when, took_ns=1, processes=(ours, other) if when > NOW_NS - 30 * S else (ours,))
         for when in range(begin_ns, NOW_NS, S)
     )
     return Trace(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from annotate.evidence import Census, Column, Device, Event, Lane, Process, Reading, Trace
+from annotate.evidence import Column, Device, Event, Lane, Process, ProcessList, Reading, Trace
 from annotate.verdict import Answered, Finding, Status, Verdict
 from gpuwatch.errors import DaemonError, StoreError
 from gpuwatch.tui.app import Top
@@ -41,7 +41,7 @@ def gpu(
         uuid=uuid, lane=Lane.FAST, at_ns=at_ns, took_ns=1, sm_clock_mhz=1575, power_w=698.0, temperature_c=55,
         event_reasons_mask=0x4, utilization_ratio=0.98, memory_used_bytes=2_945_000_000,
     )  # fmt: skip
-    census = Census(uuid=uuid, at_ns=at_ns, took_ns=1, processes=tuple(Process(pid=pid) for pid in pids))
+    census = ProcessList(uuid=uuid, at_ns=at_ns, took_ns=1, processes=tuple(Process(pid=pid) for pid in pids))
     return LiveGpu(
         device=device, lost=lost, period_ns={Lane.FAST: 50_000_000}, rows={Lane.FAST: replace(row, **said)}, census=census
     )

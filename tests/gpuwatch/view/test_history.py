@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from annotate.evidence import Census, Event, Lane, Process, Trace
+from annotate.evidence import Event, Lane, Process, ProcessList, Trace
 from gpuwatch import clock
 from gpuwatch.client.connection import connect
 from gpuwatch.client.window import window
@@ -16,7 +16,7 @@ from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.interfaces import Sweep
 from gpuwatch.tui.text import gpu_table, gpu_words, words
 from gpuwatch.view import at_moment
-from gpuwatch.view.history import Recorded, Stored
+from gpuwatch.view.history import Recorded, StoredHistory
 from gpuwatch.view.live import Live, of
 from tests.faults.stores import committed_ns
 from tests.gpuwatch.live import running
@@ -55,13 +55,13 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
 
 
 @pytest.fixture
-def past(lived: Lived) -> Iterator[Stored]:
-    stored = Stored(lambda: lived.state)
+def past(lived: Lived) -> Iterator[StoredHistory]:
+    stored = StoredHistory(lambda: lived.state)
     yield stored
     stored.close()
 
 
-def test_a_moment_is_shown_as_it_was(lived: Lived, past: Stored) -> None:
+def test_a_moment_is_shown_as_it_was(lived: Lived, past: StoredHistory) -> None:
     then = past.live(lived.during.at_ns)
     assert [gpu.device for gpu in then.gpus] == [gpu.device for gpu in lived.during.gpus]
     assert (then.source, then.simulated, then.at_ns) == (lived.during.source, True, lived.during.at_ns)
@@ -74,14 +74,14 @@ def test_a_moment_is_shown_as_it_was(lived: Lived, past: Stored) -> None:
     assert gpu_words.stale_s(then.gpus[0], then.at_ns) is None
 
 
-def test_a_window_that_had_not_ended_is_open_and_one_that_had_has_its_verdict(lived: Lived, past: Stored) -> None:
+def test_a_window_that_had_not_ended_is_open_and_one_that_had_has_its_verdict(lived: Lived, past: StoredHistory) -> None:
     (opened,) = past.live(lived.during.at_ns).windows
     assert (opened.status, opened.end_ns, opened.label, opened.hazards) == ("open", None, "looked at", [])
     assert past.live(lived.after.at_ns).windows == lived.after.windows
     assert past.live(opened.begin_ns - 1).windows == ()
 
 
-def test_the_verdicts_are_those_of_record(lived: Lived, past: Stored) -> None:
+def test_the_verdicts_are_those_of_record(lived: Lived, past: StoredHistory) -> None:
     (shown,) = lived.after.windows
     (verdict,) = past.verdicts(shown.run)
     assert verdict.status.value == shown.status
@@ -90,7 +90,7 @@ def test_the_verdicts_are_those_of_record(lived: Lived, past: Stored) -> None:
         past.verdicts("ffffffff")
 
 
-def test_it_reaches_from_the_first_reading_to_now(lived: Lived, past: Stored) -> None:
+def test_it_reaches_from_the_first_reading_to_now(lived: Lived, past: StoredHistory) -> None:
     span = past.span_ns()
     assert span is not None
     assert span[0] < lived.during.at_ns < span[1] <= clock.now_ns()
@@ -100,7 +100,7 @@ def test_it_reaches_from_the_first_reading_to_now(lived: Lived, past: Stored) ->
     assert before.absence == "nothing was read around that moment"
 
 
-def test_a_trace_holds_the_readings_between_two_moments(lived: Lived, past: Stored) -> None:
+def test_a_trace_holds_the_readings_between_two_moments(lived: Lived, past: StoredHistory) -> None:
     at_ns = lived.during.at_ns
     trace = past.trace(lived.uuid, at_ns - S, at_ns)
     times = trace.column("power_w").at_ns
@@ -110,7 +110,7 @@ def test_a_trace_holds_the_readings_between_two_moments(lived: Lived, past: Stor
 
 
 @pytest.mark.slow
-def test_a_moment_of_two_gpus_is_asked_in_less_than_a_tenth_of_a_second(lived: Lived, past: Stored) -> None:
+def test_a_moment_of_two_gpus_is_asked_in_less_than_a_tenth_of_a_second(lived: Lived, past: StoredHistory) -> None:
     past.live(lived.during.at_ns)
     took = []
     for _ in range(5):
@@ -121,8 +121,8 @@ def test_a_moment_of_two_gpus_is_asked_in_less_than_a_tenth_of_a_second(lived: L
 
 
 def test_how_busy_a_process_had_been_stands_between_two_askings() -> None:
-    asked = Census(uuid=UUID, at_ns=1 * S, took_ns=1, processes=(Process(pid=7, utilization_ratio=0.7),))
-    after = Census(uuid=UUID, at_ns=2 * S, took_ns=1, processes=(Process(pid=7),))
+    asked = ProcessList(uuid=UUID, at_ns=1 * S, took_ns=1, processes=(Process(pid=7, utilization_ratio=0.7),))
+    after = ProcessList(uuid=UUID, at_ns=2 * S, took_ns=1, processes=(Process(pid=7),))
     shown = at_moment.then(DEVICE, Trace(columns={}, censuses=(asked, after)), 3 * S).census
     assert shown == replace(asked, at_ns=2 * S)
 
@@ -137,7 +137,7 @@ def test_a_lost_gpu_and_its_events_are_shown_until_it_was_back(tmp_path: Path) -
     ]
     feed(store, [Sweep(UUID, Lane.EVENTS, event.at_ns, 0, 0, event) for event in events])
     store.close()
-    past = Stored(lambda: tmp_path)
+    past = StoredHistory(lambda: tmp_path)
     then = [past.live(BEGIN_NS + second * S).gpus[0] for second in (3, 5, 8)]
     assert [gpu.lost for gpu in then] == [None, "fell off the bus", None]
     assert [gpu.said("power_w") for gpu in then] == [103.0, 105.0, 108.0]
@@ -156,14 +156,14 @@ def test_gpus_stand_in_the_order_of_the_buses_whichever_was_read_first(tmp_path:
         store.put_device(device)
         feed(store, [fast(BEGIN_NS, device.uuid, power_w=100.0)])
     store.close()
-    past = Stored(lambda: tmp_path)
+    past = StoredHistory(lambda: tmp_path)
     assert [gpu.device for gpu in past.live(BEGIN_NS + S).gpus] == [first, second]
     past.close()
 
 
 def test_no_store_is_one_line_and_one_that_comes_later_is_found(tmp_path: Path, lived: Lived) -> None:
     where = [tmp_path]
-    past = Stored(lambda: where[0])
+    past = StoredHistory(lambda: where[0])
     with pytest.raises(StoreError, match="expected a gpuwatch database, found none"):
         past.span_ns()
     where[0] = lived.state

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from annotate.evidence import SIGNALS, Census, Device, Event, Lane, Process, Reading
+from annotate.evidence import SIGNALS, Device, Event, Lane, Process, ProcessList, Reading
 from gpuwatch.client.connection import connect
 from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
-from gpuwatch.daemon.watched_gpus import Watched
+from gpuwatch.daemon.watched_gpus import WatchedGpu
 from gpuwatch.errors import DaemonError
 from gpuwatch.interfaces import Observed, Sweep
 from gpuwatch.store import Run
@@ -24,7 +24,7 @@ from tests.waiting import let_pass, wait_until
 DEVICE = Device(uuid="GPU-1", name="NVIDIA H200", sm_clock_max_mhz=1980)
 FAST = Reading(uuid="GPU-1", lane=Lane.FAST, at_ns=200, took_ns=5, sm_clock_mhz=1500, event_reasons_mask=0x204)
 SLOW = Reading(uuid="GPU-1", lane=Lane.SLOW, at_ns=100, took_ns=5, temperature_c=40, power_limit_w=700.0)
-CENSUS = Census(uuid="GPU-1", at_ns=150, took_ns=5, processes=(Process(pid=7, name="python", memory_bytes=5),))
+CENSUS = ProcessList(uuid="GPU-1", at_ns=150, took_ns=5, processes=(Process(pid=7, name="python", memory_bytes=5),))
 RUN = Run(
     id="r1", label="gemm", claim="sustained", policy={}, boot_id="b", begin_ns=1, end_ns=2, begun_wall_s=0.0, pid=7, uid=0,
     user=None, process=None, uuids=("GPU-1",), pids=frozenset({7}), told={}, host=None, status="flagged", why="", parent=None,
@@ -32,12 +32,12 @@ RUN = Run(
 )  # fmt: skip
 
 
-def watched(uuid: str = "GPU-1", lost: str | None = None) -> Watched:
-    return Watched(replace(DEVICE, uuid=uuid), 0, lost, {Lane.FAST: 10}, {})
+def watched(uuid: str = "GPU-1", lost: str | None = None) -> WatchedGpu:
+    return WatchedGpu(replace(DEVICE, uuid=uuid), 0, lost, {Lane.FAST: 10}, {})
 
 
 def sweeps(*seen: Observed) -> dict[tuple[str, Lane], Sweep]:
-    lanes = {Census: Lane.PROCESSES, Event: Lane.EVENTS}
+    lanes = {ProcessList: Lane.PROCESSES, Event: Lane.EVENTS}
     found = [(each, getattr(each, "lane", lanes.get(type(each)))) for each in seen]
     return {("GPU-1", lane): Sweep("GPU-1", lane, 0, 0, 0, each) for each, lane in found if lane is not None}
 
@@ -75,7 +75,7 @@ def test_what_is_not_newer_is_left_out_and_kept_by_who_knows_it() -> None:
 
 def test_the_largest_answer_is_one_line_of_the_protocol() -> None:
     long = "ü" * 4000
-    crowd = Census(
+    crowd = ProcessList(
         uuid="GPU-1", at_ns=1, took_ns=1,
         processes=tuple(Process(pid=n, name=long, user=long, memory_bytes=n, utilization_ratio=0.123456789, started_s=1.7e9 + 0.1234567) for n in range(1000)),
     )  # fmt: skip
@@ -120,7 +120,7 @@ def test_a_lane_of_a_newer_daemon_is_passed_over_and_nonsense_refused() -> None:
     newer = msgspec.structs.replace(answer, gpus=[msgspec.structs.replace(answer.gpus[0], rows=[{"lane": "dense"}])])
     assert live.of(newer).gpus[0].rows == {}
     with pytest.raises(DaemonError, match="not understood"):
-        live.of(msgspec.structs.replace(answer, gpus=[messages.Gpu(device={"name": 3})]))
+        live.of(msgspec.structs.replace(answer, gpus=[messages.ShownGpu(device={"name": 3})]))
 
 
 def test_a_daemon_tells_what_it_watches_and_whose_windows(two_gpus: Settings) -> None:

@@ -38,7 +38,7 @@ def test_a_request_is_one_line_and_comes_back_the_same(request: messages.Request
 
 def test_encode_replaces_text_that_is_not_utf8() -> None:
     """A name that no JSON can hold costs its letter, not the whole answer."""
-    shown = messages.Gpu(device={"name": "H\udcff00"}, census={"processes": [{"name": "entrainements_\udcc3"}]})
+    shown = messages.ShownGpu(device={"name": "H\udcff00"}, census={"processes": [{"name": "entrainements_\udcc3"}]})
     reply = messages.decode_reply(messages.encode(messages.Readings(at_ns=1, source="nvml\ud800", gpus=[shown])))
     assert isinstance(reply, messages.Readings)
     assert reply.source == "nvml�"
