@@ -24,3 +24,7 @@ class UnknownNameError(AnnotateError):
 
 class InvalidValueError(AnnotateError):
     """A value of the wrong type or outside its range; the message says what was expected."""
+
+
+class CapsuleError(AnnotateError):
+    """Packed evidence that cannot be read: torn, foreign, or of a newer schema."""

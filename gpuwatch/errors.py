@@ -6,7 +6,6 @@ GpuwatchError
 │   ├── SourceGoneError   the whole driver: try again later, serve what is known
 │   └── DeviceLostError   one GPU: the others go on
 ├── StoreError            the database refuses
-├── CapsuleError          packed evidence is damaged, or not ours
 ├── ExportError           windows cannot be handed on; what was stays
 ├── DaemonError           the daemon cannot be reached, refused, or went away
 ├── WrongResultError      what was to be timed does not compute what its reference does
@@ -49,10 +48,6 @@ class DeviceLostError(SourceError):
 
 class StoreError(GpuwatchError):
     """The store could not be opened, read or written."""
-
-
-class CapsuleError(GpuwatchError):
-    """Packed evidence that cannot be read: torn, not ours, or of a newer schema."""
 
 
 class ExportError(GpuwatchError):

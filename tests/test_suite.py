@@ -18,12 +18,12 @@ SLEEPS = {
     "gpuwatch/scripted.py": "a driver that waits for events as long as it is asked to",
     "gpuwatch/tui/test_app.py": "what is held must not change meanwhile",
     "gpuwatch/tui/test_screens.py": "the palette searches a moment after the last key",
-    "gpuwatch/tui/test_travel.py": "what is held must not be asked for meanwhile",
+    "gpuwatch/tui/test_time_travel.py": "what is held must not be asked for meanwhile",
     "systemd/hanging.py": "a driver that hangs",
 }
 # Bounds on time that no load moves.
 BOUNDS = {
-    "gpuwatch/test_lanes.py::test_measuring_takes_its_time_and_no_more": "a virtual clock",
+    "gpuwatch/sampling/test_plan.py::test_measuring_takes_its_time_and_no_more": "a virtual clock",
     "gpuwatch/sources/test_contract.py::test_waiting_for_events_ends_in_time": "asked of virtual clocks only",
 }
 CLOCKS = frozenset({"monotonic", "monotonic_ns", "now_ns", "perf_counter", "perf_counter_ns", "process_time", "thread_time"})

@@ -29,8 +29,8 @@ from annotate.capsule.manifest import (
     Head,
     Manifest,
 )
+from annotate.errors import CapsuleError
 from annotate.evidence import COUNTERS, Column, Evidence, Gap, ProcessList, Timings, Trace
-from gpuwatch.errors import CapsuleError
 
 # A torn or foreign zip fails in as many ways as it can be torn.
 _DAMAGE = (

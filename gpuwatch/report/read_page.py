@@ -15,8 +15,8 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from annotate.errors import AnnotateError
-from gpuwatch.errors import CapsuleError, UsageError
+from annotate.errors import AnnotateError, CapsuleError
+from gpuwatch.errors import UsageError
 from gpuwatch.report import html_page, record
 from gpuwatch.report.record import Record
 from gpuwatch.utf8 import clean_tree

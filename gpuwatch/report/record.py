@@ -16,10 +16,9 @@ import msgspec
 
 from annotate import __version__
 from annotate.capsule import pack
-from annotate.errors import AnnotateError
+from annotate.errors import AnnotateError, CapsuleError
 from annotate.evidence import Evidence
 from annotate.verdict import Verdict
-from gpuwatch.errors import CapsuleError
 from gpuwatch.signing import Signature
 
 SCHEMA = 2  # 2: each window's evidence by itself, byte for byte as it was kept, and its signature

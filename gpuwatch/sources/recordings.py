@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from annotate.errors import CapsuleError
 from annotate.evidence import Column, Evidence, Trace, WindowRecord
-from gpuwatch.errors import CapsuleError, UsageError
+from gpuwatch.errors import UsageError
 from gpuwatch.sources import npz_recording, smi_log
 
 _FORMATS = "a CSV log of nvidia-smi, a recording of `gpuwatch record`, or an .npz with telemetry and marks"

@@ -17,8 +17,9 @@ import msgspec
 import numpy as np
 
 from annotate.capsule.pack import unpack
+from annotate.errors import CapsuleError
 from annotate.evidence import Device, Event, Evidence, Host, Ownership, Process, ProcessList, Timings, Trace, WindowRecord
-from gpuwatch.errors import CapsuleError, StoreError
+from gpuwatch.errors import StoreError
 from gpuwatch.store import files, schema
 from gpuwatch.store.read_traces import Pieces
 from gpuwatch.store.run import BADNESS, UNFINISHED, Ended, Run, from_row

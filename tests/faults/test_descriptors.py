@@ -6,7 +6,6 @@ import contextlib
 import os
 import resource
 import socket
-import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from gpuwatch.client.connection import connect
 from tests.faults.test_removed import answers
 from tests.gpuwatch.exporter.test_served import LISTEN, url
 from tests.gpuwatch.live import Live, running
-from tests.waiting import wait_until
+from tests.waiting import let_pass, wait_until
 
 SILENT_S = 5.0  # how long descriptors stay out; a log that flooded wrote four megabytes a second
 MOST_BYTES = 20_000
@@ -48,7 +47,7 @@ def test_descriptors_that_run_out_flood_no_log(tmp_path: Path, clients_count: in
             for _ in range(clients_count):
                 client = waiting.enter_context(socket.socket(socket.AF_UNIX))
                 client.connect(str(live.settings.socket))
-            threading.Event().wait(SILENT_S)
+            let_pass(SILENT_S, "a flood needs time to show")
             log = live.log.read_text()[written:]
         assert "Too many open files" in log
         assert len(log) < MOST_BYTES, log[:3000]
@@ -73,7 +72,7 @@ def test_a_metrics_page_out_of_descriptors_waits_for_some(tmp_path: Path) -> Non
         written, begun_s = live.log.stat().st_size, cpu_s(live.process.pid)
         with out_of_descriptors(live.process.pid):
             waiting.enter_context(socket.create_connection((host, int(port))))
-            threading.Event().wait(SILENT_S)
+            let_pass(SILENT_S, "a flood needs time to show")
             used_s = cpu_s(live.process.pid) - begun_s
             log = live.log.read_text()[written:]
         assert log.count("a scrape waits") == 1, log

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from annotate.capsule import byte_planes, decimate
 from annotate.capsule.pack import pack, unpack
+from annotate.errors import CapsuleError
 from annotate.evidence import Column, Event, Evidence, Gap, Lane, Ownership, Process, Timings, Visibility, WindowRecord
 from annotate.judge import judge
-from gpuwatch.errors import CapsuleError, GpuwatchError
+from gpuwatch.errors import GpuwatchError
 from gpuwatch.sources.simulated import simulate
 from tests.annotate.builders import BEGIN_NS, OWN, QUIET, UUID, capped_ns, evidence
 

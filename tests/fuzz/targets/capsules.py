@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from annotate.capsule import pack
-from gpuwatch.errors import CapsuleError
+from annotate.errors import CapsuleError
 from gpuwatch.sources import recordings
 from tests.annotate.builders import OWN, evidence
 from tests.fuzz.dealt import Dealt

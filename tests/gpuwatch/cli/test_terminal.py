@@ -21,6 +21,7 @@ from gpuwatch.cli import output
 from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
 from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.waiting import sample_for
 
 HOSTILE = "a\x9b31mb\u202ec\u2066d\x7fe\x1b]0;owned\x07f\u2028g\U000e0041h\x85i\u061cj ünï 日本"
 HARMLESS = "ünï 日本"
@@ -68,7 +69,7 @@ def on_terminal(*arguments: str, home: Path, stream: str = "stdout") -> str:
 def hostile(daemon: Settings) -> str:
     """The run of a window whose label would steer a terminal."""
     with window(HOSTILE, sync=False, settings=daemon) as watched:
-        threading.Event().wait(0.1)
+        sample_for(0.1)
     assert watched.verdicts
     assert watched.run_id is not None
     return watched.run_id

@@ -222,12 +222,6 @@ class Gated(Judge):
         return judgement
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60.0):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
 def test_abandoned_windows_delay_other_users_by_one(store: Store, tmp_path: Path) -> None:
     """A user abandons 2048 windows; the window of another user is judged next after the one in hand."""
 
@@ -242,15 +236,15 @@ def test_abandoned_windows_delay_other_users_by_one(store: Store, tmp_path: Path
         runs = [(await opened(held, MINE))[0] for _ in range(2048)]
         for run in runs:
             await held.abandon(run)
-        await until(lambda: flushing.passed_count == len(runs))
+        await wait_until_async(lambda: flushing.passed_count == len(runs))
         theirs, begin_ns = await opened(held, THEIRS)
         await held.close(theirs, uid=THEIRS, begin_ns=begin_ns, end_ns=begin_ns, told={})
-        await until(lambda: flushing.passed_count == len(runs) + 1)
-        await until(lambda: len(judge.asked) == 1)
+        await wait_until_async(lambda: flushing.passed_count == len(runs) + 1)
+        await wait_until_async(lambda: len(judge.asked) == 1)
         judge.gate.set()
         assert (await held.verdicts(theirs, uid=THEIRS, wait_s=60.0)).why == "nothing was seen"
         assert judge.asked.index(theirs) == 1
-        await until(lambda: held.busy_count == 0)
+        await wait_until_async(lambda: held.busy_count == 0)
         assert sorted(judge.asked) == sorted([*runs, theirs])
 
     asyncio.run(body())
@@ -291,7 +285,7 @@ def test_host_looks_of_one_user_delay_no_other(store: Store, tmp_path: Path) -> 
         assert theirs not in threads.pids()
         assert threads.pids().count(mine) <= 4
         threads.do_next()
-        await until(lambda: theirs in threads.pids())
+        await wait_until_async(lambda: theirs in threads.pids())
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
 

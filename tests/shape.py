@@ -1,0 +1,175 @@
+"""The shape of the code as figures, each held to a limit: `python -m tests.shape`, part of `make check`.
+
+A file, class or function above its limit has two jobs.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = ("annotate", "gpuwatch", "dashboards")
+STATEMENTS_COUNT = 25_077  # AST statement nodes at a8d437f, before the move into rooms
+FILE_LINES, MEDIAN_LINES = 300, 110
+CLASS_LINES, CLASS_METHODS = 250, 20
+FUNCTION_LINES = 50  # without its docstring
+PARAMETERS_COUNT = 7
+PUBLIC = {"bench", "compare", "window"}  # each option of the public API has a name
+TEST_NAME_LENGTH = 60
+SHARED_NAMES = {"__init__", "__main__", "errors"}  # each package has one
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Node = TypeVar("Node", bound=ast.AST)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure, its limit, and the places that exceed it."""
+
+    name: str
+    value: float
+    limit: float
+    places: tuple[str, ...] = ()
+
+    @property
+    def is_met(self) -> bool:
+        return self.value <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One parsed file."""
+
+    path: Path
+    text: str
+    tree: ast.Module
+
+    def nodes(self, *kinds: type[Node]) -> Iterator[Node]:
+        return (node for node in ast.walk(self.tree) if isinstance(node, kinds))
+
+    @property
+    def functions(self) -> Iterator[Function]:
+        yield from self.nodes(ast.FunctionDef)
+        yield from self.nodes(ast.AsyncFunctionDef)
+
+    def place(self, node: ast.AST) -> str:
+        return f"{self.path}:{getattr(node, 'lineno', 1)} {getattr(node, 'name', '')}"
+
+
+def read(*folders: str, root: Path = ROOT) -> list[Source]:
+    """Parse every Python file below these folders of the repository."""
+    found = []
+    for path in (path for folder in folders for path in sorted((root / folder).rglob("*.py"))):
+        text = path.read_text(encoding="utf-8")
+        found.append(Source(path.relative_to(root), text, ast.parse(text)))
+    return found
+
+
+def figures(product: Iterable[Source], tests: Iterable[Source]) -> list[Figure]:
+    """Measure the product and the names of the tests."""
+    product = list(product)
+    lengths = {str(source.path): source.text.count("\n") for source in product}
+    functions = [(source, node) for source in product for node in source.functions]
+    classes = [(source, node) for source in product for node in source.nodes(ast.ClassDef)]
+    return [
+        Figure("statements", sum(1 for source in product for _ in source.nodes(ast.stmt)), STATEMENTS_COUNT - 1),
+        Figure("lines of the median file", median(lengths.values()), MEDIAN_LINES),
+        _above("lines of a file", lengths, FILE_LINES),
+        _above("lines of a class", {source.place(node): _lines_count(node) for source, node in classes}, CLASS_LINES),
+        _above("methods of a class", {source.place(node): _methods_count(node) for source, node in classes}, CLASS_METHODS),
+        _above("lines of a function", {source.place(node): _lines_count(node) for source, node in functions}, FUNCTION_LINES),
+        _above(
+            "parameters of a function",
+            {source.place(node): _parameters_count(node) for source, node in functions if node.name not in PUBLIC},
+            PARAMETERS_COUNT,
+        ),
+        _none("fmt: skip outside tables", [place for source in product for place in _skips(source)]),
+        _none(
+            "module names used twice", _twice((source.path.stem, str(source.path)) for source in product if _is_named(source))
+        ),
+        _none("class names used twice", _twice((node.name, source.place(node)) for source, node in classes)),
+        _none(
+            f"test names above {TEST_NAME_LENGTH} characters",
+            [
+                source.place(node)
+                for source in tests
+                for node in source.functions
+                if node.name.startswith("test_") and len(node.name) > TEST_NAME_LENGTH
+            ],
+        ),
+    ]
+
+
+def _above(name: str, values: dict[str, int], limit: int) -> Figure:
+    places = tuple(f"{value} {place}" for place, value in values.items() if value > limit)
+    return Figure(name, max(values.values()), limit, places)
+
+
+def _none(name: str, places: list[str]) -> Figure:
+    return Figure(name, len(places), 0, tuple(places))
+
+
+def _twice(names: Iterable[tuple[str, str]]) -> list[str]:
+    by_name = defaultdict(list)
+    for name, place in names:
+        by_name[name].append(place)
+    return [f"{name}: {', '.join(places)}" for name, places in by_name.items() if len(places) > 1]
+
+
+def _is_named(source: Source) -> bool:
+    """Files of ``cli/`` are the commands and carry their names."""
+    return source.path.stem not in SHARED_NAMES and "cli" not in source.path.parts
+
+
+def _lines_count(node: ast.AST) -> int:
+    assert isinstance(node, Function | ast.ClassDef)
+    lines_count = (node.end_lineno or node.lineno) - node.lineno + 1
+    first = node.body[0]
+    if isinstance(node, Function) and ast.get_docstring(node, clean=False) is not None:
+        lines_count -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return lines_count
+
+
+def _methods_count(node: ast.AST) -> int:
+    assert isinstance(node, ast.ClassDef)
+    return sum(isinstance(each, Function) for each in node.body)
+
+
+def _parameters_count(node: ast.AST) -> int:
+    assert isinstance(node, Function)
+    arguments = node.args
+    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return (
+        len(names) - (names[:1] in (["self"], ["cls"])) + sum(each is not None for each in (arguments.vararg, arguments.kwarg))
+    )
+
+
+def _skips(source: Source) -> Iterator[str]:
+    """Find lines that switch the formatter off and do not end a table: a constant of a module or class, laid out in columns."""
+    bodies = [source.tree.body, *(node.body for node in source.nodes(ast.ClassDef) if isinstance(node, ast.ClassDef))]
+    ends = {node.end_lineno for body in bodies for node in body if isinstance(node, ast.Assign | ast.AnnAssign)}
+    for number, line in enumerate(source.text.splitlines(), 1):
+        if "# fmt: off" in line or ("# fmt: skip" in line and number not in ends):
+            yield f"{source.path}:{number}"
+
+
+def main() -> int:
+    """Print every figure beside its limit, and the places above it; return 1 if there are any."""
+    found = figures(read(*PRODUCT), read("tests"))
+    for figure in found:
+        mark = " " if figure.is_met else "!"
+        sys.stdout.write(f"{mark} {figure.name:<38} {figure.value:>8g}   at most {figure.limit:g}\n")
+        for place in () if figure.is_met else figure.places:
+            sys.stdout.write(f"      {place}\n")
+    return int(not all(figure.is_met for figure in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
