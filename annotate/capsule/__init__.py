@@ -1,1 +1,1 @@
-"""capsule"""
+"""Evidence as bytes: packed, and unpacked with every type and amount checked."""

@@ -1,1 +1,1 @@
-"""compare"""
+"""The decision on interleaved pairs, and the comparison of two recorded runs."""

@@ -1,1 +1,1 @@
-"""stats"""
+"""Robust statistics, intervals that respect autocorrelation, and the robust line."""

@@ -1,1 +1,1 @@
-"""host"""
+"""The operating system as the daemon sees it: processes, CPU pressure, profilers, suspensions."""

@@ -1,1 +1,1 @@
-"""view"""
+"""The records that screens show: of now, of one past moment, of a boot's history."""

@@ -1,1 +1,1 @@
-"""screens"""
+"""The screens of the terminal monitor, one a file."""

@@ -1,1 +1,1 @@
-"""widgets"""
+"""The widgets of the terminal monitor, one a file."""
