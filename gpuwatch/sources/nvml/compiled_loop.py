@@ -153,10 +153,17 @@ class CompiledLoop:
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         weakref.finalize(self, os.close, self._wake_fd)
         self._series = _Series(
-            row=self._row.row(), pulse=self._pulse.row(), ends=sum(1 << code for code in GONE_OR_LOST), passes=self._passes,
-            codes=self._codes, answers=ctypes.addressof(self._answers), passes_count=PASSES_COUNT, codes_count=self._codes_count,
-            answers_bytes=self._answers_bytes, wake_fd=self._wake_fd,
-        )  # fmt: skip
+            row=self._row.row(),
+            pulse=self._pulse.row(),
+            ends=sum(1 << code for code in GONE_OR_LOST),
+            passes=self._passes,
+            codes=self._codes,
+            answers=ctypes.addressof(self._answers),
+            passes_count=PASSES_COUNT,
+            codes_count=self._codes_count,
+            answers_bytes=self._answers_bytes,
+            wake_fd=self._wake_fd,
+        )
 
     @property
     def asking_since_ns(self) -> int | None:

@@ -142,8 +142,13 @@ class Nvml:
         end_ns = clock.now_ns()
         visibility = self._visibility if whole else Visibility.UNKNOWN
         return ProcessList(
-            uuid=uuid, at_ns=end_ns, took_ns=end_ns - begin_ns, processes=processes, visibility=visibility, use_asked=utilization
-        )  # fmt: skip
+            uuid=uuid,
+            at_ns=end_ns,
+            took_ns=end_ns - begin_ns,
+            processes=processes,
+            visibility=visibility,
+            use_asked=utilization,
+        )
 
     def power_record(self, uuid: str) -> PowerRecord:
         gpu = self._gpu(uuid)
