@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models.dashboard import AnnotationQuery
 
 from dashboards.panels import (
     BLUE,
@@ -12,22 +14,26 @@ from dashboards.panels import (
     RED,
     YELLOW,
     Cell,
+    LineStyle,
+    Part,
     Query,
     ValueStyle,
     annotation,
     board,
+    fill,
     grid,
     lines,
     number,
     row,
     timeline,
     variable,
-)  # fmt: skip
+)
 from dashboards.queries import (
     CLASSES,
     HOSTS,
     KIND_OF_SOURCE,
     ONE_GPU,
+    OPEN_WINDOWS,
     RATE,
     STATES,
     limited_ratio,
@@ -35,7 +41,7 @@ from dashboards.queries import (
     of,
     quantile,
     state,
-)  # fmt: skip
+)
 
 UID = "gpuwatch-gpu"
 
@@ -47,6 +53,8 @@ _REASONS = {
     3: ValueStyle("hardware", RED),
     4: ValueStyle("unknown to gpuwatch", PURPLE),
 }
+_LIMITED = LineStyle(has_limits=True)
+_RATIO = LineStyle(most=1)
 _CHOICE = f"query_result(label_join({of('gpuwatch_device_info', among=HOSTS)}, 'choice', ' ', 'gpu', 'name', 'instance'))"
 _CHOICE_REGEX = '/choice="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/'
 
@@ -54,142 +62,236 @@ _CHOICE_REGEX = '/choice="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/'
 def gpu() -> dashboard.Dashboard:
     made = board(UID, "gpuwatch / GPU", "One GPU: clock, power, heat and the reasons for the clock on one axis of time.")
     made = made.with_variable(variable("uuid", "GPU", _CHOICE, many=False).regex(_CHOICE_REGEX))
-    for part in (_annotations, _now, _clock, _power, _use, _faults, _watching):
-        made = part(made)
-    return made
+    return fill(made, _annotations(), _now(), _clock(), _held_back(), _power(), _use(), _faults(), _watching())
 
 
 def its(metric: str, *matchers: str, **labels: str) -> str:
     return of(metric, *matchers, among=ONE_GPU, **labels)
 
 
-def _annotations(made: dashboard.Dashboard) -> dashboard.Dashboard:
+def _annotations() -> tuple[Builder[AnnotationQuery], ...]:
     return (
-        made.annotation(annotation("Windows in hand", f"{of('gpuwatch_windows_in_hand')} > 0", BLUE,
-                                   "a window is open or being judged on {{instance}}"))
-        .annotation(annotation("Xid", f"time() - {its('gpuwatch_gpu_xid_last_timestamp_seconds')} < 30", RED, "Xid {{xid}}"))
-        .annotation(annotation("Lost", f"{its('gpuwatch_gpu_up')} == 0", PURPLE, "the GPU does not answer"))
-    )  # fmt: skip
+        annotation(*OPEN_WINDOWS),
+        annotation("Xid", f"time() - {its('gpuwatch_gpu_xid_last_timestamp_seconds')} < 30", RED, "Xid {{xid}}"),
+        annotation("Lost", f"{its('gpuwatch_gpu_up')} == 0", PURPLE, "the GPU does not answer"),
+    )
 
 
-def _now(made: dashboard.Dashboard) -> dashboard.Dashboard:
+def _now() -> tuple[Part, ...]:
     who = {
-        "instance": "Host", "gpu": "GPU", "name": "Model", "pci_bus_id": "PCI bus", "driver_version": "Driver",
-        "vbios_version": "VBIOS", "compute_capability": "Compute capability", "virtualization": "Virtualisation",
-    }  # fmt: skip
+        "instance": "Host",
+        "gpu": "GPU",
+        "name": "Model",
+        "pci_bus_id": "PCI bus",
+        "driver_version": "Driver",
+        "vbios_version": "VBIOS",
+        "compute_capability": "Compute capability",
+        "virtualization": "Virtualisation",
+    }
     identity = Cell(Query(f"max by ({', '.join(who)}) ({its('gpuwatch_device_info')})"))
     age = its("gpuwatch_reading_age_seconds", lane="fast")
     source = f"max({of('gpuwatch_simulated')} and on (job, instance) {its('gpuwatch_gpu_up')})"
     return (
-        made.with_row(row("Now"))
-        .with_panel(number("State", "What the GPU is doing, or why nobody knows.", "none", Query(state(ONE_GPU)), looks=STATES))
-        .with_panel(number("Source", "Simulated readings are nobody's GPU.", "none", Query(source), looks=KIND_OF_SOURCE))
-        .with_panel(number("Last answer", "Age of the last reading.", "s", Query(age), width=3, decimals=1,
-                           steps=((None, GREEN), (2.0, YELLOW), (5.0, RED))))
-        .with_panel(grid("Who it is", "Identity, as when the driver was last opened.", (identity,), labels=who, width=13, height=4))
-    )  # fmt: skip
+        row("Now"),
+        number(Cell(Query(state(ONE_GPU)), "State", looks=STATES), "What the GPU is doing, or why nobody knows."),
+        number(Cell(Query(source), "Source", looks=KIND_OF_SOURCE), "Simulated readings are nobody's GPU."),
+        number(
+            Cell(Query(age), "Last answer", "s", decimals=1, steps=((None, GREEN), (2.0, YELLOW), (5.0, RED))),
+            "Age of the last reading.",
+            width=3,
+        ),
+        grid("Who it is", "Identity, as when the driver was last opened.", (identity,), labels=who, size=(13, 4)),
+    )
 
 
-def _clock(made: dashboard.Dashboard) -> dashboard.Dashboard:
+def _clock() -> tuple[Part, ...]:
     weights = " or ".join(
         f'{weight} * {CLASSES}{{class="{name}"}}' for weight, name in ((1, "benign"), (2, "limiting"), (3, "hardware"))
     )
     active = its("gpuwatch_gpu_clock_event_active")
     reasons = f"max by (reason) ({active} * on (job, instance, reason) group_left () ({weights}) or 4 * {active})"
+    return (
+        row("Clock, power and heat against their limits"),
+        lines(
+            "SM clock against its limit",
+            "The clock the driver programmed; under a power cap the true one is 8–12 % lower.",
+            "hertz",
+            Query(its("gpuwatch_gpu_clock_hertz", domain="sm"), "SM clock"),
+            Query(its("gpuwatch_gpu_clock_limit_hertz", domain="sm", kind="max"), "limit: highest"),
+            Query(its("gpuwatch_gpu_clock_limit_hertz", domain="sm", kind="locked"), "limit: locked"),
+            style=_LIMITED,
+        ),
+        timeline(
+            "Why the clock is what it is",
+            "Clock event reasons as the driver gives them, coloured by what they mean for a benchmark. "
+            "A row that is not there is a reason this GPU does not support; a hole is time without readings.",
+            _REASONS,
+            Query(reasons, "{{reason}}"),
+            height=7,
+        ),
+    )
+
+
+def _held_back() -> tuple[Part, ...]:
     ratio = "gpuwatch_gpu_clock_ratio"
     dips = its(f"{ratio}_bucket", domain="sm", load="busy")
     return (
-        made.with_row(row("Clock, power and heat against their limits"))
-        .with_panel(lines("SM clock against its limit", "The clock the driver programmed; under a power cap the true one is 8–12 % "
-                          "lower.", "hertz",
-                          Query(its("gpuwatch_gpu_clock_hertz", domain="sm"), "SM clock"),
-                          Query(its("gpuwatch_gpu_clock_limit_hertz", domain="sm", kind="max"), "limit: highest", ref="B"),
-                          Query(its("gpuwatch_gpu_clock_limit_hertz", domain="sm", kind="locked"), "limit: locked", ref="C"),
-                          dashed="limit.*"))
-        .with_panel(timeline("Why the clock is what it is", "Clock event reasons as the driver gives them, coloured by what they "
-                             "mean for a benchmark. A row that is not there is a reason this GPU does not support; a hole is time "
-                             "without readings.", _REASONS, Query(reasons, "{{reason}}"), height=7))
-        .with_panel(lines("Clock in every sample, under load", "Mean and lowest twentieth of all samples since the last point, over "
-                          "the highest clock: dips between scrapes survive here.", "percentunit",
-                          Query(mean_ratio(ratio, among=ONE_GPU, domain="sm", load="busy"), "mean"),
-                          Query(quantile(0.05, f"rate({dips}[{RATE}])"), "lowest 5 %", ref="B"),
-                          width=12, most=1, least=None))
-        .with_panel(lines("Time held back, by reason", "By the driver's own counters where it has them. Reasons overlap: they do not "
-                          "add up.", "percentunit", Query(f"max by (reason) ({limited_ratio(ONE_GPU)})", "{{reason}}"),
-                          width=12, most=1))
-        .with_panel(lines("Memory clock", "It holds unless somebody lowered it.", "hertz",
-                          Query(its("gpuwatch_gpu_clock_hertz", domain="memory"), "memory clock"),
-                          Query(its("gpuwatch_gpu_clock_limit_hertz", domain="memory", kind="max"), "limit: highest", ref="B"),
-                          dashed="limit.*", height=5))
-    )  # fmt: skip
+        lines(
+            "Clock in every sample, under load",
+            "Mean and lowest twentieth of all samples since the last point, over the highest clock: "
+            "dips between scrapes survive here.",
+            "percentunit",
+            Query(mean_ratio(ratio, among=ONE_GPU, domain="sm", load="busy"), "mean"),
+            Query(quantile(0.05, f"rate({dips}[{RATE}])"), "lowest 5 %"),
+            size=(12, 8),
+            style=LineStyle(least=None, most=1),
+        ),
+        lines(
+            "Time held back, by reason",
+            "By the driver's own counters where it has them. Reasons overlap: they do not add up.",
+            "percentunit",
+            Query(f"max by (reason) ({limited_ratio(ONE_GPU)})", "{{reason}}"),
+            size=(12, 8),
+            style=_RATIO,
+        ),
+        lines(
+            "Memory clock",
+            "It holds unless somebody lowered it.",
+            "hertz",
+            Query(its("gpuwatch_gpu_clock_hertz", domain="memory"), "memory clock"),
+            Query(its("gpuwatch_gpu_clock_limit_hertz", domain="memory", kind="max"), "limit: highest"),
+            size=(24, 5),
+            style=_LIMITED,
+        ),
+    )
 
 
-def _power(made: dashboard.Dashboard) -> dashboard.Dashboard:
+def _power() -> tuple[Part, ...]:
     watts, limit = "gpuwatch_gpu_power_watts", "gpuwatch_gpu_power_limit_watts"
     celsius, heat = "gpuwatch_gpu_temperature_celsius", "gpuwatch_gpu_temperature_limit_celsius"
     return (
-        made.with_panel(lines("Power against its limit", "Instant is a mean of 25 ms, peak the highest 20 ms of the last minute.",
-                              "watt",
-                              Query(its(watts, kind="instant"), "instant"),
-                              Query(its(watts, kind="average"), "average of 1 s", ref="B"),
-                              Query(its("gpuwatch_gpu_power_peak_watts"), "peak", ref="C"),
-                              Query(its(limit, kind="enforced"), "limit: enforced", ref="D"),
-                              Query(its(limit, kind="default"), "limit: default", ref="E"), dashed="limit.*"))
-        .with_panel(lines("Temperature against slow-down", "At slow-down the board cuts its clock by itself.", "celsius",
-                          Query(its(celsius, sensor="core"), "core"),
-                          Query(its(celsius, sensor="memory"), "memory", ref="B"),
-                          Query(its(heat, kind="slowdown"), "limit: slow-down", ref="C"),
-                          Query(its(heat, kind="shutdown"), "limit: shut-down", ref="D"),
-                          Query(its("gpuwatch_gpu_temperature_margin_celsius"), "degrees left", ref="E"), dashed="limit.*"))
-    )  # fmt: skip
+        lines(
+            "Power against its limit",
+            "Instant is a mean of 25 ms, peak the highest 20 ms of the last minute.",
+            "watt",
+            Query(its(watts, kind="instant"), "instant"),
+            Query(its(watts, kind="average"), "average of 1 s"),
+            Query(its("gpuwatch_gpu_power_peak_watts"), "peak"),
+            Query(its(limit, kind="enforced"), "limit: enforced"),
+            Query(its(limit, kind="default"), "limit: default"),
+            style=_LIMITED,
+        ),
+        lines(
+            "Temperature against slow-down",
+            "At slow-down the board cuts its clock by itself.",
+            "celsius",
+            Query(its(celsius, sensor="core"), "core"),
+            Query(its(celsius, sensor="memory"), "memory"),
+            Query(its(heat, kind="slowdown"), "limit: slow-down"),
+            Query(its(heat, kind="shutdown"), "limit: shut-down"),
+            Query(its("gpuwatch_gpu_temperature_margin_celsius"), "degrees left"),
+            style=_LIMITED,
+        ),
+    )
 
 
-def _use(made: dashboard.Dashboard) -> dashboard.Dashboard:
+def _use() -> tuple[Part, ...]:
     use = "gpuwatch_gpu_utilization_ratio"
     return (
-        made.with_row(row("Use, and who is there"))
-        .with_panel(lines("Use", "Utilisation is time with a kernel resident, not how full the GPU was; activity is counted by the "
-                          "hardware, where it can.", "percentunit",
-                          Query(its(use, unit="gpu"), "a kernel was resident"),
-                          Query(its(use, unit="memory"), "memory was accessed", ref="B"),
-                          Query(its("gpuwatch_gpu_activity_ratio"), "activity: {{unit}}", ref="C"), width=12, most=1))
-        .with_panel(lines("Memory", "Device memory in use, against all there is.", "bytes",
-                          Query(its("gpuwatch_gpu_memory_used_bytes"), "used"),
-                          Query(its("gpuwatch_gpu_memory_reserved_bytes"), "reserved by the driver", ref="B"),
-                          Query(its("gpuwatch_gpu_memory_size_bytes"), "limit: size", ref="C"), dashed="limit.*", width=12))
-        .with_panel(lines("Processes", "Processes on the GPU: zero is a list that was read and is empty, a hole one that was not "
-                          "read. More than the benchmark is contention.", "none",
-                          Query(its("gpuwatch_gpu_processes"), "{{kind}}"), width=12))
-        .with_panel(grid("Largest processes", "Off unless exporter.processes = N; then the N largest.",
-                         (Cell(Query(f"sort_desc(max by (pid, process) ({its('gpuwatch_process_gpu_memory_bytes')}))"), "Memory",
-                               "bytes"),), labels={"process": "Process", "pid": "PID"}, width=12, height=8))
-    )  # fmt: skip
+        row("Use, and who is there"),
+        lines(
+            "Use",
+            "Utilisation is time with a kernel resident, not how full the GPU was; activity is counted by the "
+            "hardware, where it can.",
+            "percentunit",
+            Query(its(use, unit="gpu"), "a kernel was resident"),
+            Query(its(use, unit="memory"), "memory was accessed"),
+            Query(its("gpuwatch_gpu_activity_ratio"), "activity: {{unit}}"),
+            size=(12, 8),
+            style=_RATIO,
+        ),
+        lines(
+            "Memory",
+            "Device memory in use, against all there is.",
+            "bytes",
+            Query(its("gpuwatch_gpu_memory_used_bytes"), "used"),
+            Query(its("gpuwatch_gpu_memory_reserved_bytes"), "reserved by the driver"),
+            Query(its("gpuwatch_gpu_memory_size_bytes"), "limit: size"),
+            size=(12, 8),
+            style=_LIMITED,
+        ),
+        lines(
+            "Processes",
+            "Processes on the GPU: zero is a list that was read and is empty, a hole one that was not "
+            "read. More than the benchmark is contention.",
+            "none",
+            Query(its("gpuwatch_gpu_processes"), "{{kind}}"),
+            size=(12, 8),
+        ),
+        grid(
+            "Largest processes",
+            "Off unless exporter.processes = N; then the N largest.",
+            (Cell(Query(f"sort_desc(max by (pid, process) ({its('gpuwatch_process_gpu_memory_bytes')}))"), "Memory", "bytes"),),
+            labels={"process": "Process", "pid": "PID"},
+            size=(12, 8),
+        ),
+    )
 
 
-def _faults(made: dashboard.Dashboard) -> dashboard.Dashboard:
+def _faults() -> tuple[Part, ...]:
     return (
-        made.with_row(row("Faults"))
-        .with_panel(lines("Memory errors", "Volatile counts of the driver: uncorrectable ones cost results.", "none",
-                          Query(its("gpuwatch_gpu_ecc_errors_total"), "{{kind}}"),
-                          Query(its("gpuwatch_gpu_remapped_rows_total"), "rows remapped", ref="B"), width=8))
-        .with_panel(lines("PCIe link", "Lanes now, against the most of board and slot; the generation falls by itself when idle.",
-                          "none", Query(its("gpuwatch_gpu_pcie_link_width", kind="current"), "lanes"),
-                          Query(its("gpuwatch_gpu_pcie_link_width", kind="max"), "limit: lanes", ref="B"),
-                          Query(its("gpuwatch_gpu_pcie_link_generation", kind="current"), "generation", ref="C"),
-                          dashed="limit.*", width=8))
-        .with_panel(grid("Xids since the daemon started", "Empty: the driver reported none.",
-                         (Cell(Query(f"{its('gpuwatch_gpu_xid_errors_total')} > 0"), "Count"),), labels={"xid": "Xid"}, width=8, height=8))
-    )  # fmt: skip
+        row("Faults"),
+        lines(
+            "Memory errors",
+            "Volatile counts of the driver: uncorrectable ones cost results.",
+            "none",
+            Query(its("gpuwatch_gpu_ecc_errors_total"), "{{kind}}"),
+            Query(its("gpuwatch_gpu_remapped_rows_total"), "rows remapped"),
+            size=(8, 8),
+        ),
+        lines(
+            "PCIe link",
+            "Lanes now, against the most of board and slot; the generation falls by itself when idle.",
+            "none",
+            Query(its("gpuwatch_gpu_pcie_link_width", kind="current"), "lanes"),
+            Query(its("gpuwatch_gpu_pcie_link_width", kind="max"), "limit: lanes"),
+            Query(its("gpuwatch_gpu_pcie_link_generation", kind="current"), "generation"),
+            size=(8, 8),
+            style=_LIMITED,
+        ),
+        grid(
+            "Xids since the daemon started",
+            "Empty: the driver reported none.",
+            (Cell(Query(f"{its('gpuwatch_gpu_xid_errors_total')} > 0"), "Count"),),
+            labels={"xid": "Xid"},
+            size=(8, 8),
+        ),
+    )
 
 
-def _watching(made: dashboard.Dashboard) -> dashboard.Dashboard:
+def _watching() -> tuple[Part, ...]:
     return (
-        made.with_row(row("How well it is watched"))
-        .with_panel(lines("Age of the last answer", "By lane; a lane that climbs is lost.", "s",
-                          Query(its("gpuwatch_reading_age_seconds"), "{{lane}}"), width=8))
-        .with_panel(lines("Answers a second", "By lane: quicker while a window is open.", "ops",
-                          Query(f"rate({its('gpuwatch_samples_total')}[{RATE}])", "{{lane}}"),
-                          Query(f"rate({its('gpuwatch_samples_missed_total')}[{RATE}])", "missed: {{lane}}", ref="B"), width=8))
-        .with_panel(lines("Time inside the driver's calls", "The observer's effect, as a share of time.", "percentunit",
-                          Query(f"rate({its('gpuwatch_sampling_call_seconds_total')}[{RATE}])", "{{lane}}"), width=8))
-    )  # fmt: skip
+        row("How well it is watched"),
+        lines(
+            "Age of the last answer",
+            "By lane; a lane that climbs is lost.",
+            "s",
+            Query(its("gpuwatch_reading_age_seconds"), "{{lane}}"),
+            size=(8, 8),
+        ),
+        lines(
+            "Answers a second",
+            "By lane: quicker while a window is open.",
+            "ops",
+            Query(f"rate({its('gpuwatch_samples_total')}[{RATE}])", "{{lane}}"),
+            Query(f"rate({its('gpuwatch_samples_missed_total')}[{RATE}])", "missed: {{lane}}"),
+            size=(8, 8),
+        ),
+        lines(
+            "Time inside the driver's calls",
+            "The observer's effect, as a share of time.",
+            "percentunit",
+            Query(f"rate({its('gpuwatch_sampling_call_seconds_total')}[{RATE}])", "{{lane}}"),
+            size=(8, 8),
+        ),
+    )

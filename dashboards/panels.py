@@ -1,4 +1,4 @@
-"""The few kinds of panel the dashboards are made of, so that all of them read, join and fail alike.
+"""The few kinds of panel of the dashboards, so that all of them read, join and fail alike.
 
 A panel never says "fine" for want of data: what it shows when nothing was scraped is ``NO_DATA``, in every panel, and a
 GPU that idles is a value of its own.
@@ -6,9 +6,11 @@ GPU that idles is a value of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from string import ascii_uppercase
+from typing import Protocol, Self, TypeAlias, TypeVar
 
 from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, statetimeline, table, timeseries
 from grafana_foundation_sdk.cog.builder import Builder
@@ -24,23 +26,22 @@ GREEN, BLUE, YELLOW, ORANGE, RED, PURPLE, GREY = "green", "blue", "yellow", "ora
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One PromQL expression and what its series are called."""
+    """One PromQL expression and the names of its series."""
 
     expr: str
     legend: str = ""
-    ref: str = "A"
 
 
 @dataclass(frozen=True, slots=True)
 class ValueStyle:
-    """How one value of an enumeration is shown."""
+    """The looks of one value of an enumeration."""
 
     text: str
     color: str
 
 
 class _Common(Protocol):
-    """What every builder of a panel can do; the SDK generates each apart and gives them no common type."""
+    """The methods that every builder of a panel has; the SDK generates each apart and gives them no common type."""
 
     def datasource(self, datasource: model.DataSourceRef) -> Self: ...
     def description(self, description: str) -> Self: ...
@@ -53,74 +54,68 @@ class _Common(Protocol):
 Panel = TypeVar("Panel", bound=_Common)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineStyle:
+    """The looks of a panel of lines.  ``has_limits``: series whose names begin with "limit" are drawn as dashed lines."""
+
+    least: float | None = 0
+    most: float | None = None
+    has_limits: bool = False
+    is_stacked: bool = False
+    colors: Mapping[str, str] = field(default_factory=dict)
+
+
 def lines(
-    title: str, description: str, unit: str, *queries: Query, width: int = 24, height: int = 8,
-    least: float | None = 0, most: float | None = None, dashed: str | None = None, stacked: bool = False,
-    colors: Mapping[str, str] | None = None,
-) -> timeseries.Panel:  # fmt: skip
-    """Amounts over time; series whose name matches ``dashed`` are limits, drawn as dashed lines."""
-    panel = (
-        _panel(timeseries.Panel(), title, description, width, height).unit(unit).show_points(common_model.VisibilityMode.AUTO)
-    )
+    title: str,
+    description: str,
+    unit: str,
+    *queries: Query,
+    size: tuple[int, int] = (24, 8),
+    style: LineStyle = LineStyle(),
+) -> timeseries.Panel:
+    """Build a panel of amounts over time."""
+    panel = _panel(timeseries.Panel(), title, description, size).unit(unit).show_points(common_model.VisibilityMode.AUTO)
     # A hole in the data stays a hole: joined up, a dead exporter would look like a quiet GPU.
-    panel = panel.span_nulls(False).line_width(1.5).fill_opacity(30 if stacked else 5)  # noqa: FBT003 - the SDK's own signature
+    panel = panel.span_nulls(False).line_width(1.5).fill_opacity(30 if style.is_stacked else 5)  # noqa: FBT003 - the SDK's own signature
     panel = (
         panel.color_scheme(_by("palette-classic"))
         .tooltip(common.VizTooltipOptions().mode(common_model.TooltipDisplayMode.MULTI))
         .legend(_legend())
     )
-    if stacked:
+    if style.is_stacked:
         panel = panel.stacking(common.StackingConfig().mode(common_model.StackingMode.NORMAL).group("A"))
-    if least is not None:
-        panel = panel.min(least)
-    if most is not None:
-        panel = panel.max(most)
-    if dashed:
-        style = {"fill": "dash", "dash": [8, 6]}
-        changes = {"custom.lineStyle": style, "custom.fillOpacity": 0, "custom.lineWidth": 1, "color": _fixed(RED)}
-        panel = panel.override_by_regexp(dashed, _changes(changes))
-    for name, color in (colors or {}).items():
+    if style.least is not None:
+        panel = panel.min(style.least)
+    if style.most is not None:
+        panel = panel.max(style.most)
+    if style.has_limits:
+        dashes = {"fill": "dash", "dash": [8, 6]}
+        changes = {"custom.lineStyle": dashes, "custom.fillOpacity": 0, "custom.lineWidth": 1, "color": _fixed(RED)}
+        panel = panel.override_by_regexp("limit.*", _changes(changes))
+    for name, color in style.colors.items():
         panel = panel.override_by_name(name, _changes({"color": _fixed(color)}))
-    for query in queries:
-        panel = panel.with_target(_range(query))
+    for ref, query in zip(ascii_uppercase, queries, strict=False):
+        panel = panel.with_target(_range(query, ref))
     return panel
 
 
 def timeline(
-    title: str, description: str, looks: Mapping[int, ValueStyle], *queries: Query, width: int = 24, height: int = 8
+    title: str, description: str, looks: Mapping[int, ValueStyle], query: Query, *, height: int = 8
 ) -> statetimeline.Panel:
-    """States over time, one row a series; a hole is where nothing was scraped."""
+    """Build a panel of states over time, one row a series; a hole is where nothing was scraped."""
     panel = (
-        _panel(statetimeline.Panel(), title, description, width, height)
+        _panel(statetimeline.Panel(), title, description, (24, height))
         .mappings(_mappings(looks))
         .merge_values(merge_values=True)
     )
     panel = panel.show_value(common_model.VisibilityMode.NEVER).row_height(0.85).legend(_legend())
     panel = panel.thresholds(_steps((None, GREY))).color_scheme(_by("thresholds"))
-    for query in queries:
-        panel = panel.with_target(_range(query))
-    return panel
-
-
-def number(
-    title: str, description: str, unit: str, query: Query, *, steps: Sequence[tuple[float | None, str]] = ((None, BLUE),),
-    looks: Mapping[int, ValueStyle] | None = None, width: int = 4, height: int = 4, decimals: int | None = None,
-) -> stat.Panel:  # fmt: skip
-    """One figure as it is now, and large: asked for this instant, because the last point of a range may be long ago."""
-    panel = _panel(stat.Panel(), title, description, width, height).unit(unit).thresholds(_steps(*steps))
-    panel = panel.color_mode(common_model.BigValueColorMode.BACKGROUND).color_scheme(_by("thresholds"))
-    panel = panel.reduce_options(common.ReduceDataOptions().calcs(["last"]))
-    panel = panel.graph_mode(common_model.BigValueGraphMode.NONE)
-    if looks:
-        panel = panel.mappings(_mappings(looks))
-    if decimals is not None:
-        panel = panel.decimals(decimals)
-    return panel.with_target(_now(query))
+    return panel.with_target(_range(query))
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A column of a table: the query it comes from, its heading and unit, and how its values look.
+    """A figure, or a column of a table: its query, its heading and unit, and the looks of its values.
 
     One without a heading is there for its labels: its value is not shown.
     """
@@ -133,25 +128,46 @@ class Cell:
     decimals: int | None = None
 
 
+def number(cell: Cell, description: str, *, width: int = 4) -> stat.Panel:
+    """Build one large figure of this instant: the last point of a range may be long ago."""
+    steps = cell.steps or ((None, BLUE),)
+    panel = _panel(stat.Panel(), cell.heading, description, (width, 4)).unit(cell.unit).thresholds(_steps(*steps))
+    panel = panel.color_mode(common_model.BigValueColorMode.BACKGROUND).color_scheme(_by("thresholds"))
+    panel = panel.reduce_options(common.ReduceDataOptions().calcs(["last"]))
+    panel = panel.graph_mode(common_model.BigValueGraphMode.NONE)
+    if cell.looks:
+        panel = panel.mappings(_mappings(cell.looks))
+    if cell.decimals is not None:
+        panel = panel.decimals(cell.decimals)
+    return panel.with_target(_now(cell.query))
+
+
 def grid(
-    title: str, description: str, cells: Sequence[Cell], *, labels: Mapping[str, str], width: int = 24, height: int = 10,
+    title: str,
+    description: str,
+    cells: Sequence[Cell],
+    *,
+    labels: Mapping[str, str],
+    size: tuple[int, int] = (24, 10),
     links: Mapping[str, str] | None = None,
-) -> table.Panel:  # fmt: skip
-    """One row for each set of ``labels`` (label → heading), one column for each cell: joined on the labels alone."""
-    panel = _panel(table.Panel(), title, description, width, height)
-    for cell in cells:
-        panel = panel.with_target(_now(cell.query).format(PromQueryFormat.TABLE))
+) -> table.Panel:
+    """Build a table: one row for each set of ``labels`` (label → heading), one column for each cell: joined on the labels alone."""
+    panel = _panel(table.Panel(), title, description, size)
+    for ref, cell in zip(ascii_uppercase, cells, strict=False):
+        panel = panel.with_target(_now(cell.query, ref).format(PromQueryFormat.TABLE))
     one = len(cells) == 1
-    values = {("Value" if one else f"Value #{cell.query.ref}"): cell.heading for cell in cells}
+    values = {("Value" if one else f"Value #{ref}"): cell.heading for ref, cell in zip(ascii_uppercase, cells, strict=False)}
     organize = {
         "excludeByName": {"Time": True} | {name: True for name, heading in values.items() if not heading},
         "indexByName": {name: index for index, name in enumerate((*labels, *values))},
         "renameByName": {name: heading for name, heading in values.items() if heading} | dict(labels),
     }
-    panel = panel.transformations([
-        model.DataTransformerConfig(id_val="merge", options={}),
-        model.DataTransformerConfig(id_val="organize", options=organize),
-    ])  # fmt: skip
+    panel = panel.transformations(
+        [
+            model.DataTransformerConfig(id_val="merge", options={}),
+            model.DataTransformerConfig(id_val="organize", options=organize),
+        ]
+    )
     for cell in (cell for cell in cells if cell.heading):
         changes: dict[str, object] = {"unit": cell.unit}
         if cell.decimals is not None:
@@ -167,11 +183,26 @@ def grid(
 
 
 def row(title: str) -> dashboard.Row:
+    """Build a heading over the panels that follow it."""
     return dashboard.Row(title)
 
 
+Part: TypeAlias = dashboard.Row | timeseries.Panel | statetimeline.Panel | stat.Panel | table.Panel
+
+
+def fill(
+    made: dashboard.Dashboard, annotations: Iterable[Builder[model.AnnotationQuery]], *sections: Iterable[Part]
+) -> dashboard.Dashboard:
+    """Add annotations, and sections of rows and panels, to a dashboard."""
+    for each in annotations:
+        made = made.annotation(each)
+    for part in chain.from_iterable(sections):
+        made = made.with_row(part) if isinstance(part, dashboard.Row) else made.with_panel(part)
+    return made
+
+
 def board(uid: str, title: str, description: str, *, since: str = "now-1h") -> dashboard.Dashboard:
-    """An empty dashboard with the variables all of ours have: which Prometheus, which job, which hosts."""
+    """Build an empty dashboard with the variables that all have: which Prometheus, which job, which hosts."""
     made = dashboard.Dashboard(title).uid(uid).description(description).tags(["gpuwatch"]).time(since, "now").refresh("10s")
     made = made.timezone("browser").tooltip(model.DashboardCursorSync.CROSSHAIR).readonly()
     made = made.with_variable(dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
@@ -180,13 +211,17 @@ def board(uid: str, title: str, description: str, *, since: str = "now-1h") -> d
     hosts = variable("instance", "Host", 'label_values(gpuwatch_build_info{job=~"$job"}, instance)')
     made = made.with_variable(hosts.all_value(".*"))
     return made.link(
-        dashboard.DashboardLink("gpuwatch").type(model.DashboardLinkType.DASHBOARDS).tags(["gpuwatch"]).as_dropdown(as_dropdown=False)
-        .include_vars(include_vars=True).keep_time(keep_time=True)
-    )  # fmt: skip
+        dashboard.DashboardLink("gpuwatch")
+        .type(model.DashboardLinkType.DASHBOARDS)
+        .tags(["gpuwatch"])
+        .as_dropdown(as_dropdown=False)
+        .include_vars(include_vars=True)
+        .keep_time(keep_time=True)
+    )
 
 
 def variable(name: str, label: str, query: str, *, many: bool = True) -> dashboard.QueryVariable:
-    """A choice that Prometheus fills; with ``many``, any number of them and at first all."""
+    """Build a choice that Prometheus fills; with ``many``, any number of them and at first all."""
     made = dashboard.QueryVariable(name).label(label).datasource(DATASOURCE).sort(model.VariableSort.NATURAL_ASC)
     made = made.query({"query": query, "refId": name}).refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
     if not many:
@@ -213,22 +248,23 @@ class _AnnotationBuilder(Builder[model.AnnotationQuery]):
 
 
 def annotation(name: str, expr: str, color: str, says: str) -> Builder[model.AnnotationQuery]:
-    """Marks on every panel of a dashboard while an expression has a value."""
+    """Build marks on every panel of a dashboard while an expression has a value."""
     made = Annotation(name=name, datasource=DATASOURCE, expr=expr, icon_color=color)
     made.says = says
     return _AnnotationBuilder(made)
 
 
-def _panel(panel: Panel, title: str, description: str, width: int, height: int) -> Panel:
+def _panel(panel: Panel, title: str, description: str, size: tuple[int, int]) -> Panel:
+    width, height = size
     return panel.title(title).description(description).datasource(DATASOURCE).span(width).height(height).no_value(NO_DATA)
 
 
-def _range(query: Query) -> prometheus.Dataquery:
-    return prometheus.Dataquery().expr(query.expr).legend_format(query.legend).ref_id(query.ref).range()
+def _range(query: Query, ref: str = "A") -> prometheus.Dataquery:
+    return prometheus.Dataquery().expr(query.expr).legend_format(query.legend).ref_id(ref).range()
 
 
-def _now(query: Query) -> prometheus.Dataquery:
-    return prometheus.Dataquery().expr(query.expr).legend_format(query.legend).ref_id(query.ref).instant()
+def _now(query: Query, ref: str = "A") -> prometheus.Dataquery:
+    return prometheus.Dataquery().expr(query.expr).legend_format(query.legend).ref_id(ref).instant()
 
 
 def _legend() -> common.VizLegendOptions:

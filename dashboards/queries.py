@@ -32,7 +32,6 @@ STATES: Mapping[int, ValueStyle] = {
 }
 SCRAPED: Mapping[int, ValueStyle] = {0: ValueStyle("not scraped", PURPLE), 1: ValueStyle("yes", GREEN)}
 DRIVER: Mapping[int, ValueStyle] = {0: ValueStyle("none", RED), 1: ValueStyle("answers", GREEN)}
-MODE: Mapping[int, ValueStyle] = {0: ValueStyle("off", ORANGE), 1: ValueStyle("on", GREEN)}
 KIND_OF_SOURCE: Mapping[int, ValueStyle] = {0: ValueStyle("not simulated", GREEN), 1: ValueStyle("SIMULATED", ORANGE)}
 
 
@@ -40,6 +39,15 @@ def of(metric: str, *matchers: str, among: str = HOSTS, **labels: str) -> str:
     """A metric of the chosen hosts, or GPU: with these labels, and other matchers as PromQL writes them."""
     equal = (f'{name}="{value}"' for name, value in labels.items())
     return f"{metric}{{{','.join((among, *matchers, *equal))}}}"
+
+
+# An annotation of several dashboards: name, expression, colour, text.
+OPEN_WINDOWS = (
+    "Windows in hand",
+    f"{of('gpuwatch_windows_in_hand')} > 0",
+    BLUE,
+    "a window is open or being judged on {{instance}}",
+)
 
 
 def state(among: str = HOSTS) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models.dashboard import AnnotationQuery
 
 from dashboards.panels import (
-    BLUE,
     GREEN,
     GREY,
     ORANGE,
@@ -13,15 +14,18 @@ from dashboards.panels import (
     RED,
     YELLOW,
     Cell,
+    LineStyle,
+    Part,
     Query,
     annotation,
     board,
+    fill,
     grid,
     lines,
     number,
     row,
-)  # fmt: skip
-from dashboards.queries import RATE, increase, of, quantile
+)
+from dashboards.queries import OPEN_WINDOWS, RATE, increase, of, quantile
 
 UID = "gpuwatch-windows"
 RANGE = "$__range"
@@ -36,86 +40,125 @@ _MEANS = {
 
 def windows() -> dashboard.Dashboard:
     made = board(UID, "gpuwatch / Windows", "What became of measured windows: verdicts, the rules behind them, and when.")
-    for part in (_annotations, _now, _verdicts, _findings, _work):
-        made = part(made)
-    return made
+    return fill(made, _annotations(), _now(), _verdicts(), _findings(), _work())
 
 
-def _annotations(made: dashboard.Dashboard) -> dashboard.Dashboard:
+def _annotations() -> tuple[Builder[AnnotationQuery], ...]:
     """Windows have no names here: names are text of users, and stay in the store (``gpuwatch audit``)."""
     rejected = f"sum by (instance) ({increase(of('gpuwatch_windows_total', status='rejected'), '30s')}) > 0"
     return (
-        made.annotation(annotation("Windows in hand", f"{of('gpuwatch_windows_in_hand')} > 0", BLUE,
-                                   "a window is open or being judged on {{instance}}"))
-        .annotation(annotation("Windows rejected", rejected, RED,
-                               "a window was rejected on {{instance}}"))
-        .annotation(annotation("Xid", f"time() - {of('gpuwatch_gpu_xid_last_timestamp_seconds')} < 30", PURPLE,
-                               "Xid {{xid}} on {{instance}} GPU {{gpu}}"))
-    )  # fmt: skip
+        annotation(*OPEN_WINDOWS),
+        annotation("Windows rejected", rejected, RED, "a window was rejected on {{instance}}"),
+        annotation(
+            "Xid",
+            f"time() - {of('gpuwatch_gpu_xid_last_timestamp_seconds')} < 30",
+            PURPLE,
+            "Xid {{xid}} on {{instance}} GPU {{gpu}}",
+        ),
+    )
 
 
-def _now(made: dashboard.Dashboard) -> dashboard.Dashboard:
-    made = made.with_row(row("In the time shown"))
-    for status, means in _MEANS.items():
-        judged = f"sum({increase(of('gpuwatch_windows_total', status=status), RANGE)})"
-        made = made.with_panel(
-            number(status.capitalize(), means, "none", Query(judged), steps=((None, GREY), (0.5, _COLORS[status])), decimals=0)
-        )
+def _now() -> tuple[Part, ...]:
     share = _share_of("rejected|flagged", RANGE)
     return (
-        made.with_panel(number("Not fit for use", "Share of judged windows that were flagged or rejected. Without a judged window "
-                               "there is no share.", "percentunit", Query(share), steps=((None, GREEN), (0.05, YELLOW), (0.2, RED))))
-        .with_panel(number("In hand", "Windows open, closing or being judged now.", "none",
-                           Query(f"sum({of('gpuwatch_windows_in_hand')})")))
-    )  # fmt: skip
+        row("In the time shown"),
+        *(number(_judged(status, f"sum({_judged_count(status)})"), means) for status, means in _MEANS.items()),
+        number(
+            Cell(Query(share), "Not fit for use", "percentunit", steps=((None, GREEN), (0.05, YELLOW), (0.2, RED))),
+            "Share of judged windows that were flagged or rejected. Without a judged window there is no share.",
+        ),
+        number(Cell(Query(f"sum({of('gpuwatch_windows_in_hand')})"), "In hand"), "Windows open, closing or being judged now."),
+    )
 
 
-def _verdicts(made: dashboard.Dashboard) -> dashboard.Dashboard:
+def _verdicts() -> tuple[Part, ...]:
     judged = of("gpuwatch_windows_total")
-    hosts = tuple(
-        Cell(Query(f"sum by (instance) ({increase(of('gpuwatch_windows_total', status=status), RANGE)})", ref=ref), status.capitalize(),
-             steps=((None, GREY), (0.5, _COLORS[status])), decimals=0)
-        for ref, status in zip("ABCD", _MEANS, strict=True)
-    )  # fmt: skip
+    hosts = tuple(_judged(status, f"sum by (instance) ({_judged_count(status)})") for status in _MEANS)
     return (
-        made.with_row(row("Verdicts"))
-        .with_panel(lines("Windows judged, by status", "Windows whose verdict was given in each interval; zero is a daemon that "
-                          "judged nothing, a hole one that was not scraped.", "none",
-                          Query(f"sum by (status) ({increase(judged, RATE)})", "{{status}}"), width=12, stacked=True, colors=_COLORS))
-        .with_panel(lines("Flagged or rejected, share", "Of the windows judged in the ten minutes before.", "percentunit",
-                          Query(_share_of("rejected|flagged", "10m"), "flagged or rejected"),
-                          Query(_share_of("unproven", "10m"), "unproven", ref="B"), width=12, most=1))
-        .with_panel(grid("By host", "Windows judged in the time shown, a row a host.", hosts, labels={"instance": "Host"}, height=6))
-    )  # fmt: skip
+        row("Verdicts"),
+        lines(
+            "Windows judged, by status",
+            "Windows whose verdict was given in each interval; zero is a daemon that "
+            "judged nothing, a hole one that was not scraped.",
+            "none",
+            Query(f"sum by (status) ({increase(judged, RATE)})", "{{status}}"),
+            size=(12, 8),
+            style=LineStyle(is_stacked=True, colors=_COLORS),
+        ),
+        lines(
+            "Flagged or rejected, share",
+            "Of the windows judged in the ten minutes before.",
+            "percentunit",
+            Query(_share_of("rejected|flagged", "10m"), "flagged or rejected"),
+            Query(_share_of("unproven", "10m"), "unproven"),
+            size=(12, 8),
+            style=LineStyle(most=1),
+        ),
+        grid("By host", "Windows judged in the time shown, a row a host.", hosts, labels={"instance": "Host"}, size=(24, 6)),
+    )
 
 
-def _findings(made: dashboard.Dashboard) -> dashboard.Dashboard:
+def _findings() -> tuple[Part, ...]:
     found, counted = of("gpuwatch_findings_total"), of("gpuwatch_findings_total", 'severity!="note"')
     table = Cell(Query(f"sort_desc(sum by (rule, severity) ({increase(found, RANGE)}) > 0)"), "Windows and GPUs", decimals=0)
     return (
-        made.with_row(row("Findings"))
-        .with_panel(lines("Findings, by rule", "Hazards found in each interval, notes left out.", "none",
-                          Query(f"sum by (rule) ({increase(counted, RATE)})", "{{rule}}"),
-                          width=14, height=10, stacked=True))
-        .with_panel(grid("Rules that found something", "In the time shown, the commonest first; gpuwatch explain RULE says what to "
-                         "do.", (table,), labels={"rule": "Rule", "severity": "Severity"}, width=10, height=10))
-    )  # fmt: skip
+        row("Findings"),
+        lines(
+            "Findings, by rule",
+            "Hazards found in each interval, notes left out.",
+            "none",
+            Query(f"sum by (rule) ({increase(counted, RATE)})", "{{rule}}"),
+            size=(14, 10),
+            style=LineStyle(is_stacked=True),
+        ),
+        grid(
+            "Rules that found something",
+            "In the time shown, the commonest first; gpuwatch explain RULE says what to do.",
+            (table,),
+            labels={"rule": "Rule", "severity": "Severity"},
+            size=(10, 10),
+        ),
+    )
 
 
-def _work(made: dashboard.Dashboard) -> dashboard.Dashboard:
+def _work() -> tuple[Part, ...]:
     length = increase(of("gpuwatch_window_duration_seconds_bucket"), "10m")
     judging = increase(of("gpuwatch_judging_seconds_bucket"), "10m")
     return (
-        made.with_row(row("Windows and the judge"))
-        .with_panel(lines("Length of windows", "Median of the windows judged in the ten minutes before, by status: rejected ones "
-                          "that are all short are a harness that measures too little.", "s",
-                          Query(quantile(0.5, length, "status"), "{{status}}"), width=12, colors=_COLORS))
-        .with_panel(lines("Time a verdict took", "From a window's end to its verdict, without the tail of readings it waits for.",
-                          "s", Query(quantile(0.5, judging), "median"),
-                          Query(quantile(0.95, judging), "95 %", ref="B"), width=12))
-        .with_panel(lines("Windows in hand", "Open, closing or being judged, by host.", "none",
-                          Query(of("gpuwatch_windows_in_hand"), "{{instance}}"), height=6))
-    )  # fmt: skip
+        row("Windows and the judge"),
+        lines(
+            "Length of windows",
+            "Median of the windows judged in the ten minutes before, by status: rejected ones "
+            "that are all short are a harness that measures too little.",
+            "s",
+            Query(quantile(0.5, length, "status"), "{{status}}"),
+            size=(12, 8),
+            style=LineStyle(colors=_COLORS),
+        ),
+        lines(
+            "Time a verdict took",
+            "From a window's end to its verdict, without the tail of readings it waits for.",
+            "s",
+            Query(quantile(0.5, judging), "median"),
+            Query(quantile(0.95, judging), "95 %"),
+            size=(12, 8),
+        ),
+        lines(
+            "Windows in hand",
+            "Open, closing or being judged, by host.",
+            "none",
+            Query(of("gpuwatch_windows_in_hand"), "{{instance}}"),
+            size=(24, 6),
+        ),
+    )
+
+
+def _judged_count(status: str) -> str:
+    return increase(of("gpuwatch_windows_total", status=status), RANGE)
+
+
+def _judged(status: str, expr: str) -> Cell:
+    return Cell(Query(expr), status.capitalize(), steps=((None, GREY), (0.5, _COLORS[status])), decimals=0)
 
 
 def _share_of(statuses: str, span: str) -> str:

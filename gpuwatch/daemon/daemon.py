@@ -28,7 +28,7 @@ from gpuwatch.daemon.windows import HOST_COUNT, Windows
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.host import processes, suspend
 from gpuwatch.interfaces import Sink, Sweep
-from gpuwatch.store import Store
+from gpuwatch.store import Store, StoreLimits
 from gpuwatch.systemd import notify
 from gpuwatch.utf8 import clean_text
 from gpuwatch.view import snapshot
@@ -80,11 +80,10 @@ class Daemon:
         self._threads = running_pool(HOST_COUNT, "gpuwatch-windows")
         self._serving = False
         self._exporter = self._export(settings) if settings.listen and not on_demand else None
-        self._store = Store(
-            settings.state, source=settings.source, boot_id=self._boot_id, budget_bytes=settings.store_budget_bytes,
-            max_age_s=settings.store_max_age_s, segment_bytes=settings.segment_bytes,
-            mode=self._mode,
-        )  # fmt: skip
+        limits = StoreLimits(
+            budget_bytes=settings.store_budget_bytes, max_age_s=settings.store_max_age_s, segment_bytes=settings.segment_bytes
+        )
+        self._store = Store(settings.state, source=settings.source, boot_id=self._boot_id, limits=limits, mode=self._mode)
         self._judge = Judge(settings.state, log=settings.log if on_demand else None)
         self._witness = WatchedGpus(
             settings, self._store, sinks=(self._store, self, *self._counting()), threads=self._driver_threads

@@ -11,7 +11,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.exporter.access import access
 from gpuwatch.exporter.collector import Collector, DaemonFigures, Machine
 from gpuwatch.exporter.gpu_counters import Tallies
-from gpuwatch.exporter.http_server import Web
+from gpuwatch.exporter.http_server import HttpServer
 from gpuwatch.exporter.window_counters import Outcomes
 
 _log = logging.getLogger("gpuwatch.exporter")
@@ -26,7 +26,7 @@ class Exporter:
         self._settings = settings
         self.listen = settings.listen
         self._access = access(settings)  # before anything is started: what is wrong here is the user's to mend
-        self.web: Web | None = None
+        self.web: HttpServer | None = None
 
     @property
     def url(self) -> str | None:
@@ -37,7 +37,7 @@ class Exporter:
         """Listen.  Raises UsageError if the address cannot be had."""
         most_count = self._settings.exporter_processes_count
         collector = Collector(machine, daemon, self.tallies, self.outcomes, processes_count=most_count)
-        self.web = Web(self._settings.listen, self._access, collector, ready)
+        self.web = HttpServer(self._settings.listen, self._access, collector, ready)
         _log.info("metrics: %s", self.web.url)
 
     def reload(self, settings: Settings) -> None:
@@ -48,7 +48,7 @@ class Exporter:
             _log.error("metrics: access kept as it was: %s", error)
             return
         if self.web is not None:
-            self.web.access = self._access
+            self.web.site.access = self._access
 
     def stop(self) -> None:
         if self.web is not None:

@@ -80,13 +80,22 @@ def identity(page: MetricsPage, watched: WatchedGpu) -> None:
     device = watched.device
     ids = (device.uuid, str(watched.position))
     page.put(
-        "gpuwatch_device_info", 1, *ids, device.name, *(
+        "gpuwatch_device_info",
+        1,
+        *ids,
+        device.name,
+        *(
             getattr(device, name) or ""
             for name in (
-                "pci_bus_id", "driver_version", "vbios_version", "architecture", "compute_capability", "virtualization",
+                "pci_bus_id",
+                "driver_version",
+                "vbios_version",
+                "architecture",
+                "compute_capability",
+                "virtualization",
             )
         ),
-    )  # fmt: skip
+    )
     page.put("gpuwatch_gpu_up", watched.lost is None, *ids)
     for field, supported in watched.supported.items():
         page.put("gpuwatch_gpu_field_supported", supported, *ids, field)
@@ -171,9 +180,13 @@ def _fresh(at_ns: int | None, period_ns: int, now_ns: int) -> bool:
 
 
 def _events(
-    page: MetricsPage, ids: tuple[str, str], device: Device, tally: GpuTally, said: Mapping[str, float],
+    page: MetricsPage,
+    ids: tuple[str, str],
+    device: Device,
+    tally: GpuTally,
+    said: Mapping[str, float],
     supported: Mapping[str, bool],
-) -> None:  # fmt: skip
+) -> None:
     """Which reasons hold, and for how long each held."""
     mask = said.get("event_reasons_mask")
     if mask is None:

@@ -82,9 +82,14 @@ def _of_gpu(uuid: str | None, device: Device | None) -> Row:
 def _of_verdict(run: Run, verdict: Mapping[str, Any] | None) -> Row:
     if verdict is None:
         return {
-            "status": run.status, "why": run.why or None, "judge_version": None,
-            "found": None, "clear": None, "hazards": None, "unobserved": None,
-        }  # fmt: skip
+            "status": run.status,
+            "why": run.why or None,
+            "judge_version": None,
+            "found": None,
+            "clear": None,
+            "hazards": None,
+            "unobserved": None,
+        }
     findings: list[Mapping[str, Any]] = list(verdict.get("findings") or ())
     hazards = sorted((each for each in findings if each.get("answered") == "found"), key=_rank)
     return {

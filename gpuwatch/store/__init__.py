@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpuwatch.store.files import SQLITE_VERSION
 from gpuwatch.store.reader import Reader
 from gpuwatch.store.run import Run
+from gpuwatch.store.store_options import StoreLimits
 from gpuwatch.store.writer import Store
 
-__all__ = ["SQLITE_VERSION", "Reader", "Run", "Store"]
+__all__ = ["SQLITE_VERSION", "Reader", "Run", "Store", "StoreLimits"]

@@ -70,7 +70,7 @@ class SegmentRows:
 
 
 @dataclass(slots=True)
-class _Stretch:
+class _Interval:
     """Equal content from ``at_ns`` until ``until_ns``, and up to when that was already handed out."""
 
     at_ns: int
@@ -81,9 +81,9 @@ class _Stretch:
 
 @dataclass(slots=True)
 class _GpuState:
-    fast: _Stretch | None = None
-    pulse: _Stretch | None = None
-    listing: _Stretch | None = None
+    fast: _Interval | None = None
+    pulse: _Interval | None = None
+    listing: _Interval | None = None
     due_ns: int | None = None
     period_ns: int | None = None
     power_at_ns: list[int] = field(default_factory=list)
@@ -94,7 +94,7 @@ class _GpuState:
     last_ns: dict[Lane, int] = field(default_factory=dict)
 
 
-class Keeper:
+class Compactor:
     """Takes sweeps of any GPU in order of arrival; hands out rows."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class Keeper:
             stretch.until_ns = at_ns
         else:
             self._close(Lane.FAST, uuid, stretch)
-            gpu.fast = _Stretch(at_ns, at_ns, content)
+            gpu.fast = _Interval(at_ns, at_ns, content)
         if denied:
             self._close(Lane.PULSE, uuid, gpu.pulse)
             gpu.pulse = None
@@ -181,7 +181,7 @@ class Keeper:
             stretch.until_ns = reading.at_ns
         else:
             self._close(Lane.PULSE, reading.uuid, stretch)
-            gpu.pulse = _Stretch(reading.at_ns, reading.at_ns, content)
+            gpu.pulse = _Interval(reading.at_ns, reading.at_ns, content)
 
     def _is_gap(self, gpu: _GpuState, sweep: Sweep, last_ns: int | None, at_ns: int) -> bool:
         """Whether the lane was silent for longer than its deadlines explain."""
@@ -199,7 +199,7 @@ class Keeper:
         stretch = gpu.fast
         if stretch is not None and stretch.until_ns > stretch.at_ns:
             self._close(Lane.FAST, uuid, stretch)
-            gpu.fast = _Stretch(stretch.until_ns, stretch.until_ns, stretch.content)
+            gpu.fast = _Interval(stretch.until_ns, stretch.until_ns, stretch.content)
 
     def _census(self, gpu: _GpuState, census: ProcessList) -> None:
         was_lost = self._back(gpu, census.uuid, Lane.PROCESSES, census.at_ns)
@@ -212,7 +212,7 @@ class Keeper:
             stretch.until_ns = census.at_ns
             return
         self._close_listing(census.uuid, stretch)
-        gpu.listing = _Stretch(census.at_ns, census.at_ns, (census.took_ns // 1000, *content))
+        gpu.listing = _Interval(census.at_ns, census.at_ns, (census.took_ns // 1000, *content))
         if busy:
             self._close_listing(census.uuid, gpu.listing)
             gpu.listing = None
@@ -241,7 +241,7 @@ class Keeper:
         self._rows.gaps.append((uuid, lane, begin_ns, at_ns))
         return True
 
-    def _close(self, lane: Lane, uuid: str, stretch: _Stretch | None) -> None:
+    def _close(self, lane: Lane, uuid: str, stretch: _Interval | None) -> None:
         """A row of what was not handed out yet."""
         if stretch is None or stretch.handed_ns == stretch.until_ns:
             return
@@ -249,7 +249,7 @@ class Keeper:
         stood_ms = (stretch.until_ns - stretch.at_ns) // _MS
         self._rows.readings.append((lane, stretch.at_ns, uuid, stood_ms, stretch.content))
 
-    def _close_listing(self, uuid: str, stretch: _Stretch | None) -> None:
+    def _close_listing(self, uuid: str, stretch: _Interval | None) -> None:
         if stretch is None or stretch.handed_ns == stretch.until_ns:
             return
         stretch.handed_ns = stretch.until_ns

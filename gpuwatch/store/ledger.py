@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from gpuwatch.store import files, schema
 from gpuwatch.store.held_file import HeldFile
 from gpuwatch.store.run import OPEN, UNFINISHED, Run, as_json, to_row
 from gpuwatch.store.signal_columns import DEVICE_COLUMNS, quoted
+from gpuwatch.store.store_options import WriterFacts
 
 _SAME_CLOCK_NS = 50_000_000  # wall time is for people: a drift below this starts no new stretch
 _DIED = "the daemon ended while the window was open"
@@ -73,9 +74,13 @@ class Ledger(HeldFile):
     def put_timings(self, run_id: str, timings: Timings) -> None:
         clock = None if timings.sm_clock_mhz is None else timings.sm_clock_mhz.astype("<f4").tobytes()
         row = (
-            run_id, len(timings.at_ns), timings.at_ns.astype("<i8").tobytes(), timings.took_s.astype("<f8").tobytes(),
-            clock, timings.calls_count,
-        )  # fmt: skip
+            run_id,
+            len(timings.at_ns),
+            timings.at_ns.astype("<i8").tobytes(),
+            timings.took_s.astype("<f8").tobytes(),
+            clock,
+            timings.calls_count,
+        )
         columns = "run, count, at_ns, took_s, sm_clock_mhz, calls_count"
         self._db.execute(f"INSERT OR REPLACE INTO timings ({columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
 
@@ -141,9 +146,7 @@ class Ledger(HeldFile):
             self._kept_bytes -= oldest[1]
 
 
-def opened(
-    folder: Path, *, boot_id: str, mode: int, wal: bool, evidence_bytes: int, now_ns: Callable[[], int]
-) -> tuple[Ledger, int]:
+def open_ledger(folder: Path, facts: WriterFacts, *, wal: bool, evidence_bytes: int) -> tuple[Ledger, int]:
     """The folder's ledger, made or migrated if need be, and how many damaged ones were set aside for it.
 
     Raises StoreError if a newer version wrote it, sqlite3.Error, OSError.
@@ -152,12 +155,12 @@ def opened(
     for set_aside_count in range(2):
         wrong = _damage(path) if path.exists() else None
         if wrong is None:
-            db = files.open_to_write(path, mode=mode, wal=wal, durable=True)
+            db = files.open_to_write(path, mode=facts.mode, wal=wal, durable=True)
             try:
-                wrong = files.check(db, now_ns=now_ns)
+                wrong = files.check(db, now_ns=facts.now_ns)
                 if wrong is None:
                     schema.prepare_ledger(db)
-                    return Ledger(path, db, boot_id=boot_id, evidence_bytes=evidence_bytes), set_aside_count
+                    return Ledger(path, db, boot_id=facts.boot_id, evidence_bytes=evidence_bytes), set_aside_count
             except files.REFUSALS as error:
                 if not files.is_broken(error):
                     raise
@@ -205,7 +208,16 @@ def _hazards(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _finding_row(run_id: str, uuid: str | None, position: int, finding: Mapping[str, Any]) -> tuple[object, ...]:
     begin_ns, end_ns = finding.get("span_ns") or (None, None)
     return (
-        run_id, uuid, position, finding["rule"], finding.get("severity"), int(bool(finding.get("accepted"))),
-        finding.get("says") or "", finding.get("remedy") or "", finding.get("effect_ratio"), begin_ns, end_ns,
+        run_id,
+        uuid,
+        position,
+        finding["rule"],
+        finding.get("severity"),
+        int(bool(finding.get("accepted"))),
+        finding.get("says") or "",
+        finding.get("remedy") or "",
+        finding.get("effect_ratio"),
+        begin_ns,
+        end_ns,
         as_json(finding.get("facts") or {}),
-    )  # fmt: skip
+    )

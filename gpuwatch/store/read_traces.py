@@ -91,9 +91,10 @@ class Pieces:
             if present not in lists:
                 lists[present] = tuple(_seated(known, *seat) for seat in seats[present])
             self.censuses.append(
-                ProcessList(uuid=uuid, at_ns=at_ns, took_ns=took_us * 1000, processes=lists[present],
-                       visibility=Visibility(visibility))
-            )  # fmt: skip
+                ProcessList(
+                    uuid=uuid, at_ns=at_ns, took_ns=took_us * 1000, processes=lists[present], visibility=Visibility(visibility)
+                )
+            )
 
     def _column(self, name: str) -> Column | None:
         """As ``Trace.of``: every lane that ever gave a signal speaks for it, one that never did says nothing about it."""
@@ -158,6 +159,12 @@ def _processes(db: Database, numbers: Sequence[int]) -> dict[int, Process]:
 def _seated(known: Mapping[int, Process], number: int, memory_bytes: int | None, utilization_ratio: float | None) -> Process:
     who = known[number]
     return Process(
-        pid=who.pid, name=who.name, user=who.user, started_s=who.started_s, graphics=who.graphics, listed=who.listed,
-        memory_bytes=memory_bytes, utilization_ratio=utilization_ratio,
-    )  # fmt: skip
+        pid=who.pid,
+        name=who.name,
+        user=who.user,
+        started_s=who.started_s,
+        graphics=who.graphics,
+        listed=who.listed,
+        memory_bytes=memory_bytes,
+        utilization_ratio=utilization_ratio,
+    )

@@ -30,7 +30,7 @@ class Failure(Enum):
     VALUE = "never"
 
 
-class Attempts:
+class Retries:
     """``make_room`` frees some of a full disk, if it can; ``replace`` sets broken files aside, if any are."""
 
     def __init__(self, *, make_room: Callable[[], bool], replace: Callable[[BaseException], bool]) -> None:

@@ -14,6 +14,7 @@ from gpuwatch.store.compaction import SegmentRows
 from gpuwatch.store.held_file import HeldFile
 from gpuwatch.store.run import as_json
 from gpuwatch.store.signal_columns import GPUS_COUNT, LANE_COLUMNS, key, quoted
+from gpuwatch.store.store_options import WriterFacts
 
 KNOWN_COUNT = 4096  # processes whose number is remembered; one that is forgotten gets another
 
@@ -35,13 +36,14 @@ class Segment(HeldFile):
         }
 
     @staticmethod
-    def create(path: Path, *, boot_id: str, begin_ns: int, wall_offset_ns: int, source: str, mode: int, wal: bool) -> Segment:
-        db = files.open_to_write(path, mode=mode, wal=wal, durable=False)
+    def create(path: Path, facts: WriterFacts, *, begin_ns: int, wall_offset_ns: int, wal: bool) -> Segment:
+        """Make a segment that begins at this time."""
+        db = files.open_to_write(path, mode=facts.mode, wal=wal, durable=False)
         schema.prepare_readings(db)
-        row = (boot_id, begin_ns, wall_offset_ns, source)
+        row = (facts.boot_id, begin_ns, wall_offset_ns, facts.source)
         with db.atomic():
             db.execute("INSERT OR REPLACE INTO segment VALUES (1, ?, ?, ?, ?)", row)
-        return Segment(path, db, boot_id)
+        return Segment(path, db, facts.boot_id)
 
     @property
     def pages_bytes(self) -> int:

@@ -5,36 +5,29 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 from gpuwatch import clock
 from gpuwatch.store import files, schema
 from gpuwatch.store.segment import Segment
+from gpuwatch.store.store_options import WriterFacts
 
 _log = logging.getLogger("gpuwatch.store")
 
 
-class Shelf:
+class Segments:
     """Opens, rotates and drops segments.  Methods raise sqlite3.Error where the disk or a file does not allow it."""
 
-    def __init__(
-        self, folder: Path, *, boot_id: str, source: str, mode: int, wal: bool, segment_bytes: int,
-        now_ns: Callable[[], int], wall_offset_ns: Callable[[], int],
-    ) -> None:  # fmt: skip
+    def __init__(self, folder: Path, facts: WriterFacts, *, wal: bool, segment_bytes: int) -> None:
         self._folder = folder
-        self._boot_id = boot_id
-        self._source = source
-        self._mode = mode
+        self._facts = facts
         self._wal = wal
         self.segment_bytes = segment_bytes
-        self._now_ns = now_ns
-        self._wall_offset_ns = wall_offset_ns
         self.set_aside_count = 0
         self.dropped_count = 0
         self._settled: set[Path] = set()
         self.live = self._resume() or self._create()
-        self.live.note_absence(now_ns())
+        self.live.note_absence(facts.now_ns())
 
     def paths(self) -> list[Path]:
         """Every segment, oldest first."""
@@ -57,14 +50,14 @@ class Shelf:
         lost.database.conn.close()
         self._set_aside(lost.path, why)
         self.live = self._create()
-        self.live.note_loss(lost, self._now_ns())
+        self.live.note_loss(lost, self._facts.now_ns())
 
     def replace_removed(self) -> None:
         """Begin a new segment where somebody removed the live one."""
         lost = self.live
         lost.database.conn.close()
         self.live = self._create()
-        self.live.note_loss(lost, self._now_ns())
+        self.live.note_loss(lost, self._facts.now_ns())
 
     def drop_oldest(self) -> bool:
         """Unlink the oldest closed segment; False if only the live one is left."""
@@ -114,7 +107,7 @@ class Shelf:
             return None
         path = paths[-1]
         try:
-            db = files.open_to_write(path, mode=self._mode, wal=self._wal, durable=False)
+            db = files.open_to_write(path, mode=self._facts.mode, wal=self._wal, durable=False)
         except files.REFUSALS as error:
             if files.is_broken(error):
                 self._set_aside(path, error)
@@ -123,12 +116,12 @@ class Shelf:
             if schema.is_newer(db, schema.READINGS):
                 db.conn.close()
                 return None
-            wrong: object = files.check(db, now_ns=self._now_ns)
+            wrong: object = files.check(db, now_ns=self._facts.now_ns)
             if wrong is None:
                 schema.prepare_readings(db)
                 row = db.execute("SELECT boot_id, begin_ns FROM segment").fetchone()
-                if row and row[0] == self._boot_id and row[1] <= self._now_ns():
-                    return Segment(path, db, self._boot_id)
+                if row and row[0] == self._facts.boot_id and row[1] <= self._facts.now_ns():
+                    return Segment(path, db, self._facts.boot_id)
         except files.REFUSALS as error:
             wrong = error
         if wrong is None:
@@ -139,8 +132,8 @@ class Shelf:
         return None
 
     def _create(self) -> Segment:
-        offset_ns = self._wall_offset_ns()
-        begin_ns = self._now_ns()
+        offset_ns = self._facts.wall_offset_ns()
+        begin_ns = self._facts.now_ns()
         began = dt.datetime.fromtimestamp((begin_ns + offset_ns) / 1e9, dt.UTC)
         name = f"readings-{began:%Y%m%dT%H%M%S}"
         # Names sort by time even when the wall clock was set back meanwhile.
@@ -150,10 +143,7 @@ class Shelf:
             stem, _, serial = last.partition("_")
             path = self._folder / f"{stem}_{int(serial or 0) + 1:06d}.db"
         try:
-            return Segment.create(
-                path, boot_id=self._boot_id, begin_ns=begin_ns, wall_offset_ns=offset_ns, source=self._source,
-                mode=self._mode, wal=self._wal,
-            )  # fmt: skip
+            return Segment.create(path, self._facts, begin_ns=begin_ns, wall_offset_ns=offset_ns, wal=self._wal)
         except sqlite3.Error:
             files.remove(path)
             raise

@@ -5,36 +5,30 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from gpuwatch import clock
 from gpuwatch.errors import StoreError
 from gpuwatch.store import files
-from gpuwatch.store import ledger as ledgers
-from gpuwatch.store.ledger import Ledger
+from gpuwatch.store.ledger import Ledger, open_ledger
 from gpuwatch.store.segment import Segment
-from gpuwatch.store.segments import Shelf
+from gpuwatch.store.segments import Segments
+from gpuwatch.store.store_options import WriterFacts
 
 _log = logging.getLogger("gpuwatch.store")
 
 
-class Folder:
-    """``ledger`` is another one after it was begun again, and so is the shelf's live segment: hold on to neither.
+class StateFolder:
+    """``ledger`` is another one after it was begun again, and so is the live segment: hold on to neither.
 
     Raises StoreError if the folder cannot be used.  Methods raise REFUSALS, OSError, StoreError.
     """
 
-    def __init__(
-        self, path: Path, *, source: str, boot_id: str, mode: int, segment_bytes: int, evidence_bytes: int,
-        now_ns: Callable[[], int], wall_offset_ns: Callable[[], int],
-    ) -> None:  # fmt: skip
+    def __init__(self, path: Path, facts: WriterFacts, *, segment_bytes: int, evidence_bytes: int) -> None:
         self.path = path
-        self._boot_id = boot_id
-        self._mode = mode
+        self._facts = facts
         self._evidence_bytes = evidence_bytes
-        self._now_ns = now_ns
-        self._wall_offset_ns = wall_offset_ns
         try:
             self._lock = self._locked()
         except OSError as error:
@@ -44,12 +38,9 @@ class Folder:
             self.wal = kind not in files.NETWORK_TYPES
             if not self.wal:
                 _log.warning("%s is on a network file system (%s): commits are slower and readers wait for them", path, kind)
-            self.ledger, self._set_aside_count = self._opened()
-            self.shelf = Shelf(
-                path, boot_id=boot_id, source=source, mode=mode, wal=self.wal, now_ns=now_ns, segment_bytes=segment_bytes,
-                wall_offset_ns=wall_offset_ns,
-            )  # fmt: skip
-            self.ledger.end_unfinished(self.shelf.live.last_ns())
+            self.ledger, self._set_aside_count = self._open_ledger()
+            self.segments = Segments(path, facts, wal=self.wal, segment_bytes=segment_bytes)
+            self.ledger.end_unfinished(self.segments.live.last_ns())
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
@@ -66,11 +57,11 @@ class Folder:
     @property
     def is_there(self) -> bool:
         """Whether what is written can still be found under its names."""
-        return self.ledger.is_there and self.shelf.live.is_there
+        return self.ledger.is_there and self.segments.live.is_there
 
     @property
     def set_aside_count(self) -> int:
-        return self._set_aside_count + self.shelf.set_aside_count
+        return self._set_aside_count + self.segments.set_aside_count
 
     def set_evidence(self, evidence_bytes: int) -> None:
         """How much packed evidence this ledger, and any that follows it, keeps."""
@@ -83,10 +74,10 @@ class Folder:
             os.close(lock)
         if not self.ledger.is_there:
             self.ledger.database.conn.close()
-            self.ledger, _ = self._opened()
-            self.ledger.put_clock(self._now_ns(), self._wall_offset_ns())
-        if not self.shelf.live.is_there:
-            self.shelf.replace_removed()
+            self.ledger, _ = self._open_ledger()
+            self.ledger.put_clock(self._facts.now_ns(), self._facts.wall_offset_ns())
+        if not self.segments.live.is_there:
+            self.segments.replace_removed()
         _log.error("%s: files of the store were removed while it was written: begun new ones", self.path)
 
     def renew_logs(self) -> None:
@@ -94,7 +85,7 @@ class Folder:
 
         While a reader holds the lost one it is written on: what it holds is saved when the reader leaves.
         """
-        for each in (self.ledger, self.shelf.live):
+        for each in (self.ledger, self.segments.live):
             if not each.has_its_logs and each.renew_logs():
                 _log.warning(
                     "%s: its log (-wal, -shm) was removed or replaced: what it held is saved, a new one begun", each.path
@@ -102,34 +93,33 @@ class Folder:
 
     def broken(self) -> list[Ledger | Segment]:
         """Which of the files that are written are torn."""
-        return [each for each in (self.shelf.live, self.ledger) if self._is_broken(each)]
+        return [each for each in (self.segments.live, self.ledger) if self._is_broken(each)]
 
     def set_aside(self, broken: Ledger | Segment, why: object) -> None:
         """A segment is replaced at once; the ledger is then not there, and begun again with all that it must know."""
-        if broken is self.shelf.live:
-            self.shelf.replace_broken(why)
+        if broken is self.segments.live:
+            self.segments.replace_broken(why)
         else:
             broken.database.conn.close()
             files.set_aside(broken.path, why, wall_s=clock.wall_s())
             self._set_aside_count += 1
 
     def close(self) -> None:
-        self.shelf.close()
+        self.segments.close()
         self.ledger.close()
         os.close(self._lock)
 
     def _locked(self) -> int:
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700 | (self._mode & 0o044) * 5 // 4)  # who may read may look in
-        return files.lock(self.path, mode=self._mode)
+        self.path.mkdir(
+            parents=True, exist_ok=True, mode=0o700 | (self._facts.mode & 0o044) * 5 // 4
+        )  # who may read may look in
+        return files.lock(self.path, mode=self._facts.mode)
 
-    def _opened(self) -> tuple[Ledger, int]:
-        return ledgers.opened(
-            self.path, boot_id=self._boot_id, mode=self._mode, wal=self.wal, evidence_bytes=self._evidence_bytes,
-            now_ns=self._now_ns,
-        )  # fmt: skip
+    def _open_ledger(self) -> tuple[Ledger, int]:
+        return open_ledger(self.path, self._facts, wal=self.wal, evidence_bytes=self._evidence_bytes)
 
     def _is_broken(self, file: Ledger | Segment) -> bool:
         try:
-            return files.check(file.database, now_ns=self._now_ns) is not None
+            return files.check(file.database, now_ns=self._facts.now_ns) is not None
         except files.REFUSALS as error:
             return files.is_broken(error)

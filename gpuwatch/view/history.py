@@ -40,14 +40,14 @@ class StoredHistory:
 
     def span_ns(self) -> tuple[int, int] | None:
         with self._open() as (_, boot):
-            stretches = boot.stretches()
+            stretches = boot.segment_spans()
             return (stretches[0].begin_ns, max(each.end_ns for each in stretches)) if stretches else None
 
     def live(self, at_ns: int) -> Live:
         from gpuwatch.view import snapshot
 
         with self._open() as (reader, boot):
-            near = _near(boot.stretches(), at_ns)
+            near = _near(boot.segment_spans(), at_ns)
             uuids = list(dict.fromkeys(uuid for stretch in near for uuid in stretch.uuids))
             lost = boot.lost(uuids, at_ns)
             # A store knows them in the order of their first readings, which is chance.

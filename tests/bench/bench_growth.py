@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gpuwatch.clock import VirtualClock, wall_s
 from gpuwatch.config.settings import Settings
-from gpuwatch.store import Reader, Store, files
+from gpuwatch.store import Reader, Store, StoreLimits, files
 from gpuwatch.store.boot import Boot
 from gpuwatch.view import history
 from tests.bench import made_up
@@ -74,7 +74,7 @@ def day_bytes(folder: Path, gpus: int, seconds: float = 600.0) -> float:
     """What a day of loaded GPUs without a window takes in the store, by ten minutes of it."""
     Store(folder / "empty", source="synthetic", boot_id=BOOT).close()
     clock = VirtualClock(BEGIN_NS)
-    store = Store(folder / "full", source="synthetic", boot_id=BOOT, commit_s=60.0, clock=clock)
+    store = Store(folder / "full", source="synthetic", boot_id=BOOT, limits=StoreLimits(commit_s=60.0), clock=clock)
     due_ns = BEGIN_NS
     for sweeps in zip(*(unwatched(stream(seconds, loaded=True, seed=seed)) for seed in range(gpus)), strict=False):
         for number, each in enumerate(sweeps):
@@ -214,7 +214,7 @@ def _days(state: Path, count: int) -> Figures:
 
 def _span(state: Path) -> None:
     boot = Boot(state)
-    assert boot.stretches()
+    assert boot.segment_spans()
     boot.close()
 
 
@@ -229,7 +229,7 @@ def _writer(state: Path, count: int) -> tuple[float, float]:
         for budget_bytes in (1 << 40, readings_bytes(state) // 2):
             begin_s = time.perf_counter()
             store = Store(
-                copied, source="synthetic", boot_id=BOOT, budget_bytes=budget_bytes,
+                copied, source="synthetic", boot_id=BOOT, limits=StoreLimits(budget_bytes=budget_bytes),
                 clock=VirtualClock(BEGIN_NS + (count * 24 + 1) * made_up.HOUR_NS),
             )  # fmt: skip
             took.append((time.perf_counter() - begin_s) * 1e3)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from annotate.evidence import Device, Lane, Reading
 from gpuwatch.exporter.access import Access
 from gpuwatch.exporter.gpu_counters import Tallies
-from gpuwatch.exporter.http_server import Web
+from gpuwatch.exporter.http_server import HttpServer
 from gpuwatch.interfaces import Sweep
 from tests.gpuwatch.exporter.fleet import Fleet
 
@@ -94,7 +94,7 @@ def eight() -> Fleet:
 
 def main() -> None:
     fleet = eight()
-    web = Web("127.0.0.1:0", Access(None, None), fleet.collector, lambda: True)
+    web = HttpServer("127.0.0.1:0", Access(None, None), fleet.collector, lambda: True)
     body = fleet.text().encode()
     server = static(body)
     ours = times_ms(fetching(web.url))

@@ -12,7 +12,7 @@ from pathlib import Path
 from annotate.evidence import Lane
 from gpuwatch.clock import VirtualClock
 from gpuwatch.interfaces import Sweep
-from gpuwatch.store import Reader, Store
+from gpuwatch.store import Reader, Store, StoreLimits
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID, stream
 
 _MINUTES = 60
@@ -33,7 +33,7 @@ def stored(folder: Path, *, loaded: bool, open_window: bool = False) -> dict[str
     Store(folder / "empty", source="synthetic", boot_id=BOOT).close()
     empty_bytes = readings_bytes(folder / "empty")
     clock, never = VirtualClock(BEGIN_NS), threading.Event()
-    store = Store(folder, source="synthetic", boot_id=BOOT, commit_s=60.0, clock=clock)
+    store = Store(folder, source="synthetic", boot_id=BOOT, limits=StoreLimits(commit_s=60.0), clock=clock)
     took_ns: list[int] = []
     due_ns = BEGIN_NS + _COMMIT_NS
     seconds = _MINUTES * 60.0

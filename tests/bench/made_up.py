@@ -13,8 +13,9 @@ from annotate.verdict import worst
 from gpuwatch.clock import VirtualClock
 from gpuwatch.host import processes
 from gpuwatch.sources.simulated import simulate
-from gpuwatch.store import Store, files
+from gpuwatch.store import Store, StoreLimits, files
 from gpuwatch.store.segment import Segment
+from gpuwatch.store.store_options import WriterFacts
 from tests.bench.bench_store import unwatched
 from tests.gpuwatch.store.stored import WALL_OFFSET_NS, a_run, feed
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, stream
@@ -85,18 +86,26 @@ def _multiply(db: sqlite3.Connection, first: int, last: int) -> None:
 def days(folder: Path, count: int) -> Iterator[int]:
     """A store with readings of one loaded GPU and no window, a segment a day, ever longer; gives the days there are."""
     clock = VirtualClock(BEGIN_NS)
-    store = Store(folder, source="synthetic", boot_id=BOOT, commit_s=60.0, clock=clock, wall_offset_ns=lambda: WALL_OFFSET_NS)
+    store = Store(
+        folder,
+        source="synthetic",
+        boot_id=BOOT,
+        limits=StoreLimits(commit_s=60.0),
+        clock=clock,
+        wall_offset_ns=lambda: WALL_OFFSET_NS,
+    )
     feed(store, unwatched(stream(HOUR_NS / 1e9, loaded=True)), clock=clock, flush_ns=20_000_000_000)
     store.close()
     (hour,) = folder.glob(files.SEGMENTS)
+    facts = WriterFacts(
+        source="synthetic", boot_id=BOOT, mode=0o600, now_ns=clock.now_ns, wall_offset_ns=lambda: WALL_OFFSET_NS
+    )
     template = hour.replace(folder / "hour")  # no segment's name: the store passes it by
     for day in range(count):
         begin_ns = BEGIN_NS + day * 24 * HOUR_NS
         began = dt.datetime.fromtimestamp((begin_ns + WALL_OFFSET_NS) / 1e9, dt.UTC)
         path = folder / f"readings-{began:%Y%m%dT%H%M%S}.db"
-        segment = Segment.create(
-            path, boot_id=BOOT, begin_ns=begin_ns, wall_offset_ns=WALL_OFFSET_NS, source="synthetic", mode=0o600, wal=True
-        )
+        segment = Segment.create(path, facts, begin_ns=begin_ns, wall_offset_ns=WALL_OFFSET_NS, wal=True)
         db = segment.database.conn
         db.execute("ATTACH ? AS hour", (str(template),))
         db.execute("BEGIN")

@@ -33,7 +33,7 @@ from gpuwatch.sampling.sampler import Sampler
 from gpuwatch.sources.simulated import OWN_PID, Scene, Simulated
 from gpuwatch.sources.simulated.kernels import ATTENTION, CONVOLUTION, COPY, GEMM
 from gpuwatch.sources.simulated.scenes import Phase
-from gpuwatch.store import Run, Store
+from gpuwatch.store import Run, Store, StoreLimits
 from gpuwatch.store.files import SEGMENTS
 from tests.faults import results, stores
 from tests.gpuwatch.store.stored import a_run
@@ -164,7 +164,8 @@ def day(
     """Raises AssertionError for what was lost, not judged, grew or went beyond the budget; gives what it took, and looks at it."""
     virtual, stop = VirtualClock(BEGIN_NS), threading.Event()
     store = Store(
-        folder, source="simulated", boot_id=BOOT, clock=virtual, budget_bytes=budget_bytes, segment_bytes=segment_bytes,
+        folder, source="simulated", boot_id=BOOT, clock=virtual,
+        limits=StoreLimits(budget_bytes=budget_bytes, segment_bytes=segment_bytes),
         wall_offset_ns=lambda: WALL_OFFSET_NS,
     )  # fmt: skip
     gpus = [Gpu.watched(position, store, stop) for position in range(GPUS_COUNT)]

@@ -151,7 +151,7 @@ class TestBrokenWhileWritten:
         for i in range(200):
             store.put_run(a_run(id=f"{i:010d}"), {UUID: bytes(3000)})
         assert store.flush(PATIENCE_S)
-        database = store._folder.ledger.database
+        database = store.folder.ledger.database
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         with (tmp_path / "gpuwatch.db").open("r+b") as file:
             file.seek(4096)

@@ -44,7 +44,7 @@ def test_a_storm_is_kept_whole_and_its_names_do_not_fill_the_memory(tmp_path: Pa
     for sweep in storm(120):
         store.take(sweep)
     assert store.flush(30.0)
-    segment = store._folder.shelf.live
+    segment = store.folder.segments.live
     assert len(segment._processes) <= KNOWN_COUNT + 41
     with Reader(tmp_path) as reader:
         run = a_run(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + 120 * S, pids=frozenset({OWN.pid}))

@@ -1,7 +1,7 @@
 """Passes one after another without Python: the fast row and the pulse asked by a small compiled loop, read afterwards.
 
 After a pause of milliseconds nothing of an interpreter is in the processor's caches any more: a pass in Python took 150 to
-280 us on the machines where this was measured, 13 back to back, and the loop's takes 60.  ``series.c`` is built when the
+280 us on the machines where this was measured, 13 back to back, and the loop's takes 60.  ``compiled_loop.c`` is built when the
 package is installed; where there was no compiler the sampler asks in Python, for 1.7 times the whole daemon's processor time.
 """
 
@@ -24,7 +24,7 @@ from gpuwatch.sources.nvml import fields
 from gpuwatch.sources.nvml.binding import GONE_OR_LOST, SUCCESS, Api, treat
 from gpuwatch.sources.nvml.questions import Row
 
-LAYOUT = 1  # of the structures below, as series.c says it too: a library built from other ones is not used
+LAYOUT = 1  # of the structures below, as compiled_loop.c says it too: a library built from other ones is not used
 PASSES_COUNT = 64
 _ALIGNED_BYTES = 8
 
@@ -75,7 +75,7 @@ class _Pass(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in ("due_ns", "begin_ns", "end_ns", "missed_count", "is_pulse")]
 
 
-class _Series(ctypes.Structure):
+class _Loop(ctypes.Structure):
     _fields_ = [
         ("row", _Row), ("pulse", _Row), ("ends", ctypes.c_uint64), ("passes", ctypes.POINTER(_Pass)),
         ("codes", ctypes.POINTER(ctypes.c_int32)), ("answers", ctypes.c_void_p), ("passes_count", ctypes.c_uint32),
@@ -88,7 +88,7 @@ class UnfitError(Exception):
     """A row that the compiled loop cannot ask: the reason."""
 
 
-class _Asked:
+class _LoopRow:
     """One row as the loop asks it: its calls, and how their answers are read back.  Raises UnfitError."""
 
     def __init__(self, api: Api, uuid: str, lane: Lane, row: Row) -> None:
@@ -142,9 +142,9 @@ class CompiledLoop:
 
     def __init__(self, library: ctypes.CDLL, api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> None:
         self._lost = lost  # called when the GPU was: its handle is of no use any more
-        self._run = library.gpuwatch_series
+        self._run = library.gpuwatch_compiled_loop
         self._uuid = uuid
-        self._row, self._pulse = _Asked(api, uuid, Lane.FAST, row), _Asked(api, uuid, Lane.PULSE, pulse)
+        self._row, self._pulse = _LoopRow(api, uuid, Lane.FAST, row), _LoopRow(api, uuid, Lane.PULSE, pulse)
         both = (self._row, self._pulse)
         self._codes_count, self._answers_bytes = max(each.count for each in both), max(each.bytes for each in both)
         self._passes = (_Pass * PASSES_COUNT)()
@@ -152,15 +152,22 @@ class CompiledLoop:
         self._answers = (ctypes.c_uint8 * (PASSES_COUNT * self._answers_bytes))()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         weakref.finalize(self, os.close, self._wake_fd)
-        self._series = _Series(
-            row=self._row.row(), pulse=self._pulse.row(), ends=sum(1 << code for code in GONE_OR_LOST), passes=self._passes,
-            codes=self._codes, answers=ctypes.addressof(self._answers), passes_count=PASSES_COUNT, codes_count=self._codes_count,
-            answers_bytes=self._answers_bytes, wake_fd=self._wake_fd,
-        )  # fmt: skip
+        self._loop = _Loop(
+            row=self._row.row(),
+            pulse=self._pulse.row(),
+            ends=sum(1 << code for code in GONE_OR_LOST),
+            passes=self._passes,
+            codes=self._codes,
+            answers=ctypes.addressof(self._answers),
+            passes_count=PASSES_COUNT,
+            codes_count=self._codes_count,
+            answers_bytes=self._answers_bytes,
+            wake_fd=self._wake_fd,
+        )
 
     @property
     def asking_since_ns(self) -> int | None:
-        return self._series.asking_since_ns or None
+        return self._loop.asking_since_ns or None
 
     def interrupt(self) -> None:
         os.eventfd_write(self._wake_fd, 1)
@@ -168,7 +175,7 @@ class CompiledLoop:
     def run(
         self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int
     ) -> tuple[Sequence[Pass], SourceError | None]:
-        count = self._run(ctypes.byref(self._series), due_ns, max(1, period_ns), until_ns, row_at_ns, row_after_ns)
+        count = self._run(ctypes.byref(self._loop), due_ns, max(1, period_ns), until_ns, row_at_ns, row_after_ns)
         passes: list[Pass] = []
         try:
             passes.extend(self._read(count))
@@ -189,7 +196,7 @@ class CompiledLoop:
             yield Pass(done.due_ns, done.begin_ns - done.due_ns, done.missed_count, reading)
 
 
-def series(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> CompiledLoop | None:
+def open_loop(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> CompiledLoop | None:
     """The loop for these rows of a GPU; None where it was not built, or cannot ask one of them.  OSError without descriptors."""
     library, _ = compiled()
     try:
@@ -202,17 +209,17 @@ def series(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) 
 def compiled(folder: Path = Path(__file__).parent) -> tuple[ctypes.CDLL | None, str]:
     """The library that was built at installation; if there is none, why."""
     why = "it was not built: no C compiler was there when gpuwatch was installed"
-    for path in sorted(folder.glob("_series*.so")):
+    for path in sorted(folder.glob("_compiled_loop*.so")):
         try:
             library = ctypes.CDLL(str(path))
-            if ctypes.c_uint32.in_dll(library, "gpuwatch_series_layout").value != LAYOUT:
+            if ctypes.c_uint32.in_dll(library, "gpuwatch_compiled_loop_layout").value != LAYOUT:
                 why = f"{path.name} is of another version of gpuwatch: install it again"
                 continue
         except (OSError, ValueError) as error:
             why = f"{path.name} cannot be loaded: {error}"
             continue
-        library.gpuwatch_series.argtypes = (ctypes.c_void_p, *(ctypes.c_int64,) * 5)
-        library.gpuwatch_series.restype = ctypes.c_uint32
+        library.gpuwatch_compiled_loop.argtypes = (ctypes.c_void_p, *(ctypes.c_int64,) * 5)
+        library.gpuwatch_compiled_loop.restype = ctypes.c_uint32
         return library, ""
     return None, why
 

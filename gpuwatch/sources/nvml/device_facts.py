@@ -1,8 +1,8 @@
-"""Who the GPUs are: every fact of a device that does not change from reading to reading."""
+"""The identity of each GPU: every fact of a device that does not change from reading to reading."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from annotate.evidence import Device
 from gpuwatch.errors import SourceGoneError
 from gpuwatch.host.processes import numa_node
 from gpuwatch.sources.nvml.binding import Api, Handle, asked, error_text, lost, read_text, too_old, treat
+from gpuwatch.sources.nvml.signals import Call, milli
 
 _ARCHITECTURES: Mapping[int, str] = {
     2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing", 7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell",
@@ -19,9 +20,53 @@ _COMPUTE_MODES: Mapping[int, str] = {0: "default", 1: "exclusive-thread", 2: "pr
 _VIRTUALIZATION: Mapping[int, str] = {0: "none", 1: "pass-through", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"}
 
 
+def _name(names: Mapping[int, str], kind: str) -> Callable[[int], str]:
+    """Return a lookup of the driver's number; one that is not known keeps it."""
+    return lambda number: names.get(number, f"{kind} {number}")
+
+
+_LIMITS, _THRESHOLD = "nvmlDeviceGetPowerManagementLimitConstraints", "nvmlDeviceGetTemperatureThreshold"
+
+# Each fact of a device and the calls that may answer it, tried in order.
+FACTS: Mapping[str, tuple[Call, ...]] = {
+    "name": (Call("nvmlDeviceGetName", (), lambda name: name or "unknown", instance=True),),
+    "pci_bus_id": (Call("nvmlDeviceGetPciInfo_v3", (), lambda pci: read_text(lambda: pci.busId)),),
+    "vbios_version": (Call("nvmlDeviceGetVbiosVersion"),),
+    "architecture": (Call("nvmlDeviceGetArchitecture", (), _name(_ARCHITECTURES, "architecture")),),
+    "compute_capability": (Call("nvmlDeviceGetCudaComputeCapability", (), lambda found: f"{found[0]}.{found[1]}"),),
+    "sm_clock_max_mhz": (Call("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_SM",)),),
+    "mem_clock_max_mhz": (Call("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_MEM",)),),
+    "power_limit_w": (Call("nvmlDeviceGetEnforcedPowerLimit", (), milli),),
+    "power_limit_default_w": (Call("nvmlDeviceGetPowerManagementDefaultLimit", (), milli),),
+    "power_limit_min_w": (Call(_LIMITS, (), lambda limits_mw: milli(limits_mw[0])),),
+    "power_limit_max_w": (Call(_LIMITS, (), lambda limits_mw: milli(limits_mw[1])),),
+    "temperature_slowdown_c": (Call(_THRESHOLD, ("NVML_TEMPERATURE_THRESHOLD_SLOWDOWN",)),),
+    "temperature_shutdown_c": (Call(_THRESHOLD, ("NVML_TEMPERATURE_THRESHOLD_SHUTDOWN",)),),
+    "memory_total_bytes": (Call("nvmlDeviceGetMemoryInfo", (), lambda memory: memory.total, instance=True),),
+    # The second version of the call tells the driver's reserve apart; its number holds the structure's version and size.
+    "memory_reserved_bytes": (
+        Call("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), lambda memory: memory.reserved, instance=True),
+    ),
+    "pcie_generation_max_count": (Call("nvmlDeviceGetMaxPcieLinkGeneration"),),
+    "pcie_width_max_count": (Call("nvmlDeviceGetMaxPcieLinkWidth"),),
+    "numa_node_count": (Call("nvmlDeviceGetNumaNodeId"),),
+    "cuda_cores_count": (Call("nvmlDeviceGetNumGpuCores", instance=True),),
+    "memory_bus_bits_count": (Call("nvmlDeviceGetMemoryBusWidth", instance=True),),
+    "persistence_mode": (Call("nvmlDeviceGetPersistenceMode", (), bool),),
+    "ecc_mode": (Call("nvmlDeviceGetEccMode", (), lambda modes: bool(modes[0])),),
+    "mig_mode": (Call("nvmlDeviceGetMigMode", (), lambda modes: bool(modes[0])),),
+    "compute_mode": (Call("nvmlDeviceGetComputeMode", (), _name(_COMPUTE_MODES, "mode")),),
+    "virtualization": (Call("nvmlDeviceGetVirtualizationMode", (), _name(_VIRTUALIZATION, "mode")),),
+    "supported_reasons_mask": (
+        Call("nvmlDeviceGetSupportedClocksEventReasons"),
+        Call("nvmlDeviceGetSupportedClocksThrottleReasons"),
+    ),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class BoardHandles:
-    """What to ask about a GPU or MIG instance: its own handle, and that of the board it lives on."""
+    """The handles of a GPU or MIG instance: its own, and that of the board it lives on."""
 
     uuid: str
     handle: Handle
@@ -31,7 +76,7 @@ class BoardHandles:
 
 
 def count(api: Api) -> int:
-    """How many GPUs the driver lists.  Raises SourceGoneError."""
+    """Count the GPUs that the driver lists.  Raises SourceGoneError."""
     try:
         return int(api.nvmlDeviceGetCount())
     except api.NVMLError as error:
@@ -40,7 +85,7 @@ def count(api: Api) -> int:
 
 
 def at(api: Api, index: int) -> Iterator[BoardHandles]:
-    """The GPU at this place of the driver's list, then its MIG instances.  Raises DeviceLostError, SourceGoneError."""
+    """Find the GPU at this place of the driver's list, then its MIG instances.  Raises DeviceLostError, SourceGoneError."""
     try:
         handle = api.nvmlDeviceGetHandleByIndex(index)
         uuid = read_text(lambda: api.nvmlDeviceGetUUID(handle))
@@ -59,7 +104,7 @@ def at(api: Api, index: int) -> Iterator[BoardHandles]:
 
 
 def board(api: Api, uuid: str) -> BoardHandles:
-    """A GPU or MIG instance by its UUID, asked anew.  Raises DeviceLostError, SourceGoneError."""
+    """Find a GPU or MIG instance again by its UUID.  Raises DeviceLostError, SourceGoneError."""
     try:
         handle = api.nvmlDeviceGetHandleByUUID(uuid)
     except api.NVMLError as error:
@@ -72,56 +117,20 @@ def board(api: Api, uuid: str) -> BoardHandles:
 
 
 def device(api: Api, of: BoardHandles) -> Device:
-    """The facts of one GPU; for a MIG instance name, memory and cores are its own, limits and modes its board's."""
+    """Read the facts of one GPU; for a MIG instance name, memory and cores are its own, limits and modes its board's."""
+    facts = {name: value for name, calls in FACTS.items() if (value := _fact(api, of, calls)) is not None}
+    if facts.get("numa_node_count", -1) < 0:
+        facts["numa_node_count"] = numa_node(facts.get("pci_bus_id"))
+    driver_version, nvml_version = (asked(api, f"nvmlSystemGet{each}Version") for each in ("Driver", "NVML"))
+    named: dict[str, Any] = {"name": "unknown", "driver_version": driver_version, "nvml_version": nvml_version}
+    return Device(uuid=of.uuid, parent_uuid=of.parent_uuid, **named | facts)
 
-    def fact(function: str, *args: Any, own: bool = False) -> Any:
-        return asked(api, function, of.handle if own else of.board_handle, *args, uuid=of.uuid)
 
-    def watts(function: str) -> float | None:
-        limit_mw = fact(function)
-        return None if limit_mw is None else limit_mw / 1000
-
-    pci = fact("nvmlDeviceGetPciInfo_v3")
-    capability = fact("nvmlDeviceGetCudaComputeCapability")
-    limits_mw = fact("nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
-    memory = fact("nvmlDeviceGetMemoryInfo", own=True)
-    # The second version of the call tells the driver's reserve apart; its number holds the structure's version and size.
-    memory_apart = fact("nvmlDeviceGetMemoryInfo", api.nvmlMemory_v2, own=True)
-    ecc, mig, persistence = fact("nvmlDeviceGetEccMode"), fact("nvmlDeviceGetMigMode"), fact("nvmlDeviceGetPersistenceMode")
-    architecture, compute_mode = fact("nvmlDeviceGetArchitecture"), fact("nvmlDeviceGetComputeMode")
-    virtualization = fact("nvmlDeviceGetVirtualizationMode")
-    bus_id = read_text(lambda: pci.busId) if pci is not None else None
-    node = fact("nvmlDeviceGetNumaNodeId")
-    reasons = fact("nvmlDeviceGetSupportedClocksEventReasons")
-    return Device(
-        uuid=of.uuid,
-        name=fact("nvmlDeviceGetName", own=True) or "unknown",
-        pci_bus_id=bus_id,
-        driver_version=asked(api, "nvmlSystemGetDriverVersion"),
-        nvml_version=asked(api, "nvmlSystemGetNVMLVersion"),
-        vbios_version=fact("nvmlDeviceGetVbiosVersion"),
-        architecture=None if architecture is None else _ARCHITECTURES.get(architecture, f"architecture {architecture}"),
-        compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
-        parent_uuid=of.parent_uuid,
-        sm_clock_max_mhz=fact("nvmlDeviceGetMaxClockInfo", api.NVML_CLOCK_SM),
-        mem_clock_max_mhz=fact("nvmlDeviceGetMaxClockInfo", api.NVML_CLOCK_MEM),
-        power_limit_w=watts("nvmlDeviceGetEnforcedPowerLimit"),
-        power_limit_default_w=watts("nvmlDeviceGetPowerManagementDefaultLimit"),
-        power_limit_min_w=None if limits_mw[0] is None else limits_mw[0] / 1000,
-        power_limit_max_w=None if limits_mw[1] is None else limits_mw[1] / 1000,
-        temperature_slowdown_c=fact("nvmlDeviceGetTemperatureThreshold", api.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
-        temperature_shutdown_c=fact("nvmlDeviceGetTemperatureThreshold", api.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
-        memory_total_bytes=None if memory is None else memory.total,
-        memory_reserved_bytes=None if memory_apart is None else memory_apart.reserved,
-        pcie_generation_max_count=fact("nvmlDeviceGetMaxPcieLinkGeneration"),
-        pcie_width_max_count=fact("nvmlDeviceGetMaxPcieLinkWidth"),
-        numa_node_count=node if node is not None and node >= 0 else numa_node(bus_id),
-        cuda_cores_count=fact("nvmlDeviceGetNumGpuCores", own=True),
-        memory_bus_bits_count=fact("nvmlDeviceGetMemoryBusWidth", own=True),
-        persistence_mode=None if persistence is None else bool(persistence),
-        ecc_mode=None if ecc is None else bool(ecc[0]),
-        mig_mode=None if mig is None else bool(mig[0]),
-        compute_mode=None if compute_mode is None else _COMPUTE_MODES.get(compute_mode, f"mode {compute_mode}"),
-        virtualization=None if virtualization is None else _VIRTUALIZATION.get(virtualization, f"mode {virtualization}"),
-        supported_reasons_mask=reasons if reasons is not None else fact("nvmlDeviceGetSupportedClocksThrottleReasons"),
-    )
+def _fact(api: Api, of: BoardHandles, calls: Sequence[Call]) -> Any:
+    """Return the first answer; None where no call has one."""
+    for call in calls:
+        handle = of.handle if call.instance else of.board_handle
+        answer = asked(api, call.function, handle, *(getattr(api, each) for each in call.args), uuid=of.uuid)
+        if answer is not None:
+            return call.take(answer)
+    return None

@@ -31,7 +31,7 @@ class _NvmlGpu:
         self.board = board
         self.lock = threading.Lock()  # a GPU's own: a hung probe must not hold the others up
         self.rows: dict[tuple[str, ...], Row] = {}
-        self.series: dict[tuple[tuple[str, ...], tuple[str, ...]], CompiledLoop | None] = {}
+        self.loops: dict[tuple[tuple[str, ...], tuple[str, ...]], CompiledLoop | None] = {}
         self.questions = Questions(api, board, driver_version)
         self.lists = ProcessLists(api, board.uuid, board.handle, identities, host.visibility())
         self.power = DensePower(api, board.uuid, board.board_handle)
@@ -123,13 +123,13 @@ class Nvml:
     def series(self, uuid: str, row: Sequence[str], pulse: Sequence[str]) -> CompiledLoop | None:
         """The compiled loop over these two rows; None where there is none.  Raises DeviceLostError, SourceGoneError."""
         gpu, names = self._gpu(uuid), (tuple(row), tuple(pulse))
-        if names not in gpu.series:
+        if names not in gpu.loops:
             whole, part = (self._row(gpu, each) for each in names)
             try:
-                gpu.series[names] = compiled_loop.series(self._api, uuid, whole, part, partial(self._forget, uuid))
+                gpu.loops[names] = compiled_loop.open_loop(self._api, uuid, whole, part, partial(self._forget, uuid))
             except OSError:  # no descriptor is left: another time
                 return None
-        return gpu.series[names]
+        return gpu.loops[names]
 
     def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
         gpu = self._gpu(uuid)
@@ -142,8 +142,13 @@ class Nvml:
         end_ns = clock.now_ns()
         visibility = self._visibility if whole else Visibility.UNKNOWN
         return ProcessList(
-            uuid=uuid, at_ns=end_ns, took_ns=end_ns - begin_ns, processes=processes, visibility=visibility, use_asked=utilization
-        )  # fmt: skip
+            uuid=uuid,
+            at_ns=end_ns,
+            took_ns=end_ns - begin_ns,
+            processes=processes,
+            visibility=visibility,
+            use_asked=utilization,
+        )
 
     def power_record(self, uuid: str) -> PowerRecord:
         gpu = self._gpu(uuid)

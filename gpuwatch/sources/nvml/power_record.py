@@ -12,6 +12,10 @@ from gpuwatch.sources.nvml.process_lists import Lists
 
 Offset: TypeAlias = Callable[[], int]
 
+STEP_NS = 100_000_000  # a time daemon slews by at most 83 ms a second; more is a step
+SLACK_NS = 50_000_000  # a stamp this far in our future is an artefact of reading two clocks
+FARTHEST_NS = 60_000_000_000  # a newest sample farther from a clock than this was not stamped by that clock
+
 
 class DensePower:
     """The cursor into one GPU's power record: on an H200 119 samples, 20 ms apart."""
@@ -25,16 +29,12 @@ class DensePower:
         now_ns: Callable[[], int] = clock.now_ns,
         wall_offset_ns: Offset = clock.wall_offset_ns,
         boot_offset_ns: Offset = clock.boot_offset_ns,
-        step_ns: int = 100_000_000,  # a time daemon slews by at most 83 ms a second; more is a step
-        slack_ns: int = 50_000_000,  # a stamp this far in our future is an artefact of reading two clocks
     ) -> None:
         self._api = api
         self._uuid = uuid
         self._lists = Lists(api, handle)
         self._now_ns = now_ns
         self._offsets = {"wall": wall_offset_ns, "boot": boot_offset_ns}
-        self._step_ns = step_ns
-        self._slack_ns = slack_ns
         self._cursor_us = 0
         self._offset_ns: int | None = None
         self._last_ns = 0
@@ -53,13 +53,13 @@ class DensePower:
         if self.stamped_by is None:
             return (), ()
         offset_ns = self._offsets[self.stamped_by]()
-        stepped = self._offset_ns is not None and abs(offset_ns - self._offset_ns) > self._step_ns
+        stepped = self._offset_ns is not None and abs(offset_ns - self._offset_ns) > STEP_NS
         self._offset_ns = offset_ns
         if stepped:
-            # Stamps of before and after the step cannot be told apart: this stretch is dropped, the next call starts anew.
+            # Stamps of before and after the step cannot be told apart: this interval is dropped, the next call starts again.
             self._cursor_us = (self._now_ns() + offset_ns) // 1000
             return (), ()
-        latest_ns = self._now_ns() + self._slack_ns
+        latest_ns = self._now_ns() + SLACK_NS
         times: list[int] = []
         watts: list[float] = []
         for stamp_us, draw_w in samples:
@@ -88,9 +88,9 @@ class DensePower:
                 rows.append((stamp_us, value / 1000))
         return sorted(rows)
 
-    def _nearest_clock(self, stamp_us: int, *, farthest_ns: int = 60_000_000_000) -> str | None:
+    def _nearest_clock(self, stamp_us: int) -> str | None:
         """The clock on which the newest sample is newest; None if on none it is of the last minute."""
         now_ns = self._now_ns()
         apart_ns = {name: abs(stamp_us * 1000 - (now_ns + offset())) for name, offset in self._offsets.items()}
         nearest = min(apart_ns, key=lambda name: apart_ns[name])
-        return nearest if apart_ns[nearest] <= farthest_ns else None
+        return nearest if apart_ns[nearest] <= FARTHEST_NS else None

@@ -45,10 +45,12 @@ class Lists:
         """The value type (see ``fields.decoded``), and stamp and raw value of each sample of a record newer than that."""
         kind, since = ctypes.c_uint(), ctypes.c_ulonglong(since_us)
         entries = self._asked(
-            SAMPLES, _SAMPLE, 128,
+            SAMPLES,
+            _SAMPLE,
+            128,
             lambda ask, count, found: ask(self._handle, ctypes.c_int(sampling), since, ctypes.byref(kind), count, found),
             cuts=True,
-        )  # fmt: skip
+        )
         return kind.value, entries
 
     def _asked(

@@ -58,17 +58,26 @@ class ProcessLists:
     def _process(self, pid: int, memory_bytes: int | None, ratio: float | None, graphics: bool) -> Process:  # noqa: FBT001 - private
         who = self._identities.of(pid)
         return Process(
-            pid=pid, name=who.name, user=who.user, started_s=who.started_s, memory_bytes=memory_bytes,
-            utilization_ratio=ratio, graphics=graphics,
-        )  # fmt: skip
+            pid=pid,
+            name=who.name,
+            user=who.user,
+            started_s=who.started_s,
+            memory_bytes=memory_bytes,
+            utilization_ratio=ratio,
+            graphics=graphics,
+        )
 
     def _unlisted(self, pid: int, ratio: float) -> Process:
         # Outside the initial PID namespace such a PID is the machine's: the process of that number here is somebody else.
         who = self._identities.of(pid) if self._visibility == Visibility.HOST else None
         return Process(
-            pid=pid, name=who.name if who else None, user=who.user if who else None, started_s=who.started_s if who else None,
-            utilization_ratio=ratio, listed=False,
-        )  # fmt: skip
+            pid=pid,
+            name=who.name if who else None,
+            user=who.user if who else None,
+            started_s=who.started_s if who else None,
+            utilization_ratio=ratio,
+            listed=False,
+        )
 
     def _utilization(self) -> dict[int, float]:
         """Share of time each process kept SMs busy since the last call; the first call only sets the cursor."""

@@ -137,11 +137,12 @@ def _simulate(
     return Evidence(
         window=WindowRecord(begin_ns=begin_ns, end_ns=end_ns, label=scene.name, pids=frozenset({OWN_PID})),
         device=device,
-        trace=Trace.of(witness.readings, censuses=witness.censuses, power=witness.power, events=witness.events,
-                       gaps=witness.gaps),
+        trace=Trace.of(
+            witness.readings, censuses=witness.censuses, power=witness.power, events=witness.events, gaps=witness.gaps
+        ),
         host=_host(scene),
         timings=source.timings(device.uuid, begin_ns, end_ns) if with_timings else None,
-    )  # fmt: skip
+    )
 
 
 _NEVER = threading.Event()

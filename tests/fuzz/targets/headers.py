@@ -9,7 +9,7 @@ from functools import cache
 
 from gpuwatch.exporter.access import Access
 from gpuwatch.exporter.collector import Collector
-from gpuwatch.exporter.http_server import Web
+from gpuwatch.exporter.http_server import HttpServer
 
 _ANSWERS = (b"HTTP/1.1 200", b"HTTP/1.1 400", b"HTTP/1.1 401", b"HTTP/1.1 404", b"HTTP/1.1 405", b"HTTP/1.1 414", b"HTTP/1.1 421", b"HTTP/1.1 431",
             b"HTTP/1.1 503", b"HTTP/1.1 505")  # fmt: skip
@@ -29,12 +29,12 @@ class _Kept(logging.Handler):
 
 
 @cache
-def _serving() -> tuple[Web, _Kept]:
+def _serving() -> tuple[HttpServer, _Kept]:
     from tests.gpuwatch.exporter.fleet import Fleet
 
     kept = _Kept()
     collector: Collector = Fleet("steady-gemm").collector
-    return Web("127.0.0.1:0", _GUARDED, collector, lambda: True), kept
+    return HttpServer("127.0.0.1:0", _GUARDED, collector, lambda: True), kept
 
 
 def target(data: bytes) -> None:
@@ -49,7 +49,7 @@ def target(data: bytes) -> None:
     assert not kept.records, kept.records[0].exc_info
 
 
-def _ask(web: Web, data: bytes) -> None:
+def _ask(web: HttpServer, data: bytes) -> None:
     port = int(web.url.rpartition(":")[2].partition("/")[0])
     with socket.create_connection(("127.0.0.1", port), timeout=8) as connection:
         answer = b""

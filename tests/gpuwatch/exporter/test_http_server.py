@@ -27,7 +27,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.exporter.access import Access, access, is_ours, own_names
 from gpuwatch.exporter.collector import DaemonFigures
 from gpuwatch.exporter.exporter import Exporter
-from gpuwatch.exporter.http_server import AT_ONCE_COUNT, CONNECTIONS_COUNT, Web
+from gpuwatch.exporter.http_server import AT_ONCE_COUNT, CONNECTIONS_COUNT, HttpServer
 from tests.gpuwatch.exporter.fleet import STORE, Fleet, of, openmetrics_names, series
 from tests.gpuwatch.exporter.test_access import DIGEST, PASSWORD, basic, settings
 from tests.gpuwatch.programs import program
@@ -44,8 +44,8 @@ def fleet() -> Fleet:
 
 
 @contextlib.contextmanager
-def serving(fleet: Fleet, guarded: Access = OPEN, *, ready: bool = True, connection_s: float = 10.0) -> Iterator[Web]:
-    web = Web("127.0.0.1:0", guarded, fleet.collector, lambda: ready, connection_s=connection_s)
+def serving(fleet: Fleet, guarded: Access = OPEN, *, ready: bool = True, connection_s: float = 10.0) -> Iterator[HttpServer]:
+    web = HttpServer("127.0.0.1:0", guarded, fleet.collector, lambda: ready, connection_s=connection_s)
     try:
         yield web
     finally:
@@ -53,14 +53,14 @@ def serving(fleet: Fleet, guarded: Access = OPEN, *, ready: bool = True, connect
 
 
 def ask(
-    web: Web, path: str = "/metrics", *, method: str = "GET", headers: dict[str, str] | None = None,
+    web: HttpServer, path: str = "/metrics", *, method: str = "GET", headers: dict[str, str] | None = None,
     context: ssl.SSLContext | None = None,
 ) -> tuple[int, http.client.HTTPMessage, bytes]:  # fmt: skip
     parts = urlsplit(web.url)
     where = f"{parts.hostname}:{parts.port}"
     connection = (
         http.client.HTTPSConnection(where, timeout=PATIENCE_S, context=context)
-        if web.access.tls
+        if web.site.access.tls
         else http.client.HTTPConnection(where, timeout=PATIENCE_S)
     )
     with contextlib.closing(connection):
@@ -69,7 +69,7 @@ def ask(
         return answer.status, answer.headers, answer.read()
 
 
-def raw(web: Web) -> socket.socket:
+def raw(web: HttpServer) -> socket.socket:
     parts = urlsplit(web.url)
     return socket.create_connection((parts.hostname or "", parts.port or 0), timeout=PATIENCE_S)
 
@@ -132,8 +132,8 @@ def test_health_answers_while_all_pages_are_on_their_way(fleet: Fleet) -> None:
     """Who asks for a page and does not read it holds a place; a further page is refused until one is free, health is not."""
     large = Family("large", "A page that no socket's buffers hold.", "gauge")
     large.samples = [Sample("large", {"label": str(n) + "x" * (1 << 20)}, 1.0) for n in range(24)]
-    with serving(fleet) as web, contextlib.ExitStack() as stack:
-        web.registry.register(Made(lambda: [large]))
+    with serving(fleet, connection_s=PATIENCE_S) as web, contextlib.ExitStack() as stack:
+        web.site.registry.register(Made(lambda: [large]))
         slow = [stack.enter_context(raw(web)) for _ in range(AT_ONCE_COUNT)]
         for connection in slow:
             connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
@@ -154,7 +154,7 @@ def test_a_request_that_fails_gives_its_place_back(fleet: Fleet) -> None:
 
     failing = True
     with serving(fleet) as web:
-        web.registry.register(Made(collect))
+        web.site.registry.register(Made(collect))
         for _ in range(2 * AT_ONCE_COUNT):
             assert ask(web)[0] == 500
         failing = False
@@ -180,8 +180,8 @@ def test_a_page_without_a_thread_is_an_error_that_frees_its_address(fleet: Fleet
         probe.bind(("127.0.0.1", 0))
         listen = f"127.0.0.1:{probe.getsockname()[1]}"
     with pytest.raises(UsageError, match="expected a thread for the metrics page, found: can't start new thread; raise"):
-        Web(listen, OPEN, fleet.collector, lambda: True, thread=Refused)
-    Web(listen, OPEN, fleet.collector, lambda: True).close()
+        HttpServer(listen, OPEN, fleet.collector, lambda: True, thread=Refused)
+    HttpServer(listen, OPEN, fleet.collector, lambda: True).close()
 
 
 def test_closing_does_not_wait_for_a_page_that_hangs(fleet: Fleet) -> None:
@@ -193,7 +193,7 @@ def test_closing_does_not_wait_for_a_page_that_hangs(fleet: Fleet) -> None:
         return []
 
     with serving(fleet) as web, raw(web) as connection:
-        web.registry.register(Made(collect))
+        web.site.registry.register(Made(collect))
         connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert hangs.wait(10)
         web.close()
@@ -219,7 +219,7 @@ PARTS = st.sampled_from(
 
 
 @pytest.fixture(scope="module")
-def web(fleet: Fleet) -> Iterator[Web]:
+def web(fleet: Fleet) -> Iterator[HttpServer]:
     with serving(fleet) as found:
         yield found
 
@@ -237,24 +237,24 @@ def web(fleet: Fleet) -> Iterator[Web]:
         ("text/html, APPLICATION/OpenMetrics-Text;q=0.7", "application/openmetrics-text"),
     ],
 )
-def test_a_format_that_is_not_to_be_had_is_answered_in_text(web: Web, accept: str, kind: str) -> None:
+def test_a_format_that_is_not_to_be_had_is_answered_in_text(web: HttpServer, accept: str, kind: str) -> None:
     code, headers, body = ask(web, headers={"Accept": accept})
     assert (code, headers["Content-Type"].partition(";")[0]) == (200, kind)
     assert b"gpuwatch_up" in body
 
 
 @given(accept=st.one_of(st.text(), st.lists(st.one_of(PARTS, st.text(max_size=5)), max_size=12).map("".join)))
-def test_any_accept_header_gets_a_page_of_a_known_type(web: Web, accept: str) -> None:
+def test_any_accept_header_gets_a_page_of_a_known_type(web: HttpServer, accept: str) -> None:
     """Nothing of what was asked for stands in the answer's header."""
-    body, content_type = web.page(accept)
+    body, content_type = web.site.page(accept)
     assert body
-    assert content_type in {web.page("")[1], web.page("application/openmetrics-text")[1]}
+    assert content_type in {web.site.page("")[1], web.site.page("application/openmetrics-text")[1]}
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:9836", "127.0.0.1.evil.example", "0.0.0.0", "192.0.2.7", "[2001:db8::1]:9836", ""]
 )
-def test_a_page_on_loopback_is_not_read_under_a_foreign_name(web: Web, host: str) -> None:
+def test_a_page_on_loopback_is_not_read_under_a_foreign_name(web: HttpServer, host: str) -> None:
     """A page of the web may point its own name here and have the reader's browser ask."""
     for path in ("/metrics", "/", "/elsewhere"):
         code, _, body = ask(web, path, headers={"Host": host})
@@ -277,11 +277,11 @@ def test_a_page_on_loopback_is_not_read_under_a_foreign_name(web: Web, host: str
         socket.gethostname(),
     ],
 )
-def test_a_page_on_loopback_is_read_under_this_machines_names(web: Web, host: str) -> None:
+def test_a_page_on_loopback_is_read_under_this_machines_names(web: HttpServer, host: str) -> None:
     assert ask(web, headers={"Host": host})[0] == 200
 
 
-def test_requests_under_foreign_names_are_counted(fleet: Fleet, web: Web) -> None:
+def test_requests_under_foreign_names_are_counted(fleet: Fleet, web: HttpServer) -> None:
     before = of(fleet.scrape(), "gpuwatch_scrapes_refused_total", reason="host") or 0
     ask(web, headers={"Host": "evil.example"})
     assert of(fleet.scrape(), "gpuwatch_scrapes_refused_total", reason="host") == before + 1
@@ -304,7 +304,7 @@ def test_beyond_loopback_every_name_is_admitted(listen: str, host: str, *, admit
     assert (names is None or is_ours(host, names)) is admitted
 
 
-def patiently(web: Web) -> bytes:
+def patiently(web: HttpServer) -> bytes:
     """The page, once a place is free."""
 
     def asked() -> bytes | None:
@@ -366,7 +366,7 @@ def test_users_are_read_again_and_a_broken_file_changes_nothing(fleet: Fleet, tm
 
 def test_an_address_that_is_taken_is_an_error_of_usage(fleet: Fleet) -> None:
     with serving(fleet) as web, pytest.raises(UsageError, match="choose another --listen"):
-        Web(urlsplit(web.url).netloc, OPEN, fleet.collector, lambda: True)
+        HttpServer(urlsplit(web.url).netloc, OPEN, fleet.collector, lambda: True)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from annotate.evidence import Evidence, Host, Lane, PowerRecord, Reading, signal
 from gpuwatch.clock import VirtualClock
 from gpuwatch.interfaces import Sweep
 from gpuwatch.sampling.plan import PULSE
-from gpuwatch.store import Run, Store
+from gpuwatch.store import Run, Store, StoreLimits
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID
 
 NEVER = threading.Event()
@@ -22,9 +22,16 @@ WALL_OFFSET_NS = 1_700_000_000_000_000_000
 
 
 def opened(folder: Path, **changes: Any) -> Store:
-    """A store whose clock stands at BEGIN_NS and that commits only when asked to."""
-    settings = {"clock": VirtualClock(BEGIN_NS), "commit_s": 60.0, "wall_offset_ns": lambda: WALL_OFFSET_NS, **changes}
-    return Store(folder, **{"source": "synthetic", "boot_id": BOOT, **settings})
+    """Open a store whose clock stands at BEGIN_NS and that commits only when asked to."""
+    limits = {name: changes.pop(name) for name in ("budget_bytes", "segment_bytes") if name in changes}
+    settings: dict[str, Any] = {
+        "source": "synthetic",
+        "boot_id": BOOT,
+        "limits": StoreLimits(commit_s=60.0, **limits),
+        "clock": VirtualClock(BEGIN_NS),
+        "wall_offset_ns": lambda: WALL_OFFSET_NS,
+    }
+    return Store(folder, **settings | changes)
 
 
 def feed(store: Store, sweeps: Iterable[Sweep], *, clock: VirtualClock | None = None, flush_ns: int = 500_000_000) -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from annotate.evidence import Event, Lane, PowerRecord, Process, ProcessList, Reading
 from gpuwatch.interfaces import Lost, Sweep
-from gpuwatch.store.compaction import POWER_BLOB_NS, Keeper, SegmentRows
+from gpuwatch.store.compaction import POWER_BLOB_NS, Compactor, SegmentRows
 from tests.gpuwatch.store.streams import BEGIN_NS, OWN, UUID, fast, listing, pulse, sweep
 
 MS = 1_000_000
 
 
 def kept(*sweeps: Sweep) -> SegmentRows:
-    keeper = Keeper()
+    keeper = Compactor()
     for each in sweeps:
         keeper.take(each)
     return keeper.rows()
@@ -54,7 +54,7 @@ def test_what_ceases_to_be_observed_begins_a_row() -> None:
 
 
 def test_what_is_still_going_on_is_handed_out_again_as_it_grows() -> None:
-    keeper = Keeper()
+    keeper = Compactor()
     grown = []
     for each in every(50, 4, power_w=75.0):
         keeper.take(each)
@@ -109,7 +109,7 @@ class TestPulse:
         assert rows.gaps == [(UUID, Lane.FAST, BEGIN_NS + 50 * MS, BEGIN_NS + 600 * MS)]
 
     def test_what_is_still_going_on_is_handed_out_again_as_it_grows_and_not_into_another_file(self) -> None:
-        keeper, found = Keeper(), []
+        keeper, found = Compactor(), []
         for each in self.window(lambda ms: 1980, 5):
             keeper.take(each)
             found.append(self.pulses(keeper.rows()))
@@ -146,7 +146,7 @@ class TestGaps:
         assert kept(*every(50, 5), *every(10, 20, first_ms=210), *every(50, 5, first_ms=450)).gaps == []
 
     def test_a_lost_gpu_is_one_from_its_last_reading_to_its_next(self) -> None:
-        keeper = Keeper()
+        keeper = Compactor()
         for each in every(50, 3):
             keeper.take(each)
         keeper.take(Sweep(UUID, Lane.FAST, 0, 0, 0, Lost(BEGIN_NS + 160 * MS, "GPU is lost")))
@@ -189,7 +189,7 @@ class TestDensePower:
         )
 
     def test_a_blob_grows_for_seconds_and_is_handed_out_each_time(self) -> None:
-        keeper = Keeper()
+        keeper = Compactor()
         keeper.take(self.record(0, 20, 40))
         assert [len(at) for _, at, _ in keeper.rows().power] == [3]
         keeper.take(self.record(40, 60))
@@ -208,7 +208,7 @@ def test_events_are_for_the_ledger() -> None:
 
 
 def test_after_a_restart_nothing_leans_on_what_was_handed_out_before() -> None:
-    keeper = Keeper()
+    keeper = Compactor()
     for each in every(50, 3, power_w=75.0):
         keeper.take(each)
     keeper.take(listing(BEGIN_NS))

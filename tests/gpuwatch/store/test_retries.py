@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from gpuwatch.errors import StoreError
-from gpuwatch.store.retries import Attempts, Failure
+from gpuwatch.store.retries import Failure, Retries
 
 
 def sqlite_error(code: int) -> sqlite3.Error:
@@ -32,9 +32,9 @@ def failing(*errors: BaseException) -> Callable[[], None]:
     return work
 
 
-def attempts(*, segments_count: int = 0, torn: bool = False) -> Attempts:
+def attempts(*, segments_count: int = 0, torn: bool = False) -> Retries:
     left = [True] * segments_count
-    return Attempts(make_room=lambda: bool(left and left.pop()), replace=lambda why: torn)
+    return Retries(make_room=lambda: bool(left and left.pop()), replace=lambda why: torn)
 
 
 def test_a_full_disk_is_given_room_until_the_write_fits() -> None:

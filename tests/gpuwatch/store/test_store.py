@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import stat
@@ -15,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from annotate.evidence import Process
+from annotate.evidence import Event, Lane, Process
 from gpuwatch import clock as clocks
 from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import StoreError
+from gpuwatch.interfaces import Sweep
 from gpuwatch.store import Reader, Store, files
 from gpuwatch.store.sifting import BAD_COUNT
 from gpuwatch.store.writer import QUEUE_COUNT
@@ -78,14 +80,17 @@ class TestOneWriter:
 
 class TestTaking:
     def test_it_never_raises_and_counts_what_it_drops(self, tmp_path: Path) -> None:
-        store = opened(tmp_path)
         gate = threading.Event()
+        gate.set()
 
-        def stop_here(_: object) -> None:
+        def wall_offset_ns() -> int:  # the writer's thread asks for it at the end of each commit
             gate.wait(PATIENCE_S)
+            return WALL_OFFSET_NS
 
-        store._put(stop_here)
-        store._wake.set()
+        store = opened(tmp_path, wall_offset_ns=wall_offset_ns)
+        assert store.flush(PATIENCE_S)
+        gate.clear()
+        store.put_run(a_run())
         wait_until(lambda: not store.statistics()["queued_count"], what="the writer took what was put")
         sweep = fast(BEGIN_NS, power_w=1.0)
         for _ in range(QUEUE_COUNT + 7):
@@ -181,6 +186,21 @@ class TestTaking:
         assert store.flush()
         with Reader(tmp_path) as reader:
             assert len(reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + S).column("sm_clock_mhz")) == 1
+        store.close()
+
+    def test_store_keeps_events_while_its_folder_is_gone(self, tmp_path: Path) -> None:
+        """An event that comes while the folder cannot be made again is stored as soon as it can."""
+        state = tmp_path / "state"
+        store = opened(state)
+        shutil.rmtree(state)
+        state.write_text("a file stands in the folder's place")
+        event = Event(uuid=UUID, at_ns=BEGIN_NS, kind="xid", value=79, text="fell off the bus")
+        store.take(Sweep(UUID, Lane.EVENTS, BEGIN_NS, 0, 0, event))
+        assert not store.flush(PATIENCE_S)
+        state.unlink()
+        assert store.flush(PATIENCE_S)
+        with Reader(state) as reader:
+            assert reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS).events == (event,)
         store.close()
 
 
@@ -437,7 +457,7 @@ class TestFullDisk:
     def test_runs_wait_for_room_and_are_not_lost(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         store.flush()
-        database = store._folder.ledger.database
+        database = store.folder.ledger.database
         database.execute("PRAGMA max_page_count=1")
         store.put_run(a_run(), {UUID: os.urandom(100_000)})
         assert not store.flush()
@@ -491,13 +511,9 @@ def with_torn_segment(folder: Path) -> Store:
 
 
 def execute(store: Store, sql: str) -> None:
-    """Say something to the live segment's connection, in the thread that owns it."""
-
-    def said(_: object) -> None:
-        store._folder.shelf.live.database.execute(sql)
-
-    store._put(said)
+    """Execute a statement on the live segment's connection, while the thread that owns it waits."""
     store.flush(5.0)
+    store.folder.segments.live.database.execute(sql)
 
 
 def integrity(path: Path) -> str:

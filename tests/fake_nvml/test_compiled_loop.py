@@ -17,17 +17,17 @@ from tests.fake_nvml.running import told
 from tests.fake_nvml.scene import Scene
 from tests.gpuwatch.programs import program
 
-SOURCE = Path(compiled_loop.__file__).with_name("series.c")
+SOURCE = Path(compiled_loop.__file__).with_name("compiled_loop.c")
 
 
-def test_it_was_built_when_this_was_installed() -> None:
+def test_compiled_loop_is_built_at_installation() -> None:
     program("gcc")
     library, why = compiled_loop.compiled()
     assert library is not None, why
 
 
 @pytest.mark.parametrize("missing", [(), ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetCurrentClocksEventReasons")])
-def test_a_series_reads_what_single_questions_read(
+def test_compiled_loop_reads_what_single_calls_read(
     scene: Scene, library: Path, tmp_path: Path, missing: tuple[str, ...]
 ) -> None:
     for number, gpu in enumerate(scene.gpus):
@@ -51,7 +51,8 @@ def test_a_series_reads_what_single_questions_read(
         assert pulse == {"uuid", "lane", "at_ns", "took_ns", "sm_clock_mhz", "event_reasons_mask"}
 
 
-def test_passes_keep_their_deadlines_count_what_they_missed_and_stop_when_interrupted(scene: Scene, library: Path) -> None:
+def test_compiled_loop_keeps_deadlines(scene: Scene, library: Path) -> None:
+    """Passes keep their deadlines, count those they missed, and stop when interrupted."""
     seen = told(scene, library, "serial", "cadence")
     passes = seen["on_time"]
     assert passes[0][0] % 10 == 0
@@ -70,26 +71,27 @@ def test_passes_keep_their_deadlines_count_what_they_missed_and_stop_when_interr
     assert seen["most"] == compiled_loop.PASSES_COUNT  # what it has room for, then it tells of it
 
 
-def test_a_library_of_another_layout_or_none_is_not_used_and_the_reason_is_said(tmp_path: Path) -> None:
+def test_compiled_loop_refuses_a_library_of_another_layout(tmp_path: Path) -> None:
+    """Neither a library of another layout nor one that is none is used, and the reason is said."""
     (tmp_path / "empty").mkdir()
     assert compiled_loop.compiled(tmp_path / "empty") == (
         None,
         "it was not built: no C compiler was there when gpuwatch was installed",
     )
-    other = re.sub(r"(gpuwatch_series_layout = )\d+", r"\g<1>99", SOURCE.read_text())
-    (tmp_path / "series.c").write_text(other)
-    subprocess.run([program("gcc"), "-shared", "-fPIC", "-o", "_series.so", "series.c"], cwd=tmp_path, check=True)
+    other = re.sub(r"(gpuwatch_compiled_loop_layout = )\d+", r"\g<1>99", SOURCE.read_text())
+    (tmp_path / "compiled_loop.c").write_text(other)
+    subprocess.run([program("gcc"), "-shared", "-fPIC", "-o", "_compiled_loop.so", "compiled_loop.c"], cwd=tmp_path, check=True)
     library, why = compiled_loop.compiled(tmp_path)
     assert library is None
-    assert why == "_series.so is of another version of gpuwatch: install it again"
+    assert why == "_compiled_loop.so is of another version of gpuwatch: install it again"
     (tmp_path / "empty" / "sub").mkdir()
-    (tmp_path / "empty" / "sub" / "_series.so").write_bytes(b"no library")
+    (tmp_path / "empty" / "sub" / "_compiled_loop.so").write_bytes(b"no library")
     library, why = compiled_loop.compiled(tmp_path / "empty" / "sub")
     assert library is None
-    assert "_series.so cannot be loaded" in why
+    assert "_compiled_loop.so cannot be loaded" in why
 
 
-def test_the_loop_is_compiled_without_a_warning(tmp_path: Path) -> None:
+def test_compiled_loop_compiles_without_a_warning(tmp_path: Path) -> None:
     flags = ("-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
     done = subprocess.run(
         [program("gcc"), *flags, "-o", str(tmp_path / "x.so"), str(SOURCE)], capture_output=True, text=True, check=False
@@ -97,7 +99,8 @@ def test_the_loop_is_compiled_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_call_a_fast_signal_may_need_is_one_the_loop_can_make() -> None:
+def test_compiled_loop_can_make_every_fast_call() -> None:
+    """Every call that a fast signal may need is one that the loop can make."""
     asked = {question.function for name in signals(Lane.FAST) for question in SIGNALS[name] if isinstance(question, Call)}
     assert asked - compiled_loop.FORMS.keys() == set()
     assert not any(isinstance(question, GpmMetric) for name in signals(Lane.FAST) for question in SIGNALS[name])

@@ -1,10 +1,10 @@
-/* A series: the rows of one GPU asked on their deadlines, one after another, the answers kept as the driver wrote them.
+/* The compiled loop: it reads the rows of one GPU on their deadlines and keeps the answers as the driver wrote them.
 
 After each pause nothing of an interpreter is in the processor's caches any more, and a pass costs ten to twenty times
-what it costs back to back.  This loop is small enough not to notice; Python reads what it collected, many passes at once.
+its cost back to back.  This loop is small enough not to notice; Python reads what it collected, many passes at once.
 
-It knows nothing of NVML: which functions, with what arguments, and what their memory holds before is all told by series.py,
-whose structures these are.  It allocates nothing and holds no lock. */
+It knows nothing of NVML: compiled_loop.py, whose structures these are, gives it the functions, their arguments, and what
+the answers' memory holds before.  It allocates nothing and holds no lock. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@ whose structures these are.  It allocates nothing and holds no lock. */
 #include <time.h>
 #include <unistd.h>
 
-const uint32_t gpuwatch_series_layout = 1; /* of these structures, as series.py knows them */
+const uint32_t gpuwatch_compiled_loop_layout = 1; /* of these structures, as compiled_loop.py knows them */
 
 typedef struct { /* one call: f(handle, answer), or f(handle, number, answer) */
     void *function, *handle;
@@ -40,7 +40,7 @@ typedef struct {
     uint32_t passes_count, codes_count, answers_bytes, pad;
     int32_t wake_fd, pad2;
     int64_t asking_since_ns; /* 0 while nothing is asked; others watch it */
-} Series;
+} Loop;
 
 typedef int (*Plain)(void *handle, void *answer);
 typedef int (*Numbered)(void *handle, uint32_t number, void *answer);
@@ -83,20 +83,21 @@ static int ask(const Row *row, uint64_t ends, int32_t *codes, uint8_t *answers) 
 
 /* Passes from ``due_ns`` on, ``period_ns`` apart, while they are due by ``until_ns``: the first one in any case, unless
    woken.  The whole row when the last one, at ``row_at_ns``, is ``row_after_ns`` old; else the pulse.  Returns how many. */
-uint32_t gpuwatch_series(Series *series, int64_t due_ns, int64_t period_ns, int64_t until_ns, int64_t row_at_ns, int64_t row_after_ns) {
+uint32_t gpuwatch_compiled_loop(Loop *loop, int64_t due_ns, int64_t period_ns, int64_t until_ns, int64_t row_at_ns,
+                                int64_t row_after_ns) {
     uint32_t count = 0;
-    while (count < series->passes_count) {
-        if (woken(series->wake_fd, due_ns)) break;
+    while (count < loop->passes_count) {
+        if (woken(loop->wake_fd, due_ns)) break;
         int64_t begin_ns = now_ns();
         int64_t missed_count = (begin_ns - due_ns) / period_ns; /* deadlines that passed are counted, never queued */
         due_ns += missed_count * period_ns;
-        int is_pulse = series->pulse.questions_count && begin_ns - row_at_ns < row_after_ns;
+        int is_pulse = loop->pulse.questions_count && begin_ns - row_at_ns < row_after_ns;
         if (!is_pulse) row_at_ns = begin_ns;
-        __atomic_store_n(&series->asking_since_ns, begin_ns, __ATOMIC_RELEASE);
-        int goes_on = ask(is_pulse ? &series->pulse : &series->row, series->ends, series->codes + (uint64_t)count * series->codes_count,
-                          series->answers + (uint64_t)count * series->answers_bytes);
-        __atomic_store_n(&series->asking_since_ns, 0, __ATOMIC_RELEASE);
-        series->passes[count++] = (Pass){due_ns, begin_ns, now_ns(), missed_count, is_pulse};
+        __atomic_store_n(&loop->asking_since_ns, begin_ns, __ATOMIC_RELEASE);
+        int goes_on = ask(is_pulse ? &loop->pulse : &loop->row, loop->ends, loop->codes + (uint64_t)count * loop->codes_count,
+                          loop->answers + (uint64_t)count * loop->answers_bytes);
+        __atomic_store_n(&loop->asking_since_ns, 0, __ATOMIC_RELEASE);
+        loop->passes[count++] = (Pass){due_ns, begin_ns, now_ns(), missed_count, is_pulse};
         due_ns += period_ns;
         if (!goes_on || due_ns > until_ns) break;
     }

@@ -1,0 +1,136 @@
+"""The work of a store's thread: one commit after another, and the housekeeping between them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from annotate.evidence import Event
+from gpuwatch.interfaces import Sweep
+from gpuwatch.store.compaction import SegmentRows
+from gpuwatch.store.ledger import Ledger
+from gpuwatch.store.ledger_writer import LedgerWrite, LedgerWriter
+from gpuwatch.store.retries import UNSTORABLE, Failure, Retries
+from gpuwatch.store.row_writer import RowWriter
+from gpuwatch.store.state_folder import StateFolder
+from gpuwatch.store.store_options import StoreLimits, WriterFacts
+
+HOUSEKEEPING_NS = 60_000_000_000
+STEP_NS = 100_000_000  # a time daemon slews by at most 83 ms a second; more within a commit is a step
+
+Storable: TypeAlias = Sweep | SegmentRows | LedgerWrite
+
+
+class Committer:
+    """The owner of the files.  Its methods but ``statistics`` belong to the writer's thread.
+
+    Raises StoreError if the folder cannot be used: another writer, a newer schema, no permission.
+    """
+
+    def __init__(self, state: Path, facts: WriterFacts, limits: StoreLimits) -> None:
+        self._facts = facts
+        self._limits = limits
+        self._committed_ns: int | None = None
+        self._house_kept_ns = self._wall_offset_ns = 0
+        self._sizes_bytes = (0, 0)
+        self.folder = StateFolder(
+            state, facts, segment_bytes=limits.fitting_segment_bytes, evidence_bytes=limits.evidence_bytes
+        )
+        self._retries = Retries(make_room=self.folder.segments.drop_oldest, replace=self._replace)
+        self._rows = RowWriter(self.folder.segments, self._retries)
+        self._ledger = LedgerWriter(self.folder, self._retries)
+        with self.folder.opening():
+            self._keep_house()
+
+    def set_limits(self, limits: StoreLimits) -> None:
+        """Change what may be stored; it takes effect with the next housekeeping, segments keep their size."""
+        self._limits = limits
+        self.folder.set_evidence(limits.evidence_bytes)
+
+    def commit(self, items: Iterable[Storable]) -> bool:
+        """Commit these items and all that still waits; False if something could not be."""
+        for item in items:
+            if isinstance(item, Sweep):
+                self._rows.take(item)
+            elif isinstance(item, LedgerWrite):
+                self._ledger.put(item)
+            else:
+                self._rows.hold(item)
+        is_there = self.folder.is_there or self._retries.succeeds(self._begin_again)
+        is_usable = is_there and self._retries.succeeds(self.folder.renew_logs)
+        for event in self._rows.gather():
+            self._ledger.put(LedgerWrite(partial(_put_event, event, self._facts.wall_s(event.at_ns))))
+        if is_usable:
+            is_stored = all((self._rows.write(), self._ledger.write()))  # each for itself
+        else:
+            is_stored = False
+            if is_there:
+                self._rows.give_up_excess()
+            else:
+                self._rows.give_up()
+        if is_stored:
+            self._retries.all_stored()
+            self._committed_ns = self._facts.now_ns()
+        if self.folder.is_there:  # a segment that broke and could not be replaced yet cannot even say how full it is
+            self._retries.succeeds(self._keep_house_if_due)
+        return is_stored
+
+    def statistics(self) -> dict[str, Any]:
+        """What was stored and lost, as JSON values."""
+        readings_bytes, ledger_bytes = self._sizes_bytes
+        return {
+            "rows_count": self._rows.rows_count,
+            "readings_bytes": readings_bytes,
+            "ledger_bytes": ledger_bytes,
+            "bytes": readings_bytes + ledger_bytes,
+            "budget_bytes": self._limits.budget_bytes,
+            "dropped_count": self._rows.dropped_count + self._ledger.dropped_count,
+            "dropped_segments_count": self.folder.segments.dropped_count,
+            "set_aside_count": self.folder.set_aside_count,
+            "disk_full": self._retries.failure is Failure.FULL,
+            "refused": self._retries.refused,
+            "committed_ns": self._committed_ns,
+            "journal": "wal" if self.folder.wal else "delete",
+        }
+
+    def _begin_again(self) -> None:
+        self.folder.begin_again()
+        self._rows.restart()
+
+    def _replace(self, why: BaseException) -> bool:
+        """Find out which file is broken and set it aside: what it did not take goes into a new one, in a moment."""
+        broken = self.folder.broken()
+        if self.folder.segments.live in broken:
+            self._rows.restart()
+        with contextlib.suppress(*UNSTORABLE):  # where it cannot be replaced now, it is missed by the next commit
+            for each in broken:
+                self.folder.set_aside(each, why)
+        return bool(broken)
+
+    def _keep_house_if_due(self) -> None:
+        is_stepped = abs(self._facts.wall_offset_ns() - self._wall_offset_ns) >= STEP_NS
+        is_due = self._facts.now_ns() - self._house_kept_ns >= HOUSEKEEPING_NS
+        if is_stepped or is_due or self.folder.segments.is_full():
+            self._keep_house()
+
+    def _keep_house(self) -> None:
+        segments, ledger = self.folder.segments, self.folder.ledger
+        self._house_kept_ns = now_ns = self._facts.now_ns()
+        self._wall_offset_ns = self._facts.wall_offset_ns()
+        ledger.put_clock(now_ns, self._wall_offset_ns)
+        if segments.rotate_if_full():
+            self._rows.restart()
+        segments.settle()
+        limits = self._limits
+        # What is stored for good outgrows any budget some day (6 kB a window): half of it stays the readings' own.
+        other_bytes = min(ledger.size_bytes, limits.budget_bytes // 2)
+        wall_s = (now_ns + self._wall_offset_ns) / 1e9
+        segments.retain(limits.budget_bytes, limits.max_age_s, wall_s=wall_s, other_bytes=other_bytes)
+        self._sizes_bytes = (segments.size_bytes, ledger.size_bytes)
+
+
+def _put_event(event: Event, wall_s: float, ledger: Ledger) -> None:
+    ledger.put_event(event, wall_s)

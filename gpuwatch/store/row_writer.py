@@ -1,0 +1,90 @@
+"""The way of readings into the live segment: compacted, held while they cannot be written, given up as gaps."""
+
+from __future__ import annotations
+
+import logging
+
+from annotate.evidence import Event
+from gpuwatch.interfaces import Sweep
+from gpuwatch.store.compaction import Compactor, SegmentRows
+from gpuwatch.store.retries import UNSTORABLE, Failure, Retries
+from gpuwatch.store.segments import Segments
+from gpuwatch.store.sifting import sift
+
+_log = logging.getLogger("gpuwatch.store")
+
+HELD_COUNT = 100_000  # rows that wait while another process holds the segment: fifty megabytes
+
+
+class RowWriter:
+    """Sweeps in, rows of the live segment out.  It belongs to the writer's thread."""
+
+    def __init__(self, segments: Segments, retries: Retries) -> None:
+        self._segments = segments
+        self._retries = retries
+        self._compactor = Compactor()
+        self._held = SegmentRows()  # not written yet
+        self.rows_count = self.dropped_count = 0
+
+    def take(self, sweep: Sweep) -> None:
+        """Compact one sweep; one that makes no sense is dropped and counted."""
+        try:
+            self._compactor.take(sweep)
+        except UNSTORABLE as error:
+            self.dropped_count += 1
+            _log.error("a sweep of %s was not stored: %s: %s", sweep.uuid, type(error).__name__, error)
+
+    def hold(self, rows: SegmentRows) -> None:
+        """Add rows that no sweep shows to the next write."""
+        self._held.take(rows)
+
+    def gather(self) -> list[Event]:
+        """Hold every new row for the next write; return the new events, which go into the ledger."""
+        rows = self._compactor.rows()
+        self._held.take(rows)
+        return rows.events
+
+    def restart(self) -> None:
+        """Lean no later row on what was written before: it went into another file, or is lost."""
+        self._compactor.restart()
+
+    def write(self) -> bool:
+        """Commit every held row; False if some of them still wait or were given up because the disk is full."""
+        failure = self._write(self._held)
+        if failure is None:
+            self._held = SegmentRows()
+            return True
+        if failure is Failure.VALUE:
+            return self._write_without_bad()
+        if failure is not Failure.PASSING or len(self._held) > HELD_COUNT:
+            self.give_up()
+        return False
+
+    def give_up_excess(self) -> None:
+        """Bound the rows that wait while nothing can be written."""
+        if len(self._held) > HELD_COUNT:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Leave a gap in place of the held rows, and restart."""
+        loss = self._held.loss()
+        self.dropped_count += len(self._held) - len(self._held.gaps)
+        self._held = loss
+        self.restart()
+
+    def _write_without_bad(self) -> bool:
+        """Set the rows aside that can never be written, leaving a gap in their place, and write all others."""
+        bad, self._held = sift(self._held, self._write)
+        self.dropped_count += len(bad)
+        loss = SegmentRows(readings=bad.readings).loss()
+        if self._write(loss) not in (None, Failure.VALUE):
+            self._held.take(loss)
+        return not len(self._held)
+
+    def _write(self, rows: SegmentRows) -> Failure | None:
+        """Commit these rows; return the reason if they were not."""
+
+        def commit() -> None:
+            self.rows_count += self._segments.live.write(rows)
+
+        return None if self._retries.succeeds(commit) else self._retries.failure

@@ -1,0 +1,143 @@
+"""The stored windows: lists of them, one by its id, its packed evidence, its signatures."""
+
+# ruff: noqa: S608 - the names in these statements are ours; values are always bound
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from annotate.evidence import Timings
+from gpuwatch.errors import StoreError
+from gpuwatch.store import files, schema
+from gpuwatch.store.ledger_connection import DAMAGE, LedgerConnection
+from gpuwatch.store.run import BADNESS, UNFINISHED, Ended, Run, from_row
+
+SHORTEST_PREFIX = 4
+
+
+class RunReader(LedgerConnection):
+    """The queries of runs.  Every method raises StoreError, in one line, where the store cannot answer."""
+
+    def __init__(self, state: Path) -> None:
+        super().__init__(state)
+        self.left_out: dict[str, str] = {}  # runs that no list can show because they cannot be read, and why
+        try:
+            schema.refuse_newer(self._db, self.path)
+            if "runs" not in self._db.table_names():
+                raise StoreError(f"{self.path}: expected a gpuwatch store, found another database")
+        except StoreError:
+            self.close()
+            raise
+        except files.REFUSALS as error:
+            self.close()
+            raise StoreError(f"{self.path}: expected a readable gpuwatch database, found: {error}") from error
+
+    def runs(
+        self,
+        *,
+        since_wall_s: float | None = None,
+        until_wall_s: float | None = None,
+        label: str | None = None,
+        status: Collection[str] = (),
+        limit: int | None = None,
+        worst_first: bool = False,
+    ) -> list[Run]:
+        """Runs that began in an interval, the newest first; with ``worst_first``, by status and then the newest."""
+        wheres: list[tuple[str, list[Any]]] = [
+            (sql, [value])
+            for sql, value in (("begun_wall_s >= ?", since_wall_s), ("begun_wall_s <= ?", until_wall_s), ("label = ?", label))
+            if value is not None
+        ]
+        if len(status) == 1:
+            wheres.append(("status = ?", list(status)))  # of several, SQLite cannot use the index for the order
+        elif status:
+            wheres.append((f"status IN ({', '.join('?' * len(status))})", list(status)))
+        if status and worst_first:  # says the same again by what the rows are in order of, or all of them would be sorted
+            badness = sorted({BADNESS.get(each, -1) for each in status})
+            wheres.append((f"badness IN ({', '.join('?' * len(badness))})", badness))
+        where = " AND ".join(sql for sql, _ in wheres) or "1"
+        values = [value for _, of_one in wheres for value in of_one]
+        order = "badness DESC, begun_wall_s DESC" if worst_first else "begun_wall_s DESC"
+        sql = f"SELECT * FROM runs WHERE {where} ORDER BY {order}, id DESC LIMIT ?"
+        return self._readable(sql, [*values, -1 if limit is None else limit], self.left_out)
+
+    def ended(self, *, since_wall_s: float | None = None) -> list[Ended]:
+        """What is over and has its verdict of record, oldest first, without reading any: a million take seconds."""
+        sql = f"""SELECT id, boot_id, begun_wall_s, CASE WHEN json_valid(host) THEN json_extract(host, '$.hostname') END FROM runs
+            WHERE begun_wall_s >= ? AND status NOT IN ({", ".join("?" * len(UNFINISHED))}) ORDER BY begun_wall_s, id"""
+        return [Ended(*row) for row in self._rows(sql, [since_wall_s or 0.0, *UNFINISHED])]
+
+    def named(self, ids: Sequence[str]) -> list[Run]:
+        """The runs of these ids, in the order given; who is not there is left out."""
+        runs: dict[str, Run] = {}
+        for i in range(0, len(ids), 500):
+            some = list(ids[i : i + 500])
+            sql = f"SELECT * FROM runs WHERE id IN ({', '.join('?' * len(some))})"
+            runs |= {run.id: run for run in self._readable(sql, some, self.left_out)}
+        return [runs[run_id] for run_id in ids if run_id in runs]
+
+    def run(self, id_prefix: str) -> Run:
+        """The run whose id begins so; four characters at least."""
+        if len(id_prefix) < SHORTEST_PREFIX:
+            raise StoreError(f"run: expected at least {SHORTEST_PREFIX} characters of its id, found {id_prefix!r}")
+        sql = "SELECT * FROM runs WHERE id >= ? AND id < ? LIMIT 11"
+        unreadable: dict[str, str] = {}
+        found = self._readable(sql, [id_prefix, f"{id_prefix}\U0010ffff"], unreadable)
+        if id_prefix in unreadable or (unreadable and not found):
+            raise StoreError(unreadable.get(id_prefix) or next(iter(unreadable.values())))
+        exact = [run for run in found if run.id == id_prefix]
+        if len(found) != 1 and not exact:
+            if not found:
+                raise StoreError(f"run {id_prefix}: expected one in {self.state}, found none; list them with: gpuwatch audit")
+            some = ", ".join(run.id for run in found[:3])
+            raise StoreError(f"run {id_prefix}: expected one, found {len(found)} that begin so: {some}")
+        return (exact or found)[0]
+
+    def packed(self, run: Run, uuid: str) -> bytes | None:
+        """The evidence as packed when the run was judged, byte for byte; None where that was not kept."""
+        row = self._first("SELECT capsule FROM evidence WHERE run = ? AND uuid = ?", (run.id, uuid))
+        return None if row is None else bytes(row[0])
+
+    def signatures(self, run: Run) -> dict[int, bytes]:
+        """What the daemon signed of a run, by the verdict's position; nothing in a store of an older version."""
+        if "signatures" not in self._db.table_names():
+            return {}
+        return dict(self._rows("SELECT position, signature FROM signatures WHERE run = ?", (run.id,)))
+
+    def _timings(self, run_id: str) -> Timings | None:
+        row = next(iter(self._dicts("SELECT * FROM timings WHERE run = ?", [run_id])), None)
+        if row is None:
+            return None
+        clock = row.get("sm_clock_mhz")  # a store of the first version has none
+        with self._as_store_error():
+            return Timings(
+                np.frombuffer(row["at_ns"], "<i8").copy(),
+                np.frombuffer(row["took_s"], "<f8").copy(),
+                None if clock is None else np.frombuffer(clock, "<f4").astype(np.float64),
+                row.get("calls_count") or 1,
+            )
+
+    def _readable(self, sql: str, values: list[Any], unreadable: dict[str, str]) -> list[Run]:
+        """The runs that can be read; ``unreadable`` is given the others, with the reasons."""
+        rows = list(self._dicts(sql, values))
+        packed: dict[str, list[bytes]] = {}
+        for i in range(0, len(rows), 500):  # SQLite allows 999 values at least
+            ids = [row["id"] for row in rows[i : i + 500]]
+            marks = ", ".join("?" * len(ids))
+            sql = f"SELECT run, verdict FROM verdicts WHERE run IN ({marks}) ORDER BY run, position"
+            for run_id, verdict in self._rows(sql, ids):
+                packed.setdefault(run_id, []).append(verdict)
+        runs = []
+        for row in rows:
+            try:
+                verdicts = [msgspec.json.decode(zlib.decompress(each)) for each in packed.get(row["id"], ())]
+                runs.append(from_row(row, tuple(verdicts)))
+            except DAMAGE as error:
+                unreadable[str(row["id"])] = f"{self.path}: run {row['id']}: expected a readable window, found: {error}"
+        return runs
