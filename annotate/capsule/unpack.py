@@ -131,7 +131,7 @@ class _Reading:
             device=entry.device,
             trace=trace,
             host=entry.host,
-            told=entry.told,
+            declared=entry.told,
             timings=self._timings(entry.timings) if entry.timings else None,
             absence=entry.absence,
         )

@@ -230,7 +230,7 @@ def change_text(interval: Interval | None, *, uncertain: bool) -> str:
 def text(comparison: Comparison) -> str:
     """The answer in a few lines; what the arms do not share comes before any time.
 
-    Names and conditions are what any program told: none of it steers a terminal.
+    Names and conditions are what any program declared: none of it steers a terminal.
     """
     simulated = "SIMULATED  " if comparison.simulated else ""
     by_host = comparison.timer == "host"

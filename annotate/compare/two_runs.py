@@ -17,7 +17,7 @@ from annotate.derived import pair_conditions
 from annotate.evidence import Evidence, Timings, Values
 from annotate.judge import judge
 from annotate.policy import Policy
-from annotate.rules import comparison as family
+from annotate.rules import comparison, comparison_design
 from annotate.stats.intervals import Interval, batch_interval
 from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
 from annotate.verdict import Finding, Verdict
@@ -27,7 +27,7 @@ SEQUENTIAL_FLOOR_RATIO = 0.03
 CORRECTED_FLOOR_RATIO = 0.005
 # Hazards of the comparison that end it unless accepted; the others are said beside the answer.
 _ENDING = ("hardware-mismatch", "software-mismatch", "boot-changed")
-_FAMILY = frozenset(rule.name for rule in family.RULES)
+_FAMILY = frozenset(rule.name for rule in (*comparison.RULES, *comparison_design.RULES))
 
 
 def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tuple[str, str] = ("a", "b")) -> Comparison:

@@ -195,12 +195,12 @@ def persistence_off(
         NVML's persistence mode, and who was on the GPU before the window began.
     """
     mode = evidence.trace.column("persistence_mode").values
-    told = [bool(value) for value in mode[~np.isnan(mode)]]
+    modes = [bool(value) for value in mode[~np.isnan(mode)]]
     if evidence.device and evidence.device.persistence_mode is not None:
-        told.append(evidence.device.persistence_mode)
-    if not told:
+        modes.append(evidence.device.persistence_mode)
+    if not modes:
         return Unobserved("persistence mode was not observed")
-    if all(told):
+    if all(modes):
         return Clear()
     virtual = bool(evidence.device and evidence.device.virtualization not in (None, "none"))
     held = any(
@@ -259,7 +259,7 @@ def clock_source_step(
     if abs(stepped_s) <= step_s:
         return Clear(facts)
     facts["disagreement"] = f"the wall clock was set by {stepped_s:+.3g} s during the window"
-    own = evidence.told.get("timer") == "caller"
+    own = evidence.declared.get("timer") == "caller"
     return Found(Severity.FLAG if own else Severity.NOTE, facts)
 
 

@@ -204,11 +204,11 @@ class TestRecordedRuns:
             (evidence(device=replace(DEVICE, uuid="GPU-2")), "GPU"),
             (evidence(device=replace(DEVICE, driver_version="570.1")), "driver"),
             (evidence(host=Host(boot_id="later")), "boot"),
-            (evidence(told={"cudnn_tf32": True}), "cuDNN's TF32"),
+            (evidence(declared={"cudnn_tf32": True}), "cuDNN's TF32"),
         ],
     )
     def test_other_conditions_make_runs_incomparable_and_are_shown_before_times(self, other: Evidence, differs: str) -> None:
-        a = evidence(timings=times(2e-3), told={"cudnn_tf32": False} if differs == "cuDNN's TF32" else None)
+        a = evidence(timings=times(2e-3), declared={"cudnn_tf32": False} if differs == "cuDNN's TF32" else None)
         found = of_runs(a, self.later(replace(other, timings=times(1e-3))))
         assert found.decision is Decision.INCOMPARABLE
         assert differs in [condition.name for condition in found.conditions if condition.differs]
