@@ -63,8 +63,8 @@ FACTS: Mapping[str, str] = {
     "output_unchanged": "whether the output stayed the same when the inputs were changed",
     # The comparison it belongs to.
     "variants_count": "how many variants were tried of which this is one",
-    "aa_floor_ratio": "by how much this GPU tells two equal arms apart (95th percentile)",
-    "design": "interleaved or sequential: in which order the arms ran",
+    "aa_floor_ratio": "by how much this GPU tells two equal variants apart (95th percentile)",
+    "design": "interleaved or sequential: in which order the variants ran",
     # The canary: a fixed amount of work that bench() runs before its warm-up.
     "canary_clock_mhz": "the true clock of the canary",
     "canary_copy_bytes_count": "the bytes a second of the canary's copy",

@@ -42,11 +42,16 @@ def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tu
     common = _at_common_clock(a.timings, b.timings)
     ending = _ending(verdicts, corrected=common is not None)
     about = Comparison(
-        a=names[0], b=names[1], decision=Decision.INCOMPARABLE, design="sequential", conditions=conditions(a, b),
-        reasons=tuple(dict.fromkeys((*ending, *_beside(verdicts)))), margin_ratio=MARGIN_RATIO,
+        a=names[0],
+        b=names[1],
+        decision=Decision.INCOMPARABLE,
+        design="sequential",
+        conditions=conditions(a, b),
+        reasons=tuple(dict.fromkeys((*ending, *_beside(verdicts)))),
+        margin_ratio=MARGIN_RATIO,
         floor_ratio=SEQUENTIAL_FLOOR_RATIO if common is None else CORRECTED_FLOOR_RATIO,
         simulated=any(each.device is not None and each.device.simulated for each in (a, b)),
-    )  # fmt: skip
+    )
     timed = [name for name, each in zip(names, (a, b), strict=True) if each.timings is not None]
     if len(timed) < 2:
         missing = " and ".join(name for name in names if name not in timed)

@@ -75,7 +75,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The clock of each arm; ``true`` where both come from stamps.
+    """The clock of each variant; ``true`` where both come from stamps.
 
     ``error_ratio`` is how far the two may lie apart by chance: half of the 95 % interval of their ratio, where it is known.
     """

@@ -52,7 +52,7 @@ def clock_drift(evidence: Evidence, claim: Claim, *, limits: DriftLimits) -> Ans
 
     Why it matters:
         Most kernels take as long as the clock lets them: while it drifts, the figure depends on when the window was
-        opened, and two arms timed one after the other differ by the drift.
+        opened, and two variants timed one after the other differ by the drift.
 
     What it cannot see:
         A third of all drifts of 2 % in windows of 2 to 6 seconds (a tenth in 10 to 20), where the clock's own swing hides

@@ -58,7 +58,7 @@ def order_bias(
     "aa-noise-floor-missing",
     needs=("baseline",),
     basis=Basis.BASELINE,
-    says="nobody measured what this GPU makes of two equal arms, so differences below {fallback_ratio:.0%} count for nothing",
+    says="nobody measured what this GPU makes of two equal variants, so differences below {fallback_ratio:.0%} count for nothing",
     remedy="Run `gpuwatch selftest` once on this GPU.",
 )
 def aa_noise_floor_missing(
@@ -67,7 +67,7 @@ def aa_noise_floor_missing(
     *,
     fallback_ratio: Annotated[float, "sequential A/A on an H200 differed by up to 3.2 % (95th percentile)"] = 0.03,
 ) -> Answer:
-    """Finds a comparison on a GPU whose noise floor between equal arms nobody measured.
+    """Finds a comparison on a GPU whose noise floor between equal variants nobody measured.
 
     Why it matters:
         A difference means something only against what the same code against itself shows here: tests of significance on raw
@@ -110,7 +110,7 @@ def multiple_looks(
         Variants nobody declared, and how many of them were alike.
 
     Remedy:
-        Use Holm's level for each difference (``gpuwatch.compare`` does, for more than two arms), and time the winner once
+        Use Holm's level for each difference (``gpuwatch.compare`` does, for more than two variants), and time the winner once
         more in a run of its own: that number is not picked.
 
     Source:

@@ -211,7 +211,7 @@ def too_few_samples(
     """Finds a number that rests on too few iterations to have an error.
 
     Why it matters:
-        Below six values nothing bounds a median with 95 %, and below four in each arm no test can tell two kernels apart.
+        Below six values nothing bounds a median with 95 %, and below four in each variant no test can tell two kernels apart.
 
     What it cannot see:
         How many iterations are worth as many independent ones: this is the count that would do if all were, the least

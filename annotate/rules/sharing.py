@@ -69,7 +69,7 @@ def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
     if shared:
         return Found(
             Severity.REJECT if names & _SLICED.keys() else Severity.FLAG,
-            {"shared": ", and ".join(shared), "by": ",".join(names)},
+            {"shared": ", and ".join(shared), "by": ",".join(sorted(names))},
         )
     if device.virtualization is None:
         return Unobserved("whether the GPU is a virtual one was not observed")

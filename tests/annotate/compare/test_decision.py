@@ -1,4 +1,4 @@
-"""The decision on two arms: from interleaved pairs, and from runs that were recorded one after the other."""
+"""The decision on two variants: from interleaved pairs, and from runs that were recorded one after the other."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TestDecision:
             (-0.01, Decision.FASTER),
             (0.01, Decision.SLOWER),
             (0.0, Decision.SAME),
-            (0.002, Decision.SAME),  # it is there, and below what this GPU makes of two equal arms
+            (0.002, Decision.SAME),  # it is there, and below what this GPU makes of two equal variants
             (0.02, Decision.SLOWER),
         ],
     )
@@ -147,7 +147,7 @@ class TestOnASimulatedCappedGpu:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 class TestOnRecordedKernels:
-    """Iterations of an H200 under its power cap, from idle too, dealt out to two arms."""
+    """Iterations of an H200 under its power cap, from idle too, dealt out to two variants."""
 
     def test_half_a_per_cent_is_found_and_nothing_is_not(self, scenario: str) -> None:
         for change, expected in ((-0.005, Decision.FASTER), (0.005, Decision.SLOWER), (0.0, Decision.SAME)):

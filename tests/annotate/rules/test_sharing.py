@@ -53,6 +53,12 @@ def test_without_a_witness_the_reason_for_its_absence_is_given(rule: Rule) -> No
 
 
 class TestContentionSharedPartition:
+    def test_sharing_names_stand_in_one_order(self) -> None:
+        """The fact does not depend on Python's hash seed: the same evidence gives the same verdict anywhere."""
+        about = evidence(host=Host(sharing="gpushare,MPS,HAMi"), device=replace(DEVICE, mig_mode=True))
+        answer = found(ask(contention_shared_partition, about))
+        assert answer.facts["by"] == "HAMi,MIG,MPS,gpushare,pass-through"
+
     @pytest.mark.parametrize("changes", [{"mig_mode": True}, {"parent_uuid": "GPU-board"}])
     def test_mig_shares_power_and_heat(self, changes: dict[str, object]) -> None:
         about = evidence(device=replace(DEVICE, **changes))  # type: ignore[arg-type]  # names and values of the record's fields
