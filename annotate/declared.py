@@ -1,6 +1,6 @@
-"""What only the measured process knows and may tell: every name, and what it means.
+"""Facts that only the measured process knows and may declare: every name, and its meaning.
 
-A told fact may worsen a verdict and never improve it, so a rule reads one to find a hazard, never to clear it.
+A declared fact may worsen a verdict and never improve it, so a rule reads one to find a hazard, never to clear it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from annotate.evidence import Fact
 
-TOLD: Mapping[str, str] = {
+FACTS: Mapping[str, str] = {
     # How the window ended, and how long its last synchronisation waited.
     "exception": "the exception that ended the work",
     "abandoned": "why the window was not closed by its process",
@@ -63,8 +63,8 @@ TOLD: Mapping[str, str] = {
     "output_unchanged": "whether the output stayed the same when the inputs were changed",
     # The comparison it belongs to.
     "variants_count": "how many variants were tried of which this is one",
-    "aa_floor_ratio": "by how much this GPU tells two equal arms apart (95th percentile)",
-    "design": "interleaved or sequential: in which order the arms ran",
+    "aa_floor_ratio": "by how much this GPU tells two equal variants apart (95th percentile)",
+    "design": "interleaved or sequential: in which order the variants ran",
     # The canary: a fixed amount of work that bench() runs before its warm-up.
     "canary_clock_mhz": "the true clock of the canary",
     "canary_copy_bytes_count": "the bytes a second of the canary's copy",
@@ -76,16 +76,16 @@ TOLD: Mapping[str, str] = {
 _MOST = 1e24
 
 
-def amount(told: Mapping[str, Fact], name: str) -> float | None:
-    """A told amount, finite and not negative; None for what is missing or makes no sense: the teller may be wrong."""
-    value = told.get(name)
+def amount(declared: Mapping[str, Fact], name: str) -> float | None:
+    """A declared amount, finite and not negative; None for what is missing or makes no sense: the process may be wrong."""
+    value = declared.get(name)
     # Neither NaN nor infinity passes, nor what is beyond every amount there is: quotients of two must stay finite.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MOST:
         return None
     return float(value)
 
 
-def text(told: Mapping[str, Fact], name: str) -> str | None:
-    """A told text; None for what is missing or no text."""
-    value = told.get(name)
+def text(declared: Mapping[str, Fact], name: str) -> str | None:
+    """A declared text; None for what is missing or no text."""
+    value = declared.get(name)
     return value if isinstance(value, str) else None

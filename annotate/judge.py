@@ -16,7 +16,7 @@ from annotate.rules import RULES
 from annotate.times.durations import usable
 from annotate.verdict import Answered, Finding, Status, Verdict
 
-_TEXT_LENGTH = 1000  # of any text in a finding: some repeat what the measured process told
+_TEXT_LENGTH = 1000  # of any text in a finding: some repeat what the measured process declared
 _INTEGERS, _RATIOS = 1 << 63, 1e300  # what encoders of verdicts hold
 
 
@@ -25,10 +25,10 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
     policy = policy or Policy()
     evidence = _usable(evidence)
     required = {name for group in REQUIRED[policy.claim] for name in group}
-    witnessed, told = _answers(rules, evidence, policy)
+    witnessed, declared = _answers(rules, evidence, policy)
     missing = _missing(witnessed, policy.claim)
-    # What the measured process tells may worsen an answer, never improve it: it may be rewarded for a good verdict.
-    answers = {name: _worse(told[name], witnessed[name], required=name in required) for name in witnessed}
+    # Facts declared by the measured process can only worsen an answer: it may be rewarded for a good verdict.
+    answers = {name: _worse(declared[name], witnessed[name], required=name in required) for name in witnessed}
     missing |= _missing(answers, policy.claim)
     findings = tuple(_finding(rule, answers[rule.name], policy, required=rule.name in required) for rule in rules)
     return Verdict(
@@ -53,23 +53,23 @@ def _usable(evidence: Evidence) -> Evidence:
 
 
 def _answers(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> tuple[dict[str, Answer], dict[str, Answer]]:
-    """What each rule says without what the measured process told and timed, and with it.
+    """What each rule says without what the measured process declared and timed, and with it.
 
-    A rule that looked at nothing told says the same without: it is asked once.
+    A rule that looked at nothing declared says the same without: it is asked once.
     """
-    alone = replace(evidence, told={}, timings=None)
-    heard = _Heard(evidence.told)
-    whole = replace(evidence, told=heard)
+    alone = replace(evidence, declared={}, timings=None)
+    heard = _Heard(evidence.declared)
+    whole = replace(evidence, declared=heard)
     witnessed: dict[str, Answer] = {}
-    told: dict[str, Answer] = {}
+    declared: dict[str, Answer] = {}
     for rule in rules:
         limits = policy.limits.get(rule.name)
         heard.asked = False
         answer = _answer(rule, whole, policy.claim, limits)
-        told[rule.name] = answer
-        same = evidence.timings is None and not (heard.asked and evidence.told)
+        declared[rule.name] = answer
+        same = evidence.timings is None and not (heard.asked and evidence.declared)
         witnessed[rule.name] = answer if same else _answer(rule, alone, policy.claim, limits)
-    return witnessed, told
+    return witnessed, declared
 
 
 def _answer(rule: Rule, evidence: Evidence, claim: Claim, limits: Mapping[str, float] | None) -> Answer:
@@ -87,7 +87,7 @@ def _answer(rule: Rule, evidence: Evidence, claim: Claim, limits: Mapping[str, f
 
 
 class _Heard(Mapping[str, Fact]):
-    """What was told, and whether anybody asked for any of it."""
+    """What was declared, and whether anybody asked for any of it."""
 
     def __init__(self, facts: Mapping[str, Fact]) -> None:
         self._facts = facts
@@ -106,8 +106,8 @@ class _Heard(Mapping[str, Fact]):
         return len(self._facts)
 
 
-def _worse(told: Answer, witnessed: Answer, *, required: bool) -> Answer:
-    """The answer that can do more to the status; of equals the told one, which knows more."""
+def _worse(declared: Answer, witnessed: Answer, *, required: bool) -> Answer:
+    """The answer that can do more to the status; of equals the declared one, which knows more."""
 
     def badness(answer: Answer) -> int:
         match answer:
@@ -120,7 +120,7 @@ def _worse(told: Answer, witnessed: Answer, *, required: bool) -> Answer:
             case _:
                 return 0
 
-    return max(told, witnessed, key=badness)
+    return max(declared, witnessed, key=badness)
 
 
 def _missing(witnessed: Mapping[str, Answer], claim: Claim) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a rule is: a function from evidence to one of three answers, its limits in its signature, its page in its docstring."""
+"""Rules: functions from evidence to one of three answers, their limits in the signature, their page in the docstring."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Any, TypeAlias, get_type_hints
 
 from annotate.claims import Claim
-from annotate.declared import TOLD
+from annotate.declared import FACTS
 from annotate.errors import InvalidValueError, UnknownNameError
 from annotate.evidence import Evidence, Fact
 
@@ -27,7 +28,7 @@ class Basis(StrEnum):
 
     TELEMETRY = "telemetry"
     HOST = "host"
-    TOLD = "told"
+    DECLARED = "told"  # as verdicts name it
     TIMINGS = "timings"
     BASELINE = "baseline"
 
@@ -96,11 +97,15 @@ class Rule:
 
     @property
     def limits(self) -> Mapping[str, Limit]:
-        """The keyword limits of the function, read from its signature: ``Annotated[float, "why"] = default``."""
-        hints = get_type_hints(self.check, include_extras=True)
+        """The limits a policy may override, each declared as ``name: Annotated[float, "why"] = default``.
+
+        They are the keywords of the function or, of a function that takes ``limits``, the fields of that record.
+        """
+        source = _record(self.check) or self.check
+        hints = get_type_hints(source, include_extras=True)
         return {
             name: Limit(name, parameter.default, _why(hints[name]))
-            for name, parameter in inspect.signature(self.check).parameters.items()
+            for name, parameter in inspect.signature(source).parameters.items()
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         }
 
@@ -109,6 +114,9 @@ class Rule:
         for need in self.needs:
             if not evidence.observes(need):
                 return Unobserved(_missing(need, evidence.absence))
+        record = _record(self.check)
+        if record is not None:
+            return self.check(evidence, claim, limits=record(**(limits or {})))
         return self.check(evidence, claim, **(limits or {}))
 
     def checked_limits(self, limits: Mapping[str, object]) -> dict[str, float]:
@@ -125,10 +133,17 @@ class Rule:
         return out
 
 
+@cache
+def _record(check: Check) -> type | None:
+    """The class of the record that a check takes its limits in; None if it takes them as keywords."""
+    found = get_type_hints(check).get("limits")
+    return found if isinstance(found, type) else None
+
+
 def _missing(need: str, absence: str | None) -> str:
     root, _, name = need.partition(".")
-    if root == "told":
-        return f"nobody told {TOLD[name]}"
+    if root == "declared":
+        return f"nobody declared {FACTS[name]}"
     if root == "baseline":
         return "it was not compared with another window"
     return absence or f"{_NEEDS.get(need, need)} was not observed"
@@ -142,9 +157,9 @@ def _why(hint: Any) -> str:  # an Annotated alias has no narrower type
 def rule(
     name: str, *, needs: tuple[str, ...] = (), basis: Basis = Basis.TELEMETRY, says: str, remedy: str
 ) -> Callable[[Check], Rule]:
-    """Make a rule of a function ``(evidence, claim, *, limits) -> Answer``.
+    """Make a rule of a function ``(evidence, claim, *, limit: Annotated[float, "why"] = default, …) -> Answer``.
 
-    ``says`` and ``remedy`` are templates over the facts of its Found.  The family is the module it stands in.
+    A function with many limits takes them as one: ``limits``, a frozen dataclass of such keywords.  ``says`` and ``remedy`` are templates over the facts of its Found.  The family is the module it stands in.
     """
 
     def make(check: Check) -> Rule:

@@ -99,7 +99,7 @@ def _put(evidence: Evidence, arrays: _Arrays, *, decimate: bool) -> dict[str, An
         "window": {**asdict(window), "pids": sorted(window.pids)},
         "device": asdict(evidence.device) if evidence.device else None,
         "host": asdict(evidence.host),
-        "told": dict(evidence.told),
+        "told": dict(evidence.declared),
         "absence": evidence.absence,
         "columns": {name: column(of, repeats=True, counts=name in COUNTERS) for name, of in trace.columns.items()},
         "dense": column(trace.dense_power, repeats=False),

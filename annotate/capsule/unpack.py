@@ -131,7 +131,7 @@ class _Reading:
             device=entry.device,
             trace=trace,
             host=entry.host,
-            told=entry.told,
+            declared=entry.told,
             timings=self._timings(entry.timings) if entry.timings else None,
             absence=entry.absence,
         )
@@ -215,10 +215,10 @@ class _Reading:
         for i, when_ns in zip(index.tolist(), times.tolist(), strict=True):
             processes, visibility = kept.lists[listed[i]]
             repeated, last = i == last, i
-            out.append(ProcessList(
-                uuid=kept.uuid, at_ns=when_ns, took_ns=int(took_ns[i]), visibility=visibility,
-                processes=idle[listed[i]] if repeated else processes,
-            ))  # fmt: skip
+            found = idle[listed[i]] if repeated else processes
+            out.append(
+                ProcessList(uuid=kept.uuid, at_ns=when_ns, took_ns=int(took_ns[i]), visibility=visibility, processes=found)
+            )
         return tuple(out)
 
 

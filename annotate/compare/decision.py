@@ -1,6 +1,6 @@
-"""Which of two arms is faster, by how much, and whether anybody may say so: the judge of comparisons.
+"""Which of two variants is faster, by how much, and whether anybody may say so: the judge of comparisons.
 
-A ratio is the second arm's time over the first's: below 1 the second is faster.  Pairs are adjacent blocks of an
+A ratio is the second variant's time over the first's: below 1 the second is faster.  Pairs are adjacent blocks of an
 interleaved run (ABBA); ``annotate.compare.two_runs`` compares runs that were recorded one after the other.
 """
 
@@ -31,7 +31,7 @@ _MOST_PAIRS_COUNT = 1_000_000
 
 
 class Decision(StrEnum):
-    """What is said of the second arm against the first."""
+    """What is said of the second variant against the first."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -42,7 +42,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something both arms should share, and what each of them had."""
+    """Something both variants should share, and what each of them had."""
 
     name: str
     a: str
@@ -52,11 +52,11 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The answer on one pair of arms.
+    """The answer on one pair of variants.
 
-    ``ratio`` is at the same clock, from interleaved blocks or corrected times; ``own_ratio`` is each arm at the clock its
+    ``ratio`` is at the same clock, from interleaved blocks or corrected times; ``own_ratio`` is each variant at the clock its
     own power allows.  Where the host's clock took the times nothing is known of a GPU's: then they are of blocks in turns,
-    and of each arm alone.  ``needed_pairs_count`` is how many more pairs an inconclusive answer wants, None where none help.
+    and of each variant alone.  ``needed_pairs_count`` is how many more pairs an inconclusive answer wants, None where none help.
     """
 
     a: str
@@ -83,7 +83,7 @@ class Comparison:
 
     @property
     def change_ratio(self) -> float | None:
-        """By how much the second arm's time differs from the first's: -0.1 takes a tenth less."""
+        """By how much the second variant's time differs from the first's: -0.1 takes a tenth less."""
         return None if self.ratio is None else self.ratio.centre - 1.0
 
     def __str__(self) -> str:
@@ -121,7 +121,6 @@ def decide(
     *,
     floor_ratio: float = FLOOR_RATIO,
     margin_ratio: float = MARGIN_RATIO,
-    confidence: float = CONFIDENCE_RATIO,
     a_s: float | None = None,
     b_s: float | None = None,
 ) -> Comparison:
@@ -130,11 +129,23 @@ def decide(
     FASTER and SLOWER when the interval excludes no difference and the estimate exceeds the floor; SAME when the 90 %
     interval lies inside the margin; else INCONCLUSIVE with the pairs it still needs.
     """
-    pairs = log_ratios[np.isfinite(log_ratios)]
     about = Comparison(
-        a=a, b=b, decision=Decision.INCONCLUSIVE, pairs_count=len(pairs), floor_ratio=floor_ratio,
-        margin_ratio=margin_ratio, a_s=a_s, b_s=b_s,
-    )  # fmt: skip
+        a=a,
+        b=b,
+        decision=Decision.INCONCLUSIVE,
+        floor_ratio=floor_ratio,
+        margin_ratio=margin_ratio,
+        a_s=a_s,
+        b_s=b_s,
+    )
+    return _decided(about, log_ratios, CONFIDENCE_RATIO)
+
+
+def _decided(about: Comparison, log_ratios: Values, confidence: float) -> Comparison:
+    """Decide at this confidence, within the floor and the margin that the comparison names."""
+    pairs = log_ratios[np.isfinite(log_ratios)]
+    floor_ratio, margin_ratio = about.floor_ratio, about.margin_ratio
+    about = replace(about, decision=Decision.INCONCLUSIVE, pairs_count=len(pairs))
     if len(pairs) < LEAST_PAIRS_COUNT:
         more = LEAST_PAIRS_COUNT - len(pairs)
         return replace(about, needed_pairs_count=more, reasons=(f"only {len(pairs)} pairs ran: {more} more are needed",))
@@ -170,9 +181,9 @@ def of_intervals(wide: Interval, narrow: Interval, *, floor_ratio: float, margin
 
 
 def corrected(comparisons: Sequence[Comparison], log_ratios: Mapping[str, Values]) -> tuple[Comparison, ...]:
-    """Several arms against one, with Holm's correction: the clearest difference is asked at 5 % over their number.
+    """Several variants against one, with Holm's correction: the clearest difference is asked at 5 % over their number.
 
-    ``log_ratios`` by the name of the second arm.  A difference that does not stand at its level is no longer one, nor is
+    ``log_ratios`` by the name of the second variant.  A difference that does not stand at its level is no longer one, nor is
     any that is less clear.
     """
     if len(comparisons) < 2:
@@ -181,11 +192,7 @@ def corrected(comparisons: Sequence[Comparison], log_ratios: Mapping[str, Values
     found = [each for each in comparisons if not each.within_noise and each.ratio is not None]
     for rank, each in enumerate(sorted(found, key=_clearness, reverse=True)):
         level = 1.0 - (1.0 - CONFIDENCE_RATIO) / (len(comparisons) - rank)
-        pairs = log_ratios[each.b]
-        again = decide(
-            each.a, each.b, pairs, floor_ratio=each.floor_ratio, margin_ratio=each.margin_ratio, confidence=level,
-            a_s=each.a_s, b_s=each.b_s,
-        )  # fmt: skip
+        again = _decided(each, log_ratios[each.b], level)
         if again.within_noise:
             for weaker in sorted(found, key=_clearness, reverse=True)[rank:]:
                 reason = f"a difference alone, but not among {len(comparisons)} comparisons (Holm)"
@@ -228,9 +235,9 @@ def change_text(interval: Interval | None, *, uncertain: bool) -> str:
 
 
 def text(comparison: Comparison) -> str:
-    """The answer in a few lines; what the arms do not share comes before any time.
+    """The answer in a few lines; what the variants do not share comes before any time.
 
-    Names and conditions are what any program told: none of it steers a terminal.
+    Names and conditions are what any program declared: none of it steers a terminal.
     """
     simulated = "SIMULATED  " if comparison.simulated else ""
     by_host = comparison.timer == "host"

@@ -17,7 +17,7 @@ from annotate.derived import pair_conditions
 from annotate.evidence import Evidence, Timings, Values
 from annotate.judge import judge
 from annotate.policy import Policy
-from annotate.rules import comparison as family
+from annotate.rules import comparison, comparison_design
 from annotate.stats.intervals import Interval, batch_interval
 from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
 from annotate.verdict import Finding, Verdict
@@ -27,7 +27,7 @@ SEQUENTIAL_FLOOR_RATIO = 0.03
 CORRECTED_FLOOR_RATIO = 0.005
 # Hazards of the comparison that end it unless accepted; the others are said beside the answer.
 _ENDING = ("hardware-mismatch", "software-mismatch", "boot-changed")
-_FAMILY = frozenset(rule.name for rule in family.RULES)
+_FAMILY = frozenset(rule.name for rule in (*comparison.RULES, *comparison_design.RULES))
 
 
 def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tuple[str, str] = ("a", "b")) -> Comparison:
@@ -42,11 +42,16 @@ def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tu
     common = _at_common_clock(a.timings, b.timings)
     ending = _ending(verdicts, corrected=common is not None)
     about = Comparison(
-        a=names[0], b=names[1], decision=Decision.INCOMPARABLE, design="sequential", conditions=conditions(a, b),
-        reasons=tuple(dict.fromkeys((*ending, *_beside(verdicts)))), margin_ratio=MARGIN_RATIO,
+        a=names[0],
+        b=names[1],
+        decision=Decision.INCOMPARABLE,
+        design="sequential",
+        conditions=conditions(a, b),
+        reasons=tuple(dict.fromkeys((*ending, *_beside(verdicts)))),
+        margin_ratio=MARGIN_RATIO,
         floor_ratio=SEQUENTIAL_FLOOR_RATIO if common is None else CORRECTED_FLOOR_RATIO,
         simulated=any(each.device is not None and each.device.simulated for each in (a, b)),
-    )  # fmt: skip
+    )
     timed = [name for name, each in zip(names, (a, b), strict=True) if each.timings is not None]
     if len(timed) < 2:
         missing = " and ".join(name for name in names if name not in timed)

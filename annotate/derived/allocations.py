@@ -1,4 +1,4 @@
-"""Memory asked of the driver inside a window: by what the allocator tells, and by how the memory in use moved."""
+"""Memory asked of the driver inside a window: by what the allocator reports, and by how the memory in use moved."""
 
 from __future__ import annotations
 

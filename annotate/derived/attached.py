@@ -1,4 +1,4 @@
-"""What profiles or slows the measured process: read from the daemon's list and from what the process tells."""
+"""What profiles or slows the measured process: read from the daemon's list and from what the process declares."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def attached(evidence: Evidence) -> Attached:
     seen = evidence.host.profilers
     entries = [entry.strip().partition(":") for entry in (seen or "").split(",") if entry.strip()]
     names = [_worded(kind, name) for kind, _, name in entries if kind != "idle"]
-    if evidence.told.get("launch_blocking") is True and "CUDA_LAUNCH_BLOCKING" not in (seen or ""):
+    if evidence.declared.get("launch_blocking") is True and "CUDA_LAUNCH_BLOCKING" not in (seen or ""):
         names.append("CUDA_LAUNCH_BLOCKING")
-    if evidence.told.get("profiler_used") is True:
+    if evidence.declared.get("profiler_used") is True:
         names.append("a profiler inside the process")
     return Attached(
         names=tuple(names),

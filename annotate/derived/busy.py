@@ -1,16 +1,23 @@
-"""How much of a window the GPU was busy: by the driver's gauge, and by what the benchmark tells of its own work."""
+"""The share of a window in which the GPU was busy: by the driver's gauges, and as the benchmark declares it."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import TypeAlias
 
-from annotate.evidence import Evidence
+import numpy as np
+import numpy.typing as npt
+
+from annotate.evidence import Evidence, Reason, Times, Values
 from annotate.times.durations import inside
 
 # The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
 _SHORTEST_NS = 1_000_000_000
 # Below this an event pair contains the gap to the next launch and overstates the busy time.
 _LAUNCH_BOUND_S = 50e-6
+# Utilisation at or below this is a GPU at rest: the driver rounds to whole points.
+_IDLE_RATIO = 0.01
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 def utilization_ratio(evidence: Evidence) -> float | None:
@@ -22,13 +29,13 @@ def utilization_ratio(evidence: Evidence) -> float | None:
     return float(known.mean()) if len(known) and 2 * len(known) >= len(values) else None
 
 
-def beyond_told_ratio(evidence: Evidence) -> float | None:
-    """Utilisation minus the busy share the harness told (``told.busy_ratio``); negative if it claims more than there was."""
-    told = evidence.told.get("busy_ratio")
-    if not isinstance(told, int | float) or isinstance(told, bool) or not abs(told) < 1e6:
+def beyond_declared_ratio(evidence: Evidence) -> float | None:
+    """Utilisation minus the busy share the harness declared (``declared.busy_ratio``); negative if it claims more than there was."""
+    declared = evidence.declared.get("busy_ratio")
+    if not isinstance(declared, int | float) or isinstance(declared, bool) or not abs(declared) < 1e6:
         return None
     utilization = utilization_ratio(evidence)
-    return utilization - told if utilization is not None and evidence.window.length_ns >= _SHORTEST_NS else None
+    return utilization - declared if utilization is not None and evidence.window.length_ns >= _SHORTEST_NS else None
 
 
 def launch_bound(evidence: Evidence) -> bool:
@@ -55,3 +62,30 @@ def beyond_timed_ratio(evidence: Evidence) -> float | None:
     if not len(utilization):
         return None
     return float(utilization.mean() - entries_s.sum() * 1e9 / (end_ns - begin_ns))
+
+
+def has_reason(masks: Values, bits: Reason) -> Mask:
+    """Which of these event reasons hold one of the bits; never where they were not observed."""
+    held: Mask = (np.nan_to_num(masks).astype(np.int64) & int(bits)) != 0
+    return held
+
+
+def busy_at(evidence: Evidence, at_ns: Times) -> Mask:
+    """The times at which the GPU was known to work."""
+    used = evidence.trace.at("utilization_ratio", at_ns)
+    return (used > _IDLE_RATIO) & ~has_reason(evidence.trace.at("event_reasons_mask", at_ns), Reason.GPU_IDLE)
+
+
+def idle_at(evidence: Evidence, at_ns: Times) -> Mask:
+    """The times at which the GPU was known to rest."""
+    used = evidence.trace.at("utilization_ratio", at_ns)
+    return (used <= _IDLE_RATIO) | has_reason(evidence.trace.at("event_reasons_mask", at_ns), Reason.GPU_IDLE)
+
+
+def memory_use_ratio(evidence: Evidence) -> float | None:
+    """The mean memory bandwidth in use: measured where it is, else the share of time in which memory was in use."""
+    for name in ("dram_activity_ratio", "mem_utilization_ratio"):
+        values = evidence.within(name).values
+        if (~np.isnan(values)).any():
+            return float(np.nanmean(values))
+    return None

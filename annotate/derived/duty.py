@@ -21,9 +21,9 @@ def duty(evidence: Evidence) -> tuple[float | None, str | None]:
     busy = utilization_ratio(evidence)
     if busy is not None:
         return busy, "utilisation"
-    told = evidence.told.get("busy_ratio")
-    if isinstance(told, int | float) and not isinstance(told, bool) and 0.0 <= told <= 1.5:
-        return float(told), "told"
+    declared = evidence.declared.get("busy_ratio")
+    if isinstance(declared, int | float) and not isinstance(declared, bool) and 0.0 <= declared <= 1.5:
+        return float(declared), "told"
     if evidence.window.length_ns >= 3 * evidence.trace.refresh_of_ns("sm_activity_ratio"):
         values = evidence.within("sm_activity_ratio").values
         known = values[~np.isnan(values)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from annotate.derived.busy import beyond_timed_ratio, beyond_told_ratio
+from annotate.derived.busy import beyond_declared_ratio, beyond_timed_ratio
 from annotate.derived.presence import Presence, list_is_whole, own_was_listed, presences, unexplained_bytes
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Severity
@@ -67,9 +67,9 @@ def by_memory(evidence: Evidence, memory_bytes: float) -> Sign:
     return Sign(clear=True, facts=facts)
 
 
-def by_told(evidence: Evidence, flag_ratio: float, reject_ratio: float) -> Sign:
-    beyond_ratio = beyond_told_ratio(evidence)
-    return _beyond(beyond_ratio, "the busy time the harness told", flag_ratio, reject_ratio)
+def by_declared(evidence: Evidence, flag_ratio: float, reject_ratio: float) -> Sign:
+    beyond_ratio = beyond_declared_ratio(evidence)
+    return _beyond(beyond_ratio, "the busy time the harness declared", flag_ratio, reject_ratio)
 
 
 def by_timings(evidence: Evidence, flag_ratio: float, reject_ratio: float, *, clear: bool) -> Sign:

@@ -36,7 +36,7 @@ BOARD: Mapping[str, str] = {
     "ecc_mode": "ECC",
     "persistence_mode": "persistence mode",
 }
-# Told facts that change speed by themselves: versions, flags, and how it was timed.
+# Declared facts that change speed by themselves: versions, flags, and how it was timed.
 _TOLD: Mapping[str, str] = {
     "torch_version": "torch",
     "cuda_version": "CUDA",
@@ -75,7 +75,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The clock of each arm; ``true`` where both come from stamps.
+    """The clock of each variant; ``true`` where both come from stamps.
 
     ``error_ratio`` is how far the two may lie apart by chance: half of the 95 % interval of their ratio, where it is known.
     """
@@ -117,13 +117,13 @@ def software(a: Evidence, b: Evidence) -> tuple[int, list[Difference]]:
             patch = drivers[0].rpartition(".")[0] == drivers[1].rpartition(".")[0]
             out.append(Difference("driver", drivers[0], drivers[1], patch=patch))
     for name, title in _TOLD.items():
-        before, after = _sensible(a.told.get(name)), _sensible(b.told.get(name))
+        before, after = _sensible(a.declared.get(name)), _sensible(b.declared.get(name))
         if before is None or after is None:
             continue
         known += 1
         if str(before) != str(after):
             out.append(Difference(title, _value(name, before), _value(name, after)))
-    environments = [_environment(each.told.get("environment")) for each in (a, b)]
+    environments = [_environment(each.declared.get("environment")) for each in (a, b)]
     if environments[0] is not None and environments[1] is not None:
         known += 1
         for name in sorted(environments[0].keys() | environments[1].keys()):
@@ -230,7 +230,7 @@ def _environment(text: object) -> Mapping[str, str] | None:
     return {name.strip(): value for name, _, value in pairs}
 
 
-def _value(name: str, value: Any) -> str:  # whatever a record or a told fact holds
+def _value(name: str, value: Any) -> str:  # whatever a record or a declared fact holds
     if isinstance(value, bool):
         return "on" if value else "off"
     if name == "memory_total_bytes":
@@ -243,7 +243,7 @@ def _value(name: str, value: Any) -> str:  # whatever a record or a told fact ho
 
 
 def _sensible(value: Fact) -> Fact:
-    """A told setting; None for a number that none can be."""
+    """A declared setting; None for a number that none can be."""
     return value if isinstance(value, str | bool | None) or abs(value) < _MOST else None
 
 

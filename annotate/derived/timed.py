@@ -105,8 +105,8 @@ def _gaps_s(timings: Timings) -> Values:
 
 
 def elsewhere(evidence: Evidence) -> bool | None:
-    """Whether the calls may have run on another GPU than the one this evidence is of; None if nobody told."""
-    uuids = {uuid.strip() for uuid in (text(evidence.told, "cuda_uuids") or "").split(",")} - {""}
+    """Whether the calls may have run on another GPU than the one this evidence is of; None if nobody declared it."""
+    uuids = {uuid.strip() for uuid in (text(evidence.declared, "cuda_uuids") or "").split(",")} - {""}
     if not uuids or evidence.device is None:
         return None
     return not uuids <= {evidence.device.uuid, evidence.device.parent_uuid}
@@ -118,18 +118,18 @@ def untimed_because(evidence: Evidence, utilization_ratio: float) -> str | None:
         return SEVERAL
     if any(not presence.own and (presence.most_ratio or 0.0) > _AT_REST_RATIO for presence in presences(evidence)):
         return "a neighbour was computing, which explains why the GPU was busy"
-    told_ratio = amount(evidence.told, "busy_ratio")
+    told_ratio = amount(evidence.declared, "busy_ratio")
     if told_ratio is not None:
         counted = told_ratio > utilization_ratio / 2
         return "the harness counted the GPU's work between its times" if counted else None
-    if amount(evidence.told, "flush_bytes") or text(evidence.told, "cache") == "cold":
-        return "the cache was flushed between timed calls, and how long that took was not told"
+    if amount(evidence.declared, "flush_bytes") or text(evidence.declared, "cache") == "cold":
+        return "the cache was flushed between timed calls, and how long that took was not declared"
     return None
 
 
 def beside(evidence: Evidence, *, seen_ratio: float = SEEN_RATIO, spread_s: float = SPREAD_S) -> bool | None:
     """Whether the stamps around the iterations met other work of this process on the SMs; None if there were none."""
-    seen, spread = amount(evidence.told, "stamp_seen_ratio"), amount(evidence.told, "stamp_spread_s")
+    seen, spread = amount(evidence.declared, "stamp_seen_ratio"), amount(evidence.declared, "stamp_spread_s")
     if seen is None and spread is None:
         return None
     return (seen is not None and seen < seen_ratio) or (spread is not None and spread > spread_s)

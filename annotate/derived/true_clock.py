@@ -37,7 +37,7 @@ class Measured:
 
 
 def measured(evidence: Evidence) -> Measured | None:
-    """The true clock while the work ran; None where nobody stamped it, or told nonsense of it."""
+    """The true clock while the work ran; None where nobody stamped it, or declared nonsense about it."""
     return _of_iterations(evidence) or _of_window(evidence)
 
 
@@ -56,14 +56,24 @@ def _of_iterations(evidence: Evidence) -> Measured | None:
 
 
 def _of_window(evidence: Evidence) -> Measured | None:
-    told_mhz, told_s = amount(evidence.told, "true_clock_mhz"), amount(evidence.told, "stamped_s")
+    told_mhz, told_s = amount(evidence.declared, "true_clock_mhz"), amount(evidence.declared, "stamped_s")
     if not told_mhz or not told_s or not _LEAST_MHZ <= told_mhz <= _MOST_MHZ:
         return None
     window = evidence.window
-    # Where in the window the stamps lie was not told: in its middle, and never beyond it.
+    # Where in the window the stamps lie was not declared: in its middle, and never beyond it.
     half_ns = int(min(told_s * 1e9, window.length_ns)) // 2
     middle_ns = (window.begin_ns + window.end_ns) // 2
     at_ns = np.arange(middle_ns - half_ns, middle_ns + half_ns, _GRID_NS, dtype=np.int64)
     if not len(at_ns):
         return None
     return Measured(told_mhz, at_ns, np.ones(len(at_ns)), 2 * half_ns / 1e9, iterations=False)
+
+
+def driver_clock_mhz(evidence: Evidence, true: Measured) -> float | None:
+    """The mean of the driver's clock at the instants, and with the weights, of the true one."""
+    lag_ns = evidence.trace.refresh_of_ns("sm_clock_mhz") * 3 // 4
+    values = evidence.trace.at("sm_clock_mhz", true.at_ns + lag_ns)
+    known = values > 0
+    if 2.0 * true.weights[known].sum() < true.weights.sum() or not known.any():
+        return None
+    return float(np.average(values[known], weights=true.weights[known]))

@@ -1,4 +1,4 @@
-"""The work told of one call, and the least time a GPU needs for it."""
+"""The declared work of one call, and the least time a GPU needs for it."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Bound:
 
 
 def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> Bound | None:
-    """By the operations told and the SM clock; in the fastest type there is, where none was told.  None if not known."""
-    device, flops = evidence.device, amount(evidence.told, "call_flops_count")
+    """By the declared operations and the SM clock; in the fastest type there is, where none was declared.  None if not known."""
+    device, flops = evidence.device, amount(evidence.declared, "call_flops_count")
     if device is None or not flops or not clock_mhz:
         return None
     dtype = _done_in(evidence, device)
@@ -47,13 +47,13 @@ def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> Bound | Non
 
 
 def traffic_bound(evidence: Evidence) -> Bound | None:
-    """By the bytes told and the memory's highest clock, less what the L2 cache can hold from call to call."""
-    device, call_bytes = evidence.device, amount(evidence.told, "call_bytes")
+    """By the declared bytes and the memory's highest clock, less what the L2 cache can hold from call to call."""
+    device, call_bytes = evidence.device, amount(evidence.declared, "call_bytes")
     peak = peak_bytes_a_second(device) if device else None
-    l2_bytes = amount(evidence.told, "l2_bytes") or (most_l2_bytes(device) if device else None)
+    l2_bytes = amount(evidence.declared, "l2_bytes") or (most_l2_bytes(device) if device else None)
     if not call_bytes or peak is None or l2_bytes is None:
         return None
-    touched_bytes = amount(evidence.told, "working_set_bytes") or call_bytes
+    touched_bytes = amount(evidence.declared, "working_set_bytes") or call_bytes
     rest_bytes = call_bytes * max(0.0, 1.0 - l2_bytes / touched_bytes)
     return Bound(rest_bytes / peak, "of its memory", "B/s", call_bytes, peak)
 
@@ -68,13 +68,13 @@ def readable_rate(rate: float, unit: str) -> str:
 
 def _done_in(evidence: Evidence, device: Device) -> str | None:
     """The short name of the type the arithmetic may be done in: float32 is faster than it says where torch may round it."""
-    told = text(evidence.told, "dtype")
-    if told is None:
+    declared = text(evidence.declared, "dtype")
+    if declared is None:
         return fastest(device)
-    dtype = arithmetic(told)
+    dtype = arithmetic(declared)
     if dtype != "fp32":
         return dtype
-    precision = text(evidence.told, "matmul_precision")
-    rounded = "tf32" if evidence.told.get("cudnn_tf32") is not False or precision is None else "fp32"
+    precision = text(evidence.declared, "matmul_precision")
+    rounded = "tf32" if evidence.declared.get("cudnn_tf32") is not False or precision is None else "fp32"
     candidates = {"fp32", rounded, _FLOAT32.get(precision, "fp32")}
     return max(candidates, key=lambda name: peak_flops(device, name, 1.0) or 0.0)

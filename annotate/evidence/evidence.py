@@ -20,7 +20,7 @@ Fact: TypeAlias = str | int | float | bool | None
 class Evidence:
     """All that is known of one window on one GPU.
 
-    ``told`` holds facts only the measured process knows, by the names of ``annotate.declared``: they may worsen a verdict,
+    ``declared`` holds facts only the measured process knows, by the names of ``annotate.declared``: they may worsen a verdict,
     never improve it.  ``absence`` says why there is no telemetry, where there is none.  ``baseline`` is what the window is
     compared with, where it is.
     """
@@ -29,18 +29,18 @@ class Evidence:
     device: Device | None = None
     trace: Trace = field(default_factory=Trace)
     host: Host = field(default_factory=Host)
-    told: Mapping[str, Fact] = field(default_factory=dict)
+    declared: Mapping[str, Fact] = field(default_factory=dict)
     timings: Timings | None = None
     absence: str | None = None
     baseline: Evidence | None = None
 
     def observes(self, name: str) -> bool:
-        """Whether a signal, ``census``, ``dense_power``, ``timings``, ``baseline``, ``host.X`` or ``told.X`` is there at all."""
+        """Whether a signal, ``census``, ``dense_power``, ``timings``, ``baseline``, ``host.X`` or ``declared.X`` is there at all."""
         match name.partition("."):
             case ("host", _, fact):
                 return getattr(self.host, fact) is not None
-            case ("told", _, fact):
-                return self.told.get(fact) is not None
+            case ("declared", _, fact):
+                return self.declared.get(fact) is not None
             case ("device", _, fact):
                 return self.device is not None and getattr(self.device, fact) is not None
             case ("census", _, _):

@@ -55,12 +55,12 @@ class ProcessList:
         """Whether the utilisation record was asked too, as far as it can be known."""
         return self.use_asked or any(process.utilization_ratio is not None for process in self.processes)
 
-    def with_use(self, told: ProcessList) -> ProcessList:
+    def with_use(self, earlier: ProcessList) -> ProcessList:
         """The same list, with what an earlier one knew of the utilisation record: how busy each was, and whom only it named."""
-        if self.tells_use or self.at_ns - told.at_ns > USE_STANDS_NS:
+        if self.tells_use or self.at_ns - earlier.at_ns > USE_STANDS_NS:
             return self
-        ratios = {(process.pid, process.started_s): process.utilization_ratio for process in told.processes}
+        ratios = {(process.pid, process.started_s): process.utilization_ratio for process in earlier.processes}
         here = {process.pid for process in self.processes}
         listed = (replace(each, utilization_ratio=ratios.get((each.pid, each.started_s))) for each in self.processes)
-        unlisted = (each for each in told.processes if not each.listed and each.pid not in here)
+        unlisted = (each for each in earlier.processes if not each.listed and each.pid not in here)
         return replace(self, processes=(*listed, *unlisted))

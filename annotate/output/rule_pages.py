@@ -20,7 +20,7 @@ _ONE_FIELD = re.compile(r"\{\w+\}")
 _BASES = {
     Basis.TELEMETRY: "readings of the GPU",
     Basis.HOST: "what the operating system says",
-    Basis.TOLD: "what the measured process tells",
+    Basis.DECLARED: "what the measured process declares",
     Basis.TIMINGS: "the times of single iterations",
     Basis.BASELINE: "what the window and its baseline have in common",
 }
@@ -105,4 +105,4 @@ def main(arguments: Sequence[str], path: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], Path(__file__).with_name("RULES.md")))
+    sys.exit(main(sys.argv[1:], Path(__file__).parents[1] / "RULES.md"))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from annotate.rule import Rule
 from annotate.rules import (
+    caches,
     clock_control,
     clocks,
     comparison,
+    comparison_design,
     contention,
     coverage,
     harness,
@@ -33,10 +35,12 @@ RULES: tuple[Rule, ...] = (
     *sharing.RULES,
     *timing.RULES,
     *harness.RULES,
+    *caches.RULES,
     *plausibility.RULES,
     *warmup.RULES,
     *numbers.RULES,
     *shape.RULES,
     *identity.RULES,
     *comparison.RULES,
+    *comparison_design.RULES,
 )

@@ -1,4 +1,4 @@
-"""Who holds the clock, and is it what the driver says?  Locks, other controllers, hidden slow states."""
+"""Rules about control of the clock: locks, other controllers, hidden slow states, and a driver that reports another clock."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from annotate.claims import Claim
 from annotate.declared import amount
 from annotate.derived.busy import utilization_ratio
 from annotate.derived.held import Held, by_bits, by_counter, by_violation, power_cap
+from annotate.derived.settings_throughout import has_same_settings, power_limit_w, standing_value, target_clock_mhz
 from annotate.derived.sm_clock import working
-from annotate.derived.true_clock import Measured, measured
+from annotate.derived.true_clock import driver_clock_mhz, measured
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
@@ -53,7 +54,7 @@ def locked_clock_missed(
         NVML's application clock where it differs from the default; the true clock of timed iterations, else NVML's; time
         under the power cap.
     """
-    target_mhz = _target_mhz(evidence)
+    target_mhz = target_clock_mhz(evidence)
     if target_mhz is None:
         return Unobserved(evidence.absence or "no lock is on record, and a locked range cannot be read back from the driver")
     true = measured(evidence)
@@ -118,8 +119,8 @@ def clock_controller_present(
         any setting under which the baseline was measured too.
     """
     device = evidence.device
-    limit_w, default_w = _limit_w(evidence), device.power_limit_default_w if device else None
-    target_mhz, most_mhz = _standing(evidence, "sm_clock_lock_mhz"), device.sm_clock_max_mhz if device else None
+    limit_w, default_w = power_limit_w(evidence), device.power_limit_default_w if device else None
+    target_mhz, most_mhz = standing_value(evidence, "sm_clock_lock_mhz"), device.sm_clock_max_mhz if device else None
     asked = by_bits(evidence, Reason.APPLICATIONS_CLOCKS)
     facts: dict[str, Fact] = {"power_limit_w": limit_w, "power_limit_default_w": default_w, "target_mhz": target_mhz}
     settings: list[str] = []
@@ -132,7 +133,7 @@ def clock_controller_present(
         settings.append(f"a clock that somebody asked for held the GPU back for {asked.ratio:.0%} of the window")
     if settings:
         facts["setting"] = ", and ".join(settings)
-        meant = (claim is Claim.FIXED_CLOCK and not limited) or _same_settings(evidence, held_ratio)
+        meant = (claim is Claim.FIXED_CLOCK and not limited) or has_same_settings(evidence, held_ratio)
         return Found(Severity.NOTE if meant else Severity.FLAG, facts)
     if limit_w is None or default_w is None:
         return Unobserved(evidence.absence or "the enforced power limit and its default were not both observed")
@@ -143,8 +144,8 @@ def clock_controller_present(
 
 @rule(
     "clock-low-no-reason",
-    needs=("told.canary_clock_mhz",),
-    basis=Basis.TOLD,
+    needs=("declared.canary_clock_mhz",),
+    basis=Basis.DECLARED,
     says="a fixed amount of work ran {low_ratio:.1%} slower than {than}, and no slow-down was reported",
     remedy="Reset the GPU or boot the machine, check power profiles and who else sets clocks, and measure again.",
 )
@@ -177,22 +178,22 @@ def clock_low_no_reason(
         over this GPU's healthy runs.  The clock is not weighed while thermal or hardware slow-downs were at work, which
         have rules of their own, and not rejected where the power cap was, or was not observed.
     """
-    clock_mhz = amount(evidence.told, "canary_clock_mhz")
+    clock_mhz = amount(evidence.declared, "canary_clock_mhz")
     if not clock_mhz:
         return Unobserved("the canary's clock is no amount")
-    target_mhz = _target_mhz(evidence)
+    target_mhz = target_clock_mhz(evidence)
     # A clock asked for is a reason too; where it can be read it is what the canary must reach.
     faulty = by_bits(evidence, _FAULTS if target_mhz else _FAULTS | Reason.APPLICATIONS_CLOCKS)
     if faulty is not None and faulty.ratio > 0.0:
         return Unobserved("a slow-down with a reason was at work, so the canary's clock has one")
-    known = (amount(evidence.told, "canary_record_count") or 0.0) >= record_count
+    known = (amount(evidence.declared, "canary_record_count") or 0.0) >= record_count
     facts: dict[str, Fact] = {"canary_mhz": clock_mhz}
-    if known and (recorded_mhz := amount(evidence.told, "canary_record_clock_mhz")):
+    if known and (recorded_mhz := amount(evidence.declared, "canary_record_clock_mhz")):
         goal_mhz = min(recorded_mhz, target_mhz or recorded_mhz)
         lows = {"its own record for the clock": 1.0 - clock_mhz / goal_mhz}
         facts["record_mhz"] = goal_mhz
-        copied = amount(evidence.told, "canary_copy_bytes_count")
-        recorded = amount(evidence.told, "canary_record_copy_bytes_count")
+        copied = amount(evidence.declared, "canary_copy_bytes_count")
+        recorded = amount(evidence.declared, "canary_record_copy_bytes_count")
         if copied and recorded:
             lows["its own record for a copy"] = 1.0 - copied / recorded
         facts["than"], facts["low_ratio"] = max(lows.items(), key=lambda low: low[1])
@@ -244,37 +245,12 @@ def nvml_clock_untrue(
         return Unobserved(f"the true clock was measured for {true.span_s:.2f} s, too short to compare with the driver's")
     if max(true.fed_ratio, utilization_ratio(evidence) or 0.0) < fed_ratio:
         return Unobserved("the GPU idled in between, and the driver's clock of idling cannot be told from that of working")
-    driver_mhz = _driver_mhz_beside(evidence, true)
+    driver_mhz = driver_clock_mhz(evidence, true)
     if driver_mhz is None:
         return Unobserved("the driver's clock was not observed for most of the time")
     off_ratio = driver_mhz / true.clock_mhz - 1.0
     facts: dict[str, Fact] = {"driver_mhz": driver_mhz, "true_mhz": true.clock_mhz, "off_ratio": off_ratio, "by": true.by}
     return Found(Severity.NOTE, facts) if abs(off_ratio) > limit_ratio else Clear(facts)
-
-
-def _target_mhz(evidence: Evidence) -> float | None:
-    """The clock asked for throughout the window, or the board's highest where more was asked for."""
-    target_mhz = _standing(evidence, "sm_clock_lock_mhz")
-    most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
-    return min(target_mhz, most_mhz) if target_mhz is not None and most_mhz else target_mhz
-
-
-def _standing(evidence: Evidence, name: str) -> float | None:
-    """A setting that had one value all through the window; None if it was not read, or changed."""
-    window, column = evidence.window, evidence.trace.column(name)
-    known = ~np.isnan(column.values)
-    at_ns, values = column.at_ns[known], column.values[known]
-    first = max(0, int(np.searchsorted(at_ns, window.begin_ns, side="right")) - 1)
-    last = int(np.searchsorted(at_ns, window.end_ns, side="left"))
-    near = values[first : last + 1]
-    return float(near[0]) if len(near) and (near == near[0]).all() else None
-
-
-def _limit_w(evidence: Evidence) -> float | None:
-    """The power limit that stood throughout: as read around the window, else as it was when the GPU was first seen."""
-    if evidence.observes("power_limit_w"):
-        return _standing(evidence, "power_limit_w")
-    return evidence.device.power_limit_w if evidence.device else None
 
 
 def _driver_mhz(evidence: Evidence) -> float | None:
@@ -283,33 +259,10 @@ def _driver_mhz(evidence: Evidence) -> float | None:
     return float(known.mean()) if len(known) else None
 
 
-def _driver_mhz_beside(evidence: Evidence, true: Measured) -> float | None:
-    """The mean of the driver's clock at the instants, and with the weights, of the true one."""
-    lag_ns = evidence.trace.refresh_of_ns("sm_clock_mhz") * 3 // 4
-    values = evidence.trace.at("sm_clock_mhz", true.at_ns + lag_ns)
-    known = values > 0
-    if 2.0 * true.weights[known].sum() < true.weights.sum() or not known.any():
-        return None
-    return float(np.average(values[known], weights=true.weights[known]))
-
-
 def _ran(clock_mhz: float | None, capped: Held | None) -> str:
     at = f"at {clock_mhz:.0f} MHz" if clock_mhz is not None else ""
     under = f"under the power cap for {capped.ratio:.0%} of the window" if capped else ""
     return ", ".join(part for part in (at, under) if part)
-
-
-def _same_settings(evidence: Evidence, held_ratio: float) -> bool:
-    """Whether the baseline was measured under the same power limit and clock, both read in both windows or in neither."""
-    baseline = evidence.baseline
-    if baseline is None or _limit_w(evidence) is None or _limit_w(evidence) != _limit_w(baseline):
-        return False
-    name = "sm_clock_lock_mhz"
-    # A setting that moved within both windows is none that they share.
-    moved = any(each.observes(name) and _standing(each, name) is None for each in (evidence, baseline))
-    asked = (by_bits(each, Reason.APPLICATIONS_CLOCKS) for each in (evidence, baseline))
-    now, then = (each is not None and each.ratio > held_ratio for each in asked)
-    return not moved and _standing(evidence, name) == _standing(baseline, name) and now == then
 
 
 def _slower_ratio(low_ratio: float) -> float | None:
@@ -320,7 +273,7 @@ def _slower_ratio(low_ratio: float) -> float | None:
 def _without_record(evidence: Evidence, clock_mhz: float, facts: dict[str, Fact], limit_ratio: float) -> Answer:
     """A canary without a record: against what the driver says it ran at, then against what the board may reach."""
     capped = by_violation(evidence, "power_violation_ns") or by_counter(evidence, "power_cap_ns")
-    target_mhz = _target_mhz(evidence)
+    target_mhz = target_clock_mhz(evidence)
     driver_mhz = evidence.trace.column("sm_clock_mhz").values
     most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
     known_mhz = driver_mhz[~np.isnan(driver_mhz)]

@@ -1,19 +1,18 @@
-"""Did the clocks stay where they were?  Only these rules judge how SM and memory clock move inside a window."""
+"""Rules about clocks that move: only these judge how SM and memory clock change inside a window."""
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
-import numpy.typing as npt
 
 from annotate.claims import Claim
+from annotate.derived.busy import busy_at, has_reason, idle_at, memory_use_ratio
 from annotate.derived.sm_clock import sudden, working
-from annotate.evidence import Column, Evidence, Fact, Reason, Values
+from annotate.evidence import Column, Evidence, Fact, Reason
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.stats.robust import block_means, centre, trend, without_cycle
-
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 # Under a power cap an H200's clock swings about its mean, with a period near one second.
 _CYCLE_NS = 1_000_000_000
@@ -25,8 +24,21 @@ _MOST_BLOCKS = 200
 # From here on a step of the clock is named as a change of regime.
 _STEP_RATIO = 0.03
 _SLOWED = Reason.SW_POWER_CAP | Reason.HW_SLOWDOWN | Reason.SW_THERMAL | Reason.HW_THERMAL | Reason.HW_POWER_BRAKE
-# Utilisation at or below this is a GPU at rest: the driver rounds to whole points.
-_IDLE_RATIO = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftLimits:
+    """The limits of ``clock-drift``."""
+
+    flag_ratio: Annotated[float, "readers care for 1 %; half of it must be sure, all of it in a window of few swings"] = 0.01
+    reject_ratio: Annotated[float, "capped but steady GEMMs on an H200 reached 2.3 % over 2 s"] = 0.03
+    fixed_ratio: Annotated[float, "under a fixed-clock claim, which any drift rejects, half as much counts"] = 0.005
+    trend_p: Annotated[float, "one false trend in twenty before the size has to agree, which leaves one in a hundred"] = 0.05
+    shortest_s: Annotated[float, "two periods of the power controller's swing: within fewer it cannot be told from a trend"] = (
+        2.0
+    )
+    few_s: Annotated[float, "a window of ten swings of up to 1.25 s averages what the swing leaves"] = 12.5
+    blocks_count: Annotated[float, "a corrected trend test of fewer blocks hardly ever becomes significant"] = 8.0
 
 
 @rule(
@@ -35,25 +47,12 @@ _IDLE_RATIO = 0.01
     says="the SM clock drifted by {drift_ratio:+.1%} over {span_s:.3g} s, from {begin_mhz:.0f} to {end_mhz:.0f} MHz",
     remedy="Warm up for longer before the window, or compare by interleaving.",
 )
-def clock_drift(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    flag_ratio: Annotated[float, "readers care for 1 %; half of it must be sure, all of it in a window of few swings"] = 0.01,
-    reject_ratio: Annotated[float, "capped but steady GEMMs on an H200 reached 2.3 % over 2 s"] = 0.03,
-    fixed_ratio: Annotated[float, "under a fixed-clock claim, which any drift rejects, half as much counts"] = 0.005,
-    trend_p: Annotated[float, "one false trend in twenty before the size has to agree, which leaves one in a hundred"] = 0.05,
-    shortest_s: Annotated[
-        float, "two periods of the power controller's swing: within fewer it cannot be told from a trend"
-    ] = 2.0,
-    few_s: Annotated[float, "a window of ten swings of up to 1.25 s averages what the swing leaves"] = 12.5,
-    blocks_count: Annotated[float, "a corrected trend test of fewer blocks hardly ever becomes significant"] = 8.0,
-) -> Answer:
+def clock_drift(evidence: Evidence, claim: Claim, *, limits: DriftLimits) -> Answer:
     """Finds an SM clock that went somewhere during the window instead of moving about one value.
 
     Why it matters:
         Most kernels take as long as the clock lets them: while it drifts, the figure depends on when the window was
-        opened, and two arms timed one after the other differ by the drift.
+        opened, and two variants timed one after the other differ by the drift.
 
     What it cannot see:
         A third of all drifts of 2 % in windows of 2 to 6 seconds (a tenth in 10 to 20), where the clock's own swing hides
@@ -75,15 +74,15 @@ def clock_drift(
         and 3.9 % of those of 6 % under it.
     """
     window = evidence.window
-    if window.length_s < shortest_s:
+    if window.length_s < limits.shortest_s:
         return Unobserved(f"{window.length_s:.2g} s are too short to tell a drift from the power controller's swing")
     clock = working(evidence)
     if not len(clock) or not (clock.values > 0).any():
         return Unobserved("the clock of a working GPU was not observed for half of the window")
     clock = _longer_level(evidence, clock)
-    blocks = _blocks(evidence, clock, int(blocks_count))
+    blocks = _blocks(evidence, clock, int(limits.blocks_count))
     span_s, refresh_s = _span_ns(clock) / 1e9, evidence.trace.refresh_of_ns("sm_clock_mhz") / 1e9
-    if len(blocks) < max(4, blocks_count) or span_s < shortest_s - refresh_s:
+    if len(blocks) < max(4, limits.blocks_count) or span_s < limits.shortest_s - refresh_s:
         return Unobserved(f"only {span_s:.1f} s of steady work were observed, too few to tell a drift")
     found = trend((blocks.at_ns - blocks.at_ns[0]) / 1e9, blocks.values)
     typical_mhz = centre(blocks.values)
@@ -102,11 +101,11 @@ def clock_drift(
         "blocks_count": len(blocks),
     }
     fixed = claim is Claim.FIXED_CLOCK
-    limit_ratio = fixed_ratio if fixed else flag_ratio
-    sure_ratio = limit_ratio if window.length_s < few_s else limit_ratio / 2
-    if found.p >= trend_p or abs(drift_ratio) < limit_ratio or least_ratio < sure_ratio:
+    limit_ratio = limits.fixed_ratio if fixed else limits.flag_ratio
+    sure_ratio = limit_ratio if window.length_s < limits.few_s else limit_ratio / 2
+    if found.p >= limits.trend_p or abs(drift_ratio) < limit_ratio or least_ratio < sure_ratio:
         return Clear(facts)
-    severity = Severity.REJECT if fixed or abs(drift_ratio) >= reject_ratio else Severity.FLAG
+    severity = Severity.REJECT if fixed or abs(drift_ratio) >= limits.reject_ratio else Severity.FLAG
     # Against the clock it was heading for, the window's mean is off by half the drift.
     return Found(severity, facts, effect_ratio=drift_ratio / 2, span_ns=(int(clock.at_ns[0]), int(clock.at_ns[-1])))
 
@@ -153,12 +152,12 @@ def clock_ramp(
         return Unobserved("the SM clock was not observed for most of the window")
     rest_mhz = centre(clock.values[count // 2 :][known[count // 2 :]])
     reasons = evidence.trace.at("event_reasons_mask", clock.at_ns)
-    if _has(reasons[count // 2 :], Reason.GPU_IDLE).mean() > 0.5:
+    if has_reason(reasons[count // 2 :], Reason.GPU_IDLE).mean() > 0.5:
         return Unobserved("the GPU was idle for most of the window")
     limit_mhz = np.where(np.isnan(reasons), unexplained_ratio, low_ratio) * rest_mhz
-    low = known & (clock.values < limit_mhz) & ~_has(reasons, _SLOWED)
+    low = known & (clock.values < limit_mhz) & ~has_reason(reasons, _SLOWED)
     # A GPU that does nothing yet ramps nothing: a program's imports lie before its first kernel.
-    working = ~_has(reasons, Reason.GPU_IDLE)
+    working = ~has_reason(reasons, Reason.GPU_IDLE)
     start = int(np.argmax(working)) if working.any() else 0
     begin_ns = int(clock.at_ns[start]) if start else evidence.window.begin_ns
     # The leading run: an unobserved moment neither ends it nor belongs to it.
@@ -216,7 +215,7 @@ def mem_clock_change(
     told_mhz = evidence.device.mem_clock_max_mhz if evidence.device else None
     top_mhz = float(told_mhz or np.nanmax(evidence.trace.column("mem_clock_mhz").values))
     low = known & (clock.values < top_ratio * top_mhz)
-    busy, idle = _busy(evidence, clock), _idle(evidence, clock)
+    busy, idle = busy_at(evidence, clock.at_ns), idle_at(evidence, clock.at_ns)
     facts: dict[str, Fact] = {"top_mhz": top_mhz, "mem_mhz": float(np.median(clock.values[low if low.any() else known]))}
     if not (low & busy).any():
         if (low & ~idle).any():
@@ -226,7 +225,7 @@ def mem_clock_change(
         return Clear(facts)
     slow = low & busy
     facts |= {"low_ratio": float(slow.sum() / (known & busy).sum()), "mem_mhz": float(np.median(clock.values[slow]))}
-    dram_ratio = _dram_ratio(evidence)
+    dram_ratio = memory_use_ratio(evidence)
     facts["dram_ratio"] = dram_ratio
     bound = dram_ratio is not None and dram_ratio >= bound_ratio
     # What a kernel bound by bandwidth pays; one bound by arithmetic pays less.
@@ -243,33 +242,6 @@ def mem_clock_change(
 def _grid_ns(evidence: Evidence) -> int:
     """A grid on which no refresh is missed and few are repeated."""
     return max(1, min(evidence.trace.refresh_of_ns("sm_clock_mhz") // 2, evidence.window.length_ns // 20))
-
-
-def _has(reasons: Values, bits: Reason) -> Mask:
-    """Which of these event reasons hold one of the bits; never where they were not observed."""
-    held: Mask = (np.nan_to_num(reasons).astype(np.int64) & int(bits)) != 0
-    return held
-
-
-def _busy(evidence: Evidence, clock: Column) -> Mask:
-    """When the GPU was known to work."""
-    used = evidence.trace.at("utilization_ratio", clock.at_ns)
-    return (used > _IDLE_RATIO) & ~_has(evidence.trace.at("event_reasons_mask", clock.at_ns), Reason.GPU_IDLE)
-
-
-def _idle(evidence: Evidence, clock: Column) -> Mask:
-    """When the GPU was known to rest."""
-    used = evidence.trace.at("utilization_ratio", clock.at_ns)
-    return (used <= _IDLE_RATIO) | _has(evidence.trace.at("event_reasons_mask", clock.at_ns), Reason.GPU_IDLE)
-
-
-def _dram_ratio(evidence: Evidence) -> float | None:
-    """How much of the memory bandwidth was in use: measured where it is, else the share of time memory was in use."""
-    for name in ("dram_activity_ratio", "mem_utilization_ratio"):
-        values = evidence.within(name).values
-        if (~np.isnan(values)).any():
-            return float(np.nanmean(values))
-    return None
 
 
 def _longer_level(evidence: Evidence, clock: Column) -> Column:

@@ -1,4 +1,4 @@
-"""May this window be compared with that one?  Every rule here needs a baseline."""
+"""Rules about the conditions of a comparison: hardware, software, boot and clock of the window and its baseline."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def software_mismatch(evidence: Evidence, claim: Claim) -> Answer:
         not the code's.
 
     What it cannot see:
-        Compile flags of extensions, versions of libraries nobody tells (CUTLASS, Triton's compiler), clocks of the host.
+        Compile flags of extensions, versions of libraries nobody declares (CUTLASS, Triton's compiler), clocks of the host.
         Only what both windows know is compared.  A driver that differs in its last number alone is a note.
 
     Remedy:
         Run both in one environment, or accept the difference if it is what is compared.
 
     Source:
-        The driver's version from NVML; torch's versions and flags and the environment as the measured process told them.
+        The driver's version from NVML; torch's versions and flags and the environment as the measured process declared them.
     """
     base = evidence.baseline
     if base is None:
@@ -190,135 +190,9 @@ def clock_between_arms(
     return Found(Severity.REJECT if explains and not own else Severity.FLAG, facts, effect_ratio=effect)
 
 
-@rule(
-    "order-bias",
-    needs=("baseline",),
-    basis=Basis.BASELINE,
-    says="the two were timed one after the other, which alone makes them differ by up to {drift_ratio:.1%}{against}",
-    remedy="Interleave them in one process: gpuwatch.compare.",
-)
-def order_bias(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    drift_ratio: Annotated[float, "95th percentile of identical work timed in turn on an H200: 0.5 to 3.2 % by kernel"] = 0.032,
-) -> Answer:
-    """Finds a comparison of windows that ran one after the other.
-
-    Why it matters:
-        The GPU warms up, its power controller swings with a period near a second, and whoever runs second meets another
-        machine: identical GEMMs in turn differed by 3.2 % where interleaved ones differed by 0.04.
-
-    What it cannot see:
-        Whether the order mattered this time.  It speaks of every sequential pair alike and rejects none: to reject whatever
-        lies inside the drift would call two equal runs incomparable, which are merely not told apart; the comparison says so
-        by its decision.
-
-    Remedy:
-        Interleave blocks of a few milliseconds (``gpuwatch.compare``).
-
-    Source:
-        The times of the two windows: they overlap, or they do not.  A told ``design`` of ``sequential`` is believed, one of
-        ``interleaved`` is not.
-    """
-    base = evidence.baseline
-    if base is None:
-        return Unobserved("it was not compared with another window")
-    if pair_conditions.overlap_ratio(base, evidence) >= 0.5 and evidence.told.get("design") != "sequential":
-        return Clear()
-    change = pair_conditions.change_ratio(base, evidence)
-    against = "" if change is None else f", against the {change:+.1%} between them"
-    facts: dict[str, Fact] = {"drift_ratio": drift_ratio, "against": against}
-    if change is not None:
-        facts["change_ratio"] = change
-    return Found(Severity.FLAG, facts)
-
-
-@rule(
-    "aa-noise-floor-missing",
-    needs=("baseline",),
-    basis=Basis.BASELINE,
-    says="nobody measured what this GPU makes of two equal arms, so differences below {fallback_ratio:.0%} count for nothing",
-    remedy="Run `gpuwatch selftest` once on this GPU.",
-)
-def aa_noise_floor_missing(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    fallback_ratio: Annotated[float, "sequential A/A on an H200 differed by up to 3.2 % (95th percentile)"] = 0.03,
-) -> Answer:
-    """Finds a comparison on a GPU whose noise floor between equal arms nobody measured.
-
-    Why it matters:
-        A difference means something only against what the same code against itself shows here: tests of significance on raw
-        samples of one kernel said "different" 86 % of the time.
-
-    What it cannot see:
-        Whether the floor told was measured with this kind of kernel.
-
-    Remedy:
-        ``gpuwatch selftest`` takes about two minutes and keeps the floor for this GPU.
-
-    Source:
-        The told ``aa_floor_ratio``, which ``gpuwatch.compare`` takes from the self-test on record.
-    """
-    floor = evidence.told.get("aa_floor_ratio")
-    if isinstance(floor, int | float) and not isinstance(floor, bool) and 0.0 < floor < 1.0:
-        return Clear({"aa_floor_ratio": float(floor)})
-    return Found(Severity.NOTE, {"fallback_ratio": fallback_ratio})
-
-
-@rule(
-    "multiple-looks",
-    needs=("baseline", "told.variants_count"),
-    basis=Basis.BASELINE,
-    says="{variants_count} variants were tried, of which the best looks {luck_ratio:.1%} better by luck alone",
-    remedy="Test each difference at a level of {level_ratio:.2%} (Holm), and measure the winner again.",
-)
-def multiple_looks(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    noise_ratio: Annotated[float, "standard deviation of 100 ms medians of a capped GEMM, where no times say better"] = 0.014,
-) -> Answer:
-    """Finds one variant picked out of many by the times it is now reported with.
-
-    Why it matters:
-        The best of 20 equal variants with 1.4 % noise looks 2.6 % better than it is: tuning by timing reports its own luck.
-
-    What it cannot see:
-        Variants nobody told of, and how many of them were alike.
-
-    Remedy:
-        Use Holm's level for each difference (``gpuwatch.compare`` does, for more than two arms), and time the winner once
-        more in a run of its own: that number is not picked.
-
-    Source:
-        The told count of variants; the expected largest of so many normal values (Blom 1958); Holm 1979.
-    """
-    count = evidence.told.get("variants_count")
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count < 10**9:
-        return Unobserved("how many variants were tried was told as something that is no number of variants")
-    if count == 1:
-        return Clear({"variants_count": 1})
-    noise = pair_conditions.noise_ratio(evidence) or noise_ratio
-    luck = noise * float(_normal_quantile((count - 0.375) / (count + 0.25)))
-    facts: dict[str, Fact] = {"variants_count": count, "luck_ratio": luck, "level_ratio": 0.05 / count}
-    return Found(Severity.FLAG, facts)
-
-
-def _normal_quantile(share: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(share))
-
-
 RULES: tuple[Rule, ...] = (
     hardware_mismatch,
     software_mismatch,
     boot_changed,
     clock_between_arms,
-    order_bias,
-    aa_noise_floor_missing,
-    multiple_looks,
 )

@@ -8,8 +8,8 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
-from annotate.derived.busy import beyond_timed_ratio, beyond_told_ratio, launch_bound, utilization_ratio
-from annotate.derived.hidden import Sign, by_memory, by_record, by_timings, by_told
+from annotate.derived.busy import beyond_declared_ratio, beyond_timed_ratio, launch_bound, utilization_ratio
+from annotate.derived.hidden import Sign, by_declared, by_memory, by_record, by_timings
 from annotate.derived.presence import Presence, alone, list_is_whole, own_was_listed, presences, unread_s
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
@@ -92,7 +92,7 @@ def contention_residual(
 
     What it cannot see:
         A neighbour that is idle and holds no memory beyond the limit.  Which of two unlisted processes is the measured
-        one, when its own PID is unknown to the driver here.  What the harness tells of its own busy time is only used to
+        one, when its own PID is unknown to the driver here.  The busy time that the harness declares is only used to
         find, never to clear; work it forgot to count (a cache flush, a side stream) looks like a neighbour, unless a whole
         process list names nobody else: that is ``contention-self``.
 
@@ -101,15 +101,15 @@ def contention_residual(
 
     Source:
         Three signs: PIDs that only NVML's utilisation record names; device memory in use beyond listed processes and the
-        driver's reserve; utilisation above the busy time the harness told.  From inside a PID namespace of an H200
+        driver's reserve; utilisation above the busy time the harness declared.  From inside a PID namespace of an H200
         machine the list was empty while the record showed the outside process at 98 %.  Driver 580.159.04.
     """
     named = by_record(evidence, flag_ratio, reject_ratio)
     held = by_memory(evidence, memory_bytes)
     # Where nobody else can have been there, the work nobody counted is the process's own: another hazard.
-    told = Sign() if alone(evidence) else by_told(evidence, flag_ratio, reject_ratio)
+    declared = Sign() if alone(evidence) else by_declared(evidence, flag_ratio, reject_ratio)
     timed = by_timings(evidence, flag_ratio, reject_ratio, clear=named.clear or held.clear)
-    signs = (named, held, told, timed)
+    signs = (named, held, declared, timed)
     found = [sign for sign in signs if sign.severity]
     if found:
         worst = max(found, key=lambda sign: sign.severity is Severity.REJECT)
@@ -119,25 +119,27 @@ def contention_residual(
     return Unobserved(", and ".join(dict.fromkeys(sign.text for sign in signs if sign.text)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarvationLimits:
+    """The limits of ``cpu-starvation``."""
+
+    wait_ratio: Annotated[float, "of its runnable time; an unloaded machine stays far below one in twenty"] = 0.05
+    gross_ratio: Annotated[float, "with a fifth of the time lost, times measure the scheduler"] = 0.2
+    throttled_ratio: Annotated[float, "one quota period of 100 ms in ten seconds; each stops every thread at once"] = 0.01
+    steal_ratio: Annotated[float, "a hypervisor that takes 2 % shows up in every launch-bound time"] = 0.02
+    pressure_ratio: Annotated[float, "used only where no run-queue times exist; it speaks of the whole machine"] = 0.2
+    fed_ratio: Annotated[float, "a GPU this busy never ran out of launches: waiting threads were not on the main path"] = 0.9
+    idle_ratio: Annotated[float, "waiting threads and a GPU idle half of the time belong together"] = 0.5
+    stretch_ratio: Annotated[float, "ten clean scenarios stayed within 2.7 points; starved launches gave 35"] = 0.1
+
+
 @rule(
     "cpu-starvation",
     basis=Basis.HOST,
     says="the GPU had to wait for the CPU, as {signs}",
     remedy="Free processors for the benchmark, raise its CPU limit, or replay its launches as a CUDA graph.",
 )
-def cpu_starvation(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    wait_ratio: Annotated[float, "of its runnable time; an unloaded machine stays far below one in twenty"] = 0.05,
-    gross_ratio: Annotated[float, "with a fifth of the time lost, times measure the scheduler"] = 0.2,
-    throttled_ratio: Annotated[float, "one quota period of 100 ms in ten seconds; each stops every thread at once"] = 0.01,
-    steal_ratio: Annotated[float, "a hypervisor that takes 2 % shows up in every launch-bound time"] = 0.02,
-    pressure_ratio: Annotated[float, "used only where no run-queue times exist; it speaks of the whole machine"] = 0.2,
-    fed_ratio: Annotated[float, "a GPU this busy never ran out of launches: waiting threads were not on the main path"] = 0.9,
-    idle_ratio: Annotated[float, "waiting threads and a GPU idle half of the time belong together"] = 0.5,
-    stretch_ratio: Annotated[float, "ten clean scenarios stayed within 2.7 points; starved launches gave 35"] = 0.1,
-) -> Answer:
+def cpu_starvation(evidence: Evidence, claim: Claim, *, limits: StarvationLimits) -> Answer:
     """Finds a benchmark that could not launch work in time because it got too little of the CPU.
 
     Why it matters:
@@ -163,12 +165,15 @@ def cpu_starvation(
     throttled = host.cgroup_throttled_s / span_s if host.cgroup_throttled_s is not None and span_s else None
     pressure = host.cpu_pressure_ratio if waited is None else None
     lacks = (
-        _Lack("wait_ratio", waited, wait_ratio, "threads ready to run waited {:.0%} of the time for a processor"),
-        _Lack("pressure_ratio", pressure, pressure_ratio, "processors were short {:.0%} of the time"),
-        _Lack("throttled_ratio", throttled, throttled_ratio, "the CPU limit stopped it {:.1%} of the time"),
-        _Lack("steal_ratio", host.steal_ratio, steal_ratio, "the hypervisor took {:.0%} of the processors"),
+        _Lack("wait_ratio", waited, limits.wait_ratio, "threads ready to run waited {:.0%} of the time for a processor"),
+        _Lack("pressure_ratio", pressure, limits.pressure_ratio, "processors were short {:.0%} of the time"),
+        _Lack("throttled_ratio", throttled, limits.throttled_ratio, "the CPU limit stopped it {:.1%} of the time"),
+        _Lack("steal_ratio", host.steal_ratio, limits.steal_ratio, "the hypervisor took {:.0%} of the processors"),
         _Lack(
-            "stretched_ratio", _stretched_ratio(evidence), stretch_ratio, "timed work claims {:.0%} more than the GPU was busy"
+            "stretched_ratio",
+            _stretched_ratio(evidence),
+            limits.stretch_ratio,
+            "timed work claims {:.0%} more than the GPU was busy",
         ),
     )
     utilization = utilization_ratio(evidence)
@@ -182,11 +187,11 @@ def cpu_starvation(
     facts["signs"] = ", ".join(lack.text.format(lack.ratio) for lack in over.values())
     # Pressure speaks of the whole machine, so it says that time was lost but not how much of ours.
     lost_ratio = max((lack.ratio or 0.0 for name, lack in over.items() if name != "pressure_ratio"), default=0.0)
-    if utilization is not None and utilization >= fed_ratio:
-        loaders = over.keys() <= {"wait_ratio", "pressure_ratio"} and lost_ratio <= gross_ratio
+    if utilization is not None and utilization >= limits.fed_ratio:
+        loaders = over.keys() <= {"wait_ratio", "pressure_ratio"} and lost_ratio <= limits.gross_ratio
         return Found(Severity.NOTE if loaders else Severity.FLAG, facts)
-    idle = utilization is not None and utilization < idle_ratio and claim is not Claim.BURST
-    return Found(Severity.REJECT if lost_ratio > gross_ratio or (idle and lost_ratio) else Severity.FLAG, facts)
+    idle = utilization is not None and utilization < limits.idle_ratio and claim is not Claim.BURST
+    return Found(Severity.REJECT if lost_ratio > limits.gross_ratio or (idle and lost_ratio) else Severity.FLAG, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +206,14 @@ class _Lack:
 
 def _stretched_ratio(evidence: Evidence) -> float | None:
     """By how much the time the benchmark calls busy exceeds what the GPU was: launches that came late, mid-iteration."""
-    told, timed = beyond_told_ratio(evidence), beyond_timed_ratio(evidence)
-    if told is not None and launch_bound(evidence):
-        told = None  # the harness counts its gaps between launches as busy, the driver as idle
+    declared, timed = beyond_declared_ratio(evidence), beyond_timed_ratio(evidence)
+    if declared is not None and launch_bound(evidence):
+        declared = None  # the harness counts its gaps between launches as busy, the driver as idle
     if timed is not None and evidence.timings is not None:
         took_s = inside(evidence).took_s
         if took_s.mean() < _LATE_MEAN_RATIO * np.median(took_s):
             timed = None
-    known = [-beyond for beyond in (told, timed) if beyond is not None]
+    known = [-beyond for beyond in (declared, timed) if beyond is not None]
     return max(known) if known else None
 
 

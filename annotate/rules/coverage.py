@@ -1,4 +1,4 @@
-"""Is the evidence good enough to judge by?  Only these rules look at when readings came rather than at what they said."""
+"""Rules about the evidence: only these look at when readings came rather than at what they said."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
-from annotate.evidence import HEARTBEAT_NS, SIGNALS, Evidence, Fact, Lane, Reason, Times, Trace
+from annotate.derived.unwatched import SILENT_NS, dark_spans_ns, fast_rows, lost_because
+from annotate.evidence import SIGNALS, Evidence, Fact, Lane, Reason
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
-# A value stands for a heartbeat and a half; what is silent for longer was not being read.
-_SILENT_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
-# An edge row is read when the window's end is marked, a call or two before or after it.
-_EDGE_SLACK_NS = 50_000_000
 # An exception of more letters is no sentence.
 _WORDS_COUNT = 120
 
@@ -42,14 +39,14 @@ def stale_daemon(evidence: Evidence, claim: Claim) -> Answer:
         Every reading of the fast lane around the window, and the driver's own lost and back events.
     """
     window = evidence.window
-    lost = _lost(evidence)
+    lost = lost_because(evidence)
     if lost:
         return Unobserved(lost)
     if evidence.absence:
         return Unobserved(evidence.absence)
     for name, column in evidence.trace.columns.items():
         if SIGNALS.get(name) == Lane.FAST:
-            near = (column.at_ns >= window.begin_ns - _SILENT_NS) & (column.at_ns <= window.end_ns)
+            near = (column.at_ns >= window.begin_ns - SILENT_NS) & (column.at_ns <= window.end_ns)
             if not np.isnan(column.values[near]).all():
                 return Clear()
     return Unobserved("no reading of this GPU in the window")
@@ -89,12 +86,12 @@ def sampler_gap(
         CPU processes brought a 200 Hz sampler down to 16 Hz with gaps of 224 ms on an H200 machine with 16 cores.
     """
     window = evidence.window
-    seen, blank = _fast_rows(evidence.trace)
+    seen, blank = fast_rows(evidence.trace)
     if not len(seen):
         return Unobserved(evidence.absence or "no reading of this GPU in the window")
     if window.length_ns <= 0:
         return Unobserved("the window has no length")
-    dark = _dark(evidence, seen, blank)
+    dark = dark_spans_ns(evidence, seen, blank)
     lengths_s = [(end - begin) / 1e9 for begin, end in dark]
     dark_s, stretch_s = sum(lengths_s, 0.0), max(lengths_s, default=0.0)
     ratio = dark_s / window.length_s
@@ -161,7 +158,7 @@ def window_too_short(
 
 @rule(
     "incomplete-body",
-    basis=Basis.TOLD,
+    basis=Basis.DECLARED,
     says="the measured work did not run to its end",
     remedy="Let it finish and measure again.",
 )
@@ -179,12 +176,12 @@ def incomplete_body(evidence: Evidence, claim: Claim) -> Answer:
         Mend what failed and measure again.
 
     Source:
-        Told by the window: the exception that left its body, or the exit code of the command; the daemon itself notes a
+        Declared by the window: the exception that left its body, or the exit code of the command; the daemon itself notes a
         process that went away.
     """
-    if abandoned := evidence.told.get("abandoned"):
+    if abandoned := evidence.declared.get("abandoned"):
         return Unobserved(f"the window was cut short: {_worded(abandoned)}")
-    exception = evidence.told.get("exception")
+    exception = evidence.declared.get("exception")
     if exception:
         return Unobserved(f"the measured work ended with {_worded(exception)}")
     return Clear()
@@ -243,77 +240,10 @@ def sampler_perturbs(
     return Found(Severity.NOTE, facts) if busy_ratio > note_ratio else Clear(facts)
 
 
-def _worded(told: Fact) -> str:
-    """A told reason as part of a sentence: it may be as long as a traceback, or no text."""
-    words = " ".join(told.split()) if isinstance(told, str) else ""
+def _worded(declared: Fact) -> str:
+    """A declared reason as part of a sentence: it may be as long as a traceback, or no text."""
+    words = " ".join(declared.split()) if isinstance(declared, str) else ""
     return (words if len(words) <= _WORDS_COUNT else words[: _WORDS_COUNT - 1] + "…") or "something it did not name"
-
-
-def _lost(evidence: Evidence) -> str:
-    """Why the GPU was not there for some of the window, or nothing."""
-    gone = None
-    for event in evidence.trace.events:
-        if event.at_ns > evidence.window.end_ns:
-            break
-        if event.kind == "lost":
-            gone = event
-        elif event.kind == "back" and event.at_ns < evidence.window.begin_ns:
-            gone = None
-    return f"the GPU was lost: {gone.text or 'it stopped answering'}" if gone else ""
-
-
-def _fast_rows(trace: Trace) -> tuple[Times, Times]:
-    """When the fast lane said something, and when it was asked and said nothing at all."""
-    asked: list[Times] = [np.empty(0, np.int64)]
-    said: list[Times] = [np.empty(0, np.int64)]
-    for name, column in trace.columns.items():
-        if SIGNALS.get(name) == Lane.FAST:
-            silent = np.isnan(column.values)
-            _add(asked, column.at_ns)
-            _add(said, column.at_ns[~silent] if silent.any() else column.at_ns)
-    seen = np.unique(np.concatenate(said))
-    return seen, np.setdiff1d(np.concatenate(asked), seen)
-
-
-def _add(rows: list[Times], at_ns: Times) -> None:
-    """One more column's times, unless they are the last one's: signals of one row share them, and sorting takes the time."""
-    if not np.array_equal(rows[-1], at_ns):
-        rows.append(at_ns)
-
-
-def _dark(evidence: Evidence, seen: Times, blank: Times) -> list[tuple[int, int]]:
-    """The stretches of the window without a reading in force, disjoint and ascending."""
-    begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
-    spans = [(gap.begin_ns, gap.end_ns) for gap in evidence.trace.gaps if gap.lane == Lane.FAST]
-    spans.append((begin_ns, int(seen[0])))
-    silent = np.flatnonzero(np.diff(seen) > _SILENT_NS)
-    spans += zip((seen[silent] + HEARTBEAT_NS).tolist(), seen[silent + 1].tolist(), strict=True)
-    spans += zip(blank.tolist(), np.append(seen, end_ns)[np.searchsorted(seen, blank)].tolist(), strict=True)
-    last_ns = int(seen[-1])
-    alive_ns = max(last_ns, _last_sign_of_life_ns(evidence.trace))
-    if last_ns + _SILENT_NS < end_ns:
-        spans.append((min(last_ns + HEARTBEAT_NS, max(alive_ns, last_ns)), end_ns))
-    elif alive_ns < end_ns - _EDGE_SLACK_NS:
-        spans.append((alive_ns, end_ns))
-    return _merged([(max(a, begin_ns), min(b, end_ns)) for a, b in spans])
-
-
-def _last_sign_of_life_ns(trace: Trace) -> int:
-    """The last time anything at all was written down: a silent signal of a living witness did not change."""
-    times = [int(column.at_ns[-1]) for column in trace.columns.values() if len(column)]
-    times += [census.at_ns for census in trace.censuses[-1:]]
-    times += [int(at_ns) for at_ns in trace.dense_power.at_ns[-1:]]
-    return max(times, default=0)
-
-
-def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    out: list[tuple[int, int]] = []
-    for begin_ns, end_ns in sorted(span for span in spans if span[0] < span[1]):
-        if out and begin_ns <= out[-1][1]:
-            out[-1] = (out[-1][0], max(out[-1][1], end_ns))
-        else:
-            out.append((begin_ns, end_ns))
-    return out
 
 
 def _capped_at_end_ratio(evidence: Evidence) -> float | None:

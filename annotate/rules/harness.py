@@ -1,4 +1,4 @@
-"""What the harness does around the work: profilers, caches, allocations, threads, input data."""
+"""Rules about the harness around the work: profilers, allocations, input data and threads."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from annotate.derived.allocations import moved
 from annotate.derived.attached import attached
 from annotate.derived.busy import utilization_ratio
 from annotate.derived.held import power_cap
-from annotate.derived.roofline import peak_bytes_a_second
-from annotate.derived.timed import elsewhere, loop
-from annotate.derived.work import traffic_bound
+from annotate.derived.timed import loop
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.times.durations import readable
@@ -44,7 +42,7 @@ def profiler_attached(
     What it cannot see:
         A profiler that reads memory from outside without stopping the process.  Whether a mapped CUPTI does anything:
         torch's own wheels link it, so that alone is a fact of the answer and no finding.  torch's profiler, where it ended
-        before the first window of the process.  Where the process tells nothing: its own profilers, and variables that it
+        before the first window of the process.  Where the process declares nothing: its own profilers, and variables that it
         set after it had begun.
 
     Remedy:
@@ -52,7 +50,7 @@ def profiler_attached(
 
     Source:
         /proc/PID/maps and environ for injected libraries and the variables that inject them, TracerPid; the process itself
-        tells of CUDA_LAUNCH_BLOCKING and of profilers of torch and Python.  It is rejected where the GPU waited for launches
+        declares CUDA_LAUNCH_BLOCKING and profilers of torch and Python.  It is rejected where the GPU waited for launches
         or kernels are short, where what is attached slows kernels themselves, and where nothing shows that it did not.
     """
     seen = attached(evidence)
@@ -70,116 +68,6 @@ def profiler_attached(
     if busy is None or busy < fed_ratio:
         return Found(Severity.REJECT, facts | {"effect": "and nothing shows that the GPU did not wait for dearer launches"})
     return Found(Severity.FLAG, facts | {"effect": f"though the GPU was busy {busy:.0%} of the time"})
-
-
-@rule(
-    "warm-cache-unintended",
-    basis=Basis.TOLD,
-    says="{what}",
-    remedy="Flush the L2 cache between calls or rotate inputs; where a warm cache is meant, say cache='warm'.",
-)
-def warm_cache_unintended(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    fits_ratio: Annotated[float, "of the L2 cache: more does not stay in it whole beside everything else"] = 0.8,
-    beyond_ratio: Annotated[float, "of the memory's peak; copies reach 0.93 of it, so 5 % beyond came from a cache"] = 1.05,
-) -> Answer:
-    """Finds calls that read their inputs from the L2 cache without anybody saying so.
-
-    Why it matters:
-        In a loop over one set of inputs the second call finds them in the cache.  A kernel that will meet cold inputs in
-        its real place then reads up to 1.6 times too fast.
-
-    What it cannot see:
-        What a call touches beyond what was told: inputs alone are the least it can be, so that they fit is only noted.
-        Partial hits of larger inputs.
-
-    Remedy:
-        Write twice the L2 cache between calls, outside the timed span, or rotate over inputs larger than it.  A number with
-        a warm cache is good where it says so.
-
-    Source:
-        The bytes the harness tells against the cache's size as CUDA gives it, or the bytes a second of the median call
-        against the peak of the memory's clock and bus.  Small kernels gained 5 %, large ones less than 0.5 % in one survey,
-        1.6 times in another.
-    """
-    label = text(evidence.told, "cache")
-    if label == "warm":
-        return Clear({"cache": label})
-    timed = loop(evidence)
-    l2_bytes, call_bytes = amount(evidence.told, "l2_bytes"), amount(evidence.told, "call_bytes")
-    peak = peak_bytes_a_second(evidence.device) if evidence.device else None
-    facts: dict[str, Fact] = {"l2_bytes": l2_bytes, "cache": label or ""}
-    if timed is not None and call_bytes and peak is not None:
-        rate_ratio = call_bytes / timed.call_s / peak
-        facts |= {"call_s": timed.call_s, "peak_ratio": rate_ratio}
-        bound = traffic_bound(evidence)
-        # What even the whole cache could not serve is no cache's doing, but a time that cannot be: another hazard.
-        served = bound is None or bound.least_s <= beyond_ratio * timed.call_s or elsewhere(evidence)
-        if rate_ratio > beyond_ratio and served:
-            what = f"calls move {rate_ratio:.2f} times what the memory can, so a cache serves them"
-            return Found(Severity.REJECT, facts | {"what": what})
-    if amount(evidence.told, "flush_bytes"):
-        return Clear(facts)
-    touched_bytes = amount(evidence.told, "working_set_bytes") or call_bytes
-    at_least_bytes = touched_bytes or amount(evidence.told, "input_bytes")
-    if not at_least_bytes or not l2_bytes:
-        return Unobserved("how much memory a call touches, or how large the cache is, was not told")
-    facts |= {"touched_bytes": at_least_bytes}
-    if at_least_bytes > fits_ratio * l2_bytes or (timed is not None and timed.entries_count * timed.calls_count == 1):
-        return Clear(facts)
-    fit = f"fit into the L2 cache of {l2_bytes / 1e6:.3g} MB"
-    size = f"{at_least_bytes / 1e6:.3g} MB"
-    if label == "cold":
-        return Found(
-            Severity.REJECT, facts | {"what": f"a cold cache is claimed, but the {size} of a call {fit} and nothing flushes it"}
-        )
-    if touched_bytes:
-        return Found(Severity.FLAG, facts | {"what": f"the {size} of a call {fit}, and nobody said whether that is meant"})
-    return Found(Severity.NOTE, facts | {"what": f"inputs of {size} {fit}, and nobody said what else a call touches"})
-
-
-@rule(
-    "flush-insufficient",
-    needs=("told.flush_bytes",),
-    basis=Basis.TOLD,
-    says="{what}",
-    remedy="Write at least twice the L2 cache between calls, on the same stream, outside the timed span.",
-)
-def flush_insufficient(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    least_ratio: Annotated[float, "of the L2 cache: the policy of replacement is not known, so once is not enough"] = 1.5,
-) -> Answer:
-    """Finds flushes of the cache that leave part of it warm, or lie inside the timed span.
-
-    Why it matters:
-        Inputs that survive the flush make a cold number too good; a flush inside the timed span is part of the number.
-
-    What it cannot see:
-        A flush on another stream than the work, which may run after it.  Parts of the cache set aside for persistence.
-
-    Remedy:
-        A flush of twice the cache, enqueued on the stream of the work before the first reading of the timer.
-
-    Source:
-        What the harness tells of its flush, and the cache's size as CUDA gives it.  Calls that touch more than that by
-        themselves need no flush.
-    """
-    flush_bytes, l2_bytes = amount(evidence.told, "flush_bytes"), amount(evidence.told, "l2_bytes")
-    if evidence.told.get("flush_timed") is True and flush_bytes:
-        what = f"the time contains a flush of {flush_bytes / 1e6:.3g} MB"
-        return Found(Severity.FLAG, {"what": what, "flush_bytes": flush_bytes})
-    if not flush_bytes or not l2_bytes:
-        return Unobserved("how much is flushed, or how large the cache is, was not told")
-    facts: dict[str, Fact] = {"flush_bytes": flush_bytes, "l2_bytes": l2_bytes}
-    touched_bytes = amount(evidence.told, "working_set_bytes") or 0.0
-    if max(flush_bytes, touched_bytes) >= least_ratio * l2_bytes:
-        return Clear(facts)
-    what = f"a flush of {flush_bytes / 1e6:.3g} MB leaves part of an L2 cache of {l2_bytes / 1e6:.3g} MB warm"
-    return Found(Severity.FLAG, facts | {"what": what})
 
 
 @rule(
@@ -203,16 +91,16 @@ def allocator_churn(
 
     What it cannot see:
         Memory served from the caching allocator's cache, which is cheap.  Memory taken and given back between two refreshes
-        of the driver's figure, where nobody tells of the allocator.  Whether a pool of another library grew.
+        of the driver's figure, where no allocator statistics were declared.  Whether a pool of another library grew.
 
     Remedy:
         Warm up with the sizes of the timed part, keep buffers, do not empty the cache in the loop.
 
     Source:
-        The counters of torch's caching allocator at the window's edges, as the process tells them: it is rejected where the
+        The counters of torch's caching allocator at the window's edges, as the process declares them: it is rejected where the
         allocator ran out and had to start over.  The driver's memory in use, where nobody else is on the GPU.
     """
-    asked, retries = amount(evidence.told, "alloc_count"), amount(evidence.told, "alloc_retry_count")
+    asked, retries = amount(evidence.declared, "alloc_count"), amount(evidence.declared, "alloc_retry_count")
     move = moved(evidence)
     facts: dict[str, Fact] = {"alloc_count": asked, "alloc_retry_count": retries}
     if move is not None:
@@ -228,7 +116,9 @@ def allocator_churn(
     if asked:
         return Found(Severity.NOTE, facts | {"what": f"the driver was asked for memory {_times(asked)}"})
     return (
-        Clear(facts) if move is not None else Unobserved("nobody told of the allocator, nor was memory in use observed alone")
+        Clear(facts)
+        if move is not None
+        else Unobserved("no allocator statistics were declared, nor was memory in use observed alone")
     )
 
 
@@ -272,8 +162,8 @@ def data_dependent_power(
     low = held is not None and held.least_ratio > capped_ratio and bool(power_w and limit_w and power_w < power_ratio * limit_w)
     if held is not None and power_w is not None and limit_w:
         facts |= {"capped_ratio": held.ratio, "power_w": power_w, "power_limit_w": limit_w}
-    dtype = text(evidence.told, "input_dtype") or ""
-    zeros, unique = amount(evidence.told, "input_zero_ratio"), amount(evidence.told, "input_unique_ratio")
+    dtype = text(evidence.declared, "input_dtype") or ""
+    zeros, unique = amount(evidence.declared, "input_zero_ratio"), amount(evidence.declared, "input_unique_ratio")
     known = "float" in dtype and zeros is not None and unique is not None and max(zeros, unique) <= 1
     if known and zeros is not None and unique is not None:
         facts |= {"input_zero_ratio": zeros, "input_unique_ratio": unique}
@@ -288,14 +178,14 @@ def data_dependent_power(
             Severity.NOTE,
             facts | {"what": f"the board is capped at {power_w:.0f} W of {limit_w:.0f} W, as it is by data that draws little"},
         )
-    return Clear(facts) if known else Unobserved("nobody told how random the inputs are")
+    return Clear(facts) if known else Unobserved("nobody declared how random the inputs are")
 
 
 def _of_cheap_data(evidence: Evidence, claim: Claim) -> Severity:
     match claim:
         case Claim.FIXED_CLOCK:
             return Severity.NOTE  # power does not move a clock that holds
-        case Claim.SUSTAINED if amount(evidence.told, "call_flops_count"):
+        case Claim.SUSTAINED if amount(evidence.declared, "call_flops_count"):
             return Severity.REJECT
         case _:
             return Severity.FLAG
@@ -362,6 +252,4 @@ def _times(count: float) -> str:
     return "once" if count == 1 else f"{count:.0f} times"
 
 
-RULES: tuple[Rule, ...] = (
-    profiler_attached, warm_cache_unintended, flush_insufficient, allocator_churn, data_dependent_power, background_thread,
-)  # fmt: skip
+RULES: tuple[Rule, ...] = (profiler_attached, allocator_churn, data_dependent_power, background_thread)

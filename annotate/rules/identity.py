@@ -1,4 +1,4 @@
-"""Was it the same, healthy, unaltered GPU throughout?  Settings, errors, persistence."""
+"""Rules about one healthy, unaltered GPU throughout: settings, errors, persistence, and the clock that timed it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
-from annotate.evidence import Event, Evidence, Fact, Timings
+from annotate.derived.hardware_errors import hardware_errors
+from annotate.evidence import Evidence, Fact, Timings
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 # How people call each setting, and how its values read.
@@ -19,7 +20,6 @@ _SETTINGS = {
     "compute_mode": ("the compute mode", "{:.0f}"),
     "sm_clock_lock_mhz": ("the SM clock asked for", "{:.0f} MHz"),
 }
-_REMAPS = {"remap_pending_count": "a row remap waits for a reset", "remap_failed_count": "a row remap failed"}
 _SWITCH = {"0": "off", "1": "on"}
 
 
@@ -121,49 +121,13 @@ def hardware_error(
         NVML's volatile ECC counters (differences only: they run since the driver was loaded), row-remap state, PCIe replay
         counter, and Xid events.
     """
-    window = evidence.window
-    grave: list[str] = []
-    slight: list[str] = []
-    facts: dict[str, Fact] = {}
-    unread: list[str] = []
-    for name, text, errors in (
-        ("ecc_uncorrected_count", "uncorrectable memory error", grave),
-        ("ecc_corrected_count", "corrected memory error", slight),
-        ("remapped_rows_count", "remapped memory row", slight),
-    ):
-        increase = evidence.increase(name)
-        if increase is None:
-            unread.append(f"{text}s")
-            continue
-        facts[name] = increase.amount
-        if increase.amount > 0:
-            errors.append(f"{increase.amount:.0f} {text}{'' if increase.amount == 1 else 's'}")
-    for name, text in _REMAPS.items():
-        column = evidence.trace.column(name)
-        near = column.values[(column.at_ns >= window.begin_ns - 11_000_000_000) & (column.at_ns <= window.end_ns)]
-        known = near[~np.isnan(near)]
-        if not len(known):
-            unread.append(f"whether {text}")
-        elif (known > 0).any():
-            grave.append(text)
-    replays = evidence.increase("pcie_replay_count")
-    if replays is None:
-        unread.append("PCIe replays")
-    else:
-        facts["pcie_replay_count"] = replays.amount
-        allowed_count = max(replays_count, replays_per_minute_count * replays.span_ns / 60e9)
-        if replays.amount > allowed_count:
-            slight.append(f"{replays.amount:.0f} PCIe replays")
-    events = [event for event in evidence.trace.events if window.begin_ns <= event.at_ns <= window.end_ns]
-    grave += [_xid(event) for event in events if event.kind == "xid"]
-    slight += [
-        f"a memory error event {_seconds(evidence, event.at_ns)} into the window" for event in events if event.kind == "ecc"
-    ]
-    if grave or slight:
-        facts["errors"] = ", ".join(dict.fromkeys([*grave, *slight]))
-        return Found(Severity.REJECT if grave else Severity.FLAG, facts)
-    if unread:
-        return Unobserved(evidence.absence or f"not observed: {', '.join(unread)}")
+    found = hardware_errors(evidence, replays_count=replays_count, replays_per_minute_count=replays_per_minute_count)
+    facts = dict(found.facts)
+    if found.grave or found.slight:
+        facts["errors"] = ", ".join(dict.fromkeys([*found.grave, *found.slight]))
+        return Found(Severity.REJECT if found.grave else Severity.FLAG, facts)
+    if found.unread:
+        return Unobserved(evidence.absence or f"not observed: {', '.join(found.unread)}")
     return Clear(facts)
 
 
@@ -195,12 +159,12 @@ def persistence_off(
         NVML's persistence mode, and who was on the GPU before the window began.
     """
     mode = evidence.trace.column("persistence_mode").values
-    told = [bool(value) for value in mode[~np.isnan(mode)]]
+    modes = [bool(value) for value in mode[~np.isnan(mode)]]
     if evidence.device and evidence.device.persistence_mode is not None:
-        told.append(evidence.device.persistence_mode)
-    if not told:
+        modes.append(evidence.device.persistence_mode)
+    if not modes:
         return Unobserved("persistence mode was not observed")
-    if all(told):
+    if all(modes):
         return Clear()
     virtual = bool(evidence.device and evidence.device.virtualization not in (None, "none"))
     held = any(
@@ -259,7 +223,7 @@ def clock_source_step(
     if abs(stepped_s) <= step_s:
         return Clear(facts)
     facts["disagreement"] = f"the wall clock was set by {stepped_s:+.3g} s during the window"
-    own = evidence.told.get("timer") == "caller"
+    own = evidence.declared.get("timer") == "caller"
     return Found(Severity.FLAG if own else Severity.NOTE, facts)
 
 
@@ -291,10 +255,6 @@ def _when(evidence: Evidence, since_ns: int, until_ns: int) -> str:
     if until_ns > evidence.window.end_ns:
         return "about when the window ended"
     return f"{_seconds(evidence, since_ns)} to {_seconds(evidence, until_ns)} into the window"
-
-
-def _xid(event: Event) -> str:
-    return f"Xid {event.value}" if event.value is not None else "an Xid message"
 
 
 RULES: tuple[Rule, ...] = (setting_changed, hardware_error, persistence_off, clock_source_step)

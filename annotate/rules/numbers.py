@@ -130,7 +130,7 @@ def autocorrelated(
         "effective_count": worth,
         "half_width_ratio": sure_ratio,
     }
-    own = text(evidence.told, "timer") in _BY_GPUWATCH
+    own = text(evidence.declared, "timer") in _BY_GPUWATCH
     misleads = worth < least_ratio * len(times.took_s) and sure_ratio > error_ratio
     if misleads and (interval := _interval(times)) is not None:
         misleads = interval.half_width_ratio <= noisy_ratio
@@ -211,7 +211,7 @@ def too_few_samples(
     """Finds a number that rests on too few iterations to have an error.
 
     Why it matters:
-        Below six values nothing bounds a median with 95 %, and below four in each arm no test can tell two kernels apart.
+        Below six values nothing bounds a median with 95 %, and below four in each variant no test can tell two kernels apart.
 
     What it cannot see:
         How many iterations are worth as many independent ones: this is the count that would do if all were, the least
@@ -236,7 +236,7 @@ def too_few_samples(
     # Where the median's own interval is known, it decides, and its rule says so.
     if count >= needed or (count >= fewest and _interval(times) is not None):
         return Clear(facts)
-    compared = evidence.baseline is not None or text(evidence.told, "design") is not None
+    compared = evidence.baseline is not None or text(evidence.declared, "design") is not None
     return Found(Severity.REJECT if compared and count < fewest else Severity.FLAG, facts)
 
 

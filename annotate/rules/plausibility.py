@@ -18,7 +18,7 @@ from annotate.times.durations import inside, readable
 
 @rule(
     "result-cached",
-    basis=Basis.TOLD,
+    basis=Basis.DECLARED,
     says="{what}",
     remedy="Give each call other inputs, and see that it computes.",
 )
@@ -41,25 +41,25 @@ def result_cached(
         A cached result that is copied, or computed once in several calls.  Work skipped while the GPU is busy with other
         things.  The power such work should draw: the same product takes 691 W of random numbers and 415 W of zeros, so power
         that is low for the work tells nothing without a record of it.  A function whose output is constant by design.
-        Anything, where neither the work nor the output was told and the times were taken by the host: a GPU that is busy
+        Anything, where neither the work nor the output was declared and the times were taken by the host: a GPU that is busy
         with something proves no call's work.
 
     Remedy:
         Change the inputs between calls and compare the outputs, as ``bench()`` does when told to.
 
     Source:
-        Whether the output stayed the same when the inputs were changed, as the harness told.  And the driver's utilisation
-        over the timed loop: far below the least time the GPU needs for the operations or bytes told, or none at all
+        Whether the output stayed the same when the inputs were changed, as the harness declared.  And the driver's utilisation
+        over the timed loop: far below the least time the GPU needs for the declared operations or bytes, or none at all
         where the times were taken on the GPU; only where the process uses this GPU alone.
     """
-    unchanged = evidence.told.get("output_unchanged")
+    unchanged = evidence.declared.get("output_unchanged")
     if unchanged is True:
         return Found(Severity.REJECT, {"what": "the output did not change when the inputs did", "output_unchanged": True})
     timed = loop(evidence)
     if timed is None or timed.utilization_ratio is None or elsewhere(evidence) is not False:
         if unchanged is False:
             return Clear({"output_unchanged": False})
-        return Unobserved("whether the output follows the inputs was not told, nor does utilisation show it")
+        return Unobserved("whether the output follows the inputs was not declared, nor does utilisation show it")
     clock_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
     bounds = (arithmetic_bound(evidence, clock_mhz), traffic_bound(evidence))
     least_s = max((bound.least_s for bound in bounds if bound), default=0.0)
@@ -73,14 +73,14 @@ def result_cached(
     busy = f"the GPU worked {timed.utilization_ratio:.0%} of the time"
     # Work that takes more than all the time there was is a timer's fault, or a wrong count, while the GPU is busy.
     if least_ratio >= claimed_ratio and timed.utilization_ratio < done_ratio * min(1.0, least_ratio):
-        facts["what"] = f"{busy}, while the work told takes {least_ratio:.0%} of it at least"
+        facts["what"] = f"{busy}, while the declared work takes {least_ratio:.0%} of it at least"
         return Found(Severity.REJECT, facts)
-    on_gpu = text(evidence.told, "timer") in ("events", "graph") and timed.timed_s > claimed_ratio * timed.span_s
+    on_gpu = text(evidence.declared, "timer") in ("events", "graph") and timed.timed_s > claimed_ratio * timed.span_s
     if on_gpu and timed.utilization_ratio < idle_ratio:
         facts["what"] = f"{busy}, while the calls timed on it took {timed.timed_s / timed.span_s:.0%} of it"
         return Found(Severity.REJECT, facts)
     if unchanged is not False and not on_gpu and least_ratio < claimed_ratio:
-        return Unobserved("neither whether the output follows the inputs, nor work that utilisation would show, was told")
+        return Unobserved("neither whether the output follows the inputs, nor work that utilisation would show, was declared")
     return Clear(facts)
 
 
@@ -98,7 +98,7 @@ def impossible_time(
     flops_ratio: Annotated[float, "of the peak at the true clock, which SMs agree on within 1 %"] = 1.02,
     bytes_ratio: Annotated[float, "of the peak at the highest memory clock, whose last digits vary by part"] = 1.05,
 ) -> Answer:
-    """Finds times in which the GPU could not have done the work told, whatever the kernel.
+    """Finds times in which the GPU could not have done the declared work, whatever the kernel.
 
     Why it matters:
         Ten-fold speed-ups that were none have been published: a timer that did not wait, work left out, a wrong count.
@@ -108,32 +108,32 @@ def impossible_time(
         A wrong time below the peak.  Which of the time and the count is wrong: algorithms that need fewer operations than
         the textbook's (Winograd, Strassen, causal masks, structured sparsity), and emulated float32 or float64, beat a peak
         honestly.  Bytes that stay in the L2 cache from call to call are taken off, so a working set that fits it is never
-        impossible.  GPUs not in the table of ``roofline``: what was told and has no known peak is said to be unobserved,
+        impossible.  GPUs not in the table of ``roofline``: what was declared and has no known peak is said to be unobserved,
         unless the other of operations and bytes is impossible already.
 
     Remedy:
-        Check the formula that counts operations and bytes, the data type told, and the synchronisation.
+        Check the formula that counts operations and bytes, the declared data type, and the synchronisation.
 
     Source:
-        The median time of a call; operations and bytes of a call as told; operations an SM does each clock from NVIDIA's
+        The median time of a call; operations and bytes of a call as declared; operations an SM does each clock from NVIDIA's
         white papers, the number of cores, the width of the memory bus and its highest clock from the driver; the true clock
         of the calls where it was stamped, else the highest.
     """
     timed = loop(evidence)
     if timed is None or evidence.device is None:
         return Unobserved("no times were taken in the window")
-    if not (amount(evidence.told, "call_flops_count") or amount(evidence.told, "call_bytes")):
-        return Unobserved("nobody told how many operations or bytes a call takes")
+    if not (amount(evidence.declared, "call_flops_count") or amount(evidence.declared, "call_bytes")):
+        return Unobserved("nobody declared how many operations or bytes a call takes")
     # A call may run on another GPU than this one, and then this one's peak is not its.
     if elsewhere(evidence):
         return Unobserved(SEVERAL)
     clock_mhz = _clock_mhz(evidence)
-    by_told = {
+    by_declared = {
         "call_flops_count": (arithmetic_bound(evidence, clock_mhz), flops_ratio),
         "call_bytes": (traffic_bound(evidence), bytes_ratio),
     }
-    bounds = [(bound, limit_ratio) for bound, limit_ratio in by_told.values() if bound]
-    unweighed = [name for name, (bound, _) in by_told.items() if amount(evidence.told, name) and not bound]
+    bounds = [(bound, limit_ratio) for bound, limit_ratio in by_declared.values() if bound]
+    unweighed = [name for name, (bound, _) in by_declared.items() if amount(evidence.declared, name) and not bound]
     if not bounds:
         return Unobserved("what this GPU can do at most is not known")
     bound, limit_ratio = max(bounds, key=lambda each: each[0].least_s / each[1])
@@ -156,9 +156,9 @@ def impossible_time(
 
 @rule(
     "semantic-mismatch",
-    basis=Basis.TOLD,
+    basis=Basis.DECLARED,
     says="{what}",
-    remedy="Compare the output with a reference (bench: reference=…), correct what differs, and tell the error and the limit.",
+    remedy="Compare the output with a reference (bench: reference=…), correct what differs, and declare the error and the limit.",
 )
 def semantic_mismatch(evidence: Evidence, claim: Claim) -> Answer:
     """Finds a number whose result is wrong, and notes one of `bench` whose result nobody checked.
@@ -174,16 +174,16 @@ def semantic_mismatch(evidence: Evidence, claim: Claim) -> Answer:
         Compare the output with a reference, as ``bench(reference=…)`` does before any time counts.
 
     Source:
-        The largest relative error against the reference and the limit allowed, as told.  Without them a number of ``bench``,
+        The largest relative error against the reference and the limit allowed, as declared.  Without them a number of ``bench``,
         which takes a reference, is noted as unverified.
     """
-    told = evidence.told
-    error = told.get("reference_error_ratio")
+    declared = evidence.declared
+    error = declared.get("reference_error_ratio")
     if isinstance(error, float) and not math.isfinite(error):
         return Found(
             Severity.REJECT, {"what": "the output holds NaN or infinity, or differs from the reference beyond measure"}
         )
-    error_ratio, limit_ratio = amount(told, "reference_error_ratio"), amount(told, "reference_limit_ratio")
+    error_ratio, limit_ratio = amount(declared, "reference_error_ratio"), amount(declared, "reference_limit_ratio")
     if error_ratio is not None and limit_ratio is not None:
         facts: dict[str, Fact] = {"error_ratio": error_ratio, "limit_ratio": limit_ratio}
         if error_ratio <= limit_ratio:
@@ -191,13 +191,13 @@ def semantic_mismatch(evidence: Evidence, claim: Claim) -> Answer:
         facts["what"] = f"the output differs from the reference by {error_ratio:.2g}, more than the {limit_ratio:.2g} allowed"
         return Found(Severity.REJECT, facts)
     if error_ratio is not None:
-        return Unobserved("the error against the reference was told, how much is allowed was not")
+        return Unobserved("the error against the reference was declared, how much is allowed was not")
     if evidence.timings is None:
         return Unobserved("no times were taken, so there is no result to check")
     # Only bench() measures its timer around nothing, and only it takes a reference: of a window's own iterations it would be
     # said every time.  A comparison says by itself whether it compared results.
-    if amount(told, "timer_overhead_s") is None or text(told, "design") is not None:
-        return Unobserved("nobody told whether the result was compared with a reference")
+    if amount(declared, "timer_overhead_s") is None or text(declared, "design") is not None:
+        return Unobserved("nobody declared whether the result was compared with a reference")
     return Found(Severity.NOTE, {"what": "unverified: the result was not compared with a reference"})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -81,6 +82,19 @@ def outliers(
     return Found(Severity.NOTE, facts) if noted else Clear(facts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BimodalLimits:
+    """The limits of ``bimodal``."""
+
+    separation_ratio: Annotated[float, "less than 2 % apart is within what placement does"] = 0.02
+    minor_ratio: Annotated[float, "a group of one in twenty; fewer are outliers"] = 0.05
+    depth_ratio: Annotated[float, "density between over density at the lower peak; a swinging clock leaves half of it"] = 0.25
+    p: Annotated[float, "that there is no valley: of a hundred such windows one may be wrong"] = 0.01
+    centre_ratio: Annotated[float, "a smaller group in a regular order leaves the median where it is"] = 0.2
+    swing_ratio: Annotated[float, "as far apart as the power controller alone moves a capped GEMM: ±3.6 %"] = 0.07
+    explained_ratio: Annotated[float, "of the separation; a kernel's time follows the clock by 0.7 to 1.05"] = 0.6
+
+
 @rule(
     "bimodal",
     needs=("timings",),
@@ -88,18 +102,7 @@ def outliers(
     says="there are two speeds, {fast} ({fast_ratio:.0%} of iterations) and {slow}{cause}",
     remedy="Find what differs between them (clock, buffers, algorithm, a neighbour) and measure each by itself.",
 )
-def bimodal(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    separation_ratio: Annotated[float, "less than 2 % apart is within what placement does"] = 0.02,
-    minor_ratio: Annotated[float, "a group of one in twenty; fewer are outliers"] = 0.05,
-    depth_ratio: Annotated[float, "density between over density at the lower peak; a swinging clock leaves half of it"] = 0.25,
-    p: Annotated[float, "that there is no valley: of a hundred such windows one may be wrong"] = 0.01,
-    centre_ratio: Annotated[float, "a smaller group in a regular order leaves the median where it is"] = 0.2,
-    swing_ratio: Annotated[float, "as far apart as the power controller alone moves a capped GEMM: ±3.6 %"] = 0.07,
-    explained_ratio: Annotated[float, "of the separation; a kernel's time follows the clock by 0.7 to 1.05"] = 0.6,
-) -> Answer:
+def bimodal(evidence: Evidence, claim: Claim, *, limits: BimodalLimits) -> Answer:
     """Finds iterations that run at two speeds, so that no single centre stands for them.
 
     Why it matters:
@@ -123,24 +126,31 @@ def bimodal(
     times = inside(evidence)
     if len(times.took_s) < FEWEST_COUNT:
         return Unobserved("too few iterations to tell two speeds from one") if len(times.took_s) else _NONE
-    modes = two_modes(times.took_s, minor_ratio=minor_ratio)
-    if modes is None or modes.separation_ratio <= separation_ratio or modes.depth_ratio > depth_ratio or modes.p >= p:
+    modes = two_modes(times.took_s, minor_ratio=limits.minor_ratio)
+    if (
+        modes is None
+        or modes.separation_ratio <= limits.separation_ratio
+        or modes.depth_ratio > limits.depth_ratio
+        or modes.p >= limits.p
+    ):
         return Clear(
             {"separation_ratio": modes.separation_ratio, "depth_ratio": modes.depth_ratio, "p": modes.p} if modes else {}
         )
     by_clock = _by_clock(times, modes)
     nth = every_count(np.flatnonzero(times.took_s > modes.split_s))
-    capped = by_clock is None and modes.separation_ratio <= swing_ratio and _capped(evidence)
+    capped = by_clock is None and modes.separation_ratio <= limits.swing_ratio and _capped(evidence)
     harmless = False
     cause = ""
-    if by_clock is not None and by_clock > explained_ratio:
-        cause, harmless = ", which the true clock explains", modes.separation_ratio <= swing_ratio
-    elif nth and modes.slow_ratio < centre_ratio:
+    if by_clock is not None and by_clock > limits.explained_ratio:
+        cause, harmless = ", which the true clock explains", modes.separation_ratio <= limits.swing_ratio
+    elif nth and modes.slow_ratio < limits.centre_ratio:
         cause, harmless = f", most at every {nth}th iteration", True
     elif capped:
         cause, harmless = ", as the power controller's two clocks make them", True
     elif by_clock is not None:
-        cause = ", at the same true clock" if by_clock < 1.0 - explained_ratio else ", which the true clock explains in part"
+        cause = (
+            ", at the same true clock" if by_clock < 1.0 - limits.explained_ratio else ", which the true clock explains in part"
+        )
     facts: dict[str, Fact] = {
         "fast_s": modes.fast_s,
         "slow_s": modes.slow_s,

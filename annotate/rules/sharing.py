@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.claims import Claim
 from annotate.declared import amount
-from annotate.derived.busy import beyond_told_ratio
+from annotate.derived.busy import beyond_declared_ratio
 from annotate.derived.held import by_bits
 from annotate.derived.presence import alone, list_is_whole, presences, unread_s
 from annotate.derived.timed import SEEN_RATIO, SPREAD_S, beside
@@ -69,7 +69,7 @@ def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
     if shared:
         return Found(
             Severity.REJECT if names & _SLICED.keys() else Severity.FLAG,
-            {"shared": ", and ".join(shared), "by": ",".join(names)},
+            {"shared": ", and ".join(shared), "by": ",".join(sorted(names))},
         )
     if device.virtualization is None:
         return Unobserved("whether the GPU is a virtual one was not observed")
@@ -80,7 +80,7 @@ def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
 
 @rule(
     "contention-self",
-    basis=Basis.TOLD,
+    basis=Basis.DECLARED,
     says="other work of this very process {did}",
     remedy="Stop the process's other streams and threads while it measures, or count their work as busy time.",
 )
@@ -111,11 +111,11 @@ def contention_self(
     Source:
         Stamps before and after each iteration, one thread an SM: behind a kernel of their own stream they find every SM
         free, beside other streams they wait, or run on the few that are.  Another process takes turns instead, and does not
-        hold them up (H200).  And NVML's utilisation less the busy share that the harness told, over at least a second, where
+        hold them up (H200).  And NVML's utilisation less the busy share that the harness declared, over at least a second, where
         a whole process list names nobody but the window's own; where it does not, that excess is ``contention-residual``.
     """
-    seen, spread = amount(evidence.told, "stamp_seen_ratio"), amount(evidence.told, "stamp_spread_s")
-    beyond_ratio = beyond_told_ratio(evidence)
+    seen, spread = amount(evidence.declared, "stamp_seen_ratio"), amount(evidence.declared, "stamp_spread_s")
+    beyond_ratio = beyond_declared_ratio(evidence)
     facts: dict[str, Fact] = {"stamp_seen_ratio": seen, "stamp_spread_s": spread, "beyond_ratio": beyond_ratio}
     met = beside(evidence, seen_ratio=seen_ratio, spread_s=spread_s)
     if met:
@@ -124,7 +124,7 @@ def contention_self(
         return Found(Severity.FLAG, facts | {"did": f"kept the GPU busy for {beyond_ratio:.0%} of the time"})
     if met is None:
         if beyond_ratio is None:
-            return Unobserved("nobody stamped the iterations, nor told how busy they kept the GPU for a second")
+            return Unobserved("nobody stamped the iterations, nor declared how busy they kept the GPU for a second")
         if not alone(evidence):
             return Unobserved("somebody else may have been on the GPU, so not all of its work need be the process's own")
     return Clear(facts)

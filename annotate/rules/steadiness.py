@@ -1,7 +1,8 @@
-"""Was the GPU in one state throughout?  Only these rules judge onsets, mixtures and pauses."""
+"""Rules about one state throughout: only these judge onsets, mixtures and pauses."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -30,24 +31,26 @@ _SWUNG_NS, _SWUNG_RATIO = 3_000_000_000, 4 / 3
 _SETTLED_RATIO = 0.01
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegimeLimits:
+    """The limits of ``regime-change``."""
+
+    capped_ratio: Annotated[float, "a capped second of an H200 reads 0.9 or more of itself"] = 0.9
+    free_ratio: Annotated[float, "a share of time that cannot move a mean by half a per cent"] = 0.02
+    step_ratio: Annotated[float, "as far as the power controller swings the clock by itself"] = 0.03
+    settle_s: Annotated[float, "a large GPU under dense work settles in three seconds"] = 3.0
+    pause_s: Annotated[float, "so long a pause sets the timer of the power cap back"] = 0.05
+    reject_ratio: Annotated[float, "with a tenth of the window in another state neither mean nor median is of one"] = 0.1
+    note_ratio: Annotated[float, "no reader cares for a thousandth in the mean"] = 0.001
+    busy_ratio: Annotated[float, "below it pauses explain a cap that comes and goes"] = 0.8
+
+
 @rule(
     "regime-change",
     says="{what}",
     remedy="Warm up for 3 s back to back, without a pause before the window.",
 )
-def regime_change(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    capped_ratio: Annotated[float, "a capped second of an H200 reads 0.9 or more of itself"] = 0.9,
-    free_ratio: Annotated[float, "a share of time that cannot move a mean by half a per cent"] = 0.02,
-    step_ratio: Annotated[float, "as far as the power controller swings the clock by itself"] = 0.03,
-    settle_s: Annotated[float, "a large GPU under dense work settles in three seconds"] = 3.0,
-    pause_s: Annotated[float, "so long a pause sets the timer of the power cap back"] = 0.05,
-    reject_ratio: Annotated[float, "with a tenth of the window in another state neither mean nor median is of one"] = 0.1,
-    note_ratio: Annotated[float, "no reader cares for a thousandth in the mean"] = 0.001,
-    busy_ratio: Annotated[float, "below it pauses explain a cap that comes and goes"] = 0.8,
-) -> Answer:
+def regime_change(evidence: Evidence, claim: Claim, *, limits: RegimeLimits) -> Answer:
     """Finds a window in which the GPU went from one state to another: most often, the onset of the power cap.
 
     Why it matters:
@@ -72,26 +75,32 @@ def regime_change(
         copies, gemvs and GEMMs warmed for 3 s, with and without iteration times.  Simulated: none of 3000 clean windows; of
         steps of 6 % without a cap none was missed, of steps of 12 % under it 3.4 %, where without those means it was 18 %.
     """
-    window = evidence.window
-    held = power_cap(evidence)
-    clock = working(evidence)
+    held, clock = power_cap(evidence), working(evidence)
     if held is None and not len(clock):
         return Unobserved(evidence.absence or "neither time under the power cap nor the clock was observed for long enough")
-    pause_end_ns = _paused(evidence, settle_s=settle_s, pause_s=pause_s)
+    pause_end_ns = _paused(evidence, limits)
     change = (
-        cap_turn(evidence, capped_ratio=capped_ratio, free_ratio=free_ratio)
+        cap_turn(evidence, capped_ratio=limits.capped_ratio, free_ratio=limits.free_ratio)
         or (_onset(evidence) if pause_end_ns is not None else None)
-        or _by_clock(evidence, clock, step_ratio)
-        or _by_timings(evidence, step_ratio)
+        or _by_clock(evidence, clock, limits.step_ratio)
+        or _by_timings(evidence, limits.step_ratio)
     )
-    if change is None and pause_end_ns is not None:
-        return _unsettled(evidence, clock, pause_end_ns, settle_s=settle_s, reject_ratio=reject_ratio)
-    if change is None:
-        if not len(clock) and held is not None and held.least_ratio <= free_ratio and held.most_ratio >= capped_ratio:
-            return Unobserved("the window is too short to tell whether the power cap came or went in it")
-        if not len(clock) or held is None:
-            return Unobserved(f"{'time under the power cap' if held is None else 'the clock'} was not observed for long enough")
-        return Clear({"capped_ratio": held.ratio})
+    if change is not None:
+        return _changed(evidence, claim, change, limits)
+    if pause_end_ns is not None:
+        return _unsettled(evidence, clock, pause_end_ns, limits)
+    if held is None:
+        return Unobserved("time under the power cap was not observed for long enough")
+    if not len(clock):
+        mixed = held.least_ratio <= limits.free_ratio and held.most_ratio >= limits.capped_ratio
+        short = "the window is too short to tell whether the power cap came or went in it"
+        return Unobserved(short if mixed else "the clock was not observed for long enough")
+    return Clear({"capped_ratio": held.ratio})
+
+
+def _changed(evidence: Evidence, claim: Claim, change: OnsetTurn, limits: RegimeLimits) -> Found:
+    """Describe a change of state inside the window, and how much of the window it spoils."""
+    window, held, clock = evidence.window, power_cap(evidence), working(evidence)
     when_s = (change.at_ns - window.begin_ns) / 1e9
     before_ratio = when_s / window.length_s
     step = _clock_step_ratio(evidence, clock, change)
@@ -108,24 +117,24 @@ def regime_change(
         "capped_ratio": held.ratio if held else None,
         "clock_step_ratio": step,
     }
-    minor_ratio = min(before_ratio, 1.0 - before_ratio)
     utilization = utilization_ratio(evidence)
     # Pauses that let the cap come and go are another rule's hazard, and what this claim means under a burst.
-    sparse = claim is Claim.BURST or (utilization is not None and utilization < busy_ratio)
-    severity = Severity.REJECT if minor_ratio > reject_ratio and not change.again and not sparse else Severity.FLAG
-    if effect_ratio is not None and abs(effect_ratio) < note_ratio and window.length_s > 10 * settle_s:
+    sparse = claim is Claim.BURST or (utilization is not None and utilization < limits.busy_ratio)
+    is_large = min(before_ratio, 1.0 - before_ratio) > limits.reject_ratio
+    severity = Severity.REJECT if is_large and not change.again and not sparse else Severity.FLAG
+    if effect_ratio is not None and abs(effect_ratio) < limits.note_ratio and window.length_s > 10 * limits.settle_s:
         severity = Severity.NOTE
     return Found(severity, facts, effect_ratio=effect_ratio, span_ns=(window.begin_ns, change.at_ns))
 
 
-def _paused(evidence: Evidence, *, settle_s: float, pause_s: float) -> int | None:
+def _paused(evidence: Evidence, limits: RegimeLimits) -> int | None:
     """When the pause ended after which a window that ends capped began, if that was within the settling time; else None."""
     window = evidence.window
     tail_ns = min(_TAIL_NS, max(window.length_ns // 2, 1))
     held = power_cap(evidence.part(window.end_ns - tail_ns, window.end_ns))
     if held is None or held.ratio <= 0.5:
         return None
-    return last_pause_end_ns(evidence, within_s=settle_s, longest_s=pause_s)
+    return last_pause_end_ns(evidence, within_s=limits.settle_s, longest_s=limits.pause_s)
 
 
 def _onset(evidence: Evidence) -> OnsetTurn | None:
@@ -140,14 +149,14 @@ def _onset(evidence: Evidence) -> OnsetTurn | None:
     return OnsetTurn("after a pause the power cap engaged", min(engaged_ns(evidence, at_ns), window.end_ns))
 
 
-def _unsettled(evidence: Evidence, clock: Column, pause_end_ns: int, *, settle_s: float, reject_ratio: float) -> Found:
+def _unsettled(evidence: Evidence, clock: Column, pause_end_ns: int, limits: RegimeLimits) -> Found:
     """A window that began capped, but too soon after a pause for a capped clock to have settled."""
     window = evidence.window
     since_s = (window.begin_ns - pause_end_ns) / 1e9
-    settled_ns = pause_end_ns + int(settle_s * 1e9)
+    settled_ns = pause_end_ns + int(limits.settle_s * 1e9)
     rest_ratio = min(1.0, (settled_ns - window.begin_ns) / window.length_ns)
     facts: dict[str, Fact] = {
-        "what": f"the window began {since_s:.1f} s after a pause, but a capped clock takes {settle_s:.0f} s to settle",
+        "what": f"the window began {since_s:.1f} s after a pause, but a capped clock takes {limits.settle_s:.0f} s to settle",
         "since_s": since_s,
         "before_ratio": rest_ratio,
     }
@@ -156,7 +165,7 @@ def _unsettled(evidence: Evidence, clock: Column, pause_end_ns: int, *, settle_s
     move_ratio = _move_ratio(clock, settled_ns) if seen else None
     settled = move_ratio is not None and abs(move_ratio) < _SETTLED_RATIO
     return Found(
-        Severity.NOTE if settled or rest_ratio <= reject_ratio else Severity.FLAG,
+        Severity.NOTE if settled or rest_ratio <= limits.reject_ratio else Severity.FLAG,
         {**facts, "clock_step_ratio": move_ratio},
         effect_ratio=move_ratio * rest_ratio if move_ratio is not None else None,
     )
@@ -244,7 +253,7 @@ def bursty_duty_cycle(
         Launch back to back, synchronise only at the end, or say that bursts are meant: ``claim='burst'``.
 
     Source:
-        NVML's utilisation, which it refreshes each 208 ms, else what the harness told of its busy time, else GPM's SM activity;
+        NVML's utilisation, which it refreshes each 208 ms, else the busy time that the harness declared, else GPM's SM activity;
         pauses between iterations.  Dense loops read 0.87 to 1.00, the sleeps 0.02 to 0.35.  Work that would draw less than
         half of the power limit without its pauses cannot be capped, so its pauses only make a note.
     """

@@ -1,22 +1,26 @@
-"""Is the timer right?  Synchronisation, streams, overhead, launches: what stands between a kernel and its time."""
+"""Rules about the timer: synchronisation, streams, overhead and launches stand between a kernel and its time."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from annotate.claims import Claim
 from annotate.declared import amount, text
-from annotate.derived.busy import utilization_ratio
-from annotate.derived.presence import list_is_whole
-from annotate.derived.timed import SEVERAL, beside, elsewhere, loop, untimed_because
+from annotate.derived.missed_work import (
+    NO_UTILISATION,
+    EarlyStopLimits,
+    EmptySpanLimits,
+    has_empty_spans,
+    has_no_kernel,
+    on_other_stream,
+    stopped_early,
+)
+from annotate.derived.timed import SEVERAL, elsewhere, loop
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
-# These are read on the GPU, in the order of its work: they end no earlier than the work between them.
-_ON_GPU = ("events", "graph")
-_BY_HOST = ("host", "caller")
-_NO_UTILISATION = "utilisation over a timed loop of a second, with the beginning of each call, was not observed"
 _EMPTY = "the times hold no kernel, so they do not tell how long one is"
 
 
@@ -26,17 +30,7 @@ _EMPTY = "the times hold no kernel, so they do not tell how long one is"
     says="{what}",
     remedy="Synchronise before the second reading of the host's clock, or time with CUDA events.",
 )
-def missing_sync(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    after_ratio: Annotated[float, "of the window: more than any effect worth reporting is missing from the times"] = 0.01,
-    after_s: Annotated[float, "waiting for a GPU that is done takes tens of microseconds"] = 0.0005,
-    covered_ratio: Annotated[float, "times that sum up to less than half of the GPU's work are of something else"] = 0.5,
-    accounted_ratio: Annotated[
-        float, "less than a tenth of a window's work: either the times or the window are of something else"
-    ] = 0.1,
-) -> Answer:
+def missing_sync(evidence: Evidence, claim: Claim, *, limits: EarlyStopLimits) -> Answer:
     """Finds times by the host's clock that stopped before the GPU did.
 
     Why it matters:
@@ -45,7 +39,7 @@ def missing_sync(
 
     What it cannot see:
         Which of two causes leaves times far below the GPU's work: a missing synchronisation, or work between the timed calls
-        that nobody timed (a cache flush, a backward pass); so that sign only flags, unless the harness told how long it kept
+        that nobody timed (a cache flush, a backward pass); so that sign only flags, unless the harness declared how long it kept
         the GPU busy and nobody else is there.
         A window opened with ``sync=False``.  What times miss that are of less than a second, if the last call was waited
         for; of those handed over without the beginning of each, only what misses nine tenths of the window's work.
@@ -58,65 +52,17 @@ def missing_sync(
         How long the window's own synchronisation waited when the body had returned, and the driver's utilisation over the
         timed loop.  Where nobody handed over times, a body that returned early is only noted.
     """
-    timer, timed = text(evidence.told, "timer"), loop(evidence)
-    if timer in _ON_GPU:
-        return Unobserved("the times were taken on the GPU, in the order of its work")
-    late_s = amount(evidence.told, "sync_s")
-    late_s = late_s if late_s is not None and late_s <= evidence.window.length_s else None
-    late = late_s is not None and late_s > max(after_s, after_ratio * evidence.window.length_s)
-    facts: dict[str, Fact] = {"sync_s": late_s, "timer": timer or "unknown"}
-    if timed is None:
-        if not late or late_s is None or timer is not None:
-            return Unobserved("no times were handed over")
-        facts["what"] = f"the GPU worked {readable(late_s)} longer than the body, which times taken inside it miss"
-        return Found(Severity.NOTE, facts)
-    if timer not in _BY_HOST:
-        return Unobserved("what took the times was not told")
-    if late and late_s is not None:
-        # Work that followed the last timed call may be what the GPU still did.
-        idle_s = (evidence.window.end_ns - timed.end_ns) / 1e9 - late_s
-        facts["what"] = f"the GPU still worked {readable(late_s)} when the last time had been taken"
-        return Found(
-            Severity.FLAG if idle_s > late_s else Severity.REJECT,
-            facts,
-            effect_ratio=timed.timed_s / (timed.timed_s + late_s) - 1,
-        )
-    busy_ratio, span_s, least_ratio = timed.utilization_ratio, timed.span_s, covered_ratio
-    if busy_ratio is None:
-        # Laid end to end, they do not tell when the loop ran: what is left to compare with is the window.
-        busy_ratio, span_s, least_ratio = utilization_ratio(evidence), evidence.window.length_s, accounted_ratio
-    if busy_ratio is None or span_s < 1.0:
-        return Unobserved(_NO_UTILISATION)
-    busy_s = busy_ratio * span_s
-    facts |= {"timed_s": timed.timed_s, "busy_s": busy_s}
-    if timed.timed_s >= least_ratio * busy_s:
-        return Unobserved(_NO_UTILISATION) if timed.utilization_ratio is None else Clear(facts)
-    honest = untimed_because(evidence, busy_ratio)
-    if honest:
-        return Unobserved(honest)
-    facts["what"] = f"times of {readable(timed.timed_s)} in all, while the GPU worked {readable(busy_s)}"
-    alone = timed.utilization_ratio is not None and list_is_whole(evidence) and amount(evidence.told, "busy_ratio") is not None
-    return Found(Severity.REJECT if alone else Severity.FLAG, facts, effect_ratio=timed.timed_s / busy_s - 1)
+    return stopped_early(evidence, limits)
 
 
 @rule(
     "wrong-stream",
-    needs=("timings", "told.timer"),
+    needs=("timings", "declared.timer"),
     basis=Basis.TIMINGS,
     says="events read {call} a call while the GPU worked {busy} for each: they stand on another stream than the kernel",
     remedy="Record the events on the stream that launches the kernel.",
 )
-def wrong_stream(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    empty_s: Annotated[float, "an event pair around nothing reads 2 to 8 microseconds"] = 10e-6,
-    launch_s: Annotated[
-        float, "on a stream with nothing to do, a pair reads what launching between its two takes: 40 to 130 µs on an H200"
-    ] = 0.5e-3,
-    beyond_ratio: Annotated[float, "ten times what was timed is no overhead"] = 10.0,
-    overhead_ratio: Annotated[float, "a reading within half of the timer's own overhead holds no kernel"] = 1.5,
-) -> Answer:
+def wrong_stream(evidence: Evidence, claim: Claim, *, limits: EmptySpanLimits) -> Answer:
     """Finds CUDA events that enclose nothing, because the work between them runs on another stream.
 
     Why it matters:
@@ -129,7 +75,7 @@ def wrong_stream(
         handed over (``missing-sync`` judges those).  A kernel of a few microseconds with long untimed work of its own
         process after each call has the same sign, and one of up to half a millisecond beside such work on another stream; so
         it only flags, unless the timer's own overhead or the share of the
-        window the harness kept the GPU busy was told.  Neighbours explain a busy GPU, so where one was seen computing
+        window the harness kept the GPU busy was declared.  Neighbours explain a busy GPU, so where one was seen computing
         nothing is found.
 
     Remedy:
@@ -138,31 +84,19 @@ def wrong_stream(
     Source:
         The median time of a call against the driver's utilisation over the loop, a second or longer; stamps of the SMs.
     """
-    timed = loop(evidence)
-    if text(evidence.told, "timer") != "events" or timed is None:
-        return Unobserved("no times were taken by events")
-    overhead_s = amount(evidence.told, "timer_overhead_s")
-    busy_s = timed.call_busy_s
-    facts: dict[str, Fact] = {"call_s": timed.call_s, "busy_s": busy_s, "overhead_s": overhead_s}
-    if timed.entry_s > (launch_s if beside(evidence) else empty_s):
-        return Clear(facts)
-    if busy_s is None or timed.utilization_ratio is None:
-        return Unobserved(_NO_UTILISATION)
-    if busy_s * timed.calls_count < beyond_ratio * timed.entry_s:
-        return Clear(facts)
-    honest = untimed_because(evidence, timed.utilization_ratio)
-    if honest:
-        return Unobserved(honest)
-    facts |= {"call": readable(timed.call_s), "busy": readable(busy_s)}
-    if timed.entry_s > empty_s:
-        # It may be a short kernel between long work on another stream, which nobody timed: how far off that is, is not known.
-        return Found(Severity.FLAG, facts)
-    empty = overhead_s is not None and timed.entry_s <= overhead_ratio * overhead_s
-    return Found(
-        Severity.REJECT if empty or amount(evidence.told, "busy_ratio") is not None else Severity.FLAG,
-        facts,
-        effect_ratio=timed.call_s / busy_s - 1,
-    )
+    return on_other_stream(evidence, limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostBoundLimits:
+    """The limits of ``host-bound``."""
+
+    fed_ratio: Annotated[float, "copies and GEMMs of 26 microseconds and more kept an H200 busy 0.88 of the time"] = 0.7
+    idle_s: Annotated[float, "less than a launch takes is no wait for one"] = 5e-6
+    pause_s: Annotated[float, "a harness takes tens of microseconds between calls; who sleeps takes longer"] = 0.0002
+    late_ratio: Annotated[float, "a mean so far above the median is of late launches: then the median is asked"] = 1.2
+    nothing_ratio: Annotated[float, "the driver shows 1-2 % for a process that does nothing"] = 0.02
+    wait_ratio: Annotated[float, "threads that waited so long for a processor are short of processors"] = 0.05
 
 
 @rule(
@@ -172,17 +106,7 @@ def wrong_stream(
     says="the GPU worked {utilization_ratio:.0%} of a loop without pauses: it waited for launches {idle} a call of {call}",
     remedy="Replay a CUDA graph, put {batch_count} calls between two events, or report the time as the host's.",
 )
-def host_bound(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    fed_ratio: Annotated[float, "copies and GEMMs of 26 microseconds and more kept an H200 busy 0.88 of the time"] = 0.7,
-    idle_s: Annotated[float, "less than a launch takes is no wait for one"] = 5e-6,
-    pause_s: Annotated[float, "a harness takes tens of microseconds between calls; who sleeps takes longer"] = 0.0002,
-    late_ratio: Annotated[float, "a mean so far above the median is of late launches: then the median is asked"] = 1.2,
-    nothing_ratio: Annotated[float, "the driver shows 1-2 % for a process that does nothing"] = 0.02,
-    wait_ratio: Annotated[float, "threads that waited so long for a processor are short of processors"] = 0.05,
-) -> Answer:
+def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> Answer:
     """Finds times that are those of launching: the GPU ran dry while the host prepared the next call.
 
     Why it matters:
@@ -209,27 +133,25 @@ def host_bound(
         return Unobserved(SEVERAL)
     busy_s = timed.call_busy_s
     if busy_s is None or timed.utilization_ratio is None:
-        return Unobserved(_NO_UTILISATION)
+        return Unobserved(NO_UTILISATION)
     facts: dict[str, Fact] = {"utilization_ratio": timed.utilization_ratio, "call_s": timed.call_s}
-    if timed.utilization_ratio >= fed_ratio:
+    if timed.utilization_ratio >= limits.fed_ratio:
         return Clear(facts)
     gap_s = timed.gap_s()
     facts["gap_s"] = gap_s
-    if gap_s > pause_s:
-        return Clear(facts)
     # Of a usual call: launches that were late, but few, make the mean round longer than the median one.
     usual_s = timed.entry_s + gap_s
-    late = timed.round_s > late_ratio * usual_s
-    if gap_s < 0 or (late and busy_s * timed.calls_count >= fed_ratio * usual_s):
-        # The host was ahead of the GPU at most calls, or only the late ones left it dry.
+    late = timed.round_s > limits.late_ratio * usual_s
+    # The host paused, or was ahead of the GPU at most calls, or only the late ones left it dry.
+    if gap_s > limits.pause_s or gap_s < 0 or (late and busy_s * timed.calls_count >= limits.fed_ratio * usual_s):
         return Clear(facts)
-    if timed.utilization_ratio <= nothing_ratio:
+    if timed.utilization_ratio <= limits.nothing_ratio:
         return Unobserved("the GPU did not work at all, so it was not launches it waited for")
     host = evidence.host
-    if host.run_wait_s and host.span_s and host.run_wait_s > wait_ratio * host.span_s:
+    if host.run_wait_s and host.span_s and host.run_wait_s > limits.wait_ratio * host.span_s:
         return Unobserved("the benchmark waited for a processor, which explains late launches")
     waited_s = (usual_s if late else timed.round_s) / timed.calls_count - busy_s
-    if waited_s <= idle_s:
+    if waited_s <= limits.idle_s:
         return Clear(facts)
     facts |= {
         "idle_s": waited_s,
@@ -237,17 +159,14 @@ def host_bound(
         "call": readable(timed.call_s),
         "batch_count": timed.batch_count,
     }
-    roofline = any(amount(evidence.told, name) for name in ("call_flops_count", "call_bytes"))
-    return Found(
-        Severity.REJECT if roofline else Severity.FLAG,
-        facts,
-        effect_ratio=timed.call_s / busy_s - 1 if timed.call_s > busy_s > 0 else None,
-    )
+    has_work = any(amount(evidence.declared, name) for name in ("call_flops_count", "call_bytes"))
+    effect_ratio = timed.call_s / busy_s - 1 if timed.call_s > busy_s > 0 else None
+    return Found(Severity.REJECT if has_work else Severity.FLAG, facts, effect_ratio=effect_ratio)
 
 
 @rule(
     "short-kernel",
-    needs=("timings", "told.timer"),
+    needs=("timings", "declared.timer"),
     basis=Basis.TIMINGS,
     says="a call of {call} is about as long as what timing by {timer} adds to it",
     remedy="Put {batch_count} calls into each reading of the timer, or time with a CUDA graph.",
@@ -275,15 +194,13 @@ def short_kernel(
         The median time of what one reading of the timer spans; a graph of several calls, or a batch, is fine.  A single
         reading is rejected: nothing shows how far it scatters.
     """
-    timed, timer = loop(evidence), text(evidence.told, "timer")
+    timed, timer = loop(evidence), text(evidence.declared, "timer")
     if timed is None or timer is None:
         return Unobserved("no times were handed over")
     facts: dict[str, Fact] = {"call_s": timed.call_s, "calls_count": timed.calls_count}
     if timed.entry_s >= least_s:
         return Clear(facts)
-    unwaited = missing_sync.ask(evidence, claim)
-    early = isinstance(unwaited, Found) and unwaited.severity is Severity.REJECT
-    if early or isinstance(wrong_stream.ask(evidence, claim), Found):
+    if has_no_kernel(evidence):
         return Unobserved(_EMPTY)
     names = {"events": "CUDA events", "graph": "events around a graph", "host": "the host's clock and a synchronisation"}
     facts |= {"call": readable(timed.call_s), "timer": names.get(timer, "most timers"), "batch_count": timed.batch_count}
@@ -292,8 +209,8 @@ def short_kernel(
 
 @rule(
     "timer-overhead",
-    needs=("timings", "told.timer_overhead_s"),
-    basis=Basis.TOLD,
+    needs=("timings", "declared.timer_overhead_s"),
+    basis=Basis.DECLARED,
     says="the timer reads {overhead} around nothing, {share_ratio:.1%} of what it reads around the work",
     remedy="Subtract it, or put {batch_count} calls into each reading.",
 )
@@ -319,14 +236,14 @@ def timer_overhead(
     Source:
         What the harness measured around nothing, over the median of what one reading of the timer spans.
     """
-    timed, overhead_s = loop(evidence), amount(evidence.told, "timer_overhead_s")
+    timed, overhead_s = loop(evidence), amount(evidence.declared, "timer_overhead_s")
     if timed is None or overhead_s is None:
-        return Unobserved("the timer's overhead, or the times, were not told")
+        return Unobserved("the timer's overhead, or the times, were not declared")
     share_ratio = overhead_s / timed.entry_s
     facts: dict[str, Fact] = {"overhead_s": overhead_s, "share_ratio": share_ratio, "call_s": timed.call_s}
     if share_ratio <= note_ratio:
         return Clear(facts)
-    if isinstance(wrong_stream.ask(evidence, claim), Found):
+    if has_empty_spans(evidence):
         return Unobserved(_EMPTY)
     facts |= {
         "overhead": readable(overhead_s),
@@ -338,8 +255,8 @@ def timer_overhead(
 
 @rule(
     "timer-tampered",
-    needs=("told.tampered",),
-    basis=Basis.TOLD,
+    needs=("declared.tampered",),
+    basis=Basis.DECLARED,
     says="the process replaced {names}, by which times are taken",
     remedy="Take {names} as their library defines them, in a fresh process.",
 )
@@ -358,9 +275,9 @@ def timer_tampered(evidence: Evidence, claim: Claim) -> Answer:
     Source:
         Identity and defining module of the timing functions, looked at when the window closed, in its own process.
     """
-    names = text(evidence.told, "tampered")
+    names = text(evidence.declared, "tampered")
     if names is None:
-        return Unobserved("whether timing functions were replaced was not told as text")
+        return Unobserved("whether timing functions were replaced was not declared as text")
     listed = [name.strip() for name in names.split(",") if name.strip()]
     if not listed:
         return Clear({})

@@ -48,7 +48,7 @@ def cold_start(
         The times of the first iterations: from one above ten robust standard deviations, or 1.3 medians, to the first five
         in a row that are usual.  What counts is what they do to mean or median: a first call after a pause is slow in
         most clean recordings and costs less than a thousandth: none of 240 clean windows was flagged.  Nobody having warmed
-        up is a limit of its own, where the harness tells it.
+        up is a limit of its own, where the harness declares it.
     """
     times = inside(evidence)
     if len(times.took_s) < 2:
@@ -62,7 +62,7 @@ def cold_start(
     median_ratio = float(centre(times.took_s) / centre(warm_s)) - 1.0
     effect_ratio = max(mean_ratio, median_ratio)
     cold_count = count * times.calls_count
-    warmed = evidence.told.get("warmup_count")
+    warmed = evidence.declared.get("warmup_count")
     unwarmed = isinstance(warmed, int) and not isinstance(warmed, bool) and warmed == 0
     facts: dict[str, Fact] = {
         "cold_count": cold_count,

@@ -1,20 +1,24 @@
-"""Intervals that stay honest when one value resembles the next, and how much more data a narrower one takes.
+"""Intervals that stay honest when one value resembles the next.
 
 Randomness is seeded: the same values give the same interval on any machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 
 from annotate.evidence import Times, Values
-from annotate.stats.robust import autocorrelations, centre, effective_count
+from annotate.stats.robust import autocorrelations, centre
 
 _SEED = 20261121
+_MOST_BATCHES = 20  # more would be shorter than the cap controller's swings
+_FEWEST_BATCHES = 8  # with fewer batches their scatter is a guess
+_BATCH_ITERATIONS_COUNT = 10  # fewer make no median
+_BATCH_S = 0.05  # half a refresh of the power controller
+_BATCH_CORRELATION = 0.3  # beyond it batches are not independent, and are made twice as long
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +55,6 @@ def batch_interval(
     took_s: Values,
     *,
     confidence: float = 0.95,
-    batches_count: Annotated[int, "more would be shorter than the cap controller's swings"] = 20,
-    iterations_count: Annotated[int, "fewer make no median"] = 10,
-    batch_s: Annotated[float, "half a refresh of the power controller"] = 0.05,
-    correlation: Annotated[float, "beyond it batches are not independent, and are made twice as long"] = 0.3,
-    least_count: Annotated[int, "with fewer batches their scatter is a guess"] = 8,
 ) -> Interval | None:
     """The median of iterations in the order they ran, with a t interval on medians of contiguous batches.
 
@@ -67,10 +66,10 @@ def batch_interval(
     if not len(took_s):
         return None
     span_s = float(at_ns[-1] - at_ns[0]) / 1e9 + float(took_s[-1])
-    count = min(batches_count, len(took_s) // iterations_count, int(span_s / batch_s))
-    while count >= least_count:
+    count = min(_MOST_BATCHES, len(took_s) // _BATCH_ITERATIONS_COUNT, int(span_s / _BATCH_S))
+    while count >= _FEWEST_BATCHES:
         medians = _batch_medians(took_s, count)
-        if autocorrelations(medians)[1] <= correlation:
+        if autocorrelations(medians)[1] <= _BATCH_CORRELATION:
             return _t_interval(centre(took_s), medians, confidence)
         count //= 2
     return None
@@ -164,62 +163,3 @@ def block_length_count(values: Values) -> int:
         return 1
     length = (1.5 * (slope / spectrum) ** 2 * count) ** (1.0 / 3.0)
     return int(np.clip(round(length), 1, max(1, min(count // 8, int(3.0 * np.sqrt(count))))))
-
-
-def clopper_pearson(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The exact bounds of a rate seen ``hits`` times in ``trials``; (0, 1) for no trials."""
-    if trials == 0:
-        return 0.0, 1.0
-    from scipy.stats import binomtest
-
-    bounds = binomtest(hits, trials).proportion_ci(confidence, method="exact")
-    return float(bounds.low), float(bounds.high)
-
-
-def half_width_ratio(
-    took_s: Values, *, confidence: float = 0.95, blocks_count: Annotated[int, "enough for tau, few enough for speed"] = 2000
-) -> float:
-    """Half the width of an interval of the mean as a share of it, with as many values as there is information.
-
-    For a stopping rule, which asks often; the interval to print is ``batch_interval``'s.  Infinite below eight values.
-    """
-    from scipy.special import ndtri
-
-    if len(took_s) < 8:
-        return float("inf")
-    length = -(-len(took_s) // blocks_count)
-    means = took_s[: len(took_s) // length * length].reshape(-1, length).mean(axis=1)
-    error = means.std(ddof=1) / np.sqrt(effective_count(means))
-    return float(ndtri(0.5 + 0.5 * confidence) * error / abs(means.mean()))
-
-
-def seconds_needed(took_s: Values, target_ratio: float, *, confidence: float = 0.95) -> float:
-    """How much work in all, in seconds of it, brings ``half_width_ratio`` to the target."""
-    return float(took_s.sum() * (half_width_ratio(took_s, confidence=confidence) / target_ratio) ** 2)
-
-
-def pairs_needed(
-    sd: float,
-    effect: float,
-    *,
-    alpha: Annotated[float, "two-sided"] = 0.05,
-    power: float = 0.8,
-    efficiency: Annotated[float, "of the median, on which ratio_interval rests, against the mean of normal pairs: 2/π"] = 0.637,
-) -> int:
-    """How many independent pairs of this scatter show an effect of this size; at least the six that can show any."""
-    from scipy.special import ndtri
-
-    if effect == 0.0:
-        raise ValueError("expected an effect, found none: no number of pairs shows nothing")
-    reach = float(ndtri(1.0 - 0.5 * alpha) + ndtri(power))
-    return max(6, int(np.ceil((reach * sd / effect) ** 2 / efficiency)))
-
-
-def holm(p_values: Sequence[float] | Values) -> Values:
-    """p values adjusted for being a family (Holm 1979), in the order given."""
-    p = np.asarray(p_values, np.float64)
-    order = np.argsort(p, kind="stable")
-    adjusted = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    out = np.empty_like(p)
-    out[order] = np.minimum(adjusted, 1.0)
-    return out

@@ -18,7 +18,7 @@ _HUBER_SD = 1.345
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FittedLine:
     """A line and the points it rests on."""
 
     x: Values
@@ -75,7 +75,7 @@ class Line:
         return float(stdtrit(count - 1, 0.5 + 0.5 * confidence) * np.sqrt(variance))
 
 
-def robust_line(x: Values, y: Values, *, high_sd: float, floor: float) -> Line:
+def robust_line(x: Values, y: Values, *, high_sd: float, floor: float) -> FittedLine:
     """Huber's line, without the points that lie so many robust standard deviations (at least ``floor`` each) above it.
 
     Source: Huber, Annals of Mathematical Statistics 35 (1964) 73-101.
@@ -87,7 +87,7 @@ def robust_line(x: Values, y: Values, *, high_sd: float, floor: float) -> Line:
     return line
 
 
-def _huber(x: Values, y: Values) -> Line:
+def _huber(x: Values, y: Values) -> FittedLine:
     from scipy.optimize import least_squares
 
     middle_x, middle_y = centre(x), centre(y)
@@ -105,4 +105,4 @@ def _huber(x: Values, y: Values) -> Line:
 
     line = least_squares(residuals, start, jac=slopes, loss="huber", f_scale=scale, x_scale="jac").x
     slope = float(line[0])
-    return Line(x, y, slope, middle_y + float(line[1]) - slope * middle_x)
+    return FittedLine(x, y, slope, middle_y + float(line[1]) - slope * middle_x)

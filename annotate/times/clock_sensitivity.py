@@ -9,7 +9,6 @@ refusal with its reason.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 import numpy as np
 
@@ -22,6 +21,14 @@ from annotate.times.cold import cold
 _CONFIDENCE = 0.95
 # Residuals of log times below a thousandth are the timers' own.
 _LOG_FLOOR = 1e-3
+_FEWEST_COUNT = 60  # fewer give no interval worth having
+_SHORTEST_KERNEL_S = 50e-6  # below this gaps between launches drown the signal (measured on an H200)
+_LEAST_CLOCK_RATIO = 0.01  # an uncapped H200 moves 0.4 %, and correcting that gains nothing
+_LEAST_CORRELATION = 0.9  # a weaker one leaves a fifth of the noise, or more, unexplained
+_MOST_BETA_ERROR = 0.3  # a wider half of the interval: too few swings of the clock to tell it from a drift
+_STEEPEST = 1.2  # no kernel follows the clock more than in proportion; a little for the fit's own error
+_SLOW_SD = 10.0  # so far above the fit an iteration was slow for another reason
+_BLOCKS_COUNT = 500  # medians of so many blocks carry the fit: less noise in the clocks, and it stays fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +120,7 @@ def warm_and_stamped(timings: Timings) -> tuple[Timings | None, int]:
     return replace(timings, at_ns=timings.at_ns[kept], took_s=took_s[kept], sm_clock_mhz=clock_mhz[kept]), cold_count
 
 
-def sensitivity(
-    timings: Timings,
-    *,
-    iterations_count: Annotated[int, "fewer give no interval worth having"] = 60,
-    kernel_s: Annotated[float, "below this gaps between launches drown the signal (measured on an H200)"] = 50e-6,
-    clock_ratio: Annotated[float, "an uncapped H200 moves 0.4 %, and correcting that gains nothing"] = 0.01,
-    correlation: Annotated[float, "a weaker one leaves a fifth of the noise, or more, unexplained"] = 0.9,
-    beta_error: Annotated[float, "a wider half of the interval: too few swings of the clock to tell it from a drift"] = 0.3,
-    steepest: Annotated[float, "no kernel follows the clock more than in proportion; a little for the fit's own error"] = 1.2,
-    slow_sd: Annotated[float, "so far above the fit an iteration was slow for another reason"] = 10.0,
-    blocks_count: Annotated[int, "medians of so many blocks carry the fit: less noise in the clocks, and it stays fast"] = 500,
-) -> Sensitivity | NoFit:
+def sensitivity(timings: Timings) -> Sensitivity | NoFit:
     """The fit of log time on log clock, robust against what is not the clock, or why there is none.
 
     The line is Huber's, through medians of consecutive blocks; autocorrelation widens its interval (``annotate.stats.line``).
@@ -133,30 +129,34 @@ def sensitivity(
     if warm is None or warm.sm_clock_mhz is None:
         return _UNSTAMPED
     took_s, clock_mhz = warm.took_s, warm.sm_clock_mhz
-    if len(took_s) < iterations_count:
-        return NoFit(f"{len(took_s)} warm iterations carry their clock, and {iterations_count} are needed for a fit.")
+    if len(took_s) < _FEWEST_COUNT:
+        return NoFit(f"{len(took_s)} warm iterations carry their clock, and {_FEWEST_COUNT} are needed for a fit.")
     usual_s = centre(took_s)
-    if usual_s < kernel_s:
-        return NoFit(f"One call takes {usual_s * 1e6:.0f} µs: below {kernel_s * 1e6:.0f} µs launch gaps drown the clock.")
+    if usual_s < _SHORTEST_KERNEL_S:
+        return NoFit(
+            f"One call takes {usual_s * 1e6:.0f} µs: below {_SHORTEST_KERNEL_S * 1e6:.0f} µs launch gaps drown the clock."
+        )
     low_mhz, high_mhz = _edges(clock_mhz)
-    if high_mhz < (1.0 + clock_ratio) * low_mhz:
+    if high_mhz < (1.0 + _LEAST_CLOCK_RATIO) * low_mhz:
         moved = high_mhz / low_mhz - 1.0
         return NoFit(f"The clock stayed within {moved:.1%} ({low_mhz:.0f}–{high_mhz:.0f} MHz): nothing to correct.")
 
-    length = -(-len(took_s) // blocks_count)
-    line = robust_line(np.log(_medians(clock_mhz, length)), np.log(_medians(took_s, length)), high_sd=slow_sd, floor=_LOG_FLOOR)
+    length = -(-len(took_s) // _BLOCKS_COUNT)
+    line = robust_line(
+        np.log(_medians(clock_mhz, length)), np.log(_medians(took_s, length)), high_sd=_SLOW_SD, floor=_LOG_FLOOR
+    )
     r = line.r
-    if not -r >= correlation:
-        return NoFit(f"Time follows the clock too loosely (r {r:.2f}, needed −{correlation}): something else moves it.")
+    if not -r >= _LEAST_CORRELATION:
+        return NoFit(f"Time follows the clock too loosely (r {r:.2f}, needed −{_LEAST_CORRELATION}): something else moves it.")
     beta, error = -line.slope, line.slope_error(confidence=_CONFIDENCE)
-    if error is None or error > beta_error:
+    if error is None or error > _MOST_BETA_ERROR:
         return NoFit("The clock swung too rarely to tell its effect from a drift of something else.")
-    if beta - error > steepest:
+    if beta - error > _STEEPEST:
         return NoFit(f"Time changed as the clock to the power −{beta:.1f}, steeper than any kernel: something else moved it.")
     # Of all warm iterations, blocked or not: what a reader calls the noise.
     logs = np.log(took_s)
     residuals = logs - line.at(np.log(clock_mhz))
-    slow = residuals > slow_sd * spread(residuals, floor=_LOG_FLOOR)
+    slow = residuals > _SLOW_SD * spread(residuals, floor=_LOG_FLOOR)
     return Sensitivity(
         beta=beta,
         beta_low=beta - error,

@@ -120,12 +120,12 @@ class Testimony:
 
     def tell(self, facts: dict[str, FactValue]) -> None:
         """Raises UsageError for what the judge does not know, and for what could not be handed over at the end."""
-        from annotate.declared import TOLD
+        from annotate.declared import FACTS
 
         checked: dict[str, FactValue] = {}
         for name, fact in facts.items():
-            if name not in TOLD:
-                raise UsageError(f"tell: {name!r} is not a fact the judge knows; known: {', '.join(sorted(TOLD))}")
+            if name not in FACTS:
+                raise UsageError(f"tell: {name!r} is not a fact the judge knows; known: {', '.join(sorted(FACTS))}")
             try:
                 checked[name] = _sendable(name, fact)
             except UsageError:

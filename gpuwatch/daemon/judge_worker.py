@@ -149,7 +149,7 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
         evidence = {uuid: reader.evidence(run, uuid) for uuid in run.uuids}
     if not evidence:
         window = WindowRecord(begin_ns=run.begin_ns, end_ns=run.end_ns or run.begin_ns, label=run.label, pids=run.pids)
-        nothing = Evidence(window=window, told=run.told, absence=run.why or "no GPU is covered by this window")
+        nothing = Evidence(window=window, declared=run.told, absence=run.why or "no GPU is covered by this window")
         verdicts = [judge(nothing, policy)]
     else:
         verdicts = sorted((judge(piece, policy) for piece in evidence.values()), key=lambda v: v.status.badness, reverse=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from annotate import clock_reasons
-from annotate.declared import TOLD
+from annotate.declared import FACTS
 from annotate.derived.true_clock import measured
 from annotate.evidence import Evidence, Ownership
 from gpuwatch.report.record import ReportedWindow
@@ -69,7 +69,7 @@ def _identity(window: ReportedWindow) -> dict[str, str]:
     device = asdict(evidence.device) if evidence.device is not None else {}
     found = {f"GPU {_words(name)}": value for name, value in device.items()}
     found |= {f"host {_words(name)}": getattr(evidence.host, name) for name in _OF_THE_MACHINE}
-    found |= {name: value for name, value in evidence.told.items() if isinstance(value, str | bool)}
+    found |= {name: value for name, value in evidence.declared.items() if isinstance(value, str | bool)}
     return {name: _text(value) for name, value in found.items() if value not in (None, "")}
 
 
@@ -87,8 +87,8 @@ def environment(window: ReportedWindow) -> dict[str, str]:
 
 def told(window: ReportedWindow) -> list[tuple[str, str, str]]:
     """Name, value, and what the name means: what the measured process said of itself, and nobody checked."""
-    facts = window.evidence.told if window.evidence is not None else {}
-    return [(name, _text(value), TOLD.get(name, "")) for name, value in sorted(facts.items()) if value is not None]
+    facts = window.evidence.declared if window.evidence is not None else {}
+    return [(name, _text(value), FACTS.get(name, "")) for name, value in sorted(facts.items()) if value is not None]
 
 
 def _spread(evidence: Evidence, signal: str, unit: str, top: float | None = None) -> str | None:

@@ -53,7 +53,7 @@ def _names(window: ReportedWindow) -> Iterable[tuple[str, str | None]]:
     yield "host", (host.hostname or "").partition(".")[0]  # of its full name the first word is what people write
     if device is not None:
         yield from (("serial", name) for name in (device.uuid, device.parent_uuid, device.pci_bus_id))
-    for uuid in str(evidence.told.get("cuda_uuids") or "").split(","):
+    for uuid in str(evidence.declared.get("cuda_uuids") or "").split(","):
         yield "serial", uuid.strip()
     for census in evidence.trace.censuses:
         yield from (("user", process.user) for process in census.processes)
@@ -90,7 +90,7 @@ def _of_evidence(evidence: Evidence, without: Callable[[str], str]) -> Evidence:
         window=_through(evidence.window, without),
         device=_through(evidence.device, without),
         host=_through(evidence.host, without),
-        told={without(name): _through(value, without) for name, value in evidence.told.items()},
+        declared={without(name): _through(value, without) for name, value in evidence.declared.items()},
         absence=_through(evidence.absence, without),
         trace=replace(
             trace,

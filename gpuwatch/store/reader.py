@@ -50,7 +50,7 @@ class Reader(RunReader):
             device=self._device(uuid, run.boot_id, run.begin_ns),
             trace=with_ownership(trace, run.pids, ended_s),
             host=run.host or Host(boot_id=run.boot_id),
-            told=run.told,
+            declared=run.told,
             timings=self._timings(run.id),
             absence=None if trace.columns else self._lost(uuid, run.boot_id, end_ns) or run.why or _NOTHING_STORED,
         )

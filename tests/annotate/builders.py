@@ -71,7 +71,7 @@ def evidence(
     events: Iterable[Event] = (),
     device: Device | None = DEVICE,
     host: Host | None = None,
-    told: Mapping[str, Fact] | None = None,
+    declared: Mapping[str, Fact] | None = None,
     timings: Timings | None = None,
     skip: Callable[[float], bool] = lambda t: False,
     label: str | None = "test",
@@ -111,6 +111,6 @@ def evidence(
         trace=Trace.of(readings, censuses=censuses, power=power, events=tuple(events), gaps=tuple(gaps)),
         host=host or Host(boot_id="boot", span_s=length_s, cpu_s=length_s, run_wait_s=0.0, steal_ratio=0.0, cgroup_throttled_s=0.0,
                           cpu_allowed_count=16, numa_nodes="0", sharing="", wall_step_s=0.0, watcher_cpu_s=0.2),
-        told=told or {},
+        declared=declared or {},
         timings=timings,
     )  # fmt: skip

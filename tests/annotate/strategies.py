@@ -1,4 +1,4 @@
-"""Evidence of every shape for property tests: quiet, hazardous, thin, told."""
+"""Evidence of every shape for property tests: quiet, hazardous, thin, declared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from annotate.declared import TOLD
+from annotate.declared import FACTS
 from annotate.evidence import Event, Evidence, Fact, Gap, Host, Lane, Ownership, Process, Timings, Visibility
 from tests.annotate.builders import BEGIN_NS, DEVICE, OWN, UUID, Signal, capped_ns, evidence
 
@@ -84,7 +84,9 @@ facts: st.SearchStrategy[Fact] = (
     | st.sampled_from(WORDS) | st.sampled_from(AMOUNTS)
 )  # fmt: skip
 tolds = st.dictionaries(
-    st.sampled_from(["visible", "profiler", "simulated", "status", "sustained", *TOLD]) | st.text(max_size=4), facts, max_size=9
+    st.sampled_from(["visible", "profiler", "simulated", "status", "sustained", *FACTS]) | st.text(max_size=4),
+    facts,
+    max_size=9,
 )
 
 

@@ -96,13 +96,13 @@ def census(at_s: float, *processes: Process) -> ProcessList:
 
 def test_what_the_utilisation_record_told_stands_until_the_next_is_due_and_for_the_same_process_only() -> None:
     hidden = Process(pid=9, utilization_ratio=0.3, listed=False)
-    told = census(0, Process(pid=7, started_s=1.0, utilization_ratio=0.7), Process(pid=8, utilization_ratio=0.1), hidden)
+    earlier = census(0, Process(pid=7, started_s=1.0, utilization_ratio=0.7), Process(pid=8, utilization_ratio=0.1), hidden)
     same, other = Process(pid=7, started_s=1.0, memory_bytes=5), Process(pid=7, started_s=2.0, memory_bytes=5)
     busy = Process(pid=7, started_s=1.0, memory_bytes=5, utilization_ratio=0.7)
-    assert census(10, same).with_use(told).processes == (busy, hidden)
-    assert census(10, other).with_use(told).processes == (other, hidden)
-    assert census(13, same).with_use(told).processes == (same,)
-    assert replace(census(10, same), use_asked=True).with_use(told).processes == (same,)  # asked since, and nobody named
-    assert census(10, Process(pid=8, utilization_ratio=0.0)).with_use(told).processes == (
+    assert census(10, same).with_use(earlier).processes == (busy, hidden)
+    assert census(10, other).with_use(earlier).processes == (other, hidden)
+    assert census(13, same).with_use(earlier).processes == (same,)
+    assert replace(census(10, same), use_asked=True).with_use(earlier).processes == (same,)  # asked since, and nobody named
+    assert census(10, Process(pid=8, utilization_ratio=0.0)).with_use(earlier).processes == (
         Process(pid=8, utilization_ratio=0.0),
     )

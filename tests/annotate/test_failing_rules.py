@@ -112,8 +112,8 @@ def test_judge_keeps_valid_where_optional_rule_failed() -> None:
 
 @rule("fails", says="{amount:.0%} of it", remedy="")
 def fails(about: Evidence, claim: Claim) -> Answer:
-    """Fail without what was told, and find nothing with it."""
-    if not about.told:
+    """Fail without what was declared, and find nothing with it."""
+    if not about.declared:
         raise MemoryError
     return Clear()
 
@@ -139,7 +139,7 @@ def test_judge_hides_no_failure_behind_told_facts() -> None:
     """Facts that the measured process tells cannot turn a failed rule into a clear one where the claim requires it."""
     required = replace(fails, name="incomplete-body")
     others = [each for each in RULES if each.name != "incomplete-body"]
-    verdict = judge(replace(evidence(), told={"timer": "events"}), rules=[*others, required])
+    verdict = judge(replace(evidence(), declared={"timer": "events"}), rules=[*others, required])
     assert verdict.finding("incomplete-body").failure == "MemoryError"
     assert verdict.status is Status.UNPROVEN
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.claims import REQUIRED, Claim
-from annotate.declared import TOLD
+from annotate.declared import FACTS
 from annotate.evidence import Evidence, Fact, Ownership, Process, Timings, Trace, Visibility, WindowRecord
 from annotate.judge import judge
 from annotate.policy import Policy
@@ -30,11 +30,11 @@ policies = st.builds(
 thorough = settings(max_examples=60)
 
 
-@pytest.mark.parametrize("name", sorted(TOLD))
+@pytest.mark.parametrize("name", sorted(FACTS))
 def test_judge_cuts_short_a_told_text_that_it_repeats(name: str) -> None:
     text = ",".join(f"word{number}" * 200 for number in range(20))
     about = evidence(length_s=2.0, signals={"sm_clock_mhz": 1980, "power_w": 600.0})
-    for finding in judge(replace(about, told={"l2_bytes": 1e8, "flush_bytes": 1e9, name: text})).findings:
+    for finding in judge(replace(about, declared={"l2_bytes": 1e8, "flush_bytes": 1e9, name: text})).findings:
         assert all(len(str(fact)) <= 1000 for fact in finding.facts.values())
         assert max(len(finding.says), len(finding.remedy)) <= 2000, "the rule's sentence, and one fact"
 
@@ -43,10 +43,10 @@ def test_judge_cuts_short_a_told_text_that_it_repeats(name: str) -> None:
 @settings(parent=thorough, max_examples=150)
 @pytest.mark.filterwarnings("error")
 def test_every_rule_has_one_finding_always_and_the_verdict_survives_json(
-    about: Evidence, policy: Policy, told: Mapping[str, Fact], times: Timings | None, baseline: Evidence | None
+    about: Evidence, policy: Policy, declared: Mapping[str, Fact], times: Timings | None, baseline: Evidence | None
 ) -> None:
-    other = replace(baseline, told=told, timings=times) if baseline else None
-    verdict = judge(replace(about, told=told, timings=times, baseline=other), policy)
+    other = replace(baseline, declared=declared, timings=times) if baseline else None
+    verdict = judge(replace(about, declared=declared, timings=times, baseline=other), policy)
     assert [finding.rule for finding in verdict.findings] == NAMES
     assert verdict.failed == ()
     assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict(), allow_nan=False))) == verdict
@@ -64,19 +64,19 @@ def test_the_same_evidence_gives_the_same_verdict(about: Evidence, policy: Polic
 @given(evidences(), policies, tolds, st.none() | timings())
 @thorough
 def test_what_is_told_may_worsen_a_status_and_never_improves_it(
-    about: Evidence, policy: Policy, told: Mapping[str, Fact], times: Timings | None
+    about: Evidence, policy: Policy, declared: Mapping[str, Fact], times: Timings | None
 ) -> None:
     untold = judge(about, policy).status
-    assert judge(replace(about, told=told, timings=times), policy).status.badness >= untold.badness
+    assert judge(replace(about, declared=declared, timings=times), policy).status.badness >= untold.badness
 
 
 @given(evidences(), tolds, st.none() | timings(), evidences())
 @thorough
 def test_what_is_told_with_a_baseline_to_compare_with_improves_no_status_either(
-    about: Evidence, told: Mapping[str, Fact], times: Timings | None, baseline: Evidence
+    about: Evidence, declared: Mapping[str, Fact], times: Timings | None, baseline: Evidence
 ) -> None:
     compared = replace(about, baseline=baseline)
-    assert judge(replace(compared, told=told, timings=times)).status.badness >= judge(compared).status.badness
+    assert judge(replace(compared, declared=declared, timings=times)).status.badness >= judge(compared).status.badness
 
 
 def test_times_that_make_no_sense_cost_no_rule_its_answer() -> None:
@@ -99,7 +99,7 @@ def test_readings_of_many_calls_leave_no_pauses_and_no_work_that_nobody_timed(vi
     at_ns = BEGIN_NS + np.arange(590, dtype=np.int64) * 10_050_000
     batches = Timings(at_ns, np.full(590, 1e-3), None, calls_count=10)
     hidden = {"memory_used_bytes": None}  # so that the times have a say about neighbours
-    about = evidence(timings=batches, told={"timer": "graph"}, visibility=visibility, signals=hidden)
+    about = evidence(timings=batches, declared={"timer": "graph"}, visibility=visibility, signals=hidden)
     assert not [str(hazard) for hazard in judge(about).hazards if hazard.severity != "note"]
     alone = replace(about, timings=replace(batches, calls_count=1))
     assert {"bursty-duty-cycle"} <= {hazard.rule for hazard in judge(alone).hazards}
@@ -109,7 +109,7 @@ HELPLESS = Unobserved("nobody knows")
 
 
 @pytest.mark.parametrize(
-    ("untold", "told", "kept"),
+    ("untold", "declared", "kept"),
     [
         (Found(Severity.REJECT), Clear(), Status.REJECTED),
         (Found(Severity.FLAG), Found(Severity.NOTE), Status.FLAGGED),
@@ -120,16 +120,16 @@ HELPLESS = Unobserved("nobody knows")
         (Clear(), Found(Severity.FLAG), Status.FLAGGED),
     ],
 )
-def test_no_rule_can_be_talked_out_of_what_it_saw(untold: Answer, told: Answer, kept: Status) -> None:
+def test_no_rule_can_be_talked_out_of_what_it_saw(untold: Answer, declared: Answer, kept: Status) -> None:
     def gullible(evidence: Evidence, claim: Claim) -> Answer:
-        return told if evidence.told else untold
+        return declared if evidence.declared else untold
 
     def content(evidence: Evidence, claim: Claim) -> Answer:
         return Clear()
 
     checks = {name: gullible if name == "power-limited" else content for group in REQUIRED[Claim.SUSTAINED] for name in group}
     rules = [rule(name, says="it", remedy="do it")(check) for name, check in checks.items()]
-    assert judge(evidence(told={"busy_ratio": 1.0}), rules=rules).status is kept
+    assert judge(evidence(declared={"busy_ratio": 1.0}), rules=rules).status is kept
 
 
 def test_numpys_numbers_become_plain_ones() -> None:
@@ -152,9 +152,9 @@ def test_a_told_hazard_that_is_accepted_does_not_stand_for_the_missing_evidence(
     policy = Policy(accept=frozenset({"contention-residual"}))
     hidden = evidence(processes=None, signals={"memory_used_bytes": None})
     assert judge(hidden, policy).status is Status.UNPROVEN
-    told = judge(replace(hidden, told={"busy_ratio": 0.1}), policy)
-    assert told.finding("contention-residual").answered is Answered.FOUND
-    assert told.status is Status.UNPROVEN
+    declared = judge(replace(hidden, declared={"busy_ratio": 0.1}), policy)
+    assert declared.finding("contention-residual").answered is Answered.FOUND
+    assert declared.status is Status.UNPROVEN
 
 
 @given(evidences(), policies)
@@ -271,8 +271,8 @@ def test_a_rule_that_looks_at_nothing_told_is_asked_once_and_one_that_does_also_
     @rule("listening", says="it happened", remedy="Stop it.")
     def listening(evidence: Evidence, claim: Claim) -> Answer:
         asked.append("listening")
-        return Clear() if evidence.told.get("sync_s") else Found(Severity.FLAG)
+        return Clear() if evidence.declared.get("sync_s") else Found(Severity.FLAG)
 
-    verdict = judge(evidence(told={"sync_s": 1.0}), rules=(deaf, listening))
+    verdict = judge(evidence(declared={"sync_s": 1.0}), rules=(deaf, listening))
     assert asked == ["deaf", "listening", "listening"]
     assert [hazard.rule for hazard in verdict.hazards] == ["listening"]

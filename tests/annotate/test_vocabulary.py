@@ -15,7 +15,7 @@ import pytest
 
 import annotate.rules
 from annotate.claims import Claim
-from annotate.declared import TOLD
+from annotate.declared import FACTS
 from annotate.evidence import SIGNALS as LANES
 from annotate.evidence import Device, Evidence, Host, Process, Reading, Visibility
 from annotate.output.rule_pages import words
@@ -28,7 +28,7 @@ from tests.annotate.units import UNITS, unit_of
 
 FAMILIES = (
     "coverage", "thermal", "power", "clocks", "clock_control", "steadiness", "contention", "sharing", "timing", "harness",
-    "plausibility", "warmup", "numbers", "shape", "identity", "comparison",
+    "caches", "plausibility", "warmup", "numbers", "shape", "identity", "comparison", "comparison_design",
 )  # fmt: skip
 NOT_AMOUNTS = {"pid", "p", "trend_p"}  # a number that names something, and what statistics calls p
 NEVER_FOUND = {"stale-daemon", "incomplete-body"}  # they only ever answer clear or unobserved
@@ -162,8 +162,8 @@ def test_a_rule_needs_only_evidence_that_exists(rule: Rule) -> None:
         root, _, name = need.partition(".")
         if root in records:
             assert name in {f.name for f in fields(records[root])}
-        elif root == "told":
-            assert name in TOLD
+        elif root == "declared":
+            assert name in FACTS
         else:
             assert need in LANES or need in ("timings", "timings.sm_clock_mhz", "census", "dense_power", "baseline")
 

@@ -19,7 +19,7 @@ from tests.annotate.withholding import clean, read_by, without
 _ANY_FAST = tuple(name for name, lane in SIGNALS.items() if lane == Lane.FAST)
 _ANY = tuple(SIGNALS)
 _CAP = ("power_violation_ns", "power_cap_ns", "event_reasons_mask")
-_WORK = ("told.call_flops_count", "told.call_bytes")
+_WORK = ("declared.call_flops_count", "declared.call_bytes")
 
 # Witnesses that stand for each other: without all of a group a rule must not clear.
 INSTEAD: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -33,34 +33,34 @@ INSTEAD: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "locked-clock-missed": (("timings", "sm_clock_mhz"), ("timings.sm_clock_mhz", "sm_clock_mhz")),
     "clock-controller-present": (("power_limit_w", "device.power_limit_w"), ("sm_clock_lock_mhz", "event_reasons_mask")),
     "clock-low-no-reason": (
-        ("told.canary_record_clock_mhz", "sm_clock_lock_mhz", "device.sm_clock_max_mhz"),
-        ("told.canary_record_count", "sm_clock_lock_mhz", "device.sm_clock_max_mhz"),
+        ("declared.canary_record_clock_mhz", "sm_clock_lock_mhz", "device.sm_clock_max_mhz"),
+        ("declared.canary_record_count", "sm_clock_lock_mhz", "device.sm_clock_max_mhz"),
     ),
     "regime-change": (_CAP,),
-    "bursty-duty-cycle": (("utilization_ratio", "told.busy_ratio", "sm_activity_ratio"),),
+    "bursty-duty-cycle": (("utilization_ratio", "declared.busy_ratio", "sm_activity_ratio"),),
     "contention-residual": (("memory_used_bytes", "census"), ("device.memory_reserved_bytes", "census")),
     "cpu-starvation": (("host.run_wait_s", "host.cpu_pressure_ratio"), ("host.span_s", "host.cpu_pressure_ratio")),
     "contention-self": (
-        ("told.stamp_seen_ratio", "told.stamp_spread_s", "told.busy_ratio"),
-        ("told.stamp_seen_ratio", "told.stamp_spread_s", "utilization_ratio"),
+        ("declared.stamp_seen_ratio", "declared.stamp_spread_s", "declared.busy_ratio"),
+        ("declared.stamp_seen_ratio", "declared.stamp_spread_s", "utilization_ratio"),
     ),
     "warm-cache-unintended": (
-        ("told.flush_bytes", "told.l2_bytes"),
-        ("told.flush_bytes", "told.working_set_bytes", "told.call_bytes", "told.input_bytes"),
+        ("declared.flush_bytes", "declared.l2_bytes"),
+        ("declared.flush_bytes", "declared.working_set_bytes", "declared.call_bytes", "declared.input_bytes"),
     ),
     "result-cached": (
-        ("told.output_unchanged", "utilization_ratio"),
-        ("told.output_unchanged", "timings"),
-        ("told.output_unchanged", *_WORK),
-        ("told.output_unchanged", "device.cuda_cores_count", "device.memory_bus_bits_count"),
-        ("told.output_unchanged", "device.compute_capability", "told.l2_bytes"),
+        ("declared.output_unchanged", "utilization_ratio"),
+        ("declared.output_unchanged", "timings"),
+        ("declared.output_unchanged", *_WORK),
+        ("declared.output_unchanged", "device.cuda_cores_count", "device.memory_bus_bits_count"),
+        ("declared.output_unchanged", "device.compute_capability", "declared.l2_bytes"),
     ),
     "nvml-clock-untrue": (("timings.sm_clock_mhz",),),
     "impossible-time": (_WORK,),
     "persistence-off": (("persistence_mode", "device.persistence_mode"),),
     "software-mismatch": (
-        ("device.driver_version", "told.torch_version", "told.launch_blocking", "told.timer", "told.dtype", "told.input_dtype",
-         "told.input_bytes", "told.environment"),
+        ("device.driver_version", "declared.torch_version", "declared.launch_blocking", "declared.timer", "declared.dtype", "declared.input_dtype",
+         "declared.input_bytes", "declared.environment"),
     ),
     "clock-between-arms": (("timings", "sm_clock_mhz"), ("timings.sm_clock_mhz", "sm_clock_mhz")),
 }  # fmt: skip
@@ -88,8 +88,8 @@ SPARED: Mapping[str, Mapping[str, str]] = {
     "clock-controller-present": {"device.sm_clock_max_mhz": "the reason of application clocks speaks then"},
     "clock-low-no-reason": {
         "event_reasons_mask": "it excuses a low clock, and none was low",
-        "told.canary_copy_bytes_count": _TELLER,
-        "told.canary_record_copy_bytes_count": _TELLER,
+        "declared.canary_copy_bytes_count": _TELLER,
+        "declared.canary_record_copy_bytes_count": _TELLER,
     },
     "nvml-clock-untrue": {"utilization_ratio": "stamped iterations fill the time by themselves"},
     "regime-change": {"timings": "the clock decides; its page says what only times show"},
@@ -99,7 +99,7 @@ SPARED: Mapping[str, Mapping[str, str]] = {
         "host.steal_ratio": "a kernel that does not tell it, as its page says",
         "host.cpu_s": _WORDS,
         "timings": _TELLER,
-        "told.busy_ratio": _TELLER,
+        "declared.busy_ratio": _TELLER,
         "utilization_ratio": _WORDS,
     },
     "contention-shared-partition": {
@@ -109,20 +109,20 @@ SPARED: Mapping[str, Mapping[str, str]] = {
     },
     "display-active": {"event_reasons_mask": "a second sign, as its page says"},
     "numa-pcie-affinity": {"event_reasons_mask": _IDLING},
-    "missing-sync": {"told.sync_s": "a window without its own synchronisation, as its page says"},
+    "missing-sync": {"declared.sync_s": "a window without its own synchronisation, as its page says"},
     "wrong-stream": {
-        "told.timer_overhead_s": _WORDS,
+        "declared.timer_overhead_s": _WORDS,
         "utilization_ratio": "times this long enclose work",
-        **dict.fromkeys(("told.stamp_seen_ratio", "told.stamp_spread_s"), _TELLER),
+        **dict.fromkeys(("declared.stamp_seen_ratio", "declared.stamp_spread_s"), _TELLER),
     },
-    "host-bound": {"told.cuda_uuids": "a GPU so busy was fed"},
+    "host-bound": {"declared.cuda_uuids": "a GPU so busy was fed"},
     "short-kernel": {"utilization_ratio": _ASKED_ALONG},
     "timer-overhead": {"utilization_ratio": _ASKED_ALONG},
     "profiler-attached": {
         "timings": _WORDS,
         "utilization_ratio": _WORDS,
-        "told.launch_blocking": _TELLER,
-        "told.profiler_used": _TELLER,
+        "declared.launch_blocking": _TELLER,
+        "declared.profiler_used": _TELLER,
     },
     "warm-cache-unintended": {
         "timings": "sizes decide",
@@ -130,28 +130,28 @@ SPARED: Mapping[str, Mapping[str, str]] = {
         "device.mem_clock_max_mhz": "sizes decide",
         "device.memory_bus_bits_count": "sizes decide",
     },
-    "flush-insufficient": {"told.working_set_bytes": "it is the other way to be cold"},
-    "allocator-churn": {"told.alloc_count": _TELLER, "told.alloc_retry_count": _TELLER},
+    "flush-insufficient": {"declared.working_set_bytes": "it is the other way to be cold"},
+    "allocator-churn": {"declared.alloc_count": _TELLER, "declared.alloc_retry_count": _TELLER},
     "data-dependent-power": dict.fromkeys(("power_violation_ns", "power_w", "device.power_limit_w"), "the inputs decide"),
     "background-thread": {"host.born_cpu_s": "nobody was born", "host.span_s": "nobody was born"},
     "result-cached": {
-        "told.timer": "work told is weighed whoever timed it",
-        "told.dtype": "the fastest type bounds the work then",
-        "told.cuda_uuids": "the output was compared",
-        "told.working_set_bytes": "it only lessens the traffic",
+        "declared.timer": "work declared is weighed whoever timed it",
+        "declared.dtype": "the fastest type bounds the work then",
+        "declared.cuda_uuids": "the output was compared",
+        "declared.working_set_bytes": "it only lessens the traffic",
         "device.sm_clock_max_mhz": "traffic is weighed then",
         "device.mem_clock_max_mhz": "arithmetic is weighed then",
     },
     "impossible-time": {
-        "told.dtype": "the fastest type bounds the work then",
-        "told.cuda_uuids": _TELLER,
-        "told.l2_bytes": "the largest cache of the generation bounds it then",
-        "told.working_set_bytes": "a call's bytes stand for it",
+        "declared.dtype": "the fastest type bounds the work then",
+        "declared.cuda_uuids": _TELLER,
+        "declared.l2_bytes": "the largest cache of the generation bounds it then",
+        "declared.working_set_bytes": "a call's bytes stand for it",
         "device.sm_clock_max_mhz": "stamps give the clock then",
         "utilization_ratio": _ASKED_ALONG,
     },
     "mid-run-compile": {"host.run_wait_s": "nothing was slow", "host.span_s": "nothing was slow"},
-    "autocorrelated": {"told.timer": "times that are known well mislead nobody"},
+    "autocorrelated": {"declared.timer": "times that are known well mislead nobody"},
     "outliers": {"host.run_wait_s": _WORDS, "host.span_s": _WORDS},
     "setting-changed": dict.fromkeys(("compute_mode", "ecc_mode", "mig_mode", "persistence_mode", "sm_clock_lock_mhz"), _NOT_THERE),
     "clock-source-step": {"timings": "where no times were handed over, none can lie elsewhere"},
@@ -163,7 +163,7 @@ SPARED: Mapping[str, Mapping[str, str]] = {
             "persistence_mode",
         )
     },
-    "order-bias": {"told.design": "it is only believed where it says sequential"},
+    "order-bias": {"declared.design": "it is only believed where it says sequential"},
 }  # fmt: skip
 # A driver that does not tell which reasons it reports is taken to report all.
 _EVERYWHERE = {"device.supported_reasons_mask"}

@@ -37,7 +37,7 @@ _TOLD: Mapping[str, Fact] = {
 
 
 def clean(*, timer: str = "host") -> Evidence:
-    """Twenty quiet seconds at a lock that holds, timed and told of, beside a baseline that ran at the same time."""
+    """Twenty quiet seconds at a lock that holds, timed and declared of, beside a baseline that ran at the same time."""
     times = every(2e-3, took_s=1.9e-3, length_s=20.0)
     rng = np.random.default_rng(1)
     took_s = times.took_s * rng.normal(1.0, 0.003, len(times.took_s))
@@ -47,7 +47,7 @@ def clean(*, timer: str = "host") -> Evidence:
         signals=signals,
         device=_DEVICE,
         host=replace(_HOST, span_s=20.0),
-        told={**_TOLD, "timer": timer},
+        declared={**_TOLD, "timer": timer},
         timings=Timings(times.at_ns, took_s, rng.normal(1979.0, 1.0, len(took_s))),
     )
     return replace(about, baseline=about)
@@ -96,7 +96,7 @@ def read_by(rule: Rule, about: Evidence) -> set[str]:
         device=_watched(about.device, log, {f.name: f"device.{f.name}" for f in fields(about.device)}),
         trace=_watched(trace, log, {"censuses": "census", "dense_power": "dense_power"}),
         host=_watched(about.host, log, {f.name: f"host.{f.name}" for f in fields(about.host)}),
-        told=_Read(about.told, log, "told."),
+        declared=_Read(about.declared, log, "declared."),
         timings=timings,
         baseline=about.baseline,
     )
@@ -107,7 +107,7 @@ def read_by(rule: Rule, about: Evidence) -> set[str]:
 
 
 def without(about: Evidence, *names: str) -> Evidence:
-    """The same window, had these never been observed or told."""
+    """The same window, had these never been observed or declared."""
     for name in names:
         match name.partition("."):
             case ("host", _, fact):
@@ -116,8 +116,8 @@ def without(about: Evidence, *names: str) -> Evidence:
                 assert about.device is not None
                 nothing: dict[str, Any] = {fact: None}  # a field whose type allows it: the others are in _ALWAYS
                 about = replace(about, device=replace(about.device, **nothing))
-            case ("told", _, fact):
-                about = replace(about, told={k: v for k, v in about.told.items() if k != fact})
+            case ("declared", _, fact):
+                about = replace(about, declared={k: v for k, v in about.declared.items() if k != fact})
             case ("census", _, _):
                 about = replace(about, trace=replace(about.trace, censuses=()))
             case ("dense_power", _, _):

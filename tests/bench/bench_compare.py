@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.compare.decision import FLOOR_RATIO, Decision, decide
 from annotate.evidence import Values
-from annotate.stats.intervals import clopper_pearson
+from tests.rate_bounds import clopper_pearson
 from tests.gpuwatch.comparing.recorded import SCENARIOS, dealt
 from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, trials
 

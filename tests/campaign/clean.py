@@ -130,7 +130,7 @@ def _with_told(evidence: Evidence, kernel: str) -> Evidence:
         cuda_cores_count=16_896,
         memory_bus_bits_count=6144,
     )
-    return replace(evidence, told=told, host=host, device=device)
+    return replace(evidence, declared=told, host=host, device=device)
 
 
 def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:

@@ -126,7 +126,7 @@ def hosted(evidence: Evidence, **facts: Any) -> Evidence:
 
 
 def told(evidence: Evidence, **facts: str | float | bool | None) -> Evidence:
-    return replace(evidence, told={**evidence.told, **facts})
+    return replace(evidence, declared={**evidence.declared, **facts})
 
 
 def devised(evidence: Evidence, **facts: Any) -> Evidence:

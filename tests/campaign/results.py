@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import annotate
-from annotate.stats.intervals import clopper_pearson
+from tests.rate_bounds import clopper_pearson
 
 FILE = Path(__file__).with_name("results.json")
 

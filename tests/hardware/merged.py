@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from annotate.stats.intervals import clopper_pearson
+from tests.rate_bounds import clopper_pearson
 
 Row: TypeAlias = dict[str, Any]
 TRACES = Path(__file__).parents[1] / "traces"

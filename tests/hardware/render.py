@@ -44,12 +44,12 @@ def masked(evidence: Evidence) -> Evidence:
     assert evidence.device is not None
     host = replace(evidence.host, boot_id="boot", hostname="host")
     censuses = tuple(replace(census, uuid=MASKED_UUID) for census in evidence.trace.censuses)
-    told = {name: MASKED_UUID if name == "cuda_uuids" else fact for name, fact in evidence.told.items()}
+    told = {name: MASKED_UUID if name == "cuda_uuids" else fact for name, fact in evidence.declared.items()}
     return replace(
         evidence,
         device=replace(evidence.device, uuid=MASKED_UUID),
         host=host,
-        told=told,
+        declared=told,
         trace=replace(evidence.trace, censuses=censuses),
     )
 

@@ -232,6 +232,6 @@ def observed(design: Design, run: Run, disturbances: tuple[Disturbance, ...], se
         found,
         device=replace(DEVICE, power_limit_w=round(limit_w, 3)),
         host=host(ran, design.workload, disturbances, seed) if seen.host else found.host,
-        told=told(design.variant, ran, disturbances, stamped_mhz),
+        declared=told(design.variant, ran, disturbances, stamped_mhz),
         timings=timings(design.variant, ran, window, EPOCH_NS, design.batch_count, seed),
     )

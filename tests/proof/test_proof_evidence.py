@@ -57,7 +57,7 @@ def test_evidence_survives_a_capsule(family: str) -> None:
     for before in (shortest(family).disturbed, shortest(family).clean):
         (after,) = unpack(pack([before]))
         assert (after.window, after.device, after.host) == (before.window, before.device, before.host)
-        assert (dict(after.told), after.trace.gaps) == (dict(before.told), before.trace.gaps)
+        assert (dict(after.declared), after.trace.gaps) == (dict(before.declared), before.trace.gaps)
         assert after.trace.censuses == before.trace.censuses
         assert columns(after).keys() == columns(before).keys()
         for name, column in columns(before).items():

@@ -18,7 +18,6 @@ from annotate.capsule.pack import pack, unpack
 from annotate.errors import CapsuleError
 from annotate.evidence import Column, Event, Evidence, Gap, Lane, Ownership, Process, Timings, Visibility, WindowRecord
 from annotate.judge import judge
-from gpuwatch.errors import GpuwatchError
 from gpuwatch.sources.simulated import simulate
 from tests.annotate.builders import BEGIN_NS, OWN, QUIET, UUID, capped_ns, evidence
 
@@ -47,7 +46,7 @@ def observed(draw: st.DrawFn) -> Evidence:
         visibility=draw(st.sampled_from(Visibility)),
         gaps=gaps,
         events=events,
-        told=draw(st.sampled_from([{}, {"flops": 1.5, "profiler": None, "tf32": True, "library": "cuBLAS"}])),
+        declared=draw(st.sampled_from([{}, {"flops": 1.5, "profiler": None, "tf32": True, "library": "cuBLAS"}])),
         timings=draw(st.sampled_from([None, timed])),
     )
 
@@ -158,7 +157,6 @@ class TestDamage:
         with pytest.raises(CapsuleError, match="expected") as refused:
             unpack(data)
         assert "\n" not in str(refused.value)
-        assert isinstance(refused.value, GpuwatchError)
 
     def test_another_archive_is_refused(self) -> None:
         with pytest.raises(CapsuleError, match="another archive"):

@@ -1,4 +1,4 @@
-"""The decision on two arms: from interleaved pairs, and from runs that were recorded one after the other."""
+"""The decision on two variants: from interleaved pairs, and from runs that were recorded one after the other."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TestDecision:
             (-0.01, Decision.FASTER),
             (0.01, Decision.SLOWER),
             (0.0, Decision.SAME),
-            (0.002, Decision.SAME),  # it is there, and below what this GPU makes of two equal arms
+            (0.002, Decision.SAME),  # it is there, and below what this GPU makes of two equal variants
             (0.02, Decision.SLOWER),
         ],
     )
@@ -147,7 +147,7 @@ class TestOnASimulatedCappedGpu:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 class TestOnRecordedKernels:
-    """Iterations of an H200 under its power cap, from idle too, dealt out to two arms."""
+    """Iterations of an H200 under its power cap, from idle too, dealt out to two variants."""
 
     def test_half_a_per_cent_is_found_and_nothing_is_not(self, scenario: str) -> None:
         for change, expected in ((-0.005, Decision.FASTER), (0.005, Decision.SLOWER), (0.0, Decision.SAME)):
@@ -204,11 +204,11 @@ class TestRecordedRuns:
             (evidence(device=replace(DEVICE, uuid="GPU-2")), "GPU"),
             (evidence(device=replace(DEVICE, driver_version="570.1")), "driver"),
             (evidence(host=Host(boot_id="later")), "boot"),
-            (evidence(told={"cudnn_tf32": True}), "cuDNN's TF32"),
+            (evidence(declared={"cudnn_tf32": True}), "cuDNN's TF32"),
         ],
     )
     def test_other_conditions_make_runs_incomparable_and_are_shown_before_times(self, other: Evidence, differs: str) -> None:
-        a = evidence(timings=times(2e-3), told={"cudnn_tf32": False} if differs == "cuDNN's TF32" else None)
+        a = evidence(timings=times(2e-3), declared={"cudnn_tf32": False} if differs == "cuDNN's TF32" else None)
         found = of_runs(a, self.later(replace(other, timings=times(1e-3))))
         assert found.decision is Decision.INCOMPARABLE
         assert differs in [condition.name for condition in found.conditions if condition.differs]

@@ -24,9 +24,9 @@ def scenes() -> Iterator[Evidence]:
     yield evidence(signals={"power_limit_w": 500.0})
     yield evidence(signals={"event_reasons_mask": 0x2}, device=replace(DEVICE, power_limit_w=500.0))
     yield evidence(signals=capped, timings=stamped(1330.0))
-    yield evidence(told={"true_clock_mhz": 1727.0, "stamped_s": 5.9})
+    yield evidence(declared={"true_clock_mhz": 1727.0, "stamped_s": 5.9})
     record = {"canary_record_clock_mhz": 1980.0, "canary_record_copy_bytes_count": 4.2e12, "canary_record_count": 7}
     for clock_mhz, copied in ((1727.0, 4.2e12), (1900.0, 4.2e12), (1980.0, 3.9e12)):
-        yield evidence(told={"canary_clock_mhz": clock_mhz, "canary_copy_bytes_count": copied, **record})
-    yield evidence(told={"canary_clock_mhz": 1727.0})
-    yield evidence(told={"canary_clock_mhz": 1727.0}, signals={"sm_clock_mhz": None})
+        yield evidence(declared={"canary_clock_mhz": clock_mhz, "canary_copy_bytes_count": copied, **record})
+    yield evidence(declared={"canary_clock_mhz": 1727.0})
+    yield evidence(declared={"canary_clock_mhz": 1727.0}, signals={"sm_clock_mhz": None})

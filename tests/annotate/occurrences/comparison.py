@@ -18,7 +18,7 @@ def scenes() -> Iterator[Evidence]:
     yield compared(evidence(host=Host(boot_id="another")), base)
     yield compared(evidence(signals={"sm_clock_mhz": 1600}), base)
     yield compared(evidence(timings=times(0.2e-3), signals={"sm_clock_mhz": 1600}), evidence(timings=times(0.19e-3)))
-    yield compared(evidence(told={"variants_count": 20}), base)
+    yield compared(evidence(declared={"variants_count": 20}), base)
 
 
 def compared(about: Evidence, base: Evidence, *, after_s: float = 60.0) -> Evidence:

@@ -9,7 +9,6 @@ import numpy as np
 from annotate.evidence import Evidence, Fact, Host, Timings
 from tests.annotate.builders import BEGIN_NS, capped_ns, evidence
 
-L2_BYTES = 62_914_560  # of an H200
 RANDOM: dict[str, Fact] = {
     "input_zero_ratio": 0.0, "input_unique_ratio": 0.038, "input_dtype": "bfloat16", "input_bytes": 67_108_864,
 }  # fmt: skip
@@ -40,19 +39,12 @@ def churning() -> Evidence:
 def scenes() -> Iterator[Evidence]:
     yield profiled("idle:libcupti.so.12,library:libToolsInjection64.so,variable:NSYS_PROFILING_SESSION_ID")
     yield profiled("tracer:gdb,variable:CUDA_LAUNCH_BLOCKING,variable:A_B,variable:C_D,variable:E_F", utilization_ratio=0.2)
-    yield evidence(told={"launch_blocking": True, "profiler_used": True}, timings=calls(20e-6))
-    fits: dict[str, Fact] = {"working_set_bytes": 8_000_000, "l2_bytes": L2_BYTES}
-    yield evidence(told=fits)
-    yield evidence(told={**fits, "cache": "cold"})
-    yield evidence(told={"input_bytes": 8_000_000, "l2_bytes": L2_BYTES})
-    yield evidence(told={"call_bytes": 8_000_000}, timings=calls(1e-6))
-    yield evidence(told={"flush_bytes": 8_000_000, "l2_bytes": L2_BYTES})
-    yield evidence(told={"flush_bytes": 134_217_728, "flush_timed": True})
+    yield evidence(declared={"launch_blocking": True, "profiler_used": True}, timings=calls(20e-6))
     for name, count in (("alloc_count", 3), ("alloc_count", 5000), ("alloc_retry_count", 2)):
-        yield evidence(told={**UNMOVED, name: count})
+        yield evidence(declared={**UNMOVED, name: count})
     yield churning()
-    yield evidence(told=ZEROS)
-    yield evidence(told={**RANDOM, "input_unique_ratio": 1e-4, "call_flops_count": 1e12})
+    yield evidence(declared=ZEROS)
+    yield evidence(declared={**RANDOM, "input_unique_ratio": 1e-4, "call_flops_count": 1e12})
     yield evidence(signals={"power_w": 415.0, "power_cap_ns": capped_ns(), "power_violation_ns": capped_ns()})
     yield beside(1, 0, 3.0)
     yield beside(12, 2, 0.01)

@@ -17,7 +17,7 @@ def scenes() -> Iterator[Evidence]:
         yield evidence(device=replace(DEVICE, **changes))
     yield evidence(host=replace(quiet, sharing="HAMi,MPS"))
     yield evidence(processes=[OWN, replace(XORG, name="nvidia-cuda-mps-server", graphics=False)])
-    yield evidence(told={"busy_ratio": 0.6})
+    yield evidence(declared={"busy_ratio": 0.6})
     for utilization_ratio in (None, 0.0, 0.03, 0.5):
         yield evidence(processes=[OWN, replace(XORG, utilization_ratio=utilization_ratio)])
     yield evidence(signals={"event_reasons_mask": 0x100})

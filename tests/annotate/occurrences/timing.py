@@ -19,10 +19,10 @@ def every(period_s: float, *, took_s: float, length_s: float = 4.0, calls_count:
 
 def scenes() -> Iterator[Evidence]:
     unwaited: dict[str, Fact] = {"timer": "host", "sync_s": 1.5}
-    yield evidence(told=unwaited, timings=every(1e-3, took_s=0.9e-3))
-    yield evidence(told={"sync_s": 1.5})
-    yield evidence(told={"timer": "caller"}, timings=every(15e-3, took_s=0.24e-3))
-    yield evidence(told={"timer": "events"}, timings=every(1e-3, took_s=3e-6))
+    yield evidence(declared=unwaited, timings=every(1e-3, took_s=0.9e-3))
+    yield evidence(declared={"sync_s": 1.5})
+    yield evidence(declared={"timer": "caller"}, timings=every(15e-3, took_s=0.24e-3))
+    yield evidence(declared={"timer": "events"}, timings=every(1e-3, took_s=3e-6))
     yield evidence(signals={"utilization_ratio": 0.58}, timings=every(24e-6, took_s=20e-6))
-    yield evidence(told={"timer": "events", "timer_overhead_s": 4e-6}, timings=every(30e-6, took_s=7e-6))
-    yield evidence(told={"tampered": "torch.cuda.Event.elapsed_time, time.perf_counter"})
+    yield evidence(declared={"timer": "events", "timer_overhead_s": 4e-6}, timings=every(30e-6, took_s=7e-6))
+    yield evidence(declared={"tampered": "torch.cuda.Event.elapsed_time, time.perf_counter"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,9 @@ def test_other_arguments_are_refused_with_the_usage(
     assert main(arguments, tmp_path / "RULES.md") == 2
     assert capsys.readouterr().err == "usage: python -m annotate.output.rule_pages [--check]\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_rule_pages_writes_beside_the_judge() -> None:
+    """The module, run as a program, checks the committed page and no copy beside itself."""
+    done = subprocess.run([sys.executable, "-m", "annotate.output.rule_pages", "--check"], check=False)
+    assert done.returncode == 0

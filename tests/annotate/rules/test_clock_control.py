@@ -164,49 +164,49 @@ class TestClockLowNoReason:
         ],
     )
     def test_a_canary_below_its_record_is_found(self, changes: Mapping[str, Fact], severity: Severity) -> None:
-        assert found(ask(clock_low_no_reason, evidence(told={**RECORD, **changes}))).severity is severity
+        assert found(ask(clock_low_no_reason, evidence(declared={**RECORD, **changes}))).severity is severity
 
     def test_a_canary_at_its_record_is_clear(self) -> None:
-        assert isinstance(ask(clock_low_no_reason, evidence(told=RECORD)), Clear)
+        assert isinstance(ask(clock_low_no_reason, evidence(declared=RECORD)), Clear)
 
     def test_a_canary_that_is_faster_than_its_record_is_clear(self) -> None:
-        assert isinstance(ask(clock_low_no_reason, evidence(told={**RECORD, "canary_record_clock_mhz": 1500.0})), Clear)
+        assert isinstance(ask(clock_low_no_reason, evidence(declared={**RECORD, "canary_record_clock_mhz": 1500.0})), Clear)
 
     def test_a_slow_down_with_a_reason_is_no_riddle(self) -> None:
-        about = evidence(told={**RECORD, "canary_clock_mhz": 1500.0}, signals={"event_reasons_mask": 0x20})
+        about = evidence(declared={**RECORD, "canary_clock_mhz": 1500.0}, signals={"event_reasons_mask": 0x20})
         assert isinstance(ask(clock_low_no_reason, about), Unobserved)
 
     def test_a_clock_that_somebody_asked_for_is_a_reason_too(self) -> None:
         asked = {**RECORD, "canary_clock_mhz": 1498.0}
         lock: dict[str, Signal] = {"sm_clock_mhz": 1500, "sm_clock_lock_mhz": 1500}
-        assert isinstance(ask(clock_low_no_reason, evidence(told=asked, signals=lock)), Clear)
-        assert isinstance(ask(clock_low_no_reason, evidence(told=asked, signals={"event_reasons_mask": 0x2})), Unobserved)
+        assert isinstance(ask(clock_low_no_reason, evidence(declared=asked, signals=lock)), Clear)
+        assert isinstance(ask(clock_low_no_reason, evidence(declared=asked, signals={"event_reasons_mask": 0x2})), Unobserved)
         slow = {**RECORD, "canary_clock_mhz": 1300.0}
-        assert isinstance(ask(clock_low_no_reason, evidence(told=slow, signals=lock)), Found)
+        assert isinstance(ask(clock_low_no_reason, evidence(declared=slow, signals=lock)), Found)
 
     def test_beside_a_power_cap_a_low_clock_is_flagged_and_a_slow_copy_still_rejected(self) -> None:
-        about = evidence(told={**RECORD, "canary_clock_mhz": 1500.0}, signals=CAPPED)
+        about = evidence(declared={**RECORD, "canary_clock_mhz": 1500.0}, signals=CAPPED)
         assert found(ask(clock_low_no_reason, about)).severity is Severity.FLAG
-        slow = evidence(told={**RECORD, "canary_copy_bytes_count": 3e12}, signals=CAPPED)
+        slow = evidence(declared={**RECORD, "canary_copy_bytes_count": 3e12}, signals=CAPPED)
         assert found(ask(clock_low_no_reason, slow)).severity is Severity.REJECT
 
     def test_without_a_record_what_the_drivers_clock_contradicts_is_flagged(self) -> None:
-        about = evidence(told={"canary_clock_mhz": 1727.0, "canary_record_count": 2, "canary_record_clock_mhz": 1000.0})
+        about = evidence(declared={"canary_clock_mhz": 1727.0, "canary_record_count": 2, "canary_record_clock_mhz": 1000.0})
         answer = found(ask(clock_low_no_reason, about))
         assert answer.severity is Severity.FLAG
         assert answer.effect_ratio == pytest.approx(1980 / 1727 - 1)
 
     def test_without_a_record_a_board_that_never_reaches_its_maximum_is_a_note(self) -> None:
-        about = evidence(told={"canary_clock_mhz": 1725.0}, signals={"sm_clock_mhz": 1725})
+        about = evidence(declared={"canary_clock_mhz": 1725.0}, signals={"sm_clock_mhz": 1725})
         assert found(ask(clock_low_no_reason, about)).severity is Severity.NOTE
 
     def test_where_nobody_saw_whether_the_cap_held_a_slow_clock_is_flagged_and_no_more(self) -> None:
         unseen: dict[str, Signal] = dict.fromkeys(("power_violation_ns", "power_cap_ns", "event_reasons_mask"))
-        about = evidence(told={**RECORD, "canary_clock_mhz": 1727.0}, signals=unseen)
+        about = evidence(declared={**RECORD, "canary_clock_mhz": 1727.0}, signals=unseen)
         assert found(ask(clock_low_no_reason, about)).severity is Severity.FLAG
 
     def test_a_canary_at_the_lock_is_clear(self) -> None:
-        about = evidence(told={"canary_clock_mhz": 1500.0}, signals={"sm_clock_mhz": 1500, "sm_clock_lock_mhz": 1500})
+        about = evidence(declared={"canary_clock_mhz": 1500.0}, signals={"sm_clock_mhz": 1500, "sm_clock_lock_mhz": 1500})
         assert isinstance(ask(clock_low_no_reason, about), Clear)
 
     def test_without_a_canary_nothing_is_said(self) -> None:
@@ -215,14 +215,14 @@ class TestClockLowNoReason:
     @pytest.mark.parametrize("name", RECORD)
     @pytest.mark.parametrize("nonsense", NONSENSE)
     def test_nonsense_is_never_found(self, name: str, nonsense: object) -> None:
-        about = replace(evidence(), told={**RECORD, name: nonsense})  # type: ignore[dict-item]  # what a client may send
+        about = replace(evidence(), declared={**RECORD, name: nonsense})  # type: ignore[dict-item]  # what a client may send
         assert not isinstance(ask(clock_low_no_reason, about), Found)
 
     @given(st.floats(1.0, 1e300))
     @settings(max_examples=20)
     def test_no_amount_breaks_it(self, clock_mhz: float) -> None:
-        for told in ({**RECORD, "canary_clock_mhz": clock_mhz}, {**RECORD, "canary_record_clock_mhz": clock_mhz}):
-            answer = ask(clock_low_no_reason, evidence(length_s=1.0, told=told))
+        for declared in ({**RECORD, "canary_clock_mhz": clock_mhz}, {**RECORD, "canary_record_clock_mhz": clock_mhz}):
+            answer = ask(clock_low_no_reason, evidence(length_s=1.0, declared=declared))
             if isinstance(answer, Found):
                 assert len(clock_low_no_reason.says.format(**answer.facts)) < 240
 
@@ -237,12 +237,12 @@ class TestNvmlClockUntrue:
         assert isinstance(ask(nvml_clock_untrue, evidence(timings=stamped(1976.0))), Clear)
 
     def test_two_stamps_around_a_busy_window_serve_too(self) -> None:
-        about = evidence(signals=CAPPED, told={"true_clock_mhz": 1330.0, "stamped_s": 5.9})
+        about = evidence(signals=CAPPED, declared={"true_clock_mhz": 1330.0, "stamped_s": 5.9})
         assert found(ask(nvml_clock_untrue, about)).facts["by"] == "the window's stamps"
 
     def test_with_idle_time_between_neither_clock_speaks_of_the_work(self) -> None:
         idle: dict[str, Signal] = {**CAPPED, "utilization_ratio": 0.4}
-        two = evidence(signals=idle, told={"true_clock_mhz": 1330.0, "stamped_s": 5.9})
+        two = evidence(signals=idle, declared={"true_clock_mhz": 1330.0, "stamped_s": 5.9})
         pauses = stamped(1330.0)
         apart = evidence(signals=idle, timings=replace(pauses, took_s=pauses.took_s / 2))
         for about in (two, apart):
@@ -269,8 +269,8 @@ class TestNvmlClockUntrue:
     @pytest.mark.parametrize("name", ["true_clock_mhz", "stamped_s"])
     @pytest.mark.parametrize("nonsense", [*NONSENSE, 1e299])
     def test_nonsense_is_never_found(self, name: str, nonsense: object) -> None:
-        told = {"true_clock_mhz": 1980.0, "stamped_s": 5.0, name: nonsense}
-        about = replace(evidence(), told=told)  # type: ignore[arg-type]  # what a client may send
+        declared = {"true_clock_mhz": 1980.0, "stamped_s": 5.0, name: nonsense}
+        about = replace(evidence(), declared=declared)  # type: ignore[arg-type]  # what a client may send
         assert not isinstance(ask(nvml_clock_untrue, about), Found)
 
     @pytest.mark.parametrize("clocks", [[float("nan")] * 3, [-1.0, 0.0, 1e12]])

@@ -1,4 +1,4 @@
-"""May this window be compared with that one?"""
+"""Rules about the conditions that a window and its baseline should share."""
 
 from __future__ import annotations
 
@@ -10,16 +10,8 @@ import pytest
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact, Host
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
-from annotate.rules.comparison import (
-    RULES,
-    aa_noise_floor_missing,
-    boot_changed,
-    clock_between_arms,
-    hardware_mismatch,
-    multiple_looks,
-    order_bias,
-    software_mismatch,
-)
+from annotate.rules import comparison, comparison_design
+from annotate.rules.comparison import boot_changed, clock_between_arms, hardware_mismatch, software_mismatch
 from tests.annotate.builders import DEVICE, capped_ns, evidence
 from tests.annotate.occurrences.comparison import compared, times
 
@@ -32,9 +24,9 @@ def severity(answer: Answer) -> Severity | None:
     return answer.severity if isinstance(answer, Found) else None
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", [*comparison.RULES, *comparison_design.RULES], ids=lambda rule: rule.name)
 def test_without_a_baseline_nothing_is_asked(rule: Rule) -> None:
-    answer = ask(rule, evidence(told={"variants_count": 3}))
+    answer = ask(rule, evidence(declared={"variants_count": 3}))
     assert answer == Unobserved("it was not compared with another window")
 
 
@@ -86,7 +78,7 @@ class TestSoftwareMismatch:
     def test_a_version_flag_or_variable_known_of_both_that_differs_is_flagged(
         self, before: dict[str, Fact], after: dict[str, Fact], expected: Severity | None
     ) -> None:
-        assert severity(ask(software_mismatch, compared(evidence(told=after), evidence(told=before)))) is expected
+        assert severity(ask(software_mismatch, compared(evidence(declared=after), evidence(declared=before)))) is expected
 
     def test_a_driver_that_differs_in_its_last_number_is_a_note(self) -> None:
         last = compared(evidence(device=replace(DEVICE, driver_version="580.159.05")), evidence())
@@ -162,52 +154,3 @@ class TestClockBetweenArms:
     def test_no_clock_is_unobserved(self) -> None:
         about = compared(evidence(signals={"sm_clock_mhz": None}), evidence())
         assert isinstance(ask(clock_between_arms, about), Unobserved)
-
-
-class TestOrderBias:
-    def test_one_after_the_other_is_flagged_with_both_figures(self) -> None:
-        about = compared(evidence(timings=times(2.04e-3)), evidence(timings=times(2e-3)))
-        answer = ask(order_bias, about)
-        assert severity(answer) is Severity.FLAG
-        assert order_bias.says.format(**answer.facts).endswith("3.2%, against the +2.0% between them")  # type: ignore[union-attr]
-
-    def test_windows_that_overlap_are_clear_unless_told_otherwise(self) -> None:
-        assert isinstance(ask(order_bias, compared(evidence(), evidence(), after_s=0.1)), Clear)
-        told = compared(evidence(told={"design": "sequential"}), evidence(), after_s=0.1)
-        assert severity(ask(order_bias, told)) is Severity.FLAG
-
-    def test_the_word_of_the_measured_process_clears_nothing(self) -> None:
-        about = compared(evidence(told={"design": "interleaved"}), evidence())
-        assert severity(ask(order_bias, about)) is Severity.FLAG
-
-
-class TestFloor:
-    @pytest.mark.parametrize("floor", [None, "small", True, -0.1, 0.0, 2.0, float("nan")])
-    def test_no_floor_or_nonsense_for_one_is_a_note(self, floor: Fact) -> None:
-        about = compared(evidence(told={"aa_floor_ratio": floor}), evidence())
-        assert severity(ask(aa_noise_floor_missing, about)) is Severity.NOTE
-
-    def test_a_measured_floor_is_clear(self) -> None:
-        about = compared(evidence(told={"aa_floor_ratio": 0.001}), evidence())
-        assert ask(aa_noise_floor_missing, about) == Clear({"aa_floor_ratio": 0.001})
-
-
-class TestMultipleLooks:
-    def test_the_best_of_twenty_looks_better_by_luck(self) -> None:
-        answer = ask(multiple_looks, compared(evidence(told={"variants_count": 20}), evidence()))
-        assert isinstance(answer, Found)
-        assert answer.severity is Severity.FLAG
-        assert answer.facts["luck_ratio"] == pytest.approx(0.026, abs=0.001)
-        assert answer.facts["level_ratio"] == pytest.approx(0.0025)
-
-    def test_its_own_times_say_how_large_luck_is(self) -> None:
-        about = evidence(told={"variants_count": 20}, timings=times(2e-3))
-        answer = ask(multiple_looks, compared(about, evidence()))
-        assert isinstance(answer, Found)
-        assert 0 < float(answer.facts["luck_ratio"] or 0) < 0.001
-
-    def test_one_variant_is_clear_and_nonsense_or_silence_unobserved(self) -> None:
-        assert isinstance(ask(multiple_looks, compared(evidence(told={"variants_count": 1}), evidence())), Clear)
-        for nonsense in (None, True, 0, -4, 2.5, "many", 10**12):
-            about = compared(evidence(told={"variants_count": nonsense}), evidence())
-            assert isinstance(ask(multiple_looks, about), Unobserved)

@@ -236,21 +236,21 @@ class TestContentionResidual:
 
     @pytest.mark.parametrize(("busy", "severity"), [(0.90, Severity.FLAG), (0.42, Severity.REJECT)])
     def test_utilisation_beyond_the_told_busy_time_is_found(self, busy: float, severity: Severity) -> None:
-        about = evidence(told={"busy_ratio": busy}, visibility=Visibility.NAMESPACE)
+        about = evidence(declared={"busy_ratio": busy}, visibility=Visibility.NAMESPACE)
         assert found(ask(contention_residual, about)).severity is severity
 
     def test_where_nobody_else_can_have_been_there_it_is_the_processs_own_and_another_hazard(self) -> None:
-        assert isinstance(ask(contention_residual, evidence(told={"busy_ratio": 0.42})), Clear)
-        beside = evidence(told={"busy_ratio": 0.42}, processes=[OWN, replace(FOREIGN, utilization_ratio=0.0)])
+        assert isinstance(ask(contention_residual, evidence(declared={"busy_ratio": 0.42})), Clear)
+        beside = evidence(declared={"busy_ratio": 0.42}, processes=[OWN, replace(FOREIGN, utilization_ratio=0.0)])
         assert isinstance(ask(contention_residual, beside), Found)
 
     def test_told_busy_time_does_not_clear_what_telemetry_cannot(self) -> None:
-        about = evidence(processes=[], visibility=Visibility.NAMESPACE, told={"busy_ratio": 0.97})
+        about = evidence(processes=[], visibility=Visibility.NAMESPACE, declared={"busy_ratio": 0.97})
         assert isinstance(ask(contention_residual, about), Unobserved)
 
     @pytest.mark.parametrize("nonsense", ["0.5", True, float("nan"), float("inf"), None, 10**400])
     def test_a_told_busy_time_that_is_no_share_is_ignored(self, nonsense: object) -> None:
-        about = replace(evidence(), told={"busy_ratio": nonsense})  # type: ignore[dict-item]  # what a client may send
+        about = replace(evidence(), declared={"busy_ratio": nonsense})  # type: ignore[dict-item]  # what a client may send
         assert isinstance(ask(contention_residual, about), Clear)
 
     def test_gaps_between_timed_iterations_are_no_neighbour_where_the_list_explains_all(self) -> None:
@@ -305,7 +305,7 @@ class TestCpuStarvation:
         assert found(ask(cpu_starvation, unknown)).severity is Severity.FLAG
 
     def test_more_busy_time_told_than_the_gpu_had_is_found_without_the_host(self) -> None:
-        about = evidence(host=Host(), signals={"utilization_ratio": 0.07}, told={"busy_ratio": 0.42})
+        about = evidence(host=Host(), signals={"utilization_ratio": 0.07}, declared={"busy_ratio": 0.42})
         assert found(ask(cpu_starvation, about)).severity is Severity.REJECT
 
     def test_iterations_that_stretch_over_idle_time_are_found(self) -> None:
@@ -321,7 +321,7 @@ class TestCpuStarvation:
 
     def test_what_a_harness_tells_of_such_calls_contains_the_gaps_too(self) -> None:
         short = every(20e-6, took_s=18e-6, length_s=3.0)
-        about = evidence(host=self.host(), signals={"utilization_ratio": 0.7}, told={"busy_ratio": 0.97}, timings=short)
+        about = evidence(host=self.host(), signals={"utilization_ratio": 0.7}, declared={"busy_ratio": 0.97}, timings=short)
         assert isinstance(ask(cpu_starvation, about), Clear)
 
     def test_nothing_known_of_the_host_is_unobserved(self) -> None:

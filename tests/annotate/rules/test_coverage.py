@@ -71,12 +71,12 @@ class TestStaleDaemon:
 
 class TestIncompleteBody:
     def test_a_body_that_ran_to_its_end_is_clear(self) -> None:
-        assert isinstance(ask(incomplete_body, evidence(told={"busy_ratio": 0.9})), Clear)
+        assert isinstance(ask(incomplete_body, evidence(declared={"busy_ratio": 0.9})), Clear)
 
-    @pytest.mark.parametrize("told", [{"abandoned": True}, {"exception": "ValueError"}])
-    def test_work_that_was_cut_off_is_unproven_whatever_the_telemetry_says(self, told: dict[str, Fact]) -> None:
-        assert isinstance(ask(incomplete_body, evidence(told=told)), Unobserved)
-        verdict = judge(evidence(length_s=4.0, told=told))
+    @pytest.mark.parametrize("declared", [{"abandoned": True}, {"exception": "ValueError"}])
+    def test_work_that_was_cut_off_is_unproven_whatever_the_telemetry_says(self, declared: dict[str, Fact]) -> None:
+        assert isinstance(ask(incomplete_body, evidence(declared=declared)), Unobserved)
+        verdict = judge(evidence(length_s=4.0, declared=declared))
         assert verdict.status is Status.UNPROVEN
         assert verdict.why.startswith("incomplete-body")
 

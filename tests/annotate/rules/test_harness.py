@@ -1,4 +1,4 @@
-"""Profilers beside the work, caches nobody meant to be warm, allocations, cheap data, and company."""
+"""Rules about profilers, allocations, cheap input data, and threads beside the work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.claims import Claim
-from annotate.declared import TOLD
+from annotate.declared import FACTS
 from annotate.evidence import Evidence, Fact, Host, Ownership, Process
 from annotate.judge import judge
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
@@ -18,16 +18,12 @@ from annotate.rules.harness import (
     allocator_churn,
     background_thread,
     data_dependent_power,
-    flush_insufficient,
     profiler_attached,
-    warm_cache_unintended,
 )
-from annotate.rules.plausibility import impossible_time
-from tests.annotate.builders import DEVICE, OWN, UUID, capped_ns, evidence
-from tests.annotate.occurrences.harness import L2_BYTES, RANDOM, UNMOVED, ZEROS, beside, calls, churning, profiled
+from tests.annotate.builders import OWN, capped_ns, evidence
+from tests.annotate.occurrences.harness import RANDOM, UNMOVED, ZEROS, beside, calls, churning, profiled
 
 FOREIGN = Process(pid=77, name="python", user="bob", memory_bytes=4_000_000_000, ownership=Ownership.FOREIGN)
-PEAKED = replace(DEVICE, memory_bus_bits_count=6144)  # 4.92 TB/s at 3201 MHz
 
 
 def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
@@ -43,10 +39,6 @@ def severity(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Sev
     return found(ask(rule, about, claim)).severity
 
 
-def told(**facts: Fact) -> Evidence:
-    return evidence(told=facts)
-
-
 nonsense = st.one_of(
     st.none(),
     st.booleans(),
@@ -59,10 +51,10 @@ nonsense = st.one_of(
 )
 
 
-@given(st.dictionaries(st.sampled_from(sorted(TOLD)), nonsense, max_size=12))
+@given(st.dictionaries(st.sampled_from(sorted(FACTS)), nonsense, max_size=12))
 @settings(max_examples=60)
 def test_nonsense_told_raises_nothing(facts: dict[str, Fact]) -> None:
-    about = evidence(length_s=1.0, told=facts, timings=calls(1e-3))
+    about = evidence(length_s=1.0, declared=facts, timings=calls(1e-3))
     for rule in RULES:
         ask(rule, about)
 
@@ -77,7 +69,7 @@ class TestProfilerAttached:
         assert answer.facts["mapped"] == "libcupti.so.12"
 
     def test_one_who_could_not_be_looked_at_is_unobserved_whatever_is_told(self) -> None:
-        about = replace(profiled(None), told={"launch_blocking": False, "profiler_used": False})
+        about = replace(profiled(None), declared={"launch_blocking": False, "profiler_used": False})
         assert isinstance(ask(profiler_attached, about), Unobserved)
 
     def test_an_injection_beside_a_busy_gpu_is_flagged_and_named(self) -> None:
@@ -101,8 +93,8 @@ class TestProfilerAttached:
 
     @pytest.mark.parametrize("name", ["launch_blocking", "profiler_used"])
     def test_what_only_the_process_knows_counts(self, name: str) -> None:
-        assert severity(profiler_attached, replace(profiled(""), told={name: True})) is Severity.FLAG
-        assert isinstance(ask(profiler_attached, replace(profiled(""), told={name: "yes"})), Clear)
+        assert severity(profiler_attached, replace(profiled(""), declared={name: True})) is Severity.FLAG
+        assert isinstance(ask(profiler_attached, replace(profiled(""), declared={name: "yes"})), Clear)
 
     def test_long_lists_are_cut(self) -> None:
         answer = found(ask(profiler_attached, profiled(",".join(f"variable:NSYS_{i}" for i in range(9)))))
@@ -113,83 +105,21 @@ class TestProfilerAttached:
         ask(profiler_attached, evidence(length_s=0.3, host=Host(profilers=text)))
 
 
-class TestWarmCacheUnintended:
-    def test_what_fits_and_is_neither_flushed_nor_labelled_is_flagged(self) -> None:
-        assert severity(warm_cache_unintended, told(working_set_bytes=16_000_000, l2_bytes=L2_BYTES)) is Severity.FLAG
-
-    def test_of_inputs_alone_it_is_a_note(self) -> None:
-        assert severity(warm_cache_unintended, told(input_bytes=16_000_000, l2_bytes=L2_BYTES)) is Severity.NOTE
-
-    def test_a_cold_cache_that_nothing_flushes_is_rejected(self) -> None:
-        about = told(working_set_bytes=16_000_000, l2_bytes=L2_BYTES, cache="cold")
-        assert severity(warm_cache_unintended, about) is Severity.REJECT
-
-    @pytest.mark.parametrize(
-        "facts", [{"cache": "warm"}, {"flush_bytes": 134_217_728}, {"working_set_bytes": 60_000_000}], ids=str
-    )
-    def test_a_label_a_flush_or_more_than_the_cache_is_clear(self, facts: dict[str, Fact]) -> None:
-        about = told(**{"working_set_bytes": 16_000_000, "l2_bytes": L2_BYTES, **facts})
-        assert isinstance(ask(warm_cache_unintended, about), Clear)
-
-    def test_a_single_call_finds_nothing_in_the_cache(self) -> None:
-        about = replace(told(working_set_bytes=16_000_000, l2_bytes=L2_BYTES), timings=calls(1e-3, count=1))
-        assert isinstance(ask(warm_cache_unintended, about), Clear)
-
-    def test_more_than_the_memory_can_move_came_from_a_cache(self) -> None:
-        about = evidence(device=PEAKED, told={"call_bytes": 100_000_000, "flush_bytes": 1e9}, timings=calls(18e-6))
-        assert severity(warm_cache_unintended, about) is Severity.REJECT
-        assert isinstance(ask(warm_cache_unintended, replace(about, timings=calls(22e-6))), Clear)
-
-    def test_more_than_the_whole_cache_could_serve_is_a_time_that_cannot_be(self) -> None:
-        about = evidence(device=PEAKED, told={"call_bytes": 2 << 30, "l2_bytes": L2_BYTES}, timings=calls(18e-6))
-        assert isinstance(ask(warm_cache_unintended, about), Clear)
-        assert severity(impossible_time, about) is Severity.REJECT
-        # Where the calls may have run elsewhere that rule cannot tell, and this one goes on saying what it sees.
-        both = replace(about, told={**about.told, "cuda_uuids": f"{UUID},GPU-2"})
-        assert severity(warm_cache_unintended, both) is Severity.REJECT
-
-    def test_without_a_size_nothing_is_known(self) -> None:
-        assert isinstance(ask(warm_cache_unintended, evidence()), Unobserved)
-        assert isinstance(ask(warm_cache_unintended, told(working_set_bytes=16_000_000)), Unobserved)
-
-
-class TestFlushInsufficient:
-    def test_a_flush_of_twice_the_cache_is_clear(self) -> None:
-        assert isinstance(ask(flush_insufficient, told(flush_bytes=2 * L2_BYTES, l2_bytes=L2_BYTES, flush_timed=False)), Clear)
-
-    def test_a_small_flush_is_flagged(self) -> None:
-        about = told(flush_bytes=8_000_000, l2_bytes=L2_BYTES, working_set_bytes=16_000_000)
-        assert severity(flush_insufficient, about) is Severity.FLAG
-
-    def test_a_call_that_touches_more_than_the_cache_needs_no_flush(self) -> None:
-        about = told(flush_bytes=8_000_000, l2_bytes=L2_BYTES, working_set_bytes=2 * L2_BYTES)
-        assert isinstance(ask(flush_insufficient, about), Clear)
-
-    def test_a_flush_inside_the_timed_span_is_flagged(self) -> None:
-        assert (
-            severity(flush_insufficient, told(flush_bytes=2 * L2_BYTES, l2_bytes=L2_BYTES, flush_timed=True)) is Severity.FLAG
-        )
-
-    def test_no_flush_or_an_unknown_cache_is_unobserved(self) -> None:
-        assert isinstance(ask(flush_insufficient, told(l2_bytes=L2_BYTES)), Unobserved)
-        assert isinstance(ask(flush_insufficient, told(flush_bytes=8_000_000)), Unobserved)
-
-
 class TestAllocatorChurn:
     def test_memory_that_stands_still_is_clear(self) -> None:
         assert isinstance(ask(allocator_churn, evidence()), Clear)
-        assert isinstance(ask(allocator_churn, evidence(told=UNMOVED)), Clear)
+        assert isinstance(ask(allocator_churn, evidence(declared=UNMOVED)), Clear)
 
     def test_an_allocator_that_started_over_is_rejected(self) -> None:
-        assert severity(allocator_churn, evidence(told={**UNMOVED, "alloc_retry_count": 1})) is Severity.REJECT
+        assert severity(allocator_churn, evidence(declared={**UNMOVED, "alloc_retry_count": 1})) is Severity.REJECT
 
     def test_asking_the_driver_in_a_loop_is_flagged_and_a_few_times_noted(self) -> None:
-        assert severity(allocator_churn, evidence(told={**UNMOVED, "alloc_count": 600})) is Severity.FLAG
-        assert severity(allocator_churn, evidence(told={**UNMOVED, "alloc_count": 6})) is Severity.NOTE
+        assert severity(allocator_churn, evidence(declared={**UNMOVED, "alloc_count": 600})) is Severity.FLAG
+        assert severity(allocator_churn, evidence(declared={**UNMOVED, "alloc_count": 6})) is Severity.NOTE
 
     def test_memory_in_use_that_keeps_moving_is_flagged_though_nobody_tells(self) -> None:
         assert severity(allocator_churn, churning()) is Severity.FLAG
-        assert severity(allocator_churn, replace(churning(), told=UNMOVED)) is Severity.FLAG
+        assert severity(allocator_churn, replace(churning(), declared=UNMOVED)) is Severity.FLAG
 
     def test_memory_taken_once_is_no_churn(self) -> None:
         grown = {"memory_used_bytes": lambda t: 3_000_000_000 if t < 1 else 9_000_000_000}
@@ -205,7 +135,7 @@ class TestAllocatorChurn:
 
 class TestDataDependentPower:
     def test_random_inputs_are_clear_and_unshown_ones_unobserved(self) -> None:
-        assert isinstance(ask(data_dependent_power, evidence(told=RANDOM)), Clear)
+        assert isinstance(ask(data_dependent_power, evidence(declared=RANDOM)), Clear)
         assert isinstance(ask(data_dependent_power, evidence()), Unobserved)
 
     @pytest.mark.parametrize(
@@ -218,15 +148,15 @@ class TestDataDependentPower:
         ],
     )
     def test_zeros_count_most_where_sustained_flops_are_quoted(self, claim: Claim, quoted: bool, expected: Severity) -> None:
-        about = evidence(told={**ZEROS, **({"call_flops_count": 8.8e12} if quoted else {})})
+        about = evidence(declared={**ZEROS, **({"call_flops_count": 8.8e12} if quoted else {})})
         assert severity(data_dependent_power, about, claim) is expected
 
     def test_constants_are_found_and_rectified_values_are_data(self) -> None:
-        assert severity(data_dependent_power, evidence(told={**RANDOM, "input_unique_ratio": 1.5e-5})) is Severity.FLAG
-        assert isinstance(ask(data_dependent_power, evidence(told={**RANDOM, "input_zero_ratio": 0.502})), Clear)
+        assert severity(data_dependent_power, evidence(declared={**RANDOM, "input_unique_ratio": 1.5e-5})) is Severity.FLAG
+        assert isinstance(ask(data_dependent_power, evidence(declared={**RANDOM, "input_zero_ratio": 0.502})), Clear)
 
     def test_zeros_of_integers_may_be_meant(self) -> None:
-        assert isinstance(ask(data_dependent_power, evidence(told={**ZEROS, "input_dtype": "int64"})), Unobserved)
+        assert isinstance(ask(data_dependent_power, evidence(declared={**ZEROS, "input_dtype": "int64"})), Unobserved)
 
     def test_a_board_capped_far_below_its_limit_is_noted_though_nobody_tells(self) -> None:
         capped = {"power_cap_ns": capped_ns(), "power_violation_ns": capped_ns()}
@@ -257,7 +187,7 @@ class TestBackgroundThread:
 
 def test_what_the_process_tells_does_not_talk_the_judge_out_of_what_was_seen() -> None:
     about = replace(
-        profiled("library:libcuinj64.so", utilization_ratio=0.3), timings=calls(5e-3), told={"profiler_used": False}
+        profiled("library:libcuinj64.so", utilization_ratio=0.3), timings=calls(5e-3), declared={"profiler_used": False}
     )
     finding = judge(about).finding("profiler-attached")
     assert finding.severity == Severity.REJECT

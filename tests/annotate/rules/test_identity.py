@@ -184,8 +184,8 @@ class TestPersistenceOff:
 
 class TestClockSourceStep:
     @staticmethod
-    def stepped(stepped_s: float, **told: str) -> Evidence:
-        about = evidence(told=told)
+    def stepped(stepped_s: float, **declared: str) -> Evidence:
+        about = evidence(declared=declared)
         return replace(about, host=replace(about.host, wall_step_s=stepped_s))
 
     @pytest.mark.parametrize("stepped_s", [0.05, -0.05, 3600.0])

@@ -101,10 +101,10 @@ class TestAutocorrelated:
 
     def test_times_that_gpuwatch_took_come_with_an_interval_that_knows(self) -> None:
         about = window(even() * (1.0 + 0.03 * np.sin(np.arange(6000) / 160.0)))
-        answer = ask(autocorrelated, replace(about, told={"timer": "events"}))
+        answer = ask(autocorrelated, replace(about, declared={"timer": "events"}))
         assert isinstance(answer, Clear)
         assert float(answer.facts["effective_count"] or 0) < 600
-        assert severity(ask(autocorrelated, replace(about, told={"timer": "caller"}))) is Severity.NOTE
+        assert severity(ask(autocorrelated, replace(about, declared={"timer": "caller"}))) is Severity.NOTE
 
     def test_a_mean_that_is_well_known_all_the_same_is_clear(self) -> None:
         assert isinstance(ask(autocorrelated, window(even() * (1.0 + 0.005 * np.sin(np.arange(6000) / 160.0)))), Clear)
@@ -163,10 +163,10 @@ class TestTooFewSamples:
         about = window(even(5, took_s=20e-3))
         assert severity(ask(too_few_samples, about)) is Severity.FLAG
         assert severity(ask(too_few_samples, replace(about, baseline=evidence()))) is Severity.REJECT
-        assert severity(ask(too_few_samples, replace(about, told={"design": "sequential"}))) is Severity.REJECT
+        assert severity(ask(too_few_samples, replace(about, declared={"design": "sequential"}))) is Severity.REJECT
 
     def test_a_design_that_is_no_word_changes_nothing(self) -> None:
-        about = replace(window(even(5, took_s=20e-3)), told={"design": 7})
+        about = replace(window(even(5, took_s=20e-3)), declared={"design": 7})
         assert severity(ask(too_few_samples, about)) is Severity.FLAG
 
     def test_two_hundred_and_fifty_of_a_long_kernel_are_enough(self) -> None:

@@ -30,10 +30,10 @@ def found(answer: Answer) -> Found:
     return answer
 
 
-def timed(took_s: float, told: dict[str, Fact], *, clock_mhz: float | None = None, calls_count: int = 1) -> Evidence:
+def timed(took_s: float, declared: dict[str, Fact], *, clock_mhz: float | None = None, calls_count: int = 1) -> Evidence:
     loop = every(1.05 * took_s * calls_count, took_s=took_s, length_s=0.2, calls_count=calls_count)
     clock = None if clock_mhz is None else np.full(len(loop.at_ns), clock_mhz)
-    return evidence(length_s=0.3, device=H200, told=told, timings=Timings(loop.at_ns, loop.took_s, clock, calls_count))
+    return evidence(length_s=0.3, device=H200, declared=declared, timings=Timings(loop.at_ns, loop.took_s, clock, calls_count))
 
 
 @pytest.mark.parametrize("claim", Claim)
@@ -50,7 +50,7 @@ def test_nonsense_told_is_never_an_error(rule: Rule, nonsense: object) -> None:
         "output_unchanged", "reference_limit_ratio", "cuda_uuids", "timer",
     )  # fmt: skip
     about = evidence(device=H200, timings=every(1e-3, took_s=0.9e-3, length_s=2.0))
-    answer = ask(rule, replace(about, told=dict.fromkeys(names, nonsense)))  # type: ignore[arg-type]  # what a client may send
+    answer = ask(rule, replace(about, declared=dict.fromkeys(names, nonsense)))  # type: ignore[arg-type]  # what a client may send
     assert not isinstance(answer, Found) or answer.severity is Severity.NOTE or nonsense is True
 
 
@@ -78,7 +78,7 @@ class TestImpossibleTime:
         assert isinstance(ask(impossible_time, timed(0.2031e-3, self.GEMM, calls_count=20)), Clear)
 
     @pytest.mark.parametrize(
-        ("told", "hazard"),
+        ("declared", "hazard"),
         [
             ({}, False),
             ({"matmul_precision": "highest"}, False),
@@ -86,8 +86,8 @@ class TestImpossibleTime:
             ({"matmul_precision": "medium", "cudnn_tf32": False}, False),
         ],
     )
-    def test_float32_is_bound_by_what_torch_may_round_it_to(self, told: dict[str, Fact], hazard: bool) -> None:
-        about = timed(GEMM_4K / 300e12, {"dtype": "float32", "call_flops_count": GEMM_4K, **told})
+    def test_float32_is_bound_by_what_torch_may_round_it_to(self, declared: dict[str, Fact], hazard: bool) -> None:
+        about = timed(GEMM_4K / 300e12, {"dtype": "float32", "call_flops_count": GEMM_4K, **declared})
         assert isinstance(ask(impossible_time, about), Found) is hazard
 
     def test_without_a_type_the_fastest_one_bounds(self) -> None:
@@ -95,18 +95,18 @@ class TestImpossibleTime:
         assert isinstance(ask(impossible_time, timed(GEMM_4K / 2500e12, {"call_flops_count": GEMM_4K})), Found)
 
     def test_a_copy_at_its_recorded_rate_is_possible_and_twice_as_fast_is_not(self) -> None:
-        told: dict[str, Fact] = {"call_bytes": 2 << 30}
-        assert isinstance(ask(impossible_time, timed(0.5101e-3, told)), Clear)
-        answer = found(ask(impossible_time, timed(0.25e-3, told)))
+        declared: dict[str, Fact] = {"call_bytes": 2 << 30}
+        assert isinstance(ask(impossible_time, timed(0.5101e-3, declared)), Clear)
+        answer = found(ask(impossible_time, timed(0.25e-3, declared)))
         assert answer.facts["peak"] == "4.92 TB/s of its memory"
 
-    @pytest.mark.parametrize("told", [{"call_bytes": 33 << 20}, {"call_bytes": 2 << 30, "working_set_bytes": 40 << 20}])
-    def test_what_may_stay_in_the_cache_is_never_impossible(self, told: dict[str, Fact]) -> None:
-        assert isinstance(ask(impossible_time, timed(2e-6, told)), Clear)
+    @pytest.mark.parametrize("declared", [{"call_bytes": 33 << 20}, {"call_bytes": 2 << 30, "working_set_bytes": 40 << 20}])
+    def test_what_may_stay_in_the_cache_is_never_impossible(self, declared: dict[str, Fact]) -> None:
+        assert isinstance(ask(impossible_time, timed(2e-6, declared)), Clear)
 
     def test_the_cache_told_replaces_the_largest_there_is(self) -> None:
-        told: dict[str, Fact] = {"call_bytes": 64 << 20, "l2_bytes": 1 << 20}
-        assert isinstance(ask(impossible_time, timed(10e-6, told)), Found)
+        declared: dict[str, Fact] = {"call_bytes": 64 << 20, "l2_bytes": 1 << 20}
+        assert isinstance(ask(impossible_time, timed(10e-6, declared)), Found)
 
     @pytest.mark.parametrize("device", [None, replace(H200, compute_capability="99.9", memory_bus_bits_count=None)])
     def test_of_an_unknown_gpu_nothing_is_said(self, device: None) -> None:
@@ -114,8 +114,8 @@ class TestImpossibleTime:
         assert isinstance(ask(impossible_time, about), Unobserved)
 
     def test_what_was_told_and_has_no_known_peak_clears_nothing(self) -> None:
-        told: dict[str, Fact] = {**self.GEMM, "call_bytes": 1e6, "l2_bytes": 60 << 20}
-        about = timed(0.2031e-3, told)
+        declared: dict[str, Fact] = {**self.GEMM, "call_bytes": 1e6, "l2_bytes": 60 << 20}
+        about = timed(0.2031e-3, declared)
         assert isinstance(ask(impossible_time, about), Clear)
         nameless = {
             "operations": replace(H200, cuda_cores_count=None),
@@ -139,14 +139,17 @@ class TestImpossibleTime:
 
 class TestResultCached:
     def test_an_output_that_ignores_its_inputs_rejects(self) -> None:
-        assert found(ask(result_cached, evidence(told={"output_unchanged": True}))).severity is Severity.REJECT
-        assert isinstance(ask(result_cached, evidence(told={"output_unchanged": False})), Clear)
+        assert found(ask(result_cached, evidence(declared={"output_unchanged": True}))).severity is Severity.REJECT
+        assert isinstance(ask(result_cached, evidence(declared={"output_unchanged": False})), Clear)
 
     @staticmethod
-    def loop(busy: float, told: dict[str, Fact]) -> Evidence:
-        told = {"cuda_uuids": UUID, **told}
+    def loop(busy: float, declared: dict[str, Fact]) -> Evidence:
+        declared = {"cuda_uuids": UUID, **declared}
         return evidence(
-            device=H200, signals={"utilization_ratio": busy}, told=told, timings=every(1e-3, took_s=0.9e-3, length_s=3.0)
+            device=H200,
+            signals={"utilization_ratio": busy},
+            declared=declared,
+            timings=every(1e-3, took_s=0.9e-3, length_s=3.0),
         )
 
     @pytest.mark.parametrize(("busy", "hazard"), [(0.03, True), (0.4, False), (0.97, False)])
@@ -174,23 +177,23 @@ class TestResultCached:
 
 class TestSemanticMismatch:
     def test_a_result_within_its_limit_is_clear(self) -> None:
-        told: dict[str, Fact] = {"reference_error_ratio": 0.004, "reference_limit_ratio": 0.02}
-        assert isinstance(ask(semantic_mismatch, evidence(told=told)), Clear)
+        declared: dict[str, Fact] = {"reference_error_ratio": 0.004, "reference_limit_ratio": 0.02}
+        assert isinstance(ask(semantic_mismatch, evidence(declared=declared)), Clear)
 
     @pytest.mark.parametrize("error", [0.3, float("nan"), float("inf")])
     def test_a_result_beyond_it_rejects(self, error: float) -> None:
-        told: dict[str, Fact] = {"reference_error_ratio": error, "reference_limit_ratio": 0.02}
-        assert found(ask(semantic_mismatch, evidence(told=told))).severity is Severity.REJECT
+        declared: dict[str, Fact] = {"reference_error_ratio": error, "reference_limit_ratio": 0.02}
+        assert found(ask(semantic_mismatch, evidence(declared=declared))).severity is Severity.REJECT
 
     def test_a_bench_without_a_reference_is_noted_and_a_window_with_times_is_not(self) -> None:
         timings = every(1e-3, took_s=0.9e-3)
-        benched = evidence(timings=timings, told={"timer": "events", "timer_overhead_s": 2e-6})
+        benched = evidence(timings=timings, declared={"timer": "events", "timer_overhead_s": 2e-6})
         assert found(ask(semantic_mismatch, benched)).severity is Severity.NOTE
         # These have nowhere to give one, or say it by themselves.
-        assert isinstance(ask(semantic_mismatch, evidence(timings=timings, told={"timer": "events"})), Unobserved)
-        compared = replace(benched, told={**benched.told, "design": "interleaved"})
+        assert isinstance(ask(semantic_mismatch, evidence(timings=timings, declared={"timer": "events"})), Unobserved)
+        compared = replace(benched, declared={**benched.declared, "design": "interleaved"})
         assert isinstance(ask(semantic_mismatch, compared), Unobserved)
         assert isinstance(ask(semantic_mismatch, evidence()), Unobserved)
 
     def test_an_error_without_a_limit_is_no_check(self) -> None:
-        assert isinstance(ask(semantic_mismatch, evidence(told={"reference_error_ratio": 0.3})), Unobserved)
+        assert isinstance(ask(semantic_mismatch, evidence(declared={"reference_error_ratio": 0.3})), Unobserved)

@@ -67,8 +67,8 @@ class TestPowerLimited:
         stamped = evidence(signals=CAPPED, timings=Timings(at_ns, np.full(600, 0.01), np.full(600, 1330.0)))
         says = power_limited.says.format(**found(ask(power_limited, stamped)).facts)
         assert says == "the power cap held for 6.00 of 6.00 s, at 1330 MHz by the stamped iterations (67% of the maximum)"
-        told = evidence(signals=CAPPED, told={"true_clock_mhz": 1340.0, "stamped_s": 6.0})
-        assert "1340 MHz by the window's stamps" in power_limited.says.format(**found(ask(power_limited, told)).facts)
+        declared = evidence(signals=CAPPED, declared={"true_clock_mhz": 1340.0, "stamped_s": 6.0})
+        assert "1340 MHz by the window's stamps" in power_limited.says.format(**found(ask(power_limited, declared)).facts)
 
     def test_without_a_clock_the_sentence_does_without_it(self) -> None:
         answer = found(ask(power_limited, evidence(signals={**CAPPED, "sm_clock_mhz": None})))

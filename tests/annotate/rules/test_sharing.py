@@ -43,7 +43,7 @@ def unobserved(answer: Answer) -> str:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("claim", Claim)
 def test_a_gpu_of_ones_own_on_the_near_socket_is_clear(rule: Rule, claim: Claim) -> None:
-    assert isinstance(ask(rule, evidence(told={"busy_ratio": 0.96}), claim), Clear)
+    assert isinstance(ask(rule, evidence(declared={"busy_ratio": 0.96}), claim), Clear)
 
 
 @pytest.mark.parametrize("rule", [contention_shared_partition, numa_pcie_affinity], ids=lambda rule: rule.name)
@@ -53,6 +53,12 @@ def test_without_a_witness_the_reason_for_its_absence_is_given(rule: Rule) -> No
 
 
 class TestContentionSharedPartition:
+    def test_sharing_names_stand_in_one_order(self) -> None:
+        """The fact does not depend on Python's hash seed: the same evidence gives the same verdict anywhere."""
+        about = evidence(host=Host(sharing="gpushare,MPS,HAMi"), device=replace(DEVICE, mig_mode=True))
+        answer = found(ask(contention_shared_partition, about))
+        assert answer.facts["by"] == "HAMi,MIG,MPS,gpushare,pass-through"
+
     @pytest.mark.parametrize("changes", [{"mig_mode": True}, {"parent_uuid": "GPU-board"}])
     def test_mig_shares_power_and_heat(self, changes: dict[str, object]) -> None:
         about = evidence(device=replace(DEVICE, **changes))  # type: ignore[arg-type]  # names and values of the record's fields
@@ -94,32 +100,32 @@ class TestContentionSharedPartition:
 
 class TestContentionSelf:
     def test_work_beyond_what_the_harness_counted_is_the_processs_own(self) -> None:
-        answer = found(ask(contention_self, evidence(told={"busy_ratio": 0.6})))
+        answer = found(ask(contention_self, evidence(declared={"busy_ratio": 0.6})))
         assert answer.severity is Severity.FLAG
         assert answer.facts["beyond_ratio"] == pytest.approx(0.37)
 
-    @pytest.mark.parametrize("told", [{"stamp_seen_ratio": 0.8}, {"stamp_spread_s": 0.4e-6}])
+    @pytest.mark.parametrize("declared", [{"stamp_seen_ratio": 0.8}, {"stamp_spread_s": 0.4e-6}])
     @pytest.mark.parametrize("visibility", [Visibility.HOST, Visibility.NAMESPACE])
-    def test_stamps_that_find_sms_busy_tell_of_other_streams(self, told: dict[str, float], visibility: Visibility) -> None:
-        answer = found(ask(contention_self, evidence(told=told, visibility=visibility)))
+    def test_stamps_that_find_sms_busy_tell_of_other_streams(self, declared: dict[str, float], visibility: Visibility) -> None:
+        answer = found(ask(contention_self, evidence(declared=declared, visibility=visibility)))
         assert answer.severity is Severity.FLAG
 
     def test_stamps_behind_a_kernel_alone_are_clear(self) -> None:
         quiet = {"stamp_seen_ratio": 1.0, "stamp_spread_s": 0.096e-6}  # an H200's
-        assert isinstance(ask(contention_self, evidence(told=quiet)), Clear)
+        assert isinstance(ask(contention_self, evidence(declared=quiet)), Clear)
 
     @pytest.mark.parametrize("visibility", [Visibility.NAMESPACE, Visibility.UNKNOWN])
     def test_where_others_may_be_hidden_it_is_left_to_the_rule_about_them(self, visibility: Visibility) -> None:
-        about = evidence(told={"busy_ratio": 0.6}, visibility=visibility)
+        about = evidence(declared={"busy_ratio": 0.6}, visibility=visibility)
         assert isinstance(ask(contention_self, about), Unobserved)
         assert isinstance(ask(contention_residual, about), Found)
 
     @given(st.floats(0.0, 1.2), st.sampled_from(Visibility), st.booleans())
     @settings(max_examples=40)
-    def test_one_cause_is_never_reported_twice(self, told: float, visibility: Visibility, beside: bool) -> None:
+    def test_one_cause_is_never_reported_twice(self, declared: float, visibility: Visibility, beside: bool) -> None:
         stranger = replace(OWN, pid=77, ownership=Ownership.FOREIGN)
         processes = [OWN, stranger] if beside else [OWN]
-        about = evidence(length_s=2.0, told={"busy_ratio": told}, visibility=visibility, processes=processes)
+        about = evidence(length_s=2.0, declared={"busy_ratio": declared}, visibility=visibility, processes=processes)
         both = [isinstance(ask(rule, about), Found) for rule in (contention_self, contention_residual)]
         assert not all(both)
 
@@ -132,11 +138,11 @@ class TestContentionSelf:
         assert "contention-self" not in {hazard.rule for hazard in judge(about).hazards}
 
     def test_less_than_a_second_says_nothing(self) -> None:
-        assert isinstance(ask(contention_self, evidence(length_s=0.8, told={"busy_ratio": 0.1})), Unobserved)
+        assert isinstance(ask(contention_self, evidence(length_s=0.8, declared={"busy_ratio": 0.1})), Unobserved)
 
     @pytest.mark.parametrize("nonsense", ["0.5", True, float("nan"), float("inf"), 10**400])
     def test_nonsense_is_never_found(self, nonsense: object) -> None:
-        about = replace(evidence(), told={"busy_ratio": nonsense})  # type: ignore[dict-item]  # what a client may send
+        about = replace(evidence(), declared={"busy_ratio": nonsense})  # type: ignore[dict-item]  # what a client may send
         assert isinstance(ask(contention_self, about), Unobserved)
 
 

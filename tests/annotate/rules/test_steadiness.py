@@ -194,15 +194,15 @@ class TestRegimeChange:
 
     def test_iteration_times_show_an_onset_that_the_driver_is_too_slow_for(self) -> None:
         about = evidence(length_s=1.0, signals=cap())
-        told = replace(about, timings=timings(lambda t: 0.0002 if t > 0.075 else 0.00017, 1.0))
-        answer = found(changed(told))
+        declared = replace(about, timings=timings(lambda t: 0.0002 if t > 0.075 else 0.00017, 1.0))
+        answer = found(changed(declared))
         assert answer.facts["when_s"] == pytest.approx(0.075, abs=0.02)
         assert "18% longer" in str(answer.facts["what"])
 
     def test_slow_first_iterations_are_a_cold_start_and_not_this(self) -> None:
         about = evidence(length_s=2.0, signals=cap())
-        told = replace(about, timings=timings(lambda t: 0.0002 if t > 0.05 else 0.0009, 2.0))
-        assert isinstance(changed(told), Clear)
+        declared = replace(about, timings=timings(lambda t: 0.0002 if t > 0.05 else 0.0009, 2.0))
+        assert isinstance(changed(declared), Clear)
 
     def test_without_the_cap_and_the_clock_it_is_unobserved(self) -> None:
         blind: Mapping[str, Signal] = {**NO_CAP_TIME, "event_reasons_mask": None, "sm_clock_mhz": None}
@@ -227,11 +227,11 @@ class TestBurstyDutyCycle:
         claim: Claim = Claim.SUSTAINED,
         *,
         signals: Mapping[str, Signal] | None = None,
-        told: Mapping[str, Fact] | None = None,
+        declared: Mapping[str, Fact] | None = None,
         length_s: float = 4.0,
         times: Timings | None = None,
     ) -> Answer:
-        about = evidence(length_s=length_s, signals=signals, told=told)
+        about = evidence(length_s=length_s, signals=signals, declared=declared)
         return bursty_duty_cycle.ask(replace(about, timings=times), claim)
 
     @pytest.mark.parametrize("claim", Claim)
@@ -281,13 +281,13 @@ class TestBurstyDutyCycle:
         assert found(bursty_duty_cycle.ask(about, Claim.SUSTAINED)).severity is Severity.FLAG
 
     def test_what_the_harness_told_counts_where_the_driver_says_nothing(self) -> None:
-        answer = found(self.ask(signals={"utilization_ratio": None}, told={"busy_ratio": 0.3}))
+        answer = found(self.ask(signals={"utilization_ratio": None}, declared={"busy_ratio": 0.3}))
         assert answer.facts["by"] == "told"
 
-    @pytest.mark.parametrize("told", [True, "much", -3.0, float("nan"), 40])
-    def test_what_cannot_be_a_share_is_not_believed(self, told: Fact) -> None:
+    @pytest.mark.parametrize("declared", [True, "much", -3.0, float("nan"), 40])
+    def test_what_cannot_be_a_share_is_not_believed(self, declared: Fact) -> None:
         signals: dict[str, Signal] = {"utilization_ratio": None, "sm_activity_ratio": None}
-        assert isinstance(self.ask(signals=signals, told={"busy_ratio": told}), Unobserved)
+        assert isinstance(self.ask(signals=signals, declared={"busy_ratio": declared}), Unobserved)
 
     def test_sm_activity_speaks_last(self) -> None:
         signals: dict[str, Signal] = {"utilization_ratio": None, "sm_activity_ratio": 0.2}

@@ -47,8 +47,8 @@ def test_telemetry_alone_says_nothing_of_a_timer(rule: Rule, claim: Claim) -> No
 @pytest.mark.parametrize("claim", Claim)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_a_copy_timed_well_has_no_hazard(rule: Rule, claim: Claim) -> None:
-    told: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 3e-6, "tampered": "", "sync_s": 0.3, "busy_ratio": 0.97}
-    about = evidence(told=told, timings=every(526e-6, took_s=510e-6))
+    declared: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 3e-6, "tampered": "", "sync_s": 0.3, "busy_ratio": 0.97}
+    about = evidence(declared=declared, timings=every(526e-6, took_s=510e-6))
     assert not isinstance(ask(rule, about, claim), Found)
 
 
@@ -56,8 +56,8 @@ def test_a_copy_timed_well_has_no_hazard(rule: Rule, claim: Claim) -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_nonsense_told_is_never_an_error(rule: Rule, nonsense: object) -> None:
     names = ("timer", "timer_overhead_s", "sync_s", "busy_ratio", "tampered", "cuda_uuids", "call_bytes", "flush_bytes")
-    for told in (dict.fromkeys(names, nonsense), {"timer": "events", **dict.fromkeys(names[1:], nonsense)}):
-        about = replace(evidence(timings=every(24e-6, took_s=5e-6)), told=told)  # type: ignore[arg-type]  # what a client may send
+    for declared in (dict.fromkeys(names, nonsense), {"timer": "events", **dict.fromkeys(names[1:], nonsense)}):
+        about = replace(evidence(timings=every(24e-6, took_s=5e-6)), declared=declared)  # type: ignore[arg-type]  # what a client may send
         ask(rule, about)
 
 
@@ -75,7 +75,7 @@ def test_nonsense_told_is_never_an_error(rule: Rule, nonsense: object) -> None:
     ],
 )
 def test_times_that_are_none_are_no_hazard_of_the_timer(rule: Rule, timings: Timings) -> None:
-    assert not isinstance(ask(rule, evidence(told={"timer": "graph"}, timings=timings)), Found)
+    assert not isinstance(ask(rule, evidence(declared={"timer": "graph"}, timings=timings)), Found)
 
 
 class TestRecordings:
@@ -84,7 +84,7 @@ class TestRecordings:
     )
     @pytest.mark.parametrize("timer", [None, "events", "graph", "caller", "host"])
     def test_honest_loops_of_an_h200_are_not_found(self, name: str, timer: str | None) -> None:
-        about = replace(recorded()[name], told={"timer": timer})
+        about = replace(recorded()[name], declared={"timer": timer})
         assert [rule.name for rule in RULES if isinstance(ask(rule, about), Found)] == []
 
     def test_the_gemv_that_waits_for_its_launches_is_the_only_one_that_is_host_bound(self) -> None:
@@ -98,13 +98,13 @@ class TestRecordings:
             assert isinstance(ask(host_bound, recorded()[name]), Clear)
 
     def test_a_flush_between_events_is_no_wrong_stream(self) -> None:
-        assert isinstance(ask(wrong_stream, replace(recorded()["cold_l2_gemv4k"], told={"timer": "events"})), Clear)
+        assert isinstance(ask(wrong_stream, replace(recorded()["cold_l2_gemv4k"], declared={"timer": "events"})), Clear)
 
     def test_a_flush_nobody_told_of_only_flags_times_handed_over(self) -> None:
-        about = replace(recorded()["cold_l2_gemv4k"], told={"timer": "caller"})
+        about = replace(recorded()["cold_l2_gemv4k"], declared={"timer": "caller"})
         assert found(ask(missing_sync, about)).severity is Severity.FLAG
-        told = replace(about, told={"timer": "caller", "flush_bytes": 256 << 20})
-        assert isinstance(ask(missing_sync, told), Unobserved)
+        declared = replace(about, declared={"timer": "caller", "flush_bytes": 256 << 20})
+        assert isinstance(ask(missing_sync, declared), Unobserved)
 
 
 def end_to_end(*, took_s: float, count: int) -> Timings:
@@ -116,7 +116,7 @@ def end_to_end(*, took_s: float, count: int) -> Timings:
 class TestMissingSync:
     @pytest.mark.parametrize("timer", ["host", "caller"])
     def test_a_gpu_that_still_works_after_the_last_time_rejects(self, timer: str) -> None:
-        about = evidence(told={"timer": timer, "sync_s": 2.0}, timings=every(1e-3, took_s=0.9e-3))
+        about = evidence(declared={"timer": timer, "sync_s": 2.0}, timings=every(1e-3, took_s=0.9e-3))
         answer = found(ask(missing_sync, about))
         assert answer.severity is Severity.REJECT
         assert answer.effect_ratio is not None
@@ -124,70 +124,70 @@ class TestMissingSync:
 
     def test_a_short_window_needs_no_utilisation_for_that(self) -> None:
         about = evidence(
-            length_s=0.02, told={"timer": "host", "sync_s": 0.0155}, timings=every(1e-3, took_s=0.24e-3, length_s=1e-3)
+            length_s=0.02, declared={"timer": "host", "sync_s": 0.0155}, timings=every(1e-3, took_s=0.24e-3, length_s=1e-3)
         )
         assert found(ask(missing_sync, about)).severity is Severity.REJECT
 
     def test_times_laid_end_to_end_that_miss_nearly_all_of_the_windows_work_are_flagged(self) -> None:
         for share, kind in ((0.02, Found), (0.3, Unobserved), (0.9, Unobserved)):
             times = end_to_end(took_s=share * 6.0 / 300, count=300)
-            about = evidence(told={"timer": "caller", "sync_s": 30e-6}, timings=times)
+            about = evidence(declared={"timer": "caller", "sync_s": 30e-6}, timings=times)
             assert isinstance(ask(missing_sync, about), kind), share
 
     def test_other_work_after_the_last_time_may_be_what_was_waited_for(self) -> None:
-        about = evidence(told={"timer": "caller", "sync_s": 0.2}, timings=every(1e-3, took_s=0.99e-3, length_s=2.0))
+        about = evidence(declared={"timer": "caller", "sync_s": 0.2}, timings=every(1e-3, took_s=0.99e-3, length_s=2.0))
         assert found(ask(missing_sync, about)).severity is Severity.FLAG
 
     def test_a_synchronisation_that_had_nothing_to_wait_for_is_clear(self) -> None:
-        about = evidence(told={"timer": "host", "sync_s": 30e-6}, timings=every(1e-3, took_s=0.99e-3, length_s=6.0))
+        about = evidence(declared={"timer": "host", "sync_s": 30e-6}, timings=every(1e-3, took_s=0.99e-3, length_s=6.0))
         assert isinstance(ask(missing_sync, about), Clear)
 
     def test_the_wait_of_an_idle_gpu_is_no_share_of_a_tiny_window(self) -> None:
         about = evidence(
-            length_s=0.001, told={"timer": "host", "sync_s": 50e-6}, timings=every(1e-4, took_s=9e-5, length_s=9e-4)
+            length_s=0.001, declared={"timer": "host", "sync_s": 50e-6}, timings=every(1e-4, took_s=9e-5, length_s=9e-4)
         )
         assert isinstance(ask(missing_sync, about), Unobserved)
 
     def test_events_may_be_waited_for_later(self) -> None:
-        about = evidence(told={"timer": "events", "sync_s": 2.0}, timings=every(1e-3, took_s=0.9e-3))
+        about = evidence(declared={"timer": "events", "sync_s": 2.0}, timings=every(1e-3, took_s=0.9e-3))
         assert isinstance(ask(missing_sync, about), Unobserved)
 
     def test_a_body_without_times_that_returned_early_is_noted(self) -> None:
-        assert found(ask(missing_sync, evidence(told={"sync_s": 2.0}))).severity is Severity.NOTE
-        assert isinstance(ask(missing_sync, evidence(told={"sync_s": 0.01})), Unobserved)
+        assert found(ask(missing_sync, evidence(declared={"sync_s": 2.0}))).severity is Severity.NOTE
+        assert isinstance(ask(missing_sync, evidence(declared={"sync_s": 0.01})), Unobserved)
 
     @pytest.mark.parametrize(
-        ("told", "severity"), [({}, Severity.FLAG), ({"busy_ratio": 0.02}, Severity.REJECT), ({"busy_ratio": 0.9}, None)]
+        ("declared", "severity"), [({}, Severity.FLAG), ({"busy_ratio": 0.02}, Severity.REJECT), ({"busy_ratio": 0.9}, None)]
     )
-    def test_times_far_below_the_work_of_the_gpu(self, told: dict[str, Fact], severity: Severity | None) -> None:
-        answer = ask(missing_sync, evidence(told={"timer": "host", **told}, timings=every(15e-3, took_s=0.24e-3)))
+    def test_times_far_below_the_work_of_the_gpu(self, declared: dict[str, Fact], severity: Severity | None) -> None:
+        answer = ask(missing_sync, evidence(declared={"timer": "host", **declared}, timings=every(15e-3, took_s=0.24e-3)))
         assert (answer.severity if isinstance(answer, Found) else None) is severity
 
     def test_what_a_neighbour_did_is_not_missing_from_the_times(self) -> None:
-        about = evidence(processes=[OWN, NEIGHBOUR], told={"timer": "caller"}, timings=every(2e-3, took_s=0.5e-3))
+        about = evidence(processes=[OWN, NEIGHBOUR], declared={"timer": "caller"}, timings=every(2e-3, took_s=0.5e-3))
         assert isinstance(ask(missing_sync, about), Unobserved)
 
     def test_the_work_of_another_gpu_is_not_missing_either(self) -> None:
-        told: dict[str, Fact] = {"timer": "caller", "cuda_uuids": f"{UUID},GPU-2"}
-        assert isinstance(ask(missing_sync, evidence(told=told, timings=every(2e-3, took_s=0.1e-3))), Unobserved)
+        declared: dict[str, Fact] = {"timer": "caller", "cuda_uuids": f"{UUID},GPU-2"}
+        assert isinstance(ask(missing_sync, evidence(declared=declared, timings=every(2e-3, took_s=0.1e-3))), Unobserved)
 
     @given(st.floats(0.02, 0.98))
     @settings(max_examples=20)
     def test_times_that_cover_half_of_the_work_are_never_found(self, share: float) -> None:
-        about = evidence(length_s=2.0, told={"timer": "caller"}, timings=every(1e-3, took_s=share * 1e-3, length_s=2.0))
+        about = evidence(length_s=2.0, declared={"timer": "caller"}, timings=every(1e-3, took_s=share * 1e-3, length_s=2.0))
         assert isinstance(ask(missing_sync, about), Found) == (share < 0.5 * 0.97)
 
 
 class TestWrongStream:
     def test_empty_spans_on_a_busy_gpu_are_flagged(self) -> None:
         assert (
-            found(ask(wrong_stream, evidence(told={"timer": "events"}, timings=every(1e-3, took_s=3e-6)))).severity
+            found(ask(wrong_stream, evidence(declared={"timer": "events"}, timings=every(1e-3, took_s=3e-6)))).severity
             is Severity.FLAG
         )
 
-    @pytest.mark.parametrize("told", [{"timer_overhead_s": 2.5e-6}, {"busy_ratio": 0.003}])
-    def test_spans_as_short_as_the_timers_own_overhead_reject(self, told: dict[str, Fact]) -> None:
-        about = evidence(told={"timer": "events", **told}, timings=every(1e-3, took_s=3e-6))
+    @pytest.mark.parametrize("declared", [{"timer_overhead_s": 2.5e-6}, {"busy_ratio": 0.003}])
+    def test_spans_as_short_as_the_timers_own_overhead_reject(self, declared: dict[str, Fact]) -> None:
+        about = evidence(declared={"timer": "events", **declared}, timings=every(1e-3, took_s=3e-6))
         answer = found(ask(wrong_stream, about))
         assert answer.severity is Severity.REJECT
         assert answer.effect_ratio == pytest.approx(-1.0, abs=0.01)
@@ -196,46 +196,48 @@ class TestWrongStream:
         ("stamps", "kind"), [({}, Clear), ({"stamp_spread_s": 2e-6}, Found), ({"stamp_seen_ratio": 0.4}, Found)]
     )
     def test_spans_of_a_launch_are_empty_where_stamps_met_the_work(self, stamps: dict[str, Fact], kind: type) -> None:
-        about = evidence(told={"timer": "events", **stamps}, timings=every(1.7e-3, took_s=56e-6))
+        about = evidence(declared={"timer": "events", **stamps}, timings=every(1.7e-3, took_s=56e-6))
         assert isinstance(ask(wrong_stream, about), kind)
 
     def test_half_a_timed_loop_beside_other_streams_is_on_its_own(self) -> None:
-        about = evidence(told={"timer": "events", "stamp_spread_s": 2e-6}, timings=every(400e-6, took_s=200e-6))
+        about = evidence(declared={"timer": "events", "stamp_spread_s": 2e-6}, timings=every(400e-6, took_s=200e-6))
         assert isinstance(ask(wrong_stream, about), Clear)
 
     def test_one_cause_is_said_once(self) -> None:
-        about = evidence(told={"timer": "events", "timer_overhead_s": 2.5e-6}, timings=every(1e-3, took_s=3e-6))
+        about = evidence(declared={"timer": "events", "timer_overhead_s": 2.5e-6}, timings=every(1e-3, took_s=3e-6))
         assert [rule.name for rule in RULES if isinstance(ask(rule, about), Found)] == ["wrong-stream"]
 
     def test_work_the_harness_counted_is_not_on_another_stream(self) -> None:
-        about = evidence(told={"timer": "events", "busy_ratio": 0.95}, timings=every(1e-3, took_s=3e-6))
+        about = evidence(declared={"timer": "events", "busy_ratio": 0.95}, timings=every(1e-3, took_s=3e-6))
         assert isinstance(ask(wrong_stream, about), Unobserved)
 
     def test_a_told_flush_of_unknown_length_leaves_it_open(self) -> None:
-        about = evidence(told={"timer": "events", "cache": "cold"}, timings=every(1e-3, took_s=3e-6))
+        about = evidence(declared={"timer": "events", "cache": "cold"}, timings=every(1e-3, took_s=3e-6))
         assert isinstance(ask(wrong_stream, about), Unobserved)
 
     def test_a_neighbour_explains_a_busy_gpu(self) -> None:
-        about = evidence(processes=[OWN, NEIGHBOUR], told={"timer": "events"}, timings=every(1e-3, took_s=3e-6))
+        about = evidence(processes=[OWN, NEIGHBOUR], declared={"timer": "events"}, timings=every(1e-3, took_s=3e-6))
         assert isinstance(ask(wrong_stream, about), Unobserved)
 
     def test_short_kernels_back_to_back_are_on_their_stream(self) -> None:
-        about = evidence(told={"timer": "events"}, timings=every(6e-6, took_s=5e-6, length_s=1.5))
+        about = evidence(declared={"timer": "events"}, timings=every(6e-6, took_s=5e-6, length_s=1.5))
         assert isinstance(ask(wrong_stream, about), Clear)
 
     def test_a_short_window_cannot_tell(self) -> None:
-        about = evidence(length_s=0.5, told={"timer": "events"}, timings=every(1e-3, took_s=3e-6, length_s=0.5))
+        about = evidence(length_s=0.5, declared={"timer": "events"}, timings=every(1e-3, took_s=3e-6, length_s=0.5))
         assert isinstance(ask(wrong_stream, about), Unobserved)
 
     def test_times_handed_over_are_another_rules(self) -> None:
-        assert isinstance(ask(wrong_stream, evidence(told={"timer": "caller"}, timings=every(1e-3, took_s=3e-6))), Unobserved)
+        assert isinstance(
+            ask(wrong_stream, evidence(declared={"timer": "caller"}, timings=every(1e-3, took_s=3e-6))), Unobserved
+        )
 
 
 class TestHostBound:
     @staticmethod
-    def about(told: dict[str, Fact] | None = None, *, busy: float = 0.58, host: Host | None = None) -> Evidence:
+    def about(declared: dict[str, Fact] | None = None, *, busy: float = 0.58, host: Host | None = None) -> Evidence:
         return evidence(
-            signals={"utilization_ratio": busy}, told=told, timings=every(24e-6, took_s=20e-6, length_s=2.0), host=host
+            signals={"utilization_ratio": busy}, declared=declared, timings=every(24e-6, took_s=20e-6, length_s=2.0), host=host
         )
 
     @pytest.mark.parametrize("claim", Claim)
@@ -285,56 +287,58 @@ class TestHostBound:
 
 class TestShortKernel:
     def test_calls_of_a_few_microseconds_are_flagged(self) -> None:
-        answer = found(ask(short_kernel, evidence(told={"timer": "events"}, timings=every(20e-6, took_s=4e-6, length_s=0.1))))
+        answer = found(
+            ask(short_kernel, evidence(declared={"timer": "events"}, timings=every(20e-6, took_s=4e-6, length_s=0.1)))
+        )
         assert answer.severity is Severity.FLAG
         assert answer.facts["batch_count"] == 50
 
     def test_times_that_did_not_wait_for_the_gpu_are_no_short_kernels(self) -> None:
         asked = every(20e-6, took_s=4e-6, length_s=0.1)
-        about = evidence(told={"timer": "host", "sync_s": 4.0}, timings=asked)
+        about = evidence(declared={"timer": "host", "sync_s": 4.0}, timings=asked)
         assert found(ask(missing_sync, about)).severity is Severity.REJECT
         assert isinstance(ask(short_kernel, about), Unobserved)
-        waited = replace(about, told={"timer": "host", "sync_s": 0.0})
+        waited = replace(about, declared={"timer": "host", "sync_s": 0.0})
         assert found(ask(short_kernel, waited)).severity is Severity.FLAG
 
     def test_a_single_one_rejects(self) -> None:
         one = Timings(np.array([BEGIN_NS + 1000]), np.array([4e-6]))
-        assert found(ask(short_kernel, evidence(told={"timer": "events"}, timings=one))).severity is Severity.REJECT
+        assert found(ask(short_kernel, evidence(declared={"timer": "events"}, timings=one))).severity is Severity.REJECT
 
     def test_a_batch_or_a_graph_of_many_is_clear(self) -> None:
         for timer in ("events", "graph"):
-            about = evidence(told={"timer": timer}, timings=every(250e-6, took_s=4e-6, length_s=0.5, calls_count=50))
+            about = evidence(declared={"timer": timer}, timings=every(250e-6, took_s=4e-6, length_s=0.5, calls_count=50))
             assert isinstance(ask(short_kernel, about), Clear)
 
 
 class TestTimerOverhead:
     @pytest.mark.parametrize(("overhead_s", "severity"), [(1e-6, None), (4e-6, Severity.NOTE), (25e-6, Severity.FLAG)])
     def test_it_is_judged_by_its_share(self, overhead_s: float, severity: Severity | None) -> None:
-        about = evidence(told={"timer_overhead_s": overhead_s}, timings=every(120e-6, took_s=100e-6, length_s=0.5))
+        about = evidence(declared={"timer_overhead_s": overhead_s}, timings=every(120e-6, took_s=100e-6, length_s=0.5))
         answer = ask(timer_overhead, about)
         assert (answer.severity if isinstance(answer, Found) else None) is severity
 
     def test_a_batch_divides_it(self) -> None:
-        about = evidence(told={"timer_overhead_s": 4e-6}, timings=every(1e-3, took_s=10e-6, length_s=0.5, calls_count=50))
+        about = evidence(declared={"timer_overhead_s": 4e-6}, timings=every(1e-3, took_s=10e-6, length_s=0.5, calls_count=50))
         assert isinstance(ask(timer_overhead, about), Clear)
 
 
 class TestTimerTampered:
     def test_replaced_functions_reject_and_are_named(self) -> None:
-        answer = found(ask(timer_tampered, evidence(told={"tampered": "torch.cuda.Event.elapsed_time"})))
+        answer = found(ask(timer_tampered, evidence(declared={"tampered": "torch.cuda.Event.elapsed_time"})))
         assert answer.severity is Severity.REJECT
         assert answer.facts["names"] == "torch.cuda.Event.elapsed_time"
 
     @pytest.mark.parametrize("nothing", ["", " , "])
     def test_none_replaced_is_clear(self, nothing: str) -> None:
-        assert isinstance(ask(timer_tampered, evidence(told={"tampered": nothing})), Clear)
+        assert isinstance(ask(timer_tampered, evidence(declared={"tampered": nothing})), Clear)
 
 
 def test_inside_a_container_a_hidden_neighbour_is_not_called_a_missing_synchronisation() -> None:
     about = evidence(
         processes=[],
         visibility=Visibility.NAMESPACE,
-        told={"timer": "host", "busy_ratio": 0.02},
+        declared={"timer": "host", "busy_ratio": 0.02},
         timings=every(15e-3, took_s=0.24e-3),
     )
     assert found(ask(missing_sync, about)).severity is Severity.FLAG
@@ -344,5 +348,5 @@ def test_inside_a_container_a_hidden_neighbour_is_not_called_a_missing_synchroni
 def test_times_laid_end_to_end_do_not_tell_what_lay_between_them(rule: Rule) -> None:
     took_s = np.linspace(9e-3, 11e-3, 300)
     at_ns = BEGIN_NS + np.concatenate([[0], np.cumsum(took_s)[:-1] * 1e9]).astype(np.int64)
-    sleepy = evidence(signals={"utilization_ratio": 0.1}, told={"timer": "caller"}, timings=Timings(at_ns, took_s))
+    sleepy = evidence(signals={"utilization_ratio": 0.1}, declared={"timer": "caller"}, timings=Timings(at_ns, took_s))
     assert isinstance(ask(rule, sleepy), Unobserved)

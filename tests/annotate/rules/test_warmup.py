@@ -52,15 +52,15 @@ class TestColdStart:
 
     def test_nobody_having_warmed_up_is_a_limit_of_its_own(self) -> None:
         about = window(beginning(0.002))
-        assert found(ask(cold_start, replace(about, told={"warmup_count": 0}))).severity is Severity.FLAG
+        assert found(ask(cold_start, replace(about, declared={"warmup_count": 0}))).severity is Severity.FLAG
 
-    @pytest.mark.parametrize("told", [True, "0", -3, 5, None, float("nan")])
-    def test_other_words_about_a_warm_up_change_nothing(self, told: object) -> None:
-        about = replace(window(beginning(0.01)), told={"warmup_count": told})  # type: ignore[dict-item]  # what a client may send
+    @pytest.mark.parametrize("declared", [True, "0", -3, 5, None, float("nan")])
+    def test_other_words_about_a_warm_up_change_nothing(self, declared: object) -> None:
+        about = replace(window(beginning(0.01)), declared={"warmup_count": declared})  # type: ignore[dict-item]  # what a client may send
         assert found(ask(cold_start, about)).severity is Severity.NOTE
 
     def test_a_warm_window_told_to_have_no_warm_up_is_clear(self) -> None:
-        assert isinstance(ask(cold_start, replace(window(even()), told={"warmup_count": 0})), Clear)
+        assert isinstance(ask(cold_start, replace(window(even()), declared={"warmup_count": 0})), Clear)
 
     def test_a_fast_beginning_is_not_cold(self) -> None:
         took_s = even()

@@ -14,13 +14,8 @@ from annotate.stats.intervals import (
     Interval,
     batch_interval,
     block_length_count,
-    clopper_pearson,
-    half_width_ratio,
-    holm,
     median_interval,
-    pairs_needed,
     ratio_interval,
-    seconds_needed,
 )
 
 few = settings(max_examples=40)
@@ -160,74 +155,3 @@ class TestRatioInterval:
             float(np.mean([block_length_count(correlated(1000, phi, rng)) for _ in range(20)])) for phi in (0.0, 0.5, 0.9)
         ]
         assert lengths[0] < lengths[1] < lengths[2]
-
-
-class TestClopperPearson:
-    @given(st.integers(1, 30), st.floats(0.01, 0.99))
-    @settings(max_examples=25)
-    def test_it_covers_every_rate(self, trials: int, rate: float) -> None:
-        from scipy.stats import binom
-
-        held = 0.0
-        for hits in range(trials + 1):
-            low, high = clopper_pearson(hits, trials)
-            if low <= rate <= high:
-                held += float(binom.pmf(hits, trials, rate))
-        assert held >= 0.95 - 1e-9
-
-    def test_three_hundred_clean_windows_bound_a_rate_near_one_in_a_hundred(self) -> None:
-        low, high = clopper_pearson(0, 300)
-        assert low == 0.0
-        assert high == pytest.approx(0.0122, abs=1e-4)
-
-    def test_no_trials_say_nothing(self) -> None:
-        assert clopper_pearson(0, 0) == (0.0, 1.0)
-
-
-class TestHowMuchMore:
-    def test_the_half_width_is_as_wide_as_the_mean_scatters(self) -> None:
-        rng = np.random.default_rng(13)
-        runs = [1e-3 * (1.0 + 0.02 * correlated(6000, 0.9, rng)) for _ in range(60)]
-        scatter = 1.96 * float(np.std([run.mean() for run in runs])) / 1e-3
-        found = float(np.median([half_width_ratio(run) for run in runs]))
-        assert found == pytest.approx(scatter, rel=0.3)
-
-    def test_it_is_unbounded_for_a_handful(self) -> None:
-        assert half_width_ratio(np.full(7, 1.0)) == float("inf")
-
-    def test_half_the_width_takes_four_times_the_work(self) -> None:
-        took_s = 1e-3 * (1.0 + 0.02 * np.random.default_rng(17).normal(size=2000))
-        assert seconds_needed(took_s, 0.0005) == pytest.approx(4.0 * seconds_needed(took_s, 0.001))
-
-    def test_pairs_are_those_of_the_power_formula(self) -> None:
-        assert pairs_needed(0.004, 0.001, efficiency=1.0) == pytest.approx(7.85 * 16.0, abs=1.0)
-        assert pairs_needed(0.004, -0.001) == pairs_needed(0.004, 0.001)
-        assert pairs_needed(1e-6, 1.0) == 6
-
-    def test_that_many_pairs_find_the_effect_about_four_times_in_five(self) -> None:
-        rng = np.random.default_rng(19)
-        count = pairs_needed(1.0, 0.5)
-        found = [ratio_interval(rng.normal(0.5, 1.0, count)).excludes(0.0) for _ in range(200)]
-        assert 0.7 < np.mean(found) < 0.9
-
-    def test_no_effect_is_an_error(self) -> None:
-        with pytest.raises(ValueError, match="expected an effect"):
-            pairs_needed(1.0, 0.0)
-
-
-class TestHolm:
-    def test_an_example(self) -> None:
-        assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-
-    @given(st.lists(st.floats(0.0, 1.0), max_size=30))
-    @few
-    def test_it_only_raises_and_keeps_the_order(self, p_values: list[float]) -> None:
-        adjusted = holm(p_values)
-        assert (adjusted >= np.array(p_values) - 1e-12).all()
-        assert (adjusted <= 1.0).all()
-        order = np.argsort(p_values, kind="stable")
-        assert (np.diff(adjusted[order]) >= 0.0).all()
-
-    def test_a_family_of_nothing_is_seldom_called_different(self) -> None:
-        rng = np.random.default_rng(23)
-        assert np.mean([(holm(rng.uniform(size=10)) < 0.05).any() for _ in range(1000)]) < 0.07

@@ -1,4 +1,4 @@
-"""Two modes are told from one, whatever the one is like."""
+"""Two modes are declared from one, whatever the one is like."""
 
 from __future__ import annotations
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from annotate.evidence import Evidence
-from annotate.rule import Severity
 from tests.campaign.edits import clocked, devised, hosted, told
 from tests.campaign.mutator import Mutator, limit_of
 
@@ -42,27 +39,6 @@ def _slower(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
     return clocked(evidence, lambda at_s: np.full(len(at_s), 1.0 - less), beta=0.9)
 
 
-def _in_turn(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    base = evidence.baseline
-    if base is None:
-        return None
-    shift_ns = 60_000_000_000
-    earlier = replace(base.window, begin_ns=base.window.begin_ns - shift_ns, end_ns=base.window.end_ns - shift_ns)
-    columns = {name: replace(column, at_ns=column.at_ns - shift_ns) for name, column in base.trace.columns.items()}
-    timings = base.timings and replace(base.timings, at_ns=base.timings.at_ns - shift_ns)
-    return replace(
-        evidence, baseline=replace(base, window=earlier, trace=replace(base.trace, columns=columns), timings=timings)
-    )
-
-
-def _no_floor(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    return told(evidence, aa_floor_ratio=None) if evidence.baseline else None
-
-
-def _picked(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    return told(evidence, variants_count=20) if evidence.baseline else None
-
-
 MUTATORS = (
     Mutator(rule="hardware-mismatch", inject=_other_board),
     Mutator(
@@ -72,7 +48,4 @@ MUTATORS = (
     Mutator(rule="software-mismatch", variant="flags", inject=_tf32),
     Mutator(rule="boot-changed", inject=_booted),
     Mutator(rule="clock-between-arms", inject=_slower, limit="a true clock 1 % below the baseline's"),
-    Mutator(rule="order-bias", inject=_in_turn),
-    Mutator(rule="aa-noise-floor-missing", inject=_no_floor, caught=Severity.NOTE),
-    Mutator(rule="multiple-looks", inject=_picked),
 )

@@ -1,4 +1,4 @@
-"""What the harness does around the work."""
+"""Hazards of the harness around the work."""
 
 from __future__ import annotations
 
@@ -8,21 +8,9 @@ from annotate.evidence import Evidence
 from tests.campaign.edits import hosted, told, valued
 from tests.campaign.mutator import Mutator, limit_of
 
-_L2_BYTES = 60 << 20
-
 
 def _injected(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
     return hosted(evidence, profilers="library:libToolsInjection64.so,variable:NSYS_PROFILING_SESSION_ID")
-
-
-def _fits(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    set_bytes = limit_of("warm-cache-unintended", "fits_ratio") * _L2_BYTES / multiple
-    return told(evidence, working_set_bytes=set_bytes, call_bytes=set_bytes, input_bytes=set_bytes)
-
-
-def _small_flush(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    flush_bytes = limit_of("flush-insufficient", "least_ratio") * _L2_BYTES / multiple
-    return told(evidence, flush_bytes=flush_bytes, working_set_bytes=None, cache="cold")
 
 
 def _asking(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
@@ -60,8 +48,6 @@ def _company(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 MUTATORS = (
     Mutator(rule="profiler-attached", inject=_injected),
-    Mutator(rule="warm-cache-unintended", inject=_fits, limit="0.8 of the L2 cache, divided by it"),
-    Mutator(rule="flush-insufficient", inject=_small_flush, limit="a flush of 1.5 times the L2 cache, divided by it"),
     Mutator(
         rule="allocator-churn", inject=_asking, limit="1 % of the window, at a millisecond for each time the driver was asked"
     ),

@@ -24,9 +24,9 @@ def _empty(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evi
     stamped = float(np.median(timings.took_s)) > 1e-3 and rng.random() < 0.5
     took_s = rng.normal(56e-6, 10e-6, len(timings.took_s)) if stamped else rng.normal(4e-6, 0.5e-6, len(timings.took_s))
     took_s = took_s.clip(2e-6)
-    there = {name: fact for name, fact in evidence.told.items() if name != "busy_ratio"}
+    there = {name: fact for name, fact in evidence.declared.items() if name != "busy_ratio"}
     there |= {"stamp_spread_s": 2e-6} if stamped else {}
-    return replace(evidence, timings=replace(timings, took_s=took_s, sm_clock_mhz=None), told=there)
+    return replace(evidence, timings=replace(timings, took_s=took_s, sm_clock_mhz=None), declared=there)
 
 
 def _dry(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:

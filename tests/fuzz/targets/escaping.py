@@ -73,7 +73,7 @@ def _rendered(text: str) -> _Events:
         window=replace(about.window, label=text),
         device=replace(about.device, name=text, driver_version=text),
         host=replace(about.host, hostname=text, profilers=text, container=text),
-        told={"exception": text},
+        declared={"exception": text},
         trace=replace(
             about.trace,
             censuses=tuple(replace(c, processes=(process,), visibility=Visibility.HOST) for c in about.trace.censuses),

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from annotate.declared import TOLD
+from annotate.declared import FACTS
 from annotate.evidence import Evidence, Timings
 from annotate.judge import judge
 from gpuwatch.errors import UsageError
@@ -17,7 +17,7 @@ from gpuwatch.wire import timings as iterations
 from tests.annotate.builders import evidence
 from tests.fuzz.dealt import Dealt
 
-_NAMES = (*TOLD, "other")
+_NAMES = (*FACTS, "other")
 _NUMBERS = (0.0, 1e-9, 1e-3, 0.5, 1.0, 1e3, 1e6, 9e8)
 
 
@@ -39,7 +39,7 @@ def target(data: bytes) -> None:
         timings = _timings(dealt, about.window.begin_ns)
     except UsageError:
         timings = None
-    verdict = judge(replace(about, told=told, timings=timings))
+    verdict = judge(replace(about, declared=told, timings=timings))
     assert verdict.failed == ()
     assert verdict.status.badness >= badness
 

@@ -59,7 +59,7 @@ def test_iterations_are_timed_by_the_host_where_there_is_no_gpu_context(copying:
     assert (timings.took_s >= 0.019).all()
     assert timings.took_s[5] >= 0.049
     assert (np.diff(timings.at_ns) >= 19_000_000).all()
-    assert evidence_of(w, copying).told["timer"] == "host"
+    assert evidence_of(w, copying).declared["timer"] == "host"
 
 
 def test_a_loop_left_early_keeps_the_iterations_that_ended(copying: Settings) -> None:
@@ -81,7 +81,7 @@ def test_recorded_times_lie_back_to_back_before_they_were_handed_over(copying: S
     assert list(timings.took_s) == [0.1, 0.05, 0.1]
     assert list(np.round(np.diff(timings.at_ns) / 1e9, 6)) == [0.1, 0.05]
     assert before_ns <= timings.at_ns[-1] + 100_000_000 <= after_ns
-    assert evidence_of(w, copying).told["timer"] == "caller"
+    assert evidence_of(w, copying).declared["timer"] == "caller"
 
 
 def test_hundreds_of_thousands_of_times_arrive_and_the_window_ends_when_its_body_did(copying: Settings) -> None:
@@ -126,7 +126,7 @@ def test_a_fact_the_judge_does_not_know_is_refused(copying: Settings) -> None:
         with pytest.raises(gpuwatch.UsageError, match="cache: expected text"):
             w.tell(cache=["cold"])  # type: ignore[arg-type]  # what is tested
         w.tell(cache="cold", flush_bytes=1 << 27)
-    assert evidence_of(w, copying).told["flush_bytes"] == 1 << 27
+    assert evidence_of(w, copying).declared["flush_bytes"] == 1 << 27
 
 
 @pytest.mark.parametrize(
@@ -146,14 +146,14 @@ def test_what_could_not_be_handed_over_is_refused_when_it_is_told(copying: Setti
             w.tell(cache=fact)  # type: ignore[arg-type]  # what is tested
         w.tell(flush_bytes=2**63 - 1)
     assert w.verdict.status is not Status.UNPROVEN, w.verdict.why
-    assert evidence_of(w, copying).told["flush_bytes"] == 2**63 - 1
+    assert evidence_of(w, copying).declared["flush_bytes"] == 2**63 - 1
 
 
 def test_numbers_and_texts_of_numpy_are_told_as_pythons_own(copying: Settings) -> None:
     with gpuwatch.window(settings=copying) as w:
         w.tell(flush_bytes=np.int64(7), busy_ratio=np.float64(0.5), input_zero_ratio=np.float32(0.25), cache=np.str_("cold"))  # type: ignore[arg-type]
         sample_for(0.05)
-    told = evidence_of(w, copying).told
+    told = evidence_of(w, copying).declared
     assert (told["flush_bytes"], told["busy_ratio"], told["input_zero_ratio"], told["cache"]) == (7, 0.5, 0.25, "cold")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from annotate.declared import TOLD
+from annotate.declared import FACTS
 from annotate.evidence import Device, Timings, Values
 from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
@@ -88,7 +88,7 @@ class FakeWindow:
     recorded: list[Timings] = field(default_factory=list)
 
     def tell(self, **facts: FactValue) -> None:
-        assert facts.keys() <= TOLD.keys()
+        assert facts.keys() <= FACTS.keys()
         self.told |= facts
 
     def record(self, times: Timings) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from annotate.declared import TOLD
+from annotate.declared import FACTS
 from gpuwatch.measuring import canary_record
 
 
@@ -19,7 +19,7 @@ def test_the_medians_on_record_are_told_beside_what_it_reads_now(tmp_path: Path)
         "canary_record_clock_mhz": 1970.0,
         "canary_record_count": 3,
     }
-    assert told.keys() <= TOLD.keys()
+    assert told.keys() <= FACTS.keys()
     assert canary_record.told(tmp_path, "GPU-2") == {}
 
 

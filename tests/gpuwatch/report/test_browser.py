@@ -212,7 +212,7 @@ def test_what_users_named_runs_nothing_and_the_page_could_not_fetch_if_it_did(op
         plain,
         window=replace(plain.window, label=hostile),
         trace=replace(plain.trace, censuses=censuses),
-        told={"exception": hostile, hostile: hostile},
+        declared={"exception": hostile, hostile: hostile},
         host=replace(plain.host, hostname=hostile),
     )
     page = opened(

@@ -83,7 +83,7 @@ def test_distributions_share_their_bins_and_hide_nothing() -> None:
 
 def test_markdown_of_hostile_names_is_text_to_a_real_parser() -> None:
     hostile = f"{HOSTILE} @everyone [x](http://x) `a` | b"
-    evil = replace(SLOW, window=replace(SLOW.window, label=hostile), told={"exception": hostile})
+    evil = replace(SLOW, window=replace(SLOW.window, label=hostile), declared={"exception": hostile})
     tokens = (
         MarkdownIt("commonmark", {"html": False})
         .enable("table")

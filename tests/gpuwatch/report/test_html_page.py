@@ -122,7 +122,7 @@ def test_what_users_named_never_becomes_markup() -> None:
         plain,
         window=replace(plain.window, label=HOSTILE),
         trace=replace(plain.trace, censuses=censuses),
-        told={"torch_version": HOSTILE, "exception": HOSTILE, HOSTILE: HOSTILE},
+        declared={"torch_version": HOSTILE, "exception": HOSTILE, HOSTILE: HOSTILE},
         host=replace(plain.host, hostname=HOSTILE, profilers=HOSTILE),
     )
     tame = Page(rendered(judged(plain, process="a", user="b", run_id="c", begun="d")))

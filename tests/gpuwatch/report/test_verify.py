@@ -127,7 +127,7 @@ def test_names_are_taken_out_everywhere_and_verdict_and_evidence_still_agree(tmp
         window=replace(plain.window, label="of Zoe on hopper7, zoe_v2"),
         host=replace(plain.host, hostname="hopper7.lab.example", boot_id="b00t"),
         trace=replace(plain.trace, censuses=censuses),
-        told={"cuda_uuids": uuid, "environment": "HOME=/home/zoe", "zoe's": f"MIG-{uuid}/1/0 HOPPER7.LAB.EXAMPLE"},
+        declared={"cuda_uuids": uuid, "environment": "HOME=/home/zoe", "zoe's": f"MIG-{uuid}/1/0 HOPPER7.LAB.EXAMPLE"},
     )
     windows = redacted([judged(named, user="zoe", process="python")], kinds("host,user,serial"))
     held = loaded(tmp_path, html_page.render(record.sequence(windows, kinds("host,user,serial")), NONCE))

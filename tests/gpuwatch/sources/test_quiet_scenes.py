@@ -35,7 +35,7 @@ def witnessed(scene: str, seed: int) -> Evidence:
         "canary_record_copy_bytes_count": 4.21e12,
         "canary_record_count": 9,
     }
-    return replace(about, host=host, told=told, device=replace(device, numa_node_count=1, simulated=False))
+    return replace(about, host=host, declared=told, device=replace(device, numa_node_count=1, simulated=False))
 
 
 def hazards(verdict: Verdict) -> dict[str, str | None]:

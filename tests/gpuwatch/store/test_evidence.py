@@ -63,7 +63,7 @@ def test_a_scene_is_judged_from_the_store_as_it_is_judged_directly(scene: str, t
     for gap in about.trace.gaps:
         store.put_gap(about.device.uuid, gap.lane, gap.begin_ns, gap.end_ns)
     run = a_run(begin_ns=about.window.begin_ns, end_ns=about.window.end_ns, label=about.window.label, pids=about.window.pids,
-                host=about.host, told=about.told, uuids=(about.device.uuid,), status="judging")  # fmt: skip
+                host=about.host, told=about.declared, uuids=(about.device.uuid,), status="judging")  # fmt: skip
     store.put_run(run)
     assert store.flush()
     with Reader(tmp_path) as reader:
@@ -276,7 +276,7 @@ class TestEvidence:
         store.close()
         assert about.device == DEVICE
         assert about.trace.refresh_of_ns("power_w") == 100_000_000
-        assert (about.host, about.told) == (run.host, run.told)
+        assert (about.host, about.declared) == (run.host, run.told)
         assert about.timings is not None
         assert np.array_equal(about.timings.took_s, timings.took_s)
         assert isinstance(about, Evidence)

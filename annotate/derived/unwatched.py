@@ -1,0 +1,79 @@
+"""The parts of a window in which nobody watched the GPU: missed deadlines, silence, a lost GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from annotate.evidence import HEARTBEAT_NS, SIGNALS, Evidence, Lane, Times, Trace
+
+# A value stands for a heartbeat and a half; what is silent for longer was not being read.
+SILENT_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
+# An edge row is read when the window's end is marked, a call or two before or after it.
+_EDGE_SLACK_NS = 50_000_000
+
+
+def lost_because(evidence: Evidence) -> str:
+    """Why the GPU was not there for some of the window, or nothing."""
+    gone = None
+    for event in evidence.trace.events:
+        if event.at_ns > evidence.window.end_ns:
+            break
+        if event.kind == "lost":
+            gone = event
+        elif event.kind == "back" and event.at_ns < evidence.window.begin_ns:
+            gone = None
+    return f"the GPU was lost: {gone.text or 'it stopped answering'}" if gone else ""
+
+
+def fast_rows(trace: Trace) -> tuple[Times, Times]:
+    """When the fast lane said something, and when it was asked and said nothing at all."""
+    asked: list[Times] = [np.empty(0, np.int64)]
+    said: list[Times] = [np.empty(0, np.int64)]
+    for name, column in trace.columns.items():
+        if SIGNALS.get(name) == Lane.FAST:
+            silent = np.isnan(column.values)
+            _add(asked, column.at_ns)
+            _add(said, column.at_ns[~silent] if silent.any() else column.at_ns)
+    seen = np.unique(np.concatenate(said))
+    return seen, np.setdiff1d(np.concatenate(asked), seen)
+
+
+def _add(rows: list[Times], at_ns: Times) -> None:
+    """One more column's times, unless they are the last one's: signals of one row share them, and sorting takes the time."""
+    if not np.array_equal(rows[-1], at_ns):
+        rows.append(at_ns)
+
+
+def dark_spans_ns(evidence: Evidence, seen: Times, blank: Times) -> list[tuple[int, int]]:
+    """The stretches of the window without a reading in force, disjoint and ascending."""
+    begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
+    spans = [(gap.begin_ns, gap.end_ns) for gap in evidence.trace.gaps if gap.lane == Lane.FAST]
+    spans.append((begin_ns, int(seen[0])))
+    silent = np.flatnonzero(np.diff(seen) > SILENT_NS)
+    spans += zip((seen[silent] + HEARTBEAT_NS).tolist(), seen[silent + 1].tolist(), strict=True)
+    spans += zip(blank.tolist(), np.append(seen, end_ns)[np.searchsorted(seen, blank)].tolist(), strict=True)
+    last_ns = int(seen[-1])
+    alive_ns = max(last_ns, _last_sign_of_life_ns(evidence.trace))
+    if last_ns + SILENT_NS < end_ns:
+        spans.append((min(last_ns + HEARTBEAT_NS, max(alive_ns, last_ns)), end_ns))
+    elif alive_ns < end_ns - _EDGE_SLACK_NS:
+        spans.append((alive_ns, end_ns))
+    return _merged([(max(a, begin_ns), min(b, end_ns)) for a, b in spans])
+
+
+def _last_sign_of_life_ns(trace: Trace) -> int:
+    """The last time anything at all was written down: a silent signal of a living witness did not change."""
+    times = [int(column.at_ns[-1]) for column in trace.columns.values() if len(column)]
+    times += [census.at_ns for census in trace.censuses[-1:]]
+    times += [int(at_ns) for at_ns in trace.dense_power.at_ns[-1:]]
+    return max(times, default=0)
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    out: list[tuple[int, int]] = []
+    for begin_ns, end_ns in sorted(span for span in spans if span[0] < span[1]):
+        if out and begin_ns <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end_ns))
+        else:
+            out.append((begin_ns, end_ns))
+    return out

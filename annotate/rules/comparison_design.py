@@ -1,0 +1,136 @@
+"""Rules about the design of a comparison: the order of its runs, its noise floor, and the number of its variants."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from annotate.claims import Claim
+from annotate.derived import pair_conditions
+from annotate.evidence import Evidence, Fact
+from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+
+
+@rule(
+    "order-bias",
+    needs=("baseline",),
+    basis=Basis.BASELINE,
+    says="the two were timed one after the other, which alone makes them differ by up to {drift_ratio:.1%}{against}",
+    remedy="Interleave them in one process: gpuwatch.compare.",
+)
+def order_bias(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    drift_ratio: Annotated[float, "95th percentile of identical work timed in turn on an H200: 0.5 to 3.2 % by kernel"] = 0.032,
+) -> Answer:
+    """Finds a comparison of windows that ran one after the other.
+
+    Why it matters:
+        The GPU warms up, its power controller swings with a period near a second, and whoever runs second meets another
+        machine: identical GEMMs in turn differed by 3.2 % where interleaved ones differed by 0.04.
+
+    What it cannot see:
+        Whether the order mattered this time.  It speaks of every sequential pair alike and rejects none: to reject whatever
+        lies inside the drift would call two equal runs incomparable, which are merely not told apart; the comparison says so
+        by its decision.
+
+    Remedy:
+        Interleave blocks of a few milliseconds (``gpuwatch.compare``).
+
+    Source:
+        The times of the two windows: they overlap, or they do not.  A declared ``design`` of ``sequential`` is believed, one of
+        ``interleaved`` is not.
+    """
+    base = evidence.baseline
+    if base is None:
+        return Unobserved("it was not compared with another window")
+    if pair_conditions.overlap_ratio(base, evidence) >= 0.5 and evidence.declared.get("design") != "sequential":
+        return Clear()
+    change = pair_conditions.change_ratio(base, evidence)
+    against = "" if change is None else f", against the {change:+.1%} between them"
+    facts: dict[str, Fact] = {"drift_ratio": drift_ratio, "against": against}
+    if change is not None:
+        facts["change_ratio"] = change
+    return Found(Severity.FLAG, facts)
+
+
+@rule(
+    "aa-noise-floor-missing",
+    needs=("baseline",),
+    basis=Basis.BASELINE,
+    says="nobody measured what this GPU makes of two equal variants, so differences below {fallback_ratio:.0%} count for nothing",
+    remedy="Run `gpuwatch selftest` once on this GPU.",
+)
+def aa_noise_floor_missing(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    fallback_ratio: Annotated[float, "sequential A/A on an H200 differed by up to 3.2 % (95th percentile)"] = 0.03,
+) -> Answer:
+    """Finds a comparison on a GPU whose noise floor between equal variants nobody measured.
+
+    Why it matters:
+        A difference means something only against what the same code against itself shows here: tests of significance on raw
+        samples of one kernel said "different" 86 % of the time.
+
+    What it cannot see:
+        Whether the declared floor was measured with this kind of kernel.
+
+    Remedy:
+        ``gpuwatch selftest`` takes about two minutes and keeps the floor for this GPU.
+
+    Source:
+        The declared ``aa_floor_ratio``, which ``gpuwatch.compare`` takes from the self-test on record.
+    """
+    floor = evidence.declared.get("aa_floor_ratio")
+    if isinstance(floor, int | float) and not isinstance(floor, bool) and 0.0 < floor < 1.0:
+        return Clear({"aa_floor_ratio": float(floor)})
+    return Found(Severity.NOTE, {"fallback_ratio": fallback_ratio})
+
+
+@rule(
+    "multiple-looks",
+    needs=("baseline", "declared.variants_count"),
+    basis=Basis.BASELINE,
+    says="{variants_count} variants were tried, of which the best looks {luck_ratio:.1%} better by luck alone",
+    remedy="Test each difference at a level of {level_ratio:.2%} (Holm), and measure the winner again.",
+)
+def multiple_looks(
+    evidence: Evidence,
+    claim: Claim,
+    *,
+    noise_ratio: Annotated[float, "standard deviation of 100 ms medians of a capped GEMM, where no times say better"] = 0.014,
+) -> Answer:
+    """Finds one variant picked out of many by the times it is now reported with.
+
+    Why it matters:
+        The best of 20 equal variants with 1.4 % noise looks 2.6 % better than it is: tuning by timing reports its own luck.
+
+    What it cannot see:
+        Variants nobody declared, and how many of them were alike.
+
+    Remedy:
+        Use Holm's level for each difference (``gpuwatch.compare`` does, for more than two variants), and time the winner once
+        more in a run of its own: that number is not picked.
+
+    Source:
+        The declared count of variants; the expected largest of so many normal values (Blom 1958); Holm 1979.
+    """
+    count = evidence.declared.get("variants_count")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count < 10**9:
+        return Unobserved("how many variants were tried was declared as something that is no number of variants")
+    if count == 1:
+        return Clear({"variants_count": 1})
+    noise = pair_conditions.noise_ratio(evidence) or noise_ratio
+    luck = noise * float(_normal_quantile((count - 0.375) / (count + 0.25)))
+    facts: dict[str, Fact] = {"variants_count": count, "luck_ratio": luck, "level_ratio": 0.05 / count}
+    return Found(Severity.FLAG, facts)
+
+
+def _normal_quantile(share: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(share))
+
+
+RULES: tuple[Rule, ...] = (order_bias, aa_noise_floor_missing, multiple_looks)

@@ -1,0 +1,97 @@
+"""Rules about the L2 cache: inputs that fit into it, and flushes that leave part of it warm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from annotate.claims import Claim
+from annotate.evidence import Evidence, Fact
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rules.caches import flush_insufficient, warm_cache_unintended
+from annotate.rules.plausibility import impossible_time
+from tests.annotate.builders import DEVICE, UUID, evidence
+from tests.annotate.occurrences.caches import L2_BYTES
+from tests.annotate.occurrences.harness import calls
+
+PEAKED = replace(DEVICE, memory_bus_bits_count=6144)  # 4.92 TB/s at 3201 MHz
+
+
+def ask(rule: Rule, about: Evidence) -> Answer:
+    return rule.ask(about, Claim.SUSTAINED)
+
+
+def severity(rule: Rule, about: Evidence) -> Severity:
+    answer = ask(rule, about)
+    assert isinstance(answer, Found), answer
+    return answer.severity
+
+
+def declared(**facts: Fact) -> Evidence:
+    return evidence(declared=facts)
+
+
+class TestWarmCacheUnintended:
+    def test_what_fits_and_is_neither_flushed_nor_labelled_is_flagged(self) -> None:
+        assert severity(warm_cache_unintended, declared(working_set_bytes=16_000_000, l2_bytes=L2_BYTES)) is Severity.FLAG
+
+    def test_of_inputs_alone_it_is_a_note(self) -> None:
+        assert severity(warm_cache_unintended, declared(input_bytes=16_000_000, l2_bytes=L2_BYTES)) is Severity.NOTE
+
+    def test_a_cold_cache_that_nothing_flushes_is_rejected(self) -> None:
+        about = declared(working_set_bytes=16_000_000, l2_bytes=L2_BYTES, cache="cold")
+        assert severity(warm_cache_unintended, about) is Severity.REJECT
+
+    @pytest.mark.parametrize(
+        "facts", [{"cache": "warm"}, {"flush_bytes": 134_217_728}, {"working_set_bytes": 60_000_000}], ids=str
+    )
+    def test_a_label_a_flush_or_more_than_the_cache_is_clear(self, facts: dict[str, Fact]) -> None:
+        about = declared(**{"working_set_bytes": 16_000_000, "l2_bytes": L2_BYTES, **facts})
+        assert isinstance(ask(warm_cache_unintended, about), Clear)
+
+    def test_a_single_call_finds_nothing_in_the_cache(self) -> None:
+        about = replace(declared(working_set_bytes=16_000_000, l2_bytes=L2_BYTES), timings=calls(1e-3, count=1))
+        assert isinstance(ask(warm_cache_unintended, about), Clear)
+
+    def test_more_than_the_memory_can_move_came_from_a_cache(self) -> None:
+        about = evidence(device=PEAKED, declared={"call_bytes": 100_000_000, "flush_bytes": 1e9}, timings=calls(18e-6))
+        assert severity(warm_cache_unintended, about) is Severity.REJECT
+        assert isinstance(ask(warm_cache_unintended, replace(about, timings=calls(22e-6))), Clear)
+
+    def test_more_than_the_whole_cache_could_serve_is_a_time_that_cannot_be(self) -> None:
+        about = evidence(device=PEAKED, declared={"call_bytes": 2 << 30, "l2_bytes": L2_BYTES}, timings=calls(18e-6))
+        assert isinstance(ask(warm_cache_unintended, about), Clear)
+        assert severity(impossible_time, about) is Severity.REJECT
+        # Where the calls may have run elsewhere that rule cannot tell, and this one goes on saying what it sees.
+        both = replace(about, declared={**about.declared, "cuda_uuids": f"{UUID},GPU-2"})
+        assert severity(warm_cache_unintended, both) is Severity.REJECT
+
+    def test_without_a_size_nothing_is_known(self) -> None:
+        assert isinstance(ask(warm_cache_unintended, evidence()), Unobserved)
+        assert isinstance(ask(warm_cache_unintended, declared(working_set_bytes=16_000_000)), Unobserved)
+
+
+class TestFlushInsufficient:
+    def test_a_flush_of_twice_the_cache_is_clear(self) -> None:
+        assert isinstance(
+            ask(flush_insufficient, declared(flush_bytes=2 * L2_BYTES, l2_bytes=L2_BYTES, flush_timed=False)), Clear
+        )
+
+    def test_a_small_flush_is_flagged(self) -> None:
+        about = declared(flush_bytes=8_000_000, l2_bytes=L2_BYTES, working_set_bytes=16_000_000)
+        assert severity(flush_insufficient, about) is Severity.FLAG
+
+    def test_a_call_that_touches_more_than_the_cache_needs_no_flush(self) -> None:
+        about = declared(flush_bytes=8_000_000, l2_bytes=L2_BYTES, working_set_bytes=2 * L2_BYTES)
+        assert isinstance(ask(flush_insufficient, about), Clear)
+
+    def test_a_flush_inside_the_timed_span_is_flagged(self) -> None:
+        assert (
+            severity(flush_insufficient, declared(flush_bytes=2 * L2_BYTES, l2_bytes=L2_BYTES, flush_timed=True))
+            is Severity.FLAG
+        )
+
+    def test_no_flush_or_an_unknown_cache_is_unobserved(self) -> None:
+        assert isinstance(ask(flush_insufficient, declared(l2_bytes=L2_BYTES)), Unobserved)
+        assert isinstance(ask(flush_insufficient, declared(flush_bytes=8_000_000)), Unobserved)
