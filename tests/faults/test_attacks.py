@@ -162,7 +162,7 @@ def test_output_to_a_closed_stream_reaches_no_daemon(daemon: Live) -> None:
     """A library that prints to a closed standard output must not write into the connection that got its number."""
     body = f"""
         import os, gpuwatch
-        from gpuwatch import config
+        from gpuwatch.config import settings as config
         found = config.load(dict(source={daemon.settings.source!r}, state={str(daemon.settings.state)!r},
                                  socket={str(daemon.settings.socket)!r}))
         written = []
@@ -194,7 +194,7 @@ def test_daemon_takes_no_limits_or_tracing_of_a_window(tmp_path: Path) -> None:
     found = settings_in(tmp_path)
     body = f"""
         import resource, gpuwatch
-        from gpuwatch import config
+        from gpuwatch.config import settings as config
         for limit, most in ((resource.RLIMIT_FSIZE, 50_000), (resource.RLIMIT_CPU, 300)):
             resource.setrlimit(limit, (most, resource.getrlimit(limit)[1]))
         found = config.load(dict(source={found.source!r}, state={str(found.state)!r}, socket={str(found.socket)!r}))
@@ -229,7 +229,7 @@ def test_socket_of_bytes_that_are_no_text_is_a_path() -> None:
     assert str(settings.load({"socket": name}, environment={"HOME": "/"}).socket) == name
 
 
-PROBES = "import sys\nfrom pathlib import Path\nfrom gpuwatch import store_owner\nprint(flush=True)\n"
+PROBES = "import sys\nfrom pathlib import Path\nfrom gpuwatch.wire import store_owner\nprint(flush=True)\n"
 PROBES += "while True:\n    store_owner.is_alive(Path(sys.argv[1]))"
 
 

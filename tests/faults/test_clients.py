@@ -39,7 +39,7 @@ def program(settings: Settings, body: str) -> list[str]:
     head = f"""
         import json, os, sys, threading, time
         import gpuwatch
-        from gpuwatch import config
+        from gpuwatch.config import settings as config
         settings = config.load(dict(source={settings.source!r}, state={str(settings.state)!r}, socket={str(settings.socket)!r}))
         def opened(label):
             return gpuwatch.window(label, settings=settings)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # What a later version could be: it speaks newer protocols, from PROTOCOL on, and no older ones.
 LATER = """
 import sys
-from gpuwatch import wire
+from gpuwatch.wire import messages as wire
 from gpuwatch.cli import main
 wire.OLDEST_PROTOCOL, wire.PROTOCOL = (int(each) for each in sys.argv[1:3])
 sys.exit(main(sys.argv[3:]))

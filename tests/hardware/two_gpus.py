@@ -20,7 +20,7 @@ from gpuwatch.config import settings as config
 _BODY = """
 import sys
 import gpuwatch
-from gpuwatch import config
+from gpuwatch.config import settings as config
 from tests.hardware.workloads import copy, loop
 call = copy()
 loop(call, 1.0)

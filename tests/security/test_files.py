@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE_S
 SECRETS = ("argv-hunter2", "environ-hunter2", "message-hunter2", "working-folder-hunter2", "file-hunter2")
 PROGRAM = """
 import os, sys, gpuwatch
-from gpuwatch import config
+from gpuwatch.config import settings as config
 found = config.load(dict(state=sys.argv[1], socket=sys.argv[2], source="simulated:neighbour"))
 try:
     with gpuwatch.window("plain label", settings=found) as w:
@@ -111,7 +111,7 @@ def test_everything_a_users_daemon_makes_is_closed_to_others_whatever_the_umask(
     folder.mkdir()
     found = settings(folder)
     program = (
-        "import os, sys, gpuwatch; os.umask(int(sys.argv[3])); from gpuwatch import config\n"
+        "import os, sys, gpuwatch; os.umask(int(sys.argv[3])); from gpuwatch.config import settings as config\n"
         "s = config.load(dict(state=sys.argv[1], socket=sys.argv[2], source='simulated:steady-copy'))\n"
         "with gpuwatch.window('a', settings=s) as w: pass\n"
         "print(w.verdict.status)"

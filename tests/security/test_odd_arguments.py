@@ -103,7 +103,7 @@ def test_window_survives_closed_descriptors(daemon: Settings) -> None:
     """A body that closes every descriptor of its process, as daemons do, ends without an exception of gpuwatch's."""
     program = (
         "import os, sys, gpuwatch\n"
-        "from gpuwatch import config\n"
+        "from gpuwatch.config import settings as config\n"
         "found = config.load(dict(state=sys.argv[1], socket=sys.argv[2], source='simulated:steady-copy'))\n"
         "with gpuwatch.window(settings=found) as w: os.closerange(3, 64)\n"
         "print(w.verdict.status)\n"

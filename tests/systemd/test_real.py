@@ -32,7 +32,7 @@ set -e
 gpuwatch() {{ {python} -m gpuwatch "$@"; }}
 state() {{ systemctl --user is-active gpuwatch.service gpuwatch.socket | tr '\\n' ' '; }}
 window() {{ {python} -c 'import gpuwatch as g
-from gpuwatch import config
+from gpuwatch.config import settings as config
 with g.window(settings=config.load(dict(source="simulated:steady-copy"))) as w: pass
 print(bool(w.verdict.findings))'; }}
 gpuwatch daemon install --user --yes --source simulated:steady-copy >/dev/null

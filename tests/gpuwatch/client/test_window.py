@@ -252,7 +252,7 @@ def test_hostile_labels_are_harmless_everywhere(copying: Settings) -> None:
 PROGRAM = """
 import sys, time
 import gpuwatch
-from gpuwatch import config
+from gpuwatch.config import settings as config
 busy_machine = gpuwatch.Policy(accept=["cpu-starvation", "sampler-gap"])
 with gpuwatch.window("first", settings=config.load({flags!r}), policy=busy_machine) as w:
     time.sleep(1.2)
@@ -369,7 +369,7 @@ def test_a_benchmark_has_no_child_of_ours(tmp_path: Path) -> None:
     program = tmp_path / "bench.py"
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
     program.write_text(
-        "import os, gpuwatch\nfrom gpuwatch import config\n"
+        "import os, gpuwatch\nfrom gpuwatch.config import settings as config\n"
         f"with gpuwatch.window(settings=config.load({ ({**flags, 'daemon.idle_exit': '2s'})!r})):\n    pass\n"
         "try:\n    os.wait()\nexcept ChildProcessError:\n    print('childless')\n"
     )
