@@ -49,6 +49,10 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
+.PHONY: shape
+shape: $(STAMP)  ## figures of the code's shape beside their limits: lengths, parameters, names
+	$(BIN)/python -m tests.shape
+
 pages: $(STAMP)  ## write the generated pages again
 	$(BIN)/python -m annotate.output.rule_pages
 	$(BIN)/python -m gpuwatch.exporter.metrics_doc

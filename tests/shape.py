@@ -1,4 +1,4 @@
-"""The shape of the code as figures, each held to a limit: `python -m tests.shape`, part of `make check`.
+"""The shape of the code as figures, each held to a limit: `make shape`.
 
 A file, class or function above its limit has two jobs.
 """
@@ -109,7 +109,7 @@ def figures(product: Iterable[Source], tests: Iterable[Source]) -> list[Figure]:
 
 def _above(name: str, values: dict[str, int], limit: int) -> Figure:
     places = tuple(f"{value} {place}" for place, value in values.items() if value > limit)
-    return Figure(name, max(values.values()), limit, places)
+    return Figure(name, max(values.values(), default=0), limit, places)
 
 
 def _none(name: str, places: list[str]) -> Figure:

@@ -10,7 +10,7 @@ import pytest
 
 HERE = Path(__file__).parent
 # Programs that measure, and campaigns: real time is their subject, and they are no tests.
-PROGRAMS = ("bench", "campaign", "hardware", "pictures.py")
+PROGRAMS = ("bench", "campaign", "compatibility/write.py", "hardware", "pictures.py")
 # Places where real time passes, and why nothing can be waited for there.
 SLEEPS = {
     "waiting.py": "the helpers themselves",

@@ -1,0 +1,1 @@
+"""Files and conversations of earlier versions, read and served by this one."""

@@ -1,0 +1,67 @@
+"""Names that users of an earlier version wrote: each is still one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.compatibility import old_version
+from tests.compatibility.write import interface
+
+OLD, NOW = old_version.interface(), interface()
+
+
+def gone(old: Any, new: Any, place: str = "") -> list[str]:
+    """Return the names of then that are none today; order matters only for arguments, of which later ones come after."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [name for key, each in old.items() for name in gone(each, new.get(key), f"{place} {key}")]
+    if isinstance(old, list) and isinstance(new, list):
+        return [f"{place} {name}" for name in old if name not in new]
+    return [] if old == new else [f"{place}: was {old}, is {new}"]
+
+
+@pytest.mark.parametrize("kind", OLD)
+def test_names_of_the_earlier_version_stay(kind: str) -> None:
+    """Commands with options, exit codes, Python's names and arguments, settings, facts, rules, limits and metrics."""
+    assert OLD[kind]
+    assert gone(OLD[kind], NOW[kind]) == []
+
+
+def test_positional_arguments_keep_their_order() -> None:
+    """Arguments may be given by position: those of then come first, in their order."""
+    for function, names in OLD["arguments"].items():
+        now = [name for name in NOW["arguments"][function] if name in names]
+        assert now == names, function
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ({"a": ["--x"]}, {"a": ["--x", "--y"], "b": []}, []),
+        ({"a": ["--x"]}, {"a": ["--y"]}, [" a --x"]),
+        ({"a": ["--x"]}, {}, [" a: was ['--x'], is None"]),
+        ({"CODE": 1}, {"CODE": 2}, [" CODE: was 1, is 2"]),
+    ],
+)
+def test_gone_finds_lost_names(old: Any, new: Any, names: list[str]) -> None:
+    assert gone(old, new) == names
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "count"),
+    [
+        ({"a": 1, "says": "x"}, {"a": 1, "says": "y", "b": 2}, 0),
+        ({"a": 1}, {"a": 2}, 1),
+        ({"a": 1}, {}, 1),
+        ({"a": 1}, {"a": None}, 1),
+        ({"a": 1}, {"a": True}, 1),
+        ({"a": [1, 2]}, {"a": [1]}, 1),
+        ({"a": 0.1}, {"a": 0.1000000001}, 0),
+        ([{"rule": "x", "answered": "clear"}], [{"rule": "new"}, {"rule": "x", "answered": "clear"}], 0),
+        ([{"rule": "x", "answered": "clear"}], [{"rule": "new"}], 1),
+        ([{"rule": "x", "answered": "clear"}], [{"rule": "x", "answered": "found"}], 1),
+    ],
+)
+def test_lost_finds_changed_data(old: Any, new: Any, count: int) -> None:
+    assert len(list(old_version.lost(old, new))) == count

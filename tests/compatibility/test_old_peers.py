@@ -1,0 +1,111 @@
+"""Clients of an earlier version served by this daemon, and this client served by an earlier daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuwatch as product
+from gpuwatch.config.settings import Settings, load
+from tests.compatibility import old_version
+from tests.compatibility.conversation import Message, OldDaemon, Replayer, exchanges
+from tests.compatibility.write import ACCEPTED, SOURCE, TIMES_S, shape
+from tests.gpuwatch import live
+from tests.gpuwatch.cli.conftest import Gpuwatch, gpuwatch, home
+
+__all__ = ["gpuwatch", "home"]
+
+COPY = "GPU-51301a7e-0000-0000-0000-000000000000"
+# Of a window that lasts a second of real time; a busy machine may lose samples of it, and then proves less.
+MEASURED = ("facts", "effect_ratio", "span_ns", "severity", "answered", "why")
+
+
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Message, Message, Message]]:
+    with live.running(tmp_path_factory.mktemp("replay"), SOURCE) as running:
+        return list(Replayer(running.settings.socket, running.settings.state).replay())
+
+
+def test_old_client_has_the_answers_it_had(replayed: list[tuple[Message, Message, Message]]) -> None:
+    """Every reply is of the type it was, refusals have their codes, and no place of a reply is missing."""
+    for request, before, after in replayed:
+        assert (after["type"], after.get("code")) == (before["type"], before.get("code")), (request, after)
+        assert sorted(set(shape(_stated(before))) - set(shape(_stated(after)))) == []
+
+
+def test_old_client_has_the_verdicts_it_had(replayed: list[tuple[Message, Message, Message]]) -> None:
+    """The windows of the earlier clients are judged by all rules of then, under the same claims and policies."""
+    judged = [(before, after) for _, before, after in replayed if before["type"] == "judged"]
+    assert [before["status"] for before, _ in judged] == ["valid", "rejected"]
+    for before, after in judged:
+        for old, new in zip(before["verdicts"], after["verdicts"], strict=True):
+            for name in ("schema", "label", "claim", "device", "policy", "simulated"):
+                assert new[name] == old[name]
+            assert {each["rule"] for each in old["findings"]} <= {each["rule"] for each in new["findings"]}
+    (_, neighbour) = judged[1]
+    assert neighbour["status"] == "rejected"
+
+
+def _stated(data: Any) -> Any:
+    """Leave out what depends on the load of the machine."""
+    if isinstance(data, dict):
+        return {key: _stated(each) for key, each in data.items() if key not in MEASURED}
+    return [_stated(each) for each in data] if isinstance(data, list) else data
+
+
+@pytest.fixture
+def old_daemon(tmp_path: Path) -> Iterator[tuple[OldDaemon, Settings]]:
+    settings = load(
+        {"source": SOURCE, "state": str(tmp_path / "state"), "socket": str(tmp_path / "s")}, environment={"HOME": "/"}
+    )
+    daemon = OldDaemon(settings.socket, settings.state)
+    yield daemon, settings
+    daemon.close()
+
+
+def test_window_is_judged_by_an_old_daemon(old_daemon: tuple[OldDaemon, Settings]) -> None:
+    """A window of today's client has the verdict that the earlier daemon sent."""
+    daemon, settings = old_daemon
+    with product.window("valid", settings=settings) as w:
+        w.record(TIMES_S)
+        w.tell(busy_ratio=0.97)
+    (judged,) = [reply for _, request, reply in exchanges() if request["type"] == "verdicts"][:1]
+    assert w.verdict.status == "valid"
+    assert list(old_version.lost(judged["verdicts"][0], w.verdict.to_dict())) == []
+    assert [each["type"] for each in daemon.asked] == ["hello", "open", "end", "times", "close", "hello", "verdicts"]
+
+
+def test_requests_are_understood_by_an_old_daemon(old_daemon: tuple[OldDaemon, Settings]) -> None:
+    """What a request of then held is in today's, with the same kind of value; what came since is ignored there."""
+    daemon, settings = old_daemon
+    with product.window("valid", settings=settings, gpus=[COPY], policy=product.Policy(accept=ACCEPTED)) as w:
+        w.record(TIMES_S)
+    assert w.verdict.findings
+    old = {request["type"]: request for _, request, _ in reversed(exchanges())}
+    for request in daemon.asked:
+        before, after = dict(old[request["type"]]), dict(request)
+        for message in (before, after):
+            message["told"] = {}  # facts are named elsewhere, and each may be missing
+        assert sorted(set(shape(before)) - set(shape(after))) == []
+
+
+@pytest.mark.parametrize("arguments", [("top", "--once"), ("daemon", "status"), ("doctor",)], ids=" ".join)
+def test_commands_show_an_old_daemon(
+    gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings], arguments: tuple[str, ...]
+) -> None:
+    """Commands that ask a daemon read the answers of the earlier one."""
+    ended = gpuwatch(*old_daemon[1].flags(), *arguments, "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["schema"] == 1
+
+
+def test_stopping_an_old_daemon_says_how(gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings]) -> None:
+    """The earlier daemon cannot be asked to leave: the command says so, with the process to end."""
+    ended = gpuwatch(*old_daemon[1].flags(), "daemon", "stop")
+    assert ended.code == 1
+    assert f"found version 0.1.0; run: kill {os.getpid()}" in ended.err
