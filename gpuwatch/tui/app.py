@@ -17,14 +17,14 @@ from annotate.output import report
 from gpuwatch import clock
 from gpuwatch.errors import DaemonError
 from gpuwatch.tui import hangup, preferences, requests
-from gpuwatch.tui.data_interfaces import Looks, Past, Showing
-from gpuwatch.tui.navigation import Doors
-from gpuwatch.tui.screens.overview_screen import Overview
-from gpuwatch.tui.screens.screen_base import Page
-from gpuwatch.tui.state import Seen, State, seen
+from gpuwatch.tui.data_interfaces import HistorySource, LiveSource, ScreenContent
+from gpuwatch.tui.navigation import NavigationApp
+from gpuwatch.tui.screens.overview_screen import OverviewScreen
+from gpuwatch.tui.screens.screen_base import BaseScreen
 from gpuwatch.tui.text import time_text
-from gpuwatch.tui.time_travel import END_NS, Travel
+from gpuwatch.tui.time_travel import END_NS, TimeTravel
 from gpuwatch.tui.widgets.banner import Banner
+from gpuwatch.tui.widgets.status_line import ScreenState, StatusLine, seen
 from gpuwatch.view.live import Live
 
 SILENT_S = 2.0  # a question unanswered for so long: what is shown is no longer now
@@ -36,18 +36,18 @@ def _step(key: str, id_: str, seconds: int, *, show: bool = False) -> Binding:
     return Binding(key, f"step({seconds})", where, id=id_, show=show, tooltip=f"By {abs(seconds)} s")
 
 
-class Top(Doors):
+class TopApp(NavigationApp):
     """Every GPU and window of one daemon, now and back in time; or of a recording, which has no now."""
 
     TITLE = "gpuwatch"
     CSS = """
-    State { height: 1; background: $panel; }
+    StatusLine { height: 1; background: $panel; }
     Banner { height: 1; background: $warning; color: auto; text-style: bold; text-align: center; display: none; }
     #gpus { height: auto; max-height: 60%; }
     #windows { height: 1fr; border-top: solid $primary; }
-    .old Quiet { opacity: 75%; }
-    Quiet { scrollbar-size-vertical: 1; }
-    Quiet Lines { text-wrap: nowrap; text-overflow: clip; }
+    .old QuietScroll { opacity: 75%; }
+    QuietScroll { scrollbar-size-vertical: 1; }
+    QuietScroll TextLines { text-wrap: nowrap; text-overflow: clip; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         _step("left", "earlier", -1, show=True),
@@ -68,28 +68,28 @@ class Top(Doors):
 
     def __init__(
         self,
-        looks: Looks | None,
-        past: Past | None = None,
+        looks: LiveSource | None,
+        past: HistorySource | None = None,
         *,
         rate_hz: float | None = None,
         at: Callable[[int], str] = time_text.time_of_day,
         wall_offset_ns: Callable[[], int] | None = clock.wall_offset_ns,
-        memory: preferences.Memory | None = None,
+        memory: preferences.PreferencesFile | None = None,
     ) -> None:
         """``looks`` is None for a recording; ``wall_offset_ns`` is None where its times are on no wall's clock."""
-        super().__init__(memory or preferences.Memory(None), rate_hz, past)
+        super().__init__(memory or preferences.PreferencesFile(None), rate_hz, past)
         self.animation_level = "none"
         self._looks = looks
         self._at = at
         self._wall_offset_ns = wall_offset_ns
-        self._travel = Travel(past, at, ends=looks is None) if past is not None else None
-        self._overview = Overview(past)
+        self._travel = TimeTravel(past, at, ends=looks is None) if past is not None else None
+        self._overview = OverviewScreen(past)
         self._live: Live | None = None
         self._why: str | None = None  # the daemon could not be asked
         self._asked_ns: int | None = None  # a question is under way since then
         self._paused = False
         self._playing = False
-        self._seen = Seen.ASKING
+        self._seen = ScreenState.ASKING
         self._noticing = contextlib.ExitStack()
 
     def get_default_screen(self) -> Screen[None]:
@@ -132,7 +132,7 @@ class Top(Doors):
 
     async def _ask(self) -> None:
         """One question, in a thread: a daemon that hangs, or starts, holds up no key."""
-        looks = cast("Looks", self._looks)
+        looks = cast("LiveSource", self._looks)
         try:
             self._live, self._why = await asyncio.to_thread(looks.look), None
             self._overview.note(self._live)
@@ -146,22 +146,22 @@ class Top(Doors):
         """Show what is known; widgets that would look the same draw nothing."""
         then = self._travel.then if self._travel is not None else None
         past_ns = then.at_ns if then is not None else None
-        showing = Showing(live=then or self._live, at=self._at, why=self._why, paused=self._paused, past_ns=past_ns)
-        self._seen_is(seen(showing))
-        told = [screen for screen in self.screen_stack if isinstance(screen, Page)]
+        content = ScreenContent(live=then or self._live, at=self._at, why=self._why, paused=self._paused, past_ns=past_ns)
+        self._seen_is(seen(content))
+        told = [screen for screen in self.screen_stack if isinstance(screen, BaseScreen)]
         if not told or not told[-1].is_whole:
             return
         top = told[-1]
-        top.set_class(self._seen is Seen.GONE, "old")
+        top.set_class(self._seen is ScreenState.GONE, "old")
         now_ns = self._live.at_ns if self._live is not None else None
-        for state in top.query(State):
-            state.tell(showing, self.size.width - 1, now_ns)
+        for state in top.query(StatusLine):
+            state.tell(content, self.size.width - 1, now_ns)
         for banner in top.query(Banner):
-            if showing.live is not None:
-                banner.tell(showing.live)
-        top.tell(showing)
+            if content.live is not None:
+                banner.tell(content.live)
+        top.tell(content)
 
-    def _seen_is(self, state: Seen) -> None:
+    def _seen_is(self, state: ScreenState) -> None:
         if state is not self._seen:
             self._seen = state
             self.refresh_bindings()
@@ -170,13 +170,13 @@ class Top(Doors):
         """Keys that would do nothing now are not offered."""
         match action:
             case "live":
-                return self._seen is Seen.PAST and self._looks is not None
+                return self._seen is ScreenState.PAST and self._looks is not None
             case "play":
                 return self._is_held
             case "pause":
                 return not self._is_held
             case "retry":
-                return self._looks is not None and self._seen in (Seen.GONE, Seen.ASKING)
+                return self._looks is not None and self._seen in (ScreenState.GONE, ScreenState.ASKING)
             case _:
                 return True
 
@@ -197,7 +197,7 @@ class Top(Doors):
             _: Worker[None] = self.run_worker(self._follow)
 
     async def _follow(self) -> None:
-        travel = cast("Travel", self._travel)
+        travel = cast("TimeTravel", self._travel)
         if (said := await travel.follow()) is not None:
             self._playing = False
             self.notify(report.plain(said), severity="warning", timeout=5)
@@ -213,7 +213,7 @@ class Top(Doors):
         self.travel_to(aim_ns + seconds * S)
 
     async def action_goto(self) -> None:
-        from gpuwatch.tui.screens.goto_screen import GoTo
+        from gpuwatch.tui.screens.goto_screen import GoToScreen
 
         span_ns = self._travel.span_ns if self._travel is not None else None
         now_ns = self._live.at_ns if self._live is not None else span_ns[1] if span_ns else clock.now_ns()
@@ -227,7 +227,9 @@ class Top(Doors):
             if at_ns is not None:
                 self.travel_to(at_ns)
 
-        await self.push_screen(GoTo(read, time_text.EXPECTED if offset_ns is not None else time_text.EXPECTED_WITHOUT_WALL), go)
+        await self.push_screen(
+            GoToScreen(read, time_text.EXPECTED if offset_ns is not None else time_text.EXPECTED_WITHOUT_WALL), go
+        )
 
     def action_live(self) -> None:
         if self._travel is not None and self._looks is not None:
@@ -255,11 +257,11 @@ class Top(Doors):
         self.draw()
         self.refresh_bindings()
 
-    @on(requests.ToMoment)
-    async def to_moment(self, wish: requests.ToMoment) -> None:
+    @on(requests.GoToMoment)
+    async def to_moment(self, request: requests.GoToMoment) -> None:
         self._playing = False
-        self.travel_to(wish.at_ns)
-        if wish.uuid is not None:
-            await self.open_gpu(requests.OpenGpu(wish.uuid))
+        self.travel_to(request.at_ns)
+        if request.uuid is not None:
+            await self.open_gpu(requests.OpenGpu(request.uuid))
         else:
             await self.action_back()

@@ -17,7 +17,7 @@ WRITTEN_ON: Mapping[str, tuple[str, ...]] = {
 _STEPS_COUNT = 50
 
 
-def legible(variables: Mapping[str, str]) -> dict[str, str]:
+def make_legible(variables: Mapping[str, str]) -> dict[str, str]:
     """A theme's variables, with text lightened or darkened as far as it must; the terminal's own colours are left to it."""
     found = dict(variables)
     for name, grounds in WRITTEN_ON.items():

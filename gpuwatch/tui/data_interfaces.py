@@ -11,7 +11,7 @@ from annotate.verdict import Verdict
 from gpuwatch.view.live import Live
 
 
-class Looks(Protocol):
+class LiveSource(Protocol):
     """Now: ``live.Looker``, or what a test shows."""
 
     def look(self) -> Live:
@@ -25,7 +25,7 @@ class Looks(Protocol):
     def close(self) -> None: ...
 
 
-class Past(Protocol):
+class HistorySource(Protocol):
     """Back in time: ``past.Stored`` over the store, ``past.Recorded`` over a recording.
 
     Times are CLOCK_MONOTONIC nanoseconds of the boot looked at.  Every method may raise StoreError, one line to show; none is
@@ -56,7 +56,7 @@ class Past(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Showing:
+class ScreenContent:
     """What every screen is handed when it draws: ``live`` is of now, or of ``past_ns`` if somebody went back in time."""
 
     live: Live | None

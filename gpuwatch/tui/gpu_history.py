@@ -18,7 +18,7 @@ KEPT_NS = 7_200_000_000_000
 _T = TypeVar("_T", ProcessList, Event)
 
 
-class Track:
+class GpuHistory:
     """One GPU's trace, growing at both ends; a stretch that does not touch what is known begins it anew.
 
     What lies further than ``kept_ns`` from the end that grew last is let go.
@@ -80,11 +80,12 @@ class Track:
             return
         self._asked, self._settled_ns = (self._asked[0], until_ns), min(self._settled_ns, until_ns)
         self.trace = replace(
-            self.trace, columns={name: _until(column, until_ns) for name, column in self.trace.columns.items()},
+            self.trace,
+            columns={name: _until(column, until_ns) for name, column in self.trace.columns.items()},
             dense_power=_until(self.trace.dense_power, until_ns),
             censuses=tuple(each for each in self.trace.censuses if each.at_ns <= until_ns),
             events=tuple(each for each in self.trace.events if each.at_ns <= until_ns),
-        )  # fmt: skip
+        )
 
     def _apart(self, begin_ns: int, end_ns: int) -> bool:
         return self._asked is not None and (end_ns < self._asked[0] or begin_ns > self._asked[1])

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gpuwatch.errors import StoreError
-from gpuwatch.tui.data_interfaces import Past
+from gpuwatch.tui.data_interfaces import HistorySource
 
 AGAIN_NS = 5_000_000_000  # after a store refused
 _T = TypeVar("_T")
 
 
-class Asker:
-    def __init__(self, past: Past | None) -> None:
+class HistoryFetcher:
+    def __init__(self, past: HistorySource | None) -> None:
         self._past = past
         self._asking = False
         self._refused_ns = 0
@@ -26,7 +26,7 @@ class Asker:
             return False
         return self.why is None or abs(at_ns - self._refused_ns) >= AGAIN_NS
 
-    async def ask(self, question: Callable[[Past], _T], at_ns: int) -> _T | None:
+    async def ask(self, question: Callable[[HistorySource], _T], at_ns: int) -> _T | None:
         """None where the store refused, or nobody may ask now."""
         if self._past is None or self._asking:
             return None

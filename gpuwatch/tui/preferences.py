@@ -21,7 +21,7 @@ _MODIFIERS = ("ctrl+", "shift+", "alt+", "super+")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Preferences:
     """``keys`` gives an action, by the name in help, other keys: {"pause": "p,f5"}."""
 
     theme: str | None = None
@@ -30,13 +30,13 @@ class Kept:
     keys: Mapping[str, str] = field(default_factory=dict)
 
 
-class Memory:
+class PreferencesFile:
     """The file of one user.  What is wrong in it is said and ignored, and such a file is not written over."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self.complaint: str | None = None
-        self.kept = Kept()
+        self.kept = Preferences()
         if path is not None:
             try:
                 self.kept = _read(path)
@@ -73,7 +73,7 @@ def checked_keys(keys: Mapping[str, str], actions: Collection[str]) -> str | Non
     return None
 
 
-def _read(path: Path) -> Kept:
+def _read(path: Path) -> Preferences:
     data = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(data, dict):
         raise ValueError(f"expected an object, found {type(data).__name__}")
@@ -88,7 +88,7 @@ def _read(path: Path) -> Kept:
     keys = data.get("keys", {})
     if not isinstance(keys, dict) or not all(isinstance(given, str) for given in keys.values()):
         raise ValueError('keys: expected actions and their keys, as {"pause": "p"}')
-    return Kept(data.get("theme"), data.get("rate_hz"), data.get("sort"), keys)
+    return Preferences(data.get("theme"), data.get("rate_hz"), data.get("sort"), keys)
 
 
 def _write(path: Path, text: str) -> None:

@@ -14,19 +14,19 @@ from textual.theme import Theme
 from textual.timer import Timer
 
 from annotate.output import report
-from gpuwatch.tui.contrast import legible
-from gpuwatch.tui.preferences import RATES_HZ, Memory, checked_keys
+from gpuwatch.tui.contrast import make_legible
+from gpuwatch.tui.preferences import RATES_HZ, PreferencesFile, checked_keys
 
 RATE_HZ = 4.0
 
 
 def _explanations() -> type[Provider]:
-    from gpuwatch.tui.screens.explain_screen import Explanations
+    from gpuwatch.tui.screens.explain_screen import ExplanationProvider
 
-    return Explanations
+    return ExplanationProvider
 
 
-class Tuned(App[None]):
+class PreferencesApp(App[None]):
     """An app that draws so many times a second, looks and listens as its user wants."""
 
     COMMANDS: ClassVar[Any] = App.COMMANDS | {_explanations}  # textual's own type for it
@@ -36,14 +36,14 @@ class Tuned(App[None]):
         Binding("minus", "rate(-1)", "slower", id="slower", show=False, tooltip="Fewer pictures a second"),
     ]
 
-    def __init__(self, memory: Memory, rate_hz: float | None) -> None:
+    def __init__(self, memory: PreferencesFile, rate_hz: float | None) -> None:
         super().__init__()
         self._memory = memory
         self._rate_hz = rate_hz or memory.kept.rate_hz or RATE_HZ
         self._timer: Timer | None = None
 
     def get_css_variables(self) -> dict[str, str]:
-        return legible(super().get_css_variables())
+        return make_legible(super().get_css_variables())
 
     def tick(self) -> None:
         """What is done so many times a second."""
@@ -69,15 +69,15 @@ class Tuned(App[None]):
 
     def actions(self) -> set[str]:
         """The names under which keys can be given to actions, of every screen of ours."""
-        from gpuwatch.tui.screens.events_screen import Events
-        from gpuwatch.tui.screens.gpu_screen import Gpu
-        from gpuwatch.tui.screens.overview_screen import Overview
-        from gpuwatch.tui.screens.processes_screen import Processes
-        from gpuwatch.tui.screens.screen_base import Aside
-        from gpuwatch.tui.screens.window_screen import Judged
+        from gpuwatch.tui.screens.events_screen import EventsScreen
+        from gpuwatch.tui.screens.gpu_screen import GpuScreen
+        from gpuwatch.tui.screens.overview_screen import OverviewScreen
+        from gpuwatch.tui.screens.processes_screen import ProcessesScreen
+        from gpuwatch.tui.screens.screen_base import SecondaryScreen
+        from gpuwatch.tui.screens.window_screen import WindowScreen
 
-        every = [*Tuned.BINDINGS, *self.BINDINGS]
-        for screen in (Overview, Aside, Gpu, Judged, Processes, Events):
+        every = [*PreferencesApp.BINDINGS, *self.BINDINGS]
+        for screen in (OverviewScreen, SecondaryScreen, GpuScreen, WindowScreen, ProcessesScreen, EventsScreen):
             every += screen.BINDINGS
         return {binding.id for binding in Binding.make_bindings(every) if binding.id}
 
@@ -90,7 +90,7 @@ class Tuned(App[None]):
         yield from (each for each in super().get_system_commands(screen) if each.title != "Keys")  # Help lists ours
         said: set[tuple[str, str]] = set()
         under = self.screen_stack[-2] if isinstance(self.screen, CommandPalette) else self.screen
-        for node, bindings in ((self, [*Tuned.BINDINGS, *self.BINDINGS]), (under, type(under).BINDINGS)):
+        for node, bindings in ((self, [*PreferencesApp.BINDINGS, *self.BINDINGS]), (under, type(under).BINDINGS)):
             for binding in Binding.make_bindings(bindings):
                 title = binding.description.capitalize()
                 if binding.action == "quit" or not title or (title, binding.tooltip) in said or "number(" in binding.action:

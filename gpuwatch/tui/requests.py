@@ -13,7 +13,7 @@ class Redraw(Message):
 
 
 @dataclass
-class ToMoment(Message):
+class GoToMoment(Message):
     """Go back to then; ``uuid``: and look at that GPU."""
 
     at_ns: int
@@ -35,14 +35,14 @@ class OpenWindow(Message):
 
 
 @dataclass
-class ExplainThese(Message):
+class ExplainNames(Message):
     """The pages of these rules and reasons, in place."""
 
     names: tuple[str, ...]
 
 
 @dataclass
-class SortedBy(Message):
+class StoreSortOrder(Message):
     """Somebody chose an order, which is kept."""
 
     name: str

@@ -11,7 +11,7 @@ S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Viewport:
     """From where: the newest there is, the moment somebody went back to if they did, and the cells there is room for."""
 
     newest_ns: int
@@ -19,7 +19,7 @@ class Sight:
     cells_count: int
 
 
-class Stretch:
+class TimeRange:
     """Follows the newest, until somebody moves."""
 
     def __init__(self) -> None:
@@ -35,11 +35,11 @@ class Stretch:
     def follows(self) -> bool:
         return self.end_ns is None
 
-    def cursor(self, sight: Sight) -> int | None:
+    def cursor(self, sight: Viewport) -> int | None:
         """Back in time the moment itself is marked, until somebody moves."""
         return self.cursor_ns if self.cursor_ns is not None else sight.past_ns
 
-    def edges(self, sight: Sight) -> tuple[int, int]:
+    def edges(self, sight: Viewport) -> tuple[int, int]:
         """Begin and end, from whole dots to whole dots, so that curves do not shimmer as time goes on."""
         if self.end_ns is not None:
             end_ns = self.end_ns
@@ -51,10 +51,10 @@ class Stretch:
         end_ns = -(-end_ns // dot_ns) * dot_ns
         return end_ns - self.range_ns, end_ns
 
-    def dot_ns(self, sight: Sight) -> int:
+    def dot_ns(self, sight: Viewport) -> int:
         return max(self.range_ns // (2 * sight.cells_count), 1)
 
-    def move(self, step: int, sight: Sight) -> None:
+    def move(self, step: int, sight: Viewport) -> None:
         """The cursor to the next cell; past an edge the stretch follows."""
         begin_ns, end_ns = self.edges(sight)
         cells = Span(begin_ns, end_ns, sight.cells_count)
@@ -68,11 +68,11 @@ class Stretch:
             self.end_ns = _bounded(end_ns + step * (end_ns - begin_ns) // 4, sight)
         self.cursor_ns = moved_ns
 
-    def pan(self, step: int, sight: Sight) -> None:
+    def pan(self, step: int, sight: Viewport) -> None:
         begin_ns, end_ns = self.edges(sight)
         self.end_ns = _bounded(end_ns + step * (end_ns - begin_ns) // 2, sight)
 
-    def zoom(self, step: int, sight: Sight | None) -> None:
+    def zoom(self, step: int, sight: Viewport | None) -> None:
         """A longer or shorter stretch; the cursor stays where it is on the screen."""
         edges = self.edges(sight) if sight is not None else None
         place = min(max(RANGES_S.index(self.range_s) + step, 0), len(RANGES_S) - 1)
@@ -84,7 +84,7 @@ class Stretch:
         self.cursor_ns = self.end_ns = None
 
 
-def _bounded(end_ns: int, sight: Sight) -> int | None:
+def _bounded(end_ns: int, sight: Viewport) -> int | None:
     """Where to end; None at or beyond the newest, which is followed."""
     if end_ns < sight.newest_ns:
         return end_ns

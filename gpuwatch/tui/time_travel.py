@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.tui.data_interfaces import Past
+from gpuwatch.tui.data_interfaces import HistorySource
 from gpuwatch.view.live import Live
 
 END_NS = 1 << 62  # later than anything: the last moment there is
 
 
-class Travel:
+class TimeTravel:
     """One question at a time, in a thread; of moments wanted meanwhile only the last is asked for."""
 
-    def __init__(self, past: Past, at: Callable[[int], str], *, ends: bool) -> None:
+    def __init__(self, past: HistorySource, at: Callable[[int], str], *, ends: bool) -> None:
         """``ends``: after its last moment there is nothing, not now."""
         self._past = past
         self._at = at

@@ -10,9 +10,9 @@ import numpy as np
 import psutil
 
 from annotate.evidence import Trace
-from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.widgets import gpu_chart
-from gpuwatch.tui.widgets.gpu_chart import View
+from gpuwatch.tui.widgets.gpu_chart import ChartView
 from tests.gpuwatch.tui.detail import Host, Still, at, lived
 from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, window
 
@@ -21,7 +21,7 @@ WINDOWS = tuple(window(str(number), "valid", ago_s=20.0 * number, pids=[7]) for 
 
 def layout_ms(trace: Trace, range_s: int, width: int, height: int) -> float:
     """All lines from nothing, the best of five rounds of twenty."""
-    view = View(
+    view = ChartView(
         trace=trace, device=gpu(0).device, begin_ns=NOW_NS - range_s * S, end_ns=NOW_NS, zero_ns=NOW_NS, at=at,
         cursor_ns=NOW_NS - range_s * S // 3, windows=WINDOWS,
     )  # fmt: skip
@@ -30,7 +30,7 @@ def layout_ms(trace: Trace, range_s: int, width: int, height: int) -> float:
 
 async def screen_ratio(trace: Trace, range_keys: tuple[str, ...], size: tuple[int, int], seconds: int = 10) -> float:
     """Share of a core: the screen told four times a second, as fast as it can be, by the time of its process."""
-    host = Host(Showing(live=replace(EIGHT, windows=WINDOWS), at=at), Still(trace, span=(0, NOW_NS + 3600 * S)))
+    host = Host(ScreenContent(live=replace(EIGHT, windows=WINDOWS), at=at), Still(trace, span=(0, NOW_NS + 3600 * S)))
     async with host.run_test(size=size) as pilot:
         await pilot.pause(0.2)
         await pilot.press(*range_keys)
@@ -43,7 +43,7 @@ async def screen_ratio(trace: Trace, range_keys: tuple[str, ...], size: tuple[in
             first = gpu(
                 0, age_s=-step / 4, pids=[7], sm_clock_mhz=int(rng.integers(1400, 1600)), power_w=float(rng.uniform(680, 705))
             )
-            host.tell(Showing(live=replace(EIGHT, at_ns=now_ns, gpus=(first, *EIGHT.gpus[1:]), windows=WINDOWS), at=at))
+            host.tell(ScreenContent(live=replace(EIGHT, at_ns=now_ns, gpus=(first, *EIGHT.gpus[1:]), windows=WINDOWS), at=at))
             await pilot.pause()
         after = program.cpu_times()
     return (after.user + after.system - before.user - before.system) / seconds

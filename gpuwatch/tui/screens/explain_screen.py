@@ -15,7 +15,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Markdown
 
-from gpuwatch.tui.requests import ExplainThese
+from gpuwatch.tui.requests import ExplainNames
 
 _FACT = re.compile(r"\{[^{}]*\}")
 
@@ -45,14 +45,14 @@ def page_of(names: Iterable[str]) -> str:
     return "\n\n".join(known.get(bits.get(name, name), f"## {name}\n\nNo rule or reason this version knows.") for name in names)
 
 
-class Explain(ModalScreen[None]):
+class ExplainScreen(ModalScreen[None]):
     """Covers the screen until any of its keys."""
 
     CSS = """
-    Explain { align: center middle; }
-    Explain > VerticalScroll { width: 96; max-width: 100%; height: auto; max-height: 100%; border: round $primary; padding: 0 1; }
-    Explain Markdown, Explain MarkdownH2 { padding: 0; margin: 0 0 1 0; }
-    Explain > VerticalScroll { scrollbar-size-vertical: 1; }
+    ExplainScreen { align: center middle; }
+    ExplainScreen > VerticalScroll { width: 96; max-width: 100%; height: auto; max-height: 100%; border: round $primary; padding: 0 1; }
+    ExplainScreen Markdown, ExplainScreen MarkdownH2 { padding: 0; margin: 0 0 1 0; }
+    ExplainScreen > VerticalScroll { scrollbar-size-vertical: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,e,enter", "dismiss(None)", "close", key_display="Esc")]
 
@@ -70,7 +70,7 @@ class Explain(ModalScreen[None]):
         self.query_one(VerticalScroll).focus()
 
 
-class Explanations(Provider):
+class ExplanationProvider(Provider):
     """`Explain: NAME` in the palette, for every rule and reason."""
 
     async def startup(self) -> None:
@@ -82,5 +82,5 @@ class Explanations(Provider):
             text = f"Explain: {name}"
             score = matcher.match(text)
             if score > 0:
-                wish = partial(self.app.post_message, ExplainThese((name,)))
-                yield Hit(score, matcher.highlight(text), wish, text=text, help="its page, in place")
+                request = partial(self.app.post_message, ExplainNames((name,)))
+                yield Hit(score, matcher.highlight(text), request, text=text, help="its page, in place")

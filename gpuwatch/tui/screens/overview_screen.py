@@ -12,19 +12,19 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from annotate.evidence import Reason
-from gpuwatch.tui.data_interfaces import Past, Showing
-from gpuwatch.tui.history_fetcher import Asker
-from gpuwatch.tui.overview_trails import Question, Trails
-from gpuwatch.tui.requests import ExplainThese, OpenGpu, OpenWindow
-from gpuwatch.tui.screens.screen_base import Page, Quiet
-from gpuwatch.tui.text.open_window_hazards import SoFar
-from gpuwatch.tui.widgets.gpu_list import Gpus
-from gpuwatch.tui.widgets.row_list import Rows, moved
-from gpuwatch.tui.widgets.window_list import Windows
+from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
+from gpuwatch.tui.history_fetcher import HistoryFetcher
+from gpuwatch.tui.overview_history import HistoryQuery, OverviewHistory
+from gpuwatch.tui.requests import ExplainNames, OpenGpu, OpenWindow
+from gpuwatch.tui.screens.screen_base import BaseScreen, QuietScroll
+from gpuwatch.tui.text.open_window_hazards import OpenWindowHazards
+from gpuwatch.tui.widgets.gpu_list import GpuList
+from gpuwatch.tui.widgets.row_list import RowList, moved
+from gpuwatch.tui.widgets.window_list import WindowList
 from gpuwatch.view.live import Live
 
 
-class Overview(Page):
+class OverviewScreen(BaseScreen):
     """One line may be chosen, in either table, and opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -40,34 +40,34 @@ class Overview(Page):
         ),
     ]
 
-    def __init__(self, past: Past | None) -> None:
+    def __init__(self, past: HistorySource | None) -> None:
         super().__init__()
-        self._asker = Asker(past)
-        self._trails = Trails()
+        self._asker = HistoryFetcher(past)
+        self._trails = OverviewHistory()
         self._in_past = False
         self._live: Live | None = None
         self._chosen: str | None = None
-        self._so_far = SoFar()
+        self._so_far = OpenWindowHazards()
         self._said: Mapping[str, Sequence[str]] = {}
 
     def body(self) -> Iterable[Widget]:
-        yield Quiet(Gpus(), id="gpus")
-        yield Quiet(Windows(), id="windows")
+        yield QuietScroll(GpuList(), id="gpus")
+        yield QuietScroll(WindowList(), id="windows")
 
     def note(self, live: Live) -> None:
         """An answer, whichever screen is on top: what it says against an open window is kept, and where the clocks are."""
         self._so_far.note(live)
         self._trails.note(live)
 
-    def tell(self, showing: Showing) -> None:
-        if showing.live is not None:
+    def tell(self, content: ScreenContent) -> None:
+        if content.live is not None:
             so_far = self._so_far
-            if showing.past_ns is not None:  # what was seen since is not of that moment
-                so_far = SoFar()
-                so_far.note(showing.live)
-            self._live, self._said = showing.live, so_far.said()
-            self._in_past = showing.past_ns is not None
-            self._draw(showing.live)
+            if content.past_ns is not None:  # what was seen since is not of that moment
+                so_far = OpenWindowHazards()
+                so_far.note(content.live)
+            self._live, self._said = content.live, so_far.said()
+            self._in_past = content.past_ns is not None
+            self._draw(content.live)
             self._wonder()
 
     def action_choose(self, by: int) -> None:
@@ -98,18 +98,18 @@ class Overview(Page):
                 mask = gpu.said("event_reasons_mask") or 0
                 names = tuple(reason.name or "" for reason in Reason if mask & reason)
                 if names:
-                    self.post_message(ExplainThese(names))
+                    self.post_message(ExplainNames(names))
                 else:
                     self.notify("no reason holds its clock", timeout=3)
         for window in live.windows:
             if window.run == self._chosen:
                 if window.hazards:
-                    self.post_message(ExplainThese((window.hazards[0],)))
+                    self.post_message(ExplainNames((window.hazards[0],)))
                 else:
                     self.notify("nothing was found there", timeout=3)
 
-    @on(Rows.Chosen)
-    def point(self, event: Rows.Chosen) -> None:
+    @on(RowList.Chosen)
+    def point(self, event: RowList.Chosen) -> None:
         self._choose(event.name)
         if event.opened:
             self._open(event.name)
@@ -118,7 +118,7 @@ class Overview(Page):
         self._chosen = name
         if self._live is not None:
             self._draw(self._live)
-            for rows in self.query(Rows):
+            for rows in self.query(RowList):
                 self.keep_in_view(rows, name)
 
     def _wonder(self) -> None:
@@ -128,17 +128,17 @@ class Overview(Page):
             if question is not None:
                 _: Worker[None] = self.run_worker(partial(self._ask, question))
 
-    async def _ask(self, question: Question) -> None:
+    async def _ask(self, question: HistoryQuery) -> None:
         answer = await self._asker.ask(question.put, question.at_ns)
         if answer is not None:
             self._trails.take(question, answer)
-        if self._live is not None and self.query(Gpus):  # not there any more as the monitor leaves
+        if self._live is not None and self.query(GpuList):  # not there any more as the monitor leaves
             self._draw(self._live)
             self._wonder()
 
     def _draw(self, live: Live) -> None:
-        self.query_one(Gpus).tell(live, self.columns, self.app.size.height, self._trails, self._chosen)
-        self.query_one(Windows).tell(live, self.columns, self._said, self._chosen)
+        self.query_one(GpuList).tell(live, self.columns, self.app.size.height, self._trails, self._chosen)
+        self.query_one(WindowList).tell(live, self.columns, self._said, self._chosen)
 
     def _open(self, name: str) -> None:
         self.post_message(OpenGpu(name) if name in _uuids(self._live) else OpenWindow(name))

@@ -12,16 +12,16 @@ from textual.widget import Widget
 from annotate.output import report
 from annotate.verdict import Finding, Verdict
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.tui.data_interfaces import Past, Showing
-from gpuwatch.tui.requests import ExplainThese, ToMoment
-from gpuwatch.tui.screens.screen_base import Moments, Quiet
+from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
+from gpuwatch.tui.requests import ExplainNames, GoToMoment
+from gpuwatch.tui.screens.screen_base import MomentListScreen, QuietScroll
 from gpuwatch.tui.text import finding_words, words
 from gpuwatch.tui.text.words import Piece, Tone
-from gpuwatch.tui.widgets.row_list import Rows
+from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.wire.messages import Shown
 
 
-class Judged(Moments):
+class WindowScreen(MomentListScreen):
     """Findings worst first; one is chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -35,12 +35,12 @@ class Judged(Moments):
         Binding("left", "app.step(-1)", "earlier", id="earlier", show=False, tooltip="By 1 s"),
     ]
 
-    def __init__(self, run: str, past: Past | None) -> None:
+    def __init__(self, run: str, past: HistorySource | None) -> None:
         super().__init__()
         self._run = run
         self._past = past
         self._window: Shown | None = None
-        self._showing: Showing | None = None
+        self._showing: ScreenContent | None = None
         self._verdicts: Sequence[Verdict] = ()
         self._asked: str | None = None  # the window's status when its verdicts were asked for
         self._why = "its verdict is read" if past is not None else "there is no store to read its verdict from"
@@ -48,11 +48,11 @@ class Judged(Moments):
         self._chosen: str | None = None
 
     def body(self) -> Iterable[Widget]:
-        yield Quiet(Rows())
+        yield QuietScroll(RowList())
 
-    def tell(self, showing: Showing) -> None:
-        self._showing = showing
-        live = showing.live
+    def tell(self, content: ScreenContent) -> None:
+        self._showing = content
+        live = content.live
         found = next((each for each in live.windows if each.run == self._run), None) if live is not None else None
         self._window = found or self._window
         status = found.status if found is not None else self._asked or ""
@@ -61,7 +61,7 @@ class Judged(Moments):
             self.run_worker(self._ask(self._past))
         self.draw()
 
-    async def _ask(self, past: Past) -> None:
+    async def _ask(self, past: HistorySource) -> None:
         try:
             self._verdicts = await asyncio.to_thread(past.verdicts, self._run)
             self._why = "it has no verdict yet"
@@ -98,7 +98,7 @@ class Judged(Moments):
             names += [None] * (len(tail) + 1)
         if not self._verdicts:
             lines = [self._title(), [Piece(words.cut(f"  {report.plain(self._why)}", self.columns), Tone.DIM)]]
-        self.query_one(Rows).show_rows(lines, names, self._chosen)
+        self.query_one(RowList).show_rows(lines, names, self._chosen)
 
     def _title(self) -> list[Piece]:
         window = self._window
@@ -115,14 +115,14 @@ class Judged(Moments):
         chosen = self._findings().get(self._chosen or "")
         if chosen is not None:
             verdict, finding = chosen
-            self.post_message(ToMoment(finding.span_ns[0] if finding.span_ns else verdict.begin_ns, verdict.device_uuid))
+            self.post_message(GoToMoment(finding.span_ns[0] if finding.span_ns else verdict.begin_ns, verdict.device_uuid))
         elif self._window is not None:
-            self.post_message(ToMoment(self._window.begin_ns, next(iter(self._window.uuids), None)))
+            self.post_message(GoToMoment(self._window.begin_ns, next(iter(self._window.uuids), None)))
 
     def action_explain(self) -> None:
         chosen = self._findings().get(self._chosen or "")
         if chosen is not None:
-            self.post_message(ExplainThese((chosen[1].rule,)))
+            self.post_message(ExplainNames((chosen[1].rule,)))
         else:
             self.notify("there is no finding to explain; Ctrl+P explains any rule", timeout=4)
 

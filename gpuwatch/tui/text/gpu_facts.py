@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from annotate.evidence import Ownership, Process, Visibility
 from annotate.output import report
-from gpuwatch.tui.covers import covering
-from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.text import gpu_words, words
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone
 from gpuwatch.tui.widgets.chart_panels import clipped
+from gpuwatch.tui.window_coverage import open_windows_on
 from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire import messages
 
@@ -21,13 +21,13 @@ _WHOSE = {
 }
 
 
-def head(uuid: str, gpu: LiveGpu | None, showing: Showing, width: int) -> list[Piece]:
+def head(uuid: str, gpu: LiveGpu | None, content: ScreenContent, width: int) -> list[Piece]:
     """Which GPU, and what is wrong with it."""
-    everyone = [each.device.uuid for each in showing.live.gpus] if showing.live is not None else []
+    everyone = [each.device.uuid for each in content.live.gpus] if content.live is not None else []
     pieces = [Piece(f" GPU {everyone.index(uuid)}{_of(len(everyone))}" if uuid in everyone else " GPU")]
     if gpu is not None:
         pieces.append(Piece(f"  {gpu_words.name(gpu)}"))
-    pieces += [*_wrong(gpu, showing), Piece(f"  {report.plain(uuid)}", Tone.DIM)]
+    pieces += [*_wrong(gpu, content), Piece(f"  {report.plain(uuid)}", Tone.DIM)]
     return clipped(pieces, width)
 
 
@@ -35,14 +35,14 @@ def _of(count: int) -> str:
     return f" of 0–{count - 1}" if count > 1 else ""
 
 
-def _wrong(gpu: LiveGpu | None, showing: Showing) -> list[Piece]:
-    if showing.live is None:
+def _wrong(gpu: LiveGpu | None, content: ScreenContent) -> list[Piece]:
+    if content.live is None:
         return []
     if gpu is None:
         return [Piece("  × not among the GPUs of this time", Tone.BAD)]
     if gpu.lost is not None:
         return [Piece(f"  × LOST  {report.plain(gpu.lost)}", Tone.BAD)]
-    stale_s = gpu_words.stale_s(gpu, showing.live.at_ns)
+    stale_s = gpu_words.stale_s(gpu, content.live.at_ns)
     return [Piece(f"  ! STALE {stale_s:.0f} s", Tone.BAD)] if stale_s is not None else []
 
 
@@ -77,9 +77,12 @@ def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
     """Its values as the table of all GPUs has them, each with its unit, and its reasons by name."""
     held, (mhz, _, share) = gpu_words.clock(gpu), gpu_words.clock(gpu).text.partition(" ")
     pieces = [
-        Piece(f" {mhz} MHz{f' {share.strip()}' if share else ''}", held.tone), _with(gpu_words.power(gpu), " W"),
-        _with(gpu_words.temperature(gpu), " °C"), _with(gpu_words.utilisation(gpu), " util"), Piece("  "),
-    ]  # fmt: skip
+        Piece(f" {mhz} MHz{f' {share.strip()}' if share else ''}", held.tone),
+        _with(gpu_words.power(gpu), " W"),
+        _with(gpu_words.temperature(gpu), " °C"),
+        _with(gpu_words.utilisation(gpu), " util"),
+        Piece("  "),
+    ]
     room = width - sum(len(piece.text) for piece in pieces)
     pieces += words.reasons(gpu.said("event_reasons_mask"), max(room, 3))
     crowd = gpu_words.processes(gpu, live.windows)
@@ -102,7 +105,7 @@ def whose(process: Process, uuid: str, census_pids: set[int], windows: Sequence[
     """Own or foreign to the windows open on this GPU; unknown while there is none."""
     if process.ownership is not Ownership.UNKNOWN:
         return process.ownership
-    opened = covering(windows, uuid, census_pids)
+    opened = open_windows_on(windows, uuid, census_pids)
     if not any(each.pids for each in opened):
         return Ownership.UNKNOWN
     return Ownership.OWN if any(process.pid in each.pids for each in opened) else Ownership.FOREIGN

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from annotate.evidence import Lane, Visibility
 from annotate.output import report
-from gpuwatch.tui.covers import covering
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, chips
+from gpuwatch.tui.window_coverage import open_windows_on
 from gpuwatch.view.live import LiveGpu
 from gpuwatch.wire import messages
 
@@ -76,7 +76,7 @@ def processes(gpu: LiveGpu, windows: Sequence[messages.Shown]) -> Piece:
     pids = {process.pid for process in gpu.census.processes}
     seen = "" if gpu.census.visibility is not Visibility.NAMESPACE else "≥"
     count = len(pids) + gpu.processes_left_out_count
-    opened = covering(windows, gpu.device.uuid, pids)
+    opened = open_windows_on(windows, gpu.device.uuid, pids)
     if not opened:
         return Piece(f"{seen}{count}", Tone.DIM if not count else Tone.PLAIN)
     own = len(pids & {pid for each in opened for pid in each.pids})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from annotate.evidence import Lane, Reason
-from gpuwatch.tui.covers import covers
 from gpuwatch.tui.text import words
+from gpuwatch.tui.window_coverage import covers
 from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire import messages
 
@@ -18,7 +18,7 @@ _FOREIGN, _LOST = "foreign process", "GPU lost"
 _ORDER = (_LOST, _FOREIGN, *(words.CHIPS[reason].name for reason in _AGAINST))
 
 
-class SoFar:
+class OpenWindowHazards:
     """Gathered from answer to answer while a window is open."""
 
     def __init__(self) -> None:

@@ -150,7 +150,7 @@ def label(value: float, step: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PlotStyle:
     """How a curve is drawn: a tone for each cell, a value to draw a line at, a cell to mark."""
 
     tones: Tones | None = None
@@ -169,7 +169,7 @@ def toned(cells: Tones, where: npt.NDArray[np.bool_], tone: Tone) -> Tones:
     return np.where(where, _TONES.index(tone), cells)
 
 
-def lines(of: Band, within: Scale, rows_count: int, look: Look) -> Iterator[list[Piece]]:
+def lines(of: Band, within: Scale, rows_count: int, look: PlotStyle) -> Iterator[list[Piece]]:
     """A curve so many lines high, an axis to its left; ``of`` has two dot columns for each cell."""
     cells_count = len(of.low) // 2
     codes = _codes(of, within, rows_count)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from annotate.output import report
 from gpuwatch.tui.text.words import Piece, Tone
-from gpuwatch.tui.widgets.text_lines import Lines
+from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.live import Live
 
 
-class Banner(Lines):
+class Banner(TextLines):
     """Visible while the source is not a driver: simulated GPUs, or a recording."""
 
     def tell(self, live: Live) -> None:

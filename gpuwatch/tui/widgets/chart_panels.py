@@ -10,7 +10,7 @@ import numpy as np
 
 from annotate.evidence import SIGNALS, Column, Device, Lane, ProcessList, Times, Trace
 from gpuwatch.tui.text import plot
-from gpuwatch.tui.text.plot import Band, Look, Span, Tones
+from gpuwatch.tui.text.plot import Band, PlotStyle, Span, Tones
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, cut, span
 
 DENSE_HOLDS_NS = 100_000_000  # five of its samples: a longer silence is one, and the sampled power stands in
@@ -50,7 +50,7 @@ def rows_counts(height: int, count: int = len(PANELS)) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class PanelData:
     """What a panel draws: one GPU's trace over a span of cells, the moment its numbers are of, and a cell to mark."""
 
     trace: Trace
@@ -61,7 +61,7 @@ class Drawn:
     held: Tones | None = None  # of the clock: how grave the reasons of each cell are
 
 
-def lines(panel: Panel, of: Drawn, rows_count: int) -> Iterator[list[Piece]]:
+def lines(panel: Panel, of: PanelData, rows_count: int) -> Iterator[list[Piece]]:
     """A title with the moment's numbers, and the curve."""
     found, dense = _band(panel, of)
     line = getattr(of.device, panel.line) if panel.line is not None else None
@@ -73,11 +73,11 @@ def lines(panel: Panel, of: Drawn, rows_count: int) -> Iterator[list[Piece]]:
     if panel.percent:
         low, high = min(low, 0.0), max(high, 100.0)
     scale = plot.scale(low, high, least=panel.least, ticks_count=rows_count // 2)
-    look = Look(_tones(panel, of, found.paired(), line), line, Tone.DIM, of.cursor)
+    look = PlotStyle(_tones(panel, of, found.paired(), line), line, Tone.DIM, of.cursor)
     yield from plot.lines(found, scale, rows_count, look)
 
 
-def looked_at(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
+def clip_trace(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
     """The part of a trace that a stretch shows, with nothing in the gaps."""
 
     def part(column: Column, lane: Lane) -> Column:
@@ -89,17 +89,18 @@ def looked_at(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
 
     first = bisect_left(trace.censuses, begin_ns - CENSUS_HOLDS_NS, key=_at_ns)
     return replace(
-        trace, columns={name: part(column, SIGNALS[name]) for name, column in trace.columns.items()},
+        trace,
+        columns={name: part(column, SIGNALS[name]) for name, column in trace.columns.items()},
         dense_power=part(trace.dense_power, Lane.POWER),
         censuses=trace.censuses[first : bisect_left(trace.censuses, end_ns, key=_at_ns)],
-    )  # fmt: skip
+    )
 
 
 def _at_ns(census: ProcessList) -> int:
     return census.at_ns
 
 
-def _band(panel: Panel, of: Drawn) -> tuple[Band, bool]:
+def _band(panel: Panel, of: PanelData) -> tuple[Band, bool]:
     """The signal over the dots of the span, and whether the driver's dense record is in it."""
     dots = of.cells.dots()
     found = plot.band(of.trace.column(panel.signal), dots)
@@ -109,7 +110,7 @@ def _band(panel: Panel, of: Drawn) -> tuple[Band, bool]:
     return dense.over(found), bool(np.isfinite(dense.low).any())
 
 
-def _title(panel: Panel, of: Drawn, found: Band, line: float | None, *, dense: bool) -> list[Piece]:
+def _title(panel: Panel, of: PanelData, found: Band, line: float | None, *, dense: bool) -> list[Piece]:
     value, exact = value_at(panel, of.trace, of.moment_ns)
     title = Piece(f" {panel.title:<12}")
     if value is None:
@@ -147,7 +148,7 @@ def _in_force(of: Column, moment: Times, holds_ns: int) -> float | None:
     return float(of.values[index])
 
 
-def _tones(panel: Panel, of: Drawn, cells: Band, line: float | None) -> Tones:
+def _tones(panel: Panel, of: PanelData, cells: Band, line: float | None) -> Tones:
     """Loud where the table of all GPUs would be; the clock where a reason holds it."""
     plain = plot.tones(of.cells.slices_count)
     if panel is CLOCK:

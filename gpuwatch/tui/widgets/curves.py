@@ -7,11 +7,11 @@ from textual.message import Message
 
 from gpuwatch.tui.text.plot import GUTTER_COUNT
 from gpuwatch.tui.widgets import gpu_chart
-from gpuwatch.tui.widgets.gpu_chart import View
-from gpuwatch.tui.widgets.strips import Strips
+from gpuwatch.tui.widgets.gpu_chart import ChartView
+from gpuwatch.tui.widgets.line_view import LineView
 
 
-class Curves(Strips):
+class Curves(LineView):
     """What ``board`` lays out, for the size there is."""
 
     DEFAULT_CSS = "Curves { height: 1fr; }"
@@ -25,9 +25,9 @@ class Curves(Strips):
 
     def __init__(self) -> None:
         super().__init__()
-        self._view: View | None = None
+        self._view: ChartView | None = None
 
-    def show(self, view: View) -> None:
+    def show(self, view: ChartView) -> None:
         self._view = view
         self._draw()
 

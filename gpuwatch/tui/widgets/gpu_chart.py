@@ -10,12 +10,12 @@ import numpy as np
 
 from annotate.evidence import Column, Device, Lane, ProcessList, Times, Trace, Values
 from annotate.output import report
-from gpuwatch.tui.covers import covers
 from gpuwatch.tui.text import plot
 from gpuwatch.tui.text.plot import GUTTER_COUNT, Span
 from gpuwatch.tui.text.words import NOTHING, Chip, Piece, Tone, chips, cut, status
 from gpuwatch.tui.widgets import chart_panels, reason_strip
-from gpuwatch.tui.widgets.chart_panels import CENSUS_HOLDS_NS, Drawn, clipped
+from gpuwatch.tui.widgets.chart_panels import CENSUS_HOLDS_NS, PanelData, clipped
+from gpuwatch.tui.window_coverage import covers
 from gpuwatch.wire.messages import Shown
 
 ROOMY_COUNT = 20  # lines from which processes and windows have ribbons too
@@ -26,7 +26,7 @@ _GRAVEST = ("rejected", "flagged", "unproven", "valid", "open", "closing", "judg
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class ChartView:
     """What there is to draw: a trace and the stretch of it that is looked at."""
 
     trace: Trace
@@ -43,9 +43,9 @@ class View:
         return Span(self.begin_ns, self.end_ns, max(width - GUTTER_COUNT, 1))
 
 
-def lines(view: View, width: int, height: int) -> list[list[Piece]]:
+def lines(view: ChartView, width: int, height: int) -> list[list[Piece]]:
     """As many lines as there is room for: curves, ribbons, the axis, and what there was at the cursor."""
-    view, cells = replace(view, trace=chart_panels.looked_at(view.trace, view.begin_ns, view.end_ns)), view.cells(width)
+    view, cells = replace(view, trace=chart_panels.clip_trace(view.trace, view.begin_ns, view.end_ns)), view.cells(width)
     cursor = cells.index(view.cursor_ns) if view.cursor_ns is not None else None
     reasons = reason_strip.slices(view.trace.column(REASONS), cells)
     letters = reason_strip.letters(reasons)
@@ -55,11 +55,14 @@ def lines(view: View, width: int, height: int) -> list[list[Piece]]:
     below += [_axis(view, cells, cursor), clipped(list(_at_cursor(view, cells, cursor, reasons)), width)]
     if view.notice is not None:
         below.append([Piece(cut(f" {report.plain(view.notice)}", width), Tone.DIM)])
-    drawn = Drawn(
-        trace=view.trace, device=view.device, cells=cells, cursor=cursor,
+    drawn = PanelData(
+        trace=view.trace,
+        device=view.device,
+        cells=cells,
+        cursor=cursor,
         moment_ns=min(view.zero_ns, view.end_ns) if cursor is None or view.cursor_ns is None else view.cursor_ns,
         held=_held(letters),
-    )  # fmt: skip
+    )
     above: list[list[Piece]] = []
     for panel, rows_count in zip(chart_panels.PANELS, chart_panels.rows_counts(height - len(below)), strict=False):
         above += chart_panels.lines(panel, drawn, rows_count)
@@ -78,7 +81,7 @@ def _held(letters: Sequence[Chip]) -> plot.Tones:
     return held
 
 
-def _crowd(view: View, cells: Span) -> list[Chip]:
+def _crowd(view: ChartView, cells: Span) -> list[Chip]:
     """How many processes there were; F where one was foreign to a window that was open."""
     open_then = _open_in(view)
     rows = np.array(
@@ -103,7 +106,7 @@ def _headcount(count: float, strangers: float) -> Chip:
     return Chip(f"{count:.0f}" if count < 10 else "+", "processes", Tone.DIM) if count else Chip("·", "none", Tone.DIM)
 
 
-def _open_in(view: View) -> list[Shown]:
+def _open_in(view: ChartView) -> list[Shown]:
     """The windows that were open at some time of the stretch, or shortly before."""
     begin_ns = view.begin_ns - CENSUS_HOLDS_NS
     return [each for each in view.windows if each.begin_ns < view.end_ns and (each.end_ns is None or each.end_ns >= begin_ns)]
@@ -119,7 +122,7 @@ def foreign(census: ProcessList, uuid: str, windows: Sequence[Shown]) -> int:
     return len(pids.difference(*owners)) if any(owners) else 0
 
 
-def _verdicts(view: View, cells: Span) -> list[Chip]:
+def _verdicts(view: ChartView, cells: Span) -> list[Chip]:
     """The windows on this GPU by their letters, the worst where several lie in one cell."""
     shown = [Chip(" ", "none", Tone.DIM)] * cells.slices_count
     edges_ns = cells.edges_ns()
@@ -134,7 +137,7 @@ def _verdicts(view: View, cells: Span) -> list[Chip]:
     return shown
 
 
-def _axis(view: View, cells: Span, cursor: int | None) -> list[Piece]:
+def _axis(view: ChartView, cells: Span, cursor: int | None) -> list[Piece]:
     """The wall's time at both ends, steps from the moment in between, what the driver reported, and where the cursor is."""
     count = cells.slices_count
     step_s = next((step for step in _STEPS_S if step * 1e9 / cells.slice_ns >= _LABEL_COUNT), 3600)
@@ -176,7 +179,7 @@ def _offset(seconds: int, step_s: int) -> str:
     return f"{sign}{size // 60} min" if size % 3600 else f"{sign}{size // 3600} h"
 
 
-def _at_cursor(view: View, cells: Span, cursor: int | None, reasons: reason_strip.Slices) -> Iterator[Piece]:
+def _at_cursor(view: ChartView, cells: Span, cursor: int | None, reasons: reason_strip.ReasonSlices) -> Iterator[Piece]:
     """Reasons by name, processes, windows and events of the marked cell; without one, how long each reason held in view."""
     if cursor is None or view.cursor_ns is None:
         yield Piece(" in view", Tone.DIM)

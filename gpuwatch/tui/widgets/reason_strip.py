@@ -20,7 +20,7 @@ NONE = Chip("·", "none", Tone.DIM)
 
 
 @dataclass(frozen=True, slots=True)
-class Slices:
+class ReasonSlices:
     """All reasons there were in each slice of a span, and whether they were observed: at all, and all the time."""
 
     masks: Times
@@ -31,11 +31,11 @@ class Slices:
         return int(self.masks[index]) if self.seen[index] else None
 
 
-def slices(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> Slices:
+def slices(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> ReasonSlices:
     """A column of masks, each of which stands until the next row."""
     count = span.slices_count
     if not len(column) or span.end_ns <= span.begin_ns:
-        return Slices(np.zeros(count, np.int64), np.zeros(count, bool), np.zeros(count, bool))
+        return ReasonSlices(np.zeros(count, np.int64), np.zeros(count, bool), np.zeros(count, bool))
     begins_ns, ends_ns, masks = _stretches(column, holds_ns)
     edges_ns = span.edges_ns()
     # A slice meets the stretches from the first that ends after its begin to the last that begins before its end.
@@ -48,13 +48,15 @@ def slices(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> Slices:
     inside_ns = np.zeros(count, np.int64)
     begun, ended = first[met], last[met] - 1
     inside_ns[met] = (
-        covered_ns[ended + 1] - covered_ns[begun]
-        - np.maximum(0, edges_ns[:-1][met] - begins_ns[begun]) - np.maximum(0, ends_ns[ended] - edges_ns[1:][met])
-    )  # fmt: skip
-    return Slices(found, met, met & (inside_ns >= np.diff(edges_ns)))
+        covered_ns[ended + 1]
+        - covered_ns[begun]
+        - np.maximum(0, edges_ns[:-1][met] - begins_ns[begun])
+        - np.maximum(0, ends_ns[ended] - edges_ns[1:][met])
+    )
+    return ReasonSlices(found, met, met & (inside_ns >= np.diff(edges_ns)))
 
 
-def letters(of: Slices) -> list[Chip]:
+def letters(of: ReasonSlices) -> list[Chip]:
     """The gravest reason of each slice; none is only said of a slice that was observed all the time."""
     codes = np.where(of.whole, 1, 0)
     for code, (bits, _) in enumerate(reversed(_ordered()), start=2):

@@ -9,10 +9,10 @@ from textual.events import Click
 from textual.message import Message
 
 from gpuwatch.tui.text.words import Piece
-from gpuwatch.tui.widgets.strips import Strips
+from gpuwatch.tui.widgets.line_view import LineView
 
 
-class Rows(Strips):
+class RowList(LineView):
     """Lines with names; those without one, as a heading, cannot be chosen."""
 
     _names: tuple[str | None, ...] = ()

@@ -19,7 +19,7 @@ STYLES: Mapping[Tone, str] = {
 }
 
 
-class Lines(Static):
+class TextLines(Static):
     """Text in tones.  What was drawn last is kept, so that a screen at rest costs nothing."""
 
     _shown: tuple[tuple[Piece, ...], ...] = ()

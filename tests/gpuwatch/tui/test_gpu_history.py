@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.evidence import Column, Gap, Trace
-from gpuwatch.tui.gpu_history import SETTLE_NS, SLICE_NS, Track
+from gpuwatch.tui.gpu_history import SETTLE_NS, SLICE_NS, GpuHistory
 from tests.gpuwatch.tui.detail import Still
 from tests.gpuwatch.tui.frozen import NOW_NS, S, gpu
 
@@ -19,7 +19,7 @@ def history(begin_s: int, end_s: int) -> Trace:
     return Trace(columns={"sm_clock_mhz": Column(at_ns, at_ns / S)}, dense_power=Column(at_ns, at_ns / S))
 
 
-def fill(track: Track, past: Still, begin_ns: int, end_ns: int, *, now_ns: int) -> int:
+def fill(track: GpuHistory, past: Still, begin_ns: int, end_ns: int, *, now_ns: int) -> int:
     """Ask until nothing is missing; how many questions that took."""
     for count in range(100):
         if (question := track.question(begin_ns, end_ns)) is None:
@@ -31,7 +31,7 @@ def fill(track: Track, past: Still, begin_ns: int, end_ns: int, *, now_ns: int) 
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(1, 400)), min_size=1, max_size=6))
 def test_whatever_the_stretches_asked_for_it_ends_up_with_what_the_store_holds(stretches: list[tuple[int, int]]) -> None:
-    past, track = Still(history(0, 1400)), Track()
+    past, track = Still(history(0, 1400)), GpuHistory()
     for begin_s, length_s in stretches:
         begin_ns, end_ns = begin_s * S, (begin_s + length_s) * S
         fill(track, past, begin_ns, end_ns, now_ns=2000 * S)
@@ -44,14 +44,14 @@ def test_whatever_the_stretches_asked_for_it_ends_up_with_what_the_store_holds(s
 
 
 def test_a_long_stretch_is_asked_in_slices_from_its_end() -> None:
-    past, track = Still(history(0, 1400)), Track()
+    past, track = Still(history(0, 1400)), GpuHistory()
     assert fill(track, past, 0, 600 * S, now_ns=2000 * S) == 5
     assert past.asked[0] == (480 * S, 600 * S)
     assert all(end_ns - begin_ns <= SLICE_NS for begin_ns, end_ns in past.asked)
 
 
 def test_as_time_goes_on_only_the_end_is_asked_again() -> None:
-    past, track = Still(history(0, 1400)), Track()
+    past, track = Still(history(0, 1400)), GpuHistory()
     fill(track, past, 0, 100 * S, now_ns=100 * S)
     past.asked.clear()
     assert track.question(2 * S, 100 * S + S // 2, every_ns=S) is None, "not before there is something to gain"
@@ -60,7 +60,7 @@ def test_as_time_goes_on_only_the_end_is_asked_again() -> None:
 
 
 def test_rows_told_since_the_last_answer_stay_until_the_store_has_them() -> None:
-    track = Track()
+    track = GpuHistory()
     told = [replace(gpu(age_s=-ahead_s, sm_clock_mhz=1000 + ahead_s)) for ahead_s in range(4)]
     for each in told:
         track.tell(each)
@@ -74,7 +74,7 @@ def test_rows_told_since_the_last_answer_stay_until_the_store_has_them() -> None
 
 
 def test_a_signal_that_is_not_observed_any_more_becomes_unknown() -> None:
-    track = Track()
+    track = GpuHistory()
     track.tell(gpu(age_s=2, power_w=None))
     assert "power_w" not in track.trace.columns
     track.tell(gpu(age_s=1))
@@ -83,7 +83,7 @@ def test_a_signal_that_is_not_observed_any_more_becomes_unknown() -> None:
 
 
 def test_a_gap_that_lasts_is_known_once_with_its_latest_end() -> None:
-    track = Track()
+    track = GpuHistory()
     for end_s in (11, 12):
         answer = replace(history(0, end_s), gaps=(Gap(begin_ns=10 * S, end_ns=end_s * S),))
         track.take(answer, 0, end_s * S, now_ns=end_s * S)
@@ -91,7 +91,7 @@ def test_a_gap_that_lasts_is_known_once_with_its_latest_end() -> None:
 
 
 def test_going_back_further_than_is_kept_comes_to_an_end_and_so_does_coming_back() -> None:
-    past, track = Still(history(0, 1400)), Track(kept_ns=300 * S)
+    past, track = Still(history(0, 1400)), GpuHistory(kept_ns=300 * S)
     for begin_s, end_s in ((1200, 1300), (1000, 1100), (850, 950), (700, 800), (900, 1000), (1200, 1300)):
         fill(track, past, begin_s * S, end_s * S, now_ns=2000 * S)
         at_ns = track.trace.column("sm_clock_mhz").at_ns

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.widgets.curves import Curves
 from gpuwatch.view.history import Recorded
 from tests.gpuwatch.tui.detail import Host, Still, at
@@ -52,10 +52,10 @@ def test_a_recording_of_an_h200_looks_as_it_did(snap_compare: Callable[..., bool
     past = Recorded(RECORDING)
     moment_ns = past.span_ns()[0] + 235 * S
     live = past.live(moment_ns)
-    showing = Showing(live=live, at=at, past_ns=moment_ns)
-    assert compare(snap_compare, Host(showing, past, live.gpus[0].device.uuid), (120, 40))
+    content = ScreenContent(live=live, at=at, past_ns=moment_ns)
+    assert compare(snap_compare, Host(content, past, live.gpus[0].device.uuid), (120, 40))
 
 
 def test_without_a_store_it_looks_as_it_did(snap_compare: Callable[..., bool]) -> None:
-    showing = replace(NOW, live=replace(LIVE, windows=()))
-    assert snap_compare(Host(showing, None), terminal_size=(80, 24))
+    content = replace(NOW, live=replace(LIVE, windows=()))
+    assert snap_compare(Host(content, None), terminal_size=(80, 24))

@@ -8,8 +8,8 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.errors import DaemonError
-from gpuwatch.tui.app import Top
-from gpuwatch.tui.state import State
+from gpuwatch.tui.app import TopApp
+from gpuwatch.tui.widgets.status_line import StatusLine
 from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, TWO, top, travelling
 from tests.waiting import wait_until_async
@@ -40,7 +40,7 @@ BACK: dict[str, tuple[tuple[int, int], list[str], str]] = {
 
 
 def compare(
-    snap_compare: Callable[..., bool], app: Top, size: tuple[int, int], keys: list[str], state: str, after: str = ""
+    snap_compare: Callable[..., bool], app: TopApp, size: tuple[int, int], keys: list[str], state: str, after: str = ""
 ) -> bool:
     async def ready(pilot: Pilot[None]) -> None:
         await seen(pilot, state)
@@ -50,7 +50,7 @@ def compare(
 
     async def seen(pilot: Pilot[None], words: str) -> None:
         await wait_until_async(
-            lambda: words in app.screen_stack[0].query_one(State).text, what=f"it shows {words!r}", pause=pilot.pause
+            lambda: words in app.screen_stack[0].query_one(StatusLine).text, what=f"it shows {words!r}", pause=pilot.pause
         )
 
     return snap_compare(app, terminal_size=size, run_before=ready)

@@ -13,12 +13,12 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from annotate.evidence import Trace
-from gpuwatch.tui.data_interfaces import Past, Showing
+from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
 from gpuwatch.tui.gpu_history import SLICE_NS
-from gpuwatch.tui.screens.gpu_screen import Gpu
+from gpuwatch.tui.screens.gpu_screen import GpuScreen
 from gpuwatch.tui.text.plot import GUTTER_COUNT
 from gpuwatch.tui.widgets.curves import Curves
-from gpuwatch.tui.widgets.text_lines import Lines
+from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.history import Recorded
 from tests.gpuwatch.tui.detail import Host, Still, at, lived
 from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, window
@@ -35,7 +35,7 @@ LIVE = replace(
     gpus=(gpu(0, pids=[7, 8], sm_clock_mhz=1980, power_w=640.0, temperature_c=84, event_reasons_mask=0), *EIGHT.gpus[1:]),
     windows=WINDOWS,
 )
-NOW = Showing(live=LIVE, at=at)
+NOW = ScreenContent(live=LIVE, at=at)
 
 
 class Seen:
@@ -49,7 +49,7 @@ class Seen:
         return self.host.detail.query_one(Curves).text
 
     def words(self, name: str) -> str:
-        return self.host.detail.query_one(name, Lines).text
+        return self.host.detail.query_one(name, TextLines).text
 
     def line(self, beginning: str) -> str:
         return next((line for line in self.curves.split("\n") if line.strip().startswith(beginning)), "")
@@ -71,11 +71,11 @@ class Seen:
 
 
 def used(
-    use: Callable[[Seen], Awaitable[None]], past: Past | None, *, showing: Showing = NOW, size: tuple[int, int] = (120, 40),
+    use: Callable[[Seen], Awaitable[None]], past: HistorySource | None, *, content: ScreenContent = NOW, size: tuple[int, int] = (120, 40),
     uuid: str = "GPU-00000000",
 ) -> None:  # fmt: skip
     async def lived() -> None:
-        host = Host(showing, past, uuid)
+        host = Host(content, past, uuid)
         async with host.run_test(size=size) as pilot:
             await pilot.pause()
             await use(Seen(host, pilot))
@@ -191,42 +191,42 @@ def test_a_cursor_at_the_edge_takes_the_stretch_along() -> None:
 
 def test_back_in_time_the_moment_is_in_the_middle_and_marked() -> None:
     then_ns = NOW_NS - 80 * S
-    showing = replace(NOW, live=replace(LIVE, at_ns=then_ns), past_ns=then_ns)
+    content = replace(NOW, live=replace(LIVE, at_ns=then_ns), past_ns=then_ns)
 
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "P power cap" in seen.line("▲") or "· none" in seen.line("▲"))
         assert "▲ 00:15:20" in seen.line("▲")
         await seen.until(lambda: "00:16:20" in seen.curves)
-        seen.host.tell(replace(showing, live=replace(LIVE, at_ns=then_ns + S), past_ns=then_ns + S))
+        seen.host.tell(replace(content, live=replace(LIVE, at_ns=then_ns + S), past_ns=then_ns + S))
         assert "▲ 00:15:21" in seen.line("▲")
         seen.host.tell(NOW)
         assert not seen.line("▲")
         await seen.until(lambda: "FFFFF" in seen.line("procs"))
 
-    used(use, Still(TRACE), showing=showing)
+    used(use, Still(TRACE), content=content)
 
 
 def test_back_in_time_a_window_that_was_open_then_is_shown_as_it_became() -> None:
     then_ns = NOW_NS - 80 * S
     opened = msgspec.structs.replace(WINDOWS[0], begin_ns=then_ns, end_ns=None)
-    showing = replace(NOW, live=replace(LIVE, at_ns=then_ns, windows=(opened,)), past_ns=then_ns)
+    content = replace(NOW, live=replace(LIVE, at_ns=then_ns, windows=(opened,)), past_ns=then_ns)
     became = msgspec.structs.replace(opened, status="rejected", end_ns=then_ns + 20 * S)
 
     async def use(seen: Seen) -> None:
         await seen.until(lambda: seen.line("window").count("R") > 10)
         assert "o" not in seen.line("window").partition("│")[2]
 
-    used(use, Still(TRACE, later=(became,)), showing=showing)
+    used(use, Still(TRACE, later=(became,)), content=content)
 
 
 def test_back_in_time_near_the_end_the_stretch_ends_with_what_there_is() -> None:
     then_ns = NOW_NS - 10 * S
-    showing = replace(NOW, live=replace(LIVE, at_ns=then_ns), past_ns=then_ns)
+    content = replace(NOW, live=replace(LIVE, at_ns=then_ns), past_ns=then_ns)
 
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "00:14:40" in seen.curves and "00:16:40" in seen.curves)
 
-    used(use, Still(TRACE), showing=showing)
+    used(use, Still(TRACE), content=content)
 
 
 def test_without_a_store_curves_grow_from_what_the_screen_is_told_and_it_says_so() -> None:
@@ -275,14 +275,14 @@ def test_n_and_tab_go_round_the_gpus_at_the_same_time() -> None:
     ("showing", "uuid", "said"),
     [
         (NOW, "GPU-00000006", "! STALE 7 s"), (NOW, "GPU-none", "× not among the GPUs of this time"),
-        (Showing(live=None, at=at), "GPU-00000000", "GPU-00000000"), (NOW, "GPU-00000005", "MIG"),
+        (ScreenContent(live=None, at=at), "GPU-00000000", "GPU-00000000"), (NOW, "GPU-00000005", "MIG"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_the_gpu_is_said_beside_its_name(showing: Showing, uuid: str, said: str) -> None:
+def test_what_is_wrong_with_the_gpu_is_said_beside_its_name(content: ScreenContent, uuid: str, said: str) -> None:
     async def use(seen: Seen) -> None:
         await seen.until(lambda: said in seen.words("#head"))
 
-    used(use, Still(), showing=showing, uuid=uuid)
+    used(use, Still(), content=content, uuid=uuid)
 
 
 def test_processes_are_own_or_foreign_while_a_window_is_open_and_else_unknown() -> None:
@@ -302,7 +302,7 @@ def test_processes_are_own_or_foreign_while_a_window_is_open_and_else_unknown() 
 def test_escape_leaves() -> None:
     async def use(seen: Seen) -> None:
         await seen.press("escape")
-        assert not isinstance(seen.host.screen, Gpu)
+        assert not isinstance(seen.host.screen, GpuScreen)
 
     used(use, Still())
 
@@ -354,7 +354,7 @@ def test_a_real_recording_is_shown_with_its_neighbour_and_regimes() -> None:
         assert "PPPPP" in seen.line("reason")
         assert "–––" in seen.line("reason"), "between two windows nothing was recorded"
 
-    used(use, past, showing=Showing(live=live, at=at, past_ns=moment_ns), uuid=live.gpus[0].device.uuid)
+    used(use, past, content=ScreenContent(live=live, at=at, past_ns=moment_ns), uuid=live.gpus[0].device.uuid)
 
 
 def test_an_empty_trace_of_an_unknown_gpu_is_drawn_as_nothing() -> None:
@@ -364,4 +364,4 @@ def test_an_empty_trace_of_an_unknown_gpu_is_drawn_as_nothing() -> None:
         assert "0 W" not in seen.curves
 
     lost = replace(LIVE, gpus=(replace(gpu(0), rows={}, census=None),))
-    used(use, Still(Trace()), showing=replace(NOW, live=lost))
+    used(use, Still(Trace()), content=replace(NOW, live=lost))

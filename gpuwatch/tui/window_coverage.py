@@ -12,6 +12,6 @@ def covers(window: Shown, uuid: str, pids: Collection[int]) -> bool:
     return uuid in window.uuids if window.uuids else not set(window.pids).isdisjoint(pids)
 
 
-def covering(windows: Iterable[Shown], uuid: str, pids: Collection[int]) -> list[Shown]:
+def open_windows_on(windows: Iterable[Shown], uuid: str, pids: Collection[int]) -> list[Shown]:
     """The open ones."""
     return [each for each in windows if each.end_ns is None and covers(each, uuid, pids)]

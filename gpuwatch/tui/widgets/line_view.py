@@ -14,19 +14,19 @@ from textual.widget import Widget
 from gpuwatch.tui.text.words import Piece, Tone
 
 
-class Strips(Widget):
+class LineView(Widget):
     """Text in tones, never wrapped; as high as it has lines, unless its styles say otherwise."""
 
     # As STYLES of `lines`; here a style is asked for by its class, a line at a time.
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"strips--{tone}" for tone in Tone} | {"strips--chosen"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"line-view--{tone}" for tone in Tone} | {"line-view--chosen"}
     DEFAULT_CSS = """
-    Strips { height: auto; }
-    Strips > .strips--dim { color: $foreground-muted; }
-    Strips > .strips--good { color: $text-success; }
-    Strips > .strips--note { color: $text-secondary; }
-    Strips > .strips--warn { color: $text-warning; text-style: bold; }
-    Strips > .strips--bad { color: $text-error; text-style: bold; }
-    Strips > .strips--chosen { text-style: reverse; }
+    LineView { height: auto; }
+    LineView > .line-view--dim { color: $foreground-muted; }
+    LineView > .line-view--good { color: $text-success; }
+    LineView > .line-view--note { color: $text-secondary; }
+    LineView > .line-view--warn { color: $text-warning; text-style: bold; }
+    LineView > .line-view--bad { color: $text-error; text-style: bold; }
+    LineView > .line-view--chosen { text-style: reverse; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
@@ -62,7 +62,7 @@ class Strips(Widget):
     def render_line(self, y: int) -> Strip:
         # Asked for once: textual works a style out anew at every question.
         if not self._styles:
-            self._styles = {name: self.get_component_rich_style(f"strips--{name}") for name in (*Tone, "chosen")}
+            self._styles = {name: self.get_component_rich_style(f"line-view--{name}") for name in (*Tone, "chosen")}
         pieces = self._lines[y] if y < len(self._lines) else []
         if y == self._chosen:
             strip = Strip([Segment("".join(piece.text for piece in pieces), self._styles["chosen"])])

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from annotate.evidence import Device, Lane, Trace
-from gpuwatch.tui.data_interfaces import Past
-from gpuwatch.tui.gpu_history import Track
+from gpuwatch.tui.data_interfaces import HistorySource
+from gpuwatch.tui.gpu_history import GpuHistory
 from gpuwatch.tui.text import plot
 from gpuwatch.tui.text.plot import Span
 from gpuwatch.tui.text.words import Chip, Piece, Tone
@@ -25,7 +25,7 @@ BEFORE = Chip(" ", "before the first reading", Tone.DIM)
 
 
 @dataclass(frozen=True, slots=True)
-class Trail:
+class HistoryLines:
     """What shows of one GPU: two lines over the same moments."""
 
     clock: tuple[Piece, ...]
@@ -33,7 +33,7 @@ class Trail:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class HistoryQuery:
     """What the past is to be asked next; back in time, more than shows."""
 
     uuid: str
@@ -42,18 +42,18 @@ class Question:
     at_ns: int  # the moment that shows
     past: bool
 
-    def put(self, past: Past) -> Answer:
+    def put(self, past: HistorySource) -> HistoryAnswer:
         """Not on the thread that draws."""
         if not self.past:
-            return Answer(past.trace(self.uuid, self.begin_ns, self.end_ns), self.end_ns, self.at_ns)
+            return HistoryAnswer(past.trace(self.uuid, self.begin_ns, self.end_ns), self.end_ns, self.at_ns)
         span_ns = past.span_ns()
         last_ns = span_ns[1] if span_ns is not None else self.at_ns
         end_ns = max(min(self.end_ns, last_ns), self.at_ns)
-        return Answer(past.trace(self.uuid, self.begin_ns, end_ns), end_ns, max(last_ns, self.at_ns))
+        return HistoryAnswer(past.trace(self.uuid, self.begin_ns, end_ns), end_ns, max(last_ns, self.at_ns))
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HistoryAnswer:
     """How far it reaches, and the newest there was then."""
 
     trace: Trace
@@ -61,12 +61,12 @@ class Answer:
     now_ns: int
 
 
-class Trails:
+class OverviewHistory:
     """Bounded: a few minutes of two signals, and only of the GPUs there are."""
 
     def __init__(self) -> None:
-        self._tracks: dict[str, Track] = {}
-        self._drawn: dict[str, tuple[Span, Trail]] = {}
+        self._tracks: dict[str, GpuHistory] = {}
+        self._drawn: dict[str, tuple[Span, HistoryLines]] = {}
 
     def note(self, live: Live) -> None:
         """An answer of now."""
@@ -76,7 +76,7 @@ class Trails:
         for gpu in live.gpus:
             self._track(gpu.device.uuid).tell(replace(gpu, census=None))
 
-    def question(self, live: Live, *, past: bool) -> Question | None:
+    def question(self, live: Live, *, past: bool) -> HistoryQuery | None:
         """Of which GPU the past is to be asked, and for which stretch; None while all that shows is known."""
         begin_ns, end_ns = live.at_ns - RANGE_NS, live.at_ns
         for gpu in live.gpus:
@@ -86,10 +86,10 @@ class Trails:
                 first_ns, last_ns = wanted
                 first_ns -= AROUND_NS if past and first_ns == begin_ns else 0
                 last_ns += AROUND_NS if past and last_ns == end_ns else 0
-                return Question(gpu.device.uuid, first_ns, last_ns, live.at_ns, past)
+                return HistoryQuery(gpu.device.uuid, first_ns, last_ns, live.at_ns, past)
         return None
 
-    def take(self, question: Question, answer: Answer) -> None:
+    def take(self, question: HistoryQuery, answer: HistoryAnswer) -> None:
         lean = Trace(
             columns={name: answer.trace.columns[name] for name in (CLOCK, REASONS) if name in answer.trace.columns},
             gaps=tuple(gap for gap in answer.trace.gaps if gap.lane == Lane.FAST),
@@ -97,7 +97,7 @@ class Trails:
         self._track(question.uuid).take(lean, question.begin_ns, answer.end_ns, now_ns=answer.now_ns)
         self._drawn.pop(question.uuid, None)
 
-    def of(self, device: Device, at_ns: int, count: int) -> Trail:
+    def of(self, device: Device, at_ns: int, count: int) -> HistoryLines:
         """The two minutes before a moment in so many cells, each of them over: lines change once a cell, not at every answer."""
         slice_ns = RANGE_NS // count
         end_ns = at_ns // slice_ns * slice_ns
@@ -106,11 +106,11 @@ class Trails:
             drawn = self._drawn[device.uuid] = span, trail(self._track(device.uuid).trace, device, span)
         return drawn[1]
 
-    def _track(self, uuid: str) -> Track:
-        return self._tracks.setdefault(uuid, Track((CLOCK, REASONS), kept_ns=KEPT_NS))
+    def _track(self, uuid: str) -> GpuHistory:
+        return self._tracks.setdefault(uuid, GpuHistory((CLOCK, REASONS), kept_ns=KEPT_NS))
 
 
-def trail(trace: Trace, device: Device, span: Span) -> Trail:
+def trail(trace: Trace, device: Device, span: Span) -> HistoryLines:
     """The clock at its lowest in each cell, against its maximum, and the gravest reason; nothing in a gap."""
     chips = reason_strip.letters(reason_strip.slices(plot.without(trace.column(REASONS), trace.gaps), span))
     lowest = plot.band(plot.without(trace.column(CLOCK), trace.gaps), span).low
@@ -120,4 +120,4 @@ def trail(trace: Trace, device: Device, span: Span) -> Trail:
     bars = "".join(EIGHTHS[level] for level in levels.tolist())
     first = next((index for index, chip in enumerate(chips) if chip is not reason_strip.NOT_OBSERVED), 0)
     chips[:first] = [BEFORE] * first
-    return Trail((Piece(bars, Tone.DIM),), tuple(reason_strip.pieces(chips)))
+    return HistoryLines((Piece(bars, Tone.DIM),), tuple(reason_strip.pieces(chips)))

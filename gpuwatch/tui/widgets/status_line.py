@@ -6,13 +6,13 @@ from enum import StrEnum
 
 from annotate.evidence import Lane
 from annotate.output import report
-from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.text import gpu_words, words
 from gpuwatch.tui.text.words import Piece, Tone
-from gpuwatch.tui.widgets.text_lines import Lines
+from gpuwatch.tui.widgets.text_lines import TextLines
 
 
-class Seen(StrEnum):
+class ScreenState(StrEnum):
     """What the screen stands for."""
 
     ASKING = "ASKING"
@@ -24,47 +24,54 @@ class Seen(StrEnum):
 
 
 _TONES = {
-    Seen.ASKING: Tone.NOTE, Seen.LIVE: Tone.GOOD, Seen.PAUSED: Tone.NOTE, Seen.STALE: Tone.BAD, Seen.GONE: Tone.BAD,
-    Seen.PAST: Tone.WARN,
+    ScreenState.ASKING: Tone.NOTE, ScreenState.LIVE: Tone.GOOD, ScreenState.PAUSED: Tone.NOTE, ScreenState.STALE: Tone.BAD, ScreenState.GONE: Tone.BAD,
+    ScreenState.PAST: Tone.WARN,
 }  # fmt: skip
-_MARKS = {Seen.ASKING: "…", Seen.LIVE: "●", Seen.PAUSED: "‖", Seen.STALE: "!", Seen.GONE: "×", Seen.PAST: "◂"}
+_MARKS = {
+    ScreenState.ASKING: "…",
+    ScreenState.LIVE: "●",
+    ScreenState.PAUSED: "‖",
+    ScreenState.STALE: "!",
+    ScreenState.GONE: "×",
+    ScreenState.PAST: "◂",
+}
 
 
-def seen(showing: Showing) -> Seen:
-    live = showing.live
-    if showing.past_ns is not None:
-        return Seen.PAST
-    if showing.why is not None:
-        return Seen.GONE
+def seen(content: ScreenContent) -> ScreenState:
+    live = content.live
+    if content.past_ns is not None:
+        return ScreenState.PAST
+    if content.why is not None:
+        return ScreenState.GONE
     if live is None:
-        return Seen.ASKING
-    if showing.paused:
-        return Seen.PAUSED
+        return ScreenState.ASKING
+    if content.paused:
+        return ScreenState.PAUSED
     answering = [gpu for gpu in live.gpus if gpu.lost is None and Lane.FAST in gpu.rows]
     stale = [gpu for gpu in answering if gpu_words.stale_s(gpu, live.at_ns) is not None]
-    return Seen.STALE if answering and len(stale) == len(answering) else Seen.LIVE
+    return ScreenState.STALE if answering and len(stale) == len(answering) else ScreenState.LIVE
 
 
-class State(Lines):
+class StatusLine(TextLines):
     """LIVE, PAUSED, STALE, GONE with the reason, or PAST and how long ago; how many GPUs and windows, and the time of it."""
 
-    def tell(self, showing: Showing, width: int, now_ns: int | None = None) -> None:
+    def tell(self, content: ScreenContent, width: int, now_ns: int | None = None) -> None:
         """``now_ns`` is when now is, on the axis of what is shown; None where there is no now."""
-        state, live = seen(showing), showing.live
+        state, live = seen(content), content.live
         line = [Piece(" gpuwatch  "), Piece(f"{_MARKS[state]} {state.value}", _TONES[state])]
         if live is not None:
-            line += [Piece(f"  {showing.at(live.at_ns)}", Tone.PLAIN if state is Seen.PAST else Tone.DIM)]
-        if state is Seen.PAST and live is not None and now_ns is not None:
+            line += [Piece(f"  {content.at(live.at_ns)}", Tone.PLAIN if state is ScreenState.PAST else Tone.DIM)]
+        if state is ScreenState.PAST and live is not None and now_ns is not None:
             line += [Piece(f", {words.ago(max(0, now_ns - live.at_ns) / 1e9)} ago", Tone.PLAIN)]
         room = width - sum(len(piece.text) for piece in line)
-        if state is Seen.GONE:
-            line += [Piece(words.cut(f"  r starts one; {report.plain(showing.why or '')}", room))]
+        if state is ScreenState.GONE:
+            line += [Piece(words.cut(f"  r starts one; {report.plain(content.why or '')}", room))]
         elif live is None:
             line += [Piece(words.cut("  the daemon is asked, or started", room), Tone.DIM)]
         else:
             opened = sum(each.end_ns is None for each in live.windows)
             gpus, windows = words.counted(len(live.gpus), "GPU"), words.counted(opened, "open window")
-            back = "; l goes back to live" if state is Seen.PAST and now_ns is not None else ""
+            back = "; l goes back to live" if state is ScreenState.PAST and now_ns is not None else ""
             said = f"  {gpus}, {windows}"
             line += [Piece(words.cut(said + (back if len(said + back) <= room else ""), room), Tone.DIM)]
         self.show([line])

@@ -9,10 +9,10 @@ import pytest
 from textual.pilot import Pilot
 
 from annotate.evidence import Column, Device, Gap, Trace
-from gpuwatch.tui.overview_trails import KEPT_NS, RANGE_NS, Trail, Trails, trail
+from gpuwatch.tui.overview_history import KEPT_NS, RANGE_NS, HistoryLines, OverviewHistory, trail
 from gpuwatch.tui.text.plot import Span
 from gpuwatch.tui.text.words import Tone
-from gpuwatch.tui.widgets.gpu_list import Gpus, Shape, shape
+from gpuwatch.tui.widgets.gpu_list import GpuList, HistoryPlacement, shape
 from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.detail import Still
 from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, travelling
@@ -27,7 +27,7 @@ def history(begin_s: int, end_s: int, *, mask: int = 0x4, mhz: float = 1575.0) -
     return Trace(columns={name: Column(at_ns, column) for name, column in values.items()})
 
 
-def text(pieces: Trail) -> tuple[str, str]:
+def text(pieces: HistoryLines) -> tuple[str, str]:
     return "".join(piece.text for piece in pieces.clock), "".join(piece.text for piece in pieces.reasons)
 
 
@@ -53,7 +53,7 @@ def test_a_gap_is_a_gap_in_both_lines() -> None:
 
 
 def test_what_is_told_four_times_a_second_grows_into_a_ribbon_and_is_bounded() -> None:
-    trails = Trails()
+    trails = OverviewHistory()
     for step in range(4 * 1000):
         told = gpu(age_s=-step / 4, event_reasons_mask=0x4 if step % 80 < 40 else 0)
         trails.note(Live(at_ns=NOW_NS + step * S // 4, source="nvml", gpus=(told,)))
@@ -68,7 +68,7 @@ def test_what_is_told_four_times_a_second_grows_into_a_ribbon_and_is_bounded() -
 
 @pytest.mark.parametrize("past", [False, True])
 def test_the_store_is_asked_until_all_that_shows_is_known_and_then_no_more(past: bool) -> None:
-    trails, store = Trails(), Still(history(0, 900), span=(0, 900 * S))
+    trails, store = OverviewHistory(), Still(history(0, 900), span=(0, 900 * S))
     for end_s in (850, 851, 840, 700, 300, 900):
         live = replace(EIGHT, at_ns=end_s * S, gpus=(gpu(),))
         for _ in range(20):
@@ -84,7 +84,7 @@ def test_the_store_is_asked_until_all_that_shows_is_known_and_then_no_more(past:
 
 
 def test_a_line_changes_once_a_cell_and_not_at_every_answer() -> None:
-    trails = Trails()
+    trails = OverviewHistory()
     cell_ns = RANGE_NS // 60
     first = trails.of(DEVICE, 10 * cell_ns, 60)
     assert trails.of(DEVICE, 11 * cell_ns - 1, 60) is first
@@ -94,11 +94,11 @@ def test_a_line_changes_once_a_cell_and_not_at_every_answer() -> None:
 @pytest.mark.parametrize(
     ("count", "size", "where"),
     [
-        (8, (80, 24), Shape.NOWHERE), (8, (120, 40), Shape.BELOW), (8, (200, 60), Shape.BELOW_WITH_CLOCK),
-        (8, (200, 24), Shape.BESIDE), (3, (80, 24), Shape.BELOW_WITH_CLOCK), (2, (20, 5), Shape.NOWHERE),
+        (8, (80, 24), HistoryPlacement.NOWHERE), (8, (120, 40), HistoryPlacement.BELOW), (8, (200, 60), HistoryPlacement.BELOW_WITH_CLOCK),
+        (8, (200, 24), HistoryPlacement.BESIDE), (3, (80, 24), HistoryPlacement.BELOW_WITH_CLOCK), (2, (20, 5), HistoryPlacement.NOWHERE),
     ],
 )  # fmt: skip
-def test_two_minutes_are_shown_where_there_is_room(count: int, size: tuple[int, int], where: Shape) -> None:
+def test_two_minutes_are_shown_where_there_is_room(count: int, size: tuple[int, int], where: HistoryPlacement) -> None:
     assert shape(count, *size) is where
 
 
@@ -106,7 +106,7 @@ def test_the_overview_shows_what_the_store_has_from_the_first_moment() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: "PPPPPPXXXXX" in shown(app, Gpus))
-        assert max(map(len, shown(app, Gpus).splitlines())) <= 119
+        await until(pilot, lambda: "PPPPPPXXXXX" in shown(app, GpuList))
+        assert max(map(len, shown(app, GpuList).splitlines())) <= 119
 
     used(app, use, (120, 40))
