@@ -127,7 +127,7 @@ def _text(pilot: Pilot[None]) -> str:
 def _recording(size: tuple[int, int], use: Use, name: str) -> None:
     past = Recorded(RECORDING)
     begin_ns, _ = past.span_ns()
-    top = TopApp(None, past, at=lambda at_ns: f"t{(at_ns - begin_ns) / 1e9:+.1f} s", wall_offset_ns=None)
+    top = TopApp(None, past, format_time=lambda at_ns: f"t{(at_ns - begin_ns) / 1e9:+.1f} s", wall_offset_ns=None)
     _photographed(top, size, use, name)
 
 

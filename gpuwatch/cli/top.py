@@ -73,7 +73,7 @@ def _screen(settings: Settings, *, kept_for: Settings) -> Exit:
     from gpuwatch.view.history import StoredHistory
     from gpuwatch.view.live import Looker
 
-    TopApp(Looker(settings), StoredHistory(lambda: _store(settings)), memory=_memory(kept_for)).run()
+    TopApp(Looker(settings), StoredHistory(lambda: _store(settings)), preferences_file=_preferences_file(kept_for)).run()
     return Exit.OK
 
 
@@ -85,7 +85,7 @@ def _store(settings: Settings) -> Path:
     return where
 
 
-def _memory(settings: Settings) -> PreferencesFile:
+def _preferences_file(settings: Settings) -> PreferencesFile:
     """What the user chose, kept beside the configuration that is read."""
     from gpuwatch.tui.preferences import PreferencesFile
 
@@ -102,10 +102,16 @@ def _recorded_screen(path: Path, settings: Settings) -> Exit:
     past = Recorded(path)
     begin_ns, _ = past.span_ns()
 
-    def at(at_ns: int) -> str:
+    def format_time(at_ns: int) -> str:
         return time_of_day(at_ns, 0) if past.has_wall_time else f"t{(at_ns - begin_ns) / 1e9:+.1f} s"
 
-    TopApp(None, past, at=at, wall_offset_ns=(lambda: 0) if past.has_wall_time else None, memory=_memory(settings)).run()
+    TopApp(
+        None,
+        past,
+        format_time=format_time,
+        wall_offset_ns=(lambda: 0) if past.has_wall_time else None,
+        preferences_file=_preferences_file(settings),
+    ).run()
     return Exit.OK
 
 

@@ -1,4 +1,4 @@
-"""Which screen opens on which wish, over the one there is; and the way back."""
+"""The screens that open over the first one."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from gpuwatch.tui.screens.help_screen import HelpScreen
 
 
 class NavigationApp(PreferencesApp):
-    """A screen is imported when it is first wanted: the first picture waits for none of them."""
+    """An app that opens and leaves screens.
 
-    def __init__(self, memory: PreferencesFile, rate_hz: float | None, past: HistorySource | None) -> None:
-        super().__init__(memory, rate_hz)
+    It imports a screen when the user opens it first, so that the first picture waits for none of them.
+    """
+
+    def __init__(self, preferences_file: PreferencesFile, rate_hz: float | None, past: HistorySource | None) -> None:
+        super().__init__(preferences_file, rate_hz)
         self._past = past
 
     def draw(self) -> None:
-        """Tell the topmost screen what there is to show."""
+        """Hand the topmost screen its content."""
 
     async def action_back(self) -> None:
         if len(self.screen_stack) > 1:
             self.pop_screen()
             self.draw()
 
-    async def _over(self, screen: Screen[None]) -> None:
+    async def _open(self, screen: Screen[None]) -> None:
         await self.push_screen(screen)
         self.draw()
 
@@ -35,28 +38,29 @@ class NavigationApp(PreferencesApp):
         from gpuwatch.tui.screens.processes_screen import ProcessesScreen
 
         if not isinstance(self.screen, ProcessesScreen):
-            await self._over(ProcessesScreen(self._memory.kept.sort or ""))
+            await self._open(ProcessesScreen(self._preferences_file.preferences.sort or ""))
 
     async def action_events(self) -> None:
         from gpuwatch.tui.screens.events_screen import EventsScreen
 
         if not isinstance(self.screen, EventsScreen):
-            await self._over(EventsScreen(self._past))
+            await self._open(EventsScreen(self._past))
 
     async def action_help(self) -> None:
-        await self.push_screen(HelpScreen(list(self.screen.active_bindings.values()), self._memory.path, self.actions()))
+        bindings = list(self.screen.active_bindings.values())
+        await self.push_screen(HelpScreen(bindings, self._preferences_file.path, self.action_names()))
 
     @on(requests.OpenGpu)
     async def open_gpu(self, request: requests.OpenGpu) -> None:
         from gpuwatch.tui.screens.gpu_screen import GpuScreen
 
-        await self._over(GpuScreen(request.uuid, self._past))
+        await self._open(GpuScreen(request.uuid, self._past))
 
     @on(requests.OpenWindow)
     async def open_window(self, request: requests.OpenWindow) -> None:
         from gpuwatch.tui.screens.window_screen import WindowScreen
 
-        await self._over(WindowScreen(request.run, self._past))
+        await self._open(WindowScreen(request.run, self._past))
 
     @on(requests.ExplainNames)
     async def explain(self, request: requests.ExplainNames) -> None:
@@ -69,5 +73,5 @@ class NavigationApp(PreferencesApp):
         self.draw()
 
     @on(requests.StoreSortOrder)
-    def sorted_by(self, request: requests.StoreSortOrder) -> None:
-        self.remember(sort=request.name)
+    def store_sort_order(self, request: requests.StoreSortOrder) -> None:
+        self.store_preferences(sort=request.name)

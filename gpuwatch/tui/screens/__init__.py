@@ -1,1 +1,1 @@
-"""screens"""
+"""The monitor's screens, one per file."""

@@ -1,4 +1,4 @@
-"""What happened in the last hour: what the driver reported by itself, and the windows."""
+"""The screen of the last hour: the driver's own reports, and the windows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GRAVE = {"xid": Tone.BAD, "lost": Tone.BAD, "ecc": Tone.WARN, "back": Tone.GOOD
 
 @dataclass(frozen=True, slots=True)
 class EventEntry:
-    """One line; ``name`` tells it from every other."""
+    """One line of the screen, with a unique name."""
 
     at_ns: int
     uuids: tuple[str, ...]
@@ -38,8 +38,8 @@ class EventEntry:
     name: str
 
 
-def happened(live: Live, events: Sequence[Event]) -> list[EventEntry]:
-    """The last hour before what is shown, the newest first."""
+def last_hour(live: Live, events: Sequence[Event]) -> list[EventEntry]:
+    """Return the last hour before the content, the newest first."""
     found = [*map(_of_event, events), *_of_windows(live)]
     return sorted((each for each in found if live.at_ns - HOUR_NS <= each.at_ns <= live.at_ns), key=lambda each: -each.at_ns)
 
@@ -69,10 +69,10 @@ def _of_windows(live: Live) -> Iterator[EventEntry]:
             )
 
 
-def lines(found: Sequence[EventEntry], live: Live, at: Callable[[int], str], width: int) -> Iterator[list[Piece]]:
-    """The table, its heading first."""
+def lines(found: Sequence[EventEntry], live: Live, format_time: Callable[[int], str], width: int) -> Iterator[list[Piece]]:
+    """Draw the table, its heading first."""
     places = {gpu.device.uuid: str(position) for position, gpu in enumerate(live.gpus)}
-    times = [at(each.at_ns) for each in found]
+    times = [format_time(each.at_ns) for each in found]
     column = max([8, *map(len, times)])
     yield [Piece(f"{'time':<{column}}  GPU   what", Tone.DIM)]
     for each, when in zip(found, times, strict=True):
@@ -98,7 +98,7 @@ class EventsScreen(MomentListScreen):
     def __init__(self, past: HistorySource | None) -> None:
         super().__init__()
         self._past = past
-        self._showing: ScreenContent | None = None
+        self._content: ScreenContent | None = None
         self._events: Sequence[Event] = ()
         self._found: list[EventEntry] = []
         self._asked_ns: int | None = None
@@ -108,8 +108,8 @@ class EventsScreen(MomentListScreen):
     def body(self) -> Iterable[Widget]:
         yield QuietScroll(RowList())
 
-    def tell(self, content: ScreenContent) -> None:
-        self._showing = content
+    def show_content(self, content: ScreenContent) -> None:
+        self._content = content
         live = content.live
         if live is not None and self._past is not None and not self._asking and self._is_due(live.at_ns):
             self._asked_ns, self._asking = live.at_ns, True
@@ -129,10 +129,10 @@ class EventsScreen(MomentListScreen):
         self.draw()
 
     def draw(self) -> None:
-        if self._showing is None or self._showing.live is None or not self.is_attached:
+        if self._content is None or self._content.live is None or not self.is_attached:
             return
-        self._found = happened(self._showing.live, self._events)
-        shown = lines(self._found, self._showing.live, self._showing.at, self.columns)
+        self._found = last_hour(self._content.live, self._events)
+        shown = lines(self._found, self._content.live, self._content.format_time, self.columns)
         self.query_one(RowList).show_rows(shown, [None, *(each.name for each in self._found)], self._chosen)
 
     def names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The page of any rule or clock event reason, in place and from the palette: the words `gpuwatch explain` has for it."""
+"""The page of any rule or clock event reason, in place and from the palette, as `gpuwatch explain` prints it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FACT = re.compile(r"\{[^{}]*\}")
 
 @cache
 def pages() -> Mapping[str, str]:
-    """By name, in Markdown.  The first call imports every rule, which takes a while."""
+    """Return the pages by name, in Markdown.  The first call imports every rule, which is slow."""
     from annotate.clock_reasons import REASONS
     from annotate.output.rule_pages import page
     from annotate.rules import RULES
@@ -37,7 +37,7 @@ def pages() -> Mapping[str, str]:
 
 
 def page_of(names: Iterable[str]) -> str:
-    """The pages of these, by name or by the name of the reason's bit; a word where there is none."""
+    """Return the pages of these names, or of the reasons of these bits; a line for an unknown one."""
     from annotate.clock_reasons import REASONS
 
     known = pages()
@@ -46,7 +46,7 @@ def page_of(names: Iterable[str]) -> str:
 
 
 class ExplainScreen(ModalScreen[None]):
-    """Covers the screen until any of its keys."""
+    """A page over the screen, until any of its keys."""
 
     CSS = """
     ExplainScreen { align: center middle; }
@@ -71,7 +71,7 @@ class ExplainScreen(ModalScreen[None]):
 
 
 class ExplanationProvider(Provider):
-    """`Explain: NAME` in the palette, for every rule and reason."""
+    """The palette's `Explain: NAME`, for every rule and reason."""
 
     async def startup(self) -> None:
         self._names = list(await asyncio.to_thread(pages))

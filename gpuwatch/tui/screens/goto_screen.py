@@ -1,4 +1,4 @@
-"""Asks for a moment to go to."""
+"""The question for a moment to go to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwatch.tui.widgets.text_lines import TextLines
 
 
 class GoToScreen(ModalScreen[int | None]):
-    """Gives the moment, or None if nobody wanted one after all.  What is none is said in a line, and asked again."""
+    """An input that returns the moment, or None; after a mistake it says what it expects, and asks again."""
 
     CSS = """
     GoToScreen { align: center middle; }

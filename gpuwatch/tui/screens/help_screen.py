@@ -1,4 +1,4 @@
-"""What the keys do and the letters mean: keys from the bindings of the screen it covers, letters from the table that draws them."""
+"""The help: keys from the bindings of the screen below, letters from the table that draws them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KEY_COLUMNS = 12
 
 
 class HelpScreen(ModalScreen[None]):
-    """Covers the screen until any of its keys."""
+    """A page over the screen, until any of its keys."""
 
     CSS = """
     HelpScreen { align: center middle; }
@@ -48,7 +48,7 @@ class HelpScreen(ModalScreen[None]):
         self.query_one(TextLines).show(lines)
 
     def _keys(self) -> list[list[Piece]]:
-        """A line an action; the keys of actions that differ in their number only stand together."""
+        """Return a line per action; the keys of actions that differ only in their number stand together."""
         said: dict[str, tuple[list[str], str]] = {}
         for active in self._keys_told:
             binding = active.binding
@@ -75,6 +75,6 @@ def _together(keys: Sequence[str]) -> str:
 
 
 def _legend(chips: list[words.Chip]) -> list[list[Piece]]:
-    """Three to a line."""
+    """Lay chips out, three to a line."""
     cells = [[Piece(f"  {chip.letter} ", chip.tone), Piece(f"{chip.name:<14}", Tone.DIM)] for chip in chips]
     return [[piece for cell in cells[at : at + 3] for piece in cell] for at in range(0, len(cells), 3)]

@@ -1,4 +1,4 @@
-"""Who is on the GPUs: never a command line, which may hold secrets."""
+"""The processes on the GPUs: never a command line, which may hold secrets."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from gpuwatch.tui.screens.screen_base import QuietScroll, SecondaryScreen
 from gpuwatch.tui.text import words
 from gpuwatch.tui.text.words import Piece, Tone
 from gpuwatch.tui.widgets.text_lines import TextLines
-from gpuwatch.tui.window_coverage import open_windows_on
-from gpuwatch.view.live import Live, LiveGpu
-from gpuwatch.wire import messages
+from gpuwatch.tui.window_coverage import process_owner
+from gpuwatch.view.live import Live
 
 ORDERS = ("gpu", "memory", "user", "name")
 _OWNERS = {
@@ -36,52 +35,47 @@ class GpuProcess:
     owner: Ownership
 
 
-def seats(live: Live) -> list[GpuProcess]:
-    """Own and foreign as seen from the windows open there; without one nobody can say."""
-    return [
-        GpuProcess(position, process, _owner(process, gpu, live.windows))
-        for position, gpu in enumerate(live.gpus)
-        for process in (gpu.census.processes if gpu.census is not None else ())
-    ]
+def gpu_processes(live: Live) -> list[GpuProcess]:
+    """Return every process of every GPU with its owner, as seen from the open windows."""
+    found = []
+    for position, gpu in enumerate(live.gpus):
+        processes = gpu.census.processes if gpu.census is not None else ()
+        pids = {process.pid for process in processes}
+        for process in processes:
+            owner = process_owner(process, gpu.device.uuid, pids, live.windows)
+            found.append(GpuProcess(position, process, owner))
+    return found
 
 
-def _owner(process: Process, gpu: LiveGpu, windows: Sequence[messages.Shown]) -> Ownership:
-    pids = {each.pid for each in gpu.census.processes} if gpu.census is not None else set()
-    opened = open_windows_on(windows, gpu.device.uuid, pids)
-    if not any(each.pids for each in opened):
-        return Ownership.UNKNOWN
-    return Ownership.OWN if any(process.pid in each.pids for each in opened) else Ownership.FOREIGN
-
-
-def ordered(found: Sequence[GpuProcess], order: str) -> list[GpuProcess]:
+def sort_processes(found: Sequence[GpuProcess], order: str) -> list[GpuProcess]:
     match order:
         case "memory":
-            return sorted(found, key=lambda seat: -(seat.process.memory_bytes or 0))
+            return sorted(found, key=lambda each: -(each.process.memory_bytes or 0))
         case "user":
-            return sorted(found, key=lambda seat: (seat.process.user or "~", seat.position, seat.process.pid))
+            return sorted(found, key=lambda each: (each.process.user or "~", each.position, each.process.pid))
         case "name":
-            return sorted(found, key=lambda seat: (seat.process.name or "~", seat.position, seat.process.pid))
+            return sorted(found, key=lambda each: (each.process.name or "~", each.position, each.process.pid))
         case _:
-            return sorted(found, key=lambda seat: (seat.position, -(seat.process.memory_bytes or 0)))
+            return sorted(found, key=lambda each: (each.position, -(each.process.memory_bytes or 0)))
 
 
 def lines(live: Live, order: str, width: int) -> Iterator[list[Piece]]:
-    """The table, its heading first."""
+    """Draw the table, its heading first."""
     yield [
         Piece(
             words.cut(f"GPU {'pid':>8}  {'whose':<10}{'user':<13}{'memory':>9}{'util':>6}  name   (by {order})", width),
             Tone.DIM,
         )
     ]
-    found = ordered(seats(live), order)
-    for seat in found:
-        process, (whose, tone) = seat.process, _OWNERS[seat.owner]
+    found = sort_processes(gpu_processes(live), order)
+    for each in found:
+        process, (whose, tone) = each.process, _OWNERS[each.owner]
         memory = words.NOTHING if process.memory_bytes is None else f"{process.memory_bytes / 1e9:.1f} GB"
         busy = words.NOTHING if process.utilization_ratio is None else f"{process.utilization_ratio:.0%}"
         user = words.cut(report.plain(process.user or words.NOTHING), 12)
         name = words.cut(report.plain(process.name or words.NOTHING), max(width - 52, 8))
         yield [
-            Piece(f"{seat.position:>3} {process.pid:>8}  "),
+            Piece(f"{each.position:>3} {process.pid:>8}  "),
             Piece(f"{whose:<10}", tone),
             Piece(f"{user:<13}{memory:>9}{busy:>6}  {name}"),
         ]
@@ -110,7 +104,7 @@ class ProcessesScreen(SecondaryScreen):
     def body(self) -> Iterable[Widget]:
         yield QuietScroll(TextLines())
 
-    def tell(self, content: ScreenContent) -> None:
+    def show_content(self, content: ScreenContent) -> None:
         self._live = content.live or self._live
         self._draw()
 

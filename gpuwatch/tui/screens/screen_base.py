@@ -1,4 +1,4 @@
-"""What our screens have in common: first the line that says when this is, last the keys, and between them what they show."""
+"""The common parts of our screens: first the status line, last the keys, and the body between them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuwatch.tui.widgets.status_line import StatusLine
 
 
 class BaseScreen(Screen[None]):
-    """A screen the app tells what to show; it says its first line itself."""
+    """A screen to which the app hands its content."""
 
     def compose(self) -> ComposeResult:
         yield StatusLine()
@@ -35,16 +35,16 @@ class BaseScreen(Screen[None]):
     def body(self) -> Iterable[Widget]: ...
 
     @abstractmethod
-    def tell(self, content: ScreenContent) -> None: ...
+    def show_content(self, content: ScreenContent) -> None: ...
 
     @property
     def is_whole(self) -> bool:
-        """Whether all its widgets are there: what scrolls gets its own last."""
+        """Return True once all its widgets exist: scrolling ones get their content last."""
         return bool(self.query(StatusLine)) and all(quiet.children for quiet in self.query(QuietScroll))
 
     @property
     def columns(self) -> int:
-        """How many a line may take; the last is the scroll bar's."""
+        """Return the width of a line; the last column is the scroll bar's."""
         return self.app.size.width - 1
 
     def on_screen_resume(self) -> None:
@@ -66,13 +66,13 @@ class SecondaryScreen(BaseScreen):
 
 
 class MomentListScreen(SecondaryScreen):
-    """A list over the first screen, of things that have their moment: one is chosen, and to jump is to go there."""
+    """A list of things with a moment: one is chosen, and jumping goes to its moment."""
 
     _chosen: str | None = None
 
     @abstractmethod
     def names(self) -> list[str]:
-        """What can be chosen, in the order shown."""
+        """Return the names that can be chosen, in the order shown."""
 
     @abstractmethod
     def draw(self) -> None: ...
@@ -96,4 +96,4 @@ class MomentListScreen(SecondaryScreen):
 
 
 class QuietScroll(VerticalScroll, can_focus=False):
-    """Scrolls with the mouse and to what is chosen; keys go to the screen."""
+    """A container that scrolls with the mouse and to the chosen line; keys go to the screen."""

@@ -1,4 +1,4 @@
-"""One window: its verdicts, what was found with its figures and remedy, and the way back to when it happened."""
+"""The screen of one window: its verdicts, its findings with figures and remedies, and the way to their moment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpuwatch.wire.messages import Shown
 
 
 class WindowScreen(MomentListScreen):
-    """Findings worst first; one is chosen."""
+    """The findings of one window, worst first; one is chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The finding above"),
@@ -40,7 +40,7 @@ class WindowScreen(MomentListScreen):
         self._run = run
         self._past = past
         self._window: Shown | None = None
-        self._showing: ScreenContent | None = None
+        self._content: ScreenContent | None = None
         self._verdicts: Sequence[Verdict] = ()
         self._asked: str | None = None  # the window's status when its verdicts were asked for
         self._why = "its verdict is read" if past is not None else "there is no store to read its verdict from"
@@ -50,8 +50,8 @@ class WindowScreen(MomentListScreen):
     def body(self) -> Iterable[Widget]:
         yield QuietScroll(RowList())
 
-    def tell(self, content: ScreenContent) -> None:
-        self._showing = content
+    def show_content(self, content: ScreenContent) -> None:
+        self._content = content
         live = content.live
         found = next((each for each in live.windows if each.run == self._run), None) if live is not None else None
         self._window = found or self._window
@@ -79,19 +79,21 @@ class WindowScreen(MomentListScreen):
         }
 
     def draw(self) -> None:
-        if self._showing is None or not self.is_attached:
+        if self._content is None or not self.is_attached:
             return
         lines: list[list[Piece]] = []
         names: list[str | None] = []
         for number, verdict in enumerate(self._verdicts):
             head, tail = finding_words.around(verdict, self.columns, every=self._every)
             if number == 0:
-                began = f"    began {self._showing.at(verdict.begin_ns)}, {verdict.claim}, run {report.plain(self._run)}"
+                began = (
+                    f"    began {self._content.format_time(verdict.begin_ns)}, {verdict.claim}, run {report.plain(self._run)}"
+                )
                 head.insert(1, [Piece(words.cut(began, self.columns), Tone.DIM)])
             lines += head
             names += [None] * len(head)
             for finding in verdict.hazards:
-                block = finding_words.lines(finding, self._showing.at, self.columns)
+                block = finding_words.lines(finding, self._content.format_time, self.columns)
                 lines += block
                 names += [f"{number} {finding.rule}"] * len(block)
             lines += [*tail, []]

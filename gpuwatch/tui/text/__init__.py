@@ -1,1 +1,1 @@
-"""text"""
+"""The monitor's text: pieces with a tone, without textual."""

@@ -17,7 +17,7 @@ BAR_COUNT = 8
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of the GPUs' table: its heading and how wide it is."""
+    """A column of the GPUs' table: its heading and width."""
 
     heading: str
     width: int
@@ -25,7 +25,7 @@ class TableColumn:
 
 
 def columns(width: int) -> list[TableColumn]:
-    """What fits: bars on a wide screen, reasons the rest of the line."""
+    """Return the columns that fit: bars on a wide screen; reasons take the rest of the line."""
     bar = [TableColumn("", BAR_COUNT, left=True)] if width >= WIDE_COLUMNS else []
     return [
         TableColumn("GPU", 3),
@@ -42,7 +42,7 @@ def columns(width: int) -> list[TableColumn]:
 
 
 def bar(ratio: float | None) -> str:
-    """A length in eighths of a character; over full is full."""
+    """Draw a ratio in eighths of a character; above 1 is full."""
     if ratio is None:
         return ""
     eighths = round(min(max(ratio, 0.0), 1.0) * BAR_COUNT * 8)
@@ -59,7 +59,7 @@ def _fitted(piece: Piece, column: TableColumn) -> Piece:
 
 
 def gpu_lines(live: Live, width: int) -> Iterator[list[Piece]]:
-    """The table of all GPUs, its heading first."""
+    """Draw the table of all GPUs, its heading first."""
     wanted = columns(width)
     used = sum(column.width for column in wanted) + len(wanted)
     yield [piece for column in wanted for piece in (_fitted(Piece(column.heading, Tone.DIM), column), Piece(" "))] + [
@@ -102,7 +102,7 @@ def _gpu_line(position: int, gpu: LiveGpu, live: Live, wanted: Sequence[TableCol
 
 
 def absence_lines(live: Live) -> list[list[Piece]]:
-    """Why there is no GPU, and what to do."""
+    """Say why there is no GPU, and what to do."""
     return [
         [Piece("no GPU to watch", Tone.BAD), Piece(f": {report.plain(live.absence or 'the source names none')}")],
         [Piece("`gpuwatch doctor` says why; --source simulated shows invented ones", Tone.DIM)],

@@ -1,1 +1,1 @@
-"""widgets"""
+"""The monitor's widgets, and the lines they draw."""

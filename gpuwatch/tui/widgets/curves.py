@@ -1,4 +1,4 @@
-"""The curves of one GPU on the screen: drawn anew only where a line changed; a click asks for a moment."""
+"""The curves of one GPU on the screen, redrawn only where a line changed; a click picks a moment."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gpuwatch.tui.widgets.line_view import LineView
 
 
 class Curves(LineView):
-    """What ``board`` lays out, for the size there is."""
+    """The lines of ``gpu_chart``, for the size there is."""
 
     DEFAULT_CSS = "Curves { height: 1fr; }"
 
     class Picked(Message):
-        """Somebody pointed at a moment."""
+        """A click on a moment."""
 
         def __init__(self, at_ns: int) -> None:
             super().__init__()

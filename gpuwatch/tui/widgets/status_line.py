@@ -1,4 +1,4 @@
-"""The first line: whether what is shown is now, and if not, when."""
+"""The first line of every screen: now, or when; and what was found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwatch.tui.widgets.text_lines import TextLines
 
 
 class ScreenState(StrEnum):
-    """What the screen stands for."""
+    """The relation of the screen to now."""
 
     ASKING = "ASKING"
     LIVE = "LIVE"
@@ -23,29 +23,26 @@ class ScreenState(StrEnum):
     PAST = "PAST"
 
 
-_TONES = {
-    ScreenState.ASKING: Tone.NOTE, ScreenState.LIVE: Tone.GOOD, ScreenState.PAUSED: Tone.NOTE, ScreenState.STALE: Tone.BAD, ScreenState.GONE: Tone.BAD,
-    ScreenState.PAST: Tone.WARN,
-}  # fmt: skip
-_MARKS = {
-    ScreenState.ASKING: "…",
-    ScreenState.LIVE: "●",
-    ScreenState.PAUSED: "‖",
-    ScreenState.STALE: "!",
-    ScreenState.GONE: "×",
-    ScreenState.PAST: "◂",
+_LOOKS = {  # mark and tone
+    ScreenState.ASKING: ("…", Tone.NOTE),
+    ScreenState.LIVE: ("●", Tone.GOOD),
+    ScreenState.PAUSED: ("‖", Tone.NOTE),
+    ScreenState.STALE: ("!", Tone.BAD),
+    ScreenState.GONE: ("×", Tone.BAD),
+    ScreenState.PAST: ("◂", Tone.WARN),
 }
 
 
-def seen(content: ScreenContent) -> ScreenState:
+def screen_state(content: ScreenContent) -> ScreenState:
+    """Return what the screen shows."""
     live = content.live
     if content.past_ns is not None:
         return ScreenState.PAST
-    if content.why is not None:
+    if content.problem is not None:
         return ScreenState.GONE
     if live is None:
         return ScreenState.ASKING
-    if content.paused:
+    if content.is_paused:
         return ScreenState.PAUSED
     answering = [gpu for gpu in live.gpus if gpu.lost is None and Lane.FAST in gpu.rows]
     stale = [gpu for gpu in answering if gpu_words.stale_s(gpu, live.at_ns) is not None]
@@ -53,19 +50,20 @@ def seen(content: ScreenContent) -> ScreenState:
 
 
 class StatusLine(TextLines):
-    """LIVE, PAUSED, STALE, GONE with the reason, or PAST and how long ago; how many GPUs and windows, and the time of it."""
+    """LIVE, PAUSED, STALE, GONE with the reason, or PAST and how long ago; the time, and the number of GPUs and windows."""
 
-    def tell(self, content: ScreenContent, width: int, now_ns: int | None = None) -> None:
-        """``now_ns`` is when now is, on the axis of what is shown; None where there is no now."""
-        state, live = seen(content), content.live
-        line = [Piece(" gpuwatch  "), Piece(f"{_MARKS[state]} {state.value}", _TONES[state])]
+    def show_content(self, content: ScreenContent, width: int, now_ns: int | None = None) -> None:
+        """Show the state; ``now_ns`` is now on the axis of the content, None where there is no now."""
+        state, live = screen_state(content), content.live
+        mark, tone = _LOOKS[state]
+        line = [Piece(" gpuwatch  "), Piece(f"{mark} {state.value}", tone)]
         if live is not None:
-            line += [Piece(f"  {content.at(live.at_ns)}", Tone.PLAIN if state is ScreenState.PAST else Tone.DIM)]
+            line += [Piece(f"  {content.format_time(live.at_ns)}", Tone.PLAIN if state is ScreenState.PAST else Tone.DIM)]
         if state is ScreenState.PAST and live is not None and now_ns is not None:
             line += [Piece(f", {words.ago(max(0, now_ns - live.at_ns) / 1e9)} ago", Tone.PLAIN)]
         room = width - sum(len(piece.text) for piece in line)
         if state is ScreenState.GONE:
-            line += [Piece(words.cut(f"  r starts one; {report.plain(content.why or '')}", room))]
+            line += [Piece(words.cut(f"  r starts one; {report.plain(content.problem or '')}", room))]
         elif live is None:
             line += [Piece(words.cut("  the daemon is asked, or started", room), Tone.DIM)]
         else:

@@ -21,7 +21,7 @@ from gpuwatch.wire.messages import Shown
 from tests.gpuwatch.tui.frozen import NOW_NS, S
 
 
-def at(at_ns: int) -> str:
+def format_time(at_ns: int) -> str:
     return time.strftime("%H:%M:%S", time.gmtime(at_ns / 1e9))
 
 
@@ -112,18 +112,18 @@ class Host(App[None]):
 
     def on_mount(self) -> None:
         self.push_screen(self.detail)
-        self.call_after_refresh(self.tell, self._told)
+        self.call_after_refresh(self.show_content, self._told)
 
-    def tell(self, content: ScreenContent) -> None:
+    def show_content(self, content: ScreenContent) -> None:
         """As the app does."""
         self._told = content
         for state in self.detail.query(StatusLine):
-            state.tell(content, self.size.width - 1, NOW_NS)
-        self.detail.tell(content)
+            state.show_content(content, self.size.width - 1, NOW_NS)
+        self.detail.show_content(content)
 
     def on_resize(self) -> None:
         if self.detail.is_mounted:
-            self.tell(self._told)
+            self.show_content(self._told)
 
     async def action_back(self) -> None:
         self.pop_screen()

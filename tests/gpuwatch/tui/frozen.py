@@ -103,7 +103,7 @@ class Frozen:
 
 
 def top(*pictures: Live | DaemonError, rate_hz: float = RATE_HZ) -> TopApp:
-    return TopApp(Frozen(list(pictures)), rate_hz=rate_hz, at=lambda _: "14:02:31")
+    return TopApp(Frozen(list(pictures)), rate_hz=rate_hz, format_time=lambda _: "14:02:31")
 
 
 FINDINGS = (
@@ -196,8 +196,8 @@ def travelling(
     *pictures: Live | DaemonError,
     past: FrozenPast | None = None,
     rate_hz: float = RATE_HZ,
-    memory: PreferencesFile | None = None,
+    preferences_file: PreferencesFile | None = None,
 ) -> TopApp:
     """A monitor that can go back; one without pictures looks at a recording."""
     looks = Frozen(list(pictures)) if pictures else None
-    return TopApp(looks, past or FrozenPast(), rate_hz=rate_hz, at=clock_of, memory=memory)
+    return TopApp(looks, past or FrozenPast(), rate_hz=rate_hz, format_time=clock_of, preferences_file=preferences_file)

@@ -49,8 +49,8 @@ async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
 
 
 def looks(app: TopApp) -> Frozen:
-    assert isinstance(app._looks, Frozen)
-    return app._looks
+    assert isinstance(app.feed.source, Frozen)
+    return app.feed.source
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.widgets.curves import Curves
 from gpuwatch.view.history import Recorded
-from tests.gpuwatch.tui.detail import Host, Still, at
+from tests.gpuwatch.tui.detail import Host, Still, format_time
 from tests.gpuwatch.tui.frozen import S
 from tests.gpuwatch.tui.screens.test_gpu_screen import LIVE, NOW, RECORDING, TRACE
 from tests.waiting import wait_until_async
@@ -52,7 +52,7 @@ def test_a_recording_of_an_h200_looks_as_it_did(snap_compare: Callable[..., bool
     past = Recorded(RECORDING)
     moment_ns = past.span_ns()[0] + 235 * S
     live = past.live(moment_ns)
-    content = ScreenContent(live=live, at=at, past_ns=moment_ns)
+    content = ScreenContent(live=live, format_time=format_time, past_ns=moment_ns)
     assert compare(snap_compare, Host(content, past, live.gpus[0].device.uuid), (120, 40))
 
 

@@ -163,8 +163,8 @@ def test_the_palette_explains_any_rule_or_reason() -> None:
 
 
 def test_processes_tell_own_from_foreign_and_unknown_and_keep_their_order(tmp_path: Path) -> None:
-    memory = PreferencesFile(tmp_path / "top.json")
-    app = travelling(EIGHT, memory=memory)
+    preferences_file = PreferencesFile(tmp_path / "top.json")
+    app = travelling(EIGHT, preferences_file=preferences_file)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("p")
@@ -177,12 +177,12 @@ def test_processes_tell_own_from_foreign_and_unknown_and_keep_their_order(tmp_pa
 
     used(app, use)
     assert json.loads((tmp_path / "top.json").read_text()) == {"sort": "memory"}
-    assert PreferencesFile(tmp_path / "top.json").kept.sort == "memory"
+    assert PreferencesFile(tmp_path / "top.json").preferences.sort == "memory"
 
 
 def test_a_theme_and_a_rate_are_kept_and_help_says_where(tmp_path: Path) -> None:
     path = tmp_path / "below" / "top.json"
-    app = travelling(EIGHT, memory=PreferencesFile(path))
+    app = travelling(EIGHT, preferences_file=PreferencesFile(path))
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("t", "plus", "question_mark")
@@ -191,7 +191,7 @@ def test_a_theme_and_a_rate_are_kept_and_help_says_where(tmp_path: Path) -> None
 
     used(app, use)
     assert json.loads(path.read_text()) == {"theme": "textual-light", "rate_hz": 10.0}
-    again = travelling(EIGHT, memory=PreferencesFile(path))
+    again = travelling(EIGHT, preferences_file=PreferencesFile(path))
 
     async def look(pilot: Pilot[None]) -> None:
         assert not again.current_theme.dark
@@ -202,7 +202,7 @@ def test_a_theme_and_a_rate_are_kept_and_help_says_where(tmp_path: Path) -> None
 def test_keys_of_ones_own_take_the_place_of_ours_and_help_tells_them(tmp_path: Path) -> None:
     path = tmp_path / "top.json"
     path.write_text('{"keys": {"pause": "f5", "processes": "ctrl+o"}}')
-    app = travelling(EIGHT, memory=PreferencesFile(path))
+    app = travelling(EIGHT, preferences_file=PreferencesFile(path))
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("space")
@@ -233,7 +233,7 @@ def test_keys_of_ones_own_take_the_place_of_ours_and_help_tells_them(tmp_path: P
 def test_what_is_wrong_in_the_file_is_said_in_one_line_and_ignored(tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "top.json"
     path.write_text(content)
-    app = travelling(EIGHT, memory=PreferencesFile(path))
+    app = travelling(EIGHT, preferences_file=PreferencesFile(path))
 
     async def use(pilot: Pilot[None]) -> None:
         assert any(said in each.message and str(path) in each.message for each in app._notifications)

@@ -20,7 +20,7 @@ from gpuwatch.tui.text.plot import GUTTER_COUNT
 from gpuwatch.tui.widgets.curves import Curves
 from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.history import Recorded
-from tests.gpuwatch.tui.detail import Host, Still, at, lived
+from tests.gpuwatch.tui.detail import Host, Still, format_time, lived
 from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, window
 from tests.waiting import wait_until_async
 
@@ -35,7 +35,7 @@ LIVE = replace(
     gpus=(gpu(0, pids=[7, 8], sm_clock_mhz=1980, power_w=640.0, temperature_c=84, event_reasons_mask=0), *EIGHT.gpus[1:]),
     windows=WINDOWS,
 )
-NOW = ScreenContent(live=LIVE, at=at)
+NOW = ScreenContent(live=LIVE, format_time=format_time)
 
 
 class Seen:
@@ -107,7 +107,7 @@ def test_what_was_not_known_of_the_stretch_is_asked_once_and_drawn() -> None:
         assert seen.curves.split("\n")[-2].count("x") == 1, "an Xid stands on the axis"
         assert len(past.asked) == 1
         for _ in range(8):
-            seen.host.tell(NOW)
+            seen.host.show_content(NOW)
         await seen.until(lambda: len(past.asked) == 1)
 
     used(use, past)
@@ -197,9 +197,9 @@ def test_back_in_time_the_moment_is_in_the_middle_and_marked() -> None:
         await seen.until(lambda: "P power cap" in seen.line("▲") or "· none" in seen.line("▲"))
         assert "▲ 00:15:20" in seen.line("▲")
         await seen.until(lambda: "00:16:20" in seen.curves)
-        seen.host.tell(replace(content, live=replace(LIVE, at_ns=then_ns + S), past_ns=then_ns + S))
+        seen.host.show_content(replace(content, live=replace(LIVE, at_ns=then_ns + S), past_ns=then_ns + S))
         assert "▲ 00:15:21" in seen.line("▲")
-        seen.host.tell(NOW)
+        seen.host.show_content(NOW)
         assert not seen.line("▲")
         await seen.until(lambda: "FFFFF" in seen.line("procs"))
 
@@ -235,7 +235,7 @@ def test_without_a_store_curves_grow_from_what_the_screen_is_told_and_it_says_so
         for step in range(1, 9):
             at_ns = NOW_NS + step * S // 2
             later = gpu(0, age_s=-step / 2, pids=[7], sm_clock_mhz=1000)
-            seen.host.tell(replace(NOW, live=replace(LIVE, at_ns=at_ns, gpus=(later, *LIVE.gpus[1:]))))
+            seen.host.show_content(replace(NOW, live=replace(LIVE, at_ns=at_ns, gpus=(later, *LIVE.gpus[1:]))))
         assert "1000 MHz" in seen.line("SM clock")
         assert "1000–1980 in view" in seen.line("SM clock")
 
@@ -249,9 +249,9 @@ def test_a_store_that_refuses_is_said_in_its_words_and_asked_again_later() -> No
         await seen.until(lambda: "locked; curves hold only" in seen.curves)
         assert "\x1b" not in seen.curves
         asked_count, past.refusal = len(past.asked), None
-        seen.host.tell(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + S)))
+        seen.host.show_content(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + S)))
         assert len(past.asked) == asked_count
-        seen.host.tell(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + 6 * S)))
+        seen.host.show_content(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + 6 * S)))
         await seen.until(lambda: "locked" not in seen.curves and "345–1980 in view" in seen.line("SM clock"))
 
     used(use, past)
@@ -272,10 +272,10 @@ def test_n_and_tab_go_round_the_gpus_at_the_same_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("showing", "uuid", "said"),
+    ("content", "uuid", "said"),
     [
         (NOW, "GPU-00000006", "! STALE 7 s"), (NOW, "GPU-none", "× not among the GPUs of this time"),
-        (ScreenContent(live=None, at=at), "GPU-00000000", "GPU-00000000"), (NOW, "GPU-00000005", "MIG"),
+        (ScreenContent(live=None, format_time=format_time), "GPU-00000000", "GPU-00000000"), (NOW, "GPU-00000005", "MIG"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_the_gpu_is_said_beside_its_name(content: ScreenContent, uuid: str, said: str) -> None:
@@ -289,11 +289,11 @@ def test_processes_are_own_or_foreign_while_a_window_is_open_and_else_unknown() 
     async def use(seen: Seen) -> None:
         lines = seen.words("#processes").split("\n")
         assert [line.split()[:2] for line in lines] == [["FOREIGN", "8"], ["own", "7"]]
-        seen.host.tell(replace(NOW, live=replace(LIVE, windows=())))
+        seen.host.show_content(replace(NOW, live=replace(LIVE, windows=())))
         assert "FOREIGN" not in seen.words("#processes")
         assert seen.words("#processes").count("unknown") == 2
         crowd = replace(LIVE, gpus=(gpu(0, pids=list(range(10, 30))),))
-        seen.host.tell(replace(NOW, live=crowd))
+        seen.host.show_content(replace(NOW, live=crowd))
         assert "and 17 more" in seen.words("#processes")
 
     used(use, Still())
@@ -318,7 +318,7 @@ def test_only_lines_that_changed_are_drawn_again() -> None:
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "345–1980 in view" in seen.line("SM clock"))
         seen.host.detail.query_one(Curves).__class__ = Counted
-        seen.host.tell(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + S // 1000)))
+        seen.host.show_content(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + S // 1000)))
         await seen.press("end")
         assert not drawn, "it would look the same"
         await seen.click(GUTTER_COUNT + 3)
@@ -334,7 +334,7 @@ def test_the_limit_in_force_is_the_line_not_that_of_the_start() -> None:
     async def use(seen: Seen) -> None:
         assert "limit 700" in seen.line("power")
         lowered = replace(LIVE, at_ns=NOW_NS + S, gpus=(gpu(0, power_limit_w=450.0),))
-        seen.host.tell(replace(NOW, live=lowered))
+        seen.host.show_content(replace(NOW, live=lowered))
         assert "limit 450" in seen.line("power")
         assert "limit 450 W" in seen.words("#limits")
 
@@ -354,7 +354,7 @@ def test_a_real_recording_is_shown_with_its_neighbour_and_regimes() -> None:
         assert "PPPPP" in seen.line("reason")
         assert "–––" in seen.line("reason"), "between two windows nothing was recorded"
 
-    used(use, past, content=ScreenContent(live=live, at=at, past_ns=moment_ns), uuid=live.gpus[0].device.uuid)
+    used(use, past, content=ScreenContent(live=live, format_time=format_time, past_ns=moment_ns), uuid=live.gpus[0].device.uuid)
 
 
 def test_an_empty_trace_of_an_unknown_gpu_is_drawn_as_nothing() -> None:
