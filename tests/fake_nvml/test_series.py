@@ -51,7 +51,8 @@ def test_a_series_reads_what_single_questions_read(
         assert pulse == {"uuid", "lane", "at_ns", "took_ns", "sm_clock_mhz", "event_reasons_mask"}
 
 
-def test_passes_keep_their_deadlines_count_what_they_missed_and_stop_when_interrupted(scene: Scene, library: Path) -> None:
+def test_passes_keep_deadlines_and_stop_when_interrupted(scene: Scene, library: Path) -> None:
+    """Passes keep their deadlines, count what they missed, and stop when interrupted."""
     seen = told(scene, library, "serial", "cadence")
     passes = seen["on_time"]
     assert passes[0][0] % 10 == 0
@@ -70,7 +71,8 @@ def test_passes_keep_their_deadlines_count_what_they_missed_and_stop_when_interr
     assert seen["most"] == compiled_loop.PASSES_COUNT  # what it has room for, then it tells of it
 
 
-def test_a_library_of_another_layout_or_none_is_not_used_and_the_reason_is_said(tmp_path: Path) -> None:
+def test_unusable_library_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """A library of another layout, or none, is not used, and the reason is given."""
     (tmp_path / "empty").mkdir()
     assert compiled_loop.compiled(tmp_path / "empty") == (
         None,
@@ -97,7 +99,8 @@ def test_the_loop_is_compiled_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_call_a_fast_signal_may_need_is_one_the_loop_can_make() -> None:
+def test_compiled_loop_makes_every_call_of_fast_signals() -> None:
+    """Every call a fast signal may need is one the loop can make."""
     asked = {question.function for name in signals(Lane.FAST) for question in SIGNALS[name] if isinstance(question, Call)}
     assert asked - compiled_loop.FORMS.keys() == set()
     assert not any(isinstance(question, GpmMetric) for name in signals(Lane.FAST) for question in SIGNALS[name])

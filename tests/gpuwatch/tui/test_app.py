@@ -63,7 +63,7 @@ def looks(app: TopApp) -> Frozen:
         (replace(ONE, unanswered=("GPU 1: no answer for 3 s",)), GpuList, "not answering, by the driver's index: GPU 1: no answer"),
     ],
 )  # fmt: skip
-def test_a_state_is_said_in_words(now: Live | DaemonError, kind: type[TextLines | LineView], words: str) -> None:
+def test_state_is_named_in_words(now: Live | DaemonError, kind: type[TextLines | LineView], words: str) -> None:
     app = top(now)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -72,7 +72,7 @@ def test_a_state_is_said_in_words(now: Live | DaemonError, kind: type[TextLines 
     used(app, use)
 
 
-def test_only_what_is_invented_has_a_banner() -> None:
+def test_banner_marks_only_simulated_data() -> None:
     for now, seen in ((ONE, True), (EIGHT, False)):
         app = top(now)
 
@@ -83,7 +83,8 @@ def test_only_what_is_invented_has_a_banner() -> None:
         used(app, use)
 
 
-def test_a_daemon_that_went_away_is_shown_as_gone_and_recovered_from() -> None:
+def test_gone_daemon_is_shown_and_recovered_from() -> None:
+    """The monitor shows a daemon that went away as gone, and recovers when it comes back."""
     app = top(EIGHT, GONE)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -100,7 +101,7 @@ def test_a_daemon_that_went_away_is_shown_as_gone_and_recovered_from() -> None:
     used(app, use)
 
 
-def test_space_holds_what_is_shown_and_goes_on() -> None:
+def test_space_pauses_and_resumes() -> None:
     app = top(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -116,7 +117,8 @@ def test_space_holds_what_is_shown_and_goes_on() -> None:
     used(app, use)
 
 
-def test_help_tells_every_key_from_the_bindings_and_any_of_its_keys_closes_it() -> None:
+def test_help_lists_every_key_and_closes() -> None:
+    """Help lists every key of the bindings, and any of its own keys closes it."""
     app = top(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -131,7 +133,7 @@ def test_help_tells_every_key_from_the_bindings_and_any_of_its_keys_closes_it() 
     used(app, use, (80, 24))
 
 
-def test_the_palette_holds_every_action() -> None:
+def test_palette_holds_every_action_of_the_app() -> None:
     app = top(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -141,7 +143,7 @@ def test_the_palette_holds_every_action() -> None:
     used(app, use)
 
 
-def test_q_leaves_and_lets_go_of_the_daemon() -> None:
+def test_q_leaves_and_closes_the_connection() -> None:
     app = top(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -150,7 +152,7 @@ def test_q_leaves_and_lets_go_of_the_daemon() -> None:
     assert looks(used(app, use)).closed
 
 
-def test_a_screen_that_would_look_the_same_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_screen_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     app = top(EIGHT)
     drawn: list[Any] = []
 
@@ -174,7 +176,7 @@ def test_a_screen_that_would_look_the_same_draws_nothing(monkeypatch: pytest.Mon
     used(app, use)
 
 
-def test_a_screen_made_smaller_is_told_again() -> None:
+def test_smaller_terminal_is_redrawn() -> None:
     app = top(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:

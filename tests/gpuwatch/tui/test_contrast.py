@@ -18,13 +18,13 @@ from tests.gpuwatch.tui.frozen import ONE, travelling
 THEMES = sorted(name for name in BUILTIN_THEMES if "ansi" not in name)  # whose colours are the terminal's
 
 
-def test_black_on_white_is_as_far_as_it_goes() -> None:
+def test_contrast_ratio_agrees_with_wcag() -> None:
     assert contrast_ratio(Color(0, 0, 0), Color(255, 255, 255)) == pytest.approx(21.0)
     assert contrast_ratio(Color(9, 9, 9), Color(9, 9, 9)) == pytest.approx(1.0)
     assert contrast_ratio(Color.parse("#767676"), Color(255, 255, 255)) == pytest.approx(4.54, abs=0.01), "as WCAG has it"
 
 
-def test_every_theme_is_legible_as_it_reaches_the_screen() -> None:
+def test_every_theme_is_legible_on_the_screen() -> None:
     app = travelling(ONE)
     seen: dict[tuple[str, str], float] = {}
 
@@ -51,7 +51,8 @@ def test_every_theme_is_legible_as_it_reaches_the_screen() -> None:
     assert {name: round(ratio, 2) for name, ratio in seen.items() if ratio < LEAST_RATIO - 0.05} == {}
 
 
-def test_colours_that_are_far_enough_apart_are_left_alone_and_so_are_the_terminals() -> None:
+def test_legible_and_terminal_colours_stay() -> None:
+    """Colours with enough contrast stay as they are, and so do the terminal's."""
     grounds = dict(itertools.chain.from_iterable(((ground, "#000000") for ground in on) for on in WRITTEN_ON.values()))
     clear = {"text-warning": "#FFC473", **grounds}
     assert make_legible(clear) == clear

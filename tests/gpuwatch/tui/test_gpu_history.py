@@ -30,7 +30,8 @@ def fill(known: GpuHistory, past: Still, begin_ns: int, end_ns: int, *, now_ns: 
 
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(1, 400)), min_size=1, max_size=6))
-def test_whatever_the_stretches_asked_for_it_ends_up_with_what_the_store_holds(intervals: list[tuple[int, int]]) -> None:
+def test_history_ends_up_with_the_stored_readings(intervals: list[tuple[int, int]]) -> None:
+    """Whatever the intervals queried, the history ends up with the readings the store holds."""
     past, known = Still(history(0, 1400)), GpuHistory()
     for begin_s, length_s in intervals:
         begin_ns, end_ns = begin_s * S, (begin_s + length_s) * S
@@ -43,14 +44,14 @@ def test_whatever_the_stretches_asked_for_it_ends_up_with_what_the_store_holds(i
         assert known.next_query(begin_ns, end_ns) is None
 
 
-def test_a_long_stretch_is_asked_in_slices_from_its_end() -> None:
+def test_long_range_is_queried_in_slices_from_its_end() -> None:
     past, known = Still(history(0, 1400)), GpuHistory()
     assert fill(known, past, 0, 600 * S, now_ns=2000 * S) == 5
     assert past.asked[0] == (480 * S, 600 * S)
     assert all(end_ns - begin_ns <= SLICE_NS for begin_ns, end_ns in past.asked)
 
 
-def test_as_time_goes_on_only_the_end_is_asked_again() -> None:
+def test_growing_range_queries_only_its_end() -> None:
     past, known = Still(history(0, 1400)), GpuHistory()
     fill(known, past, 0, 100 * S, now_ns=100 * S)
     past.asked.clear()
@@ -59,7 +60,8 @@ def test_as_time_goes_on_only_the_end_is_asked_again() -> None:
     assert past.asked == [(100 * S - SETTLE_NS, 102 * S)]
 
 
-def test_rows_told_since_the_last_answer_stay_until_the_store_has_them() -> None:
+def test_live_rows_stay_until_the_store_has_them() -> None:
+    """Rows of live answers since the last query stay until the store has them."""
     known = GpuHistory()
     readings = [replace(gpu(age_s=-ahead_s, sm_clock_mhz=1000 + ahead_s)) for ahead_s in range(4)]
     for each in readings:
@@ -73,7 +75,7 @@ def test_rows_told_since_the_last_answer_stay_until_the_store_has_them() -> None
     assert known.trace.column("sm_clock_mhz").values.tolist() == [1.0, 2.0, 3.0, 1002.0, 1003.0]
 
 
-def test_a_signal_that_is_not_observed_any_more_becomes_unknown() -> None:
+def test_signal_no_longer_observed_becomes_unknown() -> None:
     known = GpuHistory()
     known.add_live(gpu(age_s=2, power_w=None))
     assert "power_w" not in known.trace.columns
@@ -82,7 +84,7 @@ def test_a_signal_that_is_not_observed_any_more_becomes_unknown() -> None:
     assert np.isnan(known.trace.column("power_w").values).tolist() == [False, True]
 
 
-def test_a_gap_that_lasts_is_known_once_with_its_latest_end() -> None:
+def test_lasting_gap_is_known_once_with_its_latest_end() -> None:
     known = GpuHistory()
     for end_s in (11, 12):
         answer = replace(history(0, end_s), gaps=(Gap(begin_ns=10 * S, end_ns=end_s * S),))
@@ -90,7 +92,8 @@ def test_a_gap_that_lasts_is_known_once_with_its_latest_end() -> None:
     assert known.trace.gaps == (Gap(begin_ns=10 * S, end_ns=12 * S),)
 
 
-def test_going_back_further_than_is_kept_comes_to_an_end_and_so_does_coming_back() -> None:
+def test_history_is_bounded_in_both_directions() -> None:
+    """Going back further than the history remembers comes to an end, and so does coming back."""
     past, known = Still(history(0, 1400)), GpuHistory(kept_ns=300 * S)
     for begin_s, end_s in ((1200, 1300), (1000, 1100), (850, 950), (700, 800), (900, 1000), (1200, 1300)):
         fill(known, past, begin_s * S, end_s * S, now_ns=2000 * S)

@@ -36,18 +36,18 @@ def compare(
     ("size", "keys", "light"),
     [((80, 24), ("left",) * 23, False), ((120, 40), (), False), ((120, 40), (), True), ((200, 60), ("minus",), False)],
 )
-def test_it_looks_as_it_did(
+def test_gpu_screen_picture(
     size: tuple[int, int], keys: tuple[str, ...], light: bool, snap_compare: Callable[..., bool]
 ) -> None:
     assert compare(snap_compare, Host(NOW, Still(TRACE)), size, keys, light=light)
 
 
-def test_without_colour_letters_say_the_same(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_screen_picture_without_colour(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert compare(snap_compare, Host(NOW, Still(TRACE)), (80, 24), ("left",) * 23)
 
 
-def test_a_recording_of_an_h200_looks_as_it_did(snap_compare: Callable[..., bool]) -> None:
+def test_recording_picture(snap_compare: Callable[..., bool]) -> None:
     """Regime changes under the power cap, duty cycles, and a neighbour, from fourteen windows in a row."""
     past = Recorded(RECORDING)
     moment_ns = past.span_ns()[0] + 235 * S
@@ -56,6 +56,6 @@ def test_a_recording_of_an_h200_looks_as_it_did(snap_compare: Callable[..., bool
     assert compare(snap_compare, Host(content, past, live.gpus[0].device.uuid), (120, 40))
 
 
-def test_without_a_store_it_looks_as_it_did(snap_compare: Callable[..., bool]) -> None:
+def test_gpu_screen_picture_without_store(snap_compare: Callable[..., bool]) -> None:
     content = replace(NOW, live=replace(LIVE, windows=()))
     assert snap_compare(Host(content, None), terminal_size=(80, 24))

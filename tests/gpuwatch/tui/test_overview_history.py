@@ -31,7 +31,8 @@ def text(pieces: HistoryLines) -> tuple[str, str]:
     return "".join(piece.text for piece in pieces.clock), "".join(piece.text for piece in pieces.reasons)
 
 
-def test_a_trail_is_the_gravest_reason_and_the_lowest_clock_of_every_cell() -> None:
+def test_cells_hold_gravest_reason_and_lowest_clock() -> None:
+    """Each cell shows the gravest reason and the lowest clock of its time."""
     trace = history(1, 11)
     masks = trace.columns["event_reasons_mask"].values.copy()
     masks[10] = 0x44  # a quarter of a second of heat
@@ -44,7 +45,7 @@ def test_a_trail_is_the_gravest_reason_and_the_lowest_clock_of_every_cell() -> N
     assert {piece.tone for piece in found.reasons} == {Tone.DIM, Tone.WARN, Tone.BAD}
 
 
-def test_a_gap_is_a_gap_in_both_lines() -> None:
+def test_gap_is_empty_in_both_lines() -> None:
     trace = replace(history(0, 10), gaps=(Gap(begin_ns=3 * S, end_ns=6 * S),))
     clock, reasons = text(draw_lines(trace, DEVICE, Span(0, 10 * S, 10)))
     assert reasons == "PPP––" + reasons[5:]
@@ -52,7 +53,8 @@ def test_a_gap_is_a_gap_in_both_lines() -> None:
     assert reasons[6:] == "PPPP"
 
 
-def test_what_is_told_four_times_a_second_grows_into_a_ribbon_and_is_bounded() -> None:
+def test_live_answers_grow_into_a_bounded_strip() -> None:
+    """Live answers four times a second grow into a strip, and the memory of it is bounded."""
     histories = OverviewHistory()
     for step in range(4 * 1000):
         told = gpu(age_s=-step / 4, event_reasons_mask=0x4 if step % 80 < 40 else 0)
@@ -67,7 +69,8 @@ def test_what_is_told_four_times_a_second_grows_into_a_ribbon_and_is_bounded() -
 
 
 @pytest.mark.parametrize("past", [False, True])
-def test_the_store_is_asked_until_all_that_shows_is_known_and_then_no_more(past: bool) -> None:
+def test_store_is_queried_until_the_strip_is_known(past: bool) -> None:
+    """The overview queries the store until all that shows is known, and then no more."""
     histories, store = OverviewHistory(), Still(history(0, 900), span=(0, 900 * S))
     for end_s in (850, 851, 840, 700, 300, 900):
         live = replace(EIGHT, at_ns=end_s * S, gpus=(gpu(),))
@@ -83,7 +86,8 @@ def test_the_store_is_asked_until_all_that_shows_is_known_and_then_no_more(past:
     assert len(store.asked) == asked
 
 
-def test_a_line_changes_once_a_cell_and_not_at_every_answer() -> None:
+def test_line_changes_once_per_cell() -> None:
+    """A line changes once per cell, not at every answer."""
     histories = OverviewHistory()
     cell_ns = RANGE_NS // 60
     first = histories.lines(DEVICE, 10 * cell_ns, 60)
@@ -98,11 +102,12 @@ def test_a_line_changes_once_a_cell_and_not_at_every_answer() -> None:
         (8, (200, 24), HistoryPlacement.BESIDE), (3, (80, 24), HistoryPlacement.BELOW_WITH_CLOCK), (2, (20, 5), HistoryPlacement.NOWHERE),
     ],
 )  # fmt: skip
-def test_two_minutes_are_shown_where_there_is_room(count: int, size: tuple[int, int], where: HistoryPlacement) -> None:
+def test_last_two_minutes_show_where_there_is_room(count: int, size: tuple[int, int], where: HistoryPlacement) -> None:
     assert place_history(count, *size) is where
 
 
-def test_the_overview_shows_what_the_store_has_from_the_first_moment() -> None:
+def test_overview_shows_stored_readings_at_once() -> None:
+    """The overview shows what the store has from the first moment."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:

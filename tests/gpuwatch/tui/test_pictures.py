@@ -57,22 +57,22 @@ def compare(
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_it_looks_as_it_did(scene: str, snap_compare: Callable[..., bool]) -> None:
+def test_overview_picture(scene: str, snap_compare: Callable[..., bool]) -> None:
     pictures, size, keys, state = SCENES[scene]
     assert compare(snap_compare, travelling(*pictures, rate_hz=RATE_HZ), size, keys, state)
 
 
 @pytest.mark.parametrize("scene", BACK)
-def test_the_other_screens_look_as_they_did(scene: str, snap_compare: Callable[..., bool]) -> None:
+def test_screen_picture(scene: str, snap_compare: Callable[..., bool]) -> None:
     size, keys, state = BACK[scene]
     assert compare(snap_compare, travelling(EIGHT, rate_hz=RATE_HZ), size, keys, "LIVE", state)
 
 
-def test_without_colour_a_chosen_line_is_seen(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chosen_line_picture_without_colour(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert compare(snap_compare, travelling(EIGHT, rate_hz=RATE_HZ), (80, 24), ["down", "down"], "LIVE")
 
 
-def test_without_colour_it_says_the_same(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overview_picture_without_colour(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert compare(snap_compare, top(EIGHT, rate_hz=RATE_HZ), (80, 24), [], "LIVE")

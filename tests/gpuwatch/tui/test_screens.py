@@ -30,7 +30,8 @@ from tests.gpuwatch.tui.test_app import until
 from tests.gpuwatch.tui.test_time_travel import shown, used
 
 
-def test_a_chosen_line_is_opened_by_enter_and_a_gpu_by_its_number() -> None:
+def test_enter_opens_a_line_and_a_number_opens_a_gpu() -> None:
+    """Enter opens the chosen line, and a number the GPU of that number."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -47,7 +48,8 @@ def test_a_chosen_line_is_opened_by_enter_and_a_gpu_by_its_number() -> None:
     used(app, use)
 
 
-def test_a_line_is_chosen_by_pointing_at_it_and_opened_by_pointing_twice() -> None:
+def test_click_chooses_and_double_click_opens() -> None:
+    """A click chooses a line, and a double click opens it."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -63,7 +65,8 @@ def test_a_line_is_chosen_by_pointing_at_it_and_opened_by_pointing_twice() -> No
     used(app, use)
 
 
-def test_an_open_window_says_what_was_seen_so_far_and_its_page_that_there_is_no_verdict() -> None:
+def test_open_window_shows_hazards_so_far_and_no_verdict() -> None:
+    """An open window shows the hazards seen so far, and its screen says that there is no verdict yet."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -76,7 +79,7 @@ def test_an_open_window_says_what_was_seen_so_far_and_its_page_that_there_is_no_
     used(app, use)
 
 
-def test_c_copies_the_verdict_as_markdown_and_says_so() -> None:
+def test_c_copies_the_verdict_as_markdown() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -99,7 +102,7 @@ def _keys_end(app: TopApp) -> int:
 @pytest.mark.parametrize(
     ("pictures", "first", "state"), [([EIGHT], (), "LIVE"), ([EIGHT, GONE], (), "GONE"), ([EIGHT], ("left",), "PAST")]
 )
-def test_in_eighty_columns_every_page_shows_all_its_keys(
+def test_every_screen_shows_its_keys_in_eighty_columns(
     pictures: list[Live | DaemonError], first: tuple[str, ...], state: str
 ) -> None:
     app = travelling(*pictures)
@@ -117,7 +120,7 @@ def test_in_eighty_columns_every_page_shows_all_its_keys(
     used(app, use, (80, 24))
 
 
-def test_e_explains_a_finding_in_place() -> None:
+def test_e_explains_a_finding() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -133,7 +136,7 @@ def test_e_explains_a_finding_in_place() -> None:
     used(app, use)
 
 
-def test_e_on_a_gpu_explains_the_reasons_that_hold_its_clock() -> None:
+def test_e_on_a_gpu_explains_its_clock_reasons() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -146,7 +149,7 @@ def test_e_on_a_gpu_explains_the_reasons_that_hold_its_clock() -> None:
     used(app, use)
 
 
-def test_the_palette_explains_any_rule_or_reason() -> None:
+def test_palette_explains_any_rule_or_reason() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -162,7 +165,8 @@ def test_the_palette_explains_any_rule_or_reason() -> None:
     used(app, use)
 
 
-def test_processes_tell_own_from_foreign_and_unknown_and_keep_their_order(tmp_path: Path) -> None:
+def test_processes_have_owners_and_a_stored_sort_order(tmp_path: Path) -> None:
+    """The processes screen tells own from foreign and unknown, and the monitor stores its sort order."""
     preferences_file = PreferencesFile(tmp_path / "top.json")
     app = travelling(EIGHT, preferences_file=preferences_file)
 
@@ -180,7 +184,7 @@ def test_processes_tell_own_from_foreign_and_unknown_and_keep_their_order(tmp_pa
     assert PreferencesFile(tmp_path / "top.json").preferences.sort == "memory"
 
 
-def test_a_theme_and_a_rate_are_kept_and_help_says_where(tmp_path: Path) -> None:
+def test_theme_and_rate_are_stored_and_help_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "below" / "top.json"
     app = travelling(EIGHT, preferences_file=PreferencesFile(path))
 
@@ -199,7 +203,8 @@ def test_a_theme_and_a_rate_are_kept_and_help_says_where(tmp_path: Path) -> None
     used(again, look)
 
 
-def test_keys_of_ones_own_take_the_place_of_ours_and_help_tells_them(tmp_path: Path) -> None:
+def test_user_keys_replace_default_keys(tmp_path: Path) -> None:
+    """The user's keys replace the default ones, and help lists them."""
     path = tmp_path / "top.json"
     path.write_text('{"keys": {"pause": "f5", "processes": "ctrl+o"}}')
     app = travelling(EIGHT, preferences_file=PreferencesFile(path))
@@ -230,7 +235,8 @@ def test_keys_of_ones_own_take_the_place_of_ours_and_help_tells_them(tmp_path: P
         ('{"keys": []}', "keys: expected actions and their keys"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_said_in_one_line_and_ignored(tmp_path: Path, content: str, said: str) -> None:
+def test_bad_preferences_are_reported_and_ignored(tmp_path: Path, content: str, said: str) -> None:
+    """The monitor reports a mistake in the preferences file in one line, and ignores the file."""
     path = tmp_path / "top.json"
     path.write_text(content)
     app = travelling(EIGHT, preferences_file=PreferencesFile(path))
@@ -244,7 +250,7 @@ def test_what_is_wrong_in_the_file_is_said_in_one_line_and_ignored(tmp_path: Pat
     assert path.read_text() == content
 
 
-def test_every_action_of_the_screen_is_in_the_palette() -> None:
+def test_palette_holds_every_action_of_the_screen() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:

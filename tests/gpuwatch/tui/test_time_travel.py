@@ -46,7 +46,8 @@ def used(app: TopApp, use: Use, size: tuple[int, int] = (100, 40)) -> TopApp:
     return app
 
 
-def test_left_and_right_step_through_time_and_right_of_now_is_live() -> None:
+def test_arrows_step_through_time_up_to_now() -> None:
+    """Left and right step through time, and a step past now is live again."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -64,7 +65,7 @@ def test_left_and_right_step_through_time_and_right_of_now_is_live() -> None:
     used(app, use)
 
 
-def test_l_goes_back_to_live_and_is_offered_only_in_the_past() -> None:
+def test_l_returns_to_live_and_is_offered_only_in_the_past() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -78,7 +79,7 @@ def test_l_goes_back_to_live_and_is_offered_only_in_the_past() -> None:
     used(app, use)
 
 
-def test_keys_faster_than_the_store_ask_for_the_last_moment_only() -> None:
+def test_fast_keys_query_only_the_last_moment() -> None:
     past = FrozenPast()
     app = travelling(EIGHT, past=past)
 
@@ -91,7 +92,8 @@ def test_keys_faster_than_the_store_ask_for_the_last_moment_only() -> None:
     used(app, use)
 
 
-def test_before_the_first_moment_there_is_nothing_and_that_is_said() -> None:
+def test_step_before_the_first_moment_is_reported() -> None:
+    """Before the first moment there is nothing, and the monitor says so."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -103,7 +105,8 @@ def test_before_the_first_moment_there_is_nothing_and_that_is_said() -> None:
     used(app, use)
 
 
-def test_a_store_that_refuses_is_told_in_a_line_and_nothing_changes() -> None:
+def test_refusing_store_is_reported_in_one_line() -> None:
+    """The monitor reports a store that refuses in one line, and nothing else changes."""
     app = travelling(EIGHT, past=FrozenPast(refuses="/state/gpuwatch.db: expected a database, found [none]"))
 
     async def use(pilot: Pilot[None]) -> None:
@@ -115,7 +118,7 @@ def test_a_store_that_refuses_is_told_in_a_line_and_nothing_changes() -> None:
     used(app, use)
 
 
-def test_a_daemon_that_is_gone_does_not_hinder_looking_back() -> None:
+def test_gone_daemon_leaves_the_past_open() -> None:
     app = travelling(EIGHT, GONE)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -130,7 +133,7 @@ def test_a_daemon_that_is_gone_does_not_hinder_looking_back() -> None:
 
 
 @pytest.mark.parametrize(("typed", "ago"), [("-30s", "30 s ago"), ("-1m", "1 min 00 s ago")])
-def test_g_goes_to_a_time(typed: str, ago: str) -> None:
+def test_g_goes_to_a_typed_time(typed: str, ago: str) -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -143,7 +146,7 @@ def test_g_goes_to_a_time(typed: str, ago: str) -> None:
     used(app, use)
 
 
-def test_nonsense_as_a_time_says_what_is_expected_and_asks_again() -> None:
+def test_bad_time_is_explained_and_asked_again() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -160,7 +163,7 @@ def test_nonsense_as_a_time_says_what_is_expected_and_asks_again() -> None:
     used(app, use)
 
 
-def test_space_plays_the_past_and_stops_it() -> None:
+def test_space_plays_and_stops_the_past() -> None:
     past = FrozenPast()
     app = travelling(EIGHT, past=past)
 
@@ -177,7 +180,7 @@ def test_space_plays_the_past_and_stops_it() -> None:
     used(app, use)
 
 
-def test_a_recording_begins_at_its_end_and_has_no_now() -> None:
+def test_recording_begins_at_its_end_and_has_no_now() -> None:
     app = travelling()
 
     async def use(pilot: Pilot[None]) -> None:
@@ -191,7 +194,7 @@ def test_a_recording_begins_at_its_end_and_has_no_now() -> None:
     used(app, use)
 
 
-def test_a_finding_is_jumped_to_and_escape_leads_back_through_it() -> None:
+def test_enter_jumps_to_a_finding_and_escape_returns() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -215,7 +218,7 @@ def test_a_finding_is_jumped_to_and_escape_leads_back_through_it() -> None:
     used(app, use)
 
 
-def test_an_event_is_jumped_to() -> None:
+def test_enter_jumps_to_an_event() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -230,7 +233,7 @@ def test_an_event_is_jumped_to() -> None:
     used(app, use)
 
 
-def test_space_is_offered_as_what_it_does_now() -> None:
+def test_footer_names_what_space_does_now() -> None:
     app = travelling(EIGHT)
 
     def offered() -> str:
