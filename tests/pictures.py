@@ -18,9 +18,9 @@ from rich.text import Text
 from textual.pilot import Pilot
 
 from gpuwatch.client.window import window
-from gpuwatch.tui.app import Top
-from gpuwatch.tui.overview_trails import RANGE_NS
-from gpuwatch.tui.widgets.gpu_list import Gpus
+from gpuwatch.tui.app import TopApp
+from gpuwatch.tui.overview_history import RANGE_NS
+from gpuwatch.tui.widgets.gpu_list import GpuList
 from gpuwatch.view.history import Recorded, StoredHistory
 from gpuwatch.view.live import Looker
 from tests.gpuwatch import chromium
@@ -76,7 +76,7 @@ def overview() -> None:
                 await pilot.pause(0.1)
             await pilot.pause(3.0)
 
-        _photographed(Top(Looker(daemon.settings), StoredHistory(lambda: daemon.settings.state)), (118, 26), use, "top")
+        _photographed(TopApp(Looker(daemon.settings), StoredHistory(lambda: daemon.settings.state)), (118, 26), use, "top")
         thread.join()
 
 
@@ -109,7 +109,7 @@ def report() -> None:
 async def _opened(pilot: Pilot[None], label: str) -> None:
     """The findings of the window of that label."""
     app = pilot.app
-    assert isinstance(app, Top)
+    assert isinstance(app, TopApp)
     for _ in range(200):
         if label in _text(pilot):
             break
@@ -127,17 +127,17 @@ def _text(pilot: Pilot[None]) -> str:
 def _recording(size: tuple[int, int], use: Use, name: str) -> None:
     past = Recorded(RECORDING)
     begin_ns, _ = past.span_ns()
-    top = Top(None, past, at=lambda at_ns: f"t{(at_ns - begin_ns) / 1e9:+.1f} s", wall_offset_ns=None)
+    top = TopApp(None, past, format_time=lambda at_ns: f"t{(at_ns - begin_ns) / 1e9:+.1f} s", wall_offset_ns=None)
     _photographed(top, size, use, name)
 
 
-def _photographed(top: Top, size: tuple[int, int], use: Use, name: str) -> None:
+def _photographed(top: TopApp, size: tuple[int, int], use: Use, name: str) -> None:
     """As pixels, drawn by a browser: an image on a code host has no say in the fonts of its readers."""
 
     async def lived() -> str:
         async with top.run_test(size=size) as pilot:
             await use(pilot)
-            assert pilot.app.screen_stack[0].query(Gpus)
+            assert pilot.app.screen_stack[0].query(GpuList)
             return pilot.app.export_screenshot(title="gpuwatch top")
 
     svg = _bare(asyncio.run(lived()))

@@ -19,7 +19,7 @@ from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.tui.preferences import Memory
+    from gpuwatch.tui.preferences import PreferencesFile
     from gpuwatch.view.live import Live
 
 SCENES = "steady-gemm,from-idle,neighbour"  # what is shown where there is no driver
@@ -69,11 +69,11 @@ def _watched(settings: Settings) -> Iterator[Settings]:
 
 
 def _screen(settings: Settings, *, kept_for: Settings) -> Exit:
-    from gpuwatch.tui.app import Top
+    from gpuwatch.tui.app import TopApp
     from gpuwatch.view.history import StoredHistory
     from gpuwatch.view.live import Looker
 
-    Top(Looker(settings), StoredHistory(lambda: _store(settings)), memory=_memory(kept_for)).run()
+    TopApp(Looker(settings), StoredHistory(lambda: _store(settings)), preferences_file=_preferences_file(kept_for)).run()
     return Exit.OK
 
 
@@ -85,27 +85,33 @@ def _store(settings: Settings) -> Path:
     return where
 
 
-def _memory(settings: Settings) -> Memory:
+def _preferences_file(settings: Settings) -> PreferencesFile:
     """What the user chose, kept beside the configuration that is read."""
-    from gpuwatch.tui.preferences import Memory
+    from gpuwatch.tui.preferences import PreferencesFile
 
     named = settings.given.get("config") or os.environ.get("GPUWATCH_CONFIG")
     beside = Path(named).absolute() if named else user_config(os.environ)
-    return Memory(beside.with_name("top.json"))
+    return PreferencesFile(beside.with_name("top.json"))
 
 
 def _recorded_screen(path: Path, settings: Settings) -> Exit:
-    from gpuwatch.tui.app import Top
+    from gpuwatch.tui.app import TopApp
     from gpuwatch.tui.text.time_text import time_of_day
     from gpuwatch.view.history import Recorded
 
     past = Recorded(path)
     begin_ns, _ = past.span_ns()
 
-    def at(at_ns: int) -> str:
+    def format_time(at_ns: int) -> str:
         return time_of_day(at_ns, 0) if past.has_wall_time else f"t{(at_ns - begin_ns) / 1e9:+.1f} s"
 
-    Top(None, past, at=at, wall_offset_ns=(lambda: 0) if past.has_wall_time else None, memory=_memory(settings)).run()
+    TopApp(
+        None,
+        past,
+        format_time=format_time,
+        wall_offset_ns=(lambda: 0) if past.has_wall_time else None,
+        preferences_file=_preferences_file(settings),
+    ).run()
     return Exit.OK
 
 

@@ -1,1 +1,1 @@
-"""The terminal monitor: one widget a file, `words` without textual, `app` last."""
+"""The terminal monitor; read `data_interfaces` first, `app` last."""

@@ -1,4 +1,4 @@
-"""Every theme's colours made legible: text stands out from what it is drawn on by at least 4.5 to 1, as WCAG 2 asks for."""
+"""Legible colours in every theme: text contrasts with its background by at least 4.5 to 1, as WCAG 2 requires."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ WRITTEN_ON: Mapping[str, tuple[str, ...]] = {
 _STEPS_COUNT = 50
 
 
-def legible(variables: Mapping[str, str]) -> dict[str, str]:
-    """A theme's variables, with text lightened or darkened as far as it must; the terminal's own colours are left to it."""
+def make_legible(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return a theme's variables with text lightened or darkened as far as needed; terminal colours stay as they are."""
     found = dict(variables)
     for name, grounds in WRITTEN_ON.items():
         text, on = _color(found.get(name)), [color for ground in grounds if (color := _color(found.get(ground))) is not None]

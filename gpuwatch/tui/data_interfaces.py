@@ -1,4 +1,4 @@
-"""What the screens stand on: where they look now, where they look back, and what each is handed at every draw."""
+"""The interfaces the screens stand on: a source of now, a source of the past, and the content each screen draws."""
 
 from __future__ import annotations
 
@@ -11,56 +11,59 @@ from annotate.verdict import Verdict
 from gpuwatch.view.live import Live
 
 
-class Looks(Protocol):
-    """Now: ``live.Looker``, or what a test shows."""
+class LiveSource(Protocol):
+    """A source of now: ``live.Looker``, or frozen answers in a test."""
 
     def look(self) -> Live:
-        """Raises DaemonError; the next call tries anew."""
+        """Return the newest answer.
+
+        Raises DaemonError; the next call tries again.
+        """
         ...
 
     def start_again(self) -> None:
-        """The next question may start a daemon."""
+        """Let the next ``look`` start a daemon."""
         ...
 
     def close(self) -> None: ...
 
 
-class Past(Protocol):
-    """Back in time: ``past.Stored`` over the store, ``past.Recorded`` over a recording.
+class HistorySource(Protocol):
+    """A source of the past: ``history.StoredHistory`` over the store, ``history.Recorded`` over a recording.
 
     Times are CLOCK_MONOTONIC nanoseconds of the boot looked at.  Every method may raise StoreError, one line to show; none is
     called on the thread that draws.
     """
 
     def span_ns(self) -> tuple[int, int] | None:
-        """First and last moment there is anything of; None for an empty store."""
+        """Return the first and last moment with any record; None for an empty store."""
         ...
 
     def live(self, at_ns: int) -> Live:
-        """What a screen would have shown then: readings in force, who was on the GPUs, windows that had begun."""
+        """Return the answer of that moment: readings in force, processes on the GPUs, windows that had begun."""
         ...
 
     def trace(self, uuid: str, begin_ns: int, end_ns: int) -> Trace:
-        """All readings of one GPU between two moments."""
+        """Return all readings of one GPU between two moments."""
         ...
 
     def events(self, begin_ns: int, end_ns: int) -> Sequence[Event]:
-        """Events of every GPU between two moments, oldest first."""
+        """Return the events of every GPU between two moments, oldest first."""
         ...
 
     def verdicts(self, run_id: str) -> Sequence[Verdict]:
-        """A window's verdicts, one a GPU, the worst first; empty while it has none."""
+        """Return a window's verdicts, one per GPU, the worst first; empty while it has none."""
         ...
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Showing:
-    """What every screen is handed when it draws: ``live`` is of now, or of ``past_ns`` if somebody went back in time."""
+class ScreenContent:
+    """The content of every screen: ``live`` is of now, or of ``past_ns`` if the user went back in time."""
 
     live: Live | None
-    at: Callable[[int], str]  # the wall's time of a moment
-    why: str | None = None  # the daemon could not be asked
-    paused: bool = False
+    format_time: Callable[[int], str]  # the wall time of a moment
+    problem: str | None = None  # why the daemon could not be polled
+    is_paused: bool = False
     past_ns: int | None = None  # None: live

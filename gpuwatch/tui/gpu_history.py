@@ -1,38 +1,41 @@
-"""What is known of one GPU over a stretch of time: readings a store gave, and after them those the screen was told."""
+"""The known history of one GPU: readings from the store, and after them those of live answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
 
-from annotate.evidence import Column, Event, Gap, Lane, ProcessList, Reading, Trace
+from annotate.evidence import Column, Event, Lane, ProcessList, Reading, Trace
 from gpuwatch.view.live import LiveGpu
 
 SIGNALS = ("sm_clock_mhz", "power_w", "temperature_c", "event_reasons_mask", "utilization_ratio")
-SLICE_NS = 120_000_000_000  # asked for at once, so that a long stretch fills from its end and holds nobody up
-SETTLE_NS = 3_000_000_000  # a store commits every half second, and the dense power of a second at once: asked again so far back
+SLICE_NS = 120_000_000_000  # asked for at once, so that a long range fills from its end and blocks nothing
+SETTLE_NS = (
+    3_000_000_000  # a store commits every half second, and the dense power of a second at once: queried again this far back
+)
 KEPT_NS = 7_200_000_000_000
 _T = TypeVar("_T", ProcessList, Event)
 
 
-class Track:
-    """One GPU's trace, growing at both ends; a stretch that does not touch what is known begins it anew.
+class GpuHistory:
+    """One GPU's trace, growing at both ends; a range that does not touch it replaces it.
 
-    What lies further than ``kept_ns`` from the end that grew last is let go.
+    It forgets what lies further than ``kept_ns`` from the end that grew last.
     """
 
     def __init__(self, signals: Sequence[str] = SIGNALS, *, kept_ns: int = KEPT_NS) -> None:
         self.trace = Trace()
         self._signals = signals
         self._kept_ns = kept_ns
-        self._asked: tuple[int, int] | None = None
+        self._known_ns: tuple[int, int] | None = None
         self._settled_ns = 0  # until then nothing more will come
 
-    def tell(self, gpu: LiveGpu) -> None:
-        """The last row and census of now; those known already change nothing."""
+    def add_live(self, gpu: LiveGpu) -> None:
+        """Add the last row and process list of a live answer; known ones change nothing."""
         row, known = gpu.rows.get(Lane.FAST), self.trace
         if row is not None:
             columns = {name: _appended(known.column(name), row, name, self._kept_ns) for name in self._signals}
@@ -41,29 +44,29 @@ class Track:
             known = replace(known, censuses=(*known.censuses, gpu.census))
         self.trace = known
 
-    def question(self, begin_ns: int, end_ns: int, *, every_ns: int = 0) -> tuple[int, int] | None:
-        """What to ask next to know this stretch, newest first; None if it is known, or its end was asked just now."""
-        if self._asked is None or self._apart(begin_ns, end_ns):
+    def next_query(self, begin_ns: int, end_ns: int, *, every_ns: int = 0) -> tuple[int, int] | None:
+        """Return the next interval to query, newest first; None if this one is known, or its end was queried just now."""
+        if self._known_ns is None or self._is_apart(begin_ns, end_ns):
             return max(begin_ns, end_ns - SLICE_NS), end_ns
-        first_ns, last_ns = self._asked
+        first_ns, last_ns = self._known_ns
         if end_ns > last_ns + every_ns:
             since_ns = max(self._settled_ns, first_ns)
             return since_ns, min(end_ns, since_ns + SLICE_NS)
         return (max(begin_ns, first_ns - SLICE_NS), first_ns) if begin_ns < first_ns else None
 
-    def take(self, answer: Trace, begin_ns: int, end_ns: int, *, now_ns: int) -> None:
-        """An answer to a question; rows shortly before ``now_ns`` are not all there yet."""
-        if self._asked is None or self._apart(begin_ns, end_ns):
-            # What was told since then stays: it is newer than any answer.
-            self.trace = Trace() if self._asked is not None else self.trace
-            self._asked, self._settled_ns = (begin_ns, end_ns), begin_ns
-        if begin_ns < self._asked[0] and end_ns < self._asked[1]:  # it grew backwards
-            self._let_go_after(begin_ns + self._kept_ns)
-        self._asked = min(begin_ns, self._asked[0]), max(end_ns, self._asked[1])
-        if end_ns == self._asked[1]:
+    def add_answer(self, answer: Trace, begin_ns: int, end_ns: int, *, now_ns: int) -> None:
+        """Add the answer to a query; rows shortly before ``now_ns`` are not all there yet."""
+        if self._known_ns is None or self._is_apart(begin_ns, end_ns):
+            # Live rows stay: they are newer than any answer.
+            self.trace = Trace() if self._known_ns is not None else self.trace
+            self._known_ns, self._settled_ns = (begin_ns, end_ns), begin_ns
+        if begin_ns < self._known_ns[0] and end_ns < self._known_ns[1]:  # it grew backwards
+            self._forget_after(begin_ns + self._kept_ns)
+        self._known_ns = min(begin_ns, self._known_ns[0]), max(end_ns, self._known_ns[1])
+        if end_ns == self._known_ns[1]:
             self._settled_ns = max(self._settled_ns, min(end_ns, now_ns - SETTLE_NS))
-        from_ns = max(self._asked[0], self._asked[1] - self._kept_ns)
-        self._asked = from_ns, self._asked[1]
+        from_ns = max(self._known_ns[0], self._known_ns[1] - self._kept_ns)
+        self._known_ns = from_ns, self._known_ns[1]
         columns = {name: _spliced(self.trace.column(name), answer.column(name), begin_ns, from_ns) for name in self._signals}
         gaps = {(gap.lane, gap.begin_ns): gap for gap in (*self.trace.gaps, *answer.gaps)}
         self.trace = Trace(
@@ -71,27 +74,24 @@ class Track:
             dense_power=_spliced(self.trace.dense_power, answer.dense_power, begin_ns, from_ns),
             censuses=_joined(self.trace.censuses, answer.censuses, begin_ns, from_ns),
             events=_joined(self.trace.events, answer.events, begin_ns, from_ns),
-            gaps=tuple(sorted((gap for gap in gaps.values() if gap.end_ns >= from_ns), key=_begin_ns)),
+            gaps=tuple(sorted((gap for gap in gaps.values() if gap.end_ns >= from_ns), key=attrgetter("begin_ns"))),
         )
 
-    def _let_go_after(self, until_ns: int) -> None:
-        """Nothing later than this is known any more."""
-        if self._asked is None or self._asked[1] <= until_ns:
+    def _forget_after(self, until_ns: int) -> None:
+        """Forget everything later than this."""
+        if self._known_ns is None or self._known_ns[1] <= until_ns:
             return
-        self._asked, self._settled_ns = (self._asked[0], until_ns), min(self._settled_ns, until_ns)
+        self._known_ns, self._settled_ns = (self._known_ns[0], until_ns), min(self._settled_ns, until_ns)
         self.trace = replace(
-            self.trace, columns={name: _until(column, until_ns) for name, column in self.trace.columns.items()},
+            self.trace,
+            columns={name: _until(column, until_ns) for name, column in self.trace.columns.items()},
             dense_power=_until(self.trace.dense_power, until_ns),
             censuses=tuple(each for each in self.trace.censuses if each.at_ns <= until_ns),
             events=tuple(each for each in self.trace.events if each.at_ns <= until_ns),
-        )  # fmt: skip
+        )
 
-    def _apart(self, begin_ns: int, end_ns: int) -> bool:
-        return self._asked is not None and (end_ns < self._asked[0] or begin_ns > self._asked[1])
-
-
-def _begin_ns(gap: Gap) -> int:
-    return gap.begin_ns
+    def _is_apart(self, begin_ns: int, end_ns: int) -> bool:
+        return self._known_ns is not None and (end_ns < self._known_ns[0] or begin_ns > self._known_ns[1])
 
 
 def _until(column: Column, until_ns: int) -> Column:
@@ -109,7 +109,7 @@ def _appended(column: Column, row: Reading, name: str, kept_ns: int) -> Column:
 
 
 def _spliced(old: Column, new: Column, begin_ns: int, from_ns: int) -> Column:
-    """New rows in place of the old ones from ``begin_ns`` to the last new row; nothing from before ``from_ns``."""
+    """Put new rows in place of the old ones from ``begin_ns`` to the last new row; nothing from before ``from_ns``."""
     if not len(new):
         return old
     head = slice(*np.searchsorted(old.at_ns, [from_ns, max(begin_ns, from_ns)], side="left"))
@@ -121,7 +121,7 @@ def _spliced(old: Column, new: Column, begin_ns: int, from_ns: int) -> Column:
 
 
 def _joined(old: Sequence[_T], new: Sequence[_T], begin_ns: int, from_ns: int) -> tuple[_T, ...]:
-    """As ``_spliced``, of records; those of several GPUs or kinds may bear one time."""
+    """Splice records as ``_spliced`` does rows; records of several GPUs or kinds may bear one time."""
     last_ns = new[-1].at_ns if new else begin_ns - 1
     head = [each for each in old if from_ns <= each.at_ns < begin_ns]
     return tuple(head + list(new) + [each for each in old if each.at_ns > last_ns and each.at_ns >= begin_ns])

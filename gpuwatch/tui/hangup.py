@@ -1,7 +1,7 @@
-"""A terminal that goes away: what is still written goes nowhere, and who called us hears of it once.
+"""The end of a terminal: what is still written goes nowhere, and the app exits once.
 
 The kernel sends SIGHUP and, in case we were stopped, SIGCONT.  Textual takes the latter for a return from Ctrl-Z and starts to
-draw anew, on a terminal that refuses every write; its thread that writes dies of that, and leaving would wait for it for ever.
+redraw, on a terminal that refuses every write; its thread that writes dies of that, and leaving would wait for it for ever.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _STANDARD = (0, 1, 2)
 
 
 @contextlib.contextmanager
-def noticed(leave: Callable[[], Any]) -> Iterator[None]:
-    """Calls ``leave`` from a signal's handler, in the main thread."""
+def exit_on_hangup(leave: Callable[[], Any]) -> Iterator[None]:
+    """Call ``leave`` at a hangup, from a signal handler in the main thread."""
 
     def gone(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGCONT, _nothing)
-        if not _is_there():  # somebody may just have sent the signal: then the terminal is given back as it was
+        if not _is_there():  # a user may have sent the signal: then textual restores the terminal
             nowhere = os.open(os.devnull, os.O_RDWR)
             for descriptor in _STANDARD:
                 os.dup2(nowhere, descriptor)
@@ -47,4 +47,4 @@ def _is_there() -> bool:
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:
-    """Lower numbers are handled first: by now SIGHUP was."""
+    """Do nothing: lower numbers are handled first, so SIGHUP was already."""

@@ -1,4 +1,4 @@
-"""Who asks the past on behalf of a screen: one question at a time, in a thread, and none soon after a refusal."""
+"""Queries of a screen to the past: one at a time, in a thread, and none soon after a refusal."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gpuwatch.errors import StoreError
-from gpuwatch.tui.data_interfaces import Past
+from gpuwatch.tui.data_interfaces import HistorySource
 
 AGAIN_NS = 5_000_000_000  # after a store refused
 _T = TypeVar("_T")
 
 
-class Asker:
-    def __init__(self, past: Past | None) -> None:
+class HistoryFetcher:
+    """The one pending query of a screen; without a history source there is none."""
+
+    def __init__(self, past: HistorySource | None) -> None:
         self._past = past
-        self._asking = False
+        self._is_busy = False
         self._refused_ns = 0
-        self.why: str | None = None  # the store refused
+        self.refusal: str | None = None  # why the store refused
 
-    def may(self, at_ns: int) -> bool:
-        """Whether a question would be asked at that time."""
-        if self._past is None or self._asking:
+    def can_fetch(self, at_ns: int) -> bool:
+        """Return True if a query would be sent at that time."""
+        if self._past is None or self._is_busy:
             return False
-        return self.why is None or abs(at_ns - self._refused_ns) >= AGAIN_NS
+        return self.refusal is None or abs(at_ns - self._refused_ns) >= AGAIN_NS
 
-    async def ask(self, question: Callable[[Past], _T], at_ns: int) -> _T | None:
-        """None where the store refused, or nobody may ask now."""
-        if self._past is None or self._asking:
+    async def fetch(self, query: Callable[[HistorySource], _T], at_ns: int) -> _T | None:
+        """Run a query; return None where the store refused, or another query is pending."""
+        if self._past is None or self._is_busy:
             return None
-        self._asking = True
+        self._is_busy = True
         try:
-            answer = await asyncio.to_thread(question, self._past)
-            self.why = None
+            answer = await asyncio.to_thread(query, self._past)
+            self.refusal = None
         except StoreError as error:
-            self.why, self._refused_ns = str(error), at_ns
+            self.refusal, self._refused_ns = str(error), at_ns
             return None
         finally:
-            self._asking = False
+            self._is_busy = False
         return answer

@@ -1,4 +1,4 @@
-"""Which screen opens on which wish, over the one there is; and the way back."""
+"""The screens that open over the first one."""
 
 from __future__ import annotations
 
@@ -6,68 +6,72 @@ from textual import on
 from textual.screen import Screen
 
 from gpuwatch.tui import requests
-from gpuwatch.tui.data_interfaces import Past
-from gpuwatch.tui.preferences import Memory
-from gpuwatch.tui.preferences_app import Tuned
-from gpuwatch.tui.screens.help_screen import Help
+from gpuwatch.tui.data_interfaces import HistorySource
+from gpuwatch.tui.preferences import PreferencesFile
+from gpuwatch.tui.preferences_app import PreferencesApp
+from gpuwatch.tui.screens.help_screen import HelpScreen
 
 
-class Doors(Tuned):
-    """A screen is imported when it is first wanted: the first picture waits for none of them."""
+class NavigationApp(PreferencesApp):
+    """An app that opens and leaves screens.
 
-    def __init__(self, memory: Memory, rate_hz: float | None, past: Past | None) -> None:
-        super().__init__(memory, rate_hz)
+    It imports a screen when the user opens it first, so that the first picture waits for none of them.
+    """
+
+    def __init__(self, preferences_file: PreferencesFile, rate_hz: float | None, past: HistorySource | None) -> None:
+        super().__init__(preferences_file, rate_hz)
         self._past = past
 
     def draw(self) -> None:
-        """Tell the topmost screen what there is to show."""
+        """Hand the topmost screen its content."""
 
     async def action_back(self) -> None:
         if len(self.screen_stack) > 1:
             self.pop_screen()
             self.draw()
 
-    async def _over(self, screen: Screen[None]) -> None:
+    async def _open(self, screen: Screen[None]) -> None:
         await self.push_screen(screen)
         self.draw()
 
     async def action_processes(self) -> None:
-        from gpuwatch.tui.screens.processes_screen import Processes
+        from gpuwatch.tui.screens.processes_screen import ProcessesScreen
 
-        if not isinstance(self.screen, Processes):
-            await self._over(Processes(self._memory.kept.sort or ""))
+        if not isinstance(self.screen, ProcessesScreen):
+            await self._open(ProcessesScreen(self._preferences_file.preferences.sort or ""))
 
     async def action_events(self) -> None:
-        from gpuwatch.tui.screens.events_screen import Events
+        from gpuwatch.tui.screens.events_screen import EventsScreen
 
-        if not isinstance(self.screen, Events):
-            await self._over(Events(self._past))
+        if not isinstance(self.screen, EventsScreen):
+            await self._open(EventsScreen(self._past))
 
     async def action_help(self) -> None:
-        await self.push_screen(Help(list(self.screen.active_bindings.values()), self._memory.path, self.actions()))
+        bindings = list(self.screen.active_bindings.values())
+        await self.push_screen(HelpScreen(bindings, self._preferences_file.path, self.action_names()))
 
     @on(requests.OpenGpu)
-    async def open_gpu(self, wish: requests.OpenGpu) -> None:
-        from gpuwatch.tui.screens.gpu_screen import Gpu
+    async def open_gpu(self, request: requests.OpenGpu) -> None:
+        from gpuwatch.tui.screens.gpu_screen import GpuScreen
 
-        await self._over(Gpu(wish.uuid, self._past))
+        await self._open(GpuScreen(request.uuid, self._past))
 
     @on(requests.OpenWindow)
-    async def open_window(self, wish: requests.OpenWindow) -> None:
-        from gpuwatch.tui.screens.window_screen import Judged
+    async def open_window(self, request: requests.OpenWindow) -> None:
+        from gpuwatch.tui.screens.window_screen import WindowScreen
 
-        await self._over(Judged(wish.run, self._past))
+        await self._open(WindowScreen(request.run, self._past))
 
-    @on(requests.ExplainThese)
-    async def explain(self, wish: requests.ExplainThese) -> None:
-        from gpuwatch.tui.screens.explain_screen import Explain
+    @on(requests.ExplainNames)
+    async def explain(self, request: requests.ExplainNames) -> None:
+        from gpuwatch.tui.screens.explain_screen import ExplainScreen
 
-        await self.push_screen(Explain(wish.names))
+        await self.push_screen(ExplainScreen(request.names))
 
     @on(requests.Redraw)
     def redraw(self) -> None:
         self.draw()
 
-    @on(requests.SortedBy)
-    def sorted_by(self, wish: requests.SortedBy) -> None:
-        self.remember(sort=wish.name)
+    @on(requests.StoreSortOrder)
+    def store_sort_order(self, request: requests.StoreSortOrder) -> None:
+        self.store_preferences(sort=request.name)

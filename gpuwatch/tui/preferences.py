@@ -1,4 +1,4 @@
-"""What the monitor remembers of its user: theme, rate, an order, and other keys; a small JSON file."""
+"""The user's preferences, theme, rate, sort order and keys, in a small JSON file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ _MODIFIERS = ("ctrl+", "shift+", "alt+", "super+")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """``keys`` gives an action, by the name in help, other keys: {"pause": "p,f5"}."""
+class Preferences:
+    """The preferences of one user.
+
+    ``keys`` gives an action, by the name in help, other keys: {"pause": "p,f5"}.
+    """
 
     theme: str | None = None
     rate_hz: float | None = None
@@ -30,28 +33,28 @@ class Kept:
     keys: Mapping[str, str] = field(default_factory=dict)
 
 
-class Memory:
-    """The file of one user.  What is wrong in it is said and ignored, and such a file is not written over."""
+class PreferencesFile:
+    """The preferences file of one user; a file with a mistake is reported, ignored, and never overwritten."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self.complaint: str | None = None
-        self.kept = Kept()
+        self.preferences = Preferences()
         if path is not None:
             try:
-                self.kept = _read(path)
+                self.preferences = _read(path)
             except FileNotFoundError:
                 pass
             except (OSError, ValueError, RecursionError) as error:
                 said = error.strerror if isinstance(error, OSError) and error.strerror else error
                 self.complaint = f"{path}: {said}; it is ignored and left as it is"
 
-    def remember(self, **changed: Any) -> str | None:
-        """Raises nothing: gives one line if it could not be kept."""
-        self.kept = replace(self.kept, **changed)
+    def store(self, **changed: Any) -> str | None:
+        """Store these changes; return one line if the file could not be written."""
+        self.preferences = replace(self.preferences, **changed)
         if self.path is None or self.complaint is not None:
             return None
-        data = {name: value for name in ("theme", "rate_hz", "sort", "keys") if (value := getattr(self.kept, name))}
+        data = {name: value for name in ("theme", "rate_hz", "sort", "keys") if (value := getattr(self.preferences, name))}
         try:
             _write(self.path, json.dumps(data, indent=2) + "\n")
         except OSError as error:
@@ -59,8 +62,8 @@ class Memory:
         return None
 
 
-def checked_keys(keys: Mapping[str, str], actions: Collection[str]) -> str | None:
-    """What is wrong with them, in one line; None if nothing is."""
+def check_keys(keys: Mapping[str, str], actions: Collection[str]) -> str | None:
+    """Return the first mistake in one line; None if there is none."""
     for action, given in keys.items():
         if action not in actions:
             return f"keys: expected one of {', '.join(sorted(actions))}, found {action!r}"
@@ -73,7 +76,7 @@ def checked_keys(keys: Mapping[str, str], actions: Collection[str]) -> str | Non
     return None
 
 
-def _read(path: Path) -> Kept:
+def _read(path: Path) -> Preferences:
     data = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(data, dict):
         raise ValueError(f"expected an object, found {type(data).__name__}")
@@ -88,11 +91,11 @@ def _read(path: Path) -> Kept:
     keys = data.get("keys", {})
     if not isinstance(keys, dict) or not all(isinstance(given, str) for given in keys.values()):
         raise ValueError('keys: expected actions and their keys, as {"pause": "p"}')
-    return Kept(data.get("theme"), data.get("rate_hz"), data.get("sort"), keys)
+    return Preferences(data.get("theme"), data.get("rate_hz"), data.get("sort"), keys)
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write the file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:

@@ -1,4 +1,4 @@
-"""What the user tunes: theme, rate, keys; remembered, and every action in the palette."""
+"""The user's preferences in the app: theme, rate and keys, stored; and every action in the palette."""
 
 from __future__ import annotations
 
@@ -10,92 +10,96 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette, Provider
 from textual.screen import Screen
-from textual.theme import Theme
 from textual.timer import Timer
 
 from annotate.output import report
-from gpuwatch.tui.contrast import legible
-from gpuwatch.tui.preferences import RATES_HZ, Memory, checked_keys
+from gpuwatch.tui.contrast import make_legible
+from gpuwatch.tui.preferences import RATES_HZ, PreferencesFile, check_keys
 
 RATE_HZ = 4.0
 
 
-def _explanations() -> type[Provider]:
-    from gpuwatch.tui.screens.explain_screen import Explanations
+def _explanation_provider() -> type[Provider]:
+    from gpuwatch.tui.screens.explain_screen import ExplanationProvider
 
-    return Explanations
+    return ExplanationProvider
 
 
-class Tuned(App[None]):
-    """An app that draws so many times a second, looks and listens as its user wants."""
+class PreferencesApp(App[None]):
+    """An app with its user's theme, keys and pictures a second."""
 
-    COMMANDS: ClassVar[Any] = App.COMMANDS | {_explanations}  # textual's own type for it
+    COMMANDS: ClassVar[Any] = App.COMMANDS | {_explanation_provider}  # textual's own type for it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("t", "light", "light/dark", id="light", show=False, tooltip="Light or dark; the palette has every theme"),
         Binding("plus,equals_sign", "rate(1)", "faster", id="faster", show=False, tooltip="More pictures a second"),
         Binding("minus", "rate(-1)", "slower", id="slower", show=False, tooltip="Fewer pictures a second"),
     ]
 
-    def __init__(self, memory: Memory, rate_hz: float | None) -> None:
+    def __init__(self, preferences_file: PreferencesFile, rate_hz: float | None) -> None:
         super().__init__()
-        self._memory = memory
-        self._rate_hz = rate_hz or memory.kept.rate_hz or RATE_HZ
+        self._preferences_file = preferences_file
+        self._rate_hz = rate_hz or preferences_file.preferences.rate_hz or RATE_HZ
         self._timer: Timer | None = None
 
     def get_css_variables(self) -> dict[str, str]:
-        return legible(super().get_css_variables())
+        return make_legible(super().get_css_variables())
 
     def tick(self) -> None:
-        """What is done so many times a second."""
+        """Do what is due at every picture."""
 
-    def begin(self) -> None:
-        """Once mounted: as it was left, and from now on every change is kept."""
-        kept = self._memory.kept
-        complaints = [self._memory.complaint] if self._memory.complaint else []
-        if kept.theme is not None:
-            if kept.theme in self.available_themes:
-                self.theme = kept.theme
+    def apply_preferences(self) -> None:
+        """Once mounted: apply the stored preferences, and store every change from now on."""
+        stored, path = self._preferences_file.preferences, self._preferences_file.path
+        complaints = [self._preferences_file.complaint] if self._preferences_file.complaint else []
+        if stored.theme is not None:
+            if stored.theme in self.available_themes:
+                self.theme = stored.theme
             else:
-                complaints.append(f"{self._memory.path}: theme: expected one of the palette's, found {kept.theme!r}")
-        if kept.keys:
-            if (wrong := checked_keys(kept.keys, self.actions())) is None:
-                self.set_keymap(kept.keys)
+                complaints.append(f"{path}: theme: expected one of the palette's, found {stored.theme!r}")
+        if stored.keys:
+            if (problem := check_keys(stored.keys, self.action_names())) is None:
+                self.set_keymap(stored.keys)
             else:
-                complaints.append(f"{self._memory.path}: {wrong}; no key is changed")
+                complaints.append(f"{path}: {problem}; no key is changed")
         for complaint in complaints:
             self.notify(report.plain(complaint), severity="warning", timeout=8)
-        self.theme_changed_signal.subscribe(self, self._theme_is)
+        self.theme_changed_signal.subscribe(self, lambda theme: self.store_preferences(theme=theme.name))
         self._timer = self.set_interval(1 / self._rate_hz, self.tick)
 
-    def actions(self) -> set[str]:
-        """The names under which keys can be given to actions, of every screen of ours."""
-        from gpuwatch.tui.screens.events_screen import Events
-        from gpuwatch.tui.screens.gpu_screen import Gpu
-        from gpuwatch.tui.screens.overview_screen import Overview
-        from gpuwatch.tui.screens.processes_screen import Processes
-        from gpuwatch.tui.screens.screen_base import Aside
-        from gpuwatch.tui.screens.window_screen import Judged
+    def action_names(self) -> set[str]:
+        """Return the names of the actions whose keys the user can change, on every screen of ours."""
+        from gpuwatch.tui.screens.events_screen import EventsScreen
+        from gpuwatch.tui.screens.gpu_screen import GpuScreen
+        from gpuwatch.tui.screens.overview_screen import OverviewScreen
+        from gpuwatch.tui.screens.processes_screen import ProcessesScreen
+        from gpuwatch.tui.screens.screen_base import SecondaryScreen
+        from gpuwatch.tui.screens.window_screen import WindowScreen
 
-        every = [*Tuned.BINDINGS, *self.BINDINGS]
-        for screen in (Overview, Aside, Gpu, Judged, Processes, Events):
+        every = self._app_bindings()
+        for screen in (OverviewScreen, SecondaryScreen, GpuScreen, WindowScreen, ProcessesScreen, EventsScreen):
             every += screen.BINDINGS
         return {binding.id for binding in Binding.make_bindings(every) if binding.id}
 
-    def remember(self, **changed: Any) -> None:
-        if (wrong := self._memory.remember(**changed)) is not None:
-            self.notify(report.plain(wrong), severity="warning", timeout=8)
+    def _app_bindings(self) -> list[BindingType]:
+        """Return the bindings of the app and of its bases down to this one, without textual's own."""
+        classes = [each for each in reversed(type(self).__mro__) if issubclass(each, PreferencesApp)]
+        return [binding for each in classes for binding in vars(each).get("BINDINGS", [])]
+
+    def store_preferences(self, **changed: Any) -> None:
+        if (problem := self._preferences_file.store(**changed)) is not None:
+            self.notify(report.plain(problem), severity="warning", timeout=8)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette holds every action: the app's, and the screen's it covers."""
+        """Offer every action in the palette: the app's, and those of the screen below it."""
         yield from (each for each in super().get_system_commands(screen) if each.title != "Keys")  # Help lists ours
-        said: set[tuple[str, str]] = set()
+        offered: set[tuple[str, str]] = set()
         under = self.screen_stack[-2] if isinstance(self.screen, CommandPalette) else self.screen
-        for node, bindings in ((self, [*Tuned.BINDINGS, *self.BINDINGS]), (under, type(under).BINDINGS)):
+        for node, bindings in ((self, self._app_bindings()), (under, type(under).BINDINGS)):
             for binding in Binding.make_bindings(bindings):
                 title = binding.description.capitalize()
-                if binding.action == "quit" or not title or (title, binding.tooltip) in said or "number(" in binding.action:
+                if binding.action == "quit" or not title or (title, binding.tooltip) in offered or "number(" in binding.action:
                     continue
-                said.add((title, binding.tooltip))
+                offered.add((title, binding.tooltip))
                 help_text = binding.tooltip
                 if "step(" in binding.action or "choose(" in binding.action:  # one name, several ways to go
                     title, help_text = f"{title} {help_text[0].lower()}{help_text[1:]}", ""
@@ -110,8 +114,5 @@ class Tuned(App[None]):
         if self._timer is not None:
             self._timer.stop()
         self._timer = self.set_interval(1 / self._rate_hz, self.tick)
-        self.remember(rate_hz=self._rate_hz)
+        self.store_preferences(rate_hz=self._rate_hz)
         self.notify(f"{self._rate_hz:g} pictures a second", timeout=2)
-
-    def _theme_is(self, theme: Theme) -> None:
-        self.remember(theme=theme.name)

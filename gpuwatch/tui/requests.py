@@ -1,4 +1,4 @@
-"""What a screen wants of the app: small messages, so that no screen knows the app or another screen."""
+"""The requests of screens to the app: small messages, so that no screen knows the app or another screen."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from textual.message import Message
 
 @dataclass
 class Redraw(Message):
-    """Tell me again what there is to show."""
+    """A request for the content again."""
 
 
 @dataclass
-class ToMoment(Message):
-    """Go back to then; ``uuid``: and look at that GPU."""
+class GoToMoment(Message):
+    """A request to go to a moment; ``uuid``: and open that GPU."""
 
     at_ns: int
     uuid: str | None = None
@@ -22,27 +22,27 @@ class ToMoment(Message):
 
 @dataclass
 class OpenGpu(Message):
-    """One GPU in detail."""
+    """A request for the screen of one GPU."""
 
     uuid: str
 
 
 @dataclass
 class OpenWindow(Message):
-    """One window with its findings."""
+    """A request for the screen of one window."""
 
     run: str
 
 
 @dataclass
-class ExplainThese(Message):
-    """The pages of these rules and reasons, in place."""
+class ExplainNames(Message):
+    """A request for the pages of these rules and reasons."""
 
     names: tuple[str, ...]
 
 
 @dataclass
-class SortedBy(Message):
-    """Somebody chose an order, which is kept."""
+class StoreSortOrder(Message):
+    """A request to store the chosen sort order."""
 
     name: str

@@ -1,4 +1,4 @@
-"""What curves cost: laying out four panels and the ribbons anew, by size and stretch; and what a second of now takes."""
+"""What curves cost: laying out four panels and the strips again, by size and range; and what a second of now takes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import psutil
 
 from annotate.evidence import Trace
-from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.widgets import gpu_chart
-from gpuwatch.tui.widgets.gpu_chart import View
-from tests.gpuwatch.tui.detail import Host, Still, at, lived
+from gpuwatch.tui.widgets.gpu_chart import ChartView
+from tests.gpuwatch.tui.detail import Host, Still, format_time, lived
 from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, window
 
 WINDOWS = tuple(window(str(number), "valid", ago_s=20.0 * number, pids=[7]) for number in range(32))
@@ -21,8 +21,8 @@ WINDOWS = tuple(window(str(number), "valid", ago_s=20.0 * number, pids=[7]) for 
 
 def layout_ms(trace: Trace, range_s: int, width: int, height: int) -> float:
     """All lines from nothing, the best of five rounds of twenty."""
-    view = View(
-        trace=trace, device=gpu(0).device, begin_ns=NOW_NS - range_s * S, end_ns=NOW_NS, zero_ns=NOW_NS, at=at,
+    view = ChartView(
+        trace=trace, device=gpu(0).device, begin_ns=NOW_NS - range_s * S, end_ns=NOW_NS, zero_ns=NOW_NS, format_time=format_time,
         cursor_ns=NOW_NS - range_s * S // 3, windows=WINDOWS,
     )  # fmt: skip
     return min(timeit.repeat(lambda: gpu_chart.lines(view, width, height), number=20, repeat=5)) / 20 * 1e3
@@ -30,7 +30,9 @@ def layout_ms(trace: Trace, range_s: int, width: int, height: int) -> float:
 
 async def screen_ratio(trace: Trace, range_keys: tuple[str, ...], size: tuple[int, int], seconds: int = 10) -> float:
     """Share of a core: the screen told four times a second, as fast as it can be, by the time of its process."""
-    host = Host(Showing(live=replace(EIGHT, windows=WINDOWS), at=at), Still(trace, span=(0, NOW_NS + 3600 * S)))
+    host = Host(
+        ScreenContent(live=replace(EIGHT, windows=WINDOWS), format_time=format_time), Still(trace, span=(0, NOW_NS + 3600 * S))
+    )
     async with host.run_test(size=size) as pilot:
         await pilot.pause(0.2)
         await pilot.press(*range_keys)
@@ -43,7 +45,11 @@ async def screen_ratio(trace: Trace, range_keys: tuple[str, ...], size: tuple[in
             first = gpu(
                 0, age_s=-step / 4, pids=[7], sm_clock_mhz=int(rng.integers(1400, 1600)), power_w=float(rng.uniform(680, 705))
             )
-            host.tell(Showing(live=replace(EIGHT, at_ns=now_ns, gpus=(first, *EIGHT.gpus[1:]), windows=WINDOWS), at=at))
+            host.show_content(
+                ScreenContent(
+                    live=replace(EIGHT, at_ns=now_ns, gpus=(first, *EIGHT.gpus[1:]), windows=WINDOWS), format_time=format_time
+                )
+            )
             await pilot.pause()
         after = program.cpu_times()
     return (after.user + after.system - before.user - before.system) / seconds

@@ -30,16 +30,16 @@ FIRST = """
 import sys, time
 t0 = time.perf_counter()
 from gpuwatch.view.live import Looker
-from gpuwatch.tui.app import Top
+from gpuwatch.tui.app import TopApp
 t1 = time.perf_counter()
-from gpuwatch.cli.options import config
-from gpuwatch.tui.widgets.gpu_list import Gpus
-settings = config.load(dict(zip(("source", "state", "socket"), sys.argv[1:])))
+from gpuwatch.config import settings as loaded
+from gpuwatch.tui.widgets.gpu_list import GpuList
+settings = loaded.load(dict(zip(("source", "state", "socket"), sys.argv[1:])))
 
-class Timed(Top):
+class Timed(TopApp):
     def draw(self):
         super().draw()
-        if self._live is not None:
+        if self.feed.live is not None:
             self.call_after_refresh(lambda: self.exit(time.perf_counter() - t1))
 
 took = Timed(Looker(settings)).run()

@@ -26,7 +26,8 @@ def of(scene: Scene, library: Path, index: int = 0) -> Any:
     return told(scene, library, "everything", str(index))["boards"][index]
 
 
-def test_the_library_shows_every_function_of_its_table_and_nothing_else(library: Path) -> None:
+def test_library_exports_exactly_its_table(library: Path) -> None:
+    """The library exports every function of its table and nothing else."""
     listed = subprocess.run(["nm", "-D", "--defined-only", str(library / LIBRARY)], capture_output=True, text=True, check=True)
     assert {line.split()[-1] for line in listed.stdout.splitlines()} == set(FUNCTIONS)
 
@@ -77,7 +78,8 @@ def test_every_number_of_a_board_is_read_as_it_was_set(scene: Scene, library: Pa
     assert asked == {"pci", "memory_v3", "violation_board", "fields", "samples", "shares"}
 
 
-def test_fields_have_their_value_type_and_time_or_a_code_of_their_own(scene: Scene, library: Path) -> None:
+def test_fields_have_type_and_time_or_their_own_code(scene: Scene, library: Path) -> None:
+    """Each field has its value, type and time, or a return code of its own."""
     gpu = scene.gpus[0]
     for number, signal in FIELD_SIGNALS.items():
         gpu.set(**{signal: 1000 + number})
@@ -119,7 +121,8 @@ def test_what_ripples_is_another_value_at_each_refresh(scene: Scene, library: Pa
     assert all(595_000 <= draw_mw <= 605_000 for draw_mw in draws_mw)
 
 
-def test_the_power_record_is_twenty_milliseconds_apart_and_begins_with_the_driver(scene: Scene, library: Path) -> None:
+def test_power_record_is_dense_and_begins_with_the_driver(scene: Scene, library: Path) -> None:
+    """The samples of the power record are 20 ms apart, and begin with the driver."""
     before_us = time.time_ns() // 1000
     stamps_us = [stamp_us for stamp_us, _ in of(scene, library)["samples"]]
     assert {late - early for early, late in itertools.pairwise(stamps_us)} <= {20_000}

@@ -45,7 +45,8 @@ def shows(watch: Watch, index: int, **values: float) -> None:
         wait_until(has_them, what=f"GPU {index} shows {values}")
 
 
-def test_loading_the_library_is_all_that_makes_a_machine_one_with_a_driver(watch: Watch) -> None:
+def test_library_alone_makes_a_machine_with_a_driver(watch: Watch) -> None:
+    """Loading the library is all that makes a machine one with a driver."""
     program = "from gpuwatch.sources import has_driver; print(has_driver())"
     said = [
         subprocess.run([sys.executable, "-c", program], env={**os.environ, **more}, capture_output=True, text=True, check=True)
@@ -109,7 +110,8 @@ def test_a_program_that_uses_no_gpu_hears_so(watch: Watch) -> None:
     assert "no process of this window held a context on a GPU" in ended.stderr
 
 
-def test_an_xid_rejects_the_window_it_falls_into_and_no_other_gpus(watch: Watch) -> None:
+def test_xid_rejects_only_the_window_on_its_gpu(watch: Watch) -> None:
+    """An Xid rejects the window it falls into, and no window of another GPU."""
     struck, spared = watch.scene.gpus[0], watch.scene.gpus[1]
     for gpu in (struck, spared):
         work_on(gpu, os.getpid())
@@ -152,7 +154,8 @@ def test_a_process_list_that_is_forbidden_proves_nobody_absent(watch: Watch) -> 
     assert "found" in neighbour, "busy, and on no list: as a process of another container is"
 
 
-def test_an_idle_daemon_asks_each_gpu_twenty_times_a_second_and_sets_nothing(watch: Watch) -> None:
+def test_idle_daemon_reads_at_20_hz_and_sets_nothing(watch: Watch) -> None:
+    """An idle daemon reads each GPU twenty times a second, and changes no setting."""
     begin_s = time.monotonic()
     before = [gpu.calls_count("nvmlDeviceGetUtilizationRates") for gpu in watch.scene.gpus]
 
@@ -166,7 +169,8 @@ def test_an_idle_daemon_asks_each_gpu_twenty_times_a_second_and_sets_nothing(wat
     assert not [name for name in watch.scene.called() if "Set" in name and "EventSet" not in name]
 
 
-def test_doctor_measures_what_calls_cost_and_how_often_values_change(library: Path, tmp_path: Path) -> None:
+def test_doctor_measures_call_costs_and_refresh_periods(library: Path, tmp_path: Path) -> None:
+    """The doctor measures what calls cost and how often values change."""
     small = create(tmp_path / "small", gpus=1)
     gpu = small.gpus[0]
     for number in ("power_mw", "power_average_mw"):
@@ -192,7 +196,8 @@ def test_doctor_measures_what_calls_cost_and_how_often_values_change(library: Pa
     assert signals["facts"]["refresh_ms"]["power_w"] >= 85, "a busy machine sees changes late, and may miss some"
 
 
-def test_a_short_window_is_judged_by_every_pass_however_many_are_told_at_once(watch: Watch) -> None:
+def test_short_window_is_judged_by_every_pass(watch: Watch) -> None:
+    """A short window is judged by every pass, however many passes arrive at once."""
     gpu = watch.scene.gpus[6]
     work_on(gpu, os.getpid())
     gpu.ripples("sm_clock_mhz", 60)  # no value stands for longer than a refresh

@@ -99,7 +99,8 @@ def test_an_older_library_is_read_as_far_as_it_goes(told: dict[str, Told], lacki
     assert f"NVIDIA H200: {LATER[lacking][1]}" in told[lacking].text
 
 
-def test_an_empty_process_list_is_only_believed_where_there_is_a_list(told: dict[str, Told]) -> None:
+def test_empty_process_list_needs_a_list_to_be_believed(told: dict[str, Told]) -> None:
+    """An empty process list is believed only where there is a list."""
     vague = [name for name in LATER if "who is on it is not told" in told[name].text]
     assert vague == ["process-lists"]
 

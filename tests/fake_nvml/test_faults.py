@@ -87,7 +87,8 @@ def late(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[Wa
         yield watch
 
 
-def test_gpus_that_hang_or_are_lost_at_the_start_are_named_and_the_others_watched(late: Watch) -> None:
+def test_gpus_failing_at_the_start_are_named(late: Watch) -> None:
+    """The daemon names GPUs that hang or are lost at the start, and watches the others."""
     status = late.until(lambda status: len(status["gpus"]) == 2)
     assert status["unanswered"] == ["GPU 1: no answer for 3 s", "GPU 3: the GPU fell off the bus or is otherwise lost"]
     assert [gpu["uuid"] for gpu in status["gpus"]] == [late.scene.gpus[0].uuid, late.scene.gpus[2].uuid]
@@ -97,9 +98,8 @@ def test_gpus_that_hang_or_are_lost_at_the_start_are_named_and_the_others_watche
     late.scene.gpus[2].lose()
 
 
-def test_a_lost_gpu_is_named_the_others_are_judged_and_it_is_watched_again(
-    working: Scene, library: Path, tmp_path: Path
-) -> None:
+def test_lost_gpu_is_named_and_watched_again(working: Scene, library: Path, tmp_path: Path) -> None:
+    """The daemon names a lost GPU, judges the others, and watches it again when it comes back."""
     stays, off_the_bus, to_be_reset, _ = working.gpus
     with watching(tmp_path, working, library) as watch:
         begin_ns = time.monotonic_ns()
@@ -133,10 +133,11 @@ def test_a_lost_gpu_is_named_the_others_are_judged_and_it_is_watched_again(
     assert kept.count("tried") == 3
 
 
-def test_a_storm_of_processes_under_a_few_numbers_is_named_and_costs_no_memory(
-    working: Scene, library: Path, tmp_path: Path
-) -> None:
-    """Who is on the GPUs changes dozens of times a second, and whoever comes has a number that others had before."""
+def test_process_storm_with_reused_pids_costs_no_memory(working: Scene, library: Path, tmp_path: Path) -> None:
+    """A storm of processes under a few PIDs is named and costs no memory.
+
+    Processes change dozens of times a second, and each new one has a PID that others had before.
+    """
     dice = random.Random(0)
     with watching(tmp_path, working, library) as watch:
         pid, own = watch.live.process.pid, Client(pid=os.getpid(), sm_percent=50)
@@ -170,10 +171,12 @@ def test_a_storm_of_processes_under_a_few_numbers_is_named_and_costs_no_memory(
 
 @pytest.mark.parametrize("opened_count", [0, 2], ids=["idle", "in a window"])
 @pytest.mark.parametrize("most_lost_ns", [None, pytest.param(MOST_LOST_NS, marks=pytest.mark.slow)], ids=["whole", "a second"])
-def test_a_daemon_killed_between_two_commits_loses_a_second_at_most(
+def test_daemon_killed_between_commits_loses_1_s_at_most(
     working: Scene, library: Path, tmp_path: Path, opened_count: int, most_lost_ns: int | None
 ) -> None:
-    """On the driver's own ABI: what the compiled loop read and had not told yet is lost with it, on top of what was not committed.
+    """A daemon killed between two commits loses a second at most.
+
+    On the driver's own ABI: what the compiled loop read and had not told yet is lost with it, on top of what was not committed.
 
     Without a bound on time what was committed before the kill is there after it.
     """
@@ -250,8 +253,11 @@ def fed(said: dict[str, str]) -> bool:
     return "WATCHDOG" in said
 
 
-def test_a_call_that_never_returns_costs_its_gpu_and_nothing_else(working: Scene, library: Path, tmp_path: Path) -> None:
-    """The GPU is declared lost, its neighbours are read on, windows open and close, and the service manager hears it lives."""
+def test_call_that_never_returns_costs_only_its_gpu(working: Scene, library: Path, tmp_path: Path) -> None:
+    """A call that never returns costs its GPU and nothing else.
+
+    The GPU is declared lost, its neighbours are read on, windows open and close, and the service manager hears it lives.
+    """
     hung, lives = working.gpus[1], working.gpus[2]
     with manager(tmp_path / "notify") as told:
         environment = {"NOTIFY_SOCKET": told.address, "WATCHDOG_USEC": "1000000"}
@@ -280,9 +286,8 @@ def test_a_call_that_never_returns_costs_its_gpu_and_nothing_else(working: Scene
         assert "the GPU was lost: no answer for 5 s" in why(verdicts[hung.uuid])
 
 
-def test_what_a_hanging_driver_holds_up_is_not_judged_as_if_it_had_not_been(
-    working: Scene, library: Path, tmp_path: Path
-) -> None:
+def test_window_held_up_by_the_driver_is_judged_as_such(working: Scene, library: Path, tmp_path: Path) -> None:
+    """A window that a hanging driver holds up is not judged as if it had not been."""
     hung, lives = working.gpus[1], working.gpus[2]
     with watching(tmp_path, working, library) as watch, watch.client() as client:
         opened = client.open(label="held up", gpus=[hung.uuid, lives.uuid])

@@ -15,9 +15,8 @@ TIMES = 3
 
 
 @pytest.mark.parametrize(("count", "more"), [(0, 0), (1, 0), (64, 0), (65, 1), (512, 1)])
-def test_a_list_takes_one_call_and_one_more_only_the_first_time_that_it_is_longer_than_its_room(
-    scene: Scene, library: Path, count: int, more: int
-) -> None:
+def test_list_takes_a_second_call_only_when_it_outgrows(scene: Scene, library: Path, count: int, more: int) -> None:
+    """A list takes one call, and one more only the first time that it is longer than its room."""
     gpu = scene.gpus[2]
     gpu.clients = [Client(pid=100_000 + number, memory_bytes=number << 20, graphics=True, mps=True) for number in range(count)]
     found = told(scene, library, "lists", str(gpu.index), str(TIMES))
@@ -27,7 +26,8 @@ def test_a_list_takes_one_call_and_one_more_only_the_first_time_that_it_is_longe
     assert [gpu.calls_count(function) for function in RECORDS] == [TIMES] * 2
 
 
-def test_utilisation_longer_than_its_room_is_whole_with_one_call_more(scene: Scene, library: Path) -> None:
+def test_long_utilisation_is_whole_with_one_more_call(scene: Scene, library: Path) -> None:
+    """Utilisation longer than its room is whole with one more call."""
     gpu = scene.gpus[0]
     gpu.clients = [Client(pid=100_000 + number, sm_percent=1, hidden=True, memory_bytes=0) for number in range(512)]
     found = told(scene, library, "lists", "0", "1")

@@ -135,7 +135,8 @@ def test_what_a_gpu_denies_is_not_observed_and_the_rest_is(seen: Seen, signal: s
 
 
 @pytest.mark.parametrize("signal", SIGNALS)
-def test_the_rules_that_need_what_is_denied_say_so_and_the_others_go_on(seen: Seen, signal: str) -> None:
+def test_rules_without_their_signal_say_so(seen: Seen, signal: str) -> None:
+    """The rules that need a denied signal say so, and the others go on."""
     whole, found = seen.findings["nothing"], seen.findings[signal]
     silenced = SILENCED.get(signal, {})
     for rule, words in silenced.items():

@@ -67,7 +67,8 @@ def judged(live: Live, label: str) -> Run:
     return run
 
 
-def test_a_client_killed_inside_its_window_leaves_it_unproven_with_the_reason(daemon: Live) -> None:
+def test_client_killed_in_its_window_leaves_it_unproven(daemon: Live) -> None:
+    """A client killed inside its window leaves it unproven, with the reason."""
     body = """
         with opened("killed"):
             print("in", flush=True)
@@ -169,8 +170,11 @@ def test_a_forked_child_may_do_what_it_likes(daemon: Live, child: str, exit_code
     assert findings.strip().endswith("True"), findings
 
 
-def test_a_child_forked_while_another_thread_starts_a_daemon_can_open_windows(tmp_path: Path) -> None:
-    """The lock under which a process starts its daemon is not inherited held."""
+def test_child_forked_at_a_daemon_start_opens_windows(tmp_path: Path) -> None:
+    """A child forked while another thread starts a daemon can open windows.
+
+    The lock under which a process starts its daemon is not inherited held.
+    """
     body = """
         begun = threading.Event()
         def first():
@@ -195,7 +199,8 @@ def test_a_child_forked_while_another_thread_starts_a_daemon_can_open_windows(tm
     assert said(program(settings(tmp_path), body)).strip() == "0"
 
 
-def test_eight_threads_each_with_windows_of_their_own_do_not_mix_them_up(daemon: Live) -> None:
+def test_threads_do_not_mix_up_their_windows(daemon: Live) -> None:
+    """Eight threads, each with its own windows, do not mix them up."""
     body = """
         found = {}
         def work(number):
@@ -216,7 +221,8 @@ def test_eight_threads_each_with_windows_of_their_own_do_not_mix_them_up(daemon:
 
 
 @as_root
-def test_a_client_in_a_pid_namespace_of_its_own_is_known_by_its_pid_outside(daemon: Live) -> None:
+def test_client_in_a_pid_namespace_has_its_outer_pid(daemon: Live) -> None:
+    """The daemon knows a client in its own PID namespace by its PID outside."""
     body = """
         with opened("in a namespace") as w:
             time.sleep(0.3)
@@ -236,7 +242,8 @@ def test_a_client_in_a_pid_namespace_of_its_own_is_known_by_its_pid_outside(daem
 
 
 @as_root
-def test_a_daemon_in_a_pid_namespace_does_not_guess_at_processes_outside_of_it(tmp_path: Path) -> None:
+def test_daemon_in_a_pid_namespace_guesses_no_outer_process(tmp_path: Path) -> None:
+    """A daemon in a PID namespace does not guess at processes outside of it."""
     from tests.gpuwatch.live import settings, wait_for
 
     found, log = settings(tmp_path), tmp_path / "log"
@@ -261,7 +268,8 @@ def test_a_daemon_in_a_pid_namespace_does_not_guess_at_processes_outside_of_it(t
 
 
 @as_root
-def test_another_users_client_is_told_to_start_its_own_and_its_code_runs(daemon: Live) -> None:
+def test_other_users_client_is_refused_and_its_code_runs(daemon: Live) -> None:
+    """The daemon tells another user's client to start its own daemon, and the client's code runs."""
     folder = daemon.settings.socket.parent
     folder.chmod(0o755)
     daemon.settings.socket.chmod(0o666)

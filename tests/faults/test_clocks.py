@@ -52,9 +52,10 @@ def set_clocks(tmp_path: Path) -> Iterator[tuple[Live, SetClocks]]:
         yield live, clocks
 
 
-def test_a_wall_clock_set_back_and_forth_leaves_every_window_its_length_and_readings(
+def test_wall_clock_changes_leave_windows_whole(
     set_clocks: tuple[Live, SetClocks],
 ) -> None:
+    """A wall clock set back and forth leaves every window its length and its readings."""
     live, clocks = set_clocks
     lengths, set_ns = {}, {}
     begun_s = clock.wall_s()
@@ -103,7 +104,8 @@ def audited(live: Live, since: str) -> set[str]:
     return {window["label"] for window in json.loads(done.stdout)["runs"]}
 
 
-def test_a_suspended_machine_is_a_gap_in_the_window_and_an_event_in_the_store(set_clocks: tuple[Live, SetClocks]) -> None:
+def test_suspend_is_a_gap_and_an_event(set_clocks: tuple[Live, SetClocks]) -> None:
+    """A suspended machine is a gap in the window and an event in the store."""
     live, clocks = set_clocks
     with gpuwatch.window("over a suspension", settings=live.settings, policy=BUSY_MACHINE) as w:
         sample_for(0.6)

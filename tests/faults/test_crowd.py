@@ -29,7 +29,8 @@ def test_windows_opened_all_at_once_are_judged_each(daemon: Live) -> None:
     assert figures["with_all_open"]["descriptors_count"] >= 30
 
 
-def test_windows_one_after_another_leave_nothing_behind_but_their_records(daemon: Live) -> None:
+def test_sequential_windows_leave_only_their_records(daemon: Live) -> None:
+    """Windows one after another leave nothing behind but their records."""
     figures = crowd.in_sequence(daemon, 100, asked_every=50)
     assert figures["verdicts"]["opened"] == 100
     first, last = figures["taken"][0], figures["taken"][-1]
@@ -37,7 +38,8 @@ def test_windows_one_after_another_leave_nothing_behind_but_their_records(daemon
     assert last["memory_bytes"] - first["memory_bytes"] < 30 << 20
 
 
-def test_more_of_one_user_than_the_daemon_can_have_in_hand_are_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_too_many_windows_of_one_user_are_refused(tmp_path: Path) -> None:
+    """The daemon refuses more windows of one user than it can track, and says what to do."""
     store = Store(tmp_path / "state", source="nvml", boot_id="boot")
 
     async def many() -> None:

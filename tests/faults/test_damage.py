@@ -7,7 +7,8 @@ import pytest
 from tests.faults import damage
 
 
-def test_a_store_damaged_at_random_is_read_in_one_line_and_written_on() -> None:
+def test_randomly_damaged_store_is_read_and_written_on() -> None:
+    """A store damaged at random is read, with one line per error, and written on."""
     assert damage.campaign(8, seed=11).total() == 8
 
 

@@ -10,7 +10,8 @@ from gpuwatch.sampling.pace import Pace
 from tests.faults import day
 
 
-def test_minutes_of_a_day_are_judged_within_a_budget_that_drops_segments(tmp_path: Path) -> None:
+def test_minutes_of_a_day_are_judged_within_a_budget(tmp_path: Path) -> None:
+    """Minutes of a day are judged within a budget that drops segments."""
     found = day.day(tmp_path, 0.05, budget_bytes=512 << 10, segment_bytes=256 << 10)
     assert found["windows"] == {"valid": 3}
     assert found["dropped_segments_count"] >= 2
@@ -24,8 +25,11 @@ def test_a_day_does_not_grow(tmp_path: Path) -> None:
     assert found["dropped_segments_count"] > 50
 
 
-def test_what_is_asked_rarely_is_remembered_for_a_minute_and_no_longer() -> None:
-    """Hours of a question asked each second leave sixty passes, not as many as of one asked at 200 Hz."""
+def test_rare_polls_are_remembered_for_a_minute() -> None:
+    """A signal polled rarely is remembered for a minute and no longer.
+
+    Hours of a question asked each second leave sixty passes, not as many as of one asked at 200 Hz.
+    """
     pace = Pace()
     for second in range(20_000):
         pace.note(second * 1_000_000_000, 0, 1000, 0)

@@ -87,7 +87,8 @@ def test_without_room_at_its_start_a_daemon_says_so_in_one_line(disk: Path, tmp_
         assert window(live, "then").verdict.findings
 
 
-def test_a_read_only_disk_is_one_line_at_the_start_and_for_a_window(disk: Path, tmp_path: Path) -> None:
+def test_read_only_disk_is_reported_in_one_line(disk: Path, tmp_path: Path) -> None:
+    """A read-only disk is reported in one line, at the start and for a window."""
     remount(disk, "ro")
     done = start(tmp_path)
     assert done.returncode != 0

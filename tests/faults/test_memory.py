@@ -32,7 +32,8 @@ def window(live: Live, label: str) -> gpuwatch.Window:
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
-def test_a_daemon_without_more_memory_says_what_it_could_not_do_and_the_next_is_judged(tmp_path: Path) -> None:
+def test_daemon_out_of_memory_reports_and_goes_on(tmp_path: Path) -> None:
+    """A daemon without more memory says what it could not do, and judges the next window."""
     with running(tmp_path) as live:
         assert window(live, "before").verdict.findings
         pid = live.process.pid

@@ -51,7 +51,8 @@ def daemon_of(folder: Path) -> Iterator[tuple[Settings, Path]]:
         process.wait()
 
 
-def test_a_daemon_whose_socket_and_store_were_removed_is_found_again_and_keeps_what_comes(tmp_path: Path) -> None:
+def test_daemon_outlives_its_removed_socket_and_store(tmp_path: Path) -> None:
+    """A daemon whose socket and store were removed is found again, and stores what comes."""
     with daemon_of(tmp_path) as (settings, path):
         with gpuwatch.window("open meanwhile", settings=settings, policy=BUSY_MACHINE) as w:
             sample_for(1.0)
@@ -145,7 +146,8 @@ class TestTheStoreAlone:
 
 
 class TestBrokenWhileWritten:
-    def test_a_ledger_that_breaks_under_the_writer_is_replaced_and_what_it_did_not_take_is_kept(self, tmp_path: Path) -> None:
+    def test_broken_ledger_is_replaced_without_losing_rows(self, tmp_path: Path) -> None:
+        """A ledger that breaks under the writer is replaced, and the rows it did not take are stored."""
         store = opened(tmp_path)
         store.put_device(DEVICE)
         for i in range(200):

@@ -7,7 +7,8 @@ from tests.faults import crowd, day, kills, results
 KEPT = results.kept()
 
 
-def test_two_hundred_kills_lost_a_second_at_most_and_every_open_window_was_unproven() -> None:
+def test_200_kills_lost_1_s_at_most() -> None:
+    """Two hundred kills lost a second at most, and every open window was unproven."""
     found = KEPT["kills"]
     assert found["rounds_count"] >= 200
     assert set(found["moments"]) == {"start", "work", "stop"}
@@ -26,7 +27,8 @@ def test_a_thousand_windows_at_once_were_each_judged() -> None:
     assert found["after"]["descriptors_count"] <= found["before"]["descriptors_count"] + 4
 
 
-def test_a_hundred_thousand_in_sequence_were_kept_and_left_nothing_behind() -> None:
+def test_100_000_windows_in_sequence_left_nothing_behind() -> None:
+    """A hundred thousand windows in sequence were stored, and left nothing behind."""
     assert KEPT["windows in-sequence"]["windows_count"] >= 100_000
     crowd.check_sequence(KEPT["windows in-sequence"])
 

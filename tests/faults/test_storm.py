@@ -37,7 +37,8 @@ def storm(seconds: int, *, born: int = 200, pids: int = 1000) -> Iterator[Sweep]
         yield Sweep(UUID, Lane.PROCESSES, at_ns, 0, 0, census)
 
 
-def test_a_storm_is_kept_whole_and_its_names_do_not_fill_the_memory(tmp_path: Path) -> None:
+def test_process_storm_is_stored_within_bounded_memory(tmp_path: Path) -> None:
+    """A storm of processes is stored whole, and its names do not fill the memory."""
     virtual = VirtualClock(BEGIN_NS)
     store = opened(tmp_path, clock=virtual)
     store.put_device(DEVICE)
@@ -69,7 +70,8 @@ def listed(*pids: int) -> ProcessList:
     return ProcessList(uuid=UUID, at_ns=clock.now_ns(), took_ns=1, processes=tuple(Process(pid=pid) for pid in pids))
 
 
-def test_what_a_window_remembers_of_strangers_is_who_is_there_now() -> None:
+def test_window_remembers_only_present_foreign_processes() -> None:
+    """A window remembers only the foreign processes that are there now."""
     held = opened_by(os.getpid())
     for first in range(0, 1_000_000, 1000):
         held.note(listed(*range(10_000_000 + first, 10_000_040 + first)))

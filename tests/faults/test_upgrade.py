@@ -50,7 +50,8 @@ def _answers(settings: Settings, process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def test_windows_open_across_an_upgrade_end_unproven_and_what_comes_is_served_or_told_what_to_do(tmp_path: Path) -> None:
+def test_windows_open_across_an_upgrade_end_unproven(tmp_path: Path) -> None:
+    """Windows open across an upgrade end unproven, and later clients are served or told what to do."""
     with live.running(tmp_path) as old:
         settings = old.settings
         with gpuwatch.window("judged before", settings=settings) as before:
@@ -82,7 +83,8 @@ def test_windows_open_across_an_upgrade_end_unproven_and_what_comes_is_served_or
     assert set(said) == {"judged before", "closed before", "across", "after"}
 
 
-def test_a_store_of_a_later_version_is_left_alone_and_the_window_says_what_to_do(tmp_path: Path) -> None:
+def test_store_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
+    """A store of a later version is left alone, and the window says what to do."""
     with live.running(tmp_path) as old:
         settings = old.settings
     path = settings.state / "gpuwatch.db"

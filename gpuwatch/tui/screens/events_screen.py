@@ -1,4 +1,4 @@
-"""What happened in the last hour: what the driver reported by itself, and the windows."""
+"""The screen of the last hour: the driver's own reports, and the windows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from textual.widget import Widget
 from annotate.evidence import Event
 from annotate.output import report
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.tui.data_interfaces import Past, Showing
-from gpuwatch.tui.requests import ToMoment
-from gpuwatch.tui.screens.screen_base import Moments, Quiet
+from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
+from gpuwatch.tui.requests import GoToMoment
+from gpuwatch.tui.screens.screen_base import MomentListScreen, QuietScroll
 from gpuwatch.tui.text import words
 from gpuwatch.tui.text.words import Piece, Tone
-from gpuwatch.tui.widgets.row_list import Rows
+from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.view.live import Live
 
 HOUR_NS = 3_600_000_000_000
@@ -27,8 +27,8 @@ _GRAVE = {"xid": Tone.BAD, "lost": Tone.BAD, "ecc": Tone.WARN, "back": Tone.GOOD
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
-    """One line; ``name`` tells it from every other."""
+class EventEntry:
+    """One line of the screen, with a unique name."""
 
     at_ns: int
     uuids: tuple[str, ...]
@@ -38,50 +38,55 @@ class Happened:
     name: str
 
 
-def happened(live: Live, events: Sequence[Event]) -> list[Happened]:
-    """The last hour before what is shown, the newest first."""
+def last_hour(live: Live, events: Sequence[Event]) -> list[EventEntry]:
+    """Return the last hour before the content, the newest first."""
     found = [*map(_of_event, events), *_of_windows(live)]
     return sorted((each for each in found if live.at_ns - HOUR_NS <= each.at_ns <= live.at_ns), key=lambda each: -each.at_ns)
 
 
-def _of_event(event: Event) -> Happened:
+def _of_event(event: Event) -> EventEntry:
     what = f"Xid {event.value}" if event.kind == "xid" and event.value is not None else event.kind
     text = report.plain(event.text or ("" if event.value is None or event.kind == "xid" else str(event.value)))
-    return Happened(
-        event.at_ns, (event.uuid,), report.plain(what), text, _GRAVE.get(event.kind, Tone.NOTE),
+    return EventEntry(
+        event.at_ns,
+        (event.uuid,),
+        report.plain(what),
+        text,
+        _GRAVE.get(event.kind, Tone.NOTE),
         f"{event.uuid} {event.kind} {event.at_ns} {event.value}",
-    )  # fmt: skip
+    )
 
 
-def _of_windows(live: Live) -> Iterator[Happened]:
+def _of_windows(live: Live) -> Iterator[EventEntry]:
     for window in live.windows:
         label, uuids = report.plain(window.label or window.run), tuple(window.uuids)
-        yield Happened(window.begin_ns, uuids, "begun", f"window {label}", Tone.DIM, f"{window.run} begun")
+        yield EventEntry(window.begin_ns, uuids, "begun", f"window {label}", Tone.DIM, f"{window.run} begun")
         if window.end_ns is not None:
             chip = words.status(window.status)
             more = f": {', '.join(window.hazards)}" if window.hazards else ""
-            yield Happened(
+            yield EventEntry(
                 window.end_ns, uuids, "ended", f"window {label}, {chip.name}{more}", chip.tone, f"{window.run} ended"
             )
 
 
-def lines(found: Sequence[Happened], live: Live, at: Callable[[int], str], width: int) -> Iterator[list[Piece]]:
-    """The table, its heading first."""
+def lines(found: Sequence[EventEntry], live: Live, format_time: Callable[[int], str], width: int) -> Iterator[list[Piece]]:
+    """Draw the table, its heading first."""
     places = {gpu.device.uuid: str(position) for position, gpu in enumerate(live.gpus)}
-    times = [at(each.at_ns) for each in found]
+    times = [format_time(each.at_ns) for each in found]
     column = max([8, *map(len, times)])
     yield [Piece(f"{'time':<{column}}  GPU   what", Tone.DIM)]
     for each, when in zip(found, times, strict=True):
         gpus = words.cut(",".join(places.get(uuid, "?") for uuid in each.uuids) or words.NOTHING, 5)
         yield [
-            Piece(f"{when:<{column}}  {gpus:<5} "), Piece(f"{words.cut(each.what, 9):<10}", each.tone),
+            Piece(f"{when:<{column}}  {gpus:<5} "),
+            Piece(f"{words.cut(each.what, 9):<10}", each.tone),
             Piece(words.cut(each.words, max(width - column - 18, 8))),
-        ]  # fmt: skip
+        ]
     if not found:
         yield [Piece("  nothing in the hour before", Tone.DIM)]
 
 
-class Events(Moments):
+class EventsScreen(MomentListScreen):
     """The last hour, newest first; one line is chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -90,22 +95,22 @@ class Events(Moments):
         Binding("enter", "jump", "jump", id="open", key_display="⏎", tooltip="Back in time to when it happened"),
     ]
 
-    def __init__(self, past: Past | None) -> None:
+    def __init__(self, past: HistorySource | None) -> None:
         super().__init__()
         self._past = past
-        self._showing: Showing | None = None
+        self._content: ScreenContent | None = None
         self._events: Sequence[Event] = ()
-        self._found: list[Happened] = []
+        self._found: list[EventEntry] = []
         self._asked_ns: int | None = None
         self._asking = False
         self._chosen: str | None = None
 
     def body(self) -> Iterable[Widget]:
-        yield Quiet(Rows())
+        yield QuietScroll(RowList())
 
-    def tell(self, showing: Showing) -> None:
-        self._showing = showing
-        live = showing.live
+    def show_content(self, content: ScreenContent) -> None:
+        self._content = content
+        live = content.live
         if live is not None and self._past is not None and not self._asking and self._is_due(live.at_ns):
             self._asked_ns, self._asking = live.at_ns, True
             self.run_worker(self._ask(self._past, live.at_ns))
@@ -114,7 +119,7 @@ class Events(Moments):
     def _is_due(self, at_ns: int) -> bool:
         return self._asked_ns is None or not 0 <= at_ns - self._asked_ns < _AGAIN_NS
 
-    async def _ask(self, past: Past, at_ns: int) -> None:
+    async def _ask(self, past: HistorySource, at_ns: int) -> None:
         try:
             self._events = await asyncio.to_thread(past.events, at_ns - HOUR_NS, at_ns)
         except GpuwatchError as error:
@@ -124,11 +129,11 @@ class Events(Moments):
         self.draw()
 
     def draw(self) -> None:
-        if self._showing is None or self._showing.live is None or not self.is_attached:
+        if self._content is None or self._content.live is None or not self.is_attached:
             return
-        self._found = happened(self._showing.live, self._events)
-        shown = lines(self._found, self._showing.live, self._showing.at, self.columns)
-        self.query_one(Rows).show_rows(shown, [None, *(each.name for each in self._found)], self._chosen)
+        self._found = last_hour(self._content.live, self._events)
+        shown = lines(self._found, self._content.live, self._content.format_time, self.columns)
+        self.query_one(RowList).show_rows(shown, [None, *(each.name for each in self._found)], self._chosen)
 
     def names(self) -> list[str]:
         return [each.name for each in self._found]
@@ -136,4 +141,4 @@ class Events(Moments):
     def action_jump(self) -> None:
         chosen = next((each for each in self._found if each.name == self._chosen), None)
         if chosen is not None:
-            self.post_message(ToMoment(chosen.at_ns))
+            self.post_message(GoToMoment(chosen.at_ns))

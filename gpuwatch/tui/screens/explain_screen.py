@@ -1,4 +1,4 @@
-"""The page of any rule or clock event reason, in place and from the palette: the words `gpuwatch explain` has for it."""
+"""The page of any rule or clock event reason, in place and from the palette, as `gpuwatch explain` prints it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Markdown
 
-from gpuwatch.tui.requests import ExplainThese
+from gpuwatch.tui.requests import ExplainNames
 
 _FACT = re.compile(r"\{[^{}]*\}")
 
 
 @cache
 def pages() -> Mapping[str, str]:
-    """By name, in Markdown.  The first call imports every rule, which takes a while."""
+    """Return the pages by name, in Markdown.  The first call imports every rule, which is slow."""
     from annotate.clock_reasons import REASONS
     from annotate.output.rule_pages import page
     from annotate.rules import RULES
@@ -37,7 +37,7 @@ def pages() -> Mapping[str, str]:
 
 
 def page_of(names: Iterable[str]) -> str:
-    """The pages of these, by name or by the name of the reason's bit; a word where there is none."""
+    """Return the pages of these names, or of the reasons of these bits; a line for an unknown one."""
     from annotate.clock_reasons import REASONS
 
     known = pages()
@@ -45,14 +45,14 @@ def page_of(names: Iterable[str]) -> str:
     return "\n\n".join(known.get(bits.get(name, name), f"## {name}\n\nNo rule or reason this version knows.") for name in names)
 
 
-class Explain(ModalScreen[None]):
-    """Covers the screen until any of its keys."""
+class ExplainScreen(ModalScreen[None]):
+    """A page over the screen, until any of its keys."""
 
     CSS = """
-    Explain { align: center middle; }
-    Explain > VerticalScroll { width: 96; max-width: 100%; height: auto; max-height: 100%; border: round $primary; padding: 0 1; }
-    Explain Markdown, Explain MarkdownH2 { padding: 0; margin: 0 0 1 0; }
-    Explain > VerticalScroll { scrollbar-size-vertical: 1; }
+    ExplainScreen { align: center middle; }
+    ExplainScreen > VerticalScroll { width: 96; max-width: 100%; height: auto; max-height: 100%; border: round $primary; padding: 0 1; }
+    ExplainScreen Markdown, ExplainScreen MarkdownH2 { padding: 0; margin: 0 0 1 0; }
+    ExplainScreen > VerticalScroll { scrollbar-size-vertical: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,e,enter", "dismiss(None)", "close", key_display="Esc")]
 
@@ -70,8 +70,8 @@ class Explain(ModalScreen[None]):
         self.query_one(VerticalScroll).focus()
 
 
-class Explanations(Provider):
-    """`Explain: NAME` in the palette, for every rule and reason."""
+class ExplanationProvider(Provider):
+    """The palette's `Explain: NAME`, for every rule and reason."""
 
     async def startup(self) -> None:
         self._names = list(await asyncio.to_thread(pages))
@@ -82,5 +82,5 @@ class Explanations(Provider):
             text = f"Explain: {name}"
             score = matcher.match(text)
             if score > 0:
-                wish = partial(self.app.post_message, ExplainThese((name,)))
-                yield Hit(score, matcher.highlight(text), wish, text=text, help="its page, in place")
+                request = partial(self.app.post_message, ExplainNames((name,)))
+                yield Hit(score, matcher.highlight(text), request, text=text, help="its page, in place")

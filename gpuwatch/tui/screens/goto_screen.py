@@ -1,4 +1,4 @@
-"""Asks for a moment to go to."""
+"""The question for a moment to go to."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from textual.widgets import Input
 
 from annotate.output import report
 from gpuwatch.tui.text.words import Piece, Tone
-from gpuwatch.tui.widgets.text_lines import Lines
+from gpuwatch.tui.widgets.text_lines import TextLines
 
 
-class GoTo(ModalScreen[int | None]):
-    """Gives the moment, or None if nobody wanted one after all.  What is none is said in a line, and asked again."""
+class GoToScreen(ModalScreen[int | None]):
+    """An input that returns the moment, or None; after a mistake it says what it expects, and asks again."""
 
     CSS = """
-    GoTo { align: center middle; }
-    GoTo > Vertical { width: 72; max-width: 100%; height: auto; border: round $primary; padding: 0 1; }
+    GoToScreen { align: center middle; }
+    GoToScreen > Vertical { width: 72; max-width: 100%; height: auto; border: round $primary; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "close", key_display="Esc")]
 
@@ -33,17 +33,17 @@ class GoTo(ModalScreen[int | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Lines()
+            yield TextLines()
             yield Input(placeholder=self._expected, select_on_focus=False)
 
     def on_mount(self) -> None:
-        self.query_one(Lines).show([[Piece("go to: "), Piece(self._expected, Tone.DIM)]])
+        self.query_one(TextLines).show([[Piece("go to: "), Piece(self._expected, Tone.DIM)]])
 
     @on(Input.Submitted)
     def read(self, event: Input.Submitted) -> None:
         try:
             at_ns = self._read(event.value)
         except ValueError as error:
-            self.query_one(Lines).show([[Piece(report.plain(str(error)), Tone.BAD)]])
+            self.query_one(TextLines).show([[Piece(report.plain(str(error)), Tone.BAD)]])
             return
         self.dismiss(at_ns)

@@ -1,9 +1,8 @@
-"""One GPU in detail: its curves over one axis of time, now or back then, and the exact values of any moment."""
+"""The screen of one GPU: its curves over one axis of time, now or in the past, and the exact values of any moment."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import ClassVar
 
@@ -12,42 +11,35 @@ from textual.visual import VisualType
 from textual.widget import Widget
 from textual.worker import Worker
 
-from gpuwatch.tui.data_interfaces import Past, Showing
-from gpuwatch.tui.gpu_history import Track
-from gpuwatch.tui.history_fetcher import Asker
-from gpuwatch.tui.screens.screen_base import Aside
+from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
+from gpuwatch.tui.gpu_timeline import GpuTimeline
+from gpuwatch.tui.screens.screen_base import SecondaryScreen
 from gpuwatch.tui.text import gpu_facts
 from gpuwatch.tui.text.plot import GUTTER_COUNT
-from gpuwatch.tui.time_range import Sight, Stretch
+from gpuwatch.tui.time_range import Viewport
 from gpuwatch.tui.widgets.curves import Curves
-from gpuwatch.tui.widgets.gpu_chart import View
-from gpuwatch.tui.widgets.text_lines import Lines
+from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.live import LiveGpu
-from gpuwatch.wire.messages import Shown
 
-DRAWN_NS = 450_000_000  # curves of now are drawn at every second answer of four a second
-ASKED_NS = 1_000_000_000  # what the store lacks of now was told
-LATER_NS = 1_000_000_000  # the windows of a stretch that ends about there
 ROOMY_COUNT = 30  # lines of a screen that has room for more than curves
-_TOLD_ONLY = "curves hold only what this screen was told, four times a second"
 
 
-class Line(Lines):
-    """One line, whatever it says: nothing around it moves when it changes, four times a second."""
+class SteadyLine(TextLines):
+    """One line that never changes the layout: nothing around it moves when it changes, four times a second."""
 
-    DEFAULT_CSS = "Line { height: 1; }"
+    DEFAULT_CSS = "SteadyLine { height: 1; }"
 
     def update(self, content: VisualType = "", *, layout: bool = True) -> None:  # noqa: ARG002 - textual's signature
         super().update(content, layout=False)
 
 
-class Gpu(Aside):
-    """A screen of one GPU; the app tells it what to show."""
+class GpuScreen(SecondaryScreen):
+    """The screen of one GPU."""
 
     CSS = """
-    Gpu Curves { height: 1fr; }
-    Gpu #processes { height: auto; }
-    Gpu.old #now, Gpu.old #processes { opacity: 75%; }
+    GpuScreen Curves { height: 1fr; }
+    GpuScreen #processes { height: auto; }
+    GpuScreen.old #now, GpuScreen.old #processes { opacity: 75%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -63,179 +55,129 @@ class Gpu(Aside):
         Binding("N,shift+tab", "turn(-1)", "GPU before", id="gpu-before", show=False, tooltip="The GPU before this one"),
     ]
 
-    def __init__(self, uuid: str, past: Past | None) -> None:
+    def __init__(self, uuid: str, past: HistorySource | None) -> None:
         super().__init__()
-        self._uuid = uuid
-        self._past = past
-        self._asker = Asker(past)
-        self._track = Track()
-        self._stretch = Stretch()
-        self._showing: Showing | None = None
-        self._last_ns: int | None = None  # the newest there is to go back to
-        self._later: tuple[int, tuple[Shown, ...]] | None = None  # back in time: the windows, as they were known so much later
+        self._timeline = GpuTimeline(uuid, past)
+        self._content: ScreenContent | None = None
         self._drawn_ns = 0
 
     def body(self) -> Iterable[Widget]:
-        yield Line(id="head")
-        yield Line(id="limits")
-        yield Line(id="now")
+        yield SteadyLine(id="head")
+        yield SteadyLine(id="limits")
+        yield SteadyLine(id="now")
         yield Curves()
-        yield Lines(id="processes")
+        yield TextLines(id="processes")
 
     def on_mount(self) -> None:
-        if self._showing is not None:
-            self.tell(self._showing)
+        if self._content is not None:
+            self.show_content(self._content)
 
     def on_resize(self) -> None:
-        if self._showing is not None:
-            self._write(self._showing)
+        if self._content is not None:
+            self._write(self._content)
             self.call_after_refresh(self._draw)
 
     @property
     def uuid(self) -> str:
-        """Whose screen it is now."""
-        return self._uuid
+        """The GPU on the screen now."""
+        return self._timeline.uuid
 
-    def tell(self, showing: Showing) -> None:
+    def show_content(self, content: ScreenContent) -> None:
         """Show this; curves of now follow at half the rate."""
-        before, self._showing = self._showing, showing
-        if before is not None and before.past_ns != showing.past_ns:
-            self._stretch.follow()
+        before, self._content = self._content, content
+        if before is not None and before.past_ns != content.past_ns:
+            self._timeline.range.follow()
             self._drawn_ns = 0
         if not self.is_mounted:
             return
-        gpu = self._gpu()
-        if gpu is not None and showing.past_ns is None and showing.why is None:
-            self._track.tell(gpu)
-        self._write(showing)
-        at_ns = showing.live.at_ns if showing.live is not None else 0
-        if showing.past_ns is not None or abs(at_ns - self._drawn_ns) >= self._drawn_every_ns():
+        gpu = self._gpu
+        if gpu is not None and content.past_ns is None and content.problem is None:
+            self._timeline.history.add_live(gpu)
+        self._write(content)
+        at_ns = content.live.at_ns if content.live is not None else 0
+        if content.past_ns is not None or abs(at_ns - self._drawn_ns) >= self._timeline.redraw_every_ns(self._viewport):
             self._draw()
-        self._wonder()
+        self._fetch_missing()
 
     def action_cursor(self, step: int) -> None:
-        if (sight := self._sight()) is not None:
-            self._stretch.move(step, sight)
-            self._again()
+        if (viewport := self._viewport) is not None:
+            self._timeline.range.move(step, viewport)
+            self._redraw()
 
     def action_pan(self, step: int) -> None:
-        if (sight := self._sight()) is not None:
-            self._stretch.pan(step, sight)
-            self._again()
+        if (viewport := self._viewport) is not None:
+            self._timeline.range.pan(step, viewport)
+            self._redraw()
 
     def action_zoom(self, step: int) -> None:
-        self._stretch.zoom(step, self._sight())
-        self._again()
+        self._timeline.range.zoom(step, self._viewport)
+        self._redraw()
 
     def action_follow(self) -> None:
-        self._stretch.follow()
-        self._again()
+        self._timeline.range.follow()
+        self._redraw()
 
     def action_turn(self, step: int) -> None:
-        """Another GPU, at the same place in time."""
-        live = self._showing.live if self._showing is not None else None
-        uuids = [each.device.uuid for each in live.gpus] if live is not None else []
-        if len(uuids) > 1 or (uuids and self._uuid not in uuids):
-            place = (uuids.index(self._uuid) + step) % len(uuids) if self._uuid in uuids else 0
-            self._uuid, self._track, self._asker = uuids[place], Track(), Asker(self._past)
-            if self._showing is not None:
-                self._drawn_ns = 0
-                self.tell(self._showing)
+        """Show another GPU, at the same place in time."""
+        if self._content is None or self._content.live is None:
+            return
+        uuids = [each.device.uuid for each in self._content.live.gpus]
+        if len(uuids) > 1 or (uuids and self.uuid not in uuids):
+            place = (uuids.index(self.uuid) + step) % len(uuids) if self.uuid in uuids else 0
+            self._timeline.turn_to(uuids[place])
+            self._drawn_ns = 0
+            self.show_content(self._content)
 
     def on_curves_picked(self, picked: Curves.Picked) -> None:
-        self._stretch.cursor_ns = picked.at_ns
-        self._again()
+        self._timeline.range.cursor_ns = picked.at_ns
+        self._redraw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - textual's signature
-        """Keys that would do nothing are not offered."""
-        live = self._showing.live if self._showing is not None else None
+        """Offer no keys that would do nothing."""
+        live = self._content.live if self._content is not None else None
         return action != "turn" or live is None or len(live.gpus) > 1
 
+    @property
     def _gpu(self) -> LiveGpu | None:
-        live = self._showing.live if self._showing is not None else None
-        return next((gpu for gpu in live.gpus if gpu.device.uuid == self._uuid), None) if live is not None else None
+        gpus = self._content.live.gpus if self._content is not None and self._content.live is not None else ()
+        return next((gpu for gpu in gpus if gpu.device.uuid == self.uuid), None)
 
-    def _sight(self) -> Sight | None:
-        showing = self._showing
-        if showing is None or showing.live is None:
-            return None
+    @property
+    def _viewport(self) -> Viewport | None:
         width = self.query_one(Curves).size.width or self.size.width
-        newest_ns = showing.live.at_ns if showing.past_ns is None else max(self._last_ns or 0, showing.past_ns)
-        return Sight(newest_ns, showing.past_ns, max(width - GUTTER_COUNT, 1))
+        return self._timeline.viewport(self._content, width - GUTTER_COUNT) if self._content is not None else None
 
-    def _drawn_every_ns(self) -> int:
-        """A long stretch moves slowly."""
-        sight = self._sight()
-        return min(max(DRAWN_NS, self._stretch.dot_ns(sight) // 2 if sight is not None else 0), 2_000_000_000)
-
-    def _again(self) -> None:
+    def _redraw(self) -> None:
         self._draw()
-        self._wonder()
+        self._fetch_missing()
 
-    def _write(self, showing: Showing) -> None:
-        gpu, height = self._gpu(), self.size.height
-        self.query_one("#head", Lines).show([gpu_facts.head(self._uuid, gpu, showing, self.columns)])
-        if gpu is None or showing.live is None:
+    def _write(self, content: ScreenContent) -> None:
+        gpu, height = self._gpu, self.size.height
+        self.query_one("#head", TextLines).show([gpu_facts.head(self.uuid, gpu, content, self.columns)])
+        if gpu is None or content.live is None:
             return
-        limits = self.query_one("#limits", Lines)
+        limits = self.query_one("#limits", TextLines)
         limits.display = height >= ROOMY_COUNT  # on a small screen the curves have them
         limits.show([gpu_facts.limits(gpu, self.columns)])
-        self.query_one("#now", Lines).show([gpu_facts.now(gpu, showing.live, self.columns)])
+        self.query_one("#now", TextLines).show([gpu_facts.now(gpu, content.live, self.columns)])
         most = 2 if height < ROOMY_COUNT else 4 if height < 2 * ROOMY_COUNT else 8
-        self.query_one("#processes", Lines).show(gpu_facts.process_lines(gpu, showing.live, self.columns, most))
+        self.query_one("#processes", TextLines).show(gpu_facts.process_lines(gpu, content.live, self.columns, most))
 
     def _draw(self) -> None:
-        showing, gpu, sight = self._showing, self._gpu(), self._sight()
-        if showing is None or showing.live is None or gpu is None or sight is None:
+        content, gpu, viewport = self._content, self._gpu, self._viewport
+        if content is not None and content.live is not None and gpu is not None and viewport is not None:
+            self._drawn_ns = content.live.at_ns
+            self.query_one(Curves).show(self._timeline.view(gpu, content, viewport))
+
+    def _fetch_missing(self) -> None:
+        """Query the past for the unknown part of the range."""
+        content, viewport = self._content, self._viewport
+        if content is None or content.live is None or viewport is None:
             return
-        self._drawn_ns = showing.live.at_ns
-        why = self._asker.why
-        begin_ns, end_ns = self._stretch.edges(sight)
-        self.query_one(Curves).show(
-            View(
-                trace=self._track.trace,
-                device=replace(gpu.device, power_limit_w=gpu.said("power_limit_w") or gpu.device.power_limit_w),
-                begin_ns=begin_ns,
-                end_ns=end_ns,
-                zero_ns=sight.past_ns if sight.past_ns is not None else showing.live.at_ns,
-                at=showing.at,
-                cursor_ns=self._stretch.cursor(sight),
-                windows=self._later[1] if self._later is not None and sight.past_ns is not None else showing.live.windows,
-                notice=_TOLD_ONLY if self._past is None else f"{why}; {_TOLD_ONLY}" if why is not None else None,
-            )
-        )
+        if (fetch := self._timeline.next_fetch(viewport, content.live.at_ns)) is not None:
+            _: Worker[None] = self.run_worker(partial(self._fetch, fetch))
 
-    def _wonder(self) -> None:
-        """Ask for what is not known yet."""
-        showing, sight = self._showing, self._sight()
-        if sight is None or showing is None or showing.live is None or not self._asker.may(showing.live.at_ns):
-            return
-        edges_ns = self._stretch.edges(sight)
-        end_ns = min(edges_ns[1], sight.newest_ns)
-        following = sight.past_ns is None and self._stretch.follows
-        question = self._track.question(edges_ns[0], end_ns, every_ns=ASKED_NS if following else 0)
-        if question is not None:
-            _: Worker[None] = self.run_worker(partial(self._ask, question, sight.newest_ns, showing.live.at_ns))
-        elif sight.past_ns is not None and (self._later is None or abs(self._later[0] - end_ns) >= LATER_NS):
-            _ = self.run_worker(partial(self._ask_later, end_ns, showing.live.at_ns))
-
-    async def _ask(self, question: tuple[int, int], now_ns: int, at_ns: int) -> None:
-        track, uuid = self._track, self._uuid
-        answer = await self._asker.ask(lambda past: (past.trace(uuid, *question), past.span_ns()), at_ns)
-        if answer is not None:
-            trace, span_ns = answer
-            track.take(trace, *question, now_ns=now_ns)
-            self._last_ns = span_ns[1] if span_ns is not None else None
-        self._answered()
-
-    async def _ask_later(self, end_ns: int, at_ns: int) -> None:
-        """What became of the windows by the end of what is shown: of the moment itself alone, they would be open."""
-        live = await self._asker.ask(lambda past: past.live(end_ns), at_ns)
-        if live is not None:
-            self._later = end_ns, live.windows
-        self._answered()
-
-    def _answered(self) -> None:
+    async def _fetch(self, fetch: Callable[[], Awaitable[None]]) -> None:
+        await fetch()
         if self.is_mounted and self.query(Curves):
-            self._draw()
-            self._wonder()
+            self._redraw()

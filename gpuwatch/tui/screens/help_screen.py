@@ -1,4 +1,4 @@
-"""What the keys do and the letters mean: keys from the bindings of the screen it covers, letters from the table that draws them."""
+"""The help: keys from the bindings of the screen below, letters from the table that draws them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from textual.screen import ModalScreen
 
 from gpuwatch.tui.text import words
 from gpuwatch.tui.text.words import Piece, Tone
-from gpuwatch.tui.widgets.text_lines import Lines
+from gpuwatch.tui.widgets.text_lines import TextLines
 
 _KEY_COLUMNS = 12
 
 
-class Help(ModalScreen[None]):
-    """Covers the screen until any of its keys."""
+class HelpScreen(ModalScreen[None]):
+    """A page over the screen, until any of its keys."""
 
     CSS = """
-    Help { align: center middle; }
-    Help > VerticalScroll { width: 78; max-width: 100%; height: auto; max-height: 100%; border: round $primary; padding: 0 1; }
+    HelpScreen { align: center middle; }
+    HelpScreen > VerticalScroll { width: 78; max-width: 100%; height: auto; max-height: 100%; border: round $primary; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter", "dismiss", "close", key_display="Esc")]
 
@@ -35,7 +35,7 @@ class Help(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Lines()
+            yield TextLines()
 
     def on_mount(self) -> None:
         lines = [[Piece("Keys")], *self._keys()]
@@ -45,10 +45,10 @@ class Help(ModalScreen[None]):
         if self._kept_at is not None:
             lines += [[Piece("Kept: theme, rate, order; and keys of yours, as "), Piece('"keys": {"pause": "f5,space"}')]]
             lines += [[Piece(f"  {self._kept_at}")], [Piece(f"  {', '.join(sorted(self._actions))}", Tone.DIM)]]
-        self.query_one(Lines).show(lines)
+        self.query_one(TextLines).show(lines)
 
     def _keys(self) -> list[list[Piece]]:
-        """A line an action; the keys of actions that differ in their number only stand together."""
+        """Return a line per action; the keys of actions that differ only in their number stand together."""
         said: dict[str, tuple[list[str], str]] = {}
         for active in self._keys_told:
             binding = active.binding
@@ -75,6 +75,6 @@ def _together(keys: Sequence[str]) -> str:
 
 
 def _legend(chips: list[words.Chip]) -> list[list[Piece]]:
-    """Three to a line."""
+    """Lay chips out, three to a line."""
     cells = [[Piece(f"  {chip.letter} ", chip.tone), Piece(f"{chip.name:<14}", Tone.DIM)] for chip in chips]
     return [[piece for cell in cells[at : at + 3] for piece in cell] for at in range(0, len(cells), 3)]

@@ -12,20 +12,20 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from annotate.evidence import Reason
-from gpuwatch.tui.data_interfaces import Past, Showing
-from gpuwatch.tui.history_fetcher import Asker
-from gpuwatch.tui.overview_trails import Question, Trails
-from gpuwatch.tui.requests import ExplainThese, OpenGpu, OpenWindow
-from gpuwatch.tui.screens.screen_base import Page, Quiet
-from gpuwatch.tui.text.open_window_hazards import SoFar
-from gpuwatch.tui.widgets.gpu_list import Gpus
-from gpuwatch.tui.widgets.row_list import Rows, moved
-from gpuwatch.tui.widgets.window_list import Windows
+from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
+from gpuwatch.tui.history_fetcher import HistoryFetcher
+from gpuwatch.tui.overview_history import HistoryQuery, OverviewHistory
+from gpuwatch.tui.requests import ExplainNames, OpenGpu, OpenWindow
+from gpuwatch.tui.screens.screen_base import BaseScreen, QuietScroll
+from gpuwatch.tui.text.open_window_hazards import OpenWindowHazards
+from gpuwatch.tui.widgets.gpu_list import GpuList
+from gpuwatch.tui.widgets.row_list import RowList, moved
+from gpuwatch.tui.widgets.window_list import WindowList
 from gpuwatch.view.live import Live
 
 
-class Overview(Page):
-    """One line may be chosen, in either table, and opened."""
+class OverviewScreen(BaseScreen):
+    """The tables of GPUs and windows; one line, in either, can be chosen and opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The GPU or window above"),
@@ -40,39 +40,39 @@ class Overview(Page):
         ),
     ]
 
-    def __init__(self, past: Past | None) -> None:
+    def __init__(self, past: HistorySource | None) -> None:
         super().__init__()
-        self._asker = Asker(past)
-        self._trails = Trails()
-        self._in_past = False
+        self._fetcher = HistoryFetcher(past)
+        self._histories = OverviewHistory()
+        self._is_past = False
         self._live: Live | None = None
         self._chosen: str | None = None
-        self._so_far = SoFar()
-        self._said: Mapping[str, Sequence[str]] = {}
+        self._hazards = OpenWindowHazards()
+        self._hazard_names: Mapping[str, Sequence[str]] = {}
 
     def body(self) -> Iterable[Widget]:
-        yield Quiet(Gpus(), id="gpus")
-        yield Quiet(Windows(), id="windows")
+        yield QuietScroll(GpuList(), id="gpus")
+        yield QuietScroll(WindowList(), id="windows")
 
-    def note(self, live: Live) -> None:
-        """An answer, whichever screen is on top: what it says against an open window is kept, and where the clocks are."""
-        self._so_far.note(live)
-        self._trails.note(live)
+    def add_live(self, live: Live) -> None:
+        """Add an answer of now, whichever screen is on top: hazards of open windows, clocks and reasons."""
+        self._hazards.add_live(live)
+        self._histories.add_live(live)
 
-    def tell(self, showing: Showing) -> None:
-        if showing.live is not None:
-            so_far = self._so_far
-            if showing.past_ns is not None:  # what was seen since is not of that moment
-                so_far = SoFar()
-                so_far.note(showing.live)
-            self._live, self._said = showing.live, so_far.said()
-            self._in_past = showing.past_ns is not None
-            self._draw(showing.live)
-            self._wonder()
+    def show_content(self, content: ScreenContent) -> None:
+        if content.live is not None:
+            hazards = self._hazards
+            if content.past_ns is not None:  # later hazards are not of that moment
+                hazards = OpenWindowHazards()
+                hazards.add_live(content.live)
+            self._live, self._hazard_names = content.live, hazards.names()
+            self._is_past = content.past_ns is not None
+            self._draw(content.live)
+            self._fetch_missing()
 
     def action_choose(self, by: int) -> None:
         if self._live is not None:
-            self._choose(moved([*_uuids(self._live), *_runs(self._live)], self._chosen, by))
+            self._choose(moved([*_uuids(self._live), *(window.run for window in self._live.windows)], self._chosen, by))
 
     def action_open(self) -> None:
         chosen = self._chosen if self._chosen is not None else next(iter(_uuids(self._live)), None)
@@ -89,27 +89,25 @@ class Overview(Page):
             self.notify(f"there is no GPU {number}", severity="warning", timeout=3)
 
     def action_explain(self) -> None:
-        """Of a GPU, the reasons its clock is held by; of a window, what was found first."""
-        live = self._live
+        """Explain the reasons that hold a GPU's clock, or the first finding of a window."""
+        live, chosen = self._live, self._chosen
         if live is None:
             return
-        for gpu in live.gpus:
-            if gpu.device.uuid == (self._chosen or _uuids(live)[0]):
-                mask = gpu.said("event_reasons_mask") or 0
-                names = tuple(reason.name or "" for reason in Reason if mask & reason)
-                if names:
-                    self.post_message(ExplainThese(names))
-                else:
-                    self.notify("no reason holds its clock", timeout=3)
+        names, notice = [], "nothing was found there"
         for window in live.windows:
-            if window.run == self._chosen:
-                if window.hazards:
-                    self.post_message(ExplainThese((window.hazards[0],)))
-                else:
-                    self.notify("nothing was found there", timeout=3)
+            if window.run == chosen:
+                names = window.hazards[:1]
+        for gpu in live.gpus:
+            if gpu.device.uuid == (chosen or _uuids(live)[0]):
+                mask, notice = gpu.said("event_reasons_mask") or 0, "no reason holds its clock"
+                names = [reason.name or "" for reason in Reason if mask & reason]
+        if names:
+            self.post_message(ExplainNames(tuple(names)))
+        elif chosen or live.gpus:
+            self.notify(notice, timeout=3)
 
-    @on(Rows.Chosen)
-    def point(self, event: Rows.Chosen) -> None:
+    @on(RowList.Chosen)
+    def point(self, event: RowList.Chosen) -> None:
         self._choose(event.name)
         if event.opened:
             self._open(event.name)
@@ -118,27 +116,27 @@ class Overview(Page):
         self._chosen = name
         if self._live is not None:
             self._draw(self._live)
-            for rows in self.query(Rows):
+            for rows in self.query(RowList):
                 self.keep_in_view(rows, name)
 
-    def _wonder(self) -> None:
-        """Ask for what of the last two minutes is not known yet."""
-        if self._live is not None and self._asker.may(self._live.at_ns):
-            question = self._trails.question(self._live, past=self._in_past)
-            if question is not None:
-                _: Worker[None] = self.run_worker(partial(self._ask, question))
+    def _fetch_missing(self) -> None:
+        """Query the past for the unknown part of the last two minutes."""
+        if self._live is not None and self._fetcher.can_fetch(self._live.at_ns):
+            query = self._histories.next_query(self._live, is_past=self._is_past)
+            if query is not None:
+                _: Worker[None] = self.run_worker(partial(self._fetch, query))
 
-    async def _ask(self, question: Question) -> None:
-        answer = await self._asker.ask(question.put, question.at_ns)
+    async def _fetch(self, query: HistoryQuery) -> None:
+        answer = await self._fetcher.fetch(query.run, query.at_ns)
         if answer is not None:
-            self._trails.take(question, answer)
-        if self._live is not None and self.query(Gpus):  # not there any more as the monitor leaves
+            self._histories.add_answer(query, answer)
+        if self._live is not None and self.query(GpuList):  # not there any more as the monitor leaves
             self._draw(self._live)
-            self._wonder()
+            self._fetch_missing()
 
     def _draw(self, live: Live) -> None:
-        self.query_one(Gpus).tell(live, self.columns, self.app.size.height, self._trails, self._chosen)
-        self.query_one(Windows).tell(live, self.columns, self._said, self._chosen)
+        self.query_one(GpuList).show_live(live, self.columns, self.app.size.height, self._histories, self._chosen)
+        self.query_one(WindowList).show_live(live, self.columns, self._hazard_names, self._chosen)
 
     def _open(self, name: str) -> None:
         self.post_message(OpenGpu(name) if name in _uuids(self._live) else OpenWindow(name))
@@ -146,7 +144,3 @@ class Overview(Page):
 
 def _uuids(live: Live | None) -> list[str]:
     return [gpu.device.uuid for gpu in live.gpus] if live is not None else []
-
-
-def _runs(live: Live) -> list[str]:
-    return [window.run for window in live.windows]

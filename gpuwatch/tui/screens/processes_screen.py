@@ -1,4 +1,4 @@
-"""Who is on the GPUs: never a command line, which may hold secrets."""
+"""The processes on the GPUs: never a command line, which may hold secrets."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from textual.widget import Widget
 
 from annotate.evidence import Ownership, Process, Visibility
 from annotate.output import report
-from gpuwatch.tui.covers import covering
-from gpuwatch.tui.data_interfaces import Showing
-from gpuwatch.tui.requests import SortedBy
-from gpuwatch.tui.screens.screen_base import Aside, Quiet
+from gpuwatch.tui.data_interfaces import ScreenContent
+from gpuwatch.tui.requests import StoreSortOrder
+from gpuwatch.tui.screens.screen_base import QuietScroll, SecondaryScreen
 from gpuwatch.tui.text import words
 from gpuwatch.tui.text.words import Piece, Tone
-from gpuwatch.tui.widgets.text_lines import Lines
-from gpuwatch.view.live import Live, LiveGpu
-from gpuwatch.wire import messages
+from gpuwatch.tui.widgets.text_lines import TextLines
+from gpuwatch.tui.window_coverage import process_owner
+from gpuwatch.view.live import Live
 
 ORDERS = ("gpu", "memory", "user", "name")
 _OWNERS = {
@@ -28,7 +27,7 @@ _OWNERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class GpuProcess:
     """One process on one GPU."""
 
     position: int
@@ -36,54 +35,50 @@ class Seat:
     owner: Ownership
 
 
-def seats(live: Live) -> list[Seat]:
-    """Own and foreign as seen from the windows open there; without one nobody can say."""
-    return [
-        Seat(position, process, _owner(process, gpu, live.windows))
-        for position, gpu in enumerate(live.gpus)
-        for process in (gpu.census.processes if gpu.census is not None else ())
-    ]
+def gpu_processes(live: Live) -> list[GpuProcess]:
+    """Return every process of every GPU with its owner, as seen from the open windows."""
+    found = []
+    for position, gpu in enumerate(live.gpus):
+        processes = gpu.census.processes if gpu.census is not None else ()
+        pids = {process.pid for process in processes}
+        for process in processes:
+            owner = process_owner(process, gpu.device.uuid, pids, live.windows)
+            found.append(GpuProcess(position, process, owner))
+    return found
 
 
-def _owner(process: Process, gpu: LiveGpu, windows: Sequence[messages.Shown]) -> Ownership:
-    pids = {each.pid for each in gpu.census.processes} if gpu.census is not None else set()
-    opened = covering(windows, gpu.device.uuid, pids)
-    if not any(each.pids for each in opened):
-        return Ownership.UNKNOWN
-    return Ownership.OWN if any(process.pid in each.pids for each in opened) else Ownership.FOREIGN
-
-
-def ordered(found: Sequence[Seat], order: str) -> list[Seat]:
+def sort_processes(found: Sequence[GpuProcess], order: str) -> list[GpuProcess]:
     match order:
         case "memory":
-            return sorted(found, key=lambda seat: -(seat.process.memory_bytes or 0))
+            return sorted(found, key=lambda each: -(each.process.memory_bytes or 0))
         case "user":
-            return sorted(found, key=lambda seat: (seat.process.user or "~", seat.position, seat.process.pid))
+            return sorted(found, key=lambda each: (each.process.user or "~", each.position, each.process.pid))
         case "name":
-            return sorted(found, key=lambda seat: (seat.process.name or "~", seat.position, seat.process.pid))
+            return sorted(found, key=lambda each: (each.process.name or "~", each.position, each.process.pid))
         case _:
-            return sorted(found, key=lambda seat: (seat.position, -(seat.process.memory_bytes or 0)))
+            return sorted(found, key=lambda each: (each.position, -(each.process.memory_bytes or 0)))
 
 
 def lines(live: Live, order: str, width: int) -> Iterator[list[Piece]]:
-    """The table, its heading first."""
+    """Draw the table, its heading first."""
     yield [
         Piece(
             words.cut(f"GPU {'pid':>8}  {'whose':<10}{'user':<13}{'memory':>9}{'util':>6}  name   (by {order})", width),
             Tone.DIM,
         )
     ]
-    found = ordered(seats(live), order)
-    for seat in found:
-        process, (whose, tone) = seat.process, _OWNERS[seat.owner]
+    found = sort_processes(gpu_processes(live), order)
+    for each in found:
+        process, (whose, tone) = each.process, _OWNERS[each.owner]
         memory = words.NOTHING if process.memory_bytes is None else f"{process.memory_bytes / 1e9:.1f} GB"
         busy = words.NOTHING if process.utilization_ratio is None else f"{process.utilization_ratio:.0%}"
         user = words.cut(report.plain(process.user or words.NOTHING), 12)
         name = words.cut(report.plain(process.name or words.NOTHING), max(width - 52, 8))
         yield [
-            Piece(f"{seat.position:>3} {process.pid:>8}  "), Piece(f"{whose:<10}", tone),
+            Piece(f"{each.position:>3} {process.pid:>8}  "),
+            Piece(f"{whose:<10}", tone),
             Piece(f"{user:<13}{memory:>9}{busy:>6}  {name}"),
-        ]  # fmt: skip
+        ]
     if not found:
         seen = any(gpu.census is not None for gpu in live.gpus)
         yield [Piece("  nobody is on any GPU" if seen else "  the process lists were not observed", Tone.DIM)]
@@ -94,7 +89,7 @@ def lines(live: Live, order: str, width: int) -> Iterator[list[Piece]]:
         yield [Piece(words.cut("  ≥ a container's view: others may be on the GPUs unseen", width), Tone.DIM)]
 
 
-class Processes(Aside):
+class ProcessesScreen(SecondaryScreen):
     """All GPUs' processes in one table."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -107,17 +102,17 @@ class Processes(Aside):
         self._live: Live | None = None
 
     def body(self) -> Iterable[Widget]:
-        yield Quiet(Lines())
+        yield QuietScroll(TextLines())
 
-    def tell(self, showing: Showing) -> None:
-        self._live = showing.live or self._live
+    def show_content(self, content: ScreenContent) -> None:
+        self._live = content.live or self._live
         self._draw()
 
     def action_sort(self) -> None:
         self._order = ORDERS[(ORDERS.index(self._order) + 1) % len(ORDERS)]
-        self.post_message(SortedBy(self._order))
+        self.post_message(StoreSortOrder(self._order))
         self._draw()
 
     def _draw(self) -> None:
         if self._live is not None:
-            self.query_one(Quiet).query_one(Lines).show(lines(self._live, self._order, self.columns))
+            self.query_one(QuietScroll).query_one(TextLines).show(lines(self._live, self._order, self.columns))

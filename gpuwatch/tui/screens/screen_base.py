@@ -1,4 +1,4 @@
-"""What our screens have in common: first the line that says when this is, last the keys, and between them what they show."""
+"""The common parts of our screens: first the status line, last the keys, and the body between them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer
 
-from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.requests import Redraw
-from gpuwatch.tui.state import State
 from gpuwatch.tui.widgets.banner import Banner
-from gpuwatch.tui.widgets.row_list import Rows, moved
+from gpuwatch.tui.widgets.row_list import RowList, moved
+from gpuwatch.tui.widgets.status_line import StatusLine
 
 
-class Page(Screen[None]):
-    """A screen the app tells what to show; it says its first line itself."""
+class BaseScreen(Screen[None]):
+    """A screen to which the app hands its content."""
 
     def compose(self) -> ComposeResult:
-        yield State()
+        yield StatusLine()
         yield Banner()
         yield from self.body()
         yield Footer(show_command_palette=False)
@@ -35,29 +35,29 @@ class Page(Screen[None]):
     def body(self) -> Iterable[Widget]: ...
 
     @abstractmethod
-    def tell(self, showing: Showing) -> None: ...
+    def show_content(self, content: ScreenContent) -> None: ...
 
     @property
     def is_whole(self) -> bool:
-        """Whether all its widgets are there: what scrolls gets its own last."""
-        return bool(self.query(State)) and all(quiet.children for quiet in self.query(Quiet))
+        """Return True once all its widgets exist: scrolling ones get their content last."""
+        return bool(self.query(StatusLine)) and all(quiet.children for quiet in self.query(QuietScroll))
 
     @property
     def columns(self) -> int:
-        """How many a line may take; the last is the scroll bar's."""
+        """Return the width of a line; the last column is the scroll bar's."""
         return self.app.size.width - 1
 
     def on_screen_resume(self) -> None:
         self.post_message(Redraw())
 
-    def keep_in_view(self, rows: Rows, name: str | None) -> None:
+    def keep_in_view(self, rows: RowList, name: str | None) -> None:
         """Scroll to the line of that name."""
         place = rows.place(name)
         if place is not None and isinstance(rows.parent, VerticalScroll):
             rows.parent.scroll_to_region(Region(0, place, 1, 1), animate=False)
 
 
-class Aside(Page):
+class SecondaryScreen(BaseScreen):
     """A screen over the first one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -65,14 +65,14 @@ class Aside(Page):
     ]
 
 
-class Moments(Aside):
-    """A list over the first screen, of things that have their moment: one is chosen, and to jump is to go there."""
+class MomentListScreen(SecondaryScreen):
+    """A list of things with a moment: one is chosen, and jumping goes to its moment."""
 
     _chosen: str | None = None
 
     @abstractmethod
     def names(self) -> list[str]:
-        """What can be chosen, in the order shown."""
+        """Return the names that can be chosen, in the order shown."""
 
     @abstractmethod
     def draw(self) -> None: ...
@@ -83,8 +83,8 @@ class Moments(Aside):
     def action_choose(self, by: int) -> None:
         self._choose(moved(self.names(), self._chosen, by))
 
-    @on(Rows.Chosen)
-    def point(self, event: Rows.Chosen) -> None:
+    @on(RowList.Chosen)
+    def point(self, event: RowList.Chosen) -> None:
         self._choose(event.name)
         if event.opened:
             self.action_jump()
@@ -92,8 +92,8 @@ class Moments(Aside):
     def _choose(self, name: str | None) -> None:
         self._chosen = name
         self.draw()
-        self.keep_in_view(self.query_one(Rows), name)
+        self.keep_in_view(self.query_one(RowList), name)
 
 
-class Quiet(VerticalScroll, can_focus=False):
-    """Scrolls with the mouse and to what is chosen; keys go to the screen."""
+class QuietScroll(VerticalScroll, can_focus=False):
+    """A container that scrolls with the mouse and to the chosen line; keys go to the screen."""

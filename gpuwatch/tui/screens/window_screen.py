@@ -1,4 +1,4 @@
-"""One window: its verdicts, what was found with its figures and remedy, and the way back to when it happened."""
+"""The screen of one window: its verdicts, its findings with figures and remedies, and the way to their moment."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from textual.widget import Widget
 from annotate.output import report
 from annotate.verdict import Finding, Verdict
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.tui.data_interfaces import Past, Showing
-from gpuwatch.tui.requests import ExplainThese, ToMoment
-from gpuwatch.tui.screens.screen_base import Moments, Quiet
+from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
+from gpuwatch.tui.requests import ExplainNames, GoToMoment
+from gpuwatch.tui.screens.screen_base import MomentListScreen, QuietScroll
 from gpuwatch.tui.text import finding_words, words
 from gpuwatch.tui.text.words import Piece, Tone
-from gpuwatch.tui.widgets.row_list import Rows
+from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.wire.messages import Shown
 
 
-class Judged(Moments):
-    """Findings worst first; one is chosen."""
+class WindowScreen(MomentListScreen):
+    """The findings of one window, worst first; one is chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The finding above"),
@@ -35,12 +35,12 @@ class Judged(Moments):
         Binding("left", "app.step(-1)", "earlier", id="earlier", show=False, tooltip="By 1 s"),
     ]
 
-    def __init__(self, run: str, past: Past | None) -> None:
+    def __init__(self, run: str, past: HistorySource | None) -> None:
         super().__init__()
         self._run = run
         self._past = past
         self._window: Shown | None = None
-        self._showing: Showing | None = None
+        self._content: ScreenContent | None = None
         self._verdicts: Sequence[Verdict] = ()
         self._asked: str | None = None  # the window's status when its verdicts were asked for
         self._why = "its verdict is read" if past is not None else "there is no store to read its verdict from"
@@ -48,11 +48,11 @@ class Judged(Moments):
         self._chosen: str | None = None
 
     def body(self) -> Iterable[Widget]:
-        yield Quiet(Rows())
+        yield QuietScroll(RowList())
 
-    def tell(self, showing: Showing) -> None:
-        self._showing = showing
-        live = showing.live
+    def show_content(self, content: ScreenContent) -> None:
+        self._content = content
+        live = content.live
         found = next((each for each in live.windows if each.run == self._run), None) if live is not None else None
         self._window = found or self._window
         status = found.status if found is not None else self._asked or ""
@@ -61,7 +61,7 @@ class Judged(Moments):
             self.run_worker(self._ask(self._past))
         self.draw()
 
-    async def _ask(self, past: Past) -> None:
+    async def _ask(self, past: HistorySource) -> None:
         try:
             self._verdicts = await asyncio.to_thread(past.verdicts, self._run)
             self._why = "it has no verdict yet"
@@ -79,26 +79,28 @@ class Judged(Moments):
         }
 
     def draw(self) -> None:
-        if self._showing is None or not self.is_attached:
+        if self._content is None or not self.is_attached:
             return
         lines: list[list[Piece]] = []
         names: list[str | None] = []
         for number, verdict in enumerate(self._verdicts):
             head, tail = finding_words.around(verdict, self.columns, every=self._every)
             if number == 0:
-                began = f"    began {self._showing.at(verdict.begin_ns)}, {verdict.claim}, run {report.plain(self._run)}"
+                began = (
+                    f"    began {self._content.format_time(verdict.begin_ns)}, {verdict.claim}, run {report.plain(self._run)}"
+                )
                 head.insert(1, [Piece(words.cut(began, self.columns), Tone.DIM)])
             lines += head
             names += [None] * len(head)
             for finding in verdict.hazards:
-                block = finding_words.lines(finding, self._showing.at, self.columns)
+                block = finding_words.lines(finding, self._content.format_time, self.columns)
                 lines += block
                 names += [f"{number} {finding.rule}"] * len(block)
             lines += [*tail, []]
             names += [None] * (len(tail) + 1)
         if not self._verdicts:
             lines = [self._title(), [Piece(words.cut(f"  {report.plain(self._why)}", self.columns), Tone.DIM)]]
-        self.query_one(Rows).show_rows(lines, names, self._chosen)
+        self.query_one(RowList).show_rows(lines, names, self._chosen)
 
     def _title(self) -> list[Piece]:
         window = self._window
@@ -115,14 +117,14 @@ class Judged(Moments):
         chosen = self._findings().get(self._chosen or "")
         if chosen is not None:
             verdict, finding = chosen
-            self.post_message(ToMoment(finding.span_ns[0] if finding.span_ns else verdict.begin_ns, verdict.device_uuid))
+            self.post_message(GoToMoment(finding.span_ns[0] if finding.span_ns else verdict.begin_ns, verdict.device_uuid))
         elif self._window is not None:
-            self.post_message(ToMoment(self._window.begin_ns, next(iter(self._window.uuids), None)))
+            self.post_message(GoToMoment(self._window.begin_ns, next(iter(self._window.uuids), None)))
 
     def action_explain(self) -> None:
         chosen = self._findings().get(self._chosen or "")
         if chosen is not None:
-            self.post_message(ExplainThese((chosen[1].rule,)))
+            self.post_message(ExplainNames((chosen[1].rule,)))
         else:
             self.notify("there is no finding to explain; Ctrl+P explains any rule", timeout=4)
 

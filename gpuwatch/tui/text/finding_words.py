@@ -1,4 +1,4 @@
-"""What a verdict says on a screen: as `gpuwatch show` has it, each finding with its figures."""
+"""The lines of a verdict on a screen, as `gpuwatch show` has them, each finding with its figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INDENT = " " * 4
 
 
 def around(verdict: Verdict, width: int, *, every: bool) -> tuple[list[list[Piece]], list[list[Piece]]]:
-    """The lines before and after the findings, which are those of ``report.text``; with ``every`` rule that found nothing."""
+    """Return the lines of ``report.text`` before and after the findings; with ``every`` rule that found nothing."""
     said = report.text(verdict, verbose=every, more="a lists them").split("\n")
     head = said[: 2 if verdict.why else 1]
     tail = said[len(head) + len(verdict.hazards) :]
@@ -28,11 +28,11 @@ def around(verdict: Verdict, width: int, *, every: bool) -> tuple[list[list[Piec
     return [first, *_wrapped(head[1:], width, Tone.DIM)], _wrapped(tail, width, Tone.DIM)
 
 
-def lines(finding: Finding, at: Callable[[int], str], width: int) -> list[list[Piece]]:
-    """Its rule, effect and time, what it says, what to do, and the figures it rests on."""
+def lines(finding: Finding, format_time: Callable[[int], str], width: int) -> list[list[Piece]]:
+    """Return a finding's rule, effect and time, its text, its remedy, and its figures."""
     letter, tone = _SEVERITIES.get(finding.severity or "note", ("n", Tone.NOTE))
     severity = f"{finding.severity}, accepted" if finding.accepted else str(finding.severity)
-    head = f"  {severity}{_effect(finding)}{_when(finding, at)}"
+    head = f"  {severity}{_effect(finding)}{_when(finding, format_time)}"
     rule = f"{letter} {report.plain(finding.rule)}"
     shown = [[Piece(rule, Tone.DIM if finding.accepted else tone), Piece(words.cut(head, max(width - len(rule), 8)), Tone.DIM)]]
     shown += _wrapped([_INDENT + report.plain(finding.says)], width, Tone.PLAIN)
@@ -47,17 +47,17 @@ def lines(finding: Finding, at: Callable[[int], str], width: int) -> list[list[P
 
 
 def _effect(finding: Finding) -> str:
-    """How far the time is off, if the rule could say."""
+    """Format the error of the time, if the rule has one."""
     if finding.effect_ratio is None:
         return ""
     return f"   reads {abs(finding.effect_ratio):.1%} too {'long' if finding.effect_ratio > 0 else 'short'}"
 
 
-def _when(finding: Finding, at: Callable[[int], str]) -> str:
+def _when(finding: Finding, format_time: Callable[[int], str]) -> str:
     if finding.span_ns is None:
         return ""
     begin_ns, end_ns = finding.span_ns
-    return f"   {at(begin_ns)} for {words.span(max(0, end_ns - begin_ns) / 1e9)}"
+    return f"   {format_time(begin_ns)} for {words.span(max(0, end_ns - begin_ns) / 1e9)}"
 
 
 def _figure(value: Any) -> str:  # a JSON scalar

@@ -1,18 +1,15 @@
-"""What a screen says of one GPU in words: who it is, what bounds it, what it does now, and who is on it."""
+"""The facts of one GPU as text: its name, limits, values, and processes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from annotate.evidence import Ownership, Process, Visibility
 from annotate.output import report
-from gpuwatch.tui.covers import covering
-from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.text import gpu_words, words
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone
 from gpuwatch.tui.widgets.chart_panels import clipped
+from gpuwatch.tui.window_coverage import process_owner
 from gpuwatch.view.live import Live, LiveGpu
-from gpuwatch.wire import messages
 
 _WHOSE = {
     Ownership.OWN: Piece("own    ", Tone.GOOD),
@@ -21,13 +18,13 @@ _WHOSE = {
 }
 
 
-def head(uuid: str, gpu: LiveGpu | None, showing: Showing, width: int) -> list[Piece]:
-    """Which GPU, and what is wrong with it."""
-    everyone = [each.device.uuid for each in showing.live.gpus] if showing.live is not None else []
+def head(uuid: str, gpu: LiveGpu | None, content: ScreenContent, width: int) -> list[Piece]:
+    """Name the GPU, and its trouble."""
+    everyone = [each.device.uuid for each in content.live.gpus] if content.live is not None else []
     pieces = [Piece(f" GPU {everyone.index(uuid)}{_of(len(everyone))}" if uuid in everyone else " GPU")]
     if gpu is not None:
         pieces.append(Piece(f"  {gpu_words.name(gpu)}"))
-    pieces += [*_wrong(gpu, showing), Piece(f"  {report.plain(uuid)}", Tone.DIM)]
+    pieces += [*_wrong(gpu, content), Piece(f"  {report.plain(uuid)}", Tone.DIM)]
     return clipped(pieces, width)
 
 
@@ -35,19 +32,19 @@ def _of(count: int) -> str:
     return f" of 0–{count - 1}" if count > 1 else ""
 
 
-def _wrong(gpu: LiveGpu | None, showing: Showing) -> list[Piece]:
-    if showing.live is None:
+def _wrong(gpu: LiveGpu | None, content: ScreenContent) -> list[Piece]:
+    if content.live is None:
         return []
     if gpu is None:
         return [Piece("  × not among the GPUs of this time", Tone.BAD)]
     if gpu.lost is not None:
         return [Piece(f"  × LOST  {report.plain(gpu.lost)}", Tone.BAD)]
-    stale_s = gpu_words.stale_s(gpu, showing.live.at_ns)
+    stale_s = gpu_words.stale_s(gpu, content.live.at_ns)
     return [Piece(f"  ! STALE {stale_s:.0f} s", Tone.BAD)] if stale_s is not None else []
 
 
 def limits(gpu: LiveGpu, width: int) -> list[Piece]:
-    """What bounds it and how it is set up, the most telling first; what was not observed is left out."""
+    """List the limits and settings, the most telling first, without what was not observed."""
     device, said = gpu.device, gpu.said
     told: list[str] = []
     if device.sm_clock_max_mhz is not None:
@@ -74,12 +71,15 @@ def limits(gpu: LiveGpu, width: int) -> list[Piece]:
 
 
 def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
-    """Its values as the table of all GPUs has them, each with its unit, and its reasons by name."""
+    """Format its values as the table of all GPUs does, each with its unit, and its reasons by name."""
     held, (mhz, _, share) = gpu_words.clock(gpu), gpu_words.clock(gpu).text.partition(" ")
     pieces = [
-        Piece(f" {mhz} MHz{f' {share.strip()}' if share else ''}", held.tone), _with(gpu_words.power(gpu), " W"),
-        _with(gpu_words.temperature(gpu), " °C"), _with(gpu_words.utilisation(gpu), " util"), Piece("  "),
-    ]  # fmt: skip
+        Piece(f" {mhz} MHz{f' {share.strip()}' if share else ''}", held.tone),
+        _with(gpu_words.power(gpu), " W"),
+        _with(gpu_words.temperature(gpu), " °C"),
+        _with(gpu_words.utilisation(gpu), " util"),
+        Piece("  "),
+    ]
     room = width - sum(len(piece.text) for piece in pieces)
     pieces += words.reasons(gpu.said("event_reasons_mask"), max(room, 3))
     crowd = gpu_words.processes(gpu, live.windows)
@@ -92,24 +92,14 @@ def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
 
 
 def _with(piece: Piece, unit: str) -> Piece:
-    """The value with its unit, and after that its mark."""
+    """Put the unit between the value and its mark."""
     text = piece.text.rstrip()
     bare = text.rstrip("!")
     return Piece(f"  {bare}{unit}{text[len(bare) :]}", piece.tone)
 
 
-def whose(process: Process, uuid: str, census_pids: set[int], windows: Sequence[messages.Shown]) -> Ownership:
-    """Own or foreign to the windows open on this GPU; unknown while there is none."""
-    if process.ownership is not Ownership.UNKNOWN:
-        return process.ownership
-    opened = covering(windows, uuid, census_pids)
-    if not any(each.pids for each in opened):
-        return Ownership.UNKNOWN
-    return Ownership.OWN if any(process.pid in each.pids for each in opened) else Ownership.FOREIGN
-
-
 def process_lines(gpu: LiveGpu, live: Live, width: int, most: int) -> list[list[Piece]]:
-    """Who is on it, foreign ones first, then by memory; how many more there are."""
+    """List its processes, foreign ones first, then by memory; and the number left out."""
     census = gpu.census
     if census is None:
         return [[Piece(f" {NOTHING} processes were not observed", Tone.DIM)]]
@@ -117,7 +107,7 @@ def process_lines(gpu: LiveGpu, live: Live, width: int, most: int) -> list[list[
     if not census.processes:
         return [[Piece(" no process on it" + (", as far as this container sees" if partial else ""), Tone.DIM)]]
     pids = {process.pid for process in census.processes}
-    seen = [(whose(process, gpu.device.uuid, pids, live.windows), process) for process in census.processes]
+    seen = [(process_owner(process, gpu.device.uuid, pids, live.windows), process) for process in census.processes]
     seen.sort(key=lambda each: (each[0] is not Ownership.FOREIGN, -(each[1].memory_bytes or 0), each[1].pid))
     count = len(seen) + gpu.processes_left_out_count
     fit = most if count <= most and not partial else max(most - 1, 1)

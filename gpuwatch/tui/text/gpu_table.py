@@ -16,25 +16,33 @@ BAR_COUNT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the GPUs' table: its heading and how wide it is."""
+class TableColumn:
+    """A column of the GPUs' table: its heading and width."""
 
     heading: str
     width: int
     left: bool = False
 
 
-def columns(width: int) -> list[Column]:
-    """What fits: bars on a wide screen, reasons the rest of the line."""
-    bar = [Column("", BAR_COUNT, left=True)] if width >= WIDE_COLUMNS else []
+def columns(width: int) -> list[TableColumn]:
+    """Return the columns that fit: bars on a wide screen; reasons take the rest of the line."""
+    bar = [TableColumn("", BAR_COUNT, left=True)] if width >= WIDE_COLUMNS else []
     return [
-        Column("GPU", 3), Column("", 8 if width < 100 else 16, left=True), Column("SM MHz/max", 14), *bar,
-        Column("W/limit", 8), *bar, Column("°C/slow ", 8), Column("util", 4), Column("GB/total", 8), Column("procs", 6),
-    ]  # fmt: skip
+        TableColumn("GPU", 3),
+        TableColumn("", 8 if width < 100 else 16, left=True),
+        TableColumn("SM MHz/max", 14),
+        *bar,
+        TableColumn("W/limit", 8),
+        *bar,
+        TableColumn("°C/slow ", 8),
+        TableColumn("util", 4),
+        TableColumn("GB/total", 8),
+        TableColumn("procs", 6),
+    ]
 
 
 def bar(ratio: float | None) -> str:
-    """A length in eighths of a character; over full is full."""
+    """Draw a ratio in eighths of a character; above 1 is full."""
     if ratio is None:
         return ""
     eighths = round(min(max(ratio, 0.0), 1.0) * BAR_COUNT * 8)
@@ -45,18 +53,18 @@ def _ratio(amount: float | None, most: float | None) -> float | None:
     return amount / most if amount is not None and most else None
 
 
-def _fitted(piece: Piece, column: Column) -> Piece:
+def _fitted(piece: Piece, column: TableColumn) -> Piece:
     text = piece.text if len(piece.text) <= column.width else piece.text[: column.width - 1] + "…"
     return Piece(text.ljust(column.width) if column.left else text.rjust(column.width), piece.tone)
 
 
 def gpu_lines(live: Live, width: int) -> Iterator[list[Piece]]:
-    """The table of all GPUs, its heading first."""
+    """Draw the table of all GPUs, its heading first."""
     wanted = columns(width)
     used = sum(column.width for column in wanted) + len(wanted)
-    yield [
-        piece for column in wanted for piece in (_fitted(Piece(column.heading, Tone.DIM), column), Piece(" "))
-    ] + [Piece("clock event reasons" if width - used >= 19 else "reasons", Tone.DIM)]  # fmt: skip
+    yield [piece for column in wanted for piece in (_fitted(Piece(column.heading, Tone.DIM), column), Piece(" "))] + [
+        Piece("clock event reasons" if width - used >= 19 else "reasons", Tone.DIM)
+    ]
     for position, gpu in enumerate(live.gpus):
         yield _gpu_line(position, gpu, live, wanted, max(width - used, 3))
     if live.gpus_left_out_count:
@@ -65,7 +73,7 @@ def gpu_lines(live: Live, width: int) -> Iterator[list[Piece]]:
         yield [Piece(cut(f"not answering, by the driver's index: {report.plain('; '.join(live.unanswered))}", width), Tone.BAD)]
 
 
-def _gpu_line(position: int, gpu: LiveGpu, live: Live, wanted: Sequence[Column], room: int) -> list[Piece]:
+def _gpu_line(position: int, gpu: LiveGpu, live: Live, wanted: Sequence[TableColumn], room: int) -> list[Piece]:
     head = [Piece(str(position)), Piece(gpu_words.name(gpu))]
     if gpu.lost is not None or Lane.FAST not in gpu.rows:
         why = f"LOST  {report.plain(gpu.lost)}" if gpu.lost is not None else "no reading of this time"
@@ -78,16 +86,23 @@ def _gpu_line(position: int, gpu: LiveGpu, live: Live, wanted: Sequence[Column],
     bars = [bar(_ratio(gpu.said("sm_clock_mhz"), gpu.device.sm_clock_max_mhz)), bar(_ratio(gpu.said("power_w"), limit))]
     held, drawn = gpu_words.clock(gpu), gpu_words.power(gpu)
     cells = [
-        *head, held, *([Piece(bars[0], held.tone)] if wide else []), drawn, *([Piece(bars[1], drawn.tone)] if wide else []),
-        gpu_words.temperature(gpu), gpu_words.utilisation(gpu), gpu_words.memory(gpu), gpu_words.processes(gpu, live.windows),
-    ]  # fmt: skip
+        *head,
+        held,
+        *([Piece(bars[0], held.tone)] if wide else []),
+        drawn,
+        *([Piece(bars[1], drawn.tone)] if wide else []),
+        gpu_words.temperature(gpu),
+        gpu_words.utilisation(gpu),
+        gpu_words.memory(gpu),
+        gpu_words.processes(gpu, live.windows),
+    ]
     cells = [Piece(cell.text, Tone.DIM) for cell in cells] if stale is not None else cells
     end = [Piece(f"STALE {stale:.0f} s", Tone.BAD)] if stale is not None else reasons(gpu.said("event_reasons_mask"), room)
     return [piece for each, column in zip(cells, wanted, strict=True) for piece in (_fitted(each, column), Piece(" "))] + end
 
 
 def absence_lines(live: Live) -> list[list[Piece]]:
-    """Why there is no GPU, and what to do."""
+    """Say why there is no GPU, and what to do."""
     return [
         [Piece("no GPU to watch", Tone.BAD), Piece(f": {report.plain(live.absence or 'the source names none')}")],
         [Piece("`gpuwatch doctor` says why; --source simulated shows invented ones", Tone.DIM)],

@@ -1,4 +1,4 @@
-"""What is said of one GPU now: each cell of its line, as a piece of text with a tone."""
+"""The cells of one GPU's line, each a piece of text with a tone."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from annotate.evidence import Lane, Visibility
 from annotate.output import report
-from gpuwatch.tui.covers import covering
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, chips
+from gpuwatch.tui.window_coverage import open_windows_on
 from gpuwatch.view.live import LiveGpu
 from gpuwatch.wire import messages
 
@@ -16,14 +16,14 @@ LEAST_STALE_S = 2.0  # a sampler that is late by less is late, not silent
 
 
 def name(gpu: LiveGpu) -> str:
-    """What people call a board: without its maker, who is always the same."""
+    """Return the board's name without its maker."""
     words = [word for word in report.plain(gpu.device.name).split() if word not in ("NVIDIA", "SIMULATED", "GeForce")]
     mig = gpu.said("mig_mode")
     return (" ".join(words) or NOTHING) + (" MIG" if (gpu.device.mig_mode if mig is None else mig) else "")
 
 
 def clock(gpu: LiveGpu) -> Piece:
-    """The SM clock against its maximum; in colour only where a reason says that something holds it."""
+    """Format the SM clock against its maximum; in colour only where a reason holds it."""
     mhz, most = gpu.said("sm_clock_mhz"), gpu.device.sm_clock_max_mhz
     held = any(chip.tone in (Tone.WARN, Tone.BAD) for chip in chips(gpu.said("event_reasons_mask")))
     tone = Tone.PLAIN if not held else Tone.WARN
@@ -33,7 +33,7 @@ def clock(gpu: LiveGpu) -> Piece:
 
 
 def power(gpu: LiveGpu) -> Piece:
-    """Board power against the enforced limit; ``!`` where it touches it."""
+    """Format board power against the enforced limit; ``!`` where it reaches it."""
     watts, limit = gpu.said("power_w"), gpu.said("power_limit_w") or gpu.device.power_limit_w
     if watts is None:
         return Piece(NOTHING, Tone.DIM)
@@ -43,7 +43,7 @@ def power(gpu: LiveGpu) -> Piece:
 
 
 def temperature(gpu: LiveGpu) -> Piece:
-    """Temperature against where the hardware slows down; ``!`` within 5 °C of it, ``!!`` past it."""
+    """Format the temperature against the slow-down; ``!`` within 5 °C of it, ``!!`` past it."""
     degrees, most = gpu.said("temperature_c"), gpu.device.temperature_slowdown_c
     if degrees is None:
         return Piece(NOTHING, Tone.DIM)
@@ -70,13 +70,13 @@ def _gb(amount: int) -> str:
 
 
 def processes(gpu: LiveGpu, windows: Sequence[messages.Shown]) -> Piece:
-    """How many are on it; while a window of yours is open there, which are its own (o) and which foreign (F)."""
+    """Count the processes on it; while a window is open there, own (o) and foreign (F) ones."""
     if gpu.census is None:
         return Piece(NOTHING, Tone.DIM)
     pids = {process.pid for process in gpu.census.processes}
     seen = "" if gpu.census.visibility is not Visibility.NAMESPACE else "≥"
     count = len(pids) + gpu.processes_left_out_count
-    opened = covering(windows, gpu.device.uuid, pids)
+    opened = open_windows_on(windows, gpu.device.uuid, pids)
     if not opened:
         return Piece(f"{seen}{count}", Tone.DIM if not count else Tone.PLAIN)
     own = len(pids & {pid for each in opened for pid in each.pids})
@@ -85,7 +85,7 @@ def processes(gpu: LiveGpu, windows: Sequence[messages.Shown]) -> Piece:
 
 
 def stale_s(gpu: LiveGpu, now_ns: int) -> float | None:
-    """How long its fast lane has told nothing, if that is longer than it should; None while it is well."""
+    """Return how long its fast lane has been silent, if too long; None while it is well."""
     age_s = gpu.age_s(now_ns)
     if age_s is None or age_s <= max(LEAST_STALE_S, STALE_PERIODS * gpu.period_ns.get(Lane.FAST, 0) / 1e9):
         return None

@@ -1,12 +1,12 @@
-"""What live readings already say against an open window.  It is no verdict: what was seen counts, what was not says nothing."""
+"""Hazards seen by live readings in an open window; no verdict: a hazard not seen yet may still be there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from annotate.evidence import Lane, Reason
-from gpuwatch.tui.covers import covers
 from gpuwatch.tui.text import words
+from gpuwatch.tui.window_coverage import is_window_on
 from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire import messages
 
@@ -18,26 +18,26 @@ _FOREIGN, _LOST = "foreign process", "GPU lost"
 _ORDER = (_LOST, _FOREIGN, *(words.CHIPS[reason].name for reason in _AGAINST))
 
 
-class SoFar:
-    """Gathered from answer to answer while a window is open."""
+class OpenWindowHazards:
+    """The hazards of each open window, collected from answer to answer."""
 
     def __init__(self) -> None:
         self._seen: dict[str, set[str]] = {}
 
-    def note(self, live: Live) -> None:
+    def add_live(self, live: Live) -> None:
         opened = [window for window in live.windows if window.end_ns is None]
-        self._seen = {window.run: self._seen.get(window.run, set()) | set(against(window, live.gpus)) for window in opened}
+        self._seen = {window.run: self._seen.get(window.run, set()) | set(_found(window, live.gpus)) for window in opened}
 
-    def said(self) -> Mapping[str, Sequence[str]]:
-        """By run, gravest first."""
+    def names(self) -> Mapping[str, Sequence[str]]:
+        """Return the names of the hazards by run, gravest first."""
         return {run: [name for name in _ORDER if name in seen] for run, seen in self._seen.items() if seen}
 
 
-def against(window: messages.Shown, gpus: Sequence[LiveGpu]) -> Iterator[str]:
-    """What one answer says; only what was read since the window began counts."""
+def _found(window: messages.Shown, gpus: Sequence[LiveGpu]) -> Iterator[str]:
+    """Name the hazards in one answer; only readings since the window began count."""
     for gpu in gpus:
         pids = {process.pid for process in gpu.census.processes} if gpu.census is not None else set()
-        if not covers(window, gpu.device.uuid, pids):
+        if not is_window_on(window, gpu.device.uuid, pids):
             continue
         if gpu.lost is not None:
             yield _LOST

@@ -1,4 +1,4 @@
-"""A signal over time in braille: a band from the least to the most of every moment, and nothing where nothing was observed."""
+"""A signal over time in braille: a band from the least to the most of every moment, and nothing where it was not observed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Tones = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time cut into equal slices: cells of a screen, or the two dot columns of each."""
+    """An interval cut into equal slices: cells of a screen, or the two dot columns of each."""
 
     begin_ns: int
     end_ns: int
@@ -46,7 +46,7 @@ class Span:
         return _edges_ns(self.begin_ns, self.end_ns, self.slices_count)
 
     def index(self, at_ns: int) -> int | None:
-        """The slice a moment lies in; None if it lies in none."""
+        """Return the slice of a moment; None if it lies in none."""
         if not self.begin_ns <= at_ns < self.end_ns:
             return None
         return min((at_ns - self.begin_ns) * self.slices_count // (self.end_ns - self.begin_ns), self.slices_count - 1)
@@ -65,23 +65,23 @@ class Band:
     high: Values
 
     def over(self, other: Band) -> Band:
-        """This band, and the other where this one has nothing."""
+        """Return this band, with the other where this one has nothing."""
         nothing = np.isnan(self.low)
         return Band(np.where(nothing, other.low, self.low), np.where(nothing, other.high, self.high))
 
     def paired(self) -> Band:
-        """Of cells, from their two dot columns."""
+        """Join the two dot columns of each cell."""
         low, high = self.low.reshape(-1, 2), self.high.reshape(-1, 2)
         return Band(np.fmin(low[:, 0], low[:, 1]), np.fmax(high[:, 0], high[:, 1]))
 
     def ends(self) -> tuple[float, float] | None:
-        """Least and most of all; None if nothing was observed."""
+        """Return the least and most of all; None if nothing was observed."""
         seen = ~np.isnan(self.low)
         return (float(self.low[seen].min()), float(self.high[seen].max())) if seen.any() else None
 
 
 def without(column: Column, gaps: Sequence[Gap]) -> Column:
-    """The column with nothing in the gaps: a value is known again from the first row after one."""
+    """Return the column with nothing in the gaps: a value is known again from the first row after one."""
     if not gaps or not len(column):
         return column
     at_ns, values = column.at_ns, column.values.copy()
@@ -93,7 +93,7 @@ def without(column: Column, gaps: Sequence[Gap]) -> Column:
 
 
 def band(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> Band:
-    """What a step function was in each slice: its rows there, and the value in force when the slice began."""
+    """Return the range of a step function in each slice: its rows there, and the value in force when the slice began."""
     low, high = np.full(span.slices_count, np.nan), np.full(span.slices_count, np.nan)
     if not len(column) or span.end_ns <= span.begin_ns:
         return Band(low, high)
@@ -114,7 +114,7 @@ def band(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> Band:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The range of values a curve is drawn in, and how far its ticks are apart."""
+    """The range of values of a curve, and the distance of its ticks."""
 
     low: float
     high: float
@@ -126,7 +126,7 @@ class Scale:
 
 
 def scale(low: float, high: float, *, least: float = 1.0, ticks_count: int = 3) -> Scale:
-    """A range of at least ``least`` around these values, with ticks at round numbers: about so many, not more."""
+    """Return a range of at least ``least`` around these values, with about ``ticks_count`` ticks at round numbers."""
     if high - low < least:
         low, high = (0.0, least) if low >= 0 and high <= least else (high - least, high)
     fine = _nice((high - low) / 20)
@@ -136,13 +136,13 @@ def scale(low: float, high: float, *, least: float = 1.0, ticks_count: int = 3) 
 
 
 def _nice(least: float) -> float:
-    """The smallest of 1, 2, 2.5 and 5, times a power of ten, that is not below this."""
+    """Return the smallest of 1, 2, 2.5 and 5, times a power of ten, that is not below this."""
     power = 10.0 ** math.floor(math.log10(least))
     return next((power * nice for nice in (1.0, 2.0, 2.5, 5.0) if power * nice >= least * (1 - 1e-9)), power * 10.0)
 
 
 def label(value: float, step: float) -> str:
-    """A tick's number, with as many decimals as its step has."""
+    """Format a tick's number, with as many decimals as its step has."""
     if abs(value) >= 99_999.5:
         return f"{value:.0e}"
     decimals = next((n for n in range(3) if abs(step * 10**n - round(step * 10**n)) < 1e-6), 3)
@@ -150,8 +150,8 @@ def label(value: float, step: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """How a curve is drawn: a tone for each cell, a value to draw a line at, a cell to mark."""
+class PlotStyle:
+    """The style of a curve: a tone for each cell, a value to draw a line at, a cell to mark."""
 
     tones: Tones | None = None
     line: float | None = None
@@ -160,17 +160,17 @@ class Look:
 
 
 def tones(count: int, tone: Tone = Tone.PLAIN) -> Tones:
-    """One tone for every cell."""
+    """Return one tone for every cell."""
     return np.full(count, _TONES.index(tone), np.intp)
 
 
 def toned(cells: Tones, where: npt.NDArray[np.bool_], tone: Tone) -> Tones:
-    """The same, with another tone in some cells."""
+    """Return the same tones, with another one in some cells."""
     return np.where(where, _TONES.index(tone), cells)
 
 
-def lines(of: Band, within: Scale, rows_count: int, look: Look) -> Iterator[list[Piece]]:
-    """A curve so many lines high, an axis to its left; ``of`` has two dot columns for each cell."""
+def lines(of: Band, within: Scale, rows_count: int, look: PlotStyle) -> Iterator[list[Piece]]:
+    """Draw a curve ``rows_count`` lines high, an axis to its left; ``of`` has two dot columns for each cell."""
     cells_count = len(of.low) // 2
     codes = _codes(of, within, rows_count)
     line_row = _row(look.line, within, rows_count)
@@ -192,21 +192,21 @@ def lines(of: Band, within: Scale, rows_count: int, look: Look) -> Iterator[list
 
 
 def _row(value: float | None, within: Scale, rows_count: int) -> int | None:
-    """The line of text a value lies on; None outside the range."""
+    """Return the line of text of a value; None outside the range."""
     if value is None or not within.low <= value <= within.high:
         return None
     return int(_dots(np.array([value]), within, rows_count)[0]) // 4
 
 
 def _dots(values: Values, within: Scale, rows_count: int) -> npt.NDArray[np.float64]:
-    """Rows of dots from the top, inside the box; NaN stays."""
+    """Return rows of dots from the top, inside the box; NaN stays."""
     most = 4 * rows_count - 1
     share = (within.high - values) / (within.high - within.low)
     return np.clip(np.rint(share * most), 0, most)
 
 
 def _codes(of: Band, within: Scale, rows_count: int) -> npt.NDArray[np.uint32]:
-    """Braille characters, one row of the array a line."""
+    """Return braille characters, one row of the array per line."""
     top, bottom = _dots(of.high, within, rows_count), _dots(of.low, within, rows_count)
     rows = np.arange(4 * rows_count)[:, None]
     dots = (rows >= top) & (rows <= bottom)  # never where either is NaN
@@ -215,7 +215,7 @@ def _codes(of: Band, within: Scale, rows_count: int) -> npt.NDArray[np.uint32]:
 
 
 def _pieces(text: npt.NDArray[np.uint32], tone: Tones) -> Iterator[Piece]:
-    """A line, cut where its tone changes."""
+    """Cut a line where its tone changes."""
     if not len(text):
         return
     words = text.astype("<u4").tobytes().decode("utf-32-le")

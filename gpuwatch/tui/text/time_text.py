@@ -1,4 +1,4 @@
-"""A moment as somebody types it, and as a clock on the wall shows it."""
+"""A moment as a user types it, and as a wall clock shows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXPECTED_WITHOUT_WALL = "-5m (before its end), +12.5s (since its beginning) or e
 
 
 def time_of_day(at_ns: int, wall_offset_ns: int | None = None) -> str:
-    """When that was by the clock on the wall, here; with its day if that was not today."""
+    """Format a moment by the local wall clock; with its day if that was not today."""
     wall_s = clock.wall_s()
     ahead_s = wall_offset_ns / 1e9 if wall_offset_ns is not None else wall_s - clock.now_ns() / 1e9
     at = datetime.fromtimestamp(at_ns / 1e9 + ahead_s, tz=UTC).astimezone()
@@ -24,9 +24,9 @@ def time_of_day(at_ns: int, wall_offset_ns: int | None = None) -> str:
 
 
 def moment_ns(text: str, *, begin_ns: int, now_ns: int, wall_offset_ns: int | None) -> int:
-    """Where on the axis that is.  ``wall_offset_ns`` is what to add for wall time; None: nobody knows.
+    """Read a moment of the axis; ``wall_offset_ns`` added gives wall time, None: it is unknown.
 
-    Raises ValueError, in one line, for what is no moment.
+    Raises ValueError, in one line, for text that is no moment.
     """
     word = text.strip().replace("−", "-")
     if word.lower() in ("now", "end", "live"):

@@ -11,7 +11,7 @@ from gpuwatch.wire import messages
 
 
 def window_lines(live: Live, width: int, so_far: Mapping[str, Sequence[str]] | None = None) -> Iterator[list[Piece]]:
-    """Open and recent windows, newest first, their verdicts and what was found; of open ones what was seen ``so_far``."""
+    """Draw open and recent windows, newest first, with verdicts and findings; of open ones the hazards seen ``so_far``."""
     places = {gpu.device.uuid: str(position) for position, gpu in enumerate(live.gpus)}
     label_width = 14 if width < 90 else 22 if width < 110 else 28
     yield [Piece(f"  {'verdict':<10}{'window':<{label_width}} {'GPU':<4}{'length':>8}{'ended':>11}  found", Tone.DIM)]

@@ -1,6 +1,6 @@
 """Pieces of text with a tone, and the letters for reasons and verdicts; nothing here knows a terminal.
 
-Every tone that can be a reason for a bad number comes with a letter or a word, so that nothing is told by colour alone.
+Every tone that can be a reason for a bad number comes with a letter or a word, so that colour alone tells nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NOTHING = "–"  # not observed
 
 
 class Tone(StrEnum):
-    """How a piece is meant; a screen has a colour for each."""
+    """The meaning of a piece; a screen has a colour for each."""
 
     PLAIN = "plain"
     DIM = "dim"
@@ -28,13 +28,15 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
+    """A piece of text with a tone."""
+
     text: str
     tone: Tone = Tone.PLAIN
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """One clock event reason as a screen names it."""
+    """One clock event reason or verdict, as a screen names it."""
 
     letter: str
     name: str
@@ -71,13 +73,13 @@ MARKS: Mapping[str, str] = {
     "≥": "a container's view: others may be on the GPU unseen",
     "2 min": "the gravest reason of each moment; above it the clock at its lowest",
     "so far": "seen while the window is open: no verdict yet",
-    "STALE": "the GPU's sampler has told nothing for so long",
+    "STALE": "the GPU's sampler has been silent for this long",
     "–": "not observed",
 }
 
 
 def chips(mask: int | None) -> list[Chip]:
-    """The reasons in a mask, gravest first; bits nobody named are shown as the number they are."""
+    """Return the reasons in a mask, gravest first; unnamed bits by their number."""
     if mask is None:
         return [Chip(NOTHING, "not observed", Tone.DIM)]
     found = [chip for reason, chip in CHIPS.items() if mask & reason.value]
@@ -88,7 +90,7 @@ def chips(mask: int | None) -> list[Chip]:
 
 
 def reasons(mask: int | None, room: int) -> list[Piece]:
-    """Chips with their names where they fit, else their letters alone."""
+    """Return chips with their names where they fit, else their letters alone."""
     found = chips(mask)
     named = [Piece(f"{chip.letter} {chip.name}", chip.tone) for chip in found]
     if sum(len(piece.text) + 2 for piece in named) - 2 > room:
@@ -99,7 +101,7 @@ def reasons(mask: int | None, room: int) -> list[Piece]:
 
 
 def status(said: str) -> Chip:
-    """The chip of a window's status; a newer daemon may have others."""
+    """Return the chip of a window's status; a newer daemon may have others."""
     return STATUSES.get(said, Chip("?", report.plain(said), Tone.NOTE))
 
 
@@ -108,7 +110,7 @@ def counted(count: int, what: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time in at most six characters."""
+    """Format a length of time in at most six characters."""
     if seconds < 99.95:
         return f"{seconds:.1f} s"
     if seconds < 5970:
@@ -117,7 +119,7 @@ def span(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """A length of time in its two largest units: 41 s, 3 min 12 s, 2 h 05 min, 3 d 4 h."""
+    """Format a length of time in its two largest units: 41 s, 3 min 12 s, 2 h 05 min, 3 d 4 h."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -133,5 +135,5 @@ def cut(text: str, most: int) -> str:
 
 
 def text(lines: Iterator[list[Piece]] | Sequence[list[Piece]]) -> str:
-    """The words alone, to paste."""
+    """Return the words alone, to paste."""
     return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines)

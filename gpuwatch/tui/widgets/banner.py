@@ -1,17 +1,17 @@
-"""What is invented says so, on every screen."""
+"""The line that marks simulated and replayed data, on every screen."""
 
 from __future__ import annotations
 
 from annotate.output import report
 from gpuwatch.tui.text.words import Piece, Tone
-from gpuwatch.tui.widgets.text_lines import Lines
+from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.live import Live
 
 
-class Banner(Lines):
-    """Visible while the source is not a driver: simulated GPUs, or a recording."""
+class Banner(TextLines):
+    """A line visible while the source is not a driver: simulated GPUs, or a recording."""
 
-    def tell(self, live: Live) -> None:
+    def show_live(self, live: Live) -> None:
         replayed = live.source.startswith("replay:")
         self.display = live.simulated or replayed
         word, why = ("REPLAY", "a recording, not now") if replayed else ("SIMULATED", "these GPUs do not exist")

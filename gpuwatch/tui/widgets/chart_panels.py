@@ -1,20 +1,21 @@
-"""The curves of one GPU over one stretch of time, as lines of text: which signals, against what, and how high each is."""
+"""The curves of one GPU as lines of text: the signals, their limits, and the height of each."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
-from annotate.evidence import SIGNALS, Column, Device, Lane, ProcessList, Times, Trace
+from annotate.evidence import SIGNALS, Column, Device, Lane, Times, Trace
 from gpuwatch.tui.text import plot
-from gpuwatch.tui.text.plot import Band, Look, Span, Tones
+from gpuwatch.tui.text.plot import Band, PlotStyle, Span, Tones
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, cut, span
 
 DENSE_HOLDS_NS = 100_000_000  # five of its samples: a longer silence is one, and the sampled power stands in
-CENSUS_HOLDS_NS = 11_000_000_000  # as long as a slow lane's row: some sources ask who is there that rarely
+CENSUS_HOLDS_NS = 11_000_000_000  # as long as a slow lane's row: some sources read process lists that rarely
 MOST_ROWS_COUNT = 16  # a curve gains nothing from more
 AT_LIMIT_RATIO = 0.98  # these two as the table of all GPUs has them
 NEAR_C = 5.0
@@ -41,7 +42,7 @@ PANELS = (CLOCK, POWER, TEMPERATURE, UTILISATION)  # the most important first
 
 
 def rows_counts(height: int, count: int = len(PANELS)) -> list[int]:
-    """How many lines of curve each panel gets below its title: the first ones, and more of them, where room is short."""
+    """Return the lines of curve of each panel below its title; where room is short the first panels get them."""
     shown = min(count, (max(height, 0) + 1) // 5)  # four lines each, the title not counted; the last one may get three
     if not shown:
         return []
@@ -50,8 +51,8 @@ def rows_counts(height: int, count: int = len(PANELS)) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """What a panel draws: one GPU's trace over a span of cells, the moment its numbers are of, and a cell to mark."""
+class PanelData:
+    """The data of a panel: one GPU's trace over a span of cells, the moment of its numbers, and a cell to mark."""
 
     trace: Trace
     device: Device
@@ -61,8 +62,8 @@ class Drawn:
     held: Tones | None = None  # of the clock: how grave the reasons of each cell are
 
 
-def lines(panel: Panel, of: Drawn, rows_count: int) -> Iterator[list[Piece]]:
-    """A title with the moment's numbers, and the curve."""
+def lines(panel: Panel, of: PanelData, rows_count: int) -> Iterator[list[Piece]]:
+    """Draw a title with the moment's numbers, and the curve."""
     found, dense = _band(panel, of)
     line = getattr(of.device, panel.line) if panel.line is not None else None
     yield _title(panel, of, found, line, dense=dense)
@@ -73,12 +74,12 @@ def lines(panel: Panel, of: Drawn, rows_count: int) -> Iterator[list[Piece]]:
     if panel.percent:
         low, high = min(low, 0.0), max(high, 100.0)
     scale = plot.scale(low, high, least=panel.least, ticks_count=rows_count // 2)
-    look = Look(_tones(panel, of, found.paired(), line), line, Tone.DIM, of.cursor)
+    look = PlotStyle(_tones(panel, of, found.paired(), line), line, Tone.DIM, of.cursor)
     yield from plot.lines(found, scale, rows_count, look)
 
 
-def looked_at(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
-    """The part of a trace that a stretch shows, with nothing in the gaps."""
+def clip_trace(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
+    """Return the part of a trace that the range shows, with nothing in the gaps."""
 
     def part(column: Column, lane: Lane) -> Column:
         rows = slice(*np.searchsorted(column.at_ns, [begin_ns - plot.HOLDS_NS, end_ns]))
@@ -87,20 +88,18 @@ def looked_at(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
         ]
         return plot.without(Column(column.at_ns[rows], column.values[rows]), gaps)
 
-    first = bisect_left(trace.censuses, begin_ns - CENSUS_HOLDS_NS, key=_at_ns)
+    at_ns = attrgetter("at_ns")
+    first = bisect_left(trace.censuses, begin_ns - CENSUS_HOLDS_NS, key=at_ns)
     return replace(
-        trace, columns={name: part(column, SIGNALS[name]) for name, column in trace.columns.items()},
+        trace,
+        columns={name: part(column, SIGNALS[name]) for name, column in trace.columns.items()},
         dense_power=part(trace.dense_power, Lane.POWER),
-        censuses=trace.censuses[first : bisect_left(trace.censuses, end_ns, key=_at_ns)],
-    )  # fmt: skip
+        censuses=trace.censuses[first : bisect_left(trace.censuses, end_ns, key=at_ns)],
+    )
 
 
-def _at_ns(census: ProcessList) -> int:
-    return census.at_ns
-
-
-def _band(panel: Panel, of: Drawn) -> tuple[Band, bool]:
-    """The signal over the dots of the span, and whether the driver's dense record is in it."""
+def _band(panel: Panel, of: PanelData) -> tuple[Band, bool]:
+    """Return the signal over the dots of the span, and True if the driver's dense record is in it."""
     dots = of.cells.dots()
     found = plot.band(of.trace.column(panel.signal), dots)
     if panel is not POWER:
@@ -109,14 +108,14 @@ def _band(panel: Panel, of: Drawn) -> tuple[Band, bool]:
     return dense.over(found), bool(np.isfinite(dense.low).any())
 
 
-def _title(panel: Panel, of: Drawn, found: Band, line: float | None, *, dense: bool) -> list[Piece]:
+def _title(panel: Panel, of: PanelData, found: Band, line: float | None, *, dense: bool) -> list[Piece]:
     value, exact = value_at(panel, of.trace, of.moment_ns)
     title = Piece(f" {panel.title:<12}")
     if value is None:
-        said = Piece(NOTHING, Tone.DIM)
+        shown = Piece(NOTHING, Tone.DIM)
     else:
-        said = Piece(f"{value:.0f} {panel.unit}" + (f" {value / line:.0%}" if line and panel in (CLOCK, POWER) else ""))
-    pieces = [title, said]
+        shown = Piece(f"{value:.0f} {panel.unit}" + (f" {value / line:.0%}" if line and panel in (CLOCK, POWER) else ""))
+    pieces = [title, shown]
     if line is not None:
         pieces.append(Piece(f"  {plot.LINE}{plot.LINE} {panel.line_name} {line:.0f}", Tone.DIM))
     if of.cursor is not None and value is not None:
@@ -132,7 +131,7 @@ def _title(panel: Panel, of: Drawn, found: Band, line: float | None, *, dense: b
 
 
 def value_at(panel: Panel, trace: Trace, at_ns: int) -> tuple[float | None, bool]:
-    """The value in force at a moment, and whether it is of the dense record; None where none was."""
+    """Return the value in force at a moment, None where none was; and True if it is of the dense record."""
     moment = np.array([at_ns], np.int64)
     if panel is POWER and (value := _in_force(trace.dense_power, moment, DENSE_HOLDS_NS)) is not None:
         return value, True
@@ -147,8 +146,8 @@ def _in_force(of: Column, moment: Times, holds_ns: int) -> float | None:
     return float(of.values[index])
 
 
-def _tones(panel: Panel, of: Drawn, cells: Band, line: float | None) -> Tones:
-    """Loud where the table of all GPUs would be; the clock where a reason holds it."""
+def _tones(panel: Panel, of: PanelData, cells: Band, line: float | None) -> Tones:
+    """Return loud tones where the table of all GPUs has them; of the clock, where a reason holds it."""
     plain = plot.tones(of.cells.slices_count)
     if panel is CLOCK:
         return of.held if of.held is not None else plain
@@ -160,7 +159,7 @@ def _tones(panel: Panel, of: Drawn, cells: Band, line: float | None) -> Tones:
 
 
 def clipped(pieces: Sequence[Piece], room: int) -> list[Piece]:
-    """A line no longer than this; whole pieces are left out from where it would be."""
+    """Cut a line to ``room`` columns, at the end of a whole piece where there is one."""
     found: list[Piece] = []
     for piece in pieces:
         if len(piece.text) > room:

@@ -1,4 +1,4 @@
-"""The curves of one GPU on the screen: drawn anew only where a line changed; a click asks for a moment."""
+"""The curves of one GPU on the screen, redrawn only where a line changed; a click picks a moment."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from textual.message import Message
 
 from gpuwatch.tui.text.plot import GUTTER_COUNT
 from gpuwatch.tui.widgets import gpu_chart
-from gpuwatch.tui.widgets.gpu_chart import View
-from gpuwatch.tui.widgets.strips import Strips
+from gpuwatch.tui.widgets.gpu_chart import ChartView
+from gpuwatch.tui.widgets.line_view import LineView
 
 
-class Curves(Strips):
-    """What ``board`` lays out, for the size there is."""
+class Curves(LineView):
+    """The lines of ``gpu_chart``, for the size there is."""
 
     DEFAULT_CSS = "Curves { height: 1fr; }"
 
     class Picked(Message):
-        """Somebody pointed at a moment."""
+        """A click on a moment."""
 
         def __init__(self, at_ns: int) -> None:
             super().__init__()
@@ -25,9 +25,9 @@ class Curves(Strips):
 
     def __init__(self) -> None:
         super().__init__()
-        self._view: View | None = None
+        self._view: ChartView | None = None
 
-    def show(self, view: View) -> None:
+    def show(self, view: ChartView) -> None:
         self._view = view
         self._draw()
 

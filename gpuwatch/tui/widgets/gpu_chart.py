@@ -1,4 +1,4 @@
-"""One GPU's curves and ribbons over one axis of time, as lines of text: the only place that lays them out."""
+"""One GPU's curves and strips over one axis of time, as lines of text: the only place that lays them out."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 from annotate.evidence import Column, Device, Lane, ProcessList, Times, Trace, Values
 from annotate.output import report
-from gpuwatch.tui.covers import covers
 from gpuwatch.tui.text import plot
 from gpuwatch.tui.text.plot import GUTTER_COUNT, Span
 from gpuwatch.tui.text.words import NOTHING, Chip, Piece, Tone, chips, cut, status
 from gpuwatch.tui.widgets import chart_panels, reason_strip
-from gpuwatch.tui.widgets.chart_panels import CENSUS_HOLDS_NS, Drawn, clipped
+from gpuwatch.tui.widgets.chart_panels import CENSUS_HOLDS_NS, PanelData, clipped
+from gpuwatch.tui.window_coverage import is_window_on
 from gpuwatch.wire.messages import Shown
 
-ROOMY_COUNT = 20  # lines from which processes and windows have ribbons too
+ROOMY_COUNT = 20  # lines from which processes and windows have strips too
 REASONS = "event_reasons_mask"
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800)
 _LABEL_COUNT = 11  # columns from one time label to the next, at least
@@ -26,15 +26,15 @@ _GRAVEST = ("rejected", "flagged", "unproven", "valid", "open", "closing", "judg
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """What there is to draw: a trace and the stretch of it that is looked at."""
+class ChartView:
+    """The chart to draw: a trace and the range of it that shows."""
 
     trace: Trace
     device: Device
     begin_ns: int
     end_ns: int
-    zero_ns: int  # the moment other times are told from: now, or where somebody went back to
-    at: Callable[[int], str]
+    zero_ns: int  # the moment other times count from: now, or where the user went back to
+    format_time: Callable[[int], str]
     cursor_ns: int | None = None
     windows: tuple[Shown, ...] = ()
     notice: str | None = None  # why there is less than there might be
@@ -43,84 +43,89 @@ class View:
         return Span(self.begin_ns, self.end_ns, max(width - GUTTER_COUNT, 1))
 
 
-def lines(view: View, width: int, height: int) -> list[list[Piece]]:
-    """As many lines as there is room for: curves, ribbons, the axis, and what there was at the cursor."""
-    view, cells = replace(view, trace=chart_panels.looked_at(view.trace, view.begin_ns, view.end_ns)), view.cells(width)
+def lines(view: ChartView, width: int, height: int) -> list[list[Piece]]:
+    """Draw as many lines as there is room for: curves, strips, the axis, and the values at the cursor."""
+    view, cells = replace(view, trace=chart_panels.clip_trace(view.trace, view.begin_ns, view.end_ns)), view.cells(width)
     cursor = cells.index(view.cursor_ns) if view.cursor_ns is not None else None
     reasons = reason_strip.slices(view.trace.column(REASONS), cells)
     letters = reason_strip.letters(reasons)
-    below = [_ribbon("reason", letters)]
+    below = [_strip("reason", letters)]
     if height >= ROOMY_COUNT:
-        below += [_ribbon("procs", _crowd(view, cells)), _ribbon("window", _verdicts(view, cells))]
+        below += [_strip("procs", _process_counts(view, cells)), _strip("window", _verdicts(view, cells))]
     below += [_axis(view, cells, cursor), clipped(list(_at_cursor(view, cells, cursor, reasons)), width)]
     if view.notice is not None:
         below.append([Piece(cut(f" {report.plain(view.notice)}", width), Tone.DIM)])
-    drawn = Drawn(
-        trace=view.trace, device=view.device, cells=cells, cursor=cursor,
+    data = PanelData(
+        trace=view.trace,
+        device=view.device,
+        cells=cells,
+        cursor=cursor,
         moment_ns=min(view.zero_ns, view.end_ns) if cursor is None or view.cursor_ns is None else view.cursor_ns,
-        held=_held(letters),
-    )  # fmt: skip
+        held=_clock_tones(letters),
+    )
     above: list[list[Piece]] = []
     for panel, rows_count in zip(chart_panels.PANELS, chart_panels.rows_counts(height - len(below)), strict=False):
-        above += chart_panels.lines(panel, drawn, rows_count)
+        above += chart_panels.lines(panel, data, rows_count)
     return [*above, *below][: max(height, 0)]
 
 
-def _ribbon(name: str, cells: Sequence[Chip]) -> list[Piece]:
+def _strip(name: str, cells: Sequence[Chip]) -> list[Piece]:
     return [Piece(f"{name:>{GUTTER_COUNT - 1}}│", Tone.DIM), *reason_strip.pieces(cells)]
 
 
-def _held(letters: Sequence[Chip]) -> plot.Tones:
-    """The clock's tone, from the reasons of each cell: loud ones as they are, quiet ones plain."""
+def _clock_tones(letters: Sequence[Chip]) -> plot.Tones:
+    """Return the clock's tone from the reasons of each cell: loud ones as they are, quiet ones plain."""
     held = plot.tones(len(letters))
     for tone in (Tone.WARN, Tone.BAD):
         held = plot.toned(held, np.array([chip.tone is tone for chip in letters], bool), tone)
     return held
 
 
-def _crowd(view: View, cells: Span) -> list[Chip]:
-    """How many processes there were; F where one was foreign to a window that was open."""
+def _process_counts(view: ChartView, cells: Span) -> list[Chip]:
+    """Return the number of processes in each cell; F where one was foreign to an open window."""
     open_then = _open_in(view)
     rows = np.array(
         [(census.at_ns, len(census.processes), foreign(census, view.device.uuid, open_then)) for census in view.trace.censuses],
         np.int64,
     )
-    at_ns, counts, strangers = rows.reshape(-1, 3).T
+    at_ns, counts, foreign_counts = rows.reshape(-1, 3).T
     gaps = [gap for gap in view.trace.gaps if gap.lane == Lane.PROCESSES]
 
     def most(values: Times) -> Values:
         column = plot.without(Column(at_ns, values.astype(np.float64)), gaps)
         return plot.band(column, cells, holds_ns=CENSUS_HOLDS_NS).high
 
-    return [_headcount(count, other) for count, other in zip(most(counts).tolist(), most(strangers).tolist(), strict=True)]
+    return [
+        _process_chip(count, other) for count, other in zip(most(counts).tolist(), most(foreign_counts).tolist(), strict=True)
+    ]
 
 
-def _headcount(count: float, strangers: float) -> Chip:
+def _process_chip(count: float, foreign_counts: float) -> Chip:
     if not np.isfinite(count):
         return reason_strip.NOT_OBSERVED
-    if strangers > 0:
+    if foreign_counts > 0:
         return Chip("F", "foreign", Tone.WARN)
     return Chip(f"{count:.0f}" if count < 10 else "+", "processes", Tone.DIM) if count else Chip("·", "none", Tone.DIM)
 
 
-def _open_in(view: View) -> list[Shown]:
-    """The windows that were open at some time of the stretch, or shortly before."""
+def _open_in(view: ChartView) -> list[Shown]:
+    """Return the windows that were open at some time of the range, or shortly before."""
     begin_ns = view.begin_ns - CENSUS_HOLDS_NS
     return [each for each in view.windows if each.begin_ns < view.end_ns and (each.end_ns is None or each.end_ns >= begin_ns)]
 
 
 def foreign(census: ProcessList, uuid: str, windows: Sequence[Shown]) -> int:
-    """How many of a census belong to none of the windows open on that GPU then; 0 where none was."""
+    """Count the listed processes that belong to no window open on that GPU then; 0 where none was open."""
     then = [each for each in windows if each.begin_ns <= census.at_ns and (each.end_ns is None or census.at_ns <= each.end_ns)]
     if not then:
         return 0
     pids = {process.pid for process in census.processes}
-    owners = [set(each.pids) for each in then if covers(each, uuid, pids)]
+    owners = [set(each.pids) for each in then if is_window_on(each, uuid, pids)]
     return len(pids.difference(*owners)) if any(owners) else 0
 
 
-def _verdicts(view: View, cells: Span) -> list[Chip]:
-    """The windows on this GPU by their letters, the worst where several lie in one cell."""
+def _verdicts(view: ChartView, cells: Span) -> list[Chip]:
+    """Draw the windows on this GPU by their letters, the worst where several lie in one cell."""
     shown = [Chip(" ", "none", Tone.DIM)] * cells.slices_count
     edges_ns = cells.edges_ns()
     of_gpu = [window for window in view.windows if view.device.uuid in window.uuids or not window.uuids]
@@ -134,8 +139,8 @@ def _verdicts(view: View, cells: Span) -> list[Chip]:
     return shown
 
 
-def _axis(view: View, cells: Span, cursor: int | None) -> list[Piece]:
-    """The wall's time at both ends, steps from the moment in between, what the driver reported, and where the cursor is."""
+def _axis(view: ChartView, cells: Span, cursor: int | None) -> list[Piece]:
+    """Draw the wall time at both ends, the steps between them, the driver's events, and the cursor."""
     count = cells.slices_count
     step_s = next((step for step in _STEPS_S if step * 1e9 / cells.slice_ns >= _LABEL_COUNT), 3600)
     text, tones = [" "] * count, [Tone.DIM] * count
@@ -144,11 +149,11 @@ def _axis(view: View, cells: Span, cursor: int | None) -> list[Piece]:
             text[cell], tones[cell] = report.plain(event.kind)[:1] or "?", Tone.BAD
     if cursor is not None:
         text[cursor], tones[cursor] = "▲", Tone.NOTE
-    first, last = view.at(view.begin_ns), view.at(view.end_ns)
+    first, last = view.format_time(view.begin_ns), view.format_time(view.end_ns)
     if count >= 2 * _LABEL_COUNT:
         _put(text, 0, first)
         _put(text, count - len(last), last)
-    # A stretch that ends now ends on a whole dot: steps are told from there, and stand still.
+    # A range that ends now ends on a whole dot: steps count from there, and stand still.
     zero_ns = view.end_ns if 0 <= view.end_ns - view.zero_ns < cells.slice_ns else view.zero_ns
     begin_s, end_s = (view.begin_ns - zero_ns) / 1e9, (view.end_ns - zero_ns) / 1e9
     for step in range(int(begin_s // step_s), int(end_s // step_s) + 1):
@@ -160,14 +165,14 @@ def _axis(view: View, cells: Span, cursor: int | None) -> list[Piece]:
 
 
 def _put(text: list[str], begin: int, words: str) -> None:
-    """Words where nothing is yet, a blank on either side."""
+    """Write words where nothing is yet, a blank on either side."""
     around = text[max(begin - 1, 0) : begin + len(words) + 1]
     if begin >= 0 and begin + len(words) <= len(text) and set(around) <= {" "}:
         text[begin : begin + len(words)] = words
 
 
 def _offset(seconds: int, step_s: int) -> str:
-    """How far from the moment, in the unit of the steps: 0, −90 s, −2:10, −5 min, +1 h."""
+    """Format a distance from the moment, in the unit of the steps: 0, −90 s, −2:10, −5 min, +1 h."""
     sign, size = "−" if seconds < 0 else "+", abs(seconds)
     if not size:
         return "0"
@@ -176,8 +181,8 @@ def _offset(seconds: int, step_s: int) -> str:
     return f"{sign}{size // 60} min" if size % 3600 else f"{sign}{size // 3600} h"
 
 
-def _at_cursor(view: View, cells: Span, cursor: int | None, reasons: reason_strip.Slices) -> Iterator[Piece]:
-    """Reasons by name, processes, windows and events of the marked cell; without one, how long each reason held in view."""
+def _at_cursor(view: ChartView, cells: Span, cursor: int | None, reasons: reason_strip.ReasonSlices) -> Iterator[Piece]:
+    """Name the reasons, processes, windows and events of the marked cell; without one, the share of each reason in view."""
     if cursor is None or view.cursor_ns is None:
         yield Piece(" in view", Tone.DIM)
         shares = reason_strip.shares(view.trace.column(REASONS), view.begin_ns, min(view.end_ns, view.zero_ns))
@@ -187,7 +192,7 @@ def _at_cursor(view: View, cells: Span, cursor: int | None, reasons: reason_stri
             yield Piece("  no reason" if reasons.seen.any() else f"  {NOTHING} reasons were not observed", Tone.DIM)
         return
     begin_ns, end_ns = (int(edge) for edge in cells.edges_ns()[cursor : cursor + 2])
-    yield Piece(f" ▲ {view.at(view.cursor_ns)}", Tone.NOTE)
+    yield Piece(f" ▲ {view.format_time(view.cursor_ns)}", Tone.NOTE)
     yield Piece(_precise((view.cursor_ns - view.zero_ns) / 1e9), Tone.DIM)
     for chip in chips(reasons.mask(cursor)):
         yield Piece(f"  {chip.letter} {chip.name}", chip.tone)
@@ -198,11 +203,11 @@ def _at_cursor(view: View, cells: Span, cursor: int | None, reasons: reason_stri
         : bisect_right(view.trace.censuses, max(view.cursor_ns, end_ns - 1), key=lambda each: each.at_ns)
     ]
     if before and view.cursor_ns - before[-1].at_ns <= CENSUS_HOLDS_NS:
-        strangers = foreign(before[-1], view.device.uuid, view.windows)
+        foreign_counts = foreign(before[-1], view.device.uuid, view.windows)
         count = len(before[-1].processes)
         yield Piece(f"  {count} process{'' if count == 1 else 'es'}")
-        if strangers:
-            yield Piece(f", {strangers} foreign", Tone.WARN)
+        if foreign_counts:
+            yield Piece(f", {foreign_counts} foreign", Tone.WARN)
     for window in view.windows:
         if view.device.uuid in window.uuids and window.begin_ns < end_ns and (window.end_ns or view.end_ns) >= begin_ns:
             chip = status(window.status)

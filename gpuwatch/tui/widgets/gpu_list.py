@@ -1,24 +1,24 @@
-"""All GPUs: a line each, and where there is room the last two minutes of its clock and reasons."""
+"""The list of GPUs: a line each, and where there is room the last two minutes of its clock and reasons."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from gpuwatch.tui.overview_trails import Trail, Trails
+from gpuwatch.tui.overview_history import HistoryLines, OverviewHistory
 from gpuwatch.tui.text import gpu_table
 from gpuwatch.tui.text.words import Piece, Tone
-from gpuwatch.tui.widgets.row_list import Rows
+from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.view.live import Live
 
-COLUMN_FROM = 170  # columns of a screen on which the ribbon fits beside the names of the reasons
+COLUMN_FROM = 170  # columns of a screen on which the strip fits beside the names of the reasons
 SHARE_RATIO = 0.6  # of a screen's lines, at most; the windows have the others
-_BESIDE_COUNT = 131  # columns of the table, if the ribbon stands beside it
+_BESIDE_COUNT = 131  # columns of the table, if the strip stands beside it
 _GUTTER_COUNT = 10
 
 
-class Shape(Enum):
-    """Where the last two minutes are shown, if there is room for them."""
+class HistoryPlacement(Enum):
+    """The place of the last two minutes, if there is room for them."""
 
     NOWHERE = auto()
     BESIDE = auto()
@@ -26,48 +26,52 @@ class Shape(Enum):
     BELOW_WITH_CLOCK = auto()
 
 
-def shape(gpus_count: int, width: int, height: int, *, more_count: int = 0) -> Shape:
+def place_history(gpus_count: int, width: int, height: int, *, more_count: int = 0) -> HistoryPlacement:
     room = int(height * SHARE_RATIO) - 1 - more_count  # without the heading, and what follows the table
     if 3 * gpus_count <= room:
-        return Shape.BELOW_WITH_CLOCK
+        return HistoryPlacement.BELOW_WITH_CLOCK
     if 2 * gpus_count <= room:
-        return Shape.BELOW
-    return Shape.BESIDE if width >= COLUMN_FROM else Shape.NOWHERE
+        return HistoryPlacement.BELOW
+    return HistoryPlacement.BESIDE if width >= COLUMN_FROM else HistoryPlacement.NOWHERE
 
 
-def cells_count(shape: Shape, width: int) -> int:
-    return max(width - (_BESIDE_COUNT if shape is Shape.BESIDE else _GUTTER_COUNT), 1)
+def cells_count(placement: HistoryPlacement, width: int) -> int:
+    return max(width - (_BESIDE_COUNT if placement is HistoryPlacement.BESIDE else _GUTTER_COUNT), 1)
 
 
-class Gpus(Rows):
+class GpuList(RowList):
     """Clock, power, temperature, use, processes and clock event reasons of every GPU, or why there is none."""
 
-    def tell(self, live: Live, width: int, height: int, trails: Trails, chosen: str | None) -> None:
+    def show_live(self, live: Live, width: int, height: int, histories: OverviewHistory, chosen: str | None) -> None:
         if not live.gpus:
             self.show_rows(gpu_table.absence_lines(live), [None], None)
             return
         more_count = bool(live.gpus_left_out_count) + bool(live.unanswered)
-        where = shape(len(live.gpus), width, height, more_count=more_count)
+        where = place_history(len(live.gpus), width, height, more_count=more_count)
         lines, names = [], list[str | None]([None])
-        every = gpu_table.gpu_lines(live, min(width, _BESIDE_COUNT - 2) if where is Shape.BESIDE else width)
+        every = gpu_table.gpu_lines(live, min(width, _BESIDE_COUNT - 2) if where is HistoryPlacement.BESIDE else width)
         heading = next(every)
-        lines.append([*_padded(heading), Piece("the last 2 min", Tone.DIM)] if where is Shape.BESIDE else heading)
+        lines.append([*_padded(heading), Piece("the last 2 min", Tone.DIM)] if where is HistoryPlacement.BESIDE else heading)
         for gpu, line in zip(live.gpus, every, strict=False):
-            shown = trails.of(gpu.device, live.at_ns, cells_count(where, width)) if where is not Shape.NOWHERE else None
+            shown = (
+                histories.lines(gpu.device, live.at_ns, cells_count(where, width))
+                if where is not HistoryPlacement.NOWHERE
+                else None
+            )
             block = [line] if shown is None else list(_with(line, shown, where))
             lines += block
             names += [gpu.device.uuid] * len(block)
         self.show_rows([*lines, *every], names, chosen)
 
 
-def _with(line: list[Piece], trail: Trail, where: Shape) -> Iterator[list[Piece]]:
-    if where is Shape.BESIDE:
-        yield [*_padded(line), *trail.reasons]
+def _with(line: list[Piece], lines: HistoryLines, where: HistoryPlacement) -> Iterator[list[Piece]]:
+    if where is HistoryPlacement.BESIDE:
+        yield [*_padded(line), *lines.reasons]
         return
     yield line
-    if where is Shape.BELOW_WITH_CLOCK:
-        yield [_gutter("clock"), *trail.clock]
-    yield [_gutter("2 min"), *trail.reasons]
+    if where is HistoryPlacement.BELOW_WITH_CLOCK:
+        yield [_gutter("clock"), *lines.clock]
+    yield [_gutter("2 min"), *lines.reasons]
 
 
 def _padded(line: list[Piece]) -> list[Piece]:

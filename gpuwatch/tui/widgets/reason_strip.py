@@ -1,4 +1,4 @@
-"""Clock event reasons over time, one letter a slice: the gravest of it, and a dash where part of it was not observed."""
+"""Clock event reasons over time, one letter per slice: the gravest, and a dash where part of it was not observed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NONE = Chip("·", "none", Tone.DIM)
 
 
 @dataclass(frozen=True, slots=True)
-class Slices:
-    """All reasons there were in each slice of a span, and whether they were observed: at all, and all the time."""
+class ReasonSlices:
+    """All reasons in each slice of a span; ``seen`` and ``whole``: observed at all, and all the time."""
 
     masks: Times
     seen: npt.NDArray[np.bool_]
@@ -31,14 +31,14 @@ class Slices:
         return int(self.masks[index]) if self.seen[index] else None
 
 
-def slices(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> Slices:
-    """A column of masks, each of which stands until the next row."""
+def slices(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> ReasonSlices:
+    """Cut a column of masks into slices; each mask stands until the next row."""
     count = span.slices_count
     if not len(column) or span.end_ns <= span.begin_ns:
-        return Slices(np.zeros(count, np.int64), np.zeros(count, bool), np.zeros(count, bool))
-    begins_ns, ends_ns, masks = _stretches(column, holds_ns)
+        return ReasonSlices(np.zeros(count, np.int64), np.zeros(count, bool), np.zeros(count, bool))
+    begins_ns, ends_ns, masks = _intervals(column, holds_ns)
     edges_ns = span.edges_ns()
-    # A slice meets the stretches from the first that ends after its begin to the last that begins before its end.
+    # A slice meets the intervals from the first that ends after its begin to the last that begins before its end.
     first = np.searchsorted(ends_ns, edges_ns[:-1], side="right")
     last = np.searchsorted(begins_ns, edges_ns[1:], side="left")
     met = last > first
@@ -48,14 +48,16 @@ def slices(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> Slices:
     inside_ns = np.zeros(count, np.int64)
     begun, ended = first[met], last[met] - 1
     inside_ns[met] = (
-        covered_ns[ended + 1] - covered_ns[begun]
-        - np.maximum(0, edges_ns[:-1][met] - begins_ns[begun]) - np.maximum(0, ends_ns[ended] - edges_ns[1:][met])
-    )  # fmt: skip
-    return Slices(found, met, met & (inside_ns >= np.diff(edges_ns)))
+        covered_ns[ended + 1]
+        - covered_ns[begun]
+        - np.maximum(0, edges_ns[:-1][met] - begins_ns[begun])
+        - np.maximum(0, ends_ns[ended] - edges_ns[1:][met])
+    )
+    return ReasonSlices(found, met, met & (inside_ns >= np.diff(edges_ns)))
 
 
-def letters(of: Slices) -> list[Chip]:
-    """The gravest reason of each slice; none is only said of a slice that was observed all the time."""
+def letters(of: ReasonSlices) -> list[Chip]:
+    """Return the gravest reason of each slice; none only for a slice that was observed all the time."""
     codes = np.where(of.whole, 1, 0)
     for code, (bits, _) in enumerate(reversed(_ordered()), start=2):
         codes = np.where(of.seen & (of.masks & bits != 0), code, codes)
@@ -64,7 +66,7 @@ def letters(of: Slices) -> list[Chip]:
 
 
 def pieces(cells: Sequence[Chip]) -> list[Piece]:
-    """Cells as text, cut where their tone changes."""
+    """Return cells as text, cut where their tone changes."""
     found: list[Piece] = []
     begin = 0
     for end in range(1, len(cells) + 1):
@@ -75,10 +77,10 @@ def pieces(cells: Sequence[Chip]) -> list[Piece]:
 
 
 def shares(column: Column, begin_ns: int, end_ns: int, *, holds_ns: int = HOLDS_NS) -> dict[Chip, float]:
-    """How much of the time that was observed each reason held, gravest first; only those that did."""
+    """Return the share of the observed time each reason held, gravest first; only those that did."""
     if not len(column):
         return {}
-    begins_ns, ends_ns, masks = _stretches(column, holds_ns)
+    begins_ns, ends_ns, masks = _intervals(column, holds_ns)
     lengths_ns = np.clip(np.minimum(ends_ns, end_ns) - np.maximum(begins_ns, begin_ns), 0, None)
     total_ns = int(lengths_ns.sum())
     every = int(np.bitwise_or.reduce(masks[lengths_ns > 0], initial=0))
@@ -94,14 +96,14 @@ def shares(column: Column, begin_ns: int, end_ns: int, *, holds_ns: int = HOLDS_
 
 @lru_cache(maxsize=1)
 def _ordered() -> tuple[tuple[int, Chip], ...]:
-    """Bits and chips, gravest first; a bit without a name may be grave, and stands before those that are not."""
+    """Return bits and chips, gravest first; a bit without a name may be grave, and stands before harmless ones."""
     order = [Tone.BAD, Tone.WARN, Tone.NOTE, Tone.DIM]
     every = [*((reason.value, chip) for reason, chip in CHIPS.items()), (~_KNOWN_MASK, UNKNOWN)]
     return tuple(sorted(every, key=lambda entry: order.index(entry[1].tone)))
 
 
-def _stretches(column: Column, holds_ns: int) -> tuple[Times, Times, Times]:
-    """Begins, ends and masks of the stretches in which a mask was in force, in order and apart."""
+def _intervals(column: Column, holds_ns: int) -> tuple[Times, Times, Times]:
+    """Return begins, ends and masks of the intervals in which a mask was in force, in order and disjoint."""
     begins_ns = column.at_ns
     ends_ns = np.minimum(np.append(begins_ns[1:], begins_ns[-1] + holds_ns), begins_ns + holds_ns)
     good = np.isfinite(column.values) & (column.values >= 0) & (column.values < _MOST) & (ends_ns > begins_ns)
@@ -109,8 +111,8 @@ def _stretches(column: Column, holds_ns: int) -> tuple[Times, Times, Times]:
 
 
 def _ored(masks: Times, first: npt.NDArray[np.intp], last: npt.NDArray[np.intp]) -> Times:
-    """All bits of masks[first:last], each of them at least one long."""
+    """Combine all bits of masks[first:last], each of them at least one long."""
     padded = np.append(masks, 0)
-    # reduceat takes pairs: the even places are the stretches asked for, the odd ones lie between.
+    # reduceat takes pairs: the even places are the intervals, the odd ones lie between.
     pairs = np.stack((first, last), axis=1).ravel()
     return np.asarray(np.bitwise_or.reduceat(padded, pairs)[::2], np.int64)

@@ -1,4 +1,4 @@
-"""Lines of which one may be chosen: with keys by the screen, with the mouse here."""
+"""A list of lines of which one can be chosen: with keys by the screen, with the mouse here."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from textual.events import Click
 from textual.message import Message
 
 from gpuwatch.tui.text.words import Piece
-from gpuwatch.tui.widgets.strips import Strips
+from gpuwatch.tui.widgets.line_view import LineView
 
 
-class Rows(Strips):
+class RowList(LineView):
     """Lines with names; those without one, as a heading, cannot be chosen."""
 
     _names: tuple[str | None, ...] = ()
 
     @dataclass
     class Chosen(Message):
-        """Somebody pointed at a line; ``opened``: twice."""
+        """A click on a line; ``opened``: a double click."""
 
         name: str
         opened: bool
 
     def show_rows(self, lines: Iterable[list[Piece]], names: Sequence[str | None], chosen: str | None) -> None:
-        """``names`` go with the first lines; whatever follows has none."""
+        """Show lines; ``names`` belong to the first of them, the rest have none."""
         self._names = tuple(names)
         self.draw_lines(lines, chosen=self.place(chosen))
 
     def place(self, name: str | None) -> int | None:
-        """The number of the first line of that name."""
+        """Return the number of the first line of that name."""
         return self._names.index(name) if name is not None and name in self._names else None
 
     def on_click(self, event: Click) -> None:
@@ -40,7 +40,7 @@ class Rows(Strips):
 
 
 def moved(names: Sequence[str], chosen: str | None, by: int) -> str | None:
-    """The name so many lines on, ends being ends; the first, or the last going up, if none was chosen."""
+    """Return the name ``by`` lines on, at most at an end; the first, or the last going up, if none was chosen."""
     if not names:
         return None
     if chosen not in names:

@@ -1,4 +1,4 @@
-"""A widget of lines: pieces of text with a tone, wrapped where they must, drawn only when they changed."""
+"""A widget of lines in tones, wrapped where they must be, and drawn only when they changed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STYLES: Mapping[Tone, str] = {
 }
 
 
-class Lines(Static):
-    """Text in tones.  What was drawn last is kept, so that a screen at rest costs nothing."""
+class TextLines(Static):
+    """Text in tones; it remembers what it drew last, so that a screen at rest costs nothing."""
 
     _shown: tuple[tuple[Piece, ...], ...] = ()
 
@@ -32,7 +32,7 @@ class Lines(Static):
 
     @property
     def text(self) -> str:
-        """What is shown, as words."""
+        """The shown text."""
         return "\n".join("".join(piece.text for piece in line) for line in self._shown)
 
 

@@ -12,16 +12,16 @@ from textual.app import App
 from annotate.evidence import Column, Event, Gap, Process, ProcessList, Trace
 from annotate.verdict import Verdict
 from gpuwatch.errors import StoreError
-from gpuwatch.tui.app import Top
-from gpuwatch.tui.data_interfaces import Past, Showing
-from gpuwatch.tui.screens.gpu_screen import Gpu
-from gpuwatch.tui.state import State
+from gpuwatch.tui.app import TopApp
+from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
+from gpuwatch.tui.screens.gpu_screen import GpuScreen
+from gpuwatch.tui.widgets.status_line import StatusLine
 from gpuwatch.view.live import Live
 from gpuwatch.wire.messages import Shown
 from tests.gpuwatch.tui.frozen import NOW_NS, S
 
 
-def at(at_ns: int) -> str:
+def format_time(at_ns: int) -> str:
     return time.strftime("%H:%M:%S", time.gmtime(at_ns / 1e9))
 
 
@@ -102,28 +102,28 @@ def lived(length_s: int = 700) -> Trace:
 class Host(App[None]):
     """Only the detail screen, told once what to show."""
 
-    CSS = Top.CSS
+    CSS = TopApp.CSS
 
-    def __init__(self, showing: Showing, past: Past | None, uuid: str = "GPU-00000000") -> None:
+    def __init__(self, content: ScreenContent, past: HistorySource | None, uuid: str = "GPU-00000000") -> None:
         super().__init__()
         self.animation_level = "none"
-        self.detail = Gpu(uuid, past)
-        self._told = showing
+        self.detail = GpuScreen(uuid, past)
+        self._told = content
 
     def on_mount(self) -> None:
         self.push_screen(self.detail)
-        self.call_after_refresh(self.tell, self._told)
+        self.call_after_refresh(self.show_content, self._told)
 
-    def tell(self, showing: Showing) -> None:
+    def show_content(self, content: ScreenContent) -> None:
         """As the app does."""
-        self._told = showing
-        for state in self.detail.query(State):
-            state.tell(showing, self.size.width - 1, NOW_NS)
-        self.detail.tell(showing)
+        self._told = content
+        for state in self.detail.query(StatusLine):
+            state.show_content(content, self.size.width - 1, NOW_NS)
+        self.detail.show_content(content)
 
     def on_resize(self) -> None:
         if self.detail.is_mounted:
-            self.tell(self._told)
+            self.show_content(self._told)
 
     async def action_back(self) -> None:
         self.pop_screen()

@@ -11,8 +11,8 @@ import numpy as np
 from annotate.evidence import Column, Device, Event, Lane, Process, ProcessList, Reading, Trace
 from annotate.verdict import Answered, Finding, Status, Verdict
 from gpuwatch.errors import DaemonError, StoreError
-from gpuwatch.tui.app import Top
-from gpuwatch.tui.preferences import Memory
+from gpuwatch.tui.app import TopApp
+from gpuwatch.tui.preferences import PreferencesFile
 from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire.messages import Shown
 
@@ -102,8 +102,8 @@ class Frozen:
         self.closed = True
 
 
-def top(*pictures: Live | DaemonError, rate_hz: float = RATE_HZ) -> Top:
-    return Top(Frozen(list(pictures)), rate_hz=rate_hz, at=lambda _: "14:02:31")
+def top(*pictures: Live | DaemonError, rate_hz: float = RATE_HZ) -> TopApp:
+    return TopApp(Frozen(list(pictures)), rate_hz=rate_hz, format_time=lambda _: "14:02:31")
 
 
 FINDINGS = (
@@ -193,8 +193,11 @@ def clock_of(at_ns: int) -> str:
 
 
 def travelling(
-    *pictures: Live | DaemonError, past: FrozenPast | None = None, rate_hz: float = RATE_HZ, memory: Memory | None = None
-) -> Top:
+    *pictures: Live | DaemonError,
+    past: FrozenPast | None = None,
+    rate_hz: float = RATE_HZ,
+    preferences_file: PreferencesFile | None = None,
+) -> TopApp:
     """A monitor that can go back; one without pictures looks at a recording."""
     looks = Frozen(list(pictures)) if pictures else None
-    return Top(looks, past or FrozenPast(), rate_hz=rate_hz, at=clock_of, memory=memory)
+    return TopApp(looks, past or FrozenPast(), rate_hz=rate_hz, format_time=clock_of, preferences_file=preferences_file)

@@ -12,27 +12,27 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 from gpuwatch.errors import DaemonError
-from gpuwatch.tui.app import Top
-from gpuwatch.tui.screens.help_screen import Help
-from gpuwatch.tui.state import State
+from gpuwatch.tui.app import TopApp
+from gpuwatch.tui.screens.help_screen import HelpScreen
 from gpuwatch.tui.widgets.banner import Banner
-from gpuwatch.tui.widgets.gpu_list import Gpus
-from gpuwatch.tui.widgets.strips import Strips
-from gpuwatch.tui.widgets.text_lines import Lines
-from gpuwatch.tui.widgets.window_list import Windows
+from gpuwatch.tui.widgets.gpu_list import GpuList
+from gpuwatch.tui.widgets.line_view import LineView
+from gpuwatch.tui.widgets.status_line import StatusLine
+from gpuwatch.tui.widgets.text_lines import TextLines
+from gpuwatch.tui.widgets.window_list import WindowList
 from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, STALE, Frozen, top
 from tests.waiting import wait_until_async
 
 
-def shown(app: Top, kind: type[Lines | Strips]) -> str:
+def shown(app: TopApp, kind: type[TextLines | LineView]) -> str:
     return app.screen_stack[0].query_one(kind).text
 
 
 Use: TypeAlias = Callable[[Pilot[None]], Awaitable[None]]
 
 
-def used(app: Top, use: Use, size: tuple[int, int] = (100, 30)) -> Top:
+def used(app: TopApp, use: Use, size: tuple[int, int] = (100, 30)) -> TopApp:
     """The monitor with somebody in front of it; it has left afterwards."""
 
     async def lived() -> None:
@@ -48,22 +48,22 @@ async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
     await wait_until_async(holds, pause=pilot.pause)
 
 
-def looks(app: Top) -> Frozen:
-    assert isinstance(app._looks, Frozen)
-    return app._looks
+def looks(app: TopApp) -> Frozen:
+    assert isinstance(app.feed.source, Frozen)
+    return app.feed.source
 
 
 @pytest.mark.parametrize(
     ("now", "kind", "words"),
     [
-        (EIGHT, State, "● LIVE  14:02:31  8 GPUs, 1 open window"), (EIGHT, Gpus, "LOST  GPU is lost (Xid 79)"),
-        (EIGHT, Gpus, "STALE 7 s"), (EIGHT, Windows, "R REJECTED"), (EIGHT, Windows, "contention-process, power-limited"),
-        (STALE, State, "! STALE"), (NO_GPU, Gpus, "no GPU to watch: libnvidia-ml"), (GONE, State, "× GONE"),
-        (GONE, State, "the daemon went away"), (ONE, Banner, "SIMULATED"),
-        (replace(ONE, unanswered=("GPU 1: no answer for 3 s",)), Gpus, "not answering, by the driver's index: GPU 1: no answer"),
+        (EIGHT, StatusLine, "● LIVE  14:02:31  8 GPUs, 1 open window"), (EIGHT, GpuList, "LOST  GPU is lost (Xid 79)"),
+        (EIGHT, GpuList, "STALE 7 s"), (EIGHT, WindowList, "R REJECTED"), (EIGHT, WindowList, "contention-process, power-limited"),
+        (STALE, StatusLine, "! STALE"), (NO_GPU, GpuList, "no GPU to watch: libnvidia-ml"), (GONE, StatusLine, "× GONE"),
+        (GONE, StatusLine, "the daemon went away"), (ONE, Banner, "SIMULATED"),
+        (replace(ONE, unanswered=("GPU 1: no answer for 3 s",)), GpuList, "not answering, by the driver's index: GPU 1: no answer"),
     ],
 )  # fmt: skip
-def test_a_state_is_said_in_words(now: Live | DaemonError, kind: type[Lines | Strips], words: str) -> None:
+def test_state_is_named_in_words(now: Live | DaemonError, kind: type[TextLines | LineView], words: str) -> None:
     app = top(now)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -72,66 +72,68 @@ def test_a_state_is_said_in_words(now: Live | DaemonError, kind: type[Lines | St
     used(app, use)
 
 
-def test_only_what_is_invented_has_a_banner() -> None:
+def test_banner_marks_only_simulated_data() -> None:
     for now, seen in ((ONE, True), (EIGHT, False)):
         app = top(now)
 
-        async def use(pilot: Pilot[None], app: Top = app, seen: bool = seen) -> None:
-            await until(pilot, lambda: "GPU" in shown(app, Gpus))
+        async def use(pilot: Pilot[None], app: TopApp = app, seen: bool = seen) -> None:
+            await until(pilot, lambda: "GPU" in shown(app, GpuList))
             assert app.query_one(Banner).display is seen
 
         used(app, use)
 
 
-def test_a_daemon_that_went_away_is_shown_as_gone_and_recovered_from() -> None:
+def test_gone_daemon_is_shown_and_recovered_from() -> None:
+    """The monitor shows a daemon that went away as gone, and recovers when it comes back."""
     app = top(EIGHT, GONE)
 
     async def use(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: "GONE" in shown(app, State))
-        assert "REJECTED" in shown(app, Windows), "what was known last stays on the screen"
+        await until(pilot, lambda: "GONE" in shown(app, StatusLine))
+        assert "REJECTED" in shown(app, WindowList), "what was known last stays on the screen"
         assert app.screen.has_class("old")
         await pilot.press("r")
         assert looks(app).started_again
         looks(app).pictures = [ONE]
-        await until(pilot, lambda: "LIVE" in shown(app, State))
+        await until(pilot, lambda: "LIVE" in shown(app, StatusLine))
         assert not app.screen.has_class("old")
-        assert "0 open windows" in shown(app, State)
+        assert "0 open windows" in shown(app, StatusLine)
 
     used(app, use)
 
 
-def test_space_holds_what_is_shown_and_goes_on() -> None:
+def test_space_pauses_and_resumes() -> None:
     app = top(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: "LIVE" in shown(app, State))
+        await until(pilot, lambda: "LIVE" in shown(app, StatusLine))
         await pilot.press("space")
-        assert "PAUSED" in shown(app, State)
+        assert "PAUSED" in shown(app, StatusLine)
         looks(app).pictures = [ONE]
         await pilot.pause(0.1)
-        assert "8 GPUs" in shown(app, State)
+        assert "8 GPUs" in shown(app, StatusLine)
         await pilot.press("space")
-        await until(pilot, lambda: "1 GPU," in shown(app, State))
+        await until(pilot, lambda: "1 GPU," in shown(app, StatusLine))
 
     used(app, use)
 
 
-def test_help_tells_every_key_from_the_bindings_and_any_of_its_keys_closes_it() -> None:
+def test_help_lists_every_key_and_closes() -> None:
+    """Help lists every key of the bindings, and any of its own keys closes it."""
     app = top(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("question_mark")
-        assert isinstance(app.screen, Help)
-        said = app.screen.query_one(Lines).text
+        assert isinstance(app.screen, HelpScreen)
+        said = app.screen.query_one(TextLines).text
         for words in ("pause", "light/dark", "quit", "X hw thermal", "V VALID"):
             assert words in said
         await pilot.press("q")
-        assert not isinstance(app.screen, Help)
+        assert not isinstance(app.screen, HelpScreen)
 
     used(app, use, (80, 24))
 
 
-def test_the_palette_holds_every_action() -> None:
+def test_palette_holds_every_action_of_the_app() -> None:
     app = top(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -141,7 +143,7 @@ def test_the_palette_holds_every_action() -> None:
     used(app, use)
 
 
-def test_q_leaves_and_lets_go_of_the_daemon() -> None:
+def test_q_leaves_and_closes_the_connection() -> None:
     app = top(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -150,7 +152,7 @@ def test_q_leaves_and_lets_go_of_the_daemon() -> None:
     assert looks(used(app, use)).closed
 
 
-def test_a_screen_that_would_look_the_same_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_screen_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     app = top(EIGHT)
     drawn: list[Any] = []
 
@@ -161,8 +163,8 @@ def test_a_screen_that_would_look_the_same_draws_nothing(monkeypatch: pytest.Mon
 
         return counts
 
-    monkeypatch.setattr(Lines, "update", counted(Lines.update))
-    monkeypatch.setattr(Strips, "render_line", counted(Strips.render_line))
+    monkeypatch.setattr(TextLines, "update", counted(TextLines.update))
+    monkeypatch.setattr(LineView, "render_line", counted(LineView.render_line))
 
     async def use(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: looks(app).looked_count > 3)
@@ -174,12 +176,12 @@ def test_a_screen_that_would_look_the_same_draws_nothing(monkeypatch: pytest.Mon
     used(app, use)
 
 
-def test_a_screen_made_smaller_is_told_again() -> None:
+def test_smaller_terminal_is_redrawn() -> None:
     app = top(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: "X hw thermal" in shown(app, Gpus))
+        await until(pilot, lambda: "X hw thermal" in shown(app, GpuList))
         await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: "X hw thermal" not in shown(app, Gpus))
+        await until(pilot, lambda: "X hw thermal" not in shown(app, GpuList))
 
     used(app, use, (140, 40))

@@ -9,22 +9,22 @@ import pytest
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
-from gpuwatch.tui.contrast import LEAST_RATIO, WRITTEN_ON, contrast_ratio, legible
+from gpuwatch.tui.contrast import LEAST_RATIO, WRITTEN_ON, contrast_ratio, make_legible
 from gpuwatch.tui.text.words import Tone
 from gpuwatch.tui.widgets.banner import Banner
-from gpuwatch.tui.widgets.strips import Strips
+from gpuwatch.tui.widgets.line_view import LineView
 from tests.gpuwatch.tui.frozen import ONE, travelling
 
 THEMES = sorted(name for name in BUILTIN_THEMES if "ansi" not in name)  # whose colours are the terminal's
 
 
-def test_black_on_white_is_as_far_as_it_goes() -> None:
+def test_contrast_ratio_agrees_with_wcag() -> None:
     assert contrast_ratio(Color(0, 0, 0), Color(255, 255, 255)) == pytest.approx(21.0)
     assert contrast_ratio(Color(9, 9, 9), Color(9, 9, 9)) == pytest.approx(1.0)
     assert contrast_ratio(Color.parse("#767676"), Color(255, 255, 255)) == pytest.approx(4.54, abs=0.01), "as WCAG has it"
 
 
-def test_every_theme_is_legible_as_it_reaches_the_screen() -> None:
+def test_every_theme_is_legible_on_the_screen() -> None:
     app = travelling(ONE)
     seen: dict[tuple[str, str], float] = {}
 
@@ -33,8 +33,8 @@ def test_every_theme_is_legible_as_it_reaches_the_screen() -> None:
             for theme in THEMES:
                 app.theme = theme
                 await pilot.pause()
-                strips = app.screen.query(Strips).first()
-                drawn = {str(tone): strips.get_component_rich_style(f"strips--{tone}") for tone in Tone}
+                strips = app.screen.query(LineView).first()
+                drawn = {str(tone): strips.get_component_rich_style(f"line-view--{tone}") for tone in Tone}
                 for name, style in (drawn | {"banner": app.screen.query_one(Banner).rich_style}).items():
                     assert style.color is not None
                     assert style.bgcolor is not None
@@ -51,9 +51,10 @@ def test_every_theme_is_legible_as_it_reaches_the_screen() -> None:
     assert {name: round(ratio, 2) for name, ratio in seen.items() if ratio < LEAST_RATIO - 0.05} == {}
 
 
-def test_colours_that_are_far_enough_apart_are_left_alone_and_so_are_the_terminals() -> None:
+def test_legible_and_terminal_colours_stay() -> None:
+    """Colours with enough contrast stay as they are, and so do the terminal's."""
     grounds = dict(itertools.chain.from_iterable(((ground, "#000000") for ground in on) for on in WRITTEN_ON.values()))
     clear = {"text-warning": "#FFC473", **grounds}
-    assert legible(clear) == clear
+    assert make_legible(clear) == clear
     own = {"text-warning": "ansi_yellow", "background": "ansi_default", "surface": "transparent", "panel": "transparent"}
-    assert legible(own) == own
+    assert make_legible(own) == own

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.tui.data_interfaces import Showing
+from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.widgets.curves import Curves
 from gpuwatch.view.history import Recorded
-from tests.gpuwatch.tui.detail import Host, Still, at
+from tests.gpuwatch.tui.detail import Host, Still, format_time
 from tests.gpuwatch.tui.frozen import S
 from tests.gpuwatch.tui.screens.test_gpu_screen import LIVE, NOW, RECORDING, TRACE
 from tests.waiting import wait_until_async
@@ -36,26 +36,26 @@ def compare(
     ("size", "keys", "light"),
     [((80, 24), ("left",) * 23, False), ((120, 40), (), False), ((120, 40), (), True), ((200, 60), ("minus",), False)],
 )
-def test_it_looks_as_it_did(
+def test_gpu_screen_picture(
     size: tuple[int, int], keys: tuple[str, ...], light: bool, snap_compare: Callable[..., bool]
 ) -> None:
     assert compare(snap_compare, Host(NOW, Still(TRACE)), size, keys, light=light)
 
 
-def test_without_colour_letters_say_the_same(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_screen_picture_without_colour(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert compare(snap_compare, Host(NOW, Still(TRACE)), (80, 24), ("left",) * 23)
 
 
-def test_a_recording_of_an_h200_looks_as_it_did(snap_compare: Callable[..., bool]) -> None:
+def test_recording_picture(snap_compare: Callable[..., bool]) -> None:
     """Regime changes under the power cap, duty cycles, and a neighbour, from fourteen windows in a row."""
     past = Recorded(RECORDING)
     moment_ns = past.span_ns()[0] + 235 * S
     live = past.live(moment_ns)
-    showing = Showing(live=live, at=at, past_ns=moment_ns)
-    assert compare(snap_compare, Host(showing, past, live.gpus[0].device.uuid), (120, 40))
+    content = ScreenContent(live=live, format_time=format_time, past_ns=moment_ns)
+    assert compare(snap_compare, Host(content, past, live.gpus[0].device.uuid), (120, 40))
 
 
-def test_without_a_store_it_looks_as_it_did(snap_compare: Callable[..., bool]) -> None:
-    showing = replace(NOW, live=replace(LIVE, windows=()))
-    assert snap_compare(Host(showing, None), terminal_size=(80, 24))
+def test_gpu_screen_picture_without_store(snap_compare: Callable[..., bool]) -> None:
+    content = replace(NOW, live=replace(LIVE, windows=()))
+    assert snap_compare(Host(content, None), terminal_size=(80, 24))

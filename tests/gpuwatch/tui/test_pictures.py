@@ -8,8 +8,8 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.errors import DaemonError
-from gpuwatch.tui.app import Top
-from gpuwatch.tui.state import State
+from gpuwatch.tui.app import TopApp
+from gpuwatch.tui.widgets.status_line import StatusLine
 from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, TWO, top, travelling
 from tests.waiting import wait_until_async
@@ -40,7 +40,7 @@ BACK: dict[str, tuple[tuple[int, int], list[str], str]] = {
 
 
 def compare(
-    snap_compare: Callable[..., bool], app: Top, size: tuple[int, int], keys: list[str], state: str, after: str = ""
+    snap_compare: Callable[..., bool], app: TopApp, size: tuple[int, int], keys: list[str], state: str, after: str = ""
 ) -> bool:
     async def ready(pilot: Pilot[None]) -> None:
         await seen(pilot, state)
@@ -50,29 +50,29 @@ def compare(
 
     async def seen(pilot: Pilot[None], words: str) -> None:
         await wait_until_async(
-            lambda: words in app.screen_stack[0].query_one(State).text, what=f"it shows {words!r}", pause=pilot.pause
+            lambda: words in app.screen_stack[0].query_one(StatusLine).text, what=f"it shows {words!r}", pause=pilot.pause
         )
 
     return snap_compare(app, terminal_size=size, run_before=ready)
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_it_looks_as_it_did(scene: str, snap_compare: Callable[..., bool]) -> None:
+def test_overview_picture(scene: str, snap_compare: Callable[..., bool]) -> None:
     pictures, size, keys, state = SCENES[scene]
     assert compare(snap_compare, travelling(*pictures, rate_hz=RATE_HZ), size, keys, state)
 
 
 @pytest.mark.parametrize("scene", BACK)
-def test_the_other_screens_look_as_they_did(scene: str, snap_compare: Callable[..., bool]) -> None:
+def test_screen_picture(scene: str, snap_compare: Callable[..., bool]) -> None:
     size, keys, state = BACK[scene]
     assert compare(snap_compare, travelling(EIGHT, rate_hz=RATE_HZ), size, keys, "LIVE", state)
 
 
-def test_without_colour_a_chosen_line_is_seen(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chosen_line_picture_without_colour(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert compare(snap_compare, travelling(EIGHT, rate_hz=RATE_HZ), (80, 24), ["down", "down"], "LIVE")
 
 
-def test_without_colour_it_says_the_same(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overview_picture_without_colour(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert compare(snap_compare, top(EIGHT, rate_hz=RATE_HZ), (80, 24), [], "LIVE")

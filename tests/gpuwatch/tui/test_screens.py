@@ -11,87 +11,90 @@ from textual.widgets import Footer, Markdown
 
 from annotate.output import report
 from gpuwatch.errors import DaemonError
-from gpuwatch.tui.app import Top
-from gpuwatch.tui.preferences import Memory
-from gpuwatch.tui.screens.explain_screen import Explain, Explanations
-from gpuwatch.tui.screens.gpu_screen import Gpu
-from gpuwatch.tui.screens.help_screen import Help
-from gpuwatch.tui.screens.overview_screen import Overview
-from gpuwatch.tui.screens.processes_screen import Processes
-from gpuwatch.tui.screens.window_screen import Judged
-from gpuwatch.tui.state import State
-from gpuwatch.tui.widgets.gpu_list import Gpus
-from gpuwatch.tui.widgets.row_list import Rows
-from gpuwatch.tui.widgets.text_lines import Lines
-from gpuwatch.tui.widgets.window_list import Windows
+from gpuwatch.tui.app import TopApp
+from gpuwatch.tui.preferences import PreferencesFile
+from gpuwatch.tui.screens.explain_screen import ExplainScreen, ExplanationProvider
+from gpuwatch.tui.screens.gpu_screen import GpuScreen
+from gpuwatch.tui.screens.help_screen import HelpScreen
+from gpuwatch.tui.screens.overview_screen import OverviewScreen
+from gpuwatch.tui.screens.processes_screen import ProcessesScreen
+from gpuwatch.tui.screens.window_screen import WindowScreen
+from gpuwatch.tui.widgets.gpu_list import GpuList
+from gpuwatch.tui.widgets.row_list import RowList
+from gpuwatch.tui.widgets.status_line import StatusLine
+from gpuwatch.tui.widgets.text_lines import TextLines
+from gpuwatch.tui.widgets.window_list import WindowList
 from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, VERDICT, travelling
 from tests.gpuwatch.tui.test_app import until
 from tests.gpuwatch.tui.test_time_travel import shown, used
 
 
-def test_a_chosen_line_is_opened_by_enter_and_a_gpu_by_its_number() -> None:
+def test_enter_opens_a_line_and_a_number_opens_a_gpu() -> None:
+    """Enter opens the chosen line, and a number the GPU of that number."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("down", "down", "enter")
-        await until(pilot, lambda: isinstance(app.screen, Gpu))
-        assert isinstance(app.screen, Gpu)
+        await until(pilot, lambda: isinstance(app.screen, GpuScreen))
+        assert isinstance(app.screen, GpuScreen)
         assert app.screen.uuid == "GPU-00000001"
         await pilot.press("escape", "3")
-        assert isinstance(app.screen, Gpu)
+        assert isinstance(app.screen, GpuScreen)
         assert app.screen.uuid == "GPU-00000003"
         await pilot.press("escape", "9")
-        assert isinstance(app.screen, Overview), "there is no GPU 9"
+        assert isinstance(app.screen, OverviewScreen), "there is no GPU 9"
 
     used(app, use)
 
 
-def test_a_line_is_chosen_by_pointing_at_it_and_opened_by_pointing_twice() -> None:
+def test_click_chooses_and_double_click_opens() -> None:
+    """A click chooses a line, and a double click opens it."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
-        await pilot.click(Windows, offset=(5, 3))
+        await pilot.click(WindowList, offset=(5, 3))
         await pilot.press("enter")
-        assert isinstance(app.screen, Judged)
+        assert isinstance(app.screen, WindowScreen)
         await pilot.press("escape")
-        await pilot.click(Gpus, offset=(5, 4), times=2)
-        await until(pilot, lambda: isinstance(app.screen, Gpu))
-        assert isinstance(app.screen, Gpu)
+        await pilot.click(GpuList, offset=(5, 4), times=2)
+        await until(pilot, lambda: isinstance(app.screen, GpuScreen))
+        assert isinstance(app.screen, GpuScreen)
         assert app.screen.uuid == "GPU-00000001"
 
     used(app, use)
 
 
-def test_an_open_window_says_what_was_seen_so_far_and_its_page_that_there_is_no_verdict() -> None:
+def test_open_window_shows_hazards_so_far_and_no_verdict() -> None:
+    """An open window shows the hazards seen so far, and its screen says that there is no verdict yet."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: "so far: foreign process, power cap" in shown(app, Windows))
-        await pilot.click(Windows, offset=(5, 1), times=2)
-        await until(pilot, lambda: isinstance(app.screen, Judged) and "it has no verdict yet" in shown(app, Rows))
+        await until(pilot, lambda: "so far: foreign process, power cap" in shown(app, WindowList))
+        await pilot.click(WindowList, offset=(5, 1), times=2)
+        await until(pilot, lambda: isinstance(app.screen, WindowScreen) and "it has no verdict yet" in shown(app, RowList))
         await pilot.press("c", "e")
         assert any("no verdict to copy" in each.message for each in app._notifications)
 
     used(app, use)
 
 
-def test_c_copies_the_verdict_as_markdown_and_says_so() -> None:
+def test_c_copies_the_verdict_as_markdown() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
-        await pilot.click(Windows, offset=(5, 3), times=2)
-        await until(pilot, lambda: isinstance(app.screen, Judged) and "REJECTED  gemm" in shown(app, Rows))
+        await pilot.click(WindowList, offset=(5, 3), times=2)
+        await until(pilot, lambda: isinstance(app.screen, WindowScreen) and "REJECTED  gemm" in shown(app, RowList))
         await pilot.press("c")
         assert app.clipboard == report.markdown(VERDICT)
         assert any("clipboard as Markdown" in each.message for each in app._notifications)
         await pilot.press("a")
-        await until(pilot, lambda: "clear: clock-drift" in shown(app, Rows))
+        await until(pilot, lambda: "clear: clock-drift" in shown(app, RowList))
 
     used(app, use)
 
 
-def _keys_end(app: Top) -> int:
+def _keys_end(app: TopApp) -> int:
     """The column after the last key's name in the line of keys."""
     return max(key.region.right for key in app.screen.query_one(Footer).children) - 1  # each ends with a space
 
@@ -99,7 +102,7 @@ def _keys_end(app: Top) -> int:
 @pytest.mark.parametrize(
     ("pictures", "first", "state"), [([EIGHT], (), "LIVE"), ([EIGHT, GONE], (), "GONE"), ([EIGHT], ("left",), "PAST")]
 )
-def test_in_eighty_columns_every_page_shows_all_its_keys(
+def test_every_screen_shows_its_keys_in_eighty_columns(
     pictures: list[Live | DaemonError], first: tuple[str, ...], state: str
 ) -> None:
     app = travelling(*pictures)
@@ -107,9 +110,9 @@ def test_in_eighty_columns_every_page_shows_all_its_keys(
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press(*first)
         for keys in ((), ("0",), ("p",), ("v",), ("up", "enter")):  # up from nowhere chooses the last window
-            await until(pilot, lambda: state in shown(app, State))
+            await until(pilot, lambda: state in shown(app, StatusLine))
             await pilot.press(*keys)
-            await until(pilot, lambda: state in shown(app, State) and bool(app.screen.query_one(Footer).children))
+            await until(pilot, lambda: state in shown(app, StatusLine) and bool(app.screen.query_one(Footer).children))
             await pilot.pause()
             assert _keys_end(app) <= 80, app.screen
             await pilot.press("escape")
@@ -117,81 +120,82 @@ def test_in_eighty_columns_every_page_shows_all_its_keys(
     used(app, use, (80, 24))
 
 
-def test_e_explains_a_finding_in_place() -> None:
+def test_e_explains_a_finding() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
-        await pilot.click(Windows, offset=(5, 3), times=2)
-        await until(pilot, lambda: isinstance(app.screen, Judged) and "contention-process" in shown(app, Rows))
+        await pilot.click(WindowList, offset=(5, 3), times=2)
+        await until(pilot, lambda: isinstance(app.screen, WindowScreen) and "contention-process" in shown(app, RowList))
         await pilot.press("e")
         await until(
-            pilot, lambda: isinstance(app.screen, Explain) and "Why it matters" in app.screen.query_one(Markdown).source
+            pilot, lambda: isinstance(app.screen, ExplainScreen) and "Why it matters" in app.screen.query_one(Markdown).source
         )
         await pilot.press("escape")
-        assert isinstance(app.screen, Judged)
+        assert isinstance(app.screen, WindowScreen)
 
     used(app, use)
 
 
-def test_e_on_a_gpu_explains_the_reasons_that_hold_its_clock() -> None:
+def test_e_on_a_gpu_explains_its_clock_reasons() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("down", "down", "down", "down", "e")
-        await until(pilot, lambda: isinstance(app.screen, Explain) and "0x40" in app.screen.query_one(Markdown).source)
+        await until(pilot, lambda: isinstance(app.screen, ExplainScreen) and "0x40" in app.screen.query_one(Markdown).source)
         assert "sw_power_cap" in app.screen.query_one(Markdown).source
         await pilot.press("q")
-        assert isinstance(app.screen, Overview)
+        assert isinstance(app.screen, OverviewScreen)
 
     used(app, use)
 
 
-def test_the_palette_explains_any_rule_or_reason() -> None:
+def test_palette_explains_any_rule_or_reason() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
-        provider = Explanations(app.screen)
+        provider = ExplanationProvider(app.screen)
         await provider.startup()
         hits = [hit async for hit in provider.search("explain sw_power")]
         assert "Explain: sw_power_cap" in [hit.text for hit in hits]
         await pilot.press("ctrl+p", *"sw_power_cap")
         await pilot.pause(0.3)
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, Explain))
+        await until(pilot, lambda: isinstance(app.screen, ExplainScreen))
 
     used(app, use)
 
 
-def test_processes_tell_own_from_foreign_and_unknown_and_keep_their_order(tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "top.json")
-    app = travelling(EIGHT, memory=memory)
+def test_processes_have_owners_and_a_stored_sort_order(tmp_path: Path) -> None:
+    """The processes screen tells own from foreign and unknown, and the monitor stores its sort order."""
+    preferences_file = PreferencesFile(tmp_path / "top.json")
+    app = travelling(EIGHT, preferences_file=preferences_file)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("p")
-        await until(pilot, lambda: isinstance(app.screen, Processes))
-        said = app.screen.query(Lines).last().text
+        await until(pilot, lambda: isinstance(app.screen, ProcessesScreen))
+        said = app.screen.query(TextLines).last().text
         assert "F foreign" in said
         assert "o own" in said
         await pilot.press("s")
-        assert "by memory" in app.screen.query(Lines).last().text
+        assert "by memory" in app.screen.query(TextLines).last().text
 
     used(app, use)
     assert json.loads((tmp_path / "top.json").read_text()) == {"sort": "memory"}
-    assert Memory(tmp_path / "top.json").kept.sort == "memory"
+    assert PreferencesFile(tmp_path / "top.json").preferences.sort == "memory"
 
 
-def test_a_theme_and_a_rate_are_kept_and_help_says_where(tmp_path: Path) -> None:
+def test_theme_and_rate_are_stored_and_help_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "below" / "top.json"
-    app = travelling(EIGHT, memory=Memory(path))
+    app = travelling(EIGHT, preferences_file=PreferencesFile(path))
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("t", "plus", "question_mark")
-        assert isinstance(app.screen, Help)
-        assert str(path) in shown(app, Lines)
+        assert isinstance(app.screen, HelpScreen)
+        assert str(path) in shown(app, TextLines)
 
     used(app, use)
     assert json.loads(path.read_text()) == {"theme": "textual-light", "rate_hz": 10.0}
-    again = travelling(EIGHT, memory=Memory(path))
+    again = travelling(EIGHT, preferences_file=PreferencesFile(path))
 
     async def look(pilot: Pilot[None]) -> None:
         assert not again.current_theme.dark
@@ -199,20 +203,21 @@ def test_a_theme_and_a_rate_are_kept_and_help_says_where(tmp_path: Path) -> None
     used(again, look)
 
 
-def test_keys_of_ones_own_take_the_place_of_ours_and_help_tells_them(tmp_path: Path) -> None:
+def test_user_keys_replace_default_keys(tmp_path: Path) -> None:
+    """The user's keys replace the default ones, and help lists them."""
     path = tmp_path / "top.json"
     path.write_text('{"keys": {"pause": "f5", "processes": "ctrl+o"}}')
-    app = travelling(EIGHT, memory=Memory(path))
+    app = travelling(EIGHT, preferences_file=PreferencesFile(path))
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("space")
-        assert "LIVE" in shown(app, State)
+        assert "LIVE" in shown(app, StatusLine)
         await pilot.press("f5")
-        await until(pilot, lambda: "PAUSED" in shown(app, State))
+        await until(pilot, lambda: "PAUSED" in shown(app, StatusLine))
         await pilot.press("question_mark")
-        assert "f5" in shown(app, Lines)
+        assert "f5" in shown(app, TextLines)
         await pilot.press("escape", "ctrl+o")
-        assert isinstance(app.screen, Processes)
+        assert isinstance(app.screen, ProcessesScreen)
 
     used(app, use)
 
@@ -230,21 +235,22 @@ def test_keys_of_ones_own_take_the_place_of_ours_and_help_tells_them(tmp_path: P
         ('{"keys": []}', "keys: expected actions and their keys"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_said_in_one_line_and_ignored(tmp_path: Path, content: str, said: str) -> None:
+def test_bad_preferences_are_reported_and_ignored(tmp_path: Path, content: str, said: str) -> None:
+    """The monitor reports a mistake in the preferences file in one line, and ignores the file."""
     path = tmp_path / "top.json"
     path.write_text(content)
-    app = travelling(EIGHT, memory=Memory(path))
+    app = travelling(EIGHT, preferences_file=PreferencesFile(path))
 
     async def use(pilot: Pilot[None]) -> None:
         assert any(said in each.message and str(path) in each.message for each in app._notifications)
         await pilot.press("space")
-        await until(pilot, lambda: "PAUSED" in shown(app, State))
+        await until(pilot, lambda: "PAUSED" in shown(app, StatusLine))
 
     used(app, use)
     assert path.read_text() == content
 
 
-def test_every_action_of_the_screen_is_in_the_palette() -> None:
+def test_palette_holds_every_action_of_the_screen() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:

@@ -69,7 +69,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     held.stop()
 
 
-def test_live_back_in_time_and_live_again(terminal: Terminal, copying: Settings) -> None:
+def test_terminal_shows_live_past_and_live_again(terminal: Terminal, copying: Settings) -> None:
     terminal.start(*copying.flags(), "top")
     seen = terminal.shows(lambda pane: "● LIVE" in pane and "0 H200" in pane)
     assert "SIMULATED" in seen
@@ -92,7 +92,7 @@ def test_live_back_in_time_and_live_again(terminal: Terminal, copying: Settings)
     terminal.shows(lambda pane: "LIVE" not in pane)
 
 
-def test_a_recording_of_a_neighbour_needs_no_daemon(terminal: Terminal) -> None:
+def test_recording_of_a_neighbour_needs_no_daemon(terminal: Terminal) -> None:
     terminal.start("--socket", "/nowhere/s", "top", "--trace", str(TRACES / "h200-windows.capsule"))
     seen = terminal.shows(lambda pane: "◂ PAST" in pane and "neighbour-gemm" in pane)
     assert "REPLAY" in seen
@@ -103,7 +103,7 @@ def test_a_recording_of_a_neighbour_needs_no_daemon(terminal: Terminal) -> None:
     terminal.shows(lambda pane: "SM clock" in pane and "1 foreign" in pane and "neighbour-gemm-4096" in pane)
 
 
-def test_a_terminal_that_goes_away_takes_the_monitor_with_it(terminal: Terminal) -> None:
+def test_closed_terminal_ends_the_monitor(terminal: Terminal) -> None:
     terminal.start("--socket", "/nowhere/s", "top", "--trace", str(TRACES / "h200-windows.capsule"))
     terminal.shows(lambda pane: "◂ PAST" in pane)
     programs = terminal.programs()
@@ -112,7 +112,8 @@ def test_a_terminal_that_goes_away_takes_the_monitor_with_it(terminal: Terminal)
     assert psutil.wait_procs(programs, timeout=PATIENCE_S)[1] == []
 
 
-def test_ctrl_z_goes_to_the_shell_and_what_comes_back_is_whole(terminal: Terminal) -> None:
+def test_suspended_monitor_comes_back_whole(terminal: Terminal) -> None:
+    """Ctrl-Z goes to the shell, and the screen that comes back is whole."""
     terminal.start_shell()
     command = [
         sys.executable,

@@ -10,32 +10,35 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from gpuwatch.tui.app import Top
-from gpuwatch.tui.screens.events_screen import Events
-from gpuwatch.tui.screens.goto_screen import GoTo
-from gpuwatch.tui.screens.gpu_screen import Gpu
-from gpuwatch.tui.screens.window_screen import Judged
-from gpuwatch.tui.state import State
-from gpuwatch.tui.widgets.gpu_list import Gpus
-from gpuwatch.tui.widgets.row_list import Rows
-from gpuwatch.tui.widgets.strips import Strips
-from gpuwatch.tui.widgets.text_lines import Lines
-from gpuwatch.tui.widgets.window_list import Windows
+from gpuwatch.tui.app import TopApp
+from gpuwatch.tui.screens.events_screen import EventsScreen
+from gpuwatch.tui.screens.goto_screen import GoToScreen
+from gpuwatch.tui.screens.gpu_screen import GpuScreen
+from gpuwatch.tui.screens.window_screen import WindowScreen
+from gpuwatch.tui.widgets.gpu_list import GpuList
+from gpuwatch.tui.widgets.line_view import LineView
+from gpuwatch.tui.widgets.row_list import RowList
+from gpuwatch.tui.widgets.status_line import StatusLine
+from gpuwatch.tui.widgets.text_lines import TextLines
+from gpuwatch.tui.widgets.window_list import WindowList
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NOW_NS, FrozenPast, S, travelling
 from tests.gpuwatch.tui.test_app import until
 
 Use: TypeAlias = Callable[[Pilot[None]], Awaitable[None]]
 
 
-def shown(app: Top, kind: type[Lines | Strips]) -> str:
+def shown(app: TopApp, kind: type[TextLines | LineView]) -> str:
     return app.screen.query_one(kind).text
 
 
-def used(app: Top, use: Use, size: tuple[int, int] = (100, 40)) -> Top:
+def used(app: TopApp, use: Use, size: tuple[int, int] = (100, 40)) -> TopApp:
     async def lived() -> None:
         async with app.run_test(size=size) as pilot:
             await until(
-                pilot, lambda: "LIVE" in shown(app, State) or "PAST" in shown(app, State) or "GONE" in shown(app, State)
+                pilot,
+                lambda: (
+                    "LIVE" in shown(app, StatusLine) or "PAST" in shown(app, StatusLine) or "GONE" in shown(app, StatusLine)
+                ),
             )
             await use(pilot)
 
@@ -43,129 +46,132 @@ def used(app: Top, use: Use, size: tuple[int, int] = (100, 40)) -> Top:
     return app
 
 
-def test_left_and_right_step_through_time_and_right_of_now_is_live() -> None:
+def test_arrows_step_through_time_up_to_now() -> None:
+    """Left and right step through time, and a step past now is live again."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("left")
-        await until(pilot, lambda: "◂ PAST  14:02:30, 1 s ago" in shown(app, State))
-        assert "1001/1980" in shown(app, Gpus)
+        await until(pilot, lambda: "◂ PAST  14:02:30, 1 s ago" in shown(app, StatusLine))
+        assert "1001/1980" in shown(app, GpuList)
         await pilot.press("left_square_bracket")
-        await until(pilot, lambda: "14:02:20, 11 s ago" in shown(app, State))
+        await until(pilot, lambda: "14:02:20, 11 s ago" in shown(app, StatusLine))
         await pilot.press("shift+left", "shift+right", "right")
-        await until(pilot, lambda: "14:02:21, 10 s ago" in shown(app, State))
+        await until(pilot, lambda: "14:02:21, 10 s ago" in shown(app, StatusLine))
         await pilot.press("right_square_bracket")
-        await until(pilot, lambda: "● LIVE" in shown(app, State))
-        assert "1575/1980" in shown(app, Gpus)
+        await until(pilot, lambda: "● LIVE" in shown(app, StatusLine))
+        assert "1575/1980" in shown(app, GpuList)
 
     used(app, use)
 
 
-def test_l_goes_back_to_live_and_is_offered_only_in_the_past() -> None:
+def test_l_returns_to_live_and_is_offered_only_in_the_past() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
         assert "l" not in app.screen.active_bindings
         await pilot.press("left")
-        await until(pilot, lambda: "PAST" in shown(app, State))
+        await until(pilot, lambda: "PAST" in shown(app, StatusLine))
         assert "l" in app.screen.active_bindings
         await pilot.press("l")
-        await until(pilot, lambda: "LIVE" in shown(app, State))
+        await until(pilot, lambda: "LIVE" in shown(app, StatusLine))
 
     used(app, use)
 
 
-def test_keys_faster_than_the_store_ask_for_the_last_moment_only() -> None:
+def test_fast_keys_query_only_the_last_moment() -> None:
     past = FrozenPast()
     app = travelling(EIGHT, past=past)
 
     async def use(pilot: Pilot[None]) -> None:
         for _ in range(20):
             app.action_step(-1)
-        await until(pilot, lambda: "20 s ago" in shown(app, State))
+        await until(pilot, lambda: "20 s ago" in shown(app, StatusLine))
         assert past.asked_ns == [NOW_NS - 20 * S]
 
     used(app, use)
 
 
-def test_before_the_first_moment_there_is_nothing_and_that_is_said() -> None:
+def test_step_before_the_first_moment_is_reported() -> None:
+    """Before the first moment there is nothing, and the monitor says so."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
         app.travel_to(NOW_NS - 5000 * S)
-        await until(pilot, lambda: "14:00:51, 1 min 40 s ago" in shown(app, State))
+        await until(pilot, lambda: "14:00:51, 1 min 40 s ago" in shown(app, StatusLine))
         await until(pilot, lambda: bool(app._notifications))
         assert [str(each.message) for each in app._notifications] == ["nothing is kept before 14:00:51"]
 
     used(app, use)
 
 
-def test_a_store_that_refuses_is_told_in_a_line_and_nothing_changes() -> None:
+def test_refusing_store_is_reported_in_one_line() -> None:
+    """The monitor reports a store that refuses in one line, and nothing else changes."""
     app = travelling(EIGHT, past=FrozenPast(refuses="/state/gpuwatch.db: expected a database, found [none]"))
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("left")
         await until(pilot, lambda: len(app._notifications) > 0)
         assert "expected a database, found [none]" in next(iter(app._notifications)).message
-        assert "LIVE" in shown(app, State)
+        assert "LIVE" in shown(app, StatusLine)
 
     used(app, use)
 
 
-def test_a_daemon_that_is_gone_does_not_hinder_looking_back() -> None:
+def test_gone_daemon_leaves_the_past_open() -> None:
     app = travelling(EIGHT, GONE)
 
     async def use(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: "GONE" in shown(app, State))
+        await until(pilot, lambda: "GONE" in shown(app, StatusLine))
         await pilot.press("left")
-        await until(pilot, lambda: "PAST" in shown(app, State))
+        await until(pilot, lambda: "PAST" in shown(app, StatusLine))
         assert not app.screen.has_class("old")
         await pilot.press("l")
-        await until(pilot, lambda: "GONE" in shown(app, State))
+        await until(pilot, lambda: "GONE" in shown(app, StatusLine))
 
     used(app, use)
 
 
 @pytest.mark.parametrize(("typed", "ago"), [("-30s", "30 s ago"), ("-1m", "1 min 00 s ago")])
-def test_g_goes_to_a_time(typed: str, ago: str) -> None:
+def test_g_goes_to_a_typed_time(typed: str, ago: str) -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("g")
-        await until(pilot, lambda: isinstance(app.screen, GoTo))
+        await until(pilot, lambda: isinstance(app.screen, GoToScreen))
         app.screen.query_one(Input).value = typed
         await pilot.press("enter")
-        await until(pilot, lambda: ago in shown(app, State))
+        await until(pilot, lambda: ago in shown(app, StatusLine))
 
     used(app, use)
 
 
-def test_nonsense_as_a_time_says_what_is_expected_and_asks_again() -> None:
+def test_bad_time_is_explained_and_asked_again() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("g")
-        await until(pilot, lambda: isinstance(app.screen, GoTo))
+        await until(pilot, lambda: isinstance(app.screen, GoToScreen))
         app.screen.query_one(Input).value = "yesterdayish"
         await pilot.press("enter")
-        await until(pilot, lambda: "expected 14:02:31, -5m" in shown(app, Lines))
-        assert "found 'yesterdayish'" in shown(app, Lines)
+        await until(pilot, lambda: "expected 14:02:31, -5m" in shown(app, TextLines))
+        assert "found 'yesterdayish'" in shown(app, TextLines)
         await pilot.press("escape")
-        assert not isinstance(app.screen, GoTo)
-        assert "LIVE" in shown(app, State)
+        assert not isinstance(app.screen, GoToScreen)
+        assert "LIVE" in shown(app, StatusLine)
 
     used(app, use)
 
 
-def test_space_plays_the_past_and_stops_it() -> None:
+def test_space_plays_and_stops_the_past() -> None:
     past = FrozenPast()
     app = travelling(EIGHT, past=past)
 
     async def use(pilot: Pilot[None]) -> None:
         app.travel_to(NOW_NS - 50 * S)
-        await until(pilot, lambda: "50 s ago" in shown(app, State))
+        await until(pilot, lambda: "50 s ago" in shown(app, StatusLine))
         await pilot.press("space")
-        await until(pilot, lambda: "49 s ago" in shown(app, State))
+        await until(pilot, lambda: "49 s ago" in shown(app, StatusLine))
         await pilot.press("space")
         asked = len(past.asked_ns)
         await pilot.pause(0.2)
@@ -174,60 +180,60 @@ def test_space_plays_the_past_and_stops_it() -> None:
     used(app, use)
 
 
-def test_a_recording_begins_at_its_end_and_has_no_now() -> None:
+def test_recording_begins_at_its_end_and_has_no_now() -> None:
     app = travelling()
 
     async def use(pilot: Pilot[None]) -> None:
-        assert "◂ PAST  14:02:31" in shown(app, State)
-        assert "ago" not in shown(app, State)
+        assert "◂ PAST  14:02:31" in shown(app, StatusLine)
+        assert "ago" not in shown(app, StatusLine)
         await pilot.press("right")
         await until(pilot, lambda: any("it ends at 14:02:31" in each.message for each in app._notifications))
         await pilot.press("l", "left")
-        await until(pilot, lambda: "14:02:30" in shown(app, State))
+        await until(pilot, lambda: "14:02:30" in shown(app, StatusLine))
 
     used(app, use)
 
 
-def test_a_finding_is_jumped_to_and_escape_leads_back_through_it() -> None:
+def test_enter_jumps_to_a_finding_and_escape_returns() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("up", "up", "up", "up", "enter")  # the window with findings is the fourth from below
-        await until(pilot, lambda: isinstance(app.screen, Judged) and "contention-process" in shown(app, Rows))
-        said = shown(app, Rows)
+        await until(pilot, lambda: isinstance(app.screen, WindowScreen) and "contention-process" in shown(app, RowList))
+        said = shown(app, RowList)
         for words in ("R REJECTED  gemm-4096  NVIDIA H200  12.0 s", "reads 12.0% too long", "14:02:11 for 2.0 s", "busy_ratio 0.2013",
                       "→ Stop process 8", "not checked: 1 rule", "n power-limited  note"):  # fmt: skip
             assert words in said
         assert "None" not in said
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, Gpu) and "20 s ago" in shown(app, State))
-        assert isinstance(app.screen, Gpu)
+        await until(pilot, lambda: isinstance(app.screen, GpuScreen) and "20 s ago" in shown(app, StatusLine))
+        assert isinstance(app.screen, GpuScreen)
         assert app.screen.uuid == "GPU-00000001"
         await pilot.press("escape")
-        assert isinstance(app.screen, Judged)
+        assert isinstance(app.screen, WindowScreen)
         await pilot.press("escape")
-        await until(pilot, lambda: "1020/1980" in shown(app, Gpus))
-        assert "3 more" not in shown(app, Windows)
+        await until(pilot, lambda: "1020/1980" in shown(app, GpuList))
+        assert "3 more" not in shown(app, WindowList)
 
     used(app, use)
 
 
-def test_an_event_is_jumped_to() -> None:
+def test_enter_jumps_to_an_event() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("v")
-        await until(pilot, lambda: isinstance(app.screen, Events) and "Xid 79" in shown(app, Rows))
-        said = shown(app, Rows)
+        await until(pilot, lambda: isinstance(app.screen, EventsScreen) and "Xid 79" in shown(app, RowList))
+        said = shown(app, RowList)
         assert "window gemm-4096, REJECTED: contention-process, power-limited" in said
         assert "copy" not in said, "that window ended a day before"
         await pilot.press("down", "down", "down", "down", "enter")
-        await until(pilot, lambda: not isinstance(app.screen, Events) and "PAST" in shown(app, State))
+        await until(pilot, lambda: not isinstance(app.screen, EventsScreen) and "PAST" in shown(app, StatusLine))
 
     used(app, use)
 
 
-def test_space_is_offered_as_what_it_does_now() -> None:
+def test_footer_names_what_space_does_now() -> None:
     app = travelling(EIGHT)
 
     def offered() -> str:
@@ -237,9 +243,9 @@ def test_space_is_offered_as_what_it_does_now() -> None:
         assert offered() == "pause"
         await pilot.press("space")
         assert offered() == "play"
-        assert "PAUSED" in shown(app, State)
+        assert "PAUSED" in shown(app, StatusLine)
         await pilot.press("space", "left")
-        await until(pilot, lambda: "PAST" in shown(app, State))
+        await until(pilot, lambda: "PAST" in shown(app, StatusLine))
         assert offered() == "play"
         await pilot.press("space")
         assert offered() == "pause"

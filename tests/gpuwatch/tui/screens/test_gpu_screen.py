@@ -13,14 +13,14 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from annotate.evidence import Trace
-from gpuwatch.tui.data_interfaces import Past, Showing
+from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
 from gpuwatch.tui.gpu_history import SLICE_NS
-from gpuwatch.tui.screens.gpu_screen import Gpu
+from gpuwatch.tui.screens.gpu_screen import GpuScreen
 from gpuwatch.tui.text.plot import GUTTER_COUNT
 from gpuwatch.tui.widgets.curves import Curves
-from gpuwatch.tui.widgets.text_lines import Lines
+from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.history import Recorded
-from tests.gpuwatch.tui.detail import Host, Still, at, lived
+from tests.gpuwatch.tui.detail import Host, Still, format_time, lived
 from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, window
 from tests.waiting import wait_until_async
 
@@ -35,7 +35,7 @@ LIVE = replace(
     gpus=(gpu(0, pids=[7, 8], sm_clock_mhz=1980, power_w=640.0, temperature_c=84, event_reasons_mask=0), *EIGHT.gpus[1:]),
     windows=WINDOWS,
 )
-NOW = Showing(live=LIVE, at=at)
+NOW = ScreenContent(live=LIVE, format_time=format_time)
 
 
 class Seen:
@@ -49,7 +49,7 @@ class Seen:
         return self.host.detail.query_one(Curves).text
 
     def words(self, name: str) -> str:
-        return self.host.detail.query_one(name, Lines).text
+        return self.host.detail.query_one(name, TextLines).text
 
     def line(self, beginning: str) -> str:
         return next((line for line in self.curves.split("\n") if line.strip().startswith(beginning)), "")
@@ -71,11 +71,11 @@ class Seen:
 
 
 def used(
-    use: Callable[[Seen], Awaitable[None]], past: Past | None, *, showing: Showing = NOW, size: tuple[int, int] = (120, 40),
+    use: Callable[[Seen], Awaitable[None]], past: HistorySource | None, *, content: ScreenContent = NOW, size: tuple[int, int] = (120, 40),
     uuid: str = "GPU-00000000",
 ) -> None:  # fmt: skip
     async def lived() -> None:
-        host = Host(showing, past, uuid)
+        host = Host(content, past, uuid)
         async with host.run_test(size=size) as pilot:
             await pilot.pause()
             await use(Seen(host, pilot))
@@ -84,7 +84,9 @@ def used(
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12), (20, 6), (9, 3)])
-def test_whatever_the_size_nothing_is_wider_and_what_matters_most_stays(size: tuple[int, int]) -> None:
+def test_gpu_screen_fits_any_size(size: tuple[int, int]) -> None:
+    """At any size no line is wider than the screen, and the least important curve goes first."""
+
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "P" in seen.line("reason") or size[1] < 12)
         assert all(len(line) <= size[0] for line in seen.curves.split("\n"))
@@ -95,7 +97,8 @@ def test_whatever_the_size_nothing_is_wider_and_what_matters_most_stays(size: tu
     used(use, Still(TRACE), size=size)
 
 
-def test_what_was_not_known_of_the_stretch_is_asked_once_and_drawn() -> None:
+def test_missing_history_is_fetched_once() -> None:
+    """The screen queries the unknown part of its range once, and draws it."""
     past = Still(TRACE)
 
     async def use(seen: Seen) -> None:
@@ -107,13 +110,15 @@ def test_what_was_not_known_of_the_stretch_is_asked_once_and_drawn() -> None:
         assert seen.curves.split("\n")[-2].count("x") == 1, "an Xid stands on the axis"
         assert len(past.asked) == 1
         for _ in range(8):
-            seen.host.tell(NOW)
+            seen.host.show_content(NOW)
         await seen.until(lambda: len(past.asked) == 1)
 
     used(use, past)
 
 
-def test_the_cursor_tells_the_exact_values_of_a_moment_and_who_was_there() -> None:
+def test_cursor_shows_values_and_processes_of_a_moment() -> None:
+    """The cursor shows the exact values of a moment, and the processes and windows that were there."""
+
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "in view" in seen.line("SM clock"))
         await seen.press("left")
@@ -131,7 +136,9 @@ def test_the_cursor_tells_the_exact_values_of_a_moment_and_who_was_there() -> No
     used(use, Still(TRACE))
 
 
-def test_at_a_moment_nothing_was_observed_at_nothing_is_said() -> None:
+def test_cursor_in_a_gap_shows_no_values() -> None:
+    """At a moment at which nothing was observed the screen shows no values."""
+
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "in view" in seen.line("SM clock"))
         await seen.click(GUTTER_COUNT + 62)  # 53 s ago, in the silence
@@ -143,7 +150,8 @@ def test_at_a_moment_nothing_was_observed_at_nothing_is_said() -> None:
     used(use, Still(TRACE))
 
 
-def test_zoom_and_pan_change_the_stretch_and_ask_for_what_is_missing() -> None:
+def test_zoom_and_pan_fetch_what_is_missing() -> None:
+    """Zooming and panning change the range, and query what is missing."""
     past = Still(TRACE)
 
     async def use(seen: Seen) -> None:
@@ -162,7 +170,7 @@ def test_zoom_and_pan_change_the_stretch_and_ask_for_what_is_missing() -> None:
     used(use, past)
 
 
-def test_zooming_leaves_the_cursor_where_it_is_on_the_screen() -> None:
+def test_zoom_keeps_the_cursor_in_place() -> None:
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "in view" in seen.line("SM clock"))
         await seen.click(GUTTER_COUNT + 56)
@@ -178,7 +186,7 @@ def test_zooming_leaves_the_cursor_where_it_is_on_the_screen() -> None:
     used(use, Still(TRACE))
 
 
-def test_a_cursor_at_the_edge_takes_the_stretch_along() -> None:
+def test_cursor_at_an_edge_moves_the_range() -> None:
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "00:14:40" in seen.curves)
         await seen.click(GUTTER_COUNT)
@@ -189,75 +197,82 @@ def test_a_cursor_at_the_edge_takes_the_stretch_along() -> None:
     used(use, Still(TRACE))
 
 
-def test_back_in_time_the_moment_is_in_the_middle_and_marked() -> None:
+def test_past_moment_is_centred_and_marked() -> None:
     then_ns = NOW_NS - 80 * S
-    showing = replace(NOW, live=replace(LIVE, at_ns=then_ns), past_ns=then_ns)
+    content = replace(NOW, live=replace(LIVE, at_ns=then_ns), past_ns=then_ns)
 
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "P power cap" in seen.line("▲") or "· none" in seen.line("▲"))
         assert "▲ 00:15:20" in seen.line("▲")
         await seen.until(lambda: "00:16:20" in seen.curves)
-        seen.host.tell(replace(showing, live=replace(LIVE, at_ns=then_ns + S), past_ns=then_ns + S))
+        seen.host.show_content(replace(content, live=replace(LIVE, at_ns=then_ns + S), past_ns=then_ns + S))
         assert "▲ 00:15:21" in seen.line("▲")
-        seen.host.tell(NOW)
+        seen.host.show_content(NOW)
         assert not seen.line("▲")
         await seen.until(lambda: "FFFFF" in seen.line("procs"))
 
-    used(use, Still(TRACE), showing=showing)
+    used(use, Still(TRACE), content=content)
 
 
-def test_back_in_time_a_window_that_was_open_then_is_shown_as_it_became() -> None:
+def test_past_open_window_has_its_later_verdict() -> None:
+    """Back in time a window that was open then is shown with its later verdict."""
     then_ns = NOW_NS - 80 * S
     opened = msgspec.structs.replace(WINDOWS[0], begin_ns=then_ns, end_ns=None)
-    showing = replace(NOW, live=replace(LIVE, at_ns=then_ns, windows=(opened,)), past_ns=then_ns)
+    content = replace(NOW, live=replace(LIVE, at_ns=then_ns, windows=(opened,)), past_ns=then_ns)
     became = msgspec.structs.replace(opened, status="rejected", end_ns=then_ns + 20 * S)
 
     async def use(seen: Seen) -> None:
         await seen.until(lambda: seen.line("window").count("R") > 10)
         assert "o" not in seen.line("window").partition("│")[2]
 
-    used(use, Still(TRACE, later=(became,)), showing=showing)
+    used(use, Still(TRACE, later=(became,)), content=content)
 
 
-def test_back_in_time_near_the_end_the_stretch_ends_with_what_there_is() -> None:
+def test_past_range_ends_at_the_newest_moment() -> None:
+    """Back in time near the end the range ends at the newest moment there is."""
     then_ns = NOW_NS - 10 * S
-    showing = replace(NOW, live=replace(LIVE, at_ns=then_ns), past_ns=then_ns)
+    content = replace(NOW, live=replace(LIVE, at_ns=then_ns), past_ns=then_ns)
 
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "00:14:40" in seen.curves and "00:16:40" in seen.curves)
 
-    used(use, Still(TRACE), showing=showing)
+    used(use, Still(TRACE), content=content)
 
 
-def test_without_a_store_curves_grow_from_what_the_screen_is_told_and_it_says_so() -> None:
+def test_curves_without_a_store_hold_live_answers_only() -> None:
+    """Without a store the curves grow from live answers, and the screen says so."""
+
     async def use(seen: Seen) -> None:
         assert "curves hold only what this screen was told" in seen.curves
         for step in range(1, 9):
             at_ns = NOW_NS + step * S // 2
             later = gpu(0, age_s=-step / 2, pids=[7], sm_clock_mhz=1000)
-            seen.host.tell(replace(NOW, live=replace(LIVE, at_ns=at_ns, gpus=(later, *LIVE.gpus[1:]))))
+            seen.host.show_content(replace(NOW, live=replace(LIVE, at_ns=at_ns, gpus=(later, *LIVE.gpus[1:]))))
         assert "1000 MHz" in seen.line("SM clock")
         assert "1000–1980 in view" in seen.line("SM clock")
 
     used(use, None)
 
 
-def test_a_store_that_refuses_is_said_in_its_words_and_asked_again_later() -> None:
+def test_refusing_store_is_shown_and_queried_again() -> None:
+    """The screen shows a store's refusal in its own words, and queries it again later."""
     past = Still(TRACE, refusal="gpuwatch.db: \x1b[31mlocked")
 
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "locked; curves hold only" in seen.curves)
         assert "\x1b" not in seen.curves
         asked_count, past.refusal = len(past.asked), None
-        seen.host.tell(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + S)))
+        seen.host.show_content(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + S)))
         assert len(past.asked) == asked_count
-        seen.host.tell(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + 6 * S)))
+        seen.host.show_content(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + 6 * S)))
         await seen.until(lambda: "locked" not in seen.curves and "345–1980 in view" in seen.line("SM clock"))
 
     used(use, past)
 
 
-def test_n_and_tab_go_round_the_gpus_at_the_same_time() -> None:
+def test_n_and_tab_turn_to_the_next_gpu() -> None:
+    """The keys n and Tab go round the GPUs at the same place in time."""
+
     async def use(seen: Seen) -> None:
         await seen.press("n")
         assert "GPU 1 of 0–7" in seen.words("#head")
@@ -272,42 +287,44 @@ def test_n_and_tab_go_round_the_gpus_at_the_same_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("showing", "uuid", "said"),
+    ("content", "uuid", "said"),
     [
         (NOW, "GPU-00000006", "! STALE 7 s"), (NOW, "GPU-none", "× not among the GPUs of this time"),
-        (Showing(live=None, at=at), "GPU-00000000", "GPU-00000000"), (NOW, "GPU-00000005", "MIG"),
+        (ScreenContent(live=None, format_time=format_time), "GPU-00000000", "GPU-00000000"), (NOW, "GPU-00000005", "MIG"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_the_gpu_is_said_beside_its_name(showing: Showing, uuid: str, said: str) -> None:
+def test_trouble_stands_beside_the_name_of_the_gpu(content: ScreenContent, uuid: str, said: str) -> None:
     async def use(seen: Seen) -> None:
         await seen.until(lambda: said in seen.words("#head"))
 
-    used(use, Still(), showing=showing, uuid=uuid)
+    used(use, Still(), content=content, uuid=uuid)
 
 
-def test_processes_are_own_or_foreign_while_a_window_is_open_and_else_unknown() -> None:
+def test_processes_have_owners_while_a_window_is_open() -> None:
+    """Processes are own or foreign while a window is open, and unknown otherwise."""
+
     async def use(seen: Seen) -> None:
         lines = seen.words("#processes").split("\n")
         assert [line.split()[:2] for line in lines] == [["FOREIGN", "8"], ["own", "7"]]
-        seen.host.tell(replace(NOW, live=replace(LIVE, windows=())))
+        seen.host.show_content(replace(NOW, live=replace(LIVE, windows=())))
         assert "FOREIGN" not in seen.words("#processes")
         assert seen.words("#processes").count("unknown") == 2
         crowd = replace(LIVE, gpus=(gpu(0, pids=list(range(10, 30))),))
-        seen.host.tell(replace(NOW, live=crowd))
+        seen.host.show_content(replace(NOW, live=crowd))
         assert "and 17 more" in seen.words("#processes")
 
     used(use, Still())
 
 
-def test_escape_leaves() -> None:
+def test_escape_leaves_the_gpu_screen() -> None:
     async def use(seen: Seen) -> None:
         await seen.press("escape")
-        assert not isinstance(seen.host.screen, Gpu)
+        assert not isinstance(seen.host.screen, GpuScreen)
 
     used(use, Still())
 
 
-def test_only_lines_that_changed_are_drawn_again() -> None:
+def test_only_changed_lines_are_redrawn() -> None:
     drawn: list[int] = []
 
     class Counted(Curves):
@@ -318,7 +335,7 @@ def test_only_lines_that_changed_are_drawn_again() -> None:
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "345–1980 in view" in seen.line("SM clock"))
         seen.host.detail.query_one(Curves).__class__ = Counted
-        seen.host.tell(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + S // 1000)))
+        seen.host.show_content(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + S // 1000)))
         await seen.press("end")
         assert not drawn, "it would look the same"
         await seen.click(GUTTER_COUNT + 3)
@@ -330,18 +347,21 @@ def test_only_lines_that_changed_are_drawn_again() -> None:
     used(use, Still(TRACE))
 
 
-def test_the_limit_in_force_is_the_line_not_that_of_the_start() -> None:
+def test_power_line_is_the_limit_in_force() -> None:
+    """The line of the power curve is the limit in force, not the one at the start."""
+
     async def use(seen: Seen) -> None:
         assert "limit 700" in seen.line("power")
         lowered = replace(LIVE, at_ns=NOW_NS + S, gpus=(gpu(0, power_limit_w=450.0),))
-        seen.host.tell(replace(NOW, live=lowered))
+        seen.host.show_content(replace(NOW, live=lowered))
         assert "limit 450" in seen.line("power")
         assert "limit 450 W" in seen.words("#limits")
 
     used(use, Still())
 
 
-def test_a_real_recording_is_shown_with_its_neighbour_and_regimes() -> None:
+def test_recording_shows_its_neighbour_and_reasons() -> None:
+    """A recording of an H200 is shown with its neighbour and its regimes."""
     past = Recorded(RECORDING)
     begin_ns = past.span_ns()[0]
     moment_ns = begin_ns + 235 * S
@@ -354,14 +374,14 @@ def test_a_real_recording_is_shown_with_its_neighbour_and_regimes() -> None:
         assert "PPPPP" in seen.line("reason")
         assert "–––" in seen.line("reason"), "between two windows nothing was recorded"
 
-    used(use, past, showing=Showing(live=live, at=at, past_ns=moment_ns), uuid=live.gpus[0].device.uuid)
+    used(use, past, content=ScreenContent(live=live, format_time=format_time, past_ns=moment_ns), uuid=live.gpus[0].device.uuid)
 
 
-def test_an_empty_trace_of_an_unknown_gpu_is_drawn_as_nothing() -> None:
+def test_unknown_gpu_draws_nothing() -> None:
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "– reasons were not observed" in seen.curves)
         assert " – " in seen.line("power") + " "
         assert "0 W" not in seen.curves
 
     lost = replace(LIVE, gpus=(replace(gpu(0), rows={}, census=None),))
-    used(use, Still(Trace()), showing=replace(NOW, live=lost))
+    used(use, Still(Trace()), content=replace(NOW, live=lost))

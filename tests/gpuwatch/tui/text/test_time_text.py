@@ -30,19 +30,19 @@ def moment(text: str, *, wall: bool = True) -> float:
         ("2026-11-19T12:00", -86_400), (f"{NOON.isoformat()}", 0), ("now", 0), (" live ", 0),
     ],
 )  # fmt: skip
-def test_it_is_read(text: str, seconds: float) -> None:
+def test_typed_moment_is_read(text: str, seconds: float) -> None:
     assert moment(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
     "text", ["", "yesterday", "-", "-5 parsecs", "25:00", "12:61", "1e9", "99999999999-01-01", "--5m", "5m"]
 )
-def test_nonsense_says_what_is_expected(text: str) -> None:
+def test_bad_moment_says_what_is_expected(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected 14:02:31, -5m, .* found"):
         moment(text)
 
 
-def test_a_recording_without_wall_time_takes_lengths_only() -> None:
+def test_recording_without_wall_time_takes_lengths_only() -> None:
     assert moment("+1m", wall=False) == -540
     assert moment("end", wall=False) == 0
     with pytest.raises(ValueError, match="since its beginning"):
@@ -50,7 +50,7 @@ def test_a_recording_without_wall_time_takes_lengths_only() -> None:
 
 
 @given(st.text(max_size=20))
-def test_whatever_is_typed_is_a_moment_or_one_line(text: str) -> None:
+def test_any_text_is_a_moment_or_a_one_line_error(text: str) -> None:
     said = ""
     try:
         moment(text)

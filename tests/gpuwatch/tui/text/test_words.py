@@ -27,7 +27,8 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
         assert max(map(len, words.text(lines).split("\n"))) <= width
 
 
-def test_every_reason_has_a_letter_of_its_own_and_bits_without_a_name_are_shown_as_their_number() -> None:
+def test_reasons_have_letters_and_unknown_bits_a_number() -> None:
+    """Every reason has its own letter, and bits without a name are shown by their number."""
     every = words.chips(sum(reason.value for reason in Reason))
     assert len({chip.letter for chip in every}) == len(Reason)
     assert [chip.name for chip in words.chips(0x1200)] == ["bits 0x1200"]
@@ -40,7 +41,7 @@ def test_every_status_has_a_letter_and_a_word() -> None:
         assert words.STATUSES[status.value].name == status.value.upper()
 
 
-def test_whatever_is_in_colour_says_so_in_letters_too() -> None:
+def test_loud_colours_come_with_letters() -> None:
     for seen in gpu_table.gpu_lines(EIGHT, 120):
         loud = [piece for piece in seen if piece.tone in (Tone.WARN, Tone.BAD)]
         if loud:
@@ -48,20 +49,21 @@ def test_whatever_is_in_colour_says_so_in_letters_too() -> None:
             assert any(mark in text for mark in ("!", "P ", "X ", "? ", "F ", "STALE", "LOST")), text
 
 
-def test_what_was_not_observed_is_a_dash_and_never_zero() -> None:
+def test_unobserved_signal_is_a_dash_and_never_zero() -> None:
     nothing = gpu(sm_clock_mhz=None, power_w=None, temperature_c=None, utilization_ratio=None, memory_used_bytes=None)
     said = line(replace(nothing, census=None))
     assert said.count(words.NOTHING) == 6
     assert " 0" not in said[4:]
 
 
-def test_names_fall_back_to_letters_where_they_do_not_fit() -> None:
+def test_reason_names_fall_back_to_letters() -> None:
     held = gpu(event_reasons_mask=0x44)
     assert "X hw thermal P power cap" in line(held, 120)
     assert line(held, 79).endswith("X P")
 
 
-def test_processes_are_own_or_foreign_while_a_window_is_open_there() -> None:
+def test_process_counts_by_owner_while_a_window_is_open() -> None:
+    """Processes are counted as own and foreign while a window is open on their GPU."""
     opened = window("1", "open", ago_s=None, pids=[7], gpus=())
     shared = gpu(pids=[7, 8, 9])
     assert gpu_words.processes(shared, ()).text == "3"
@@ -74,13 +76,14 @@ def test_processes_are_own_or_foreign_while_a_window_is_open_there() -> None:
     assert gpu_words.processes(unseen, (opened,)).text == "1o ≥2F"
 
 
-def test_a_sampler_that_is_late_is_not_stale_and_a_silent_one_is() -> None:
+def test_only_a_silent_sampler_is_stale() -> None:
+    """A sampler that is late is not stale, and a silent one is."""
     assert gpu_words.stale_s(gpu(age_s=1.9), NOW_NS) is None
     assert gpu_words.stale_s(gpu(age_s=7.0), NOW_NS) == pytest.approx(7.0)
     assert gpu_words.stale_s(replace(gpu(age_s=7.0), period_ns={Lane.FAST: 5_000_000_000}), NOW_NS) is None
 
 
-def test_what_users_wrote_reaches_no_terminal_unescaped() -> None:
+def test_user_text_reaches_no_terminal_unescaped() -> None:
     shown = words.text(window_table.window_lines(Live(at_ns=NOW_NS, source="nvml", windows=WINDOWS), 199))
     assert "\x1b" not in shown
     assert "[bold]not" in shown
@@ -89,5 +92,5 @@ def test_what_users_wrote_reaches_no_terminal_unescaped() -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.04, "0.0 s"), (99.9, "99.9 s"), (100, "2 min"), (5960, "99 min"), (7200, "2 h"), (9e5, "10 d")]
 )
-def test_a_length_of_time_is_at_most_six_characters(seconds: float, said: str) -> None:
+def test_span_takes_at_most_six_characters(seconds: float, said: str) -> None:
     assert words.span(seconds) == said

@@ -25,13 +25,13 @@ def every(mask: int, begin_s: float, end_s: float) -> list[tuple[float, float]]:
     return [(second, float(mask)) for second in np.arange(begin_s, end_s, 0.1)]
 
 
-def test_each_slice_has_the_letter_of_its_gravest_reason() -> None:
+def test_slice_has_the_letter_of_its_gravest_reason() -> None:
     of = column(*every(0, 0, 1), *every(0x4, 1, 2), *every(0x44, 2, 3), *every(0x1, 3, 4))
     assert said(of, Span(0, 4 * S, 4)) == "·PXi"
     assert said(of, Span(0, 4 * S, 2)) == "PX", "the gravest of all there was"
 
 
-def test_a_reason_of_one_row_is_not_lost_in_an_hour() -> None:
+def test_reason_of_one_row_shows_in_an_hour() -> None:
     of = column(*((second, float(second == 1800) * 0x40) for second in range(3600)))
     assert said(of, Span(0, 3600 * S, 60)).count("X") == 1
 
@@ -41,7 +41,8 @@ def test_every_reason_has_its_own_letter(reason: Reason) -> None:
     assert said(column(*every(reason.value, 0, 1)), Span(0, S, 1)) == CHIPS[reason].letter
 
 
-def test_a_bit_without_a_name_stands_before_what_is_harmless_and_is_counted_as_its_number() -> None:
+def test_unknown_bit_stands_before_harmless_reasons() -> None:
+    """A bit without a name stands before harmless reasons, and its share is listed under its number."""
     of = column(*every(0x1001, 0, 2))
     assert said(of, Span(0, 2 * S, 2)) == "??"
     assert [(chip.name, ratio) for chip, ratio in reason_strip.shares(of, 0, 2 * S).items()] == [
@@ -50,14 +51,15 @@ def test_a_bit_without_a_name_stands_before_what_is_harmless_and_is_counted_as_i
     ]
 
 
-def test_silence_is_a_dash_even_where_the_rest_of_the_slice_had_no_reason() -> None:
+def test_silence_in_a_slice_is_a_dash() -> None:
+    """Silence is a dash even where the rest of the slice had no reason."""
     of = column(*every(0, 0, 1), *every(0, 5, 6), *every(0x4, 6, 6.2))
     assert said(of, Span(0, 10 * S, 10)) == "··–––·PP––", "a value stands for a heartbeat and a half"
     assert said(EMPTY, Span(0, S, 3)) == "–––"
     assert said(column((0, math.nan), (1, 0.0), (2, math.nan)), Span(0, 3 * S, 3)) == "–·–"
 
 
-def test_a_gap_of_the_sampler_is_a_dash() -> None:
+def test_sampler_gap_is_a_dash() -> None:
     of = plot.without(column(*every(0, 0, 6)), [Gap(begin_ns=2 * S, end_ns=4 * S)])
     assert said(of, Span(0, 6 * S, 6)) == "··––··"
 
@@ -73,7 +75,7 @@ def test_shares_are_of_the_time_that_was_observed() -> None:
 
 @settings(max_examples=200)
 @given(columns, st.integers(0, 2**60), st.integers(0, 2**45), st.integers(1, 90))
-def test_no_column_makes_it_raise_or_write_outside_its_box(of: Column, begin_ns: int, length_ns: int, width: int) -> None:
+def test_strip_stays_in_its_box_for_any_column(of: Column, begin_ns: int, length_ns: int, width: int) -> None:
     assert len(said(of, Span(begin_ns, begin_ns + length_ns, width))) == width
     assert all(0 <= ratio <= 1 + 1e-9 for ratio in reason_strip.shares(of, begin_ns, begin_ns + length_ns).values())
 
@@ -83,7 +85,7 @@ def test_no_column_makes_it_raise_or_write_outside_its_box(of: Column, begin_ns:
     st.lists(st.tuples(st.integers(1, 3_000), st.sampled_from([0.0, 1.0, 4.0, 0x44, math.nan])), min_size=1, max_size=30),
     st.integers(1, 40),
 )
-def test_it_says_what_a_look_at_every_millisecond_would(steps: list[tuple[int, float]], width: int) -> None:
+def test_slices_agree_with_every_millisecond(steps: list[tuple[int, float]], width: int) -> None:
     at_ms = np.cumsum([step for step, _ in steps])
     of = Column(at_ms.astype(np.int64) * 1_000_000, np.array([value for _, value in steps], np.float64))
     length_ms = int(at_ms[-1]) + 2000

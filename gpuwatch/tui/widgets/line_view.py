@@ -1,4 +1,4 @@
-"""A widget of lines of which only those are drawn anew that changed: for what changes a few times a second."""
+"""A widget of lines that redraws only changed lines, for content that changes a few times a second."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from textual.widget import Widget
 from gpuwatch.tui.text.words import Piece, Tone
 
 
-class Strips(Widget):
+class LineView(Widget):
     """Text in tones, never wrapped; as high as it has lines, unless its styles say otherwise."""
 
-    # As STYLES of `lines`; here a style is asked for by its class, a line at a time.
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"strips--{tone}" for tone in Tone} | {"strips--chosen"}
+    # As STYLES of `text_lines`; here textual gives a style by its class, a line at a time.
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"line-view--{tone}" for tone in Tone} | {"line-view--chosen"}
     DEFAULT_CSS = """
-    Strips { height: auto; }
-    Strips > .strips--dim { color: $foreground-muted; }
-    Strips > .strips--good { color: $text-success; }
-    Strips > .strips--note { color: $text-secondary; }
-    Strips > .strips--warn { color: $text-warning; text-style: bold; }
-    Strips > .strips--bad { color: $text-error; text-style: bold; }
-    Strips > .strips--chosen { text-style: reverse; }
+    LineView { height: auto; }
+    LineView > .line-view--dim { color: $foreground-muted; }
+    LineView > .line-view--good { color: $text-success; }
+    LineView > .line-view--note { color: $text-secondary; }
+    LineView > .line-view--warn { color: $text-warning; text-style: bold; }
+    LineView > .line-view--bad { color: $text-error; text-style: bold; }
+    LineView > .line-view--chosen { text-style: reverse; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
@@ -36,7 +36,7 @@ class Strips(Widget):
         self._styles: dict[str, Style] = {}
 
     def draw_lines(self, lines: Iterable[list[Piece]], *, chosen: int | None = None) -> None:
-        """``chosen`` is the number of the line somebody stands on."""
+        """Show these lines; ``chosen`` is the number of the chosen one."""
         before, self._lines = self._lines, list(lines)
         moved = {self._chosen, chosen} if chosen != self._chosen else set()
         self._chosen = chosen
@@ -55,14 +55,14 @@ class Strips(Widget):
         return len(self._lines)
 
     def notify_style_update(self) -> None:
-        """Another theme."""
+        """Forget the styles of the theme before."""
         self._styles.clear()
         super().notify_style_update()
 
     def render_line(self, y: int) -> Strip:
-        # Asked for once: textual works a style out anew at every question.
+        # Read once: textual computes a style again at every call.
         if not self._styles:
-            self._styles = {name: self.get_component_rich_style(f"strips--{name}") for name in (*Tone, "chosen")}
+            self._styles = {name: self.get_component_rich_style(f"line-view--{name}") for name in (*Tone, "chosen")}
         pieces = self._lines[y] if y < len(self._lines) else []
         if y == self._chosen:
             strip = Strip([Segment("".join(piece.text for piece in pieces), self._styles["chosen"])])
@@ -72,5 +72,5 @@ class Strips(Widget):
 
     @property
     def text(self) -> str:
-        """What is shown, as words."""
+        """The shown text."""
         return "\n".join("".join(piece.text for piece in line).rstrip() for line in self._lines)

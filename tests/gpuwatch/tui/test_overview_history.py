@@ -9,10 +9,10 @@ import pytest
 from textual.pilot import Pilot
 
 from annotate.evidence import Column, Device, Gap, Trace
-from gpuwatch.tui.overview_trails import KEPT_NS, RANGE_NS, Trail, Trails, trail
+from gpuwatch.tui.overview_history import KEPT_NS, RANGE_NS, HistoryLines, OverviewHistory, draw_lines
 from gpuwatch.tui.text.plot import Span
 from gpuwatch.tui.text.words import Tone
-from gpuwatch.tui.widgets.gpu_list import Gpus, Shape, shape
+from gpuwatch.tui.widgets.gpu_list import GpuList, HistoryPlacement, place_history
 from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.detail import Still
 from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, travelling
@@ -27,11 +27,12 @@ def history(begin_s: int, end_s: int, *, mask: int = 0x4, mhz: float = 1575.0) -
     return Trace(columns={name: Column(at_ns, column) for name, column in values.items()})
 
 
-def text(pieces: Trail) -> tuple[str, str]:
+def text(pieces: HistoryLines) -> tuple[str, str]:
     return "".join(piece.text for piece in pieces.clock), "".join(piece.text for piece in pieces.reasons)
 
 
-def test_a_trail_is_the_gravest_reason_and_the_lowest_clock_of_every_cell() -> None:
+def test_cells_hold_gravest_reason_and_lowest_clock() -> None:
+    """Each cell shows the gravest reason and the lowest clock of its time."""
     trace = history(1, 11)
     masks = trace.columns["event_reasons_mask"].values.copy()
     masks[10] = 0x44  # a quarter of a second of heat
@@ -39,74 +40,78 @@ def test_a_trail_is_the_gravest_reason_and_the_lowest_clock_of_every_cell() -> N
     dip[10] = 345.0
     at_ns = trace.columns["event_reasons_mask"].at_ns
     trace = Trace(columns={"event_reasons_mask": Column(at_ns, masks), "sm_clock_mhz": Column(at_ns, dip)})
-    found = trail(trace, DEVICE, Span(0, 11 * S, 11))
+    found = draw_lines(trace, DEVICE, Span(0, 11 * S, 11))
     assert text(found) == (" ▇▇▂▇▇▇▇▇▇▇", " PPXPPPPPPP"), "nothing before the first reading"
     assert {piece.tone for piece in found.reasons} == {Tone.DIM, Tone.WARN, Tone.BAD}
 
 
-def test_a_gap_is_a_gap_in_both_lines() -> None:
+def test_gap_is_empty_in_both_lines() -> None:
     trace = replace(history(0, 10), gaps=(Gap(begin_ns=3 * S, end_ns=6 * S),))
-    clock, reasons = text(trail(trace, DEVICE, Span(0, 10 * S, 10)))
+    clock, reasons = text(draw_lines(trace, DEVICE, Span(0, 10 * S, 10)))
     assert reasons == "PPP––" + reasons[5:]
     assert clock[4] == " "
     assert reasons[6:] == "PPPP"
 
 
-def test_what_is_told_four_times_a_second_grows_into_a_ribbon_and_is_bounded() -> None:
-    trails = Trails()
+def test_live_answers_grow_into_a_bounded_strip() -> None:
+    """Live answers four times a second grow into a strip, and the memory of it is bounded."""
+    histories = OverviewHistory()
     for step in range(4 * 1000):
         told = gpu(age_s=-step / 4, event_reasons_mask=0x4 if step % 80 < 40 else 0)
-        trails.note(Live(at_ns=NOW_NS + step * S // 4, source="nvml", gpus=(told,)))
-    clock, reasons = text(trails.of(told.device, NOW_NS + 1000 * S, 60))
+        histories.add_live(Live(at_ns=NOW_NS + step * S // 4, source="nvml", gpus=(told,)))
+    clock, reasons = text(histories.lines(told.device, NOW_NS + 1000 * S, 60))
     assert reasons.count("P") == pytest.approx(30, abs=3)
     assert set(clock) == {"▇"}
-    kept = trails._track(DEVICE.uuid).trace.column("sm_clock_mhz").at_ns
+    kept = histories.history(DEVICE.uuid).trace.column("sm_clock_mhz").at_ns
     assert kept[-1] - kept[0] <= KEPT_NS + 300 * S
-    trails.note(Live(at_ns=NOW_NS, source="nvml"))
-    assert not trails._tracks, "a GPU that is not there any more is forgotten"
+    histories.add_live(Live(at_ns=NOW_NS, source="nvml"))
+    assert not histories.history(DEVICE.uuid).trace.columns, "a GPU that is not there any more is forgotten"
 
 
 @pytest.mark.parametrize("past", [False, True])
-def test_the_store_is_asked_until_all_that_shows_is_known_and_then_no_more(past: bool) -> None:
-    trails, store = Trails(), Still(history(0, 900), span=(0, 900 * S))
+def test_store_is_queried_until_the_strip_is_known(past: bool) -> None:
+    """The overview queries the store until all that shows is known, and then no more."""
+    histories, store = OverviewHistory(), Still(history(0, 900), span=(0, 900 * S))
     for end_s in (850, 851, 840, 700, 300, 900):
         live = replace(EIGHT, at_ns=end_s * S, gpus=(gpu(),))
         for _ in range(20):
-            if (question := trails.question(live, past=past)) is None:
+            if (question := histories.next_query(live, is_past=past)) is None:
                 break
-            trails.take(question, question.put(store))
+            histories.add_answer(question, question.run(store))
         else:
             raise AssertionError("it never has enough")
-        assert set(text(trails.of(DEVICE, end_s * S, 60))[1]) == {"P"}
+        assert set(text(histories.lines(DEVICE, end_s * S, 60))[1]) == {"P"}
     asked = len(store.asked)
-    assert trails.question(live, past=past) is None
+    assert histories.next_query(live, is_past=past) is None
     assert len(store.asked) == asked
 
 
-def test_a_line_changes_once_a_cell_and_not_at_every_answer() -> None:
-    trails = Trails()
+def test_line_changes_once_per_cell() -> None:
+    """A line changes once per cell, not at every answer."""
+    histories = OverviewHistory()
     cell_ns = RANGE_NS // 60
-    first = trails.of(DEVICE, 10 * cell_ns, 60)
-    assert trails.of(DEVICE, 11 * cell_ns - 1, 60) is first
-    assert trails.of(DEVICE, 11 * cell_ns, 60) is not first
+    first = histories.lines(DEVICE, 10 * cell_ns, 60)
+    assert histories.lines(DEVICE, 11 * cell_ns - 1, 60) is first
+    assert histories.lines(DEVICE, 11 * cell_ns, 60) is not first
 
 
 @pytest.mark.parametrize(
     ("count", "size", "where"),
     [
-        (8, (80, 24), Shape.NOWHERE), (8, (120, 40), Shape.BELOW), (8, (200, 60), Shape.BELOW_WITH_CLOCK),
-        (8, (200, 24), Shape.BESIDE), (3, (80, 24), Shape.BELOW_WITH_CLOCK), (2, (20, 5), Shape.NOWHERE),
+        (8, (80, 24), HistoryPlacement.NOWHERE), (8, (120, 40), HistoryPlacement.BELOW), (8, (200, 60), HistoryPlacement.BELOW_WITH_CLOCK),
+        (8, (200, 24), HistoryPlacement.BESIDE), (3, (80, 24), HistoryPlacement.BELOW_WITH_CLOCK), (2, (20, 5), HistoryPlacement.NOWHERE),
     ],
 )  # fmt: skip
-def test_two_minutes_are_shown_where_there_is_room(count: int, size: tuple[int, int], where: Shape) -> None:
-    assert shape(count, *size) is where
+def test_last_two_minutes_show_where_there_is_room(count: int, size: tuple[int, int], where: HistoryPlacement) -> None:
+    assert place_history(count, *size) is where
 
 
-def test_the_overview_shows_what_the_store_has_from_the_first_moment() -> None:
+def test_overview_shows_stored_readings_at_once() -> None:
+    """The overview shows what the store has from the first moment."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: "PPPPPPXXXXX" in shown(app, Gpus))
-        assert max(map(len, shown(app, Gpus).splitlines())) <= 119
+        await until(pilot, lambda: "PPPPPPXXXXX" in shown(app, GpuList))
+        assert max(map(len, shown(app, GpuList).splitlines())) <= 119
 
     used(app, use, (120, 40))

@@ -1,0 +1,91 @@
+"""One GPU's history, the range of it on the screen, and the queries for what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+
+from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
+from gpuwatch.tui.gpu_history import GpuHistory
+from gpuwatch.tui.history_fetcher import HistoryFetcher
+from gpuwatch.tui.time_range import TimeRange, Viewport
+from gpuwatch.tui.widgets.gpu_chart import ChartView
+from gpuwatch.view.live import LiveGpu
+from gpuwatch.wire.messages import Shown
+
+DRAWN_NS = 450_000_000  # curves of now are drawn at every second answer of four a second
+FETCHED_NS = 1_000_000_000  # between queries for the readings between live answers
+LATER_NS = 1_000_000_000  # the windows of a range that ends about there
+_LIVE_ONLY = "curves hold only what this screen was told, four times a second"
+
+
+class GpuTimeline:
+    """The data behind the screen of one GPU; the range stays when the screen turns to another GPU."""
+
+    def __init__(self, uuid: str, past: HistorySource | None) -> None:
+        self._past = past
+        self.range = TimeRange()
+        self._last_ns: int | None = None  # the newest moment of the past
+        self._later: tuple[int, tuple[Shown, ...]] | None = None  # back in time: the windows as known this much later
+        self.turn_to(uuid)
+
+    def turn_to(self, uuid: str) -> None:
+        """Begin with another GPU."""
+        self.uuid, self.history, self._fetcher = uuid, GpuHistory(), HistoryFetcher(self._past)
+
+    def viewport(self, content: ScreenContent, cells_count: int) -> Viewport | None:
+        """Return where the range stands; None while there is nothing to show."""
+        if content.live is None:
+            return None
+        newest_ns = content.live.at_ns if content.past_ns is None else max(self._last_ns or 0, content.past_ns)
+        return Viewport(newest_ns, content.past_ns, max(cells_count, 1))
+
+    def redraw_every_ns(self, viewport: Viewport | None) -> int:
+        """Return the time between drawings: a long range moves slowly."""
+        return min(max(DRAWN_NS, self.range.dot_ns(viewport) // 2 if viewport is not None else 0), 2_000_000_000)
+
+    def view(self, gpu: LiveGpu, content: ScreenContent, viewport: Viewport) -> ChartView:
+        """Return what the curves draw."""
+        begin_ns, end_ns = self.range.edges(viewport)
+        live_ns, windows = (content.live.at_ns, content.live.windows) if content.live is not None else (0, ())
+        refusal = self._fetcher.refusal
+        return ChartView(
+            trace=self.history.trace,
+            device=replace(gpu.device, power_limit_w=gpu.said("power_limit_w") or gpu.device.power_limit_w),
+            begin_ns=begin_ns,
+            end_ns=end_ns,
+            zero_ns=viewport.past_ns if viewport.past_ns is not None else live_ns,
+            format_time=content.format_time,
+            cursor_ns=self.range.cursor(viewport),
+            windows=self._later[1] if self._later is not None and viewport.past_ns is not None else windows,
+            notice=_LIVE_ONLY if self._past is None else f"{refusal}; {_LIVE_ONLY}" if refusal is not None else None,
+        )
+
+    def next_fetch(self, viewport: Viewport, at_ns: int) -> Callable[[], Awaitable[None]] | None:
+        """Return the next query to run; None while all that shows is known, or no query may run now."""
+        if not self._fetcher.can_fetch(at_ns):
+            return None
+        begin_ns, range_end_ns = self.range.edges(viewport)
+        end_ns = min(range_end_ns, viewport.newest_ns)
+        is_following = viewport.past_ns is None and self.range.is_following
+        interval_ns = self.history.next_query(begin_ns, end_ns, every_ns=FETCHED_NS if is_following else 0)
+        if interval_ns is not None:
+            return partial(self._fetch_trace, interval_ns, viewport.newest_ns, at_ns)
+        if viewport.past_ns is not None and (self._later is None or abs(self._later[0] - end_ns) >= LATER_NS):
+            return partial(self._fetch_windows, end_ns, at_ns)
+        return None
+
+    async def _fetch_trace(self, interval_ns: tuple[int, int], now_ns: int, at_ns: int) -> None:
+        history, uuid = self.history, self.uuid
+        answer = await self._fetcher.fetch(lambda past: (past.trace(uuid, *interval_ns), past.span_ns()), at_ns)
+        if answer is not None:
+            trace, span_ns = answer
+            history.add_answer(trace, *interval_ns, now_ns=now_ns)
+            self._last_ns = span_ns[1] if span_ns is not None else None
+
+    async def _fetch_windows(self, end_ns: int, at_ns: int) -> None:
+        """Read the windows as known at the end of the range: as known at the moment itself, they would be open."""
+        live = await self._fetcher.fetch(lambda past: past.live(end_ns), at_ns)
+        if live is not None:
+            self._later = end_ns, live.windows

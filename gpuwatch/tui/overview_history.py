@@ -1,0 +1,124 @@
+"""The last two minutes of every GPU: its clock in eighths of a line, and the gravest reason of each moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from annotate.evidence import Device, Lane, Trace
+from gpuwatch.tui.data_interfaces import HistorySource
+from gpuwatch.tui.gpu_history import GpuHistory
+from gpuwatch.tui.text import plot
+from gpuwatch.tui.text.plot import Span
+from gpuwatch.tui.text.words import Chip, Piece, Tone
+from gpuwatch.tui.widgets import reason_strip
+from gpuwatch.view.live import Live
+
+RANGE_NS = 120_000_000_000
+AROUND_NS = 60_000_000_000  # back in time a query covers more than shows, for the steps to come
+AGAIN_NS = 10_000_000_000  # between queries for the readings between two live answers
+CLOCK, REASONS = "sm_clock_mhz", "event_reasons_mask"
+KEPT_NS = RANGE_NS + 4 * AROUND_NS
+EIGHTHS = " ▁▂▃▄▅▆▇█"
+BEFORE = Chip(" ", "before the first reading", Tone.DIM)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLines:
+    """The two lines of one GPU, over the same moments."""
+
+    clock: tuple[Piece, ...]
+    reasons: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """The next query to the past; back in time it covers more than shows."""
+
+    uuid: str
+    begin_ns: int
+    end_ns: int
+    at_ns: int  # the moment that shows
+    is_past: bool
+
+    def run(self, past: HistorySource) -> HistoryAnswer:
+        """Read the answer; not on the thread that draws."""
+        if not self.is_past:
+            return HistoryAnswer(past.trace(self.uuid, self.begin_ns, self.end_ns), self.end_ns, self.at_ns)
+        span_ns = past.span_ns()
+        last_ns = span_ns[1] if span_ns is not None else self.at_ns
+        end_ns = max(min(self.end_ns, last_ns), self.at_ns)
+        return HistoryAnswer(past.trace(self.uuid, self.begin_ns, end_ns), end_ns, max(last_ns, self.at_ns))
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryAnswer:
+    """A trace, the end it reaches, and the newest moment there was then."""
+
+    trace: Trace
+    end_ns: int
+    now_ns: int
+
+
+class OverviewHistory:
+    """A few minutes of two signals, for the GPUs there are."""
+
+    def __init__(self) -> None:
+        self._histories: dict[str, GpuHistory] = {}
+        self._drawn: dict[str, tuple[Span, HistoryLines]] = {}
+
+    def add_live(self, live: Live) -> None:
+        """Add an answer of now, and forget GPUs that are not in it."""
+        present = {gpu.device.uuid for gpu in live.gpus}
+        self._histories = {uuid: history for uuid, history in self._histories.items() if uuid in present}
+        self._drawn = {uuid: drawn for uuid, drawn in self._drawn.items() if uuid in present}
+        for gpu in live.gpus:
+            self.history(gpu.device.uuid).add_live(replace(gpu, census=None))
+
+    def next_query(self, live: Live, *, is_past: bool) -> HistoryQuery | None:
+        """Return the next query; None while all that shows is known."""
+        begin_ns, end_ns = live.at_ns - RANGE_NS, live.at_ns
+        for gpu in live.gpus:
+            history = self.history(gpu.device.uuid)
+            wanted = history.next_query(begin_ns, end_ns, every_ns=0 if is_past else AGAIN_NS)
+            if wanted is not None:
+                first_ns, last_ns = wanted
+                first_ns -= AROUND_NS if is_past and first_ns == begin_ns else 0
+                last_ns += AROUND_NS if is_past and last_ns == end_ns else 0
+                return HistoryQuery(gpu.device.uuid, first_ns, last_ns, live.at_ns, is_past)
+        return None
+
+    def add_answer(self, query: HistoryQuery, answer: HistoryAnswer) -> None:
+        lean = Trace(
+            columns={name: answer.trace.columns[name] for name in (CLOCK, REASONS) if name in answer.trace.columns},
+            gaps=tuple(gap for gap in answer.trace.gaps if gap.lane == Lane.FAST),
+        )
+        self.history(query.uuid).add_answer(lean, query.begin_ns, answer.end_ns, now_ns=answer.now_ns)
+        self._drawn.pop(query.uuid, None)
+
+    def lines(self, device: Device, at_ns: int, count: int) -> HistoryLines:
+        """Draw the two minutes before a moment in ``count`` whole cells: lines change once per cell, not at every answer."""
+        slice_ns = RANGE_NS // count
+        end_ns = at_ns // slice_ns * slice_ns
+        span, drawn = Span(end_ns - count * slice_ns, end_ns, count), self._drawn.get(device.uuid)
+        if drawn is None or drawn[0] != span:
+            drawn = self._drawn[device.uuid] = span, draw_lines(self.history(device.uuid).trace, device, span)
+        return drawn[1]
+
+    def history(self, uuid: str) -> GpuHistory:
+        """Return the history of one GPU; a GPU not seen before begins an empty one."""
+        return self._histories.setdefault(uuid, GpuHistory((CLOCK, REASONS), kept_ns=KEPT_NS))
+
+
+def draw_lines(trace: Trace, device: Device, span: Span) -> HistoryLines:
+    """Draw the clock at its lowest in each cell, against its maximum, and the gravest reason; nothing in a gap."""
+    chips = reason_strip.letters(reason_strip.slices(plot.without(trace.column(REASONS), trace.gaps), span))
+    lowest = plot.band(plot.without(trace.column(CLOCK), trace.gaps), span).low
+    ends = lowest[~np.isnan(lowest)]
+    most = device.sm_clock_max_mhz or (float(ends.max()) if len(ends) else 1.0)
+    levels = np.clip(np.nan_to_num(np.ceil(lowest / most * (len(EIGHTHS) - 1)), nan=0.0), 0, len(EIGHTHS) - 1).astype(int)
+    bars = "".join(EIGHTHS[level] for level in levels.tolist())
+    first = next((index for index, chip in enumerate(chips) if chip is not reason_strip.NOT_OBSERVED), 0)
+    chips[:first] = [BEFORE] * first
+    return HistoryLines((Piece(bars, Tone.DIM),), tuple(reason_strip.pieces(chips)))
