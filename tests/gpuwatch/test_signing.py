@@ -171,8 +171,6 @@ def test_what_is_no_public_key_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_neither_the_package_nor_a_window_imports_cryptography() -> None:
-    script = (
-        "import sys, gpuwatch, gpuwatch.client.window, gpuwatch.cli.run, gpuwatch.daemon.windows; print('cryptography' in sys.modules)"
-    )
+    script = "import sys, gpuwatch, gpuwatch.client.window, gpuwatch.cli.run, gpuwatch.daemon.windows; print('cryptography' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
     assert out.strip() == "False"
