@@ -192,7 +192,7 @@ def interface() -> dict[str, Any]:
     import inspect
 
     import gpuwatch
-    from annotate.declared import TOLD
+    from annotate.declared import FACTS
     from annotate.rules import RULES
     from gpuwatch.cli import cli
     from gpuwatch.cli.exit_codes import Exit
@@ -217,7 +217,7 @@ def interface() -> dict[str, Any]:
             if not name.startswith("Window._")
         },
         "settings": {key.name: key.variable for key in KEYS},
-        "declared": sorted(TOLD),
+        "declared": sorted(FACTS),
         "rules": {rule.name: sorted(rule.limits) for rule in RULES},
         "metrics": {each.name: {"kind": each.kind.value, "labels": list(each.labels)} for each in METRICS.values()},
     }
