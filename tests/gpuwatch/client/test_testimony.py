@@ -264,12 +264,12 @@ def test_times_arrive_as_they_were_sent(rows: list[tuple[int, float, float]], cl
     at_ns, took_s, mhz = (np.array(column) for column in zip(*rows, strict=True))
     sent = Timings(at_ns.astype(np.int64), took_s.astype(np.float64), mhz.astype(np.float64) if clocked else None, calls)
     pieces: list[messages.Times] = []
-    for message in iterations.messages("run", sent):
+    for message in iterations.encode("run", sent):
         request = messages.decode_request(messages.encode(message))
         assert isinstance(request, messages.Times)
         assert iterations.check(request, pieces[0] if pieces else None, len(pieces)) == len(rows)
         pieces.append(request)
-    got = iterations.timings(pieces)
+    got = iterations.decode(pieces)
     assert got is not None
     assert (got.at_ns == sent.at_ns).all()
     assert (got.took_s == sent.took_s).all()
