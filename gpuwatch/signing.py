@@ -13,12 +13,12 @@ import json
 import logging
 import os
 import stat
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpuwatch import atomic_write
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -145,9 +145,8 @@ def _kept(path: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    with contextlib.suppress(FileExistsError):
-        if not path.exists():
-            _make(path)
+    if not path.exists():
+        _make(path)
     there = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
     with os.fdopen(there, "rb") as file:
         mode = os.fstat(there)
@@ -168,14 +167,9 @@ def _make(path: Path) -> None:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-    key = Ed25519PrivateKey.generate()
-    with _written(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600) as whole:
-        try:
-            os.link(whole, path)  # fails where another was quicker, as a rename would not
-        except FileExistsError:
-            raise
-        except OSError:  # a file system without links
-            whole.rename(path)
+    data = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    with contextlib.suppress(FileExistsError):  # another worker was quicker
+        atomic_write.create(path, data, mode=0o600, is_synced=True)
 
 
 def _publish(path: Path, text: bytes) -> None:
@@ -183,21 +177,4 @@ def _publish(path: Path, text: bytes) -> None:
     with contextlib.suppress(OSError):
         if path.is_file() and path.read_bytes() == text:
             return
-    with _written(path, text, mode=0o644) as whole:
-        whole.replace(path)
-
-
-@contextlib.contextmanager
-def _written(path: Path, data: bytes, *, mode: int) -> Iterator[Path]:
-    """The whole data on the disk, in a file beside ``path`` of a name nobody can guess."""
-    made, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    whole = Path(name)
-    try:
-        with os.fdopen(made, "wb") as file:
-            os.fchmod(made, mode)  # whatever the umask
-            file.write(data)
-            file.flush()
-            os.fsync(made)
-        yield whole
-    finally:
-        whole.unlink(missing_ok=True)
+    atomic_write.replace(path, text, mode=0o644, is_synced=True)

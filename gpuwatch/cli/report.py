@@ -67,7 +67,7 @@ def command(
     if target is None:
         output.emit(text.rstrip("\n"))
     else:
-        output_file.whole(Path(target), text.encode())
+        output_file.write(Path(target), text.encode())
         count = f"{len(windows)} {'window' if len(windows) == 1 else 'windows'}"
         output.say(f"{target}: {count}, {len(text) / 1e6:.1f} MB")
         if not markdown and not junit:

@@ -56,7 +56,7 @@ def _as_wrapper() -> Any:
     short_help="Run a program in a window and judge it.",
 )
 @click.option("--label", "--name", "label", metavar="LABEL", help="What to call the window; by default the program's name.")
-@click.option("--gpu", "gpus", metavar="UUID", multiple=True, help="Judge this GPU, by UUID or its beginning. Repeatable.")
+@options.gpu_option("Judge this GPU, by UUID or its beginning. Repeatable.")
 @options.policy_options
 @options.fail_on_option
 @click.option("--json", "json_path", metavar="FILE", help="Also write the verdict as JSON; - is standard output.")
@@ -65,9 +65,7 @@ def _as_wrapper() -> Any:
 def command(
     label: str | None,
     gpus: tuple[str, ...],
-    claim: str | None,
-    accept: tuple[str, ...],
-    limits: tuple[str, ...],
+    policy_options: options.PolicyOptions,
     fail_on: str | None,
     json_path: str | None,
     command: tuple[str, ...],
@@ -84,13 +82,11 @@ def command(
     # Rules and scenes import numpy, whose libraries start threads: they inherit the mask, else one may take, and so lose, a
     # signal that is for the command.
     with child.signals_held():
-        policy = options.policy(claim, accept, limits)
+        policy = policy_options.policy()
         settings = options.settings()
         child.refuse_if_ended()
     child.refuse_if_missing(command[0])
-    watched = window(
-        label or _name(command), policy=policy, gpus=list(gpus) or None, sync=False, settings=settings,
-    )  # fmt: skip
+    watched = window(label or _name(command), policy=policy, gpus=list(gpus) or None, sync=False, settings=settings)
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(_report_file(json_path)) if json_path else None
         with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:

@@ -28,7 +28,8 @@ def test_the_version_is_the_packages(gpuwatch: Gpuwatch) -> None:
     assert gpuwatch("--version").out == f"gpuwatch {__version__}\n"
 
 
-def test_every_command_has_a_file_a_line_in_the_help_and_the_shared_options(gpuwatch: Gpuwatch) -> None:
+def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) -> None:
+    """Every command has a file, a line in the help and the shared options."""
     overview = gpuwatch("--help").out
     context = click.Context(cli)
     for name in COMMANDS:
@@ -55,6 +56,9 @@ def test_every_command_has_a_file_a_line_in_the_help_and_the_shared_options(gpuw
         (["audit", "--trace", "x.csv", "--label", "a"], "--label lists windows"),
         (["audit", "--count", "0"], "--count"),
         (["audit", "--source", "simulated:steady-gem"], "no scene 'steady-gem': did you mean 'steady-gemm'?"),
+        (["audit", "--from", "1h", "--gpu", ""], "--gpu: expected a UUID or its beginning, found an empty one"),
+        (["audit", "--trace", "x.csv", "--gpu", " "], "--gpu: expected a UUID or its beginning, found an empty one"),
+        (["record", "-o", "x.gpuwatch", "--gpu", ""], "--gpu: expected a UUID or its beginning, found an empty one"),
         (["show", "a", "b"], "unexpected extra argument"),
         (["show", "--claim", "sustaned"], "did you mean 'sustained'"),
         (["show", "--accept", "sampler-gpa"], "did you mean 'sampler-gap'"),
