@@ -65,9 +65,11 @@ def _copy(torch: Any) -> Benchmark:
         target.copy_(source)
 
     return Benchmark(
-        "copy-1gib", "1 GiB copies, warmed for 3 s", lambda: _repeat(torch, step, 3.0, at_once=20),
+        "copy-1gib",
+        "1 GiB copies, warmed for 3 s",
         lambda: _repeat(torch, step, 3.0, at_once=20),
-    )  # fmt: skip
+        lambda: _repeat(torch, step, 3.0, at_once=20),
+    )
 
 
 def _from_idle(torch: Any) -> Benchmark:
@@ -80,9 +82,11 @@ def _from_idle(torch: Any) -> Benchmark:
         threading.Event().wait(3.0)
 
     return Benchmark(
-        "gemm-from-idle", "4096³ bf16 products straight from idle", prepare,
+        "gemm-from-idle",
+        "4096³ bf16 products straight from idle",
+        prepare,
         lambda: _repeat(torch, lambda: torch.mm(a, b, out=out), 3.0),
-    )  # fmt: skip
+    )
 
 
 def _with_sleeps(torch: Any) -> Benchmark:

@@ -129,7 +129,10 @@ def _print(windows: Sequence[Window]) -> None:
     rule = worst.hazards[0].rule if worst.hazards else "power-limited"
     name = _typed()
     commands = {
-        "explain": f"{name} explain {rule}", "top": f"{name} top", "run": f"{name} run -- python bench.py",
-        "report": f"{name} report -o run.html", "doctor": f"{name} doctor",
-    }  # fmt: skip
+        "explain": f"{name} explain {rule}",
+        "top": f"{name} top",
+        "run": f"{name} run -- python bench.py",
+        "report": f"{name} report -o run.html",
+        "doctor": f"{name} doctor",
+    }
     output.say(_NEXT.format(**commands, column=max(map(len, commands.values()))))

@@ -42,11 +42,17 @@ def stored(run: Run) -> tuple[Verdict, ...]:
 
     return (
         Verdict(
-            status=Status.UNPROVEN, findings=(), claim=run.claim, label=run.label, begin_ns=run.begin_ns,
-            end_ns=run.end_ns or run.begin_ns, simulated=run.simulated, policy=run.policy,
+            status=Status.UNPROVEN,
+            findings=(),
+            claim=run.claim,
+            label=run.label,
+            begin_ns=run.begin_ns,
+            end_ns=run.end_ns or run.begin_ns,
+            simulated=run.simulated,
+            policy=run.policy,
             why=run.why or f"the window is {run.status}: it has no verdict yet",
         ),
-    )  # fmt: skip
+    )
 
 
 def again(store: Reader, run: Run, policy: Policy | None) -> tuple[Verdict, ...]:
@@ -185,11 +191,29 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
     if not wanted:
         raise UsageError(f"--gpu: expected one of {', '.join(known)}, found {', '.join(gpus)}")
     unwrapped = Run(
-        id="", label="interval", claim=Claim.SUSTAINED.value, policy={}, boot_id=boot_id, begin_ns=begin_ns, end_ns=end_ns,
-        begun_wall_s=begin_s, pid=0, uid=os.getuid(), user=None, process=None, uuids=tuple(wanted), pids=frozenset(pids),
-        told={}, host=None, status="judging", why="", parent=None, source="store", verdicts=(),
+        id="",
+        label="interval",
+        claim=Claim.SUSTAINED.value,
+        policy={},
+        boot_id=boot_id,
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        begun_wall_s=begin_s,
+        pid=0,
+        uid=os.getuid(),
+        user=None,
+        process=None,
+        uuids=tuple(wanted),
+        pids=frozenset(pids),
+        told={},
+        host=None,
+        status="judging",
+        why="",
+        parent=None,
+        source="store",
+        verdicts=(),
         simulated=any(known[uuid].simulated for uuid in wanted),
-    )  # fmt: skip
+    )
     return tuple(_kept(store, unwrapped, uuid) for uuid in wanted)
 
 

@@ -183,18 +183,10 @@ class Window:
         """Decorate a function: every call runs in its own window, the latest of which is ``function.window``."""
         from gpuwatch.client.window_decorator import wrap
 
-        return wrap(function, self._copy)
-
-    def _copy(self, label: str) -> Window:
-        """Make an unentered window with the same arguments."""
-        return Window(
-            self.label or label,
-            self.policy,
-            gpus=self._gpus,
-            sync=self._sync,
-            on_reject=self._on_reject,
-            settings=self._settings,
+        again = functools.partial(
+            Window, policy=self.policy, gpus=self._gpus, sync=self._sync, on_reject=self._on_reject, settings=self._settings
         )
+        return wrap(function, self.label, again)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:

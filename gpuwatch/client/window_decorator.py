@@ -17,8 +17,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def wrap(function: Callable[_P, _T], make_window: Callable[[str], Window]) -> Callable[_P, _T]:
-    """Return the function in windows; ``make_window`` makes one of the function's name, and ``wrapper.window`` is the latest.
+def wrap(function: Callable[_P, _T], label: str | None, make_window: Callable[[str], Window]) -> Callable[_P, _T]:
+    """Return the function in windows, named after it where there is no label; ``wrapper.window`` is the latest.
 
     Raises UsageError: for a generator, whose call does no work.
     """
@@ -26,7 +26,7 @@ def wrap(function: Callable[_P, _T], make_window: Callable[[str], Window]) -> Ca
         raise UsageError("a generator's call only makes it: put `with gpuwatch.window():` around the loop that runs it")
 
     def open_next() -> Window:
-        made = make_window(function.__qualname__[:LABEL_LENGTH])
+        made = make_window(label or function.__qualname__[:LABEL_LENGTH])
         wrapper.window = made  # type: ignore[attr-defined]  # functions take attributes; their type does not say so
         return made
 

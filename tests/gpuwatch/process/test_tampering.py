@@ -63,8 +63,9 @@ def test_replaced_clock_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_disguised_event_method_is_named(cuda: Any) -> None:
-    @functools.wraps(cuda.Event.elapsed_time)
     """A replaced method of an event is named although it claims to be the old one."""
+
+    @functools.wraps(cuda.Event.elapsed_time)
     def faster(self: object, other: object) -> float:
         return 0.1
 
