@@ -14,7 +14,7 @@ import click
 from annotate.verdict import Status, Verdict, worst
 from gpuwatch import clock
 from gpuwatch.cli import open_store, options, output, rejudge, times
-from gpuwatch.cli.exit_codes import Exit, of_statuses, statuses_of
+from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import clean_text
 
@@ -163,8 +163,8 @@ def _list(listing: _Listing, policy: Policy | None, failing: frozenset[Status], 
         _table(listed, options.repeated(settings))
         if listing.count is None and len(listed) == most:
             output.say(f"these are the worst {most}; --count N lists more, --since, --label and --status fewer")
-    open_store.tell_left_out(store)
-    code = of_statuses(statuses_of(verdict for each in listed for verdict in each.verdicts), failing)
+    open_store.name_left_out(store)
+    code = worst_code(list_statuses(verdict for each in listed for verdict in each.verdicts), failing)
     return code or (Exit.FAILED if store.left_out else Exit.OK)
 
 
@@ -195,7 +195,7 @@ def _show(verdicts: Sequence[Verdict], failing: frozenset[Status], *, verbose: b
     else:
         shown = report.texts(verdicts, verbose=verbose, more="`-v` lists them", width=output.width(sys.stdout))
         output.emit(output.coloured(shown, sys.stdout))
-    return of_statuses(statuses_of(verdicts), failing)
+    return worst_code(list_statuses(verdicts), failing)
 
 
 def _counts(listed: Sequence[_Listed]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What `gpuwatch top --once` writes under --json: every GPU and window now, as plain data."""
+"""The JSON of `gpuwatch top --once`: every GPU and window now, as plain data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwatch.wire import messages
 
 
 def plain(live: Live) -> dict[str, Any]:
-    """``None`` is what was not observed; times are CLOCK_MONOTONIC nanoseconds of the machine."""
+    """Return plain data; ``None`` is what was not observed, times are CLOCK_MONOTONIC nanoseconds of the machine."""
     return {
         "at_ns": live.at_ns,
         "source": live.source,

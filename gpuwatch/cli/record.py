@@ -61,7 +61,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
 
 
 def _duration_s(option: str, text: str) -> float:
-    """A number alone is seconds."""
+    """Read a duration; a bare number is seconds."""
     try:
         length_s = float(text)
     except ValueError:
@@ -75,7 +75,7 @@ def _duration_s(option: str, text: str) -> float:
 
 
 def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Evidence]:
-    """A window of its own makes the daemon read at the full rate, and keeps what it read."""
+    """Record through a window, which makes the daemon read at the full rate and store what it read."""
     from gpuwatch.client.connection import connect
     from gpuwatch.client.window import window
 

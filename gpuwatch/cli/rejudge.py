@@ -35,7 +35,7 @@ _WRITTEN_S = 1.5
 
 
 def stored(run: Run) -> tuple[Verdict, ...]:
-    """The verdicts of record, worst first; one that says why if there are none."""
+    """Return the verdicts of record, worst first; one that says why if there are none."""
     if run.verdicts:
         return tuple(Verdict.from_dict(verdict) for verdict in run.verdicts)
     from annotate.verdict import Status
@@ -56,7 +56,7 @@ def stored(run: Run) -> tuple[Verdict, ...]:
 
 
 def again(store: Reader, run: Run, policy: Policy | None) -> tuple[Verdict, ...]:
-    """What today's judge says of a run's kept evidence, under its own policy or another; worst first.  Raises StoreError."""
+    """Judge a run's stored evidence today, under its own policy or another; worst first.  Raises StoreError."""
     if policy is None:
         try:
             policy = Policy.from_dict(run.policy)
@@ -98,7 +98,7 @@ def _again_there(run: Run, policy: Policy | None) -> list[bytes]:
 
 
 def judged(pieces: Iterable[Evidence], policy: Policy | None) -> tuple[Verdict, ...]:
-    """Worst first."""
+    """Judge evidence; worst verdict first."""
     from annotate.judge import judge
 
     return tuple(sorted((judge(each, policy) for each in pieces), key=lambda verdict: verdict.status.badness, reverse=True))
@@ -107,7 +107,7 @@ def judged(pieces: Iterable[Evidence], policy: Policy | None) -> tuple[Verdict, 
 def recorded(
     path: Path, begin: str | None, end: str | None, gpus: Sequence[str], *, query: str | None = None
 ) -> tuple[Evidence, ...]:
-    """The windows of a recording, or the named stretch of it.  Raises UsageError.
+    """Return the windows of a recording, or the named interval of it.  Raises UsageError.
 
     A stretch is named by seconds since its beginning, as "-5s" before its end, or by times.  The beginning is that of its
     window where it marks one a GPU, else of its first reading.
@@ -169,7 +169,7 @@ def named(name: str, uuid: str) -> bool:
 
 
 def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pids: Sequence[int]) -> tuple[Evidence, ...]:
-    """What the store kept of an interval that nobody wrapped, one piece of evidence a GPU.  Raises UsageError, StoreError."""
+    """Return stored evidence of an interval that nobody wrapped, one piece per GPU.  Raises UsageError, StoreError."""
     from gpuwatch.store import Run
 
     now_s = clock.wall_s()
@@ -214,11 +214,11 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
         verdicts=(),
         simulated=any(known[uuid].simulated for uuid in wanted),
     )
-    return tuple(_kept(store, unwrapped, uuid) for uuid in wanted)
+    return tuple(_as_if_wrapped(store, unwrapped, uuid) for uuid in wanted)
 
 
-def _kept(store: Reader, unwrapped: Run, uuid: str) -> Evidence:
-    """One GPU's evidence, as if a window had stood there.
+def _as_if_wrapped(store: Reader, unwrapped: Run, uuid: str) -> Evidence:
+    """Return one GPU's evidence, as if a window had stood there.
 
     Where nobody named a process, the only one on the GPU is taken for the measured one: whose else would it be?
     """

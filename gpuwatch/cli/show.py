@@ -7,7 +7,7 @@ import sys
 import click
 
 from gpuwatch.cli import open_store, options, output, rejudge, times
-from gpuwatch.cli.exit_codes import Exit, of_statuses, statuses_of
+from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.errors import UsageError
 
 
@@ -52,4 +52,4 @@ def command(
         output.emit(output.coloured(shown, sys.stdout))
         who = f", by {run.user or run.uid}" if run.uid is not None else ""
         output.say(f"  run {run.id}, {times.text(run.begun_wall_s)}{who}{', judged again' if policy is not None else ''}")
-    return of_statuses(statuses_of(verdicts), failing)
+    return worst_code(list_statuses(verdicts), failing)

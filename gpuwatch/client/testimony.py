@@ -1,4 +1,4 @@
-"""What the measured process tells of one window: facts, times of iterations, the true clock at the edges.
+"""The measured process's report on one window: declared facts, times of iterations, the true clock at the edges.
 
 All of it may be missing, and none of it may break the benchmark.
 """
@@ -33,7 +33,7 @@ _TOLD_LENGTH = TOLD_LENGTH - 4096  # of what is told in all: versions, flags and
 
 @contextlib.contextmanager
 def spared(doing: str) -> Iterator[None]:
-    """Around what a verdict can do without: it may fail, and the benchmark goes on."""
+    """Log what goes wrong inside and go on: a verdict can do without it."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the window's boundary
@@ -71,7 +71,7 @@ class Iteration:
                 self._failed(error)
 
     def next(self) -> None:
-        """It has ended, and is the next one now."""
+        """End this iteration and begin the next."""
         if self._begun is None:
             self.__enter__()
         elif self._marks is not None:
@@ -114,7 +114,7 @@ class Testimony:
         return self.before.facts
 
     def stamp(self) -> None:
-        """At the window's beginning and end."""
+        """Stamp the true clock at the window's beginning and end."""
         with spared("stamping the true clock"):
             if self._stamps is not None:
                 self._stamps.put()
@@ -226,7 +226,7 @@ class Testimony:
         return self._told | {name: fact for name, fact in seen.items() if fact or name not in self._told}
 
     def _true_clock(self) -> dict[str, FactValue]:
-        """The mean clock between the stamps at the window's edges."""
+        """Return the mean clock between the stamps at the window's edges."""
         with spared("reading the true clock"):
             if self._stamps is not None and self._stamps.used == 2:
                 stamped = self._stamps.read()
@@ -247,7 +247,7 @@ class Testimony:
 
 
 def _sendable(name: str, fact: object) -> FactValue:
-    """A fact as it goes through JSON into a database, numbers and texts of other libraries as Python's own."""
+    """Convert a fact to what JSON and a database hold; numbers and texts of other libraries become Python's own."""
     if fact is None or isinstance(fact, bool):
         return fact
     if isinstance(fact, str):

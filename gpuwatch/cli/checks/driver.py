@@ -16,7 +16,7 @@ from gpuwatch.sources.nvml import compiled_loop
 
 
 def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[Check]:
-    """``source`` is None where it could not be had; ``absence`` says why."""
+    """Check the source; ``source`` is None where it could not be opened, and ``absence`` says why."""
     if source is None:
         yield failed(
             "driver", absence, "every window ends unproven until this is fixed; to look around meanwhile: gpuwatch demo"
@@ -69,7 +69,7 @@ def _count(devices: tuple[Device, ...]) -> str:
 
 
 def _name(device: Device) -> str:
-    """A short name: simulated GPUs differ at the end of their UUIDs, real ones at the beginning."""
+    """Return a short name: simulated GPUs differ at the end of their UUIDs, real ones at the beginning."""
     return f"GPU-…{device.uuid[-7:]}" if device.simulated else device.uuid[:12]
 
 
@@ -144,7 +144,7 @@ _NEEDED: tuple[tuple[tuple[str, ...], Reason], ...] = (
 
 
 def _blind(device: Device, dropped: list[str]) -> list[str]:
-    """What is needed and not there."""
+    """List the signals that are needed and not there."""
     blind: list[str] = [name for name in ("sm_clock_mhz", "event_reasons_mask") if name in dropped]
     if "event_reasons_mask" in blind:  # it alone tells of hardware slow-downs, and with it the counters can be done without
         return blind

@@ -1,4 +1,4 @@
-"""Where things are kept and who answers: the configuration, the store, the socket and the daemon behind it."""
+"""The places and the daemon: the configuration, the store, the socket and who answers there."""
 
 from __future__ import annotations
 

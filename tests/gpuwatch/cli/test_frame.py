@@ -13,7 +13,7 @@ import pytest
 from annotate import __version__
 from annotate.verdict import Status, Verdict
 from gpuwatch.cli import COMMANDS, cli
-from gpuwatch.cli.exit_codes import Exit, of_statuses, statuses_of
+from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.waiting import PATIENCE_S
 
@@ -120,11 +120,11 @@ def test_under_json_an_error_is_data_too(gpuwatch: Gpuwatch) -> None:
 def test_the_worst_named_status_decides_the_code() -> None:
     everything = set(Status)
     failures = everything - {Status.VALID}
-    assert of_statuses(everything, frozenset()) == Exit.OK
-    assert of_statuses(everything, frozenset(failures)) == Exit.REJECTED
-    assert of_statuses({Status.REJECTED, Status.FLAGGED}, frozenset({Status.FLAGGED})) == Exit.FLAGGED
-    assert of_statuses({Status.UNPROVEN, Status.VALID}, frozenset({Status.UNPROVEN})) == Exit.UNPROVEN
-    assert of_statuses({Status.VALID}, frozenset(failures)) == Exit.OK
+    assert worst_code(everything, frozenset()) == Exit.OK
+    assert worst_code(everything, frozenset(failures)) == Exit.REJECTED
+    assert worst_code({Status.REJECTED, Status.FLAGGED}, frozenset({Status.FLAGGED})) == Exit.FLAGGED
+    assert worst_code({Status.UNPROVEN, Status.VALID}, frozenset({Status.UNPROVEN})) == Exit.UNPROVEN
+    assert worst_code({Status.VALID}, frozenset(failures)) == Exit.OK
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
@@ -147,9 +147,9 @@ def test_a_full_disk_or_a_closed_stream_is_one_line(tmp_path: Path, command: str
 
 def test_missing_evidence_beside_a_hazard_counts_as_unproven() -> None:
     about = Verdict(status=Status.FLAGGED, findings=(), claim="sustained", why="sampler-gap: unseen")
-    assert of_statuses(statuses_of([about]), frozenset({Status.UNPROVEN})) == Exit.UNPROVEN
-    assert of_statuses(statuses_of([about]), frozenset({Status.FLAGGED, Status.UNPROVEN})) == Exit.FLAGGED
-    assert statuses_of([replace(about, why="")]) == {Status.FLAGGED}
+    assert worst_code(list_statuses([about]), frozenset({Status.UNPROVEN})) == Exit.UNPROVEN
+    assert worst_code(list_statuses([about]), frozenset({Status.FLAGGED, Status.UNPROVEN})) == Exit.FLAGGED
+    assert list_statuses([replace(about, why="")]) == {Status.FLAGGED}
 
 
 def test_run_imports_neither_numpy_nor_any_screen() -> None:
