@@ -229,7 +229,7 @@ def test_socket_of_bytes_that_are_no_text_is_a_path() -> None:
     assert str(settings.load({"socket": name}, environment={"HOME": "/"}).socket) == name
 
 
-PROBES = "import sys\nfrom pathlib import Path\nfrom gpuwatch import store_owner\nprint(flush=True)\n"
+PROBES = "import sys\nfrom pathlib import Path\nfrom gpuwatch.wire import store_owner\nprint(flush=True)\n"
 PROBES += "while True:\n    store_owner.is_alive(Path(sys.argv[1]))"
 
 

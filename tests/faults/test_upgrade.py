@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import gpuwatch
+from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # What a later version could be: it speaks newer protocols, from PROTOCOL on, and no older ones.
 LATER = """
 import sys
-from gpuwatch import wire
+from gpuwatch.wire import messages as wire
 from gpuwatch.cli import main
 wire.OLDEST_PROTOCOL, wire.PROTOCOL = (int(each) for each in sys.argv[1:3])
 sys.exit(main(sys.argv[3:]))
@@ -43,7 +44,7 @@ def later_version(settings: Settings, oldest: int, newest: int) -> Iterator[None
 
 def _answers(settings: Settings, process: subprocess.Popen[bytes]) -> bool:
     try:
-        gpuwatch.client.connect(settings, start=False).close()
+        connect(settings, start=False).close()
     except DaemonError as error:
         assert process.poll() is None
         return error.code == "protocol"

@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE_S
 # What stands for the daemon leaves a thread behind that nobody can join, as one inside a hung call.
 STUCK = """
 import logging, sys, threading
-from gpuwatch import lifetime
+from gpuwatch.daemon import process as lifetime
 from gpuwatch.config.settings import load
 
 def stuck(_):
