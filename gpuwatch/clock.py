@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Signal(Protocol):
-    """What a wait looks at: a threading.Event, or a Wake."""
+    """The object of a wait: a threading.Event, or a cheaper one."""
 
     def is_set(self) -> bool: ...
 
@@ -15,17 +15,17 @@ class Signal(Protocol):
 
 
 def now_ns() -> int:
-    """CLOCK_MONOTONIC in nanoseconds: the axis of all evidence."""
+    """Return CLOCK_MONOTONIC in nanoseconds: the axis of all evidence."""
     return time.monotonic_ns()
 
 
 def wall_s() -> float:
-    """Wall time since the epoch, for people only."""
+    """Return wall time since the epoch, for people only."""
     return time.time()
 
 
 def wall_offset_ns() -> int:
-    """What to add to a monotonic time to get wall time, read as tightly as the scheduler allows."""
+    """Return what to add to a monotonic time to get wall time, read as tightly as the scheduler allows."""
     best_ns, offset_ns = 1 << 62, 0
     for _ in range(5):
         before = time.monotonic_ns()
@@ -37,14 +37,14 @@ def wall_offset_ns() -> int:
 
 
 def boot_offset_ns() -> int:
-    """What to add to a monotonic time to get time since boot, suspension included (Linux; elsewhere 0)."""
+    """Return what to add to a monotonic time to get time since boot, suspension included (Linux; elsewhere 0)."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return 0
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
 
 
 def thread_cpu_ns() -> int:
-    """Processor time the calling thread has used."""
+    """Return the processor time the calling thread has used."""
     return time.thread_time_ns()
 
 
@@ -78,5 +78,5 @@ class VirtualClock:
 
 
 def process_cpu_s() -> float:
-    """Processor time this process has used, all threads."""
+    """Return the processor time this process has used, all threads."""
     return time.process_time()

@@ -1,4 +1,4 @@
-"""What goes wrong in the machinery, as a tree of what somebody treats differently.
+"""gpuwatch's exception hierarchy.
 
 GpuwatchError
 ├── UsageError            the caller asked for something impossible: one clear line, exit code 2
@@ -26,7 +26,7 @@ class GpuwatchError(Exception):
 
 
 class UsageError(GpuwatchError):
-    """What was expected, what was found, what to do."""
+    """An impossible request: the message says what was expected, what was found, what to do."""
 
 
 class SourceError(GpuwatchError):

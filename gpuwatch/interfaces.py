@@ -1,4 +1,4 @@
-"""READ FIRST: the roles of the machinery, and the one thing that passes between them.
+"""READ FIRST: the roles of the machinery, and the one record that passes between them.
 
 A Source says what GPUs are there and what they say now.  The sampler asks it, lane by lane, on a Clock's deadlines, and
 makes a Sweep of every answer.  Sinks (store, exporter, live feed) take sweeps.  Nothing else crosses these walls.
@@ -6,7 +6,7 @@ makes a Sweep of every answer.  Sinks (store, exporter, live feed) take sweeps. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -76,7 +76,7 @@ class DriverLoop(Protocol):
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """A source of time."""
 
     def now_ns(self) -> int: ...
 
@@ -86,7 +86,7 @@ class Clock(Protocol):
 
 
 class Source(Protocol):
-    """Where evidence comes from: the driver, a simulation, a recording.
+    """A source of evidence: the driver, a simulation, a recording.
 
     Every method may raise SourceGoneError; those that take a UUID may raise DeviceLostError.  What is unsupported is
     None in a reading and an empty tuple elsewhere.  Methods may be called from several threads, one a GPU and lane.
@@ -124,14 +124,6 @@ class Source(Protocol):
 
 
 class Sink(Protocol):
-    """Where sweeps go.  ``take`` is called from sampling threads: it must be quick and must not raise."""
+    """A receiver of sweeps.  ``take`` is called from sampling threads: it must be quick and must not raise."""
 
     def take(self, sweep: Sweep) -> None: ...
-
-
-class Feed(Protocol):
-    """Where screens look: the last sweep of every lane, and the readings of any stored interval."""
-
-    def devices(self) -> tuple[Device, ...]: ...
-
-    def latest(self) -> Mapping[tuple[str, Lane], Sweep]: ...

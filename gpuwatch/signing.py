@@ -13,12 +13,12 @@ import json
 import logging
 import os
 import stat
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpuwatch import atomic_write
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,19 +34,19 @@ _SIGNED = ("label", "claim", "policy", "begin_ns", "end_ns", "status", "judge_ve
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who signed, by the public key, and the signature itself: raw bytes as in RFC 8032."""
+    """The signer's public key and the signature itself: raw bytes as in RFC 8032."""
 
     public_key: bytes
     value: bytes
 
     @property
     def packed(self) -> bytes:
-        """As stored: both, one after the other."""
+        """Return both, one after the other, as stored."""
         return self.public_key + self.value
 
     @staticmethod
     def unpacked(data: bytes) -> Signature | None:
-        """None for what has not the length of one."""
+        """Split stored bytes; None for another length."""
         whole = len(data) == PUBLIC_BYTES + SIGNATURE_BYTES
         return Signature(data[:PUBLIC_BYTES], data[PUBLIC_BYTES:]) if whole else None
 
@@ -54,7 +54,7 @@ class Signature:
 def statement(
     verdict: Mapping[str, Any], evidence: bytes | None, *, run: str | None, user: str | None, process: str | None
 ) -> bytes:
-    """What is signed of one verdict (as ``Verdict.to_dict`` gives it) and its packed evidence: JSON with sorted keys.
+    """Return the signed bytes of one verdict (as ``Verdict.to_dict`` gives it) and its evidence: JSON with sorted keys.
 
     Findings are left out: they follow from the evidence, which anybody can judge again.
     """
@@ -82,9 +82,9 @@ class Signer:
 
 
 def signer_of(state: Path) -> Signer | None:
-    """With the folder's key, made when there is none.  Without a usable one nothing is signed, and the log says why."""
+    """Make a signer with the folder's key, created when there is none; None without a usable key, and the log says why."""
     try:
-        key = _kept(state / KEY)
+        key = _load_key(state / KEY)
         signer = Signer(key, key.public_key().public_bytes_raw())
         _publish(state / PUBLIC_KEY, pem(signer.public_key))
     except (KeyboardInterrupt, SystemExit):
@@ -98,7 +98,7 @@ def signer_of(state: Path) -> Signer | None:
 
 
 def holds(signature: Signature, said: bytes) -> bool:
-    """Whether the owner of the public key signed just this."""
+    """Return whether the owner of the public key signed exactly these bytes."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -110,12 +110,12 @@ def holds(signature: Signature, said: bytes) -> bool:
 
 
 def fingerprint(public_key: bytes) -> str:
-    """A public key's short name, as ssh writes those of its keys."""
+    """Return a public key's short name, as ssh writes those of its keys."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(public_key).digest()).decode().rstrip("=")
 
 
 def read_public(path: Path) -> bytes:
-    """The raw key in a PEM file.  Raises UsageError for anything else, a private key above all."""
+    """Read the raw key of a PEM file.  Raises UsageError: for anything else, a private key above all."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -133,21 +133,20 @@ def read_public(path: Path) -> bytes:
 
 
 def pem(public_key: bytes) -> bytes:
-    """A public key as files and other tools have it."""
+    """Return a public key as files and other tools have it."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     return Ed25519PublicKey.from_public_bytes(public_key).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-def _kept(path: Path) -> Ed25519PrivateKey:
-    """The key in its file; a new one if there is no file.  Raises OSError, ValueError for one that proves nothing."""
+def _load_key(path: Path) -> Ed25519PrivateKey:
+    """Read the key in its file; make one if there is no file.  Raises OSError, ValueError: for a key that proves nothing."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    with contextlib.suppress(FileExistsError):
-        if not path.exists():
-            _make(path)
+    if not path.exists():
+        _create_key(path)
     there = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
     with os.fdopen(there, "rb") as file:
         mode = os.fstat(there)
@@ -164,40 +163,18 @@ def _kept(path: Path) -> Ed25519PrivateKey:
     return key
 
 
-def _make(path: Path) -> None:
+def _create_key(path: Path) -> None:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-    key = Ed25519PrivateKey.generate()
-    with _written(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600) as whole:
-        try:
-            os.link(whole, path)  # fails where another was quicker, as a rename would not
-        except FileExistsError:
-            raise
-        except OSError:  # a file system without links
-            whole.rename(path)
+    data = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    with contextlib.suppress(FileExistsError):  # another worker was quicker
+        atomic_write.create(path, data, mode=0o600, is_synced=True)
 
 
 def _publish(path: Path, text: bytes) -> None:
-    """The public key beside it, whatever lay there."""
+    """Write the public key beside the private one, whatever lay there."""
     with contextlib.suppress(OSError):
         if path.is_file() and path.read_bytes() == text:
             return
-    with _written(path, text, mode=0o644) as whole:
-        whole.replace(path)
-
-
-@contextlib.contextmanager
-def _written(path: Path, data: bytes, *, mode: int) -> Iterator[Path]:
-    """The whole data on the disk, in a file beside ``path`` of a name nobody can guess."""
-    made, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    whole = Path(name)
-    try:
-        with os.fdopen(made, "wb") as file:
-            os.fchmod(made, mode)  # whatever the umask
-            file.write(data)
-            file.flush()
-            os.fsync(made)
-        yield whole
-    finally:
-        whole.unlink(missing_ok=True)
+    atomic_write.replace(path, text, mode=0o644, is_synced=True)

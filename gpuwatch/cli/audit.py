@@ -14,12 +14,13 @@ import click
 from annotate.verdict import Status, Verdict, worst
 from gpuwatch import clock
 from gpuwatch.cli import open_store, options, output, rejudge, times
-from gpuwatch.cli.exit_codes import Exit, of_statuses, statuses_of
+from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import clean_text
 
 if TYPE_CHECKING:
     from annotate.evidence import Evidence
+    from annotate.policy import Policy
     from gpuwatch.store import Run
 
 
@@ -39,6 +40,44 @@ class _Listed:
         return worst(self.verdicts).status
 
 
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The options of a list of windows."""
+
+    since: str | None
+    label: str | None
+    status: str | None
+    count: int | None
+    again: bool
+
+    @property
+    def given(self) -> dict[str, Any]:
+        return {
+            "--since": self.since,
+            "--label": self.label,
+            "--status": self.status,
+            "--count": self.count,
+            "--rejudge": self.again or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Interval:
+    """The options of an interval or recording."""
+
+    begin: str | None
+    end: str | None
+    gpus: tuple[str, ...]
+    pids: tuple[int, ...]
+    trace: str | None
+    verbose: bool
+    query: str | None
+
+    @property
+    def is_given(self) -> bool:
+        return any(each is not None for each in (self.begin, self.end, self.trace))
+
+
 @click.command("audit", short_help="Every window so far, worst first.")
 @click.option("--since", metavar="TIME", help='Only windows since then: "24h" or "-5m" (ago), "14:02", "2026-11-20".')
 @click.option("--label", metavar="LABEL", help="Only windows of this label.")
@@ -49,12 +88,14 @@ class _Listed:
     "count",
     metavar="N",
     type=click.IntRange(1, 2**63 - 1),  # the most that SQLite counts
-    help="At most so many windows; 200 where none is judged again.",
+    help="Show at most N windows; 200 where none is judged again.",
 )
-@click.option("--rejudge", "again", is_flag=True, help="Judge the kept evidence again with today's rules; nothing is written.")
+@click.option(
+    "--rejudge", "again", is_flag=True, help="Judge the stored evidence again with today's rules; nothing is written."
+)
 @click.option("--from", "begin", metavar="TIME", help="Judge an interval instead: its beginning.")
 @click.option("--to", "end", metavar="TIME", help="Its end; by default now.")
-@click.option("--gpu", "gpus", metavar="UUID", multiple=True, help="Of an interval or recording: this GPU. Repeatable.")
+@options.gpu_option("Of an interval or recording: this GPU. Repeatable.")
 @click.option("--pid", "pids", type=click.IntRange(1), multiple=True, help="Of an interval: a measured process. Repeatable.")
 @click.option("--trace", metavar="FILE", help="Judge a recording: a log of nvidia-smi, of `gpuwatch record`, an .npz.")
 @click.option("--verbose", "-v", is_flag=True, help="Of an interval or recording: every fact and every rule.")
@@ -63,83 +104,79 @@ class _Listed:
 @options.fail_on_option
 @options.json_option
 @options.settings_options
+@options.gathered(_Listing, "listing")
+@options.gathered(_Interval, "interval")
 def command(
-    since: str | None,
-    label: str | None,
-    status: str | None,
-    count: int | None,
-    again: bool,
-    begin: str | None,
-    end: str | None,
-    gpus: tuple[str, ...],
-    pids: tuple[int, ...],
-    trace: str | None,
-    verbose: bool,
-    query: str | None,
-    claim: str | None,
-    accept: tuple[str, ...],
-    limits: tuple[str, ...],
-    fail_on: str | None,
-    as_json: bool,
+    listing: _Listing, interval: _Interval, policy_options: options.PolicyOptions, fail_on: str | None, as_json: bool
 ) -> Exit:
     """List the windows in the store, worst first.
 
-    With --claim, --accept, --limit or --rejudge they are judged again from their kept evidence.  --from and --to judge an
+    With --claim, --accept, --limit or --rejudge they are judged again from their stored evidence.  --from and --to judge an
     interval that nobody wrapped, by what the daemon saw; --trace judges a recording, or seconds --from and --to of it.
     """
     failing = options.fail_on(fail_on)
-    policy = options.policy(claim, accept, limits)
-    stored_only = {"--since": since, "--label": label, "--status": status, "--count": count, "--rejudge": again or None}
-    interval_only = {"--gpu": gpus or None, "--pid": pids or None, "--verbose": verbose or None}
-    label = None if label is None else clean_text(label)  # as labels are stored
-    if trace is not None or begin is not None or end is not None:
-        _refuse(stored_only, "lists windows; it says nothing of an interval or recording")
-        if trace is not None:
-            _refuse({"--pid": pids or None}, "a recording knows no processes to choose from")
-            evidence = rejudge.recorded(Path(trace), begin, end, gpus, query=query)
-            _tell_limits(evidence)
-        else:
-            if begin is None:
-                raise UsageError("--to: expected --from with it, found none")
-            with open_store.reader(options.settings()) as store:
-                evidence = rejudge.interval(store, begin, end, gpus, pids)
-        return _judged(rejudge.judged(evidence, policy), failing, verbose=verbose, as_json=as_json)
-    _refuse(interval_only, "needs --from, or --trace")
-    _refuse({"--query": query}, "needs --trace")
+    policy = policy_options.policy()
+    if interval.is_given:
+        _refuse(listing.given, "lists windows; it says nothing of an interval or recording")
+        verdicts = rejudge.judged(_evidence(interval), policy)
+        return _show(verdicts, failing, verbose=interval.verbose, as_json=as_json)
+    _refuse(
+        {"--gpu": interval.gpus or None, "--pid": interval.pids or None, "--verbose": interval.verbose or None},
+        "needs --from, or --trace",
+    )
+    _refuse({"--query": interval.query}, "needs --trace")
+    return _list(listing, policy, failing, as_json=as_json)
+
+
+def _evidence(interval: _Interval) -> tuple[Evidence, ...]:
+    """Return the evidence of an interval or recording, one piece per GPU.  Raises UsageError."""
+    if interval.trace is None:
+        if interval.begin is None:
+            raise UsageError("--to: expected --from with it, found none")
+        with open_store.reader(options.settings()) as store:
+            return rejudge.interval(store, interval.begin, interval.end, interval.gpus, interval.pids)
+    _refuse({"--pid": interval.pids or None}, "a recording knows no processes to choose from")
+    recorded = rejudge.recorded(Path(interval.trace), interval.begin, interval.end, interval.gpus, query=interval.query)
+    _explain_limits(recorded)
+    return recorded
+
+
+def _list(listing: _Listing, policy: Policy | None, failing: frozenset[Status], *, as_json: bool) -> Exit:
+    label = None if listing.label is None else clean_text(listing.label)  # as labels are stored
     settings = options.settings()
-    wanted = options.statuses("--status", status)
-    since_s = times.wall_s(since, "--since", now_s=clock.wall_s()) if since is not None else None
-    rejudged = again or policy is not None
-    most = count if count is not None or rejudged else LISTED_COUNT
+    wanted = options.statuses("--status", listing.status)
+    since_s = times.wall_s(listing.since, "--since", now_s=clock.wall_s()) if listing.since is not None else None
+    is_rejudged = listing.again or policy is not None
+    most = listing.count if listing.count is not None or is_rejudged else LISTED_COUNT
     with open_store.reader(settings) as store:
-        # A run that is judged again may get another status, so only then is everything read and chosen from here.
-        named = () if rejudged else [each.value for each in wanted]
-        runs = store.runs(since_wall_s=since_s, label=label, status=named, limit=most, worst_first=not rejudged)
-        verdicts = rejudge.all_again(store, runs, policy) if rejudged else [rejudge.stored(run) for run in runs]
+        # A run that is judged again may get another status, so only then every run is read and filtered here.
+        names = () if is_rejudged else [each.value for each in wanted]
+        runs = store.runs(since_wall_s=since_s, label=label, status=names, limit=most, worst_first=not is_rejudged)
+        verdicts = rejudge.all_again(store, runs, policy) if is_rejudged else [rejudge.stored(run) for run in runs]
         listed = [_Listed(run, each) for run, each in zip(runs, verdicts, strict=True)]
     if wanted:
         listed = [each for each in listed if each.status in wanted]
     listed.sort(key=lambda each: (-each.status.badness, -each.run.begun_wall_s))
     if as_json:
-        output.emit_json({"rejudged": rejudged, "counts": _counts(listed), "runs": [_plain(each) for each in listed]})
+        output.emit_json({"rejudged": is_rejudged, "counts": _counts(listed), "runs": [_plain(each) for each in listed]})
     else:
         _table(listed, options.repeated(settings))
-        if count is None and len(listed) == most:
+        if listing.count is None and len(listed) == most:
             output.say(f"these are the worst {most}; --count N lists more, --since, --label and --status fewer")
-    open_store.tell_left_out(store)
-    code = of_statuses(statuses_of(verdict for each in listed for verdict in each.verdicts), failing)
+    open_store.name_left_out(store)
+    code = worst_code(list_statuses(verdict for each in listed for verdict in each.verdicts), failing)
     return code or (Exit.FAILED if store.left_out else Exit.OK)
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:
-    """Raises UsageError for options that would be ignored."""
+    """Refuse options that would be ignored.  Raises UsageError: for the first that was given."""
     for name, value in given.items():
         if value is not None:
             raise UsageError(f"{name} {why}")
 
 
-def _tell_limits(pieces: Sequence[Evidence]) -> None:
-    """What a recording cannot show, and which column would help: a verdict says only what it misses."""
+def _explain_limits(pieces: Sequence[Evidence]) -> None:
+    """Say what a recording cannot show, and which column would help: a verdict names only the missing evidence."""
     if not pieces or any(piece.trace.censuses for piece in pieces):
         return
     output.say(
@@ -150,7 +187,7 @@ def _tell_limits(pieces: Sequence[Evidence]) -> None:
         output.say("gpuwatch: why clocks fell is not in it; add clocks_event_reasons.active to the columns of --query-gpu")
 
 
-def _judged(verdicts: Sequence[Verdict], failing: frozenset[Status], *, verbose: bool, as_json: bool) -> Exit:
+def _show(verdicts: Sequence[Verdict], failing: frozenset[Status], *, verbose: bool, as_json: bool) -> Exit:
     from annotate.output import report
 
     if as_json:
@@ -158,7 +195,7 @@ def _judged(verdicts: Sequence[Verdict], failing: frozenset[Status], *, verbose:
     else:
         shown = report.texts(verdicts, verbose=verbose, more="`-v` lists them", width=output.width(sys.stdout))
         output.emit(output.coloured(shown, sys.stdout))
-    return of_statuses(statuses_of(verdicts), failing)
+    return worst_code(list_statuses(verdicts), failing)
 
 
 def _counts(listed: Sequence[_Listed]) -> dict[str, int]:
@@ -185,7 +222,7 @@ def _plain(each: _Listed) -> dict[str, Any]:
 
 
 def _hazards(each: _Listed) -> list[str]:
-    """What was found, worst first, without the notes."""
+    """Return the rules that found a hazard, worst first, without notes."""
     findings = [finding for verdict in each.verdicts for finding in verdict.hazards if finding.severity != "note"]
     return list(dict.fromkeys(finding.rule for finding in findings if not finding.accepted))
 
@@ -196,15 +233,15 @@ def _table(listed: Sequence[_Listed], flags: str) -> None:
         return
     columns = output.width(sys.stdout)
     narrow = columns is not None and columns < _ROOMY
-    size = _telling({each.run.id for each in listed}) if narrow else None
+    size = _distinct_length({each.run.id for each in listed}) if narrow else None
     rows = [_row(each, each.run.id[:size], narrow=narrow) for each in listed]
     output.emit(output.table(rows, header=("STATUS", "BEGUN", "LENGTH", "LABEL", "RUN", "FOUND"), width=columns))
     counts = ", ".join(f"{count} {name}" for name, count in _counts(listed).items() if count)
     output.say(f"\n{counts}; gpuwatch show RUN{flags} says more")
 
 
-def _telling(ids: set[str]) -> int:
-    """How many characters tell these runs apart; `gpuwatch show` takes the beginning of an id."""
+def _distinct_length(ids: set[str]) -> int:
+    """Return how many characters distinguish these ids; `gpuwatch show` takes the beginning of one."""
     return next(size for size in range(10, 100) if len({each[:size] for each in ids}) == len(ids))
 
 

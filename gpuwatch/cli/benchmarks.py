@@ -23,7 +23,7 @@ class Benchmark:
 
 
 def torch_with_gpu() -> Any | None:  # torch is not a dependency, so it has no type here
-    """torch, if it is installed and finds a GPU with room for the benchmarks."""
+    """Return torch, if it is installed and finds a GPU with room for the benchmarks."""
     try:
         import torch
     except ImportError:
@@ -34,7 +34,7 @@ def torch_with_gpu() -> Any | None:  # torch is not a dependency, so it has no t
 
 
 def benchmarks(torch: Any) -> Iterator[Benchmark]:
-    """The three, made one after the other so that each one's memory is free before the next."""
+    """Yield the three, one after the other so that each one's memory is free before the next."""
     yield _copy(torch)
     torch.cuda.empty_cache()
     yield _from_idle(torch)
@@ -43,7 +43,7 @@ def benchmarks(torch: Any) -> Iterator[Benchmark]:
 
 
 def _repeat(torch: Any, step: Callable[[], Any], seconds: float, *, at_once: int = 50) -> None:
-    """Enough work to fill a time: queued in batches, so that the GPU is never idle and the queue never long."""
+    """Fill a time with work, queued in batches, so that the GPU is never idle and the queue never long."""
     until_ns = clock.now_ns() + round(seconds * 1e9)
     previous = None
     while clock.now_ns() < until_ns:
@@ -65,9 +65,11 @@ def _copy(torch: Any) -> Benchmark:
         target.copy_(source)
 
     return Benchmark(
-        "copy-1gib", "1 GiB copies, warmed for 3 s", lambda: _repeat(torch, step, 3.0, at_once=20),
+        "copy-1gib",
+        "1 GiB copies, warmed for 3 s",
         lambda: _repeat(torch, step, 3.0, at_once=20),
-    )  # fmt: skip
+        lambda: _repeat(torch, step, 3.0, at_once=20),
+    )
 
 
 def _from_idle(torch: Any) -> Benchmark:
@@ -80,9 +82,11 @@ def _from_idle(torch: Any) -> Benchmark:
         threading.Event().wait(3.0)
 
     return Benchmark(
-        "gemm-from-idle", "4096³ bf16 products straight from idle", prepare,
+        "gemm-from-idle",
+        "4096³ bf16 products straight from idle",
+        prepare,
         lambda: _repeat(torch, lambda: torch.mm(a, b, out=out), 3.0),
-    )  # fmt: skip
+    )
 
 
 def _with_sleeps(torch: Any) -> Benchmark:

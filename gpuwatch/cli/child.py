@@ -28,7 +28,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command ended: its exit code as a shell reports it (128 + signal), and what it took."""
+    """The end of a command: its exit code as a shell reports it (128 + signal), and what it took."""
 
     exit_code: int
     signal: str | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,18 @@ if TYPE_CHECKING:
     from gpuwatch.store import Reader, Run
 
 
+@dataclass(frozen=True, slots=True)
+class _FunctionOptions:
+    """The options of comparing functions; ``revision`` is the git revision of the first of two."""
+
+    revision: str | None
+    seconds: float
+    own_steady: bool
+    no_check: bool
+
+
 @click.command("compare", short_help="Two runs, or two functions: faster, slower, the same, or not comparable.")
-@click.argument("arms", nargs=-1, metavar="A [B]", required=True)
+@click.argument("variants", nargs=-1, metavar="A [B]", required=True)
 @click.option("--at", "revision", metavar="REV", help="Compare a working file's function with this git revision of it.")
 @click.option("--seconds", type=click.FloatRange(0.05, 3600), default=3.0, show_default=True, help="GPU time of functions.")
 @click.option("--own-steady", is_flag=True, help="Also each function alone, at the clock its own power allows (48 s more).")
@@ -34,17 +45,9 @@ if TYPE_CHECKING:
 @options.policy_options
 @options.json_option
 @options.settings_options
+@options.gathered(_FunctionOptions, "how")
 def command(
-    arms: tuple[str, ...],
-    revision: str | None,
-    seconds: float,
-    own_steady: bool,
-    no_check: bool,
-    fail_on: str | None,
-    claim: str | None,
-    accept: tuple[str, ...],
-    limits: tuple[str, ...],
-    as_json: bool,
+    variants: tuple[str, ...], how: _FunctionOptions, policy_options: options.PolicyOptions, fail_on: str | None, as_json: bool
 ) -> Exit:
     """Say of B whether it is faster than A: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE.
 
@@ -62,32 +65,25 @@ def command(
     from gpuwatch.comparing.load_variants import names_function
 
     failing = _failing(fail_on)
-    policy = options.policy(claim, accept, limits)
-    of_functions = [names_function(arm) for arm in arms]
-    if revision is not None or any(of_functions):
-        _check_functions(arms, of_functions, revision, policy)
-        try:
-            found = _functions(arms, revision, seconds=seconds, own_steady=own_steady, check=not no_check)
-        except Exception as error:
-            theirs = _own_part(error.__traceback__)
-            if theirs is None or isinstance(error, GpuwatchError):
-                raise
-            output.say("".join(traceback.format_exception(type(error), error, theirs)).rstrip())
-            said = f"{type(error).__name__}: {error}".removesuffix(": ")
-            raise Stop(Exit.FAILED, f"expected functions that return, found one that raises {said}", "function") from error
+    policy = policy_options.policy()
+    are_functions = [names_function(variant) for variant in variants]
+    if how.revision is not None or any(are_functions):
+        _check_functions(variants, are_functions, how.revision, policy)
+        found = _compare_functions(variants, how)
         data, text = found.to_dict() | {"runs": None}, str(found)
     else:
-        if len(arms) != 2:
-            raise UsageError(f"expected two runs, or two functions FILE.py:FUNCTION, found {len(arms)}: {' '.join(arms)}")
+        if len(variants) != 2:
+            found_words = f"{len(variants)}: {' '.join(variants)}"
+            raise UsageError(f"expected two runs, or two functions FILE.py:FUNCTION, found {found_words}")
         with open_store.reader(options.settings()) as store:
-            runs = (open_store.run(store, arms[0]), open_store.run(store, arms[1]))
-            compared = _runs(store, *runs, policy)
+            runs = (open_store.run(store, variants[0]), open_store.run(store, variants[1]))
+            compared = _compare_runs(store, *runs, policy)
         data = {"design": "sequential", "timer": None, "comparisons": [compared.to_dict()], "verdict": None}
         data, text = data | {"runs": [run.id for run in runs]}, str(compared)
     if as_json:
         output.emit_json(data)
     else:
-        # Labels, and what differs between two runs, are what any program told: none of it steers this terminal.
+        # Any program may have declared the labels and conditions of a run: they must not steer this terminal.
         harmless = "\n".join(plain(line) for line in text.split("\n"))
         output.emit(output.coloured(harmless, sys.stdout))
     return Exit.FAILED if failing & {each["decision"] for each in data["comparisons"]} else Exit.OK
@@ -102,23 +98,36 @@ def _failing(text: str | None) -> set[str]:
     return named
 
 
-def _check_functions(arms: tuple[str, ...], of_functions: list[bool], revision: str | None, policy: Policy | None) -> None:
+def _check_functions(variants: tuple[str, ...], are_functions: list[bool], revision: str | None, policy: Policy | None) -> None:
     if policy is not None:
         raise UsageError("--claim, --accept, --limit: expected two runs, found functions, which are compared as they are")
-    if not all(of_functions):
-        expected = "a function FILE.py:FUNCTION" if revision is not None or len(arms) == 1 else "two runs or two functions"
-        raise UsageError(f"expected {expected}, found {' and '.join(arms)}")
-    if revision is not None and len(arms) != 1:
-        raise UsageError(f"--at: expected one function, to be compared with itself at {revision}, found {len(arms)}")
-    if revision is None and len(arms) != 2:
-        raise UsageError(f"expected two functions, or one with --at REV, found {len(arms)}")
+    if not all(are_functions):
+        expected = "a function FILE.py:FUNCTION" if revision is not None or len(variants) == 1 else "two runs or two functions"
+        raise UsageError(f"expected {expected}, found {' and '.join(variants)}")
+    if revision is not None and len(variants) != 1:
+        raise UsageError(f"--at: expected one function, to be compared with itself at {revision}, found {len(variants)}")
+    if revision is None and len(variants) != 2:
+        raise UsageError(f"expected two functions, or one with --at REV, found {len(variants)}")
 
 
-def _functions(arms: tuple[str, ...], revision: str | None, *, seconds: float, own_steady: bool, check: bool) -> Compared:
+def _compare_functions(variants: tuple[str, ...], how: _FunctionOptions) -> Compared:
+    """Compare two functions.  Raises Stop: when one raises, after its own part of the traceback was shown."""
+    try:
+        return _run_functions(variants, how)
+    except Exception as error:
+        theirs = _own_part(error.__traceback__)
+        if theirs is None or isinstance(error, GpuwatchError):
+            raise
+        output.say("".join(traceback.format_exception(type(error), error, theirs)).rstrip())
+        raised = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise Stop(Exit.FAILED, f"expected functions that return, found one that raises {raised}", "function") from error
+
+
+def _run_functions(variants: tuple[str, ...], how: _FunctionOptions) -> Compared:
     from gpuwatch.comparing import compare, load
     from gpuwatch.comparing.load_variants import wants_inputs
 
-    both = [load(arms[0], at=revision), load(arms[-1])]
+    both = [load(variants[0], at=how.revision), load(variants[-1])]
     wanting = [each for each in both if wants_inputs(each.call)]
     inputs: Any = ()
     if wanting:
@@ -132,10 +141,15 @@ def _functions(arms: tuple[str, ...], revision: str | None, *, seconds: float, o
         inputs = maker
     second = both[1].name if both[1].name != both[0].name else f"{both[1].name} again"
     calls = {both[0].name: both[0].call, second: both[1].call}
-    settings = options.settings()
     try:
         return compare(
-            calls, inputs=inputs, seconds=seconds, own_steady=own_steady, check=check, settings=settings, say=output.say
+            calls,
+            inputs=inputs,
+            seconds=how.seconds,
+            own_steady=how.own_steady,
+            check=not how.no_check,
+            settings=options.settings(),
+            say=output.say,
         )
     except SystemExit as error:  # it would end this command, with whatever code, and say nothing
         raise UsageError(
@@ -144,7 +158,7 @@ def _functions(arms: tuple[str, ...], revision: str | None, *, seconds: float, o
 
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback from where the arms' own code begins: what called it is no news to who wrote it."""
+    """Return the part of a traceback that begins in the variants' own code."""
     from gpuwatch.comparing.load_variants import ARM
 
     while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(ARM):
@@ -152,7 +166,7 @@ def _own_part(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _runs(store: Reader, a: Run, b: Run, policy: Policy | None) -> Comparison:
+def _compare_runs(store: Reader, a: Run, b: Run, policy: Policy | None) -> Comparison:
     from annotate.compare.two_runs import of_runs
 
     if policy is None:
@@ -172,7 +186,7 @@ def _evidence(store: Reader, run: Run, uuid: str | None) -> Evidence:
 
 
 def _names(a: Run, b: Run) -> tuple[str, str]:
-    """Labels where they tell the runs apart, else with the beginning of their ids."""
+    """Return the labels where they distinguish the runs, else labels with ids."""
     if a.label and b.label and a.label != b.label:
         return a.label, b.label
     return (f"{a.label or 'run'} {a.id}", f"{b.label or 'run'} {b.id}")

@@ -40,7 +40,7 @@ def show(origin: bool, as_json: bool) -> None:
 
 
 def _entry(settings: config.Settings, key: Key) -> dict[str, Any]:
-    """The value with its unit in its name, as the code has it, and as a file holds it."""
+    """Return a value with its unit in its name, as the code has it, and as a file holds it."""
     value = getattr(settings, key.field)
     plain = value if isinstance(value, int | float) else str(value)
     return {key.field: plain, "text": key.write(value), "origin": settings.origin(key.field), "meaning": key.meaning}

@@ -61,7 +61,7 @@ for each in (status, stop, install, uninstall):
 
 
 def _of_the_system() -> Settings:
-    """The settings in force, with the system's places where none was named."""
+    """Return the settings in force, with the system's places where none was named."""
     settings = options.settings()
     places = {"state": str(SYSTEM_STATE), "socket": str(SYSTEM_SOCKET)}
     return options.settings({name: place for name, place in places.items() if settings.origin(name) == "default"})

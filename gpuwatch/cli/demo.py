@@ -70,7 +70,7 @@ def command(scenes: str | None, as_json: bool) -> None:
 
 
 def _why_simulated(settings: Settings) -> str | None:
-    """Why there is nothing real to show; None if there is.  Raises SourceError where a driver is there and fails."""
+    """Explain why there is nothing real to show; None if there is.  Raises SourceError: when a driver is there and fails."""
     from gpuwatch.cli.benchmarks import torch_with_gpu
     from gpuwatch.clock import MonotonicClock
     from gpuwatch.sources import has_driver, open_source
@@ -107,7 +107,7 @@ def _real(settings: Settings) -> list[Window]:
 
 
 def _typed() -> str:
-    """What a person types to get this command: its name, or its path where it is on no path, as after `make demo`."""
+    """Return what a person types to get this command: its name, or its path where it is on no path, as after `make demo`."""
     path = Path(sys.argv[0])
     if shutil.which("gpuwatch") is not None or path.name != "gpuwatch":
         return "gpuwatch"
@@ -129,7 +129,10 @@ def _print(windows: Sequence[Window]) -> None:
     rule = worst.hazards[0].rule if worst.hazards else "power-limited"
     name = _typed()
     commands = {
-        "explain": f"{name} explain {rule}", "top": f"{name} top", "run": f"{name} run -- python bench.py",
-        "report": f"{name} report -o run.html", "doctor": f"{name} doctor",
-    }  # fmt: skip
+        "explain": f"{name} explain {rule}",
+        "top": f"{name} top",
+        "run": f"{name} run -- python bench.py",
+        "report": f"{name} report -o run.html",
+        "doctor": f"{name} doctor",
+    }
     output.say(_NEXT.format(**commands, column=max(map(len, commands.values()))))

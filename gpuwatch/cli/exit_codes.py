@@ -27,13 +27,13 @@ class Exit(IntEnum):
 _OF_STATUS = {Status.FLAGGED: Exit.FLAGGED, Status.REJECTED: Exit.REJECTED, Status.UNPROVEN: Exit.UNPROVEN}
 
 
-def of_statuses(found: set[Status], fail_on: frozenset[Status]) -> Exit:
-    """The code for the worst status that was found and is named by --fail-on; OK if there is none."""
+def worst_code(found: set[Status], fail_on: frozenset[Status]) -> Exit:
+    """Return the code of the worst status that --fail-on names; OK if there is none."""
     named = found & fail_on
     return _OF_STATUS[max(named, key=lambda status: status.badness)] if named else Exit.OK
 
 
-def statuses_of(verdicts: Iterable[Verdict]) -> set[Status]:
+def list_statuses(verdicts: Iterable[Verdict]) -> set[Status]:
     """What --fail-on asks about: each status, and unproven too where a hazard was found but required evidence is missing."""
     found = set()
     for verdict in verdicts:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import io
 import re
 import sys
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,97 +42,84 @@ def command(name: str | None, as_json: bool) -> None:
 
     REASON is a clock event reason as nvidia-smi names it, or a mask: sw_power_cap, 0x4, 68.  STATUS: valid, unproven …
     """
-    from annotate.output.rule_pages import page, words
     from annotate.rules import RULES
 
-    known = {rule.name: rule for rule in RULES}
-    if name is None:
-        if as_json:
-            output.emit_json({"rules": [_rule(rule) for rule in RULES], "reasons": [_reason(bit) for bit in REASONS]})
-        else:
-            output.emit(
-                output.table(
-                    [(rule.name, rule.family, words(rule).summary) for rule in RULES], header=("RULE", "FAMILY", "SUMMARY")
-                )
-            )
-            output.say("\ngpuwatch explain RULE prints its page; clock event reasons (sw_power_cap, 0x4) are explained too")
-        return
-    if name.strip().lower() in known:
-        rule = known[name.strip().lower()]
-        if as_json:
-            output.emit_json({"rule": _rule(rule)})
-        else:
-            columns = output.width(sys.stdout)
-            output.emit(page(rule).rstrip() if columns is None else _on_terminal(page(rule).rstrip(), columns))
-        return
-    if (status := name.strip().lower()) in _STATUSES:
-        if as_json:
-            output.emit_json({"status": {"name": status, "meaning": _STATUSES[status]}})
-        else:
-            output.emit(f"{status}\n{_filled(_STATUSES[status])}")
-        return
-    if _is_zero(name):
-        if as_json:
-            output.emit_json({"mask": 0, "reasons": [], "unknown_mask": 0})
-        else:
-            output.emit("0x0\n  no reason was active: nothing held the clocks down")
-        return
-    mask = clock_reasons.named(name)
-    if mask is None:
-        names = [*known, *_STATUSES, *(explained.name for explained in REASONS.values())]
+    rules = {rule.name: rule for rule in RULES}
+    word = None if name is None else name.strip().lower()
+    if name is None or word is None:
+        data, text = _list(RULES)
+    elif word in rules:
+        data, text = {"rule": _rule(rules[word])}, _page(rules[word])
+    elif word in _STATUSES:
+        data, text = {"status": {"name": word, "meaning": _STATUSES[word]}}, f"{word}\n{_filled(_STATUSES[word])}"
+    elif (mask := _read_mask(name)) is not None:
+        data, text = _explain_mask(mask)
+    else:
+        names = [*rules, *_STATUSES, *(explained.name for explained in REASONS.values())]
         alike = difflib.get_close_matches(name.lower(), names, n=3) or [each for each in names if name and name.lower() in each]
         near = " or ".join(repr(each) for each in alike[:3])
         hint = f"did you mean {near}? " if near else ""
         raise UsageError(f"unknown rule or reason {name!r}; {hint}`gpuwatch explain` lists them")
-    bits = [bit for bit in REASONS if bit in mask]
-    unknown = int(mask) & ~sum(REASONS)
     if as_json:
-        output.emit_json({"mask": int(mask), "reasons": [_reason(bit) for bit in bits], "unknown_mask": unknown})
+        output.emit_json(data)
         return
+    output.emit(text)
+    if name is None:
+        output.say("\ngpuwatch explain RULE prints its page; clock event reasons (sw_power_cap, 0x4) are explained too")
+
+
+def _list(rules: Sequence[Rule]) -> tuple[dict[str, Any], str]:
+    from annotate.output.rule_pages import words
+
+    data = {"rules": [_rule(rule) for rule in rules], "reasons": [_reason(bit) for bit in REASONS]}
+    rows = [(rule.name, rule.family, words(rule).summary) for rule in rules]
+    return data, output.table(rows, header=("RULE", "FAMILY", "SUMMARY"))
+
+
+def _page(rule: Rule) -> str:
+    """Return a rule's page: Markdown for a pipe, laid out by rich for a terminal, whose placeholders become ellipses."""
+    from annotate.output.rule_pages import page
+
+    columns = output.width(sys.stdout)
+    if columns is None:
+        return page(rule).rstrip()
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console(file=io.StringIO(), width=max(min(columns, 100), 20), color_system=None)
+    with console.capture() as captured:
+        console.print(Markdown(re.sub(r"\{[^{}]*\}", "…", page(rule)), hyperlinks=False))
+    return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
+
+
+def _explain_mask(mask: int) -> tuple[dict[str, Any], str]:
+    bits = [bit for bit in REASONS if bit & mask]
+    unknown = mask & ~sum(REASONS)
+    data = {"mask": mask, "reasons": [_reason(bit) for bit in bits], "unknown_mask": unknown}
+    lines = []
     for bit in bits:
         explained = REASONS[bit]
-        output.emit(f"{explained.name} ({bit:#x})")
-        output.emit(_filled(explained.meaning))
-        output.emit(f"  judged by: {', '.join(explained.rules)}" if explained.rules else "  judged by no rule")
+        judged = f"judged by: {', '.join(explained.rules)}" if explained.rules else "judged by no rule"
+        lines += [f"{explained.name} ({bit:#x})", _filled(explained.meaning), f"  {judged}"]
     if unknown:
-        output.emit(f"{unknown:#x}\n  no reason this version knows: newer than driver 580, or no mask of clock event reasons")
+        lines.append(f"{unknown:#x}\n  no reason this version knows: newer than driver 580, or no mask of clock event reasons")
+    return data, "\n".join(lines) or "0x0\n  no reason was active: nothing held the clocks down"
+
+
+def _read_mask(name: str) -> int | None:
+    """Read a reason's name or a mask of reasons; None for neither."""
+    try:
+        if int(name.strip(), 0) == 0:
+            return 0
+    except ValueError:
+        pass
+    mask = clock_reasons.named(name)
+    return None if mask is None else int(mask)
 
 
 def _filled(words: str) -> str:
     columns = min(output.width(sys.stdout) or 100, 100)
     return textwrap.fill(words, max(columns, 20), initial_indent="  ", subsequent_indent="  ")
-
-
-def _is_zero(name: str) -> bool:
-    try:
-        return int(name.strip(), 0) == 0
-    except ValueError:
-        return False
-
-
-def _on_terminal(page: str, columns: int) -> str:
-    """A page without its Markdown: marks gone, lines broken at words, the table aligned, what a rule fills in as an ellipsis."""
-    columns = max(min(columns, 100), 20)
-    blocks = []
-    for block in page.split("\n\n"):
-        if block.startswith("|"):
-            lines = [line.strip("| ").split(" | ") for line in block.splitlines() if not line.startswith("|--")]
-            cells = [[_unmarked(cell) for cell in line] for line in lines]
-            sizes = [max(len(line[index]) for line in cells) for index in (0, 1)]
-            indent = " " * (sum(sizes) + 6)
-            rows = [f"  {line[0]:<{sizes[0]}}  {line[1]:<{sizes[1]}}  {' | '.join(line[2:])}" for line in cells]
-            blocks.append(
-                "\n".join(textwrap.fill(row, max(columns, len(indent) + 20), subsequent_indent=indent) for row in rows)
-            )
-        else:
-            blocks.append("\n".join(textwrap.fill(_unmarked(line), columns) for line in block.splitlines()))
-    return "\n\n".join(blocks)
-
-
-def _unmarked(words: str) -> str:
-    words = re.sub(r"^#+ ", "", words)
-    words = re.sub(r"\*\*(.+?)\*\*|(?<!\w)\*(\S[^*]*?)\*(?!\w)", lambda mark: mark[1] or mark[2], words)
-    return re.sub(r"\{[^{}]*\}", "…", words.replace("`", ""))
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

@@ -41,10 +41,10 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
         if folder is None:
             for row in export.all_rows(store, since_wall_s=since_s, host=host):
                 output.emit(output.json_text(rows.plain(row)))
-            open_store.tell_left_out(store)
+            open_store.name_left_out(store)
             return
         done = export.to_parquet(store, Path(folder), since_wall_s=since_s, host=host)
-    open_store.tell_left_out(store)
+    open_store.name_left_out(store)
     if as_json:
         counts = {name: getattr(done, name) for name in ("windows_count", "rows_count", "there_count")}
         output.emit_json({"folder": folder, **counts, "parts": [str(part) for part in done.parts]})

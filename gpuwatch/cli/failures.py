@@ -1,4 +1,4 @@
-"""How a command ends: with a code, and with one line on standard error where something went wrong on purpose."""
+"""The end of a command: a code, and one line on standard error for every failure that was raised on purpose."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
 
 
 def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's commands give a code or nothing
-    """Do it; its exit code."""
+    """Run the command and return its exit code."""
     try:
         code = work()
         if sys.stdout is not None:
@@ -42,7 +42,7 @@ def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's comman
 
 
 def _quiet(error: BaseException) -> Exit:
-    """The reader left, or somebody pressed Ctrl-C: neither needs words."""
+    """Return the code for a reader that left and for Ctrl-C, which need no words."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return Exit.INTERRUPTED
     output.silence(sys.stdout)

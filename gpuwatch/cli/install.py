@@ -96,7 +96,7 @@ def _is_system(named: bool | None, root: Path) -> bool:
 
 
 def _flags(settings: Settings) -> list[str]:
-    """The options that make the service find what its user finds now: it starts without a shell's variables."""
+    """Return the options that make the service find what its user finds now: it starts without a shell's variables."""
     named = {name: str(getattr(settings, name)) for name in ("source", "state", "socket") if settings.origin(name) != "default"}
     if settings.origin("state") == "default" and settings.state != default_state(
         settings.source, {"HOME": os.environ.get("HOME", "")}

@@ -1,4 +1,4 @@
-"""Which store a reading command reads: the running daemon's, else where the settings say one lies."""
+"""The store a reading command reads: the running daemon's, else the one of the settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOLD_COUNT = 5
 
 
 def folder(settings: Settings) -> Path:
-    """The state folder: a default gives way to the system's daemon, which serves every user of its machine."""
+    """Return the state folder: a default gives way to the system's daemon, which serves every user of its machine."""
     if settings.origin("state") != "default" or settings.simulated:
         return settings.state
     from gpuwatch.client.connection import connect
@@ -34,7 +34,7 @@ def folder(settings: Settings) -> Path:
 
 
 def closed(where: Path) -> str | None:
-    """Why this user may not read a store, and what opens it: that of the system's daemon is its group's."""
+    """Explain why this user may not read a store, and what opens it: the system daemon's store belongs to its group."""
     if not where.is_dir() or os.access(where, os.R_OK | os.X_OK):
         return None
     try:
@@ -56,7 +56,7 @@ def reader(settings: Settings) -> Reader:
     return Reader(where)
 
 
-def tell_left_out(store: Reader) -> None:
+def name_left_out(store: Reader) -> None:
     """Name on standard error the windows that a list had to leave out."""
     lines = list(store.left_out.values())
     for line in lines[:_TOLD_COUNT]:
@@ -76,7 +76,7 @@ def _instead(store: Reader, prefix: str) -> str:
 
 
 def run(store: Reader, prefix: str | None) -> Run:
-    """A run by its id or a unique beginning of it; the latest if None.  Raises StoreError."""
+    """Find a run by its id or a unique beginning of it; the latest if None.  Raises StoreError."""
     if prefix is not None:
         prefix = clean_text(prefix)  # an argument may be any bytes
         try:

@@ -1,19 +1,21 @@
-"""Options that several commands share, and what they say: settings, claim and policy, --json, --fail-on."""
+"""Options that several commands share: settings, claim and policy, GPUs, --json, --fail-on."""
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from annotate.claims import Claim
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch.config import settings as config
+from gpuwatch.config.settings import load
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,14 +34,14 @@ _SETTINGS = (
 
 
 def keep_flag(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    """The callback of an option that is a setting."""
+    """Store the value of an option that is a setting; click calls it back."""
     # ``meta`` is one dictionary for a command and its group: the option nearer to the command wins.
     if value is not None and parameter.name is not None:
         context.meta.setdefault(_FLAGS, {})[parameter.name] = value
 
 
 def settings_options(command: _F) -> _F:
-    """--source, --state, --socket, --config, --log-level: on the group, and accepted after every command too."""
+    """Add --source, --state, --socket, --config and --log-level, which the group and every command accept."""
     for name, metavar, text in reversed(_SETTINGS):
         flag = f"--{name.replace('_', '-')}"
         command = click.option(flag, name, metavar=metavar, help=text, expose_value=False, callback=keep_flag)(command)
@@ -47,9 +49,9 @@ def settings_options(command: _F) -> _F:
 
 
 def settings(overrides: Mapping[str, str] | None = None, *, scenes: bool = True) -> Settings:
-    """The settings in force for the running command, with scenes that exist if ``scenes``.  Raises UsageError."""
+    """Load the settings of the running command.  Raises UsageError: for wrong ones and, with ``scenes``, unknown scenes."""
     flags = click.get_current_context().meta.get(_FLAGS, {})
-    found = config.load({**flags, **(overrides or {})})
+    found = load({**flags, **(overrides or {})})
     kind, _, argument = found.source.partition(":")
     if scenes and kind == "simulated" and argument:
         from gpuwatch.sources.simulated.simulated_source import scenes_named
@@ -59,7 +61,7 @@ def settings(overrides: Mapping[str, str] | None = None, *, scenes: bool = True)
 
 
 def repeated(settings: Settings) -> str:
-    """The options that make another command, typed in another shell, find the same store; empty under the defaults."""
+    """Return the options with which a command in another shell finds the same store; empty under the defaults."""
     found = [
         f"--{name}={getattr(settings, name)}"
         for name in ("source", "state", "socket")
@@ -70,12 +72,71 @@ def repeated(settings: Settings) -> str:
     return "".join(f" {shlex.quote(option)}" for option in found)
 
 
+def gpu_option(help_text: str) -> Callable[[_F], _F]:
+    """Add --gpu, which may be repeated, as ``gpus``; an empty name is refused: it would begin every UUID."""
+    return click.option("--gpu", "gpus", metavar="UUID", multiple=True, callback=_refuse_empty, help=help_text)
+
+
+def _refuse_empty(_context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(name.strip() for name in names):
+        raise UsageError("--gpu: expected a UUID or its beginning, found an empty one; `gpuwatch doctor` lists the UUIDs")
+    return names
+
+
 def json_option(command: _F) -> _F:
     return click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")(command)
 
 
+def gathered(record: type[Any], name: str) -> Callable[[_F], _F]:
+    """Gather the options that bear the names of a record's fields into one argument: a command has few parameters then."""
+    names = [each.name for each in fields(record)]
+
+    def decorate(command: _F) -> _F:
+        @functools.wraps(command)
+        def call(*arguments: Any, **given: Any) -> Any:
+            return command(*arguments, **{name: record(**{each: given.pop(each) for each in names})}, **given)
+
+        return cast("_F", call)
+
+    return decorate
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOptions:
+    """The values of --claim, --accept and --limit."""
+
+    claim: str | None
+    accept: tuple[str, ...]
+    limits: tuple[str, ...]
+
+    def policy(self) -> Policy | None:
+        """Make the policy; None without options.  Raises UsageError, UnknownNameError, InvalidValueError."""
+        if self.claim is None and not self.accept and not self.limits:
+            return None
+        by_rule: dict[str, dict[str, float]] = {}
+        for text in self.limits:
+            rule, limit, amount = _read_limit(text)
+            by_rule.setdefault(rule, {})[limit] = amount
+        names = frozenset(name.strip() for text in self.accept for name in text.split(","))
+        claim = Claim.of(self.claim) if self.claim is not None else Claim.SUSTAINED
+        return Policy(claim=claim, accept=names, limits=by_rule)
+
+
+def _read_limit(text: str) -> tuple[str, str, float]:
+    name, equals, value = text.partition("=")
+    rule, dot, limit = name.strip().rpartition(".")
+    try:
+        amount = float(value)
+    except ValueError:
+        amount = float("nan")
+    if not equals or not dot or amount != amount:
+        raise UsageError(f"--limit: expected RULE.NAME=NUMBER, found {text!r}; `gpuwatch explain RULE` lists a rule's limits")
+    return rule, limit, amount
+
+
 def policy_options(command: _F) -> _F:
-    """--claim, --accept, --limit; ``policy()`` makes a Policy of them."""
+    """Add --claim, --accept and --limit as one argument ``policy_options``."""
+    command = gathered(PolicyOptions, "policy_options")(command)
     for option in (
         click.option(
             "--limit", "limits", metavar="RULE.NAME=VALUE", multiple=True, help="Override a rule's limit. Repeatable."
@@ -87,29 +148,8 @@ def policy_options(command: _F) -> _F:
     return command
 
 
-def policy(claim: str | None, accept: Sequence[str], limits: Sequence[str]) -> Policy | None:
-    """The policy the options say, None where they say nothing.  Raises UsageError, UnknownNameError, InvalidValueError."""
-    if claim is None and not accept and not limits:
-        return None
-    of_rule: dict[str, dict[str, float]] = {}
-    for text in limits:
-        name, equals, value = text.partition("=")
-        rule, dot, limit = name.strip().rpartition(".")
-        try:
-            amount = float(value)
-        except ValueError:
-            amount = float("nan")
-        if not equals or not dot or amount != amount:
-            raise UsageError(
-                f"--limit: expected RULE.NAME=NUMBER, found {text!r}; `gpuwatch explain RULE` lists a rule's limits"
-            )
-        of_rule.setdefault(rule, {})[limit] = amount
-    names = [name.strip() for text in accept for name in text.split(",")]
-    return Policy(claim=Claim.of(claim) if claim is not None else Claim.SUSTAINED, accept=frozenset(names), limits=of_rule)
-
-
 def statuses(option: str, text: str | None) -> frozenset[Status]:
-    """A comma-separated set of statuses.  Raises UsageError."""
+    """Read a comma-separated set of statuses.  Raises UsageError: for an unknown one."""
     found: set[Status] = set()
     for name in (text or "").split(",") if text is not None else ():
         try:
@@ -121,7 +161,7 @@ def statuses(option: str, text: str | None) -> frozenset[Status]:
 
 
 def fail_on(text: str | None) -> frozenset[Status]:
-    """The set that --fail-on names.  Raises UsageError."""
+    """Read the statuses of --fail-on.  Raises UsageError: for an unknown one, and for valid."""
     named = statuses("--fail-on", text)
     if Status.VALID in named:
         raise UsageError("--fail-on: expected some of flagged, rejected, unproven, found 'valid', which is no failure")

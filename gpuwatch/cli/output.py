@@ -1,4 +1,4 @@
-"""How commands write: data to standard output, everything else to standard error, JSON with a schema number."""
+"""The output of commands: data to standard output, everything else to standard error, JSON with a schema number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLOURS = {Status.VALID: "32", Status.UNPROVEN: "35", Status.FLAGGED: "33", Sta
 
 
 def emit_json(data: Mapping[str, Any], stream: IO[str] | None = None) -> None:
-    """One JSON object, ``schema`` first.  What is not a number becomes null: JSON has no word for it."""
+    """Write one JSON object, ``schema`` first.  What is not a number becomes null: JSON has no word for it."""
     _write(json_text({"schema": SCHEMA} | _finite(dict(data)), indent=2), stream or sys.stdout)
 
 
@@ -41,12 +41,12 @@ def json_text(data: Mapping[str, Any], *, indent: int | None = None) -> str:
 
 
 def emit(text: str = "") -> None:
-    """A line of data.  Raises Stop where standard output takes none."""
+    """Write a line of data.  Raises Stop: when standard output takes none."""
     _write(text, sys.stdout)
 
 
 def say(text: str = "") -> None:
-    """A line about the data: to standard error.  If that is full or closed, nobody can be told, and nothing else changes."""
+    """Write a line about the data to standard error.  If that is full or closed, nothing else changes."""
     try:
         click.echo(_clean(text, sys.stderr), err=True)
     except OSError:
@@ -75,7 +75,7 @@ def keep_closed_streams_free() -> None:
 
 
 def width(stream: IO[str] | None) -> int | None:
-    """Columns to wrap at: of the terminal, or as COLUMNS says; None for a pipe or a file, which keep one line a hazard."""
+    """Return the columns to wrap at, of the terminal or COLUMNS; None for a pipe or file, which keep one line a hazard."""
     named = os.environ.get("COLUMNS", "")
     if named.isdecimal() and int(named) > 0:
         return int(named)
@@ -102,14 +102,14 @@ def _write(text: str, stream: IO[str] | None) -> None:
 
 
 def _clean(text: str, stream: IO[str] | None) -> str:
-    """What a terminal is given: nothing of a label, a path or a process's name steers it.  A pipe gets it as it is."""
+    """Clean text for a terminal: no label, path or process name may steer it.  A pipe gets the text unchanged."""
     if stream is None or not stream.isatty():
         return text
     return _STEERING.sub(lambda found: found[0] if _OURS.fullmatch(found[0]) else plain(found[0]), text)
 
 
 def coloured(text: str, stream: IO[str] | None) -> str:
-    """A report with its status words in colour, where somebody looks and did not decline (NO_COLOR)."""
+    """Colour a report's status words where a terminal shows them and NO_COLOR is not set."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or stream is None or not stream.isatty():
         return text
     return "\n".join(_with_status_coloured(line) for line in text.split("\n"))
@@ -122,7 +122,7 @@ def _with_status_coloured(line: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], width: int | None = None) -> str:
-    """Columns aligned by width, the last left as long as it is, or cut where ``width`` columns end."""
+    """Align columns by width; the last one stays as long as it is, or is cut where ``width`` columns end."""
     lines = [header, *rows]
     widths = [max(len(line[index]) for line in lines) for index in range(len(header) - 1)]
     room = None if width is None else max(width - sum(widths) - 2 * len(widths), 8)
@@ -133,7 +133,7 @@ def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], width: int | 
 
 
 def cut(text: str, most: int | None) -> str:
-    """At most so many characters, with an ellipsis for the rest."""
+    """Cut text to at most ``most`` characters, with an ellipsis for the rest."""
     return text if most is None or len(text) <= most else text[: most - 1].rstrip(" ,") + "…"
 
 

@@ -26,7 +26,7 @@ _DEFAULT = "10s"
 @click.option("--seconds", metavar="N", help=f"Watch for so long from now, at the full rate; by default {_DEFAULT}.")
 @click.option("--last", metavar="DURATION", help='What the daemon saw in the last while, as "5min".')
 @click.option("--run", "run_id", metavar="RUN", help="The evidence of a stored window.")
-@click.option("--gpu", "gpus", metavar="UUID", multiple=True, help="Only this GPU. Repeatable.")
+@options.gpu_option("Only this GPU. Repeatable.")
 @options.json_option
 @options.settings_options
 def command(path: str, seconds: str | None, last: str | None, run_id: str | None, gpus: tuple[str, ...], as_json: bool) -> None:
@@ -49,7 +49,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
     else:
         pieces = _live(settings, _duration_s("--seconds", seconds or _DEFAULT), gpus)
     blob = pack(pieces)
-    output_file.whole(target, blob)
+    output_file.write(target, blob)
     length_s = max(piece.window.length_s for piece in pieces)
     if as_json:
         facts = {"path": str(target), "size_bytes": len(blob), "length_s": length_s, "gpus": [_uuid(piece) for piece in pieces]}
@@ -61,7 +61,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
 
 
 def _duration_s(option: str, text: str) -> float:
-    """A number alone is seconds."""
+    """Read a duration; a bare number is seconds."""
     try:
         length_s = float(text)
     except ValueError:
@@ -75,7 +75,7 @@ def _duration_s(option: str, text: str) -> float:
 
 
 def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Evidence]:
-    """A window of its own makes the daemon read at the full rate, and keeps what it read."""
+    """Record through a window, which makes the daemon read at the full rate and store what it read."""
     from gpuwatch.client.connection import connect
     from gpuwatch.client.window import window
 

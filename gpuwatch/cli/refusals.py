@@ -1,4 +1,4 @@
-"""What click refuses, in the words of everything else that is refused: expected what, found what, what to do."""
+"""click's refusals in the form of all others: expected what, found what, what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 
 def words(error: click.ClickException) -> str:
-    """One line.  click's own, except for a missing argument, where it names only the argument."""
+    """Return one line: click's own, except for a missing argument, where it names only the argument."""
     if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument) and error.ctx is not None:
         path = error.ctx.command_path
         wanted = error.param.make_metavar(error.ctx)

@@ -35,22 +35,28 @@ _WRITTEN_S = 1.5
 
 
 def stored(run: Run) -> tuple[Verdict, ...]:
-    """The verdicts of record, worst first; one that says why if there are none."""
+    """Return the verdicts of record, worst first; one that says why if there are none."""
     if run.verdicts:
         return tuple(Verdict.from_dict(verdict) for verdict in run.verdicts)
     from annotate.verdict import Status
 
     return (
         Verdict(
-            status=Status.UNPROVEN, findings=(), claim=run.claim, label=run.label, begin_ns=run.begin_ns,
-            end_ns=run.end_ns or run.begin_ns, simulated=run.simulated, policy=run.policy,
+            status=Status.UNPROVEN,
+            findings=(),
+            claim=run.claim,
+            label=run.label,
+            begin_ns=run.begin_ns,
+            end_ns=run.end_ns or run.begin_ns,
+            simulated=run.simulated,
+            policy=run.policy,
             why=run.why or f"the window is {run.status}: it has no verdict yet",
         ),
-    )  # fmt: skip
+    )
 
 
 def again(store: Reader, run: Run, policy: Policy | None) -> tuple[Verdict, ...]:
-    """What today's judge says of a run's kept evidence, under its own policy or another; worst first.  Raises StoreError."""
+    """Judge a run's stored evidence today, under its own policy or another; worst first.  Raises StoreError."""
     if policy is None:
         try:
             policy = Policy.from_dict(run.policy)
@@ -92,7 +98,7 @@ def _again_there(run: Run, policy: Policy | None) -> list[bytes]:
 
 
 def judged(pieces: Iterable[Evidence], policy: Policy | None) -> tuple[Verdict, ...]:
-    """Worst first."""
+    """Judge evidence; worst verdict first."""
     from annotate.judge import judge
 
     return tuple(sorted((judge(each, policy) for each in pieces), key=lambda verdict: verdict.status.badness, reverse=True))
@@ -101,7 +107,7 @@ def judged(pieces: Iterable[Evidence], policy: Policy | None) -> tuple[Verdict, 
 def recorded(
     path: Path, begin: str | None, end: str | None, gpus: Sequence[str], *, query: str | None = None
 ) -> tuple[Evidence, ...]:
-    """The windows of a recording, or the named stretch of it.  Raises UsageError.
+    """Return the windows of a recording, or the named interval of it.  Raises UsageError.
 
     A stretch is named by seconds since its beginning, as "-5s" before its end, or by times.  The beginning is that of its
     window where it marks one a GPU, else of its first reading.
@@ -163,7 +169,7 @@ def named(name: str, uuid: str) -> bool:
 
 
 def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pids: Sequence[int]) -> tuple[Evidence, ...]:
-    """What the store kept of an interval that nobody wrapped, one piece of evidence a GPU.  Raises UsageError, StoreError."""
+    """Return stored evidence of an interval that nobody wrapped, one piece per GPU.  Raises UsageError, StoreError."""
     from gpuwatch.store import Run
 
     now_s = clock.wall_s()
@@ -185,16 +191,34 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
     if not wanted:
         raise UsageError(f"--gpu: expected one of {', '.join(known)}, found {', '.join(gpus)}")
     unwrapped = Run(
-        id="", label="interval", claim=Claim.SUSTAINED.value, policy={}, boot_id=boot_id, begin_ns=begin_ns, end_ns=end_ns,
-        begun_wall_s=begin_s, pid=0, uid=os.getuid(), user=None, process=None, uuids=tuple(wanted), pids=frozenset(pids),
-        told={}, host=None, status="judging", why="", parent=None, source="store", verdicts=(),
+        id="",
+        label="interval",
+        claim=Claim.SUSTAINED.value,
+        policy={},
+        boot_id=boot_id,
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        begun_wall_s=begin_s,
+        pid=0,
+        uid=os.getuid(),
+        user=None,
+        process=None,
+        uuids=tuple(wanted),
+        pids=frozenset(pids),
+        told={},
+        host=None,
+        status="judging",
+        why="",
+        parent=None,
+        source="store",
+        verdicts=(),
         simulated=any(known[uuid].simulated for uuid in wanted),
-    )  # fmt: skip
-    return tuple(_kept(store, unwrapped, uuid) for uuid in wanted)
+    )
+    return tuple(_as_if_wrapped(store, unwrapped, uuid) for uuid in wanted)
 
 
-def _kept(store: Reader, unwrapped: Run, uuid: str) -> Evidence:
-    """One GPU's evidence, as if a window had stood there.
+def _as_if_wrapped(store: Reader, unwrapped: Run, uuid: str) -> Evidence:
+    """Return one GPU's evidence, as if a window had stood there.
 
     Where nobody named a process, the only one on the GPU is taken for the measured one: whose else would it be?
     """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli import open_store, options, output, output_file, rejudge, times
-from gpuwatch.cli.exit_codes import Exit, of_statuses, statuses_of
+from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,17 +67,17 @@ def command(
     if target is None:
         output.emit(text.rstrip("\n"))
     else:
-        output_file.whole(Path(target), text.encode())
+        output_file.write(Path(target), text.encode())
         count = f"{len(windows)} {'window' if len(windows) == 1 else 'windows'}"
         output.say(f"{target}: {count}, {len(text) / 1e6:.1f} MB")
         if not markdown and not junit:
             output.say(f"  {_signed(windows, without)}")
             output.say("  opens from disk in any browser; `gpuwatch verify` judges its evidence again")
-    return of_statuses(statuses_of(window.verdict for window in windows), failing)
+    return worst_code(list_statuses(window.verdict for window in windows), failing)
 
 
 def _signed(windows: tuple[ReportedWindow, ...], without: tuple[str, ...]) -> str:
-    """By whom, in one line."""
+    """Say in one line who signed."""
     from gpuwatch.signing import fingerprint
 
     keys = dict.fromkeys(fingerprint(window.signature.public_key) for window in windows if window.signature is not None)
@@ -108,7 +108,7 @@ def _of_runs(ids: tuple[str, ...]) -> list[ReportedWindow]:
 
 
 def _of_run(store: Reader, run: Run) -> list[ReportedWindow]:
-    """The verdicts of record, each beside the evidence that was kept for it."""
+    """Return the verdicts of record, each with its stored evidence."""
     from gpuwatch.report.record import ReportedWindow
     from gpuwatch.signing import Signature
     from gpuwatch.store.run import OPEN, UNFINISHED

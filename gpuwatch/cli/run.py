@@ -13,7 +13,7 @@ import click
 from annotate.errors import AnnotateError
 from annotate.verdict import Status, Verdict
 from gpuwatch.cli import child, options, output, refusals
-from gpuwatch.cli.exit_codes import Exit, Stop, of_statuses, statuses_of
+from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
 from gpuwatch.client.window import Window, window
 from gpuwatch.errors import GpuwatchError
 
@@ -56,7 +56,7 @@ def _as_wrapper() -> Any:
     short_help="Run a program in a window and judge it.",
 )
 @click.option("--label", "--name", "label", metavar="LABEL", help="What to call the window; by default the program's name.")
-@click.option("--gpu", "gpus", metavar="UUID", multiple=True, help="Judge this GPU, by UUID or its beginning. Repeatable.")
+@options.gpu_option("Judge this GPU, by UUID or its beginning. Repeatable.")
 @options.policy_options
 @options.fail_on_option
 @click.option("--json", "json_path", metavar="FILE", help="Also write the verdict as JSON; - is standard output.")
@@ -65,9 +65,7 @@ def _as_wrapper() -> Any:
 def command(
     label: str | None,
     gpus: tuple[str, ...],
-    claim: str | None,
-    accept: tuple[str, ...],
-    limits: tuple[str, ...],
+    policy_options: options.PolicyOptions,
     fail_on: str | None,
     json_path: str | None,
     command: tuple[str, ...],
@@ -84,13 +82,11 @@ def command(
     # Rules and scenes import numpy, whose libraries start threads: they inherit the mask, else one may take, and so lose, a
     # signal that is for the command.
     with child.signals_held():
-        policy = options.policy(claim, accept, limits)
+        policy = policy_options.policy()
         settings = options.settings()
         child.refuse_if_ended()
     child.refuse_if_missing(command[0])
-    watched = window(
-        label or _name(command), policy=policy, gpus=list(gpus) or None, sync=False, settings=settings,
-    )  # fmt: skip
+    watched = window(label or _name(command), policy=policy, gpus=list(gpus) or None, sync=False, settings=settings)
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(_report_file(json_path)) if json_path else None
         with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:
@@ -105,7 +101,7 @@ def command(
             # The command has ended and its code is known: whoever has no patience for the verdict still gets the code.
             output.say(f"gpuwatch: not waited for the verdict; {show}")
             return outcome.exit_code
-    return outcome.exit_code or of_statuses(statuses, failing)
+    return outcome.exit_code or worst_code(statuses, failing)
 
 
 def _refuse_indices(gpus: tuple[str, ...]) -> None:
@@ -120,7 +116,7 @@ def _refuse_indices(gpus: tuple[str, ...]) -> None:
 
 
 def _name(command: tuple[str, ...]) -> str:
-    """The program's name, or the script's where the program is an interpreter.  Arguments may hold secrets."""
+    """Return the program's name, or the script's where the program is an interpreter.  Arguments may hold secrets."""
     program = Path(command[0]).name
     match command[1:]:
         case ["-m", module, *_] if program.startswith("python"):
@@ -131,7 +127,7 @@ def _name(command: tuple[str, ...]) -> str:
 
 
 def _environment(watched: Window, flags: Any) -> dict[str, str]:
-    """The command's: ours, and where windows inside it find this daemon and their parent."""
+    """Return the command's environment: this one's, and where windows inside find this daemon and their parent."""
     from gpuwatch.config.keys import BY_NAME
 
     ours = {BY_NAME[name].variable: str(value) for name, value in flags.items() if name in BY_NAME}
@@ -143,7 +139,7 @@ def _environment(watched: Window, flags: Any) -> dict[str, str]:
 
 
 def _report_file(path: str) -> contextlib.AbstractContextManager[IO[str]]:
-    """Opened before the command runs: whoever gave a wrong path should not learn it an hour later."""
+    """Open the report before the command runs: a wrong path should not show an hour later."""
     if path == "-":
         if sys.stdout is None:
             raise click.UsageError("--json: -: standard output is closed")
@@ -174,4 +170,4 @@ def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None, show:
     except (OSError, Stop) as error:  # the report is a full disk or a closed pipe: the command's code still counts
         output.say(f"gpuwatch: the verdict could not be written: {getattr(error, 'strerror', None) or error}")
         return {Status.UNPROVEN}
-    return statuses_of(verdicts)
+    return list_statuses(verdicts)

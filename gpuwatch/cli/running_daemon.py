@@ -9,7 +9,7 @@ import click
 from gpuwatch import clock
 from gpuwatch.cli import options, output, times
 from gpuwatch.cli.exit_codes import Exit, Stop
-from gpuwatch.client.connection import Client, running
+from gpuwatch.client.connection import Client, connect_running
 from gpuwatch.config import quantities
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import DaemonError, UsageError
@@ -31,7 +31,7 @@ def status(as_json: bool) -> Exit:
     Exits 0 if a daemon answers, 1 if none runs or it does not answer.
     """
     settings = options.settings()
-    client = running(settings)
+    client = connect_running(settings)
     if client is None:
         if as_json:
             output.emit_json({"running": False, "socket": str(settings.socket), "state": str(settings.state)})
@@ -62,7 +62,7 @@ def stop(wait: str, now: bool, as_json: bool) -> None:
     from gpuwatch.daemon import handover
 
     wait_s, settings = _wait_s(wait), options.settings()
-    client = running(settings)
+    client = connect_running(settings)
     if client is None:
         _tell_stopped(as_json=as_json, stopped=False, said=f"no daemon runs at {settings.socket}: nothing to stop")
         return

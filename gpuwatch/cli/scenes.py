@@ -79,7 +79,7 @@ def _bench(scene: Scene, epoch_ns: int, now_ns: int) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def own_daemon(settings: config.Settings, folder: Path) -> Iterator[dict[str, Any]]:
-    """A daemon of our own for as long as the block lasts; gives its status.  Raises DaemonError."""
+    """Run a daemon of its own for the length of the block; gives its status.  Raises DaemonError."""
     log = folder / "daemon.log"
     with log.open("w") as errors:
         command = [sys.executable, "-P", "-m", "gpuwatch", *settings.flags(), "daemon"]

@@ -72,9 +72,12 @@ def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor
         buffers = "the same buffers" if shared else "different buffers"
         output.say(f"{kind}: {selftest.TRIALS_COUNT} trials of {seconds:g} s, identical work on {buffers}")
         trials = selftest.differences(
-            blocks.here(), selftest.work(torch, kind, shared=shared), trials_count=selftest.TRIALS_COUNT, seconds=seconds,
+            blocks.here(),
+            selftest.work(torch, kind, shared=shared),
+            trials_count=selftest.TRIALS_COUNT,
+            seconds=seconds,
             warm_s=1.0,
-        )  # fmt: skip
+        )
         found = list(trials)
         torch.cuda.empty_cache()
         if not found:

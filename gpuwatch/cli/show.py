@@ -7,7 +7,7 @@ import sys
 import click
 
 from gpuwatch.cli import open_store, options, output, rejudge, times
-from gpuwatch.cli.exit_codes import Exit, of_statuses, statuses_of
+from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.errors import UsageError
 
 
@@ -25,9 +25,7 @@ def command(
     last: bool,
     verbose: bool,
     markdown: bool,
-    claim: str | None,
-    accept: tuple[str, ...],
-    limits: tuple[str, ...],
+    policy_options: options.PolicyOptions,
     fail_on: str | None,
     as_json: bool,
 ) -> Exit:
@@ -40,7 +38,7 @@ def command(
     if run_id is not None and last:
         raise UsageError(f"expected a run or --last, found both: {run_id} --last")
     failing = options.fail_on(fail_on)
-    policy = options.policy(claim, accept, limits)
+    policy = policy_options.policy()
     with open_store.reader(options.settings()) as store:
         run = open_store.run(store, run_id)
         verdicts = rejudge.stored(run) if policy is None else rejudge.again(store, run, policy)
@@ -50,11 +48,8 @@ def command(
     elif markdown:
         output.emit("\n".join(report.markdown(verdict) for verdict in verdicts).rstrip())
     else:
-        output.emit(
-            output.coloured(
-                report.texts(verdicts, verbose=verbose, more="`-v` lists them", width=output.width(sys.stdout)), sys.stdout
-            )
-        )
+        shown = report.texts(verdicts, verbose=verbose, more="`-v` lists them", width=output.width(sys.stdout))
+        output.emit(output.coloured(shown, sys.stdout))
         who = f", by {run.user or run.uid}" if run.uid is not None else ""
         output.say(f"  run {run.id}, {times.text(run.begun_wall_s)}{who}{', judged again' if policy is not None else ''}")
-    return of_statuses(statuses_of(verdicts), failing)
+    return worst_code(list_statuses(verdicts), failing)

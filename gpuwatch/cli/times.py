@@ -13,7 +13,7 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,6})?))?\Z", re.ASCII)
 
 
 def wall_s(text: str, option: str, *, now_s: float) -> float:
-    """Seconds since the epoch; times without a zone are local.  Raises UsageError."""
+    """Read seconds since the epoch; times without a zone are local.  Raises UsageError."""
     word = text.strip().replace("−", "-")
     if word == "now":
         return now_s
@@ -49,7 +49,7 @@ def wall_s(text: str, option: str, *, now_s: float) -> float:
 
 
 def text(at_s: float) -> str:
-    """Local time to the second, as tables show it."""
+    """Write local time to the second, as tables show it."""
     try:
         return dt.datetime.fromtimestamp(at_s, tz=dt.UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError, OSError):  # beyond any calendar: somebody else wrote it
@@ -57,7 +57,7 @@ def text(at_s: float) -> str:
 
 
 def zoned(at_s: float) -> str:
-    """Local time to the second with its distance from UTC, as who reads it elsewhere needs it."""
+    """Write local time to the second with its offset from UTC, for readers elsewhere."""
     try:
         return dt.datetime.fromtimestamp(int(at_s), tz=dt.UTC).astimezone().isoformat(sep=" ")
     except (OverflowError, ValueError, OSError):

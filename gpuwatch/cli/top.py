@@ -78,7 +78,7 @@ def _screen(settings: Settings, *, kept_for: Settings) -> Exit:
 
 
 def _store(settings: Settings) -> Path:
-    """Where the readings lie that the screen goes back to.  Raises StoreError."""
+    """Return where the readings lie that the screen goes back to.  Raises StoreError."""
     where = open_store.folder(settings)
     if why := open_store.closed(where):
         raise StoreError(why)
@@ -86,7 +86,7 @@ def _store(settings: Settings) -> Path:
 
 
 def _preferences_file(settings: Settings) -> PreferencesFile:
-    """What the user chose, kept beside the configuration that is read."""
+    """Return the user's stored preferences, which lie beside the configuration."""
     from gpuwatch.tui.preferences import PreferencesFile
 
     named = settings.given.get("config") or os.environ.get("GPUWATCH_CONFIG")

@@ -1,4 +1,4 @@
-"""Marks at the edges of iterations: on the GPU where this process has one, else by the host's clock."""
+"""Marks at the edges of iterations: on the GPU where this process uses one, else by the host's clock."""
 
 from __future__ import annotations
 
@@ -10,45 +10,46 @@ from annotate.evidence import Timings
 from gpuwatch import clock
 from gpuwatch.process import torch_state
 from gpuwatch.wire.messages import TIMES_COUNT, FactValue
+from gpuwatch.wire.timings import sort_by_begin
 
 
 class Marks(Protocol):
-    """Marks the edges of iterations and gives their times; ``timer`` is what took them, as told.
+    """Marks at the edges of iterations, and the times between them; ``timer`` names the timer in the declared facts.
 
-    What an iteration needs of its beginning it keeps itself, whatever that is: iterations nest, and threads have their own.
+    An iteration stores its own beginning mark, whatever the type: iterations nest, and each thread has its own.
     """
 
     timer: str
 
     def begin(self) -> Any:
-        """An iteration begins; None where it is not marked."""
+        """Mark the beginning of an iteration; return None where it is not marked."""
 
     def end(self, begun: Any) -> None:
-        """The one that began so has ended."""
+        """Mark the end of the iteration that began with this mark."""
 
     def next(self, begun: Any) -> Any:
-        """It has ended and another one begins at once."""
+        """Mark the end of one iteration and the beginning of the next."""
 
     def timings(self) -> Timings | None:
-        """What was marked so far in the order of beginnings, None for nothing.  It waits until the GPU has done it."""
+        """Wait for the GPU and return the marked iterations in the order of their beginnings; None where there are none."""
 
     def told(self) -> dict[str, FactValue]:
-        """What else the marks tell, once their times were asked for."""
+        """Return the facts that the marks declare, after their times were read."""
 
     def close(self) -> None:
-        """Give back what they hold of the GPU."""
+        """Release their memory on the GPU."""
 
 
 class HostMarks:
-    """The host's clock: what a process without a GPU of its own has."""
+    """Marks by the host's clock, for a process that uses no GPU."""
 
     timer = "host"
 
-    def told(self) -> dict[str, FactValue]:
-        return {"timer": self.timer}
-
     def __init__(self) -> None:
         self._edges_ns: list[tuple[int, int]] = []
+
+    def told(self) -> dict[str, FactValue]:
+        return {"timer": self.timer}
 
     def begin(self) -> int:
         return clock.now_ns()
@@ -65,23 +66,14 @@ class HostMarks:
         if not self._edges_ns:
             return None
         begins_ns, ends_ns = np.array(self._edges_ns, np.int64).T
-        return in_order(Timings(begins_ns.copy(), (ends_ns - begins_ns) / 1e9))
+        return sort_by_begin(Timings(begins_ns.copy(), (ends_ns - begins_ns) / 1e9))
 
     def close(self) -> None:
-        """They hold nothing."""
+        """Do nothing: the host's clock holds no memory on the GPU."""
 
 
-def in_order(timings: Timings) -> Timings:
-    """By their beginnings: nested iterations, and those of threads, end in another order than they begin."""
-    if (np.diff(timings.at_ns) >= 0).all():
-        return timings
-    order = np.argsort(timings.at_ns, kind="stable")
-    clocks_mhz = None if timings.sm_clock_mhz is None else timings.sm_clock_mhz[order]
-    return Timings(timings.at_ns[order], timings.took_s[order], clocks_mhz, timings.calls_count)
-
-
-def here(count: int, driver: Any = None) -> Marks:  # cuda has no types
-    """Marks for about so many iterations: CUDA events and stamps where torch has a context, and no graph is being captured."""
+def make_marks(count: int, driver: Any = None) -> Marks:  # cuda has no types
+    """Make marks for about ``count`` iterations: CUDA events and stamps where torch has a context and captures no graph."""
     cuda = torch_state.cuda_at_hand()
     if cuda is None:
         return HostMarks()

@@ -1,4 +1,4 @@
-"""What the measured process tells of one window: facts, times of iterations, the true clock at the edges.
+"""The measured process's report on one window: declared facts, times of iterations, the true clock at the edges.
 
 All of it may be missing, and none of it may break the benchmark.
 """
@@ -33,7 +33,7 @@ _TOLD_LENGTH = TOLD_LENGTH - 4096  # of what is told in all: versions, flags and
 
 @contextlib.contextmanager
 def spared(doing: str) -> Iterator[None]:
-    """Around what a verdict can do without: it may fail, and the benchmark goes on."""
+    """Log what goes wrong inside and go on: a verdict can do without it."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the window's boundary
@@ -71,7 +71,7 @@ class Iteration:
                 self._failed(error)
 
     def next(self) -> None:
-        """It has ended, and is the next one now."""
+        """End this iteration and begin the next."""
         if self._begun is None:
             self.__enter__()
         elif self._marks is not None:
@@ -99,21 +99,22 @@ class Testimony:
         self._making = threading.Lock()
         self._stamps: Stamps | None = None
 
-    def facts(self) -> dict[str, FactValue]:
-        """What is known at the beginning."""
+    def begin(self, *, is_stamped: bool = False) -> dict[str, FactValue]:
+        """Return the facts known at the beginning, and make room for the stamps of the true clock if it ``is_stamped``.
+
+        The first stamps of a process take 0.1 s; without a CUDA context there are none.
+        """
         self.before = torch_state.snapshot()
+        if is_stamped:
+            with spared("preparing to stamp the true clock"):
+                if torch_state.cuda_at_hand() is not None:
+                    from gpuwatch.cuda.stamp import Stamps
+
+                    self._stamps = Stamps.here(2, self._driver)
         return self.before.facts
 
-    def prepare(self) -> None:
-        """Room for the stamps of the true clock, where there is a CUDA context: the first of a process takes 0.1 s."""
-        with spared("preparing to stamp the true clock"):
-            if torch_state.cuda_at_hand() is not None:
-                from gpuwatch.cuda.stamp import Stamps
-
-                self._stamps = Stamps.here(2, self._driver)
-
     def stamp(self) -> None:
-        """At the window's beginning and end."""
+        """Stamp the true clock at the window's beginning and end."""
         with spared("stamping the true clock"):
             if self._stamps is not None:
                 self._stamps.put()
@@ -139,13 +140,32 @@ class Testimony:
         self._told = told
 
     def look_at(self, tensors: tuple[Any, ...]) -> None:
-        with spared("looking at the inputs"):
-            from gpuwatch.process.inputs import facts
+        """Sample the inputs of the measured work.  Raises UsageError: where none is a tensor."""
+        from gpuwatch.process.inputs import facts, has_tensor
 
+        try:
+            is_tensor_there = has_tensor(tensors)
+        except Exception as error:  # a list that holds itself, a type whose attributes fail
+            raise UsageError(f"inputs: expected tensors of torch or numpy; {type(error).__name__} while looking") from error
+        if not is_tensor_there:
+            found = ", ".join(type(each).__name__ for each in tensors)
+            raise UsageError(f"inputs: expected tensors of torch or numpy, found {found or 'nothing'}")
+        with spared("looking at the inputs"):
             self._looked |= facts(*tensors)
 
-    def iteration(self, count: int) -> Iteration:
-        """Around one iteration of about so many."""
+    def iterations(self, count: int) -> Iterator[int]:
+        """Yield the numbers from 0 to ``count``, each pass of the loop marked as one iteration."""
+        marked = self.iteration(count // 2 + 1)  # one stamp each, and one more
+        # Not a with block: a loop that is left early keeps the iterations that ended and drops the last.
+        marked.__enter__()
+        for number in range(count):
+            if number:
+                marked.next()
+            yield number
+        marked.__exit__()
+
+    def iteration(self, count: int = ROOM_COUNT) -> Iteration:
+        """Make a context manager around one iteration of about ``count``."""
         try:
             torch_state.notice_profiler()
             if self._marks is None and self._is_marking:
@@ -155,13 +175,13 @@ class Testimony:
         return Iteration(self._marks if self._is_marking else None, self._give_up)
 
     def _make_marks(self, count: int) -> None:
-        from gpuwatch.client.marks import HostMarks, here
+        from gpuwatch.client.marks import HostMarks, make_marks
 
         with self._making:
             if self._marks is None:
                 marks: Marks = HostMarks()
                 with spared("preparing to mark iterations"):
-                    marks = here(count, self._driver)
+                    marks = make_marks(count, self._driver)
                 self._marks = marks
 
     def _give_up(self, error: Exception) -> None:
@@ -206,7 +226,7 @@ class Testimony:
         return self._told | {name: fact for name, fact in seen.items() if fact or name not in self._told}
 
     def _true_clock(self) -> dict[str, FactValue]:
-        """The mean clock between the stamps at the window's edges."""
+        """Return the mean clock between the stamps at the window's edges."""
         with spared("reading the true clock"):
             if self._stamps is not None and self._stamps.used == 2:
                 stamped = self._stamps.read()
@@ -227,7 +247,7 @@ class Testimony:
 
 
 def _sendable(name: str, fact: object) -> FactValue:
-    """A fact as it goes through JSON into a database, numbers and texts of other libraries as Python's own."""
+    """Convert a fact to what JSON and a database hold; numbers and texts of other libraries become Python's own."""
     if fact is None or isinstance(fact, bool):
         return fact
     if isinstance(fact, str):

@@ -1,1 +1,7 @@
-"""The user's configuration: settings with their origins, paths, and amounts as people write them."""
+"""The user's configuration: settings, where each came from, default paths, and amounts with units."""
+
+from __future__ import annotations
+
+from gpuwatch.config.settings import Settings, load
+
+__all__ = ["Settings", "load"]

@@ -97,7 +97,7 @@ def _bytes(found: object) -> int:
 
 
 def _listen(found: object) -> str:
-    """``HOST:PORT`` with both said, or the empty text for not at all."""
+    """Read ``HOST:PORT`` with defaults filled in, or the empty text for no address."""
     expected = 'HOST:PORT, HOST, PORT (on loopback) or "off"'
     text = _text(expected, found)
     if text in ("off", ""):
@@ -117,7 +117,7 @@ def _listen(found: object) -> str:
 
 
 def _file(found: object) -> str:
-    """A path, or the empty text for none."""
+    """Read a path, or the empty text for none."""
     return "" if found in ("", "none") else str(_path(found))
 
 

@@ -1,4 +1,4 @@
-"""Where things lie by default: the store, the socket and the configuration files, as a function of user and source.
+"""Default places of the store, the socket and the configuration files, as a function of user and source.
 
 Written by hand rather than with platformdirs, whose import takes 15 ms of the 60 that ``import gpuwatch`` may take.
 """
@@ -22,7 +22,7 @@ KINDS = ("auto", "nvml", "simulated", "replay")
 
 
 def suffix(source: str) -> str:
-    """What sets a simulated or replayed source's store and socket apart from the real ones; empty for a real source.
+    """Return what distinguishes a simulated or replayed source's store and socket from the real ones; empty for a real source.
 
     The same specification gives the same suffix anywhere, so that client and daemon find each other.
     """
@@ -33,12 +33,12 @@ def suffix(source: str) -> str:
 
 
 def default_state(source: str, environment: Mapping[str, str]) -> Path:
-    """The user's store: ``$XDG_STATE_HOME/gpuwatch``, by default under ``~/.local/state``."""
+    """Return the user's store: ``$XDG_STATE_HOME/gpuwatch``, by default under ``~/.local/state``."""
     return _home(environment, "XDG_STATE_HOME", ".local/state") / f"gpuwatch{suffix(source)}"
 
 
 def default_socket(source: str, environment: Mapping[str, str]) -> Path:
-    """The user's socket: in ``$XDG_RUNTIME_DIR/gpuwatch``, else in a folder of ours under the temporary folder."""
+    """Return the user's socket: in ``$XDG_RUNTIME_DIR/gpuwatch``, else in a private folder under the temporary folder."""
     name = f"daemon{suffix(source)}.sock"
     runtime = environment.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/") and _is_ours(Path(runtime)):
@@ -130,7 +130,7 @@ def _private_folder(environment: Mapping[str, str]) -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder exists, is this user's and can be written: sudo and containers hand on those of others."""
+    """Return whether this user owns a folder and can write to it: sudo and containers pass on the variables of others."""
     try:
         return folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK)
     except OSError:

@@ -38,12 +38,12 @@ class QuantityError(ValueError):
 
 
 def duration_ns(text: str) -> int:
-    """Raises QuantityError."""
+    """Read a duration with its unit.  Raises QuantityError."""
     return _scaled(text, _DURATIONS_NS, 'a duration with its unit, as "50ms", "2.5s" or "24h"')
 
 
 def lapse_ns(text: str) -> int:
-    """How far away a moment is: as ``duration_ns``, but a number alone is seconds and ``5m``, as people write, is minutes.
+    """Read how far away a moment is: as ``duration_ns``, but a bare number is seconds and ``5m`` is minutes.
 
     Raises QuantityError.
     """
@@ -54,12 +54,12 @@ def lapse_ns(text: str) -> int:
 
 
 def size_bytes(text: str) -> int:
-    """Raises QuantityError."""
+    """Read a size with its unit.  Raises QuantityError."""
     return _scaled(text, _SIZES_BYTES, 'a size with its unit, as "64MiB" or "2GiB"')
 
 
 def share_ratio(text: str) -> float:
-    """Raises QuantityError."""
+    """Read a percentage with its sign.  Raises QuantityError."""
     expected = 'a share of 0 to 100 % with its sign, as "1 %"'
     amount, unit = _split(text, expected)
     if unit != "%" or amount > 100:
@@ -68,12 +68,12 @@ def share_ratio(text: str) -> float:
 
 
 def duration_text(amount_ns: int) -> str:
-    """In the largest unit that is exact: 1_500_000_000 is ``1500ms``, 90 seconds are ``90s``, 120 are ``2min``."""
+    """Write a duration in the largest exact unit: 1_500_000_000 is ``1500ms``, 90 seconds are ``90s``, 120 are ``2min``."""
     return _text(amount_ns, {unit: size for unit, size in _DURATIONS_NS.items() if unit not in ("µs", "w")})
 
 
 def size_text(amount_bytes: int) -> str:
-    """The largest binary unit that is exact: 2 * 2**30 is ``2GiB``, 1500 is ``1500B``."""
+    """Write a size in the largest exact binary unit: 2 * 2**30 is ``2GiB``, 1500 is ``1500B``."""
     return _text(amount_bytes, {unit: size for unit, size in _SIZES_BYTES.items() if "i" in unit or unit == "B"})
 
 

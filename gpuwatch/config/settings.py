@@ -64,26 +64,26 @@ class Settings:
         return self.state / "daemon.log"
 
     def origin(self, name: str) -> str:
-        """``default``, or where the value was given: ``--state``, ``GPUWATCH_STATE``, ``/etc/gpuwatch/config.toml:3``."""
+        """Return ``default`` or the place of the value: ``--state``, ``GPUWATCH_STATE``, ``/etc/gpuwatch/config.toml:3``."""
         return self.origins[name]
 
     def flags(self) -> list[str]:
-        """The options that make another ``gpuwatch`` process find the same source, store and socket."""
+        """Return the options that make another ``gpuwatch`` process find the same source, store and socket."""
         named = {"source": self.source, "state": str(self.state), "socket": str(self.socket)}
         named |= {name: self.given[name] for name in ("config", "log_level") if name in self.given}
         return [f"--{name.replace('_', '-')}={value}" for name, value in named.items()]
 
     def variables(self) -> dict[str, str]:
-        """What was given and has no option, as the environment of that process."""
+        """Return the given values without an option, as environment variables of that process."""
         return {key.variable: self.given[key.name] for key in KEYS if key.name in self.given}
 
     def reread(self) -> Settings:
-        """The settings as the files and this process's environment are now, under the same flags.  Raises UsageError."""
+        """Load the settings again from the files and environment of now, under the same flags.  Raises UsageError."""
         return load(self.given)
 
 
 def load(flags: Mapping[str, str] | None = None, *, environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings in force.
+    """Load the settings in force.
 
     ``flags`` hold text by key name (``source``, ``sampling.idle_period``), and ``config``, a file to read in place of the
     user's and the system's.  Raises UsageError: one line that names the place, the key, what was expected and found.
@@ -93,7 +93,7 @@ def load(flags: Mapping[str, str] | None = None, *, environment: Mapping[str, st
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for file in reversed(files(given, env)):
-        for key, raw, place in _of_file(file):
+        for key, raw, place in _read_file(file):
             values[key.field], origins[key.field] = _read(key, raw, place, f"{key.name}: "), place
     for key in KEYS:
         if env.get(key.variable):
@@ -111,7 +111,7 @@ def load(flags: Mapping[str, str] | None = None, *, environment: Mapping[str, st
 
 
 def files(flags: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """The configuration files that are read, the strongest first.  Raises UsageError if one was named and is not there."""
+    """List the configuration files in force, the strongest first.  Raises UsageError: when a named one is missing."""
     named = flags.get("config") or environment.get("GPUWATCH_CONFIG")
     if named:
         path = Path(named).expanduser().absolute()
@@ -129,13 +129,13 @@ def _exists(path: Path) -> bool:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """GPUWATCH_ variables that mean nothing.  No error: an orchestrator may set GPUWATCH_PORT for a service of that name."""
+    """List the GPUWATCH_ variables without a meaning.  No error: an orchestrator may set GPUWATCH_PORT for its service."""
     known = {key.variable for key in KEYS} | _OTHER_VARIABLES
     return tuple(sorted(name for name in environment if name.startswith("GPUWATCH_") and name not in known))
 
 
-def _of_file(path: Path) -> list[tuple[Key, object, str]]:
-    """The keys of one file with their raw values and places.  Raises UsageError."""
+def _read_file(path: Path) -> list[tuple[Key, object, str]]:
+    """Read the keys of one file with their raw values and places.  Raises UsageError."""
     import tomllib  # 9 ms that most processes need not spend: there is no file
 
     try:
@@ -177,7 +177,7 @@ def _hint(name: str) -> str:
 
 
 def _line_of(name: str, text: str) -> int | None:
-    """The line a key stands in, found by reading the file as a person would: the parser does not keep it."""
+    """Find the line of a key by reading the file as a person would: the parser does not keep it."""
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()

@@ -8,9 +8,9 @@ import numpy as np
 
 from annotate.evidence import Timings
 from gpuwatch import clock
-from gpuwatch.client.marks import in_order
 from gpuwatch.cuda.stamp import Stamps
 from gpuwatch.wire.messages import TIMES_COUNT, FactValue
+from gpuwatch.wire.timings import sort_by_begin
 
 Begun = tuple[Any, int]  # the event of its beginning, which has no type, and the number of the stamp before it
 
@@ -91,7 +91,7 @@ class CudaMarks:
         took_s = np.array([first.elapsed_time(last) for first, last, _, _ in self._pairs]) / 1e3
         after_s = np.array([self._anchor.elapsed_time(first) for first, _, _, _ in self._pairs]) / 1e3
         at_ns = self._anchor_ns + (after_s * 1e9).astype(np.int64)
-        return in_order(Timings(at_ns, took_s, self._clocks_mhz()))
+        return sort_by_begin(Timings(at_ns, took_s, self._clocks_mhz()))
 
     def _clocks_mhz(self) -> np.ndarray[Any, np.dtype[np.float64]] | None:
         if self._stamps is None or not self._stamps.used:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch import clock
-from gpuwatch.client.connection import Client, at
+from gpuwatch.client.connection import Client, connect_at
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.wire import store_owner
@@ -65,7 +65,7 @@ def make_room(settings: Settings, tell: Callable[[str], object], *, is_handed: b
     """
     for path in _places(settings, is_handed=is_handed):
         try:
-            client = at(path, settings)
+            client = connect_at(path, settings)
             if client is None:
                 continue
             with client:

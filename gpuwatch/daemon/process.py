@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from gpuwatch import clock
-from gpuwatch.client.connection import START_S, say
+from gpuwatch.client.launch import START_S, say
 from gpuwatch.config import settings as config
 from gpuwatch.config.paths import ensure_state_folder
 from gpuwatch.config.settings import Settings

@@ -17,12 +17,12 @@ from typing import Any
 
 from annotate import __version__
 from gpuwatch import clock
-from gpuwatch.client.connection import peer_uid
 from gpuwatch.config.settings import ensure_socket_folder
 from gpuwatch.daemon.line_reader import PIECE_BYTES, LineReader, UnfinishedLines
 from gpuwatch.daemon.windows import Windows
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.wire import messages
+from gpuwatch.wire.peer import peer_uid
 
 _log = logging.getLogger("gpuwatch.daemon.server")
 

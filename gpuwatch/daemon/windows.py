@@ -343,7 +343,7 @@ class Windows:
             host=held.on_host(after),
         )  # fmt: skip
         self._store.put_run(held.run)
-        if (timings := iterations.timings(held.times)) is not None:
+        if (timings := iterations.decode(held.times)) is not None:
             self._store.put_timings(held.run.id, timings)
             held.times.clear()
             held.times_count = 0

@@ -1,4 +1,4 @@
-"""How random the inputs of a measured call are: zeros and repeated values switch fewer transistors than data does.
+"""The randomness of the inputs of a measured call: zeros and repeated values switch fewer transistors than data does.
 
 Works on tensors of torch and arrays of numpy, and on lists, tuples and mappings of them.  Of each, a few values are copied
 to the host; nothing happens while a CUDA graph is being captured.
@@ -22,7 +22,7 @@ _SMALL_RATIO = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What a sample of one tensor showed."""
+    """The findings in a sample of one tensor."""
 
     dtype: str
     size_bytes: int
@@ -72,7 +72,7 @@ def _flat(values: Iterable[object]) -> Iterator[object]:
 
 
 def _look(tensor: Any) -> _Looked | None:  # torch is no dependency, so a tensor has no type here
-    """None for what is neither a tensor nor an array, or hides its values (meta, sparse, distributed)."""
+    """Sample a tensor or array; None for other values, and for tensors without values (meta, sparse, distributed)."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     with contextlib.suppress(AttributeError, RuntimeError, TypeError, ValueError, NotImplementedError):
         if torch is not None and isinstance(tensor, torch.Tensor):
@@ -97,12 +97,12 @@ def _seen(zero: Any, octets: Any, dtype: str, size_bytes: int) -> _Looked:
 
 
 def _step(count: int) -> int:
-    """Odd where it skips any, so that a sample of a matrix does not keep to a few of its columns."""
+    """Return the step of sampling; odd where it skips any, so that a sample does not keep to a few columns."""
     return 1 if count <= SAMPLED_COUNT else count // SAMPLED_COUNT | 1
 
 
 def _of_torch(torch: Any, tensor: Any) -> tuple[Any, Any]:
-    """Which of the sampled values are zero, and their bytes, as arrays of numpy; one copy to the host.
+    """Return which of the sampled values are zero, and their bytes, as arrays of numpy; one copy to the host.
 
     On the host all is numpy's: torch would start a thread a processor for it, in the middle of somebody's benchmark.
     """
@@ -124,7 +124,7 @@ def _of_torch(torch: Any, tensor: Any) -> tuple[Any, Any]:
 
 
 def _sampled(torch: Any, tensor: Any) -> Any:
-    """Some values of a tensor of a GPU, evenly spread over it."""
+    """Take values evenly spread over a tensor on a GPU."""
     count = tensor.numel()
     step = _step(count)
     if _is_dense(tensor):
@@ -138,7 +138,7 @@ def _sampled(torch: Any, tensor: Any) -> Any:
 
 
 def _is_dense(tensor: Any) -> bool:
-    """Whether its elements fill one piece of memory, in whatever order: then a stride through it costs no index."""
+    """Return whether the elements fill one piece of memory, in any order: then a stride through it costs no index."""
     expected = 1
     for stride, length in sorted(
         (stride, length) for stride, length in zip(tensor.stride(), tensor.shape, strict=True) if length > 1

@@ -32,7 +32,7 @@ _ENVIRONMENT_LENGTH = 4000
 
 
 def facts() -> dict[str, FactValue]:
-    """Versions and switches of torch, if somebody imported it, and the environment as it was when first asked for.
+    """Return versions and switches of torch, if the program imported it, and the environment as first read.
 
     What libraries read of it they read when they were loaded; going through a hundred variables takes 0.1 ms.
     """
@@ -51,14 +51,14 @@ def facts() -> dict[str, FactValue]:
 
 
 def cudnn_version() -> dict[str, FactValue]:
-    """cuDNN's version; asking loads the library, so only where a context was made anyway."""
+    """Return cuDNN's version; the query loads the library, so call it only where a context exists."""
     torch: Any = sys.modules.get("torch")
     found = _known("cudnn_version", lambda: torch.backends.cudnn.version())  # noqa: PLW0108 - it may not be there to be named
     return {name: str(version) for name, version in found.items()}
 
 
 def _known(name: str, ask: Callable[[], Any] | None) -> dict[str, FactValue]:
-    """One fact of torch's, or nothing where this version of torch has it elsewhere, or refuses to say."""
+    """Read one fact of torch; nothing where this version has it elsewhere or refuses."""
     # torch since 2.9 raises RuntimeError where its older and its newer switches for TF32 were both used.
     with contextlib.suppress(AttributeError, RuntimeError, TypeError, ImportError):
         value = ask() if ask is not None else None
@@ -73,7 +73,7 @@ def _environment() -> str:
 
 
 def environment(environ: Mapping[str, str] | None = None) -> str:
-    """The variables that change speed, as NAME=VALUE, sorted, separated by semicolons; nothing that might be a secret."""
+    """Return the variables that change speed, as NAME=VALUE, sorted, joined by semicolons; nothing that might be a secret."""
     environ = os.environ if environ is None else environ
     entries = [
         f"{name}={value[:_VALUE_LENGTH].replace(';', ',')}"

@@ -1,4 +1,4 @@
-"""Which of the functions that measure time are not the ones their library defines.
+"""The timing functions that are not the ones their library defines.
 
 A number is only as good as its clock.  What replaced a clock may be a test's tool for travelling in time, or a benchmark
 that is rewarded for being fast: the judge says that it is there, not why.
@@ -20,7 +20,7 @@ _TORCH = (
 
 
 def replaced() -> tuple[str, ...]:
-    """The names of the replaced functions, sorted; modules that nobody imported are not looked at."""
+    """Return the names of the replaced functions, sorted; modules that the program did not import are skipped."""
     return tuple(sorted({*_clocks(), *_events(), *_synchronisation()}))
 
 
@@ -60,7 +60,7 @@ def _synchronisation() -> list[str]:
 
 
 def _is_foreign(function: object, module: ModuleType, name: str) -> bool:
-    """Whether a function's code comes from another file than its module, or bears another name.
+    """Return whether a function's code comes from another file than its module, or bears another name.
 
     What ``functools.wraps`` copies is not asked.  C functions cannot be told apart further, so they pass.
     """

@@ -1,4 +1,4 @@
-"""What torch in this very process knows, if somebody else imported it and made a context: nothing here does either."""
+"""The state of torch in this process, if the program imported it and made a context: nothing here does either."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from gpuwatch.wire.messages import FactValue
 
 
 def cuda_with_context() -> Any | None:  # torch is not a dependency, so it has no type here
-    """torch.cuda where this process has a CUDA context, else None."""
+    """Return torch.cuda where this process has a CUDA context, else None."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda if cuda is not None and getattr(cuda, "is_initialized", lambda: False)() else None
 
 
 def capturing() -> bool:
-    """Whether a graph is being captured: any synchronisation is an error then, which would destroy it."""
+    """Return whether a graph is being captured: any synchronisation would be an error and destroy it."""
     cuda = cuda_with_context()
     return cuda is not None and bool(cuda.is_current_stream_capturing())
 
 
 def cuda_at_hand() -> Any | None:  # torch is not a dependency, so it has no type here
-    """torch.cuda where it may be asked anything: with a context, and no graph being captured; else None."""
+    """Return torch.cuda where every call is safe: with a context, and no graph being captured; else None."""
     return None if capturing() else cuda_with_context()
 
 
@@ -43,7 +43,7 @@ def synchronize() -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Allocations:
-    """What torch's caching allocator did since the process began, on all GPUs it works on: meaningful as differences."""
+    """The counters of torch's caching allocator since the process began, over all its GPUs: meaningful as differences."""
 
     alloc_count: int
     retry_count: int
@@ -52,19 +52,19 @@ class Allocations:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was so at one edge of a window: facts to tell, and counters for the other edge to start from."""
+    """The state at one edge of a window: facts to declare, and counters for the other edge to start from."""
 
     facts: dict[str, FactValue] = field(default_factory=dict)
     allocations: Allocations | None = None
 
 
 def facts() -> dict[str, FactValue]:
-    """What there is to tell now; for a window, which has two edges, see ``snapshot`` and ``facts_since``."""
+    """Return the facts of now; for a window, which has two edges, see ``snapshot`` and ``facts_since``."""
     return snapshot().facts
 
 
 def snapshot() -> Snapshot:
-    """The software, the GPUs this process works on, what runs beside the work, the allocator's counters."""
+    """Read the software, the GPUs this process works on, what runs beside the work, the allocator's counters."""
     told = software.facts() | _beside()
     cuda = cuda_at_hand()
     if cuda is None:
@@ -73,7 +73,7 @@ def snapshot() -> Snapshot:
 
 
 def facts_since(before: Snapshot) -> dict[str, FactValue]:
-    """What a window tells at its end: what is not as it was, and what the allocator did meanwhile."""
+    """Return the facts that changed since a window's beginning, and what the allocator did meanwhile."""
     now = snapshot()
     told = {name: value for name, value in now.facts.items() if before.facts.get(name) != value}
     # What was so at the beginning stays told, though it was undone before the end.
@@ -87,7 +87,7 @@ def facts_since(before: Snapshot) -> dict[str, FactValue]:
 
 
 def _beside() -> dict[str, FactValue]:
-    """What runs beside the work in this process, or stands between it and its clocks."""
+    """Read what runs beside the work in this process, or stands between it and its clocks."""
     return {
         "launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0").strip() not in ("", "0"),
         "profiler_used": _profiled(),
@@ -108,7 +108,7 @@ def _profiled() -> bool:
 
 
 def notice_profiler() -> None:
-    """A look between the edges, where a profiler may be that came after one and leaves before the other."""
+    """Look for a profiler between the edges: it may come after one and leave before the other."""
     _profiled()
 
 
@@ -116,7 +116,7 @@ _seen_profiled: set[int] = set()  # this process, not the one it was forked from
 
 
 def _described(cuda: Any) -> dict[str, FactValue]:  # torch.cuda has no type here
-    """The GPUs as CUDA describes them; SMs and cache only where all are alike."""
+    """Return the GPUs as CUDA describes them; SMs and cache only where all are alike."""
     told: dict[str, FactValue] = {}
     # The UUID is younger than torch 2.0, the size of the cache than 2.1.
     with contextlib.suppress(AttributeError, RuntimeError):
@@ -130,7 +130,7 @@ def _described(cuda: Any) -> dict[str, FactValue]:  # torch.cuda has no type her
 
 
 def _allocations(cuda: Any) -> Allocations | None:  # torch.cuda has no type here
-    """Nested as the allocator hands it out: the flat form of the same counters costs ten times as much."""
+    """Read the nested counters: the flat form costs ten times as much."""
     with contextlib.suppress(AttributeError, RuntimeError, KeyError, TypeError):
         stats = [cuda.memory_stats_as_nested_dict(index) for index in _used(cuda)]
         # The count of calls to the driver is younger than torch 2.2; a segment was one such call.
@@ -158,6 +158,6 @@ def _grown(before: Allocations | None, now: Allocations | None) -> dict[str, Fac
 
 
 def _used(cuda: Any) -> list[int]:  # torch.cuda has no type here
-    """The devices this process works on; with a single one the question is not asked, for it costs 0.1 ms."""
+    """List the devices this process works on; a single one is not queried, which would cost 0.1 ms."""
     count = cuda.device_count()
     return [0] if count == 1 else [i for i in range(count) if i == cuda.current_device() or cuda.memory_reserved(i)]

@@ -24,7 +24,7 @@ _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "L
 
 
 class Manager:
-    """Whoever started this process as a service: systemd, a test, or nobody, and then every message goes nowhere."""
+    """The service manager that started this process: systemd, a test, or none, and then every message goes nowhere."""
 
     def __init__(self, address: str | None = None, *, watchdog_s: float | None = None) -> None:
         self._address = address
@@ -35,11 +35,11 @@ class Manager:
         return self._address is not None
 
     def ready(self, status: str) -> None:
-        """We serve; sent again, it ends ``reloading``."""
+        """Report that the daemon serves; sent again, it ends ``reloading``."""
         self._send(f"READY=1\n{self._said(status)}")
 
     def status(self, status: str, *, alive: bool = True) -> None:
-        """What a person reads in ``systemctl status``; with ``alive`` it also feeds the watchdog."""
+        """Set the line of ``systemctl status``; with ``alive`` it also feeds the watchdog."""
         self._send(("WATCHDOG=1\n" if alive else "") + self._said(status))
 
     def reloading(self) -> None:
@@ -64,7 +64,7 @@ class Manager:
 
 
 def taken(environment: MutableMapping[str, str]) -> tuple[Manager, list[socket.socket]]:
-    """The manager that the environment names, and the sockets it handed over.
+    """Take the manager that the environment names, and the sockets it handed over.
 
     The variables are removed, for they are meant for this process and not for those it starts.  Raises UsageError for
     what no manager would say.

@@ -31,7 +31,7 @@ _SHIPPED = "/usr/bin/gpuwatch"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What a file should hold; ``found`` is what it holds now, None where there is none."""
+    """The wanted text of a file; ``found`` is what it holds now, None where there is none."""
 
     path: Path
     text: str
@@ -56,7 +56,7 @@ class InstallPlan:
 
 
 def folder() -> Path:
-    """Where the units lie.  Raises UsageError for an installation without them."""
+    """Find the units.  Raises UsageError: for an installation without them."""
     beside = Path(__file__).parents[1].parent / "systemd"
     candidates = [beside]
     try:
@@ -72,7 +72,7 @@ def folder() -> Path:
 
 
 def drop_ins() -> dict[str, str]:
-    """What may be added to the system's unit: the name of each, and what it is for."""
+    """Return the names of the drop-ins for the system's unit, and what each is for."""
     return {
         file.stem: " ".join(
             line.removeprefix("# ") for line in file.read_text("utf-8").splitlines()[1:] if line.startswith("#")
@@ -113,7 +113,7 @@ def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> Inst
 
 
 def user(units: Path, flags: Sequence[str] = (), *, listen: str = "%t/gpuwatch/daemon.sock") -> InstallPlan:
-    """A user's own daemon, with these options and on this socket."""
+    """Plan a user's own daemon, with these options and on this socket."""
     source = folder() / "user"
     texts = {name: (source / name).read_text("utf-8") for name in UNITS}
     texts["gpuwatch.service"] = _with_program(texts["gpuwatch.service"], this_program(), flags)
@@ -146,7 +146,7 @@ def system_units(root: Path = Path("/")) -> Path:
 
 
 def user_units(environment: Mapping[str, str]) -> Path:
-    """Where a user's units go: ``$XDG_CONFIG_HOME/systemd/user``."""
+    """Return where a user's units go: ``$XDG_CONFIG_HOME/systemd/user``."""
     base = environment.get("XDG_CONFIG_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".config") / "systemd/user"
 
@@ -214,19 +214,19 @@ def _opened(folder: Path, root: Path, *, makes: bool) -> Iterator[int]:
 
 
 def this_program() -> tuple[str, ...]:
-    """What starts this very installation: its script beside the interpreter, else the interpreter and the module."""
+    """Return what starts this installation: its script beside the interpreter, else the interpreter and the module."""
     script = Path(sys.executable).with_name("gpuwatch")
     return (str(script),) if os.access(script, os.X_OK) else (sys.executable, "-m", "gpuwatch")
 
 
 def quoted(word: str) -> str:
-    """One word of a command line in a unit, whatever it holds."""
+    """Quote one word of a command line in a unit, whatever it holds."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return escaped if re.fullmatch(r"[\w@%+=:,./$-]+", escaped) else f'"{escaped}"'
 
 
 def visible(program: Sequence[str]) -> Sequence[str]:
-    """The program, if a service that sees no home and no temporary folder can run it.  Raises UsageError."""
+    """Return the program, if a service without home and temporary folders can run it.  Raises UsageError."""
     needed = [Path(program[0]), Path(program[0]).resolve(), Path(sys.prefix).resolve(), Path(__file__).resolve()]
     for path in needed:
         for hidden in _HIDDEN:

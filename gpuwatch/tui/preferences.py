@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from textual.keys import Keys
+
+from gpuwatch import atomic_write
 
 RATES_HZ = (1.0, 2.0, 4.0, 10.0)
 _NAMED = {key.value for key in Keys} | {
@@ -56,7 +56,8 @@ class PreferencesFile:
             return None
         data = {name: value for name in ("theme", "rate_hz", "sort", "keys") if (value := getattr(self.preferences, name))}
         try:
-            _write(self.path, json.dumps(data, indent=2) + "\n")
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write.replace(self.path, f"{json.dumps(data, indent=2)}\n".encode(), mode=0o600)
         except OSError as error:
             return f"{self.path}: not written: {error.strerror}"
         return None
@@ -92,16 +93,3 @@ def _read(path: Path) -> Preferences:
     if not isinstance(keys, dict) or not all(isinstance(given, str) for given in keys.values()):
         raise ValueError('keys: expected actions and their keys, as {"pause": "p"}')
     return Preferences(data.get("theme"), data.get("rate_hz"), data.get("sort"), keys)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)  # noqa: PTH105 - the name is text
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise

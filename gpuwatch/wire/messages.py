@@ -1,22 +1,22 @@
-"""The messages between a window and the daemon: one line of JSON each, request and reply in turn.
+"""The messages between a client and the daemon: one line of JSON each, request and reply in turn.
 
-A newer side may add fields, which an older one ignores, and message types, which an older one refuses by code
+A newer side may add fields, which an older one ignores, and message types, which an older one refuses with code
 ``unknown-message``; anything else is a new protocol number, of which both sides speak a range.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from gpuwatch.utf8 import clean_tree
+from gpuwatch.wire.bound_errors import explain_bound
 
 PROTOCOL = 1
 OLDEST_PROTOCOL = 1
-LINE_BYTES = 1 << 20  # told facts and verdicts stay far below; a longer line is not one of ours
+LINE_BYTES = 1 << 20  # declared facts stay far below; a longer line is no request
 ANSWER_BYTES = 16 << 20  # no line of a daemon is longer: 64 GPUs of a window have verdicts of 60 kB each
 # Bounds of what a client sends.  Every field of a request declares its own; a test finds one that does not.
 TOLD_COUNT = 256
@@ -63,7 +63,7 @@ class Message(msgspec.Struct, tag_field="type", omit_defaults=True, frozen=True)
 
 
 class Hello(Message, tag="hello", frozen=True):
-    """First line of a client: what it speaks, and which source and state folder it expects (None: whichever)."""
+    """A client's first line: its protocol, and the source and state folder it expects (None: any)."""
 
     protocol: _Whole
     version: _Name
@@ -72,7 +72,7 @@ class Hello(Message, tag="hello", frozen=True):
 
 
 class Open(Message, tag="open", frozen=True):
-    """Begin a window around the process at the other end of this connection (and its descendants)."""
+    """A request to begin a window around the process at the other end of the connection and its descendants."""
 
     claim: _Name = "sustained"
     label: Annotated[str, Meta(max_length=LABEL_LENGTH)] | None = None
@@ -84,7 +84,7 @@ class Open(Message, tag="open", frozen=True):
 
 
 class End(Message, tag="end", frozen=True):
-    """A window's body has ended: the interval is settled, and ``times`` and a ``close`` with what there is to tell follow."""
+    """The end of a window's body: it settles the interval; ``times`` and a ``close`` with declared facts follow."""
 
     run: _RunId
     begin_ns: _Whole
@@ -106,7 +106,7 @@ class Times(Message, tag="times", frozen=True):
 
 
 class Close(Message, tag="close", frozen=True):
-    """End a window; the times must lie between the daemon's own stamps of opening and closing, and ``end`` settles them."""
+    """The end of a window; its times must lie between the daemon's own stamps, unless an ``end`` settled them."""
 
     run: _RunId
     begin_ns: _Whole
@@ -115,30 +115,30 @@ class Close(Message, tag="close", frozen=True):
 
 
 class AskVerdicts(Message, tag="verdicts", frozen=True):
-    """Wait for a window's verdicts, at most so long."""
+    """A request to wait for a window's verdicts, at most ``wait_s``."""
 
     run: _RunId
     wait_s: float = 10.0
 
 
 class AskStatus(Message, tag="status", frozen=True):
-    """What the daemon is and does."""
+    """A request for the daemon's state."""
 
 
 class AskReadings(Message, tag="readings", frozen=True):
-    """What every GPU said last, who is on it, and the windows; rows and censuses not newer than ``since_ns`` are left out."""
+    """A request for the last readings and processes of every GPU, and the windows; without those up to ``since_ns``."""
 
     since_ns: _Whole = 0
 
 
 class Leave(Message, tag="leave", frozen=True):
-    """Ask the daemon to end itself: once it has no window in hand, or with ``now`` at once, which leaves those unproven."""
+    """A request to exit: once the daemon tracks no window, or with ``now`` at once, which leaves its windows unproven."""
 
     now: bool = False
 
 
 class Welcome(Message, tag="welcome", frozen=True):
-    """The daemon's answer to Hello: the protocol both will speak from here on."""
+    """The daemon's answer to Hello: the protocol that both speak from here on."""
 
     protocol: int
     version: str
@@ -150,7 +150,7 @@ class Welcome(Message, tag="welcome", frozen=True):
 
 
 class Opened(Message, tag="opened", frozen=True):
-    """The window is open; ``opened_ns`` is the daemon's stamp after its edge readings."""
+    """The answer to Open; ``opened_ns`` is the daemon's stamp after its edge readings."""
 
     run: str
     opened_ns: int
@@ -158,13 +158,13 @@ class Opened(Message, tag="opened", frozen=True):
 
 
 class Closed(Message, tag="closed", frozen=True):
-    """The window is closed; its verdict follows when asked for."""
+    """The answer to Close; the verdict follows when it is requested."""
 
     run: str
 
 
 class TimesTaken(Message, tag="taken", frozen=True):
-    """The end or the times were taken."""
+    """The answer to End and Times."""
 
     run: str
 
@@ -226,11 +226,11 @@ class Readings(Message, tag="now", frozen=True):
 
 
 class Leaving(Message, tag="leaving", frozen=True):
-    """The daemon takes no more windows, stores what it has, and ends."""
+    """The answer to Leave: the daemon takes no more windows, stores what it has, and exits."""
 
 
 class Refused(Message, tag="refused", frozen=True):
-    """The request was not served: a code for programs, one line for people."""
+    """A refusal: a code for programs, one line for people."""
 
     code: str
     message: str
@@ -245,7 +245,7 @@ _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 class WireError(ValueError):
-    """A line that is not a message; ``code`` is what the other side is told."""
+    """A line that is not a message; ``code`` goes to the other side."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -253,7 +253,7 @@ class WireError(ValueError):
 
 
 def encode(message: Message) -> bytes:
-    """One line of JSON; text that is not UTF-8, which JSON cannot hold, has its bad characters replaced."""
+    """Return one line of JSON; characters that UTF-8 cannot hold are replaced."""
     try:
         return _encoder.encode(message) + b"\n"
     except UnicodeEncodeError:
@@ -261,12 +261,12 @@ def encode(message: Message) -> bytes:
 
 
 def decode_request(line: bytes) -> Request:
-    """Raises WireError."""
+    """Read a request.  Raises WireError: when the line is none."""
     return _decode(_requests, line)
 
 
 def decode_reply(line: bytes) -> Reply:
-    """Raises WireError."""
+    """Read a reply.  Raises WireError: when the line is none."""
     return _decode(_replies, line)
 
 
@@ -284,23 +284,10 @@ def _decode(decoder: msgspec.json.Decoder[_T], line: bytes) -> _T:
     try:
         return decoder.decode(line)
     except msgspec.ValidationError as error:
-        if (too_large := _beyond_bound(str(error))) is not None:
+        if (too_large := explain_bound(str(error))) is not None:
             raise WireError("usage", too_large) from error
         code = "unknown-message" if "Invalid value" in str(error) and "$.type" in str(error)[-20:] else "bad-message"
         expected = f"expected a message of protocol {OLDEST_PROTOCOL} to {PROTOCOL}"
         raise WireError(code, one_line(f"{expected}; {error}")) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError("bad-message", one_line(f"expected one line of JSON; {error}")) from error
-
-
-_UNITS = {"str": "characters", "bytes": "bytes", "array": "entries", "object": "entries"}
-
-
-def _beyond_bound(error: str) -> str | None:
-    """Return msgspec's complaint about a declared bound in the words of the interface; None for another complaint."""
-    long = re.fullmatch(r"Expected `(\w+)` of length <= (\d+) - at (`key` in )?`\$\.(.*)`", error)
-    if long is not None:
-        kind, most, is_name, field = long.groups()
-        return f"{'a name in ' if is_name else ''}{field}: expected at most {most} {_UNITS.get(kind, kind)}, found more"
-    large = re.fullmatch(r"(?:Expected `int` [<>]= -?\d+|Integer value out of range) - at `\$\.(.*)`", error)
-    return None if large is None else f"{large[1]}: expected a whole number of at most 64 bits, found a larger one"

@@ -12,6 +12,7 @@ import os
 import stat
 from pathlib import Path
 
+from gpuwatch import atomic_write
 from gpuwatch.config.paths import SOCKET_PATH_BYTES, is_folder_of_ours
 
 LOCK = "lock"
@@ -38,15 +39,7 @@ def record_socket(state: Path, socket: Path, *, mode: int) -> None:
 
     Raises OSError: when the folder takes no file.
     """
-    written = state / f".{NAME}.new"
-    with contextlib.suppress(FileNotFoundError):
-        written.unlink()  # of a daemon that was killed meanwhile
-    descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    try:
-        os.write(descriptor, os.fsencode(socket.absolute()) + b"\n")
-    finally:
-        os.close(descriptor)
-    written.replace(state / NAME)
+    atomic_write.replace(state / NAME, os.fsencode(socket.absolute()) + b"\n", mode=mode)
 
 
 def recorded_socket(state: Path) -> Path | None:

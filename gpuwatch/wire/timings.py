@@ -1,4 +1,4 @@
-"""Times of iterations on their way: arrays as messages, messages as arrays, and how many a window may have."""
+"""Times of iterations: arrays to messages, messages to arrays, and the bounds of both."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ CALLS_COUNT = 1 << 40  # in one time
 
 
 def recorded(times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begin_ns: int, now_ns: int) -> Timings:
-    """Times a caller took, in seconds, as iterations; without beginnings they ran back to back until now.
+    """Make iterations of times a caller took, in seconds; without beginnings they ran back to back until now.
 
-    Raises UsageError for what is no time.
+    Raises UsageError: when a value is not a duration.
     """
     if isinstance(times, Timings):
         return times
@@ -42,7 +42,7 @@ def recorded(times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begi
 
 
 def _number(one: Any) -> float:  # of torch's or numpy's, or Python's own
-    """Raises TypeError for a row of several, though numpy takes one of one for a number."""
+    """Convert one duration.  Raises TypeError: for any array, though numpy converts one of a single element."""
     if getattr(one, "shape", ()):
         raise TypeError(f"found a row of shape {tuple(one.shape)}")
     if getattr(getattr(one, "dtype", None), "kind", "") == "c":  # numpy would drop the imaginary part with a warning
@@ -51,27 +51,39 @@ def _number(one: Any) -> float:  # of torch's or numpy's, or Python's own
 
 
 def _whole(at_ns: Iterable[int]) -> npt.NDArray[np.int64]:
-    """Beginnings as an array.  Raises UsageError: seconds, which have a fraction, would be cut to none without a word."""
+    """Convert beginnings to an array.  Raises UsageError: for fractions, which are seconds and would be cut silently."""
     try:
         return np.array([operator.index(one) for one in at_ns], np.int64)
     except Exception as error:  # the caller's iterable and types may fail in any way
         raise UsageError(f"record: at_ns: expected whole nanoseconds, as time.monotonic_ns() gives; {error}") from error
 
 
-def messages(run: str, timings: Timings) -> Iterator[wire.Times]:
-    """Messages of bounded size; what exceeds the most a window may have is put together in batches first."""
-    kept = batched(timings, -(-len(timings.at_ns) // wire.TIMES_COUNT))
-    for first in range(0, len(kept.at_ns), wire.TIMES_AT_ONCE_COUNT):
+def encode(run: str, timings: Timings) -> Iterator[wire.Times]:
+    """Make messages of bounded size; more times than a window may have are averaged in batches first."""
+    sent = batched(timings, -(-len(timings.at_ns) // wire.TIMES_COUNT))
+    for first in range(0, len(sent.at_ns), wire.TIMES_AT_ONCE_COUNT):
         piece = slice(first, first + wire.TIMES_AT_ONCE_COUNT)
-        clock = kept.sm_clock_mhz
+        clock = sent.sm_clock_mhz
         yield wire.Times(
-            run=run, at_ns=kept.at_ns[piece].astype("<i8").tobytes(), took_s=kept.took_s[piece].astype("<f8").tobytes(),
-            sm_clock_mhz=b"" if clock is None else clock[piece].astype("<f4").tobytes(), calls_count=kept.calls_count,
-        )  # fmt: skip
+            run=run,
+            at_ns=sent.at_ns[piece].astype("<i8").tobytes(),
+            took_s=sent.took_s[piece].astype("<f8").tobytes(),
+            sm_clock_mhz=b"" if clock is None else clock[piece].astype("<f4").tobytes(),
+            calls_count=sent.calls_count,
+        )
+
+
+def sort_by_begin(timings: Timings) -> Timings:
+    """Sort iterations by their beginnings: nested ones, and those of several threads, end in another order than they begin."""
+    if (np.diff(timings.at_ns) >= 0).all():
+        return timings
+    order = np.argsort(timings.at_ns, kind="stable")
+    clocks_mhz = None if timings.sm_clock_mhz is None else timings.sm_clock_mhz[order]
+    return Timings(timings.at_ns[order], timings.took_s[order], clocks_mhz, timings.calls_count)
 
 
 def batched(timings: Timings, size: int) -> Timings:
-    """Every so many iterations as one: when the first began, and the mean of their times and clocks; a rest is left out."""
+    """Merge every ``size`` iterations into one: the first beginning, the mean times and clocks; a remainder is dropped."""
     if size <= 1:
         return timings
     count = len(timings.at_ns) // size * size
@@ -87,8 +99,8 @@ def batched(timings: Timings, size: int) -> Timings:
     )
 
 
-def timings(pieces: Sequence[wire.Times]) -> Timings | None:
-    """The iterations of a window's messages; None of none."""
+def decode(pieces: Sequence[wire.Times]) -> Timings | None:
+    """Return the iterations in a window's messages; None for no message."""
     if not pieces:
         return None
     clocks = [np.frombuffer(piece.sm_clock_mhz, "<f4") for piece in pieces]
@@ -102,9 +114,9 @@ def timings(pieces: Sequence[wire.Times]) -> Timings | None:
 
 
 def check(piece: wire.Times, first: wire.Times | None, before_count: int) -> int:
-    """How many times a message holds, after so many of its window's, of which one is the first message.
+    """Return how many times a message holds; ``first`` is the window's first message, ``before_count`` its times so far.
 
-    Raises UsageError for arrays that do not fit each other, the window's earlier ones, or what a window may have.
+    Raises UsageError: when the arrays fit neither each other, nor the earlier messages, nor the bounds of a window.
     """
     count = len(piece.at_ns) // 8
     if count < 1 or len(piece.at_ns) != 8 * count or len(piece.took_s) != 8 * count:
@@ -122,5 +134,5 @@ def check(piece: wire.Times, first: wire.Times | None, before_count: int) -> int
 
 
 def _are_durations(took_s: npt.NDArray[np.float64]) -> bool:
-    """NaN is none either, nor is what no machine has run for."""
+    """Return whether every value is a plausible duration; NaN is not."""
     return bool(((took_s >= 0) & (took_s < LONGEST_S)).all())

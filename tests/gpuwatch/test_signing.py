@@ -66,9 +66,8 @@ def test_workers_that_start_at_once_agree_on_one_key(tmp_path: Path) -> None:
     assert len(keys) == 1
 
 
-def test_a_key_others_can_read_or_a_damaged_one_signs_nothing_and_is_left_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_exposed_or_damaged_key_signs_nothing_and_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A key that others can read, or a damaged one, signs nothing and is left alone."""
     made(tmp_path)
     key = tmp_path / "signing.key"
     key.chmod(0o640)
@@ -126,7 +125,8 @@ def test_a_public_key_that_was_changed_is_written_again(tmp_path: Path) -> None:
     ],
     ids=lambda each: next(iter(each)),
 )  # fmt: skip
-def test_a_signature_holds_for_what_was_signed_and_for_nothing_else(signer: Signer, changed: dict[str, Any]) -> None:
+def test_signature_holds_only_for_what_was_signed(signer: Signer, changed: dict[str, Any]) -> None:
+    """A signature holds for the signed bytes and for nothing else."""
     signature = signer.sign(said())
     assert holds(signature, said())
     assert not holds(signature, said(**changed))

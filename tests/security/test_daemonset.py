@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch.client.connection import at
+from gpuwatch.client.connection import connect_at
 from gpuwatch.config.settings import Settings
 from gpuwatch.daemon import handover
 from gpuwatch.store import Reader
@@ -67,7 +67,7 @@ def daemonset(folder: Path, *before: str) -> Iterator[Settings]:
         wait_for(found, process, log)
         yield found
     finally:
-        asking = at(found.socket, found)  # unshare passes no signal on
+        asking = connect_at(found.socket, found)  # unshare passes no signal on
         if asking is not None:
             with asking:
                 handover.ask_to_leave(asking, wait_s=10.0, now=True)

@@ -157,7 +157,7 @@ def test_a_link_in_the_place_of_an_output_is_replaced_and_not_written_through(tm
     target.symlink_to(precious)
     from gpuwatch.cli import output_file
 
-    output_file.whole(target, capsule.read_bytes())
+    output_file.write(target, capsule.read_bytes())
     assert precious.read_text() == "untouched"
     assert not target.is_symlink()
     assert stat.S_IMODE(target.stat().st_mode) & 0o022 == 0

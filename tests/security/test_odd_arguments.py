@@ -90,7 +90,7 @@ def test_declaration_hides_no_looked_at_inputs() -> None:
 def test_declaration_of_a_hazard_is_kept() -> None:
     """A program may declare a hazard that gpuwatch did not see."""
     testimony = Testimony()
-    testimony.facts()
+    testimony.begin()
     testimony.tell({"profiler_used": True, "tampered": "my.timer"})
     told = testimony.all()
     assert (told["profiler_used"], told["tampered"]) == (True, "my.timer")

@@ -1,4 +1,4 @@
-"""What `doctor` looks at: each check says what it found, what that means for proof, and what to do about it."""
+"""The checks of `doctor`: each says what it found, what that means for proof, and what to do about it."""
 
 from __future__ import annotations
 

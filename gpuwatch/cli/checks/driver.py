@@ -16,7 +16,7 @@ from gpuwatch.sources.nvml import compiled_loop
 
 
 def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[Check]:
-    """``source`` is None where it could not be had; ``absence`` says why."""
+    """Check the source; ``source`` is None where it could not be opened, and ``absence`` says why."""
     if source is None:
         yield failed(
             "driver", absence, "every window ends unproven until this is fixed; to look around meanwhile: gpuwatch demo"
@@ -32,9 +32,12 @@ def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[
     first = devices[0]
     if not source.simulated:
         yield passed(
-            "driver", f"{first.driver_version}, NVML {first.nvml_version or 'of unknown version'}, {_count(devices)}",
-            source=source.name, driver_version=first.driver_version, nvml_version=first.nvml_version,
-        )  # fmt: skip
+            "driver",
+            f"{first.driver_version}, NVML {first.nvml_version or 'of unknown version'}, {_count(devices)}",
+            source=source.name,
+            driver_version=first.driver_version,
+            nvml_version=first.nvml_version,
+        )
         yield _binding()
         yield _loop()
     for silent in getattr(source, "unanswered", ()):
@@ -66,7 +69,7 @@ def _count(devices: tuple[Device, ...]) -> str:
 
 
 def _name(device: Device) -> str:
-    """A short name: simulated GPUs differ at the end of their UUIDs, real ones at the beginning."""
+    """Return a short name: simulated GPUs differ at the end of their UUIDs, real ones at the beginning."""
     return f"GPU-…{device.uuid[-7:]}" if device.simulated else device.uuid[:12]
 
 
@@ -81,9 +84,12 @@ def _binding() -> Check:
     if other is not None:
         # The abandoned package of that name holds no module of its own since version 12; older ones shadow the official.
         return warned(
-            "pynvml", f"nvidia-ml-py {official}, and beside it the package pynvml {other}, which may replace it at any update",
-            "pip uninstall pynvml && pip install --force-reinstall nvidia-ml-py", official=official, other=other,
-        )  # fmt: skip
+            "pynvml",
+            f"nvidia-ml-py {official}, and beside it the package pynvml {other}, which may replace it at any update",
+            "pip uninstall pynvml && pip install --force-reinstall nvidia-ml-py",
+            official=official,
+            other=other,
+        )
     return passed("pynvml", f"nvidia-ml-py {official}, NVIDIA's own", official=official)
 
 
@@ -91,9 +97,10 @@ def _loop() -> Check:
     library, why = compiled_loop.compiled()
     if library is None:
         return warned(
-            "sampling loop", f"Python: {why}",
+            "sampling loop",
+            f"Python: {why}",
             "verdicts are the same; watching takes 1.7 times the processor time: install gpuwatch again where gcc is",
-        )  # fmt: skip
+        )
     return passed("sampling loop", "compiled")
 
 
@@ -114,9 +121,11 @@ def _gpu(device: Device, plan: SamplingPlan) -> Iterator[Check]:
     found = f"{device.name}: {answered} of {len(SIGNALS)} signals answered"
     if blind:
         yield failed(
-            _name(device), f"{found}; without {', '.join(blind)} every window ends unproven",
-            "measure in the host or with full pass-through: MIG, vGPU and WSL hide these", **facts,
-        )  # fmt: skip
+            _name(device),
+            f"{found}; without {', '.join(blind)} every window ends unproven",
+            "measure in the host or with full pass-through: MIG, vGPU and WSL hide these",
+            **facts,
+        )
     elif dropped:
         names = ", ".join(dropped[:4]) + (f" and {len(dropped) - 4} more" if len(dropped) > 4 else "")
         yield warned(_name(device), f"{found}; not {names}", "rules that need them say `not checked`", **facts)
@@ -135,7 +144,7 @@ _NEEDED: tuple[tuple[tuple[str, ...], Reason], ...] = (
 
 
 def _blind(device: Device, dropped: list[str]) -> list[str]:
-    """What is needed and not there."""
+    """List the signals that are needed and not there."""
     blind: list[str] = [name for name in ("sm_clock_mhz", "event_reasons_mask") if name in dropped]
     if "event_reasons_mask" in blind:  # it alone tells of hardware slow-downs, and with it the counters can be done without
         return blind
@@ -180,27 +189,37 @@ def _setup(device: Device, lock_mhz: int | None) -> Iterator[Check]:
         )
     if device.mig_mode:
         yield warned(
-            name, "MIG is on: neighbours on the same board share its power, clock and heat",
+            name,
+            "MIG is on: neighbours on the same board share its power, clock and heat",
             "for proof, measure on a whole GPU: sudo nvidia-smi -mig 0",
-        )  # fmt: skip
+        )
     limit_w, usual_w = device.power_limit_w, device.power_limit_default_w
     if limit_w is not None and usual_w is not None and limit_w < usual_w:
         yield warned(
-            name, f"the power limit is {limit_w:g} W, below the default of {usual_w:g} W",
+            name,
+            f"the power limit is {limit_w:g} W, below the default of {usual_w:g} W",
             f"state it with the number, or: sudo nvidia-smi -pl {usual_w:g}",
-        )  # fmt: skip
+        )
     if lock_mhz is not None and device.sm_clock_max_mhz is not None and lock_mhz < device.sm_clock_max_mhz:
         yield warned(
-            name, f"the SM clock is held at {lock_mhz} of {device.sm_clock_max_mhz} MHz",
+            name,
+            f"the SM clock is held at {lock_mhz} of {device.sm_clock_max_mhz} MHz",
             "claim fixed-clock, or: sudo nvidia-smi -rgc -rac",
-        )  # fmt: skip
+        )
     facts = {
         key: getattr(device, key)
         for key in (
-            "persistence_mode", "mig_mode", "ecc_mode", "compute_mode", "virtualization", "power_limit_w",
-            "power_limit_default_w", "sm_clock_max_mhz", "temperature_slowdown_c",
+            "persistence_mode",
+            "mig_mode",
+            "ecc_mode",
+            "compute_mode",
+            "virtualization",
+            "power_limit_w",
+            "power_limit_default_w",
+            "sm_clock_max_mhz",
+            "temperature_slowdown_c",
         )
-    }  # fmt: skip
+    }
     known = ", ".join(
         text
         for text in (

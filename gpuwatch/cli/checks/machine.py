@@ -17,9 +17,11 @@ from gpuwatch.host import processes
 
 def checks() -> Iterator[Check]:
     yield passed(
-        "gpuwatch", f"{__version__}, Python {platform.python_version()} at {sys.executable}",
-        version=__version__, python=platform.python_version(),
-    )  # fmt: skip
+        "gpuwatch",
+        f"{__version__}, Python {platform.python_version()} at {sys.executable}",
+        version=__version__,
+        python=platform.python_version(),
+    )
     yield _container()
     yield _visibility(processes.visibility())
     yield _processors()
@@ -33,9 +35,11 @@ def _container() -> Check:
         return passed("container", "none", container=None)
     if kind == "wsl":
         return warned(
-            "container", "WSL: the driver leaves out clocks, process lists and time counters here",
-            "for proof, measure on Linux without Windows below it", container=kind,
-        )  # fmt: skip
+            "container",
+            "WSL: the driver leaves out clocks, process lists and time counters here",
+            "for proof, measure on Linux without Windows below it",
+            container=kind,
+        )
     return passed("container", kind, container=kind)
 
 
@@ -55,9 +59,11 @@ def _processors() -> Check:
     facts = {"allowed_count": allowed, "count": all_of_them}
     if allowed == 1:
         return warned(
-            "processors", f"1 of {all_of_them} may be used: a benchmark shares it with everything else here",
-            "give it two or more (taskset, cpuset), so that launching does not wait", **facts,
-        )  # fmt: skip
+            "processors",
+            f"1 of {all_of_them} may be used: a benchmark shares it with everything else here",
+            "give it two or more (taskset, cpuset), so that launching does not wait",
+            **facts,
+        )
     return passed("processors", f"{allowed} of {all_of_them} may be used", **facts)
 
 
@@ -66,9 +72,11 @@ def _pressure(file: Path) -> Check:
         file.read_text()
     except OSError as error:
         return warned(
-            "cpu pressure", f"{file} cannot be read ({error.strerror}): starved launches show in scheduler delays only",
-            "boot with psi=1, or run outside the container", available=False,
-        )  # fmt: skip
+            "cpu pressure",
+            f"{file} cannot be read ({error.strerror}): starved launches show in scheduler delays only",
+            "boot with psi=1, or run outside the container",
+            available=False,
+        )
     return passed("cpu pressure", "the kernel tells how long tasks waited for a processor", available=True)
 
 

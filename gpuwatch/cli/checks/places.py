@@ -1,4 +1,4 @@
-"""Where things are kept and who answers: the configuration, the store, the socket and the daemon behind it."""
+"""The places and the daemon: the configuration, the store, the socket and who answers there."""
 
 from __future__ import annotations
 
@@ -67,9 +67,11 @@ def _database(folder: Path) -> Iterator[Check]:
         yield passed("sqlite", SQLITE_VERSION, version=SQLITE_VERSION, wal_reset_bug=False)
     else:
         yield passed(
-            "sqlite", f"{SQLITE_VERSION}: has the WAL-reset bug of versions before 3.51.3, which one writing connection avoids",
-            version=SQLITE_VERSION, wal_reset_bug=True,
-        )  # fmt: skip
+            "sqlite",
+            f"{SQLITE_VERSION}: has the WAL-reset bug of versions before 3.51.3, which one writing connection avoids",
+            version=SQLITE_VERSION,
+            wal_reset_bug=True,
+        )
     file = folder / open_store.DATABASE
     if not file.exists():
         yield passed("windows", "none yet: the first window makes the store", windows_count=0)

@@ -57,4 +57,4 @@ def _timings(dealt: Dealt, begin_ns: int) -> Timings | None:
         sm_clock_mhz=np.array(clocks, "<f4").tobytes(), calls_count=abs(dealt.number(2)) + 1,
     )  # fmt: skip
     iterations.check(piece, None, 0)
-    return iterations.timings([piece])
+    return iterations.decode([piece])

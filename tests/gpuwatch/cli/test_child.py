@@ -109,7 +109,9 @@ def read_until(descriptor: int, enough: Callable[[str], bool]) -> str:
     return text
 
 
-def test_a_command_finds_no_signal_blocked_or_ignored_because_of_us() -> None:
+def test_child_inherits_no_blocked_or_ignored_signal() -> None:
+    """A command finds no signal blocked or ignored because of gpuwatch."""
+
     def masks(report: bytes) -> list[int]:
         # Without signals 32 and 33: glibc keeps them for its threads, and its posix_spawn leaves them ignored.
         return [int(line.split()[1], 16) & ~(3 << 31) for line in report.splitlines()]
@@ -130,7 +132,8 @@ def test_open_descriptors_are_handed_on() -> None:
     os.close(readable)
 
 
-def test_a_script_without_a_first_line_runs_in_the_shell_as_env_would_do(tmp_path: Path) -> None:
+def test_script_without_a_shebang_runs_in_the_shell(tmp_path: Path) -> None:
+    """A script without a first line runs in the shell, as env(1) would run it."""
     script = tmp_path / "plain"
     script.write_text("echo shell $1; exit 5\n")
     script.chmod(0o755)

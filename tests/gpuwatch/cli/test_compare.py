@@ -57,9 +57,10 @@ Stored = Callable[..., tuple[str, ...]]
 
 class TestRuns:
     @pytest.mark.parametrize(("change", "decision"), [(-0.2, "faster"), (0.2, "slower"), (0.01, "inconclusive")])
-    def test_two_runs_are_told_apart_beyond_the_drift_of_running_in_turn(
+    def test_compare_tells_runs_apart_beyond_drift(
         self, gpuwatch: Gpuwatch, store: Stored, change: float, decision: str
     ) -> None:
+        """Two runs are told apart when they differ by more than the drift of running in turn."""
         where = store(change)
         ended = gpuwatch(*where, "compare", "0ca7", "1ca7", "--json")
         assert ended.code == 0
@@ -84,9 +85,8 @@ class TestRuns:
         assert "GPU-f\\x1b[31m\\x07" in text
         assert "\x1b" not in text
 
-    def test_another_gpu_is_incomparable_and_shown_before_the_times_unless_accepted(
-        self, gpuwatch: Gpuwatch, store: Stored
-    ) -> None:
+    def test_compare_refuses_another_gpu_unless_accepted(self, gpuwatch: Gpuwatch, store: Stored) -> None:
+        """Another GPU makes runs incomparable and is shown before the times, unless it is accepted."""
         where = store(-0.2, uuid="GPU-ffffffff-0000-0000-0000-000000000002")
         text = gpuwatch(*where, "compare", "0ca7", "1ca7").out
         assert text.startswith("INCOMPARABLE")
@@ -94,7 +94,8 @@ class TestRuns:
         accepted = gpuwatch(*where, "compare", "0ca7", "1ca7", "--accept", "hardware-mismatch", "--json")
         assert accepted.data["comparisons"][0]["decision"] == "faster"
 
-    def test_runs_without_times_compare_conditions_and_say_what_is_missing(self, gpuwatch: Gpuwatch, store: Stored) -> None:
+    def test_compare_without_times_shows_conditions(self, gpuwatch: Gpuwatch, store: Stored) -> None:
+        """Runs without times compare their conditions and say what is missing."""
         ended = gpuwatch(*store(timed=False), "compare", "0ca7", "1ca7", "--json")
         found = ended.data["comparisons"][0]
         assert (ended.code, found["decision"], found["ratio"]) == (0, "inconclusive", None)
@@ -207,7 +208,8 @@ class TestFunctions:
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
         assert says in ended.err
 
-    def test_a_function_that_raises_shows_its_own_lines_and_none_of_ours(self, gpuwatch: Gpuwatch, folder: Path) -> None:
+    def test_compare_shows_only_the_functions_traceback(self, gpuwatch: Gpuwatch, folder: Path) -> None:
+        """A function that raises shows its own lines and none of gpuwatch's."""
         ended = gpuwatch("compare", "a.py:f", "raises.py:f")
         assert (ended.code, ended.out) == (1, "")
         assert ended.err.startswith("Traceback (most recent call last):\n  File ")

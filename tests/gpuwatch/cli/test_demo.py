@@ -50,17 +50,20 @@ def test_a_steady_scene_is_measured_as_long_though_later() -> None:
     assert end_ns - begin_ns == round((scene.bench[1] - scene.bench[0]) * 1e9)
 
 
-def test_a_scene_that_does_not_exist_is_one_line_without_the_banner(gpuwatch: Gpuwatch) -> None:
+def test_demo_refuses_an_unknown_scene_in_one_line(gpuwatch: Gpuwatch) -> None:
+    """A scene that does not exist is refused in one line, without the banner."""
     ended = gpuwatch("demo", "--scenes", "stedy-copy")
     assert (ended.code, ended.err) == (2, "gpuwatch: no scene 'stedy-copy': did you mean 'steady-copy'?\n")
 
 
-def test_it_ends_with_what_to_type_next_in_the_order_of_a_first_minute(gpuwatch: Gpuwatch) -> None:
+def test_demo_ends_with_what_to_type_next(gpuwatch: Gpuwatch) -> None:
+    """The demo ends with what to type next, in the order of a first minute."""
     said = gpuwatch("demo", "--scenes", "short").err.partition("What to type next:")[2]
     assert re.findall(r"^  \S*gpuwatch (\w+)", said, re.MULTILINE) == ["explain", "top", "run", "report", "doctor"]
 
 
-def test_ctrl_c_ends_it_with_one_line_and_claims_nothing_it_did_not_measure(tmp_path: Path) -> None:
+def test_demo_claims_nothing_after_ctrl_c(tmp_path: Path) -> None:
+    """Ctrl-C ends the demo with one line, which claims nothing that was not measured."""
     played = subprocess.Popen(
         [sys.executable, "-m", "gpuwatch", "demo", "--scenes", "steady-copy,neighbour"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},

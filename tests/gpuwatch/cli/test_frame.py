@@ -13,7 +13,7 @@ import pytest
 from annotate import __version__
 from annotate.verdict import Status, Verdict
 from gpuwatch.cli import COMMANDS, cli
-from gpuwatch.cli.exit_codes import Exit, of_statuses, statuses_of
+from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.waiting import PATIENCE_S
 
@@ -28,7 +28,8 @@ def test_the_version_is_the_packages(gpuwatch: Gpuwatch) -> None:
     assert gpuwatch("--version").out == f"gpuwatch {__version__}\n"
 
 
-def test_every_command_has_a_file_a_line_in_the_help_and_the_shared_options(gpuwatch: Gpuwatch) -> None:
+def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) -> None:
+    """Every command has a file, a line in the help and the shared options."""
     overview = gpuwatch("--help").out
     context = click.Context(cli)
     for name in COMMANDS:
@@ -55,6 +56,9 @@ def test_every_command_has_a_file_a_line_in_the_help_and_the_shared_options(gpuw
         (["audit", "--trace", "x.csv", "--label", "a"], "--label lists windows"),
         (["audit", "--count", "0"], "--count"),
         (["audit", "--source", "simulated:steady-gem"], "no scene 'steady-gem': did you mean 'steady-gemm'?"),
+        (["audit", "--from", "1h", "--gpu", ""], "--gpu: expected a UUID or its beginning, found an empty one"),
+        (["audit", "--trace", "x.csv", "--gpu", " "], "--gpu: expected a UUID or its beginning, found an empty one"),
+        (["record", "-o", "x.gpuwatch", "--gpu", ""], "--gpu: expected a UUID or its beginning, found an empty one"),
         (["show", "a", "b"], "unexpected extra argument"),
         (["show", "--claim", "sustaned"], "did you mean 'sustained'"),
         (["show", "--accept", "sampler-gpa"], "did you mean 'sampler-gap'"),
@@ -116,11 +120,11 @@ def test_under_json_an_error_is_data_too(gpuwatch: Gpuwatch) -> None:
 def test_the_worst_named_status_decides_the_code() -> None:
     everything = set(Status)
     failures = everything - {Status.VALID}
-    assert of_statuses(everything, frozenset()) == Exit.OK
-    assert of_statuses(everything, frozenset(failures)) == Exit.REJECTED
-    assert of_statuses({Status.REJECTED, Status.FLAGGED}, frozenset({Status.FLAGGED})) == Exit.FLAGGED
-    assert of_statuses({Status.UNPROVEN, Status.VALID}, frozenset({Status.UNPROVEN})) == Exit.UNPROVEN
-    assert of_statuses({Status.VALID}, frozenset(failures)) == Exit.OK
+    assert worst_code(everything, frozenset()) == Exit.OK
+    assert worst_code(everything, frozenset(failures)) == Exit.REJECTED
+    assert worst_code({Status.REJECTED, Status.FLAGGED}, frozenset({Status.FLAGGED})) == Exit.FLAGGED
+    assert worst_code({Status.UNPROVEN, Status.VALID}, frozenset({Status.UNPROVEN})) == Exit.UNPROVEN
+    assert worst_code({Status.VALID}, frozenset(failures)) == Exit.OK
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
@@ -143,9 +147,9 @@ def test_a_full_disk_or_a_closed_stream_is_one_line(tmp_path: Path, command: str
 
 def test_missing_evidence_beside_a_hazard_counts_as_unproven() -> None:
     about = Verdict(status=Status.FLAGGED, findings=(), claim="sustained", why="sampler-gap: unseen")
-    assert of_statuses(statuses_of([about]), frozenset({Status.UNPROVEN})) == Exit.UNPROVEN
-    assert of_statuses(statuses_of([about]), frozenset({Status.FLAGGED, Status.UNPROVEN})) == Exit.FLAGGED
-    assert statuses_of([replace(about, why="")]) == {Status.FLAGGED}
+    assert worst_code(list_statuses([about]), frozenset({Status.UNPROVEN})) == Exit.UNPROVEN
+    assert worst_code(list_statuses([about]), frozenset({Status.FLAGGED, Status.UNPROVEN})) == Exit.FLAGGED
+    assert list_statuses([replace(about, why="")]) == {Status.FLAGGED}
 
 
 def test_run_imports_neither_numpy_nor_any_screen() -> None:

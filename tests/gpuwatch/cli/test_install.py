@@ -26,7 +26,8 @@ def test_without_a_yes_it_only_shows(gpuwatch: Gpuwatch, tmp_path: Path, monkeyp
     assert not root.exists()
 
 
-def test_what_is_shown_is_written_and_written_again_only_where_it_differs(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_install_writes_what_it_shows_where_it_differs(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """The files that are shown are written, and written again only where they differ."""
     install = ("daemon", "install", "--root", str(tmp_path), "--yes")
     assert gpuwatch(*install, "--with", "kernel-log").code == 0
     found = files(tmp_path / "etc")
@@ -163,7 +164,8 @@ def test_what_makes_no_sense_is_refused(gpuwatch: Gpuwatch, arguments: tuple[str
     assert says in ended.err
 
 
-def test_an_installation_that_the_service_could_not_see_is_refused() -> None:
+def test_install_refuses_a_program_hidden_from_the_service() -> None:
+    """An installation that the service could not see is refused."""
     with pytest.raises(UsageError, match="kept out of /home; install gpuwatch where it can see it"):
         units.visible(("/home/ada/venv/bin/gpuwatch",))
 

@@ -35,7 +35,8 @@ def run(
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def test_the_program_is_judged_and_its_output_and_code_are_its_own(daemon: Settings) -> None:
+def test_run_judges_and_passes_output_and_code_through(daemon: Settings) -> None:
+    """The program is judged, and its output and exit code are its own."""
     ended = run("--name", "copy", "--", "sh", "-c", "echo out; echo err >&2; sleep 1.2; exit 3", settings=daemon)
     assert (ended.returncode, ended.stdout) == (3, "out\n")
     said = ended.stderr.splitlines()
@@ -44,7 +45,8 @@ def test_the_program_is_judged_and_its_output_and_code_are_its_own(daemon: Setti
     assert "gpuwatch show" in said[-1]
 
 
-def test_a_recording_that_cannot_be_read_is_why_no_gpu_is_watched(tmp_path: Path) -> None:
+def test_run_names_an_unreadable_recording(tmp_path: Path) -> None:
+    """A recording that cannot be read is the stated reason why no GPU is watched."""
     places = {"source": f"replay:{tmp_path}/none", "state": str(tmp_path / "state"), "socket": str(tmp_path / "s")}
     nothing = load(places, environment={"HOME": "/"})
     ended = run("--", "true", settings=nothing, environment={"GPUWATCH_DAEMON_IDLE_EXIT": "1s"})
@@ -53,7 +55,8 @@ def test_a_recording_that_cannot_be_read_is_why_no_gpu_is_watched(tmp_path: Path
     assert "Traceback" not in nothing.log.read_text()
 
 
-def test_no_thread_beside_the_waiting_one_takes_the_programs_signals(daemon: Settings) -> None:
+def test_run_leaves_signals_to_the_waiting_thread(daemon: Settings) -> None:
+    """No thread beside the waiting one takes the program's signals."""
     process = start("--accept", "noisy", "--", "sh", "-c", "echo $PPID; exec sleep 20", settings=daemon)
     assert process.stdout is not None
     wrapper = int(process.stdout.readline())
@@ -117,7 +120,8 @@ def test_a_success_fails_only_where_its_status_is_named(daemon: Settings, tmp_pa
     assert judged("--fail-on", "flagged,rejected", "--", "sh", "-c", "sleep 0.2; exit 4")[0] == 4
 
 
-def test_an_accepted_hazard_stays_in_the_verdict_and_fails_nothing(daemon: Settings) -> None:
+def test_run_does_not_fail_for_an_accepted_hazard(daemon: Settings) -> None:
+    """An accepted hazard stays in the verdict and fails nothing."""
     accepted = ["--accept", "window-too-short,cpu-starvation", "--accept", "sampler-gap"]
     ended = run("--fail-on", "flagged,rejected", *accepted, "--", "sleep", "0.2", settings=daemon)
     assert ended.returncode == 0, ended.stderr
@@ -131,7 +135,8 @@ def test_windows_inside_find_the_same_daemon_and_their_parent(daemon: Settings) 
     assert f"gpuwatch show {parent}" in ended.stderr
 
 
-def test_a_signal_reaches_the_program_and_the_verdict_still_comes(daemon: Settings) -> None:
+def test_run_forwards_signals_and_still_judges(daemon: Settings) -> None:
+    """A signal reaches the program, and the verdict still comes."""
     process = start(
         "--", "sh", "-c", "trap 'echo ended; exit 9' TERM; echo ready; while :; do sleep 0.05; done", settings=daemon
     )
@@ -155,7 +160,8 @@ def test_a_program_that_failed_proves_nothing(daemon: Settings, tmp_path: Path, 
 @pytest.mark.parametrize(
     "where", [">&-", "2>&-", ">&- 2>&-", ">/dev/full", "2>/dev/full", "<&- >&- 2>&-", "--json - >/dev/full"]
 )
-def test_a_full_or_closed_stream_changes_neither_the_code_nor_the_words(daemon: Settings, where: str) -> None:
+def test_run_survives_a_full_or_closed_stream(daemon: Settings, where: str) -> None:
+    """A full or closed stream changes neither the exit code nor the words."""
     option, _, redirected = where.rpartition(" - ") if "--json" in where else ("", "", where)
     ours = " ".join([sys.executable, "-m", "gpuwatch", "run", *daemon.flags(), f"{option} -" if option else ""])
     command = f"{ours} -- sh -c 'exit 3' {redirected}"
@@ -205,7 +211,7 @@ def test_what_goes_wrong_before_the_program_is_told_as_env_does(
     assert words in lines[0]
 
 
-def test_without_telemetry_the_program_runs_and_the_verdict_says_why(tmp_path: Path) -> None:
+def test_run_without_telemetry_runs_and_says_why(tmp_path: Path) -> None:
     """A file stands where the store's folder should be, so no daemon can start."""
     (tmp_path / "file").write_text("")
     flags = ["--state", str(tmp_path / "file"), "--socket", str(tmp_path / "s"), "--source", "simulated"]
@@ -226,7 +232,8 @@ def test_without_telemetry_the_program_runs_and_the_verdict_says_why(tmp_path: P
         (["python"], "python"),
     ],
 )
-def test_a_window_is_called_after_the_program_and_never_after_its_arguments(command: list[str], name: str) -> None:
+def test_run_labels_by_program_and_never_by_arguments(command: list[str], name: str) -> None:
+    """A window is named after the program and never after its arguments, which may hold secrets."""
     from gpuwatch.cli.run import _name
 
     assert _name(tuple(command)) == name

@@ -44,7 +44,8 @@ def test_what_is_kept_is_shown(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     assert data["gpus"][0]["floors"][0]["floor_ratio"] == 0.0012
 
 
-def test_what_anybody_put_into_the_file_of_floors_is_shown_without_harm(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_selftest_shows_hostile_floors_without_harm(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """Whatever somebody put into the file of floors is shown without harm."""
     state = tmp_path / "state"
     floor_record.keep(state, "GPU-\x1b[31m", Floor(kind="\x1b[2Jk", floor_ratio=0.001, trials_count=8, measured_wall_s=1e300))
     ended = gpuwatch("selftest", "--show", "--state", str(state))

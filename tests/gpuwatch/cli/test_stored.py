@@ -37,9 +37,10 @@ def measured(settings: Settings, label: str, seconds: float) -> Window:
     return watched
 
 
-def test_the_last_window_is_shown_and_any_other_by_the_beginning_of_its_id(
+def test_show_finds_the_last_window_or_an_id_prefix(
     gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window
 ) -> None:
+    """The last window is shown by default, and any other by the beginning of its id."""
     assert "  longer  " in gpuwatch(*daemon.flags(), "show", "--verbose").out
     assert short.run_id is not None
     ended = gpuwatch(*daemon.flags(), "show", short.run_id[:-3], "--json")
@@ -50,9 +51,8 @@ def test_the_last_window_is_shown_and_any_other_by_the_beginning_of_its_id(
     )
 
 
-def test_another_policy_judges_the_kept_evidence_again_and_writes_nothing(
-    gpuwatch: Gpuwatch, daemon: Settings, short: Window
-) -> None:
+def test_another_policy_rejudges_and_writes_nothing(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+    """Another policy judges the stored evidence again and writes nothing."""
     assert short.run_id is not None
     show = (*daemon.flags(), "show", short.run_id, "--json", "--fail-on", "flagged,rejected")
     assert gpuwatch(*show).code in (10, 11)
@@ -149,9 +149,8 @@ def test_judging_everything_again_gives_what_was_found(
     )
 
 
-def test_an_interval_nobody_wrapped_is_judged_by_what_the_daemon_saw(
-    gpuwatch: Gpuwatch, daemon: Settings, longer: Window
-) -> None:
+def test_audit_judges_an_unwrapped_interval(gpuwatch: Gpuwatch, daemon: Settings, longer: Window) -> None:
+    """An interval that nobody wrapped is judged by what the daemon saw."""
     ended = gpuwatch(*daemon.flags(), "audit", "--from", "4s", "--to", "2s", "--json")
     (verdict,) = ended.data["verdicts"]
     assert verdict["end_ns"] - verdict["begin_ns"] == pytest.approx(2e9, rel=0.01)
@@ -197,10 +196,11 @@ def test_what_comes_and_what_was_can_be_recorded(gpuwatch: Gpuwatch, daemon: Set
         assert ended.code == 0
         assert gpuwatch("audit", "--trace", str(file), "--json").code == 0
         assert ended.data["gpus"] == [longer.verdict.device_uuid]
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".some")] == []
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_a_log_of_nvidia_smi_is_judged_by_seconds_and_by_the_clock(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_audit_judges_parts_of_an_smi_log(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """A log of nvidia-smi is judged by seconds since its beginning and by wall time."""
     rows = [f"2026/11/20 14:02:{i // 20:02d}.{i % 20 * 50:03d}, 0, GPU-log, 1980 MHz, 500.00 W, 97 %" for i in range(200)]
     header = "timestamp, index, uuid, clocks.current.sm [MHz], power.draw [W], utilization.gpu [%]"
     log = tmp_path / "log.csv"
@@ -227,7 +227,8 @@ def test_the_database_is_where_it_says(gpuwatch: Gpuwatch, daemon: Settings, sho
     assert Path(data["path"]).exists()
 
 
-def test_many_windows_are_judged_again_by_several_processes_as_by_one(daemon: Settings, short: Window, longer: Window) -> None:
+def test_rejudging_in_several_processes_changes_nothing(daemon: Settings, short: Window, longer: Window) -> None:
+    """Many windows are judged again by several processes as by one."""
     from gpuwatch.cli import open_store
 
     with open_store.reader(daemon) as store:

@@ -42,7 +42,8 @@ def test_a_pipe_is_no_screen(gpuwatch: Gpuwatch, daemon: Settings) -> None:
     assert "--once" in ended.err
 
 
-def test_a_driver_that_fails_is_said_and_never_replaced_by_an_invention(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_top_reports_a_failing_driver(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """A driver that fails is reported, and never replaced by invented GPUs."""
     with running(tmp_path, "nvml", environment={"LD_LIBRARY_PATH": "/nowhere"}) as live:
         ended = gpuwatch("top", "--once", *live.settings.flags())
     if "H200" in ended.out:  # this machine has GPUs
@@ -68,7 +69,8 @@ def read_until(terminal: int, words: bytes, seconds: float = 20.0) -> bytes:
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGHUP])
-def test_in_a_terminal_it_is_live_and_leaves_at_q_and_when_told_to_end(daemon: Settings, number: int | None) -> None:
+def test_top_is_live_in_a_terminal_and_leaves_at_q(daemon: Settings, number: int | None) -> None:
+    """In a terminal it is live, and leaves at q and at a signal to end."""
     here, there = pty.openpty()
     command = [sys.executable, "-m", "gpuwatch", *daemon.flags(), "top"]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gpuwatch.client import connection as client
 from gpuwatch.client.connection import Client
 from gpuwatch.config import settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.wire import messages
+from gpuwatch.wire.peer import ANSWER_S
 
 SETTINGS = settings.load({"source": "simulated", "socket": "/nowhere"}, environment={"HOME": "/"})
 WELCOME = messages.encode(
@@ -81,7 +81,7 @@ def test_dripped_greeting_is_given_up_at_its_deadline() -> None:
 
 
 def test_dripped_answer_is_given_up_at_its_deadline() -> None:
-    said = f"no answer within {client.ANSWER_S:g} s"
+    said = f"no answer within {ANSWER_S:g} s"
     with (
         answering(greet_and_drip) as connection,
         Client(connection, SETTINGS) as asking,
@@ -117,7 +117,7 @@ def test_late_answer_is_not_taken_for_the_next_ones() -> None:
     with answering(late) as connection:
         greeted = Client(connection, SETTINGS)
         with pytest.raises(DaemonError, match="no answer"):
-            greeted.verdicts("first", wait_s=0.2 - client.ANSWER_S)
+            greeted.verdicts("first", wait_s=0.2 - ANSWER_S)
         asked_again.set()
         with pytest.raises(DaemonError, match="went away"):
             greeted.verdicts("second", wait_s=1.0)

@@ -45,7 +45,8 @@ def iterate(seconds: float) -> None:
     let_pass(seconds, "the iteration takes so long")
 
 
-def test_iterations_are_timed_by_the_host_where_there_is_no_gpu_context(copying: Settings) -> None:
+def test_iterations_without_a_gpu_context_use_the_host(copying: Settings) -> None:
+    """Iterations are timed by the host's clock where there is no GPU context."""
     with gpuwatch.window(settings=copying) as w:
         numbers = []
         for number in w.iterations(5):
@@ -71,7 +72,8 @@ def test_a_loop_left_early_keeps_the_iterations_that_ended(copying: Settings) ->
     assert len(timings_of(w, copying).took_s) == 3
 
 
-def test_recorded_times_lie_back_to_back_before_they_were_handed_over(copying: Settings) -> None:
+def test_recorded_times_lie_back_to_back(copying: Settings) -> None:
+    """Recorded times without beginnings lie back to back before the moment they were handed over."""
     with gpuwatch.window(settings=copying) as w:
         sample_for(0.3)
         before_ns = clock.now_ns()
@@ -84,7 +86,8 @@ def test_recorded_times_lie_back_to_back_before_they_were_handed_over(copying: S
     assert evidence_of(w, copying).declared["timer"] == "caller"
 
 
-def test_hundreds_of_thousands_of_times_arrive_and_the_window_ends_when_its_body_did(copying: Settings) -> None:
+def test_many_times_arrive_and_do_not_move_the_end(copying: Settings) -> None:
+    """Hundreds of thousands of times arrive, and the window ends when its body did."""
     with gpuwatch.window(settings=copying) as w:
         begin_ns = clock.now_ns()
         sample_for(0.3)
@@ -100,7 +103,8 @@ def test_hundreds_of_thousands_of_times_arrive_and_the_window_ends_when_its_body
 
 
 @pytest.mark.parametrize("times", [[], [-1.0], [float("nan")], ["fast"], None, [[1.0]], 3.0, np.ones((2, 1)), [1e305]])
-def test_what_is_no_time_is_refused_by_name_and_the_window_goes_on(copying: Settings, times: Sequence[float]) -> None:
+def test_record_refuses_non_times_and_the_window_goes_on(copying: Settings, times: Sequence[float]) -> None:
+    """A value that is no duration is refused by name, and the window goes on."""
     with gpuwatch.window(settings=copying) as w:
         with pytest.raises(gpuwatch.UsageError, match="record: expected"):
             w.record(times)
@@ -140,7 +144,8 @@ def test_a_fact_the_judge_does_not_know_is_refused(copying: Settings) -> None:
     ],
     ids=["long", "surrogate", "beyond 64 bits", "below", "complex"],
 )
-def test_what_could_not_be_handed_over_is_refused_when_it_is_told(copying: Settings, fact: object, says: str) -> None:
+def test_tell_refuses_facts_that_cannot_be_sent(copying: Settings, fact: object, says: str) -> None:
+    """A fact that could not be sent at the end is refused when it is declared."""
     with gpuwatch.window(settings=copying) as w:
         with pytest.raises(gpuwatch.UsageError, match=f"tell: .*{says}"):
             w.tell(cache=fact)  # type: ignore[arg-type]  # what is tested
@@ -157,7 +162,9 @@ def test_numbers_and_texts_of_numpy_are_told_as_pythons_own(copying: Settings) -
     assert (told["flush_bytes"], told["busy_ratio"], told["input_zero_ratio"], told["cache"]) == (7, 0.5, 0.25, "cold")
 
 
-def test_threads_and_nested_iterations_are_each_timed_from_their_own_beginning(copying: Settings) -> None:
+def test_iterations_nest_and_each_thread_has_its_own(copying: Settings) -> None:
+    """Iterations of threads and nested ones are each timed from their own beginning."""
+
     def work(w: gpuwatch.Window) -> None:
         for _ in range(10):
             with w.iteration():
@@ -215,7 +222,8 @@ def opened(client: Client) -> tuple[str, int]:
     return window.run, window.opened_ns
 
 
-def test_an_ended_window_waits_for_its_times_and_its_interval_stays(copying: Settings) -> None:
+def test_ended_window_waits_for_its_times(copying: Settings) -> None:
+    """An ended window waits for its times, and its interval stays."""
     with connect(copying) as client:
         run, begin_ns = opened(client)
         sample_for(0.1)
@@ -231,7 +239,8 @@ def test_an_ended_window_waits_for_its_times_and_its_interval_stays(copying: Set
             client.times(run, Timings(np.array([begin_ns]), np.array([0.05])))
 
 
-def test_whoever_leaves_after_its_end_loses_only_what_it_had_to_tell(copying: Settings) -> None:
+def test_client_that_leaves_after_the_end_loses_only_facts(copying: Settings) -> None:
+    """A client that leaves after the end of its window loses only the facts it had not sent."""
     with connect(copying) as client:
         run, begin_ns = opened(client)
         sample_for(0.3)
@@ -242,7 +251,8 @@ def test_whoever_leaves_after_its_end_loses_only_what_it_had_to_tell(copying: Se
     assert judged.verdicts
 
 
-def test_a_daemon_that_stops_judges_what_had_ended_without_what_was_still_to_tell(tmp_path: Path) -> None:
+def test_stopping_daemon_judges_windows_that_had_ended(tmp_path: Path) -> None:
+    """A daemon that stops judges the windows that had ended, without the facts still to come."""
     with running(tmp_path) as live:
         with connect(live.settings) as client:
             run, begin_ns = opened(client)
@@ -264,12 +274,12 @@ def test_times_arrive_as_they_were_sent(rows: list[tuple[int, float, float]], cl
     at_ns, took_s, mhz = (np.array(column) for column in zip(*rows, strict=True))
     sent = Timings(at_ns.astype(np.int64), took_s.astype(np.float64), mhz.astype(np.float64) if clocked else None, calls)
     pieces: list[messages.Times] = []
-    for message in iterations.messages("run", sent):
+    for message in iterations.encode("run", sent):
         request = messages.decode_request(messages.encode(message))
         assert isinstance(request, messages.Times)
         assert iterations.check(request, pieces[0] if pieces else None, len(pieces)) == len(rows)
         pieces.append(request)
-    got = iterations.timings(pieces)
+    got = iterations.decode(pieces)
     assert got is not None
     assert (got.at_ns == sent.at_ns).all()
     assert (got.took_s == sent.took_s).all()
@@ -299,7 +309,8 @@ def test_times_that_cannot_be_are_refused(piece: messages.Times) -> None:
         iterations.check(piece, None, 0)
 
 
-def test_a_window_has_only_so_many_times_in_however_many_messages() -> None:
+def test_window_bounds_its_times_over_all_messages() -> None:
+    """A window may have a bounded number of times, in however many messages."""
     one = messages.Times("r", bytes(8), bytes(8))
     assert iterations.check(one, one, messages.TIMES_COUNT - 1) == 1
     with pytest.raises(gpuwatch.UsageError, match="at most 200000"):

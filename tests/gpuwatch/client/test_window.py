@@ -84,7 +84,8 @@ def test_nested_windows_know_their_parent_and_are_judged_apart(copying: Settings
         assert reader.run(inner.run_id).parent == outer.run_id
 
 
-def test_windows_that_end_in_another_order_leave_no_closed_one_as_a_parent(copying: Settings) -> None:
+def test_parent_is_never_a_closed_window(copying: Settings) -> None:
+    """Windows that end in another order than they began leave no closed one as a parent."""
     first, second, inside, after = (gpuwatch.window(name, settings=copying) for name in ("1", "2", "inside", "after"))
     first.__enter__()
     second.__enter__()
@@ -260,7 +261,7 @@ print(w.verdict.status.value, flush=True)
 """
 
 
-def test_a_daemon_started_on_demand_holds_neither_pipe_nor_processor(tmp_path: Path) -> None:
+def test_started_daemon_holds_neither_pipe_nor_processor(tmp_path: Path) -> None:
     """As in `taskset -c 0 python bench.py | tee log`: the pipe ends with the program, and the daemon runs anywhere."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
     program = tmp_path / "bench.py"
@@ -281,7 +282,8 @@ def test_a_daemon_started_on_demand_holds_neither_pipe_nor_processor(tmp_path: P
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the daemon leaves after its last client")
 
 
-def test_where_another_windows_daemon_fails_to_start_ours_takes_its_place(tmp_path: Path) -> None:
+def test_window_replaces_another_windows_failed_daemon(tmp_path: Path) -> None:
+    """Where the daemon of another window fails to start, this window starts one in its place."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
     settings = load({**flags, "daemon.idle_exit": "1s"}, environment={"HOME": "/"})
     settings.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -296,7 +298,8 @@ def test_where_another_windows_daemon_fails_to_start_ours_takes_its_place(tmp_pa
     assert w.run_id is not None, str(w.verdict)
 
 
-def test_a_daemon_that_fails_before_it_has_a_log_is_quoted_and_not_the_log_of_the_one_before(tmp_path: Path) -> None:
+def test_daemon_failing_before_its_log_is_quoted(tmp_path: Path) -> None:
+    """A daemon that fails before it has a log is quoted, and not the log of the daemon before."""
     settings = settings_in(tmp_path)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings.log.write_text("2026-01-01 10:00:00,000 INFO gpuwatch.daemon.daemon: stopped\n")
@@ -309,7 +312,8 @@ def test_a_daemon_that_fails_before_it_has_a_log_is_quoted_and_not_the_log_of_th
     assert len(os.listdir("/proc/self/fd")) == len(descriptors)  # noqa: PTH208
 
 
-def test_a_daemon_that_ends_while_it_starts_is_quoted_and_the_log_before_is_kept(tmp_path: Path) -> None:
+def test_daemon_ending_at_start_is_quoted(tmp_path: Path) -> None:
+    """A daemon that ends while it starts is quoted, and the log before it stays."""
     settings = settings_in(tmp_path)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings.log.write_text("what the one before said\n")
@@ -321,7 +325,8 @@ def test_a_daemon_that_ends_while_it_starts_is_quoted_and_the_log_before_is_kept
     assert "expected a folder that can be written" in kept
 
 
-def test_a_daemon_that_finds_the_store_taken_leaves_the_log_to_whose_it_is(tmp_path: Path) -> None:
+def test_daemon_without_the_store_leaves_its_owners_log(tmp_path: Path) -> None:
+    """A daemon that finds the store taken leaves the log to the owner of the store."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
     settings = load({**flags, "daemon.idle_exit": "1s"}, environment={"HOME": "/"})
     other = load({**flags, "socket": f"{settings.socket}2"}, environment={"HOME": "/"})
@@ -334,7 +339,8 @@ def test_a_daemon_that_finds_the_store_taken_leaves_the_log_to_whose_it_is(tmp_p
     assert "expected a store without a writer" in log
 
 
-def test_without_xdg_runtime_dir_everything_lies_in_a_private_folder(tmp_path: Path) -> None:
+def test_without_xdg_runtime_dir_a_private_folder_is_made(tmp_path: Path) -> None:
+    """Without XDG_RUNTIME_DIR everything lies in a private folder."""
     temporary = Path(tempfile.mkdtemp(prefix="t"))  # pytest's own path is too long for a socket
     program = tmp_path / "bench.py"
     program.write_text(PROGRAM.format(flags={"source": "simulated:steady-copy", "daemon.idle_exit": "1s"}))
@@ -352,7 +358,8 @@ def test_without_xdg_runtime_dir_everything_lies_in_a_private_folder(tmp_path: P
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_somebody_else_put_in_our_place_does_not_stop_the_benchmark(tmp_path: Path) -> None:
+def test_foreign_socket_folder_does_not_stop_the_benchmark(tmp_path: Path) -> None:
+    """A folder that somebody else put in the socket folder's place does not stop the benchmark."""
     (tmp_path / "in-the-way").symlink_to(tmp_path)
     settings = load(
         {"source": "simulated", "state": str(tmp_path / "state"), "socket": str(tmp_path / "in-the-way" / "s")},
@@ -405,7 +412,8 @@ def test_what_can_never_be_right_is_said_when_the_window_is_made(wrong: dict[str
     assert "\n" not in str(caught.value)
 
 
-def test_a_label_that_is_no_text_loses_no_window_and_steers_no_terminal(copying: Settings) -> None:
+def test_undecodable_label_loses_no_window(copying: Settings) -> None:
+    """A label that is no valid text loses no window and steers no terminal."""
     with gpuwatch.window("a\udcff\x1b[31m", settings=copying) as w:
         pass
     assert w.run_id is not None

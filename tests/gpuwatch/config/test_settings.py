@@ -71,9 +71,8 @@ def test_flags_win_over_the_environment_which_wins_over_the_file(home: dict[str,
         ('[sampling]\nidle_period = "10ms"\nactive_period = "20ms"', 3, "at most sampling.idle_period (10ms"),
     ],
 )
-def test_a_mistake_in_a_file_is_one_line_with_place_expected_and_found(
-    home: dict[str, str], text: str, line: int, words: str
-) -> None:
+def test_file_mistake_is_one_line_with_its_place(home: dict[str, str], text: str, line: int, words: str) -> None:
+    """A mistake in a file is one line with its place, what was expected and what was found."""
     path = write(home, text)
     with pytest.raises(UsageError) as caught:
         config.load(environment=home)
@@ -123,7 +122,8 @@ def test_a_default_gives_way_to_what_was_configured(home: dict[str, str]) -> Non
     assert (settings.active_period_ns, settings.segment_bytes) == (5_000_000, 8 << 20)
 
 
-def test_simulated_and_replayed_sources_keep_apart_from_the_real_and_from_each_other(home: dict[str, str]) -> None:
+def test_simulated_and_replayed_sources_have_own_stores(home: dict[str, str]) -> None:
+    """Simulated and replayed sources have stores and sockets apart from the real source and each other."""
     sources = ("auto", "simulated", "simulated:a", "simulated:b", "replay:/a.csv", "replay:/b.csv")
     loaded = [config.load({"source": source}, environment=home) for source in sources]
     assert len({settings.state for settings in loaded}) == len({settings.socket for settings in loaded}) == len(sources)
@@ -156,7 +156,8 @@ def test_reading_again_sees_a_changed_file_and_keeps_the_flags(home: dict[str, s
 
 
 @pytest.mark.parametrize("runtime", ["", "relative", "/nowhere/at/all"])
-def test_without_a_runtime_folder_the_socket_lies_in_a_private_one(home: dict[str, str], runtime: str) -> None:
+def test_socket_without_a_runtime_folder_is_private(home: dict[str, str], runtime: str) -> None:
+    """Without a runtime folder the socket lies in a private one."""
     settings = config.load(environment=home | {"XDG_RUNTIME_DIR": runtime})
     assert settings.socket == Path(home["TMPDIR"]) / f"gpuwatch-{os.getuid()}" / "daemon.sock"
     config.ensure_socket_folder(settings.socket)

@@ -173,7 +173,7 @@ class TestMarks:
 class TestTestimony:
     def told(self, gpu: Driver) -> testimonies.Testimony:
         testimony = testimonies.Testimony(gpu)
-        testimony.prepare()
+        testimony.begin(is_stamped=True)
         testimony.stamp()
         with testimony.iteration(100):
             let_pass(0.01, "time lies between two stamps")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import gpuwatch
-from gpuwatch.client.connection import at, connect
+from gpuwatch.client.connection import connect, connect_at
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.daemon import handover
 from gpuwatch.errors import DaemonError, UsageError
@@ -159,7 +159,7 @@ def test_refused_takeover_names_pid_socket_and_command(tmp_path: Path) -> None:
 def test_windows_that_stay_open_are_named_with_what_to_do(on_demand: Settings) -> None:
     with connect(on_demand) as client:
         client.open(label="long")
-        asking = at(on_demand.socket, on_demand)
+        asking = connect_at(on_demand.socket, on_demand)
         assert asking is not None
         told: list[str] = []
         with asking, pytest.raises(DaemonError, match="1 window is open or being judged") as caught:

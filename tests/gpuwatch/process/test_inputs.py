@@ -29,14 +29,16 @@ def test_zeros_and_constants_show() -> None:
     assert float(constant["input_unique_ratio"] or 1) < 1e-4
 
 
-def test_the_worst_of_the_large_ones_counts_and_floats_before_integers() -> None:
+def test_worst_large_tensor_counts_floats_first() -> None:
+    """The worst of the large tensors counts, and floats before integers."""
     indices, bias, weight = np.zeros(10**6, np.int64), np.zeros(10), np.zeros(300_000)
     assert facts(RANDOM, indices, bias)["input_zero_ratio"] == 0.0
     assert facts(RANDOM, weight)["input_zero_ratio"] == 1.0
     assert facts(indices)["input_dtype"] == "int64"
 
 
-def test_lists_and_mappings_are_looked_into_and_other_things_passed_over() -> None:
+def test_lists_and_mappings_are_searched_for_tensors() -> None:
+    """Lists and mappings are searched, and other values passed over."""
     told = facts([RANDOM, {"mask": np.ones(5, bool), "name": "x"}], None, 3.0, np.array([]), np.array(["text"]))
     assert told["input_bytes"] == RANDOM.nbytes + 5
     assert facts("nothing", None) == {}

@@ -55,13 +55,16 @@ def test_untouched_clocks_are_nobodys(cuda: Any) -> None:
     assert replaced() == ()
 
 
-def test_a_clock_replaced_by_a_function_or_by_another_clock_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_clock_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock replaced by a function or by another clock is named."""
     monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(time, "monotonic_ns", time.time_ns)
     assert replaced() == ("time.monotonic_ns", "time.perf_counter")
 
 
-def test_a_method_of_an_event_that_says_it_is_the_old_one_is_named(cuda: Any) -> None:
+def test_disguised_event_method_is_named(cuda: Any) -> None:
+    """A replaced method of an event is named although it claims to be the old one."""
+
     @functools.wraps(cuda.Event.elapsed_time)
     def faster(self: object, other: object) -> float:
         return 0.1

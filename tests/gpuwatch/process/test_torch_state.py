@@ -75,14 +75,16 @@ def test_what_the_allocator_did_is_the_difference_of_the_edges(cuda: FakeCuda) -
     assert "torch_version" not in told
 
 
-def test_an_older_allocator_counts_its_segments_and_a_changed_one_is_not_known(cuda: FakeCuda) -> None:
+def test_older_allocator_counts_segments(cuda: FakeCuda) -> None:
+    """An older allocator counts its segments; a changed one gives no figures."""
     del cuda.stats["num_device_alloc"]
     assert facts_since(snapshot())["alloc_count"] == 0
     cuda.stats = {}
     assert "alloc_count" not in facts_since(snapshot())
 
 
-def test_a_context_made_inside_the_window_made_its_allocations_there(cuda: FakeCuda) -> None:
+def test_context_made_inside_counts_all_allocations(cuda: FakeCuda) -> None:
+    """A context made inside the window made its allocations there."""
     told = facts_since(Snapshot())
     assert (told["alloc_count"], told["reserved_change_bytes"]) == (10, 1 << 30)
     assert told["cuda_uuids"] == "GPU-0000-1"
@@ -96,9 +98,8 @@ def test_during_the_capture_of_a_graph_the_gpu_is_not_asked(cuda: FakeCuda) -> N
     assert cuda.asked == 0
 
 
-def test_whether_there_is_a_context_and_a_capture_is_asked_in_one_place(
-    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_context_and_capture_are_read_in_one_place(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One place reads whether there is a context and a graph capture."""
     assert (torch_state.cuda_with_context(), torch_state.cuda_at_hand(), torch_state.capturing()) == (cuda, cuda, False)
     cuda.capturing = True
     assert (torch_state.cuda_with_context(), torch_state.cuda_at_hand(), torch_state.capturing()) == (cuda, None, True)
@@ -131,7 +132,8 @@ def test_a_switch_that_torch_refuses_to_tell_is_left_out(cuda: FakeCuda) -> None
     assert told["cudnn_benchmark"] is True
 
 
-def test_a_profiler_that_ran_at_one_edge_is_remembered_at_the_next(cuda: FakeCuda) -> None:
+def test_profiler_at_one_edge_is_remembered_at_the_next(cuda: FakeCuda) -> None:
+    """A profiler that ran at one edge is remembered at the next."""
     if sys.gettrace() is None and sys.getprofile() is None:
         assert facts()["profiler_used"] is False
     sys.modules["torch"].autograd._profiler_enabled = lambda: True

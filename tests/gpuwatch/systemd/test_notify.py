@@ -37,7 +37,8 @@ def test_an_error_text_cannot_say_more_than_a_status(tmp_path: Path) -> None:
     assert len(said["STATUS"]) <= notify.STATUS_LENGTH
 
 
-def test_the_variables_are_for_this_process_and_not_for_those_it_starts() -> None:
+def test_variables_are_removed_from_the_environment() -> None:
+    """The variables are meant for this process, and not for those it starts."""
     environment = {
         "NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "30000000", "LISTEN_PID": "1", "LISTEN_FDS": "7", "LISTEN_FDNAMES": "a",
         "PATH": "/bin",
@@ -48,7 +49,8 @@ def test_the_variables_are_for_this_process_and_not_for_those_it_starts() -> Non
     assert sockets == []  # another process was meant
 
 
-def test_without_a_manager_nothing_is_said_and_nobody_listens_is_no_failure(tmp_path: Path) -> None:
+def test_missing_manager_is_no_failure(tmp_path: Path) -> None:
+    """Without a manager nothing is sent, and a manager that does not listen is no failure."""
     nobody, _ = notify.taken({})
     nobody.ready("unheard")
     assert not nobody.listens

@@ -1,0 +1,135 @@
+"""A window's conversation with the daemon.  Its failures become the reason of an unproven verdict, never the benchmark's."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from annotate.policy import Policy
+from annotate.verdict import Status, Verdict
+from gpuwatch.client.connection import VERDICT_S, Client, connect
+from gpuwatch.client.launch import say
+from gpuwatch.client.testimony import Testimony
+from gpuwatch.config.settings import Settings, load
+from gpuwatch.errors import DaemonError, GpuwatchError
+
+if TYPE_CHECKING:
+    from gpuwatch.wire.messages import FactValue
+
+_log = logging.getLogger("gpuwatch")
+
+
+class Conversation:
+    """The daemon's answers about one window; ``absence`` says why there are none."""
+
+    def __init__(self, settings: Settings | None) -> None:
+        self.absence: str | None = None
+        self._settings = settings
+        self._run_id = ""
+        self._client: Client | None = None
+        self._verdicts: tuple[Verdict, ...] = ()
+
+    # The one broad except outside the daemon: telemetry never breaks the benchmark, whatever is wrong with it.
+    @contextlib.contextmanager
+    def guard(self, doing: str) -> Iterator[None]:
+        """Keep every failure inside as ``absence``, and hang up."""
+        before = sys.exception()
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - see above
+            if (raised := _raised_by_handler(error, before)) is not None:
+                raise raised  # noqa: B904 - it belongs to the benchmark
+            self.absence = (
+                str(error) if isinstance(error, GpuwatchError) else f"{doing} failed: {type(error).__name__}: {error}"
+            )
+            self.hang_up()
+            with contextlib.suppress(Exception):  # a log handler of the benchmark may raise
+                _log.warning("gpuwatch: %s: %s", doing, self.absence)
+
+    def open(
+        self,
+        label: str | None,
+        policy: Policy,
+        gpus: list[str] | None,
+        parent: str | None,
+        *,
+        meanwhile: Callable[[], dict[str, FactValue]],
+    ) -> str:
+        """Begin the window and return its run id.  ``meanwhile`` gathers facts to declare while the daemon answers the greeting."""
+        told: dict[str, FactValue] = {}
+        self._settings = self._settings or load()
+        self._client = connect(self._settings, meanwhile=lambda: told.update(meanwhile()))
+        # Nothing that takes long lies between the daemon's mark of the beginning and the window's.
+        opened = self._client.open(
+            label=label, claim=policy.claim.value, policy=policy.to_dict(), gpus=gpus, parent=parent, told=told
+        )
+        self._run_id = opened.run
+        if opened.warning:
+            say(opened.warning)
+        return opened.run
+
+    def close(self, begin_ns: int, end_ns: int, testimony: Testimony, told: dict[str, FactValue]) -> None:
+        """Settle the interval, send times and declared facts, and hang up."""
+        if self._client is None:
+            return
+        with self.guard("closing the window"):
+            run = self._run_id
+            if testimony.has_times:
+                self._end(run, begin_ns, end_ns)
+                testimony.hand_over_times(self._client, run)
+            self._client.close_window(run, begin_ns, end_ns, testimony.all() | told)
+            self.hang_up()
+
+    def _end(self, run: str, begin_ns: int, end_ns: int) -> None:
+        try:
+            if self._client is not None:
+                self._client.end_window(run, begin_ns, end_ns)
+        except DaemonError as error:
+            # An older daemon settles the interval at the close; a silent one would be waited for again and again.
+            if error.code != "unknown-message":
+                raise
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Wait for the verdicts, worst first; empty where none came, and ``absence`` says why."""
+        if not self._verdicts and self.absence is None:
+            with self.guard("asking for the verdict"):
+                # The daemon that closed the window may have left since; another one knows it from the store.
+                with connect(self._settings or load()) as client:
+                    judged = client.verdicts(self._run_id)
+                if judged.status not in list(Status):
+                    later = f"`gpuwatch show {self._run_id}` may have it later"
+                    raise DaemonError(f"no verdict within {VERDICT_S:g} s; {later}", "silent")
+                self._verdicts = tuple(Verdict.from_dict(verdict) for verdict in judged.verdicts)
+                if not self._verdicts:
+                    self.absence = judged.why or "no verdict came"
+        return self._verdicts
+
+    def hang_up(self) -> None:
+        """Close the connection; the daemon ends a window that is still open."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def leave_to_parent(self) -> None:
+        """Give the conversation up in a forked child, whose parent has it."""
+        self._client = None
+        self.absence = "this is a forked child: the window belongs to the process that opened it"
+
+
+def _raised_by_handler(error: BaseException | None, before: BaseException | None) -> BaseException | None:
+    """Find the exception that a signal handler of the benchmark raised, in place of which this one came.
+
+    Its time limit is no failure of telemetry.  ``before`` was being handled already.
+    """
+    handlers = [handler for number in signal.valid_signals() if callable(handler := signal.getsignal(number))]
+    codes = {getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers} - {None}
+    while error is not None and error is not before:
+        if any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__)):
+            return error
+        error = error.__context__
+    return None

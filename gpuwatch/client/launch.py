@@ -1,0 +1,160 @@
+"""The start of the user's daemon where none answers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from gpuwatch import clock
+from gpuwatch.client import daemon_sockets
+from gpuwatch.config.settings import Settings, ensure_socket_folder
+from gpuwatch.errors import DaemonError
+from gpuwatch.wire import store_owner
+
+START_S = 15.0  # a cold start imports numpy and scipy and attaches to every GPU
+YIELDED_S = 3.0  # another window's daemon that does not answer by then may have failed
+
+# What a benchmark's environment may hold that must not reach the daemon: injected profilers, device masks, and what makes
+# Python many times slower.
+_NOT_INHERITED = (
+    "LD_AUDIT",
+    "LD_PRELOAD",
+    "CUDA_INJECTION64_PATH",
+    "NVTX_INJECTION64_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "NOTIFY_SOCKET",
+    "LISTEN_FDS",
+    "PYTHONASYNCIODEBUG",
+    "PYTHONDEBUG",
+    "PYTHONDEVMODE",
+    "PYTHONINSPECT",
+    "PYTHONMALLOC",
+    "PYTHONPROFILEIMPORTTIME",
+    "PYTHONTRACEMALLOC",
+    "PYTHONVERBOSE",
+    "PYTHONWARNINGS",
+    "COVERAGE_PROCESS_START",
+)
+
+
+def say(line: str) -> None:
+    """Write one line to standard error, if there is one: a full disk or a closed stream is no reason to lose a window."""
+    with contextlib.suppress(Exception):  # a stream that a program put there may raise anything
+        sys.stderr.write(f"gpuwatch: {line}\n")
+
+
+def start_daemon(settings: Settings) -> socket.socket:
+    """Start the user's daemon in its own session and wait until it answers.
+
+    Raises DaemonError: when it cannot be started, stops at once, or does not answer within START_S.
+    """
+    ensure_socket_folder(settings.socket)
+    say(f"starting the user's daemon (leaves {settings.idle_exit_s:g} s after its last client)")
+    with _StartOutput(settings.log) as output:
+        return _wait_for_answer(settings, output)
+
+
+def _wait_for_answer(settings: Settings, output: _StartOutput) -> socket.socket:
+    child = _spawn(settings, output)
+    now_ns = clock.now_ns()
+    deadline_ns, again_ns, failed = now_ns + int(START_S * 1e9), now_ns + int(YIELDED_S * 1e9), False
+    pause = threading.Event()
+    while clock.now_ns() < deadline_ns:
+        # The child ends as soon as the daemon it leaves behind answers or fails: the benchmark has no child of ours to wait
+        # for, to count or to kill.
+        ended = child.poll()
+        connection = daemon_sockets.dial_user_daemon(settings) if ended is not None else None
+        if connection is not None:
+            return connection
+        # It may have left the field to the daemon of another window, and that one failed; what fails once is tried once more.
+        if (ended and not _is_owner_starting(settings)) or (ended == 0 and clock.now_ns() > again_ns):
+            if ended and failed:
+                raise DaemonError(f"the daemon stopped at start: {output.last()}", "unreachable")
+            failed = failed or bool(ended)
+            again_ns = clock.now_ns() + int(YIELDED_S * 1e9)
+            child = _spawn(settings, output)
+        pause.wait(0.02)
+    if child.poll() is None:
+        child.kill()
+        child.wait()
+    raise DaemonError(f"the daemon did not answer within {START_S:g} s: {output.last()}", "unreachable")
+
+
+def _is_owner_starting(settings: Settings) -> bool:
+    """Return whether a daemon that an environment with another default socket started has the store and no socket yet."""
+    return (
+        settings.origin("socket") == "default"
+        and store_owner.is_alive(settings.state)
+        and store_owner.recorded_socket(settings.state) is None
+    )
+
+
+def _spawn(settings: Settings, output: _StartOutput) -> subprocess.Popen[bytes]:
+    if not sys.executable:  # an embedded interpreter may not know one
+        raise DaemonError(
+            "expected Python's program in sys.executable, found none; start a daemon with: gpuwatch daemon", "unreachable"
+        )
+    inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    # numpy's library for matrices would start a thread a processor, before the daemon leaves its parent and in its worker
+    # again; neither multiplies any, and where threads are short the library ends the process.
+    environment = inherited | settings.variables() | {"OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-P", "-m", "gpuwatch", *settings.flags(), "daemon", "--on-demand"]
+    try:
+        # Its own session and no inherited streams: a pipe, a terminal or a Ctrl-C of the benchmark does not reach it.
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=output.file,
+            start_new_session=True,
+            close_fds=True,
+            cwd="/",
+            env=environment,
+        )
+    except OSError as error:
+        raise DaemonError(f"the daemon could not be started: {error.strerror or error}", "unreachable") from error
+
+
+class _StartOutput:
+    """The output of a starting daemon: in memory until it has its log, which may still be that of the daemon before."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._log_before = self._log_version()
+        self.file = subprocess.DEVNULL
+        with contextlib.suppress(OSError):  # a filter of system calls may refuse it
+            self.file = os.memfd_create("gpuwatch-start")
+
+    def __enter__(self) -> _StartOutput:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+
+    def last(self) -> str:
+        """Return the last line that this start wrote."""
+        with contextlib.suppress(OSError):
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+            if lines and self._log_version() != self._log_before:
+                if crashed := [line for line in lines if line.startswith("Fatal Python error: ")]:  # where follows on many
+                    return crashed[-1]
+                # A line of the log is date, time, level and module before the colon, and what was said after it.
+                return lines[-1].partition(": ")[2] or lines[-1]
+        with contextlib.suppress(OSError):
+            said = os.pread(self.file, 1 << 20, 0).decode(errors="replace").strip().splitlines() if self.file >= 0 else []
+            if said:
+                return said[-1].removeprefix("gpuwatch: ")
+        return f"see {self._log}" if self._log_version() else "it said nothing"
+
+    def _log_version(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._log.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns

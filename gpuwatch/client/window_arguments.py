@@ -1,0 +1,59 @@
+"""Checks of the arguments of ``window()``: what can never be right is refused before the benchmark runs."""
+
+from __future__ import annotations
+
+from annotate.claims import Claim
+from annotate.errors import AnnotateError
+from annotate.policy import Policy
+from gpuwatch.errors import UsageError
+from gpuwatch.utf8 import clean_text, found_words
+from gpuwatch.wire.messages import LABEL_LENGTH
+
+
+def check_label(label: object) -> str | None:
+    """Return the label as UTF-8: a program's name may hold bytes that can be neither sent nor stored.
+
+    Raises UsageError: for another type, for a function that was decorated without brackets, and for a long text.
+    """
+    if callable(label):
+        raise UsageError("window() takes a label; as a decorator write @gpuwatch.window()")
+    if label is not None and not isinstance(label, str):
+        raise UsageError(f"label: expected text, found {found_words(label)}")
+    if label is not None and len(label) > LABEL_LENGTH:
+        raise UsageError(f"label: expected at most {LABEL_LENGTH} characters, found {len(label)}")
+    return None if label is None else clean_text(label)
+
+
+def check_policy(claim: object, policy: object) -> Policy:
+    """Return the policy, made of the claim where none is given.
+
+    Raises UsageError: for other types, an unknown claim, and a claim that contradicts the policy.
+    """
+    if not isinstance(claim, str):
+        raise UsageError(f"claim: expected text, found {found_words(claim)}")
+    if policy is not None and not isinstance(policy, Policy):
+        raise UsageError(f"policy: expected a gpuwatch.Policy, found {found_words(policy)}")
+    try:
+        if policy is None:
+            return Policy(claim=Claim.of(claim))
+    except AnnotateError as error:
+        raise UsageError(str(error)) from error
+    if claim not in (Claim.SUSTAINED, policy.claim):
+        raise UsageError(f"claim: {found_words(claim)} contradicts the policy's {policy.claim.value!r}; give one of them")
+    return policy
+
+
+def list_gpus(gpus: object) -> list[str] | None:
+    """Return the GPUs' names as a list; None where none was given.
+
+    Raises UsageError: for other types, such as an index.
+    """
+    wrong = "an index names different GPUs in CUDA and in the driver"
+    if gpus is None or isinstance(gpus, str):
+        return None if gpus is None else [gpus]
+    if not isinstance(gpus, list | tuple):
+        raise UsageError(f"gpus: expected a list of UUIDs, found {found_words(gpus)}; {wrong}")
+    for name in gpus:
+        if not isinstance(name, str):
+            raise UsageError(f"gpus: expected UUIDs, found {found_words(name)}; {wrong}")
+    return list(gpus)

@@ -1,0 +1,47 @@
+"""Windows as decorators: each call of the decorated function runs in its own window."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from gpuwatch.errors import UsageError
+from gpuwatch.wire.messages import LABEL_LENGTH
+
+if TYPE_CHECKING:
+    from gpuwatch.client.window import Window
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def wrap(function: Callable[_P, _T], label: str | None, make_window: Callable[[str], Window]) -> Callable[_P, _T]:
+    """Return the function in windows, named after it where there is no label; ``wrapper.window`` is the latest.
+
+    Raises UsageError: for a generator, whose call does no work.
+    """
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError("a generator's call only makes it: put `with gpuwatch.window():` around the loop that runs it")
+
+    def open_next() -> Window:
+        made = make_window(label or function.__qualname__[:LABEL_LENGTH])
+        wrapper.window = made  # type: ignore[attr-defined]  # functions take attributes; their type does not say so
+        return made
+
+    wrapper: Callable[_P, Any]
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+            async with open_next():
+                return await function(*args, **kwargs)
+    else:
+
+        @functools.wraps(function)
+        def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+            with open_next():
+                return function(*args, **kwargs)
+
+    return wrapper

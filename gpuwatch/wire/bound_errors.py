@@ -1,0 +1,17 @@
+"""msgspec's complaints about declared bounds, in the words of the interface."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {"str": "characters", "bytes": "bytes", "array": "entries", "object": "entries"}
+
+
+def explain_bound(error: str) -> str | None:
+    """Translate a complaint about a declared bound; None for another complaint."""
+    long = re.fullmatch(r"Expected `(\w+)` of length <= (\d+) - at (`key` in )?`\$\.(.*)`", error)
+    if long is not None:
+        kind, most, is_name, field = long.groups()
+        return f"{'a name in ' if is_name else ''}{field}: expected at most {most} {_UNITS.get(kind, kind)}, found more"
+    large = re.fullmatch(r"(?:Expected `int` [<>]= -?\d+|Integer value out of range) - at `\$\.(.*)`", error)
+    return None if large is None else f"{large[1]}: expected a whole number of at most 64 bits, found a larger one"
