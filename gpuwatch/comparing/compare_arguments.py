@@ -86,7 +86,7 @@ def check_arms(arms: object) -> Mapping[str, Arm]:
             raise UsageError(f"compare: expected a name for each function, found {name!r}")
         if not callable(arm):
             raise UsageError(f"compare: {name}: expected a function, found {arm!r}")
-        if bench_arguments.only_makes(arm):
+        if bench_arguments.defers_work(arm):
             raise _only_made(name)
     return arms
 

@@ -226,7 +226,7 @@ def _first_results(
         asking.check_result(name, result)
         if comparable:
             nothing = Match(float("inf"), 0.0)
-            found[name] = nothing if result is None else references.match(result, expected, tolerance_ratio)
+            found[name] = nothing if result is None else references.match_results(result, expected, tolerance_ratio)
     return found
 
 

@@ -24,7 +24,7 @@ class Canary:
     copy_bytes_count: float | None
 
 
-def look(driver: Any = None) -> Canary | None:  # cuda has no types
+def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
     """About 5 ms of the GPU, after which it is idle; None where there is no context.  It takes and gives back 256 MiB.
 
     Raises RuntimeError for what the driver refuses, as where memory is short.

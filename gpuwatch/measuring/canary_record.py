@@ -1,4 +1,4 @@
-"""What this GPU's canary said before: a fixed amount of work, its true clock and its copy rate, by UUID."""
+"""The canary's record on disk: the true clock and copy rate of known work in earlier valid runs, by GPU UUID."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ FILE = "canaries.json"
 _MOST_COUNT = 50
 
 
-def keep(state: Path, uuid: str, *, clock_mhz: float | None, copy_bytes_count: float | None) -> None:
-    """Put the canary of a healthy run on record.  Raises OSError."""
+def store(state: Path, uuid: str, *, clock_mhz: float | None, copy_bytes_count: float | None) -> None:
+    """Append the canary of a valid run.  Raises OSError: when the state folder cannot be written."""
     everything = json_file.read(state / FILE).get("canaries")
     everything = everything if isinstance(everything, dict) else {}
     record = {"at_wall_s": clock.wall_s(), "clock_mhz": clock_mhz, "copy_bytes_count": copy_bytes_count}
@@ -23,23 +23,23 @@ def keep(state: Path, uuid: str, *, clock_mhz: float | None, copy_bytes_count: f
     json_file.write(state / FILE, {"canaries": everything})
 
 
-def told(
+def facts(
     state: Path, uuid: str, *, clock_mhz: float | None = None, copy_bytes_count: float | None = None
 ) -> dict[str, float | int]:
-    """The facts a window tells of its canary: what it read now, and the medians on record."""
+    """Return the facts that a window declares of its canary: the figures of this run, and the medians on record."""
     everything = json_file.read(state / FILE).get("canaries")
     records = everything.get(uuid) if isinstance(everything, dict) else None
     records = [record for record in records if isinstance(record, dict)] if isinstance(records, list) else []
-    facts: dict[str, float | int] = {}
+    found: dict[str, float | int] = {}
     for name, now in (("clock_mhz", clock_mhz), ("copy_bytes_count", copy_bytes_count)):
         if now is not None:
-            facts[f"canary_{name}"] = now
+            found[f"canary_{name}"] = now
         values = [value for record in records if _is_amount(value := record.get(name))]
         if values:
-            facts[f"canary_record_{name}"] = statistics.median(values)
+            found[f"canary_record_{name}"] = statistics.median(values)
     if records:
-        facts["canary_record_count"] = len(records)
-    return facts
+        found["canary_record_count"] = len(records)
+    return found
 
 
 def _is_amount(value: object) -> bool:

@@ -236,7 +236,7 @@ def test_a_canary_that_fails_gives_its_stamps_back(gpu: Driver, cuda: Cuda, monk
     monkeypatch.setattr(cuda, "current_stream", broken)
     monkeypatch.setitem(sys.modules, "torch._C", SimpleNamespace(_cuda_getCurrentRawStream=lambda index: 7))
     with pytest.raises(RuntimeError, match="lost"):
-        canary.look(gpu)
+        canary.measure_canary(gpu)
     assert len(gpu.memory) == 1
     stamps(gpu)
     assert len(gpu.memory) == 1, "what it gave back was taken"

@@ -33,7 +33,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(rho: float) -> 
     trials, hits = 60, 0
     for seed in range(trials):
         world = World(ScriptedTimer(correlated(rho, 0.02, seed)))
-        ci_s = bench(nothing, timer=world.timer, seams=world.seams(), target_ratio=0.002).ci_s
+        ci_s = bench(nothing, timer=world.timer, seams=world.environment(), target_ratio=0.002).ci_s
         assert ci_s is not None
         hits += ci_s[0] <= CALL_S <= ci_s[1]
     # 95 % nominal: 51 of 60 is what 91 % gives in all but one of twenty cases.
@@ -48,7 +48,7 @@ def test_correlated_times_take_longer_to_be_known_and_are_worth_fewer() -> None:
 
 def measured(model: Model) -> Measurement:
     world = World(ScriptedTimer(model))
-    return bench(nothing, timer=world.timer, seams=world.seams(), target_ratio=0.004)
+    return bench(nothing, timer=world.timer, seams=world.environment(), target_ratio=0.004)
 
 
 def series(took_s: Values, mhz: Values | None = None) -> Timings:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from gpuwatch.cuda.stamp import Stamped
-from gpuwatch.measuring.cache import warm
-from gpuwatch.measuring.prepare import saw_nothing
+from gpuwatch.measuring.prepare import is_invisible
 from gpuwatch.timers import Call, TimingPlan
 from gpuwatch.timers.event_timer import EventsTimer
 from gpuwatch.timers.graph_timer import GraphTimer
@@ -176,9 +175,9 @@ def test_work_of_the_host_is_nothing_to_events_and_a_short_kernel_is_something()
     cuda = FakeCuda()
     timer = cuda.timer()
     for seconds in (10e-6, 300e-6, 4e-3):
-        assert saw_nothing(warm(host_work(cuda, seconds), ()), timer, timer.overhead_s())
-    assert not saw_nothing(warm(lambda: cuda.run(2e-6, "call"), ()), timer, timer.overhead_s())
-    assert not saw_nothing(warm(lambda: cuda.run(1e-3, "call"), ()), timer, timer.overhead_s())
+        assert is_invisible(host_work(cuda, seconds), timer, timer.overhead_s())
+    assert not is_invisible(lambda: cuda.run(2e-6, "call"), timer, timer.overhead_s())
+    assert not is_invisible(lambda: cuda.run(1e-3, "call"), timer, timer.overhead_s())
 
 
 @dataclass
