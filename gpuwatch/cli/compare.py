@@ -145,9 +145,9 @@ def _functions(arms: tuple[str, ...], revision: str | None, *, seconds: float, o
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:
     """A traceback from where the arms' own code begins: what called it is no news to who wrote it."""
-    from gpuwatch.comparing.load_variants import ARM
+    from gpuwatch.comparing.load_variants import MODULE_PREFIX
 
-    while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(ARM):
+    while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(MODULE_PREFIX):
         trace = trace.tb_next
     return trace
 

@@ -67,4 +67,4 @@ def test_nonsense_on_record_is_no_reason_to_lose_a_benchmark(tmp_path: Path) -> 
         canary_record.store(tmp_path, "GPU-1", clock_mhz=1900.0, copy_bytes_count=None)
     floor = '{"kind":"gemm","floor_ratio":1e999,"trials_count":1e999,"measured_wall_s":0}'
     (tmp_path / floor_record.FILE).write_text('{"schema":1,"floors":{"GPU-1":{"gemm":' + floor + "}}}")
-    assert floor_record.of(tmp_path, "GPU-1") is None
+    assert floor_record.read_ratio(tmp_path, "GPU-1") is None

@@ -48,27 +48,27 @@ class Later:
 PAIR: dict[str, Callable[..., object]] = {"a": nothing, "b": nothing}
 
 
-@pytest.mark.parametrize("arms", [[nothing, nothing], None, 5, "ab", {1: nothing, 2: nothing}, {"": nothing, "b": nothing}])
-def test_arms_are_functions_by_name(arms: Any) -> None:
+@pytest.mark.parametrize("variants", [[nothing, nothing], None, 5, "ab", {1: nothing, 2: nothing}, {"": nothing, "b": nothing}])
+def test_arms_are_functions_by_name(variants: Any) -> None:
     with pytest.raises(UsageError, match=r"compare: expected (functions by name|a name for each)"):
-        compare(arms, watch=False)
+        compare(variants, watch=False)
 
 
-@pytest.mark.parametrize("arm", [later, one_by_one, one_by_one_later, Later(), given_later, given_one_by_one])
+@pytest.mark.parametrize("variant", [later, one_by_one, one_by_one_later, Later(), given_later, given_one_by_one])
 @pytest.mark.parametrize("check", [True, False])
-def test_a_call_that_only_makes_a_coroutine_or_a_generator_is_no_arm(arm: Callable[[], object], check: bool) -> None:
-    for arms in ({"a": arm, "b": nothing}, {"b": nothing, "a": arm}):
+def test_a_call_that_only_makes_a_coroutine_or_a_generator_is_no_arm(variant: Callable[[], object], check: bool) -> None:
+    for variants in ({"a": variant, "b": nothing}, {"b": nothing, "a": variant}):
         with pytest.raises(UsageError, match="compare: a: expected a function that does its work"):
-            compare(arms, check=check, watch=False)
+            compare(variants, check=check, watch=False)
 
 
 @pytest.mark.parametrize("inputs", [5, None, np.ones(3), "text", {"x": 1}])
 def test_a_single_tensor_is_not_taken_apart_into_rows(inputs: Any) -> None:
-    arms: dict[str, Callable[..., object]] = {"a": lambda x: x, "b": lambda x: x}
+    variants: dict[str, Callable[..., object]] = {"a": lambda x: x, "b": lambda x: x}
     with pytest.raises(UsageError, match=r"compare: inputs: expected a tuple of arguments, as \(x,\)"):
-        compare(arms, inputs=inputs, watch=False)
+        compare(variants, inputs=inputs, watch=False)
     with pytest.raises(UsageError, match=r"compare: inputs\(\): expected a tuple of arguments"):
-        compare(arms, inputs=lambda: inputs, watch=False)
+        compare(variants, inputs=lambda: inputs, watch=False)
 
 
 WRONG: list[tuple[str, object]] = [

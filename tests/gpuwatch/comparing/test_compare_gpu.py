@@ -49,8 +49,8 @@ def test_one_per_cent_more_bytes_take_longer(torch: Any) -> None:
     more = round(1.01 * whole) // 4096 * 4096
     source = torch.empty(more, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    arms = {"a": lambda: target[:whole].copy_(source[:whole]), "b": lambda: target.copy_(source)}
-    found = compare(arms, check=False, watch=False)
+    variants = {"a": lambda: target[:whole].copy_(source[:whole]), "b": lambda: target.copy_(source)}
+    found = compare(variants, check=False, watch=False)
     print(found)
     assert found.decision is Decision.SLOWER
 
