@@ -1,4 +1,4 @@
-"""Times by the host's clock: for functions of the host, and for what a caller waits for when a GPU works."""
+"""Times by the host's clock, for functions of the host and for callers that wait for a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OVERHEADS_COUNT = 200
 
 
 class HostTimer:
-    """Reads the monotonic clock before and after an entry; ``settle`` waits for work the calls only asked for."""
+    """A timer that reads the monotonic clock before and after an entry; ``settle`` waits for work that the calls launched."""
 
     name = "host"
 
@@ -44,7 +44,7 @@ class HostTimer:
 
 
 def settle() -> Callable[[], None] | None:
-    """torch's synchronisation where this process made a context on a GPU, else None."""
+    """Return torch's synchronisation where this process made a context on a GPU, else None."""
     cuda = torch_state.cuda_with_context()
     if cuda is None:
         return None

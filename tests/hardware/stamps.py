@@ -64,7 +64,7 @@ def main(out: Path) -> None:
     }  # fmt: skip
     for name in ("first_here_ms", "second_here_ms"):
         begin = time.perf_counter()
-        stamps = Stamps.here(30_000)
+        stamps = Stamps.allocate(30_000)
         figures[name] = (time.perf_counter() - begin) * 1e3
     assert stamps is not None
     figures["room_count"] = stamps.count
@@ -124,7 +124,7 @@ def main(out: Path) -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call()
-        figures["during_capture"] = [stamps.put(), Stamps.here(10) is None]
+        figures["during_capture"] = [stamps.put(), Stamps.allocate(10) is None]
     graph.replay()
     torch.cuda.synchronize()
     print(json.dumps(figures, indent=1))

@@ -14,7 +14,7 @@ import pytest
 import gpuwatch
 from gpuwatch.client import testimony as testimonies
 from gpuwatch.config.settings import load
-from gpuwatch.cuda import canary, driver, stamp_buffers
+from gpuwatch.cuda import canary
 from gpuwatch.cuda.event_marks import CudaMarks
 from gpuwatch.cuda.stamp import Stamps
 from tests.gpuwatch.cuda.pretended import CLOCK_MHZ, SMS_COUNT, Cuda, Driver
@@ -25,8 +25,6 @@ from tests.waiting import let_pass
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     made = Cuda()
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=made))
-    for module, name, empty in ((stamp_buffers, "_spare", {}), (stamp_buffers, "_left", []), (driver, "_modules", {})):
-        monkeypatch.setattr(module, name, empty)
     return made
 
 
@@ -36,7 +34,7 @@ def gpu(cuda: Cuda) -> Driver:
 
 
 def stamps(gpu: Driver, count: int = 2) -> Stamps:
-    made = Stamps.here(count, gpu)
+    made = Stamps.allocate(count, gpu)
     assert made is not None
     return made
 
@@ -58,7 +56,7 @@ class TestStamps:
     def test_there_are_none_during_a_capture(self, gpu: Driver, cuda: Cuda) -> None:
         made = stamps(gpu)
         cuda.capturing = True
-        assert Stamps.here(2, gpu) is None
+        assert Stamps.allocate(2, gpu) is None
         assert made.put() == -1
         assert made.put(during_capture=True) == 0
 
@@ -106,10 +104,11 @@ class TestStamps:
 
     def test_room_given_back_in_another_context_waits_for_its_own(self, gpu: Driver) -> None:
         made = stamps(gpu, 100)
-        gpu.context, gpu.number = 0x2000, 2
+        own = gpu.context
+        gpu.context = 0x2000
         made.close()
         assert not gpu.freed
-        gpu.context, gpu.number = 0x1000, 1
+        gpu.context = own
         stamps(gpu, 50)
         assert len(gpu.freed) == 1
 
@@ -126,7 +125,7 @@ class TestStamps:
     def test_what_the_driver_refuses_leaves_no_memory_taken(self, gpu: Driver, function: str) -> None:
         gpu.refuses = function
         with pytest.raises(RuntimeError, match="CUDA_ERROR_INVALID_VALUE"):
-            Stamps.here(2, gpu)
+            Stamps.allocate(2, gpu)
         assert not gpu.memory
 
 
