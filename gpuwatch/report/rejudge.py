@@ -1,4 +1,4 @@
-"""A report's window beside its evidence: all that a page shows of it, judged again and compared."""
+"""A report's window judged again: everything that a page shows of it, compared with its evidence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLOCK_S = 2  # the id is made just before the window's beginning is noted, and 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """``again`` is None where there is no evidence to judge."""
+    """The comparison of a verdict with its evidence; ``again`` is None without evidence."""
 
     window: ReportedWindow
     again: Verdict | None
@@ -33,6 +33,7 @@ class Agreement:
 
 
 def agreement(window: ReportedWindow) -> Agreement:
+    """Judge the window again and compare."""
     said = window.verdict
     differs = [f"begun: the report says {window.begun}, its run's id another time"] if begun_fits(window) is False else []
     if window.evidence is None:
@@ -71,7 +72,7 @@ def agreement(window: ReportedWindow) -> Agreement:
 
 
 def begun_fits(window: ReportedWindow) -> bool | None:
-    """Tell whether the wall time shown is that in the run's id; None where one is missing, or the time names no zone."""
+    """Return True if the wall time shown is that in the run's id; None where one is missing, or the time has no zone."""
     begun_s = run_ids.begun_s(window.run_id or "")
     if begun_s is None or window.begun is None:
         return None
@@ -83,20 +84,20 @@ def begun_fits(window: ReportedWindow) -> bool | None:
 
 
 def _differences(rule: str, ours: Finding | None, theirs: Finding | None) -> Iterator[str]:
-    """Everything of a finding in which the two disagree, in words: a page shows all of it."""
+    """Yield in words every part of a finding in which the two disagree: a page shows all of them."""
     if ours is None or theirs is None or any(getattr(ours, name) != getattr(theirs, name) for name in _EXACT):
         yield f"{rule}: the report says {_words(ours)}, the evidence {_words(theirs)}"
         return
-    if not _same(ours.effect_ratio, theirs.effect_ratio):
+    if not _is_same(ours.effect_ratio, theirs.effect_ratio):
         yield f"{rule}: the report says an effect of {ours.effect_ratio!r}, the evidence {theirs.effect_ratio!r}"
     for name in dict.fromkeys((*ours.facts, *theirs.facts)):
         of_report, of_evidence = (f"{each.facts[name]!r}" if name in each.facts else "nothing" for each in (ours, theirs))
-        if of_report != of_evidence and not _same(ours.facts.get(name), theirs.facts.get(name)):
+        if of_report != of_evidence and not _is_same(ours.facts.get(name), theirs.facts.get(name)):
             yield f"{rule}.{name}: the report says {of_report}, the evidence {of_evidence}"
 
 
-def _same(ours: object, theirs: object) -> bool:
-    """Texts and integers alike; of other numbers the last bits may be another processor's."""
+def _is_same(ours: object, theirs: object) -> bool:
+    """Return True for equal texts and integers, and for other numbers that differ in their last bits only."""
     if isinstance(ours, float) and isinstance(theirs, float):
         return isclose(ours, theirs, rel_tol=_LAST_BITS_RATIO, abs_tol=1e-12)
     return type(ours) is type(theirs) and ours == theirs

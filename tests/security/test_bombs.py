@@ -25,7 +25,7 @@ MOST_BYTES = 3 << 30  # of address space, an interpreter with numpy and scipy in
 _READ = {
     "recording": "from gpuwatch.sources import recordings; recordings.load(sys.argv[1])",
     "whole": "from gpuwatch.sources import recordings; recordings.whole(sys.argv[1])",
-    "report": "from pathlib import Path; from gpuwatch.report import embedded; embedded.load(Path(sys.argv[1]))",
+    "report": "from pathlib import Path; from gpuwatch.report import read_page; read_page.load(Path(sys.argv[1]))",
 }
 _GOOD = pack.pack([evidence(length_s=1.0, signals={"power_w": 600.0, "power_cap_ns": 0})])
 

@@ -28,7 +28,7 @@ def judged(evidence: Evidence, **facts: Any) -> ReportedWindow:
 
 
 def rendered(*windows: ReportedWindow) -> str:
-    return html_page.render(record.sequence(windows), NONCE)
+    return html_page.render(record.make_record(windows), NONCE)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.report import html_page, read_page, record, signatures
 from gpuwatch.report.record import ReportedWindow
 from gpuwatch.report.redaction import redacted
-from gpuwatch.report.signatures import Worth, signed
+from gpuwatch.report.signatures import Worth, check_signature
 from gpuwatch.signing import Signature, Signer, fingerprint, pem, signer_of
 from tests.gpuwatch.cli.conftest import Gpuwatch, daemon, gpuwatch, home
 from tests.gpuwatch.cli.test_schemas import check
@@ -38,7 +38,7 @@ def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
 def genuine(signer: Signer) -> ReportedWindow:
     evidence = scene("from-idle")
     kept = judged(evidence, run_id="0a", user="ann", process="python", packed=pack.pack([evidence]))
-    return replace(kept, signature=signer.sign(signatures.said(kept)))
+    return replace(kept, signature=signer.sign(signatures.signed_statement(kept)))
 
 
 def read_back(folder: Path, html: str) -> ReportedWindow:
@@ -50,9 +50,9 @@ def test_a_page_keeps_signature_and_evidence_byte_for_byte(tmp_path: Path, genui
     html = rendered(genuine)
     again = read_back(tmp_path, html)
     assert (again.packed, again.signature) == (genuine.packed, genuine.signature)
-    assert signed(again, {}).worth is Worth.UNKNOWN
-    assert str(signed(again, {})) == f"signed by {fingerprint(signer.public_key)} (unknown signer)"
-    assert str(signed(again, {signer.public_key: "lab7"})).startswith("signed by lab7 (trusted), SHA256:")
+    assert check_signature(again, {}).worth is Worth.UNKNOWN
+    assert str(check_signature(again, {})) == f"signed by {fingerprint(signer.public_key)} (unknown signer)"
+    assert str(check_signature(again, {signer.public_key: "lab7"})).startswith("signed by lab7 (trusted), SHA256:")
     assert fingerprint(signer.public_key) in Page(html).words
 
 
@@ -82,8 +82,8 @@ CHANGES: dict[str, Callable[[ReportedWindow], ReportedWindow]] = {
 def test_whatever_was_changed_breaks_the_signature(
     genuine: ReportedWindow, change: Callable[[ReportedWindow], ReportedWindow]
 ) -> None:
-    assert signed(genuine, {}).worth is Worth.UNKNOWN
-    assert signed(change(genuine), {}).worth is Worth.BROKEN
+    assert check_signature(genuine, {}).worth is Worth.UNKNOWN
+    assert check_signature(change(genuine), {}).worth is Worth.BROKEN
 
 
 def test_redacting_takes_the_signature_away_and_page_and_verify_say_why(
@@ -91,7 +91,7 @@ def test_redacting_takes_the_signature_away_and_page_and_verify_say_why(
 ) -> None:
     without = redacted([genuine], ("user",))
     assert (without[0].signature, without[0].packed) == (None, None)
-    html = html_page.render(record.sequence(without, ("user",)), NONCE)
+    html = html_page.render(record.make_record(without, ("user",)), NONCE)
     assert "Not signed: names were redacted, and a signature covers only the original." in Page(html).words
     (tmp_path / "report.html").write_text(html)
     ended = gpuwatch("verify", str(tmp_path / "report.html"))
@@ -109,7 +109,7 @@ def test_a_report_of_the_first_schema_is_read_as_unsigned(tmp_path: Path) -> Non
     evidence = base64.b64encode(pack.pack(kept, decimate=False)).decode()
     held = record.from_data({**data, "schema": 1}, evidence)
     assert [each.verdict for each in held.windows] == [each.verdict for each in windows]
-    assert [signed(each, {}).worth for each in held.windows] == [Worth.UNSIGNED] * 2
+    assert [check_signature(each, {}).worth for each in held.windows] == [Worth.UNSIGNED] * 2
 
 
 def test_a_damaged_signature_is_not_taken_for_none(tmp_path: Path, gpuwatch: Gpuwatch, genuine: ReportedWindow) -> None:

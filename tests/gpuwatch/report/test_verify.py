@@ -27,7 +27,7 @@ def html() -> str:
     return rendered(judged(scene("from-idle"), run_id="0a"))
 
 
-def loaded(folder: Path, html: str) -> read_page.Embedded:
+def loaded(folder: Path, html: str) -> read_page.PageContent:
     path = folder / "report.html"
     path.write_text(html)
     return read_page.load(path)
@@ -130,7 +130,7 @@ def test_names_are_taken_out_everywhere_and_verdict_and_evidence_still_agree(tmp
         told={"cuda_uuids": uuid, "environment": "HOME=/home/zoe", "zoe's": f"MIG-{uuid}/1/0 HOPPER7.LAB.EXAMPLE"},
     )
     windows = redacted([judged(named, user="zoe", process="python")], kinds("host,user,serial"))
-    held = loaded(tmp_path, html_page.render(record.sequence(windows, kinds("host,user,serial")), NONCE))
+    held = loaded(tmp_path, html_page.render(record.make_record(windows, kinds("host,user,serial")), NONCE))
     assert [agreement(window).differs for window in held.record.windows] == [()]
     read = Page((tmp_path / "report.html").read_text())
     shown = read.html.replace(read.blocks["gpuwatch-plotly"], "").replace(read.blocks["gpuwatch-evidence"], "")
