@@ -52,7 +52,8 @@ def test_each_block_reads_what_one_of_its_calls_took_in_order() -> None:
     assert timed[5].whole_s == pytest.approx(15 * 200e-6)
 
 
-def test_the_host_stays_a_few_blocks_ahead_so_that_the_gpu_never_waits() -> None:
+def test_event_blocks_keep_host_ahead_of_gpu() -> None:
+    """The host stays a few blocks ahead, so that the GPU never waits."""
     gpu = Gpu(call_s=200e-6, issue_s=5e-6)
     timed = list(EventBlocks(gpu).times(Block("a", gpu.call, 10) for _ in range(100)))
     assert not any(each.starved for each in timed)

@@ -43,7 +43,8 @@ class TestAnswers:
         assert found["b"].ratio is not None
         assert found["b"].ratio.centre == pytest.approx(1 + change, abs=0.001)
 
-    def test_an_arm_that_draws_less_power_is_faster_at_its_own_clock_than_at_a_shared_one(self) -> None:
+    def test_own_steady_shows_gain_of_lower_power(self) -> None:
+        """A variant that draws less power is faster at its own clock than at a shared one."""
         lean = replace(GEMM, power_w=0.85 * GEMM.power_w)
         found = compared(lean, own_steady=True, own_s=1.0, seconds=2.0)["b"]
         assert found.decision is Decision.SAME
@@ -61,14 +62,16 @@ class TestAnswers:
         assert found.own_ratio.high < 0.95
         assert "power" not in str(found)
 
-    def test_a_ratio_alone_that_may_be_the_shared_one_is_not_laid_to_power(self) -> None:
+    def test_overlapping_ratios_are_not_explained_by_power(self) -> None:
+        """A ratio alone that may equal the shared one is not attributed to power."""
         found = compared(replace(GEMM, noise_ratio=0.2), own_steady=True, own_s=0.05, rounds_count=2, seconds=0.3)["b"]
         assert found.own_ratio is not None
         assert found.ratio is not None
         assert abs(found.own_ratio.centre / found.ratio.centre - 1) > 0.005
         assert "power" not in str(found)
 
-    def test_several_arms_are_each_held_against_the_reference(self) -> None:
+    def test_compare_takes_each_variant_against_reference(self) -> None:
+        """Several variants are each compared with the reference."""
         kernels = {"a": GEMM, "b": replace(GEMM, took_s=0.97 * GEMM.took_s), "c": COPY}
         timer = SimulatedBlocks(kernels)
         found = compare(
@@ -94,7 +97,8 @@ class TestAnswers:
 
 
 class TestResults:
-    def test_an_arm_that_computes_something_else_is_incomparable_whatever_its_time(self) -> None:
+    def test_differing_result_is_incomparable(self) -> None:
+        """A variant that computes something else is incomparable, whatever its time."""
         data = np.arange(1.0, 9.0)
         variants: dict[str, Callable[..., object]] = {"a": lambda x: x * 2, "b": lambda x: x * 2.1}
         timer = SimulatedBlocks({"a": GEMM, "b": replace(GEMM, took_s=0.5 * GEMM.took_s)})
@@ -104,7 +108,8 @@ class TestResults:
         unchecked = compare(variants, inputs=(data,), check=False, watch=False, floor_ratio=0.003, seconds=0.3, timer=timer)
         assert unchecked.decision is Decision.FASTER
 
-    def test_arms_that_write_to_one_buffer_are_still_told_apart_by_their_results(self) -> None:
+    def test_shared_output_buffer_does_not_hide_differences(self) -> None:
+        """Variants that write to one buffer are still distinguished by their results."""
         out = np.empty(8)
 
         def filled(value: float) -> Callable[[], object]:
@@ -127,7 +132,8 @@ class TestResults:
 
 
 class TestBuffers:
-    def test_a_maker_of_inputs_is_asked_for_several_and_all_arms_get_the_same(self) -> None:
+    def test_input_function_is_called_once_per_buffer_set(self) -> None:
+        """A function that makes inputs is called several times, and all variants get the same sets."""
         made: list[object] = []
         seen: dict[str, set[int]] = {"a": set(), "b": set()}
 
@@ -214,7 +220,7 @@ class TestRefusals:
         with pytest.raises(UsageError, match="return a function"):
             compare({"a": make_nothing, "b": nothing}, watch=False)
 
-    def test_what_an_arm_raises_passes(self) -> None:
+    def test_exception_of_variant_passes(self) -> None:
         def broken() -> None:
             raise ZeroDivisionError
 
@@ -227,7 +233,8 @@ class TestFloors:
     def settings(self, tmp_path: object) -> Settings:
         return load({"source": "simulated:steady-copy", "state": f"{tmp_path}/state"}, environment={"HOME": "/"})
 
-    def test_a_floor_is_kept_by_gpu_and_kind_and_the_largest_counts_where_the_kind_is_unknown(self, settings: Settings) -> None:
+    def test_floor_record_returns_largest_for_unknown_kind(self, settings: Settings) -> None:
+        """A floor is stored by GPU and kind, and the largest counts where the kind is unknown."""
         assert floor_record.read_ratio(settings.state, "GPU-1") is None
         for kind, ratio in (("gemm", 0.002), ("copy", 0.0005), ("gemm", 0.0012)):
             floor_record.store(
@@ -263,7 +270,8 @@ def test_a_result_that_is_not_there_is_data_that_json_can_hold() -> None:
     assert data["comparisons"][0]["error_ratio"] is None
 
 
-def test_many_arms_of_long_names_have_a_window(copying: Settings) -> None:
+def test_long_variant_names_have_a_window(copying: Settings) -> None:
+    """Variants with long names have a window."""
     variants = {"x" * 150: lambda: 1.0, "y" * 150: lambda: 1.0}
     found = compare(variants, seconds=0.05, warm_s=0.0, timer=HostBlocks(), settings=copying)
     assert found.window is not None

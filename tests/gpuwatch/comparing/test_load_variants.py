@@ -46,7 +46,8 @@ def test_a_repository_that_the_environment_names_is_not_asked(
     assert load(f"{committed}:f", at="HEAD").call() == 1
 
 
-def test_what_git_is_configured_to_show_in_another_form_is_loaded_as_it_was_committed(committed: Path) -> None:
+def test_load_ignores_textconv_of_git(committed: Path) -> None:
+    """A file that git is configured to show in another form is loaded as it was committed."""
     (committed.parent / ".gitattributes").write_text("*.py diff=loud\n")
     git(committed.parent, "config", "diff.loud.textconv", "tr a-z A-Z <")
     assert load(f"{committed}:f", at="HEAD").call() == 1

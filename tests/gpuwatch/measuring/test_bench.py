@@ -35,7 +35,8 @@ def capped(at_s: Values, calls: int) -> tuple[Values, Values]:
 
 
 class TestDuration:
-    def test_uncapped_work_is_warmed_up_and_measured_for_a_second_each(self) -> None:
+    def test_uncapped_work_takes_one_second_each(self) -> None:
+        """Uncapped work is warmed up and measured for a second each."""
         measured, _ = run(constant(1e-3))
         assert measured.warmup.steady
         assert measured.warmup.took_s == pytest.approx(1.0, abs=0.25)
@@ -49,7 +50,8 @@ class TestDuration:
         assert measured.warmup.took_s >= 3.0
         assert measured.attempt.took_s >= 3.0
 
-    def test_a_gpu_whose_clock_nobody_stamps_is_given_the_patience_a_cap_needs(self) -> None:
+    def test_unstamped_gpu_takes_as_long_as_a_capped_one(self) -> None:
+        """A GPU whose clock is not stamped gets the time that a power cap needs."""
         measured, _ = run(constant(1e-3, mhz=None))
         assert measured.attempt.power_limited is None
         assert measured.warmup.took_s >= 3.0
@@ -105,7 +107,9 @@ class TestWarmup:
         assert 1.5 < measured.warmup.took_s < 5.0
         assert measured.median_s == pytest.approx(1e-3, rel=0.01)
 
-    def test_a_clock_that_moves_is_not_steady_though_times_stand_still(self) -> None:
+    def test_moving_clock_is_not_steady(self) -> None:
+        """A clock that moves is not steady, even where times stand still."""
+
         def cooling(at_s: Values, calls: int) -> tuple[Values, Values]:
             return np.full(len(at_s), 1e-3), 1980.0 - 20.0 * at_s
 
@@ -208,7 +212,9 @@ class TestRight:
         assert world.windows[0].told["reference_limit_ratio"] == 1e-4
         assert "right: largest relative error" in str(measured)
 
-    def test_a_function_that_works_in_place_does_not_spoil_its_reference(self) -> None:
+    def test_in_place_function_does_not_spoil_reference(self) -> None:
+        """A function that works in place does not spoil its reference."""
+
         def double(x: Values) -> Values:
             x *= 2
             return x
@@ -225,7 +231,8 @@ class TestRight:
             cache="warm",
         )
 
-    def test_a_cached_result_is_found_out_and_the_inputs_are_put_back(self) -> None:
+    def test_cached_result_is_detected_and_inputs_restored(self) -> None:
+        """A cached result is detected, and the inputs get their values back."""
         cached: list[Values] = []
 
         def memoised(x: Values) -> Values:
@@ -307,7 +314,8 @@ class TestRates:
         assert measured.flops_per_s == pytest.approx(1e12, rel=0.01)
         assert measured.flops_peak_ratio is None
 
-    def test_sensitivity_is_found_where_the_clock_swings_and_refused_with_reason_elsewhere(self) -> None:
+    def test_sensitivity_needs_a_moving_clock(self) -> None:
+        """Sensitivity is found where the clock swings, and refused with a reason elsewhere."""
         rng = np.random.default_rng(2)
 
         def swinging(at_s: Values, calls: int) -> tuple[Values, Values]:
@@ -381,14 +389,16 @@ class TestShown:
         assert world.shown.getvalue().endswith("\r")
 
 
-def test_the_package_can_be_called_as_the_function_it_is_named_after() -> None:
+def test_gpuwatch_bench_is_callable_after_package_import() -> None:
+    """Importing the package leaves `gpuwatch.bench` the function."""
     import gpuwatch.measuring
 
     world = World(ScriptedTimer(constant(1e-3)))
     assert gpuwatch.bench(nothing, timer=world.timer, seams=world.environment(), min_s=0.1).count > 10
 
 
-def test_the_first_call_is_timed_apart_and_only_where_it_was_the_first() -> None:
+def test_first_call_is_timed_only_where_it_was_the_first() -> None:
+    """The first call is timed apart, and only where it was the first."""
     assert run(constant(1e-3), min_s=0.1)[0].first_call_s is not None
     world = World(ScriptedTimer(constant(1e-3)))
     checked = bench(lambda: 1.0, reference=1.0, timer=world.timer, seams=world.environment(), min_s=0.1)
@@ -482,7 +492,8 @@ class _Sly(np.ndarray[Any, Any]):
         raise KeyError("not today")
 
 
-def test_an_argument_that_cannot_be_looked_at_is_measured_all_the_same() -> None:
+def test_unreadable_argument_is_measured_anyway() -> None:
+    """An argument that cannot be inspected is measured all the same."""
     world = World(ScriptedTimer(constant(1e-3)), gpu=None)
     assert (
         bench(
@@ -501,7 +512,8 @@ class _Unwilling(StringIO):
         return super().write(text)
 
 
-def test_progress_that_cannot_be_shown_is_no_reason_to_lose_a_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_progress_does_not_lose_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress that cannot be shown is no reason to lose a benchmark."""
     world = World(ScriptedTimer(constant(1e-3)), shown=_Unwilling())
     assert bench(nothing, timer=world.timer, seams=world.environment(), min_s=0.1, progress=True, label="\x1b[2Jx").count > 10
     assert "\x1b" not in world.shown.getvalue()
@@ -513,7 +525,9 @@ def test_progress_that_cannot_be_shown_is_no_reason_to_lose_a_benchmark(monkeypa
         shown.show("measuring", 0.5)
 
 
-def test_a_function_of_a_long_name_is_measured_under_its_beginning() -> None:
+def test_long_function_name_is_cut_for_label() -> None:
+    """A function with a long name is measured under its beginning."""
+
     def named() -> None:
         pass
 

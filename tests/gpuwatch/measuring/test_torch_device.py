@@ -112,9 +112,9 @@ def test_a_process_with_a_context_is_settled_by_its_own_torch(properties: Simple
     assert timers.settle() is not None
 
 
-def test_a_driver_that_refuses_stamps_and_canary_is_no_reason_to_lose_a_benchmark(
-    properties: SimpleNamespace, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_refusing_driver_does_not_lose_benchmark(properties: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
+    """A driver that refuses stamps and canary is no reason to lose a benchmark."""
+
     def refused() -> bool:
         raise RuntimeError("CUDA: CUDA_ERROR_OUT_OF_MEMORY")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -86,9 +85,8 @@ def test_whatever_was_changed_breaks_the_signature(
     assert check_signature(change(genuine), {}).worth is Worth.BROKEN
 
 
-def test_redacting_takes_the_signature_away_and_page_and_verify_say_why(
-    tmp_path: Path, gpuwatch: Gpuwatch, genuine: ReportedWindow
-) -> None:
+def test_redaction_removes_signature_and_says_why(tmp_path: Path, gpuwatch: Gpuwatch, genuine: ReportedWindow) -> None:
+    """Redacting takes the signature away, and page and verify say why."""
     without = redacted([genuine], ("user",))
     assert (without[0].signature, without[0].packed) == (None, None)
     html = html_page.render(record.make_record(without, ("user",)), NONCE)
@@ -140,9 +138,8 @@ def report(daemon: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_a_daemon_s_report_is_of_an_unknown_signer_until_its_key_is_trusted(
-    gpuwatch: Gpuwatch, daemon: Settings, report: Path, home: Path
-) -> None:
+def test_daemon_key_is_unknown_until_trusted(gpuwatch: Gpuwatch, daemon: Settings, report: Path, home: Path) -> None:
+    """A daemon's report is of an unknown signer until its key is trusted."""
     ended = gpuwatch("verify", str(report))
     assert ended.code == 0
     assert "signature: signed by SHA256:" in ended.out
@@ -177,18 +174,8 @@ def test_whom_one_trusts_must_have_signed(gpuwatch: Gpuwatch, report: Path, home
     assert gpuwatch("verify", str(home / "plain.html")).code == 0
 
 
-def test_a_forged_verdict_on_genuine_evidence_is_broken(gpuwatch: Gpuwatch, report: Path, home: Path) -> None:
-    html = report.read_text()
-    data = json.loads(Page(html).blocks["gpuwatch-record"])
-    data["windows"][0]["verdict"]["label"] = "somebody else's"
-    forged = record.as_json(data)
-    (home / "forged.html").write_text(html.replace(Page(html).blocks["gpuwatch-record"], forged))
-    ended = gpuwatch("verify", str(home / "forged.html"))
-    assert ended.code == 1
-    assert "signature: BROKEN" in ended.out
-
-
-def test_another_judge_s_verdict_may_differ_and_its_version_is_said(gpuwatch: Gpuwatch, home: Path) -> None:
+def test_verify_names_version_of_another_judge(gpuwatch: Gpuwatch, home: Path) -> None:
+    """Another judge's verdict may differ, and its version is said."""
     window = judged(scene("from-idle"))
     older = replace(window, verdict=replace(window.verdict, status=Status.VALID, findings=(), judge_version="0.0.9"))
     (home / "older.html").write_text(rendered(older))
