@@ -54,14 +54,6 @@ class Stamped:
         value = float(self.clocks_mhz(np.array([first]), np.array([second]))[0])
         return None if np.isnan(value) else value
 
-    def spread_ratio(self, first: int, second: int) -> float | None:
-        """Return the range of the SMs' clocks as a share of their median: near zero, because one clock drives them all."""
-        seen = (self.at_ns[first] > 0) & (self.at_ns[second] > self.at_ns[first])
-        if not seen.any():
-            return None
-        mhz = (self.cycles[second] - self.cycles[first])[seen] * 1e3 / (self.at_ns[second] - self.at_ns[first])[seen]
-        return float((mhz.max() - mhz.min()) / np.median(mhz))
-
     def first_ns(self, stamps: Numbers) -> Times:
         """Return when the first SM wrote each stamp: the work before it was done by then."""
         seen = self.at_ns[stamps]

@@ -130,20 +130,14 @@ def defers_work(fn: object) -> bool:
     return any(is_kind(fn) or is_kind(getattr(fn, "__call__", None)) for is_kind in _DEFERRING)  # noqa: B004 - its function is read
 
 
-def timer_choice(timer: TimerChoice) -> TimerChoice:
-    """Return the timer.  Raises UsageError: when it is neither a known name nor a timer."""
+def check_choices(timer: TimerChoice, cache: Cache | None) -> None:
+    """Raises UsageError: when the timer is neither a known name nor a timer, or the cache mode is unknown."""
     if isinstance(timer, str) and timer not in timers.NAMES:
         raise UsageError(f"timer: expected one of {', '.join(timers.NAMES)}, found {timer!r}")
     if timer is not None and not isinstance(timer, str) and not hasattr(timer, "take"):
         raise UsageError(f"timer: expected a name or a timer, found {timer!r}")
-    return timer
-
-
-def cache_choice(cache: Cache | None) -> Cache | None:
-    """Return the cache mode.  Raises UsageError: when it is unknown."""
     if cache not in (None, "cold", "warm"):
         raise UsageError(f"cache: expected 'cold' or 'warm', found {cache!r}")
-    return cache
 
 
 def amount(name: str, value: object, *, zero: bool = False) -> float:

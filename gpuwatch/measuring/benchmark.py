@@ -68,12 +68,13 @@ def bench(
     Raises UsageError: when an argument can never be right.
     Raises WrongResultError: when the result differs from the reference.
     """
+    bench_arguments.check_choices(timer, cache)
     request = BenchRequest(
         work=Work.checked(fn, args, rotate, reference, rtol, check_inputs=check_inputs),
         cost=CallCost.checked(flops, bytes, dtype),
         limits=Limits.checked(min_s, max_s, target_ratio, warmup_max_s, retries),
-        timer=bench_arguments.timer_choice(timer),
-        cache=bench_arguments.cache_choice(cache),
+        timer=timer,
+        cache=cache,
         label=bench_arguments.label_for(fn, label),
         claim=claim,
         policy=policy,

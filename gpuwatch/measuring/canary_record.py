@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from pathlib import Path
+from typing import Any, TypeGuard
 
 from gpuwatch import clock, json_file
 
@@ -15,11 +16,9 @@ _MOST_COUNT = 50
 
 def store(state: Path, uuid: str, *, clock_mhz: float | None, copy_bytes_count: float | None) -> None:
     """Append the canary of a valid run.  Raises OSError: when the state folder cannot be written."""
-    everything = json_file.read(state / FILE).get("canaries")
-    everything = everything if isinstance(everything, dict) else {}
+    everything = _everything(state)
     record = {"at_wall_s": clock.wall_s(), "clock_mhz": clock_mhz, "copy_bytes_count": copy_bytes_count}
-    before = everything.get(uuid)
-    everything[uuid] = [*(before if isinstance(before, list) else []), record][-_MOST_COUNT:]
+    everything[uuid] = [*_records(everything, uuid), record][-_MOST_COUNT:]
     json_file.write(state / FILE, {"canaries": everything})
 
 
@@ -27,9 +26,7 @@ def facts(
     state: Path, uuid: str, *, clock_mhz: float | None = None, copy_bytes_count: float | None = None
 ) -> dict[str, float | int]:
     """Return the facts that a window declares of its canary: the figures of this run, and the medians on record."""
-    everything = json_file.read(state / FILE).get("canaries")
-    records = everything.get(uuid) if isinstance(everything, dict) else None
-    records = [record for record in records if isinstance(record, dict)] if isinstance(records, list) else []
+    records = _records(_everything(state), uuid)
     found: dict[str, float | int] = {}
     for name, now in (("clock_mhz", clock_mhz), ("copy_bytes_count", copy_bytes_count)):
         if now is not None:
@@ -42,5 +39,15 @@ def facts(
     return found
 
 
-def _is_amount(value: object) -> bool:
+def _everything(state: Path) -> dict[str, Any]:
+    found = json_file.read(state / FILE).get("canaries")
+    return found if isinstance(found, dict) else {}
+
+
+def _records(everything: dict[str, Any], uuid: str) -> list[dict[str, Any]]:
+    found = everything.get(uuid)
+    return [record for record in found if isinstance(record, dict)] if isinstance(found, list) else []
+
+
+def _is_amount(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0

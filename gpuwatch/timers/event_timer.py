@@ -13,7 +13,7 @@ from gpuwatch import clock
 from gpuwatch.client.testimony import spared
 from gpuwatch.cuda.stamp import Stamped, Stamps
 from gpuwatch.errors import UsageError
-from gpuwatch.timers.timer_protocol import Call, TimedEntries, TimingPlan, joined
+from gpuwatch.timers.timer_protocol import Call, TimedEntries, TimingPlan, do_nothing, joined
 
 _OVERHEADS_COUNT = 100
 _STAMPS_COUNT = 8192
@@ -60,7 +60,7 @@ class EventsTimer:
             self._stamps = None
 
     def overhead_s(self) -> float:
-        plan = TimingPlan(calls=(_nothing,))
+        plan = TimingPlan(calls=(do_nothing,))
         self.take(plan, _HOLD_ENTRIES_COUNT)
         return float(np.median(self.take(plan, _OVERHEADS_COUNT).timings.took_s))
 
@@ -193,7 +193,3 @@ def _cuda() -> Any:
         raise UsageError("timing on a GPU needs one, and torch sees none; use timer='host'")
     torch.cuda.init()
     return torch.cuda
-
-
-def _nothing() -> None:
-    """The work that takes no time."""

@@ -9,7 +9,7 @@ import numpy as np
 from annotate.evidence import Timings
 from gpuwatch import clock
 from gpuwatch.process import torch_state
-from gpuwatch.timers.timer_protocol import TimedEntries, TimingPlan
+from gpuwatch.timers.timer_protocol import TimedEntries, TimingPlan, do_nothing
 
 _OVERHEADS_COUNT = 200
 
@@ -20,11 +20,11 @@ class HostTimer:
     name = "host"
 
     def __init__(self, settle: Callable[[], None] | None = None, now_ns: Callable[[], int] = clock.now_ns) -> None:
-        self._settle = settle or _nothing
+        self._settle = settle or do_nothing
         self._now_ns = now_ns
 
     def overhead_s(self) -> float:
-        return float(np.median(self.take(TimingPlan(calls=(_nothing,)), _OVERHEADS_COUNT).timings.took_s))
+        return float(np.median(self.take(TimingPlan(calls=(do_nothing,)), _OVERHEADS_COUNT).timings.took_s))
 
     def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         settle, now_ns, calls = self._settle, self._now_ns, plan.entry()
@@ -50,7 +50,3 @@ def settle() -> Callable[[], None] | None:
         return None
     synchronize: Callable[[], None] = cuda.synchronize
     return synchronize
-
-
-def _nothing() -> None:
-    """The work that takes no time."""
