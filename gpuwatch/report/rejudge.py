@@ -34,14 +34,14 @@ class Agreement:
 
 def agreement(window: ReportedWindow) -> Agreement:
     """Judge the window again and compare."""
-    said = window.verdict
+    reported = window.verdict
     differs = [f"begun: the report says {window.begun}, its run's id another time"] if begun_fits(window) is False else []
     if window.evidence is None:
-        if said.status is not Status.UNPROVEN:
-            differs.append(f"it says {said.status.value} and holds no evidence")
+        if reported.status is not Status.UNPROVEN:
+            differs.append(f"it says {reported.status.value} and holds no evidence")
         return Agreement(window=window, again=None, differs=tuple(differs))
     try:
-        policy = Policy.from_dict(said.policy)
+        policy = Policy.from_dict(reported.policy)
     except AnnotateError as error:
         differs.append(f"its policy is not one this version has: {error}")
         return Agreement(window=window, again=None, differs=tuple(differs))
@@ -49,20 +49,20 @@ def agreement(window: ReportedWindow) -> Agreement:
     differs += [
         f"{name}: the report says {ours!r}, the evidence {theirs!r}"
         for name, ours, theirs in (
-            ("status", said.status.value, again.status.value),
-            ("label", said.label, again.label),
-            ("claim", said.claim, again.claim),
-            ("GPU", said.device_uuid, again.device_uuid),
-            ("GPU's name", said.device_name, again.device_name),
-            ("simulated", said.simulated, again.simulated),
-            ("why", said.why, again.why),
-            ("beginning", said.begin_ns, again.begin_ns),
-            ("end", said.end_ns, again.end_ns),
+            ("status", reported.status.value, again.status.value),
+            ("label", reported.label, again.label),
+            ("claim", reported.claim, again.claim),
+            ("GPU", reported.device_uuid, again.device_uuid),
+            ("GPU's name", reported.device_name, again.device_name),
+            ("simulated", reported.simulated, again.simulated),
+            ("why", reported.why, again.why),
+            ("beginning", reported.begin_ns, again.begin_ns),
+            ("end", reported.end_ns, again.end_ns),
         )
         if ours != theirs
     ]
-    ours, theirs = ({finding.rule: finding for finding in verdict.findings} for verdict in (said, again))
-    if [finding.rule for finding in said.findings] != [
+    ours, theirs = ({finding.rule: finding for finding in verdict.findings} for verdict in (reported, again))
+    if [finding.rule for finding in reported.findings] != [
         finding.rule for finding in again.findings
     ] and ours.keys() == theirs.keys():
         differs.append("findings: the report says them more than once or in another order than the judge")

@@ -112,9 +112,9 @@ def _iterations(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
     timings, series = evidence.timings, []
     if timings is not None:
         bad = inside_findings(verdict, timings)
-        for name, kept in (("outside every finding", timings.timed & ~bad), ("inside a finding", timings.timed & bad)):
-            if kept.any():
-                series.append(plot_series(name, timings.at_ns[kept], timings.took_s[kept] * 1e3, evidence, shape="points"))
+        for name, shown in (("outside every finding", timings.timed & ~bad), ("inside a finding", timings.timed & bad)):
+            if shown.any():
+                series.append(plot_series(name, timings.at_ns[shown], timings.took_s[shown] * 1e3, evidence, shape="points"))
     return {"title": "Iterations", "unit": "ms", "series": series, "limit": None, "limit_name": ""}
 
 
@@ -182,8 +182,8 @@ def _column(name: str, column: Column, evidence: Evidence, *, shape: str = "line
 
 def _near(column: Column, evidence: Evidence) -> Column:
     begin_ns, end_ns = _edges(evidence)
-    kept = slice(*np.searchsorted(column.at_ns, (begin_ns, end_ns)).tolist())
-    return Column(column.at_ns[kept], column.values[kept])
+    near = slice(*np.searchsorted(column.at_ns, (begin_ns, end_ns)).tolist())
+    return Column(column.at_ns[near], column.values[near])
 
 
 def _edges(evidence: Evidence) -> tuple[int, int]:
