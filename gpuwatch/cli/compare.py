@@ -159,9 +159,9 @@ def _run_functions(variants: tuple[str, ...], how: _FunctionOptions) -> Compared
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:
     """Return the part of a traceback that begins in the variants' own code."""
-    from gpuwatch.comparing.load_variants import ARM
+    from gpuwatch.comparing.load_variants import MODULE_PREFIX
 
-    while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(ARM):
+    while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(MODULE_PREFIX):
         trace = trace.tb_next
     return trace
 

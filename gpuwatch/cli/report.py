@@ -98,7 +98,7 @@ def _text(windows: tuple[ReportedWindow, ...], without: tuple[str, ...], *, mark
         return as_junit(windows)
     from gpuwatch.report import html_page, record
 
-    return html_page.render(record.sequence(windows, without), secrets.token_urlsafe(24))
+    return html_page.render(record.make_record(windows, without), secrets.token_urlsafe(24))
 
 
 def _of_runs(ids: tuple[str, ...]) -> list[ReportedWindow]:

@@ -72,8 +72,8 @@ def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor
         buffers = "the same buffers" if shared else "different buffers"
         output.say(f"{kind}: {selftest.TRIALS_COUNT} trials of {seconds:g} s, identical work on {buffers}")
         trials = selftest.differences(
-            blocks.here(),
-            selftest.work(torch, kind, shared=shared),
+            blocks.choose_timer(),
+            selftest.equal_pairs(torch, kind, shared=shared),
             trials_count=selftest.TRIALS_COUNT,
             seconds=seconds,
             warm_s=1.0,
@@ -85,5 +85,5 @@ def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor
         floor = floor_record.Floor(
             kind=kind, shared=shared, floor_ratio=max(*found, 1e-6), trials_count=len(found), measured_wall_s=clock.wall_s()
         )
-        floor_record.keep(state, uuid, floor)
+        floor_record.store(state, uuid, floor)
     return {uuid: floor_record.read(state)[uuid]}

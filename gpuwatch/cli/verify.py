@@ -15,9 +15,9 @@ from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.report.read_page import Embedded
+    from gpuwatch.report.read_page import PageContent
     from gpuwatch.report.rejudge import Agreement
-    from gpuwatch.report.signatures import Signed
+    from gpuwatch.report.signatures import CheckedSignature
 
 _MOST_SHOWN = 5
 
@@ -50,10 +50,10 @@ def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: 
     from gpuwatch.report.rejudge import agreement
 
     named = [Path(each) for each in trust]
-    trusted = signatures.trusted_keys(named, () if named else signatures.folders(os.environ), output.say)
+    trusted = signatures.trusted_keys(named, () if named else signatures.key_folders(os.environ), output.say)
     held = read_page.load(Path(file))
     answers = [agreement(window) for window in held.record.windows]
-    signers = [signatures.signed(window, trusted) for window in held.record.windows]
+    signers = [signatures.check_signature(window, trusted) for window in held.record.windows]
     wanted = {signatures.Worth.TRUSTED} if trust else set(signatures.Worth) - {signatures.Worth.BROKEN}
     agrees = (
         bool(answers)
@@ -78,7 +78,7 @@ def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: 
     return Exit.OK if agrees else Exit.FAILED
 
 
-def _say(answer: Agreement, signer: Signed) -> None:
+def _say(answer: Agreement, signer: CheckedSignature) -> None:
     from gpuwatch.report import signatures
 
     verdict = answer.window.verdict
@@ -100,11 +100,11 @@ def _say(answer: Agreement, signer: Signed) -> None:
                 f"  judged by gpuwatch {then} then and by {__version__} now: the rules may have changed, not the report"
             )
     output.emit(f"  signature: {plain(str(signer))}")
-    if without := signatures.not_signed(answer.window):
+    if without := signatures.unsigned_names(answer.window):
         output.emit(f"  not signed: {', '.join(without)}: anybody may have written that")
 
 
-def _data(answer: Agreement, signer: Signed) -> dict[str, object]:
+def _data(answer: Agreement, signer: CheckedSignature) -> dict[str, object]:
     from gpuwatch.report import signatures
 
     verdict = answer.window.verdict
@@ -117,7 +117,7 @@ def _data(answer: Agreement, signer: Signed) -> dict[str, object]:
         "differs": list(answer.differs),
         "judge_version": verdict.judge_version,
         "signature": {"worth": signer.worth.value, "key": signer.key, "name": signer.name},
-        "not_signed": list(signatures.not_signed(answer.window)),
+        "not_signed": list(signatures.unsigned_names(answer.window)),
     }
 
 
@@ -139,13 +139,13 @@ def _show_key(*, as_json: bool) -> Exit:
     return Exit.OK
 
 
-def _not_signed(held: Embedded) -> tuple[str, ...]:
+def _not_signed(held: PageContent) -> tuple[str, ...]:
     """Name what the page shows beside its windows and nothing bears out."""
     page = ("page", "maker") if held.as_written is None else ()
     return (*page, *(("redacted",) if held.record.redacted else ()))
 
 
-def _page(held: Embedded) -> str:
+def _page(held: PageContent) -> str:
     if held.as_written is None:
         maker = plain(held.record.maker)
         return (

@@ -110,7 +110,7 @@ class Testimony:
                 if torch_state.cuda_at_hand() is not None:
                     from gpuwatch.cuda.stamp import Stamps
 
-                    self._stamps = Stamps.here(2, self._driver)
+                    self._stamps = Stamps.allocate(2, self._driver)
         return self.before.facts
 
     def stamp(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.comparing.blocks import Block, BlockTimer, Timed
-from gpuwatch.comparing.compare_run import Compared, compare
+from gpuwatch.comparing.compare_result import Compared
+from gpuwatch.comparing.compare_run import compare
 from gpuwatch.comparing.load_variants import Loaded, load
 
 __all__ = ["Block", "BlockTimer", "Compared", "Loaded", "Timed", "compare", "load"]

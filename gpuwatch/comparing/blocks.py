@@ -1,4 +1,4 @@
-"""Blocks of calls, timed one after the other without a pause: the only part of a comparison that touches a clock."""
+"""Blocks of calls, timed one after the other without a pause: the only part of a comparison that reads a clock."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _AHEAD_COUNT = 6
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """So many calls of one arm in a row."""
+    """Consecutive calls of one variant."""
 
-    arm: str
+    variant: str
     call: Callable[[], object]
     calls_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A block and what one of its calls took.  ``starved``: the GPU had run out of work when the host asked for more."""
+    """A block and the time of one of its calls; ``starved``: the GPU had run out of work when the host launched more."""
 
     block: Block
     took_s: float
@@ -37,7 +37,7 @@ class Timed:
 
 
 class BlockTimer(Protocol):
-    """Runs blocks in the order they come and says what each took; it may run a few ahead of what was asked for."""
+    """A timer that runs blocks in the order they come; it may run a few ahead of those it has returned."""
 
     name: str
 
@@ -45,7 +45,7 @@ class BlockTimer(Protocol):
 
 
 class HostBlocks:
-    """The host's clock around each block: for functions that return when their work is done."""
+    """The host's clock around each block, for functions that return when their work is done."""
 
     name = "host"
 
@@ -82,13 +82,13 @@ class EventBlocks:
             yield self._read(waiting.popleft())
 
     @staticmethod
-    def _read(asked: tuple[Block, Any, Any, bool]) -> Timed:
-        block, first, last, starved = asked
+    def _read(launched: tuple[Block, Any, Any, bool]) -> Timed:
+        block, first, last, starved = launched
         last.synchronize()
         return Timed(block, first.elapsed_time(last) / 1e3 / block.calls_count, starved)
 
 
-def here() -> BlockTimer:
-    """Events where torch made a context on a GPU in this process, else the host's clock."""
+def choose_timer() -> BlockTimer:
+    """Return events where torch made a context on a GPU in this process, else the host's clock."""
     cuda = torch_state.cuda_with_context()
     return HostBlocks() if cuda is None else EventBlocks(cuda)

@@ -1,58 +1,90 @@
-"""What compare() was asked for: one clear line for what can never be right, before anything runs."""
+"""The arguments of compare(), refused in one clear line where they can never be right."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
+from gpuwatch.comparing.blocks import BlockTimer
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring import bench_arguments
 
-Arm = Callable[..., object]
-_MAKING = (inspect.iscoroutine, inspect.isgenerator, inspect.isasyncgen)
+Variant = Callable[..., object]
+Inputs = Sequence[Any] | Callable[[], Sequence[Any]]
+_DEFERRED = (inspect.iscoroutine, inspect.isgenerator, inspect.isasyncgen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRequest:
-    """The settings of a comparison, checked."""
+    """All arguments of one compare() call."""
 
-    reference: str
+    variants: Mapping[str, Variant]
+    inputs: Inputs
+    reference: str | None
     seconds: float
     warm_s: float
     block_s: float
+    own_steady: bool
     own_s: float
     rounds_count: int
+    check: bool
     tolerance_ratio: float | None
     buffers_count: int
     floor_ratio: float | None
     seed: int
+    label: str | None
+    watch: bool
+    timer: BlockTimer | None
+    settings: Settings | None
+    say: Callable[[str], None] | None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the variants, the reference first."""
+        first = self.reference if self.reference is not None else next(iter(self.variants))
+        return [first, *(name for name in self.variants if name != first)]
 
 
-def checked(
-    arms: object,
-    *,
-    reference: object,
-    seconds: object,
-    warm_s: object,
-    block_s: object,
-    own_s: object,
-    rounds_count: object,
-    tolerance_ratio: object,
-    buffers_count: object,
-    floor_ratio: object,
-    seed: object,
-    timer: object,
-    label: object,
-    settings: object,
-) -> CompareRequest:
-    """Raises UsageError."""
-    named = check_arms(arms)
-    if reference is not None and not (isinstance(reference, str) and reference in named):
-        raise UsageError(f"compare: reference: expected one of {', '.join(named)}, found {reference!r}")
+def checked(request: CompareRequest) -> CompareRequest:
+    """Return the request with plain numbers.  Raises UsageError: when an argument can never be right."""
+    _check_variants(request.variants)
+    _check_choices(request)
+    return replace(
+        request,
+        seconds=bench_arguments.amount("compare: seconds", request.seconds),
+        warm_s=bench_arguments.amount("compare: warm_s", request.warm_s, zero=True),
+        block_s=bench_arguments.amount("compare: block_s", request.block_s),
+        own_s=bench_arguments.amount("compare: own_s", request.own_s),
+        rounds_count=_count("rounds_count", request.rounds_count, least=2),  # of fewer there is no interval
+        tolerance_ratio=bench_arguments.amount_or_none("compare: tolerance_ratio", request.tolerance_ratio, zero=True),
+        buffers_count=_count("buffers_count", request.buffers_count, least=1),
+        floor_ratio=bench_arguments.amount_or_none("compare: floor_ratio", request.floor_ratio, zero=True),
+        seed=int(request.seed),
+    )
+
+
+def _check_variants(variants: object) -> None:
+    if not isinstance(variants, Mapping):
+        raise UsageError(f"compare: expected functions by name, {{'old': f, 'new': g}}, found {type(variants).__name__}")
+    if len(variants) < 2:
+        raise UsageError(f"compare: expected two functions or more, found {len(variants)}")
+    for name, variant in variants.items():
+        if not isinstance(name, str) or not name:
+            raise UsageError(f"compare: expected a name for each function, found {name!r}")
+        if not callable(variant):
+            raise UsageError(f"compare: {name}: expected a function, found {variant!r}")
+        if bench_arguments.defers_work(variant):
+            raise _deferred(name)
+
+
+def _check_choices(request: CompareRequest) -> None:
+    reference, label, settings, timer, seed = request.reference, request.label, request.settings, request.timer, request.seed
+    if reference is not None and not (isinstance(reference, str) and reference in request.variants):
+        raise UsageError(f"compare: reference: expected one of {', '.join(request.variants)}, found {reference!r}")
     if label is not None and not isinstance(label, str):
         raise UsageError(f"compare: label: expected text, found {label!r}")
     if settings is not None and not isinstance(settings, Settings):
@@ -61,56 +93,29 @@ def checked(
         raise UsageError(f"compare: timer: expected a timer of blocks, or None for the one that fits, found {timer!r}")
     if isinstance(seed, bool) or not isinstance(seed, Integral):
         raise UsageError(f"compare: seed: expected a whole number, found {seed!r}")
-    return CompareRequest(
-        reference=reference if reference is not None else next(iter(named)),
-        seconds=bench_arguments.amount("compare: seconds", seconds),
-        warm_s=bench_arguments.amount("compare: warm_s", warm_s, zero=True),
-        block_s=bench_arguments.amount("compare: block_s", block_s),
-        own_s=bench_arguments.amount("compare: own_s", own_s),
-        rounds_count=_count("rounds_count", rounds_count, least=2),  # of fewer there is no interval
-        tolerance_ratio=bench_arguments.amount_or_none("compare: tolerance_ratio", tolerance_ratio, zero=True),
-        buffers_count=_count("buffers_count", buffers_count, least=1),
-        floor_ratio=bench_arguments.amount_or_none("compare: floor_ratio", floor_ratio, zero=True),
-        seed=int(seed),
-    )
 
 
-def check_arms(arms: object) -> Mapping[str, Arm]:
-    """Functions by name.  Raises UsageError."""
-    if not isinstance(arms, Mapping):
-        raise UsageError(f"compare: expected functions by name, {{'old': f, 'new': g}}, found {type(arms).__name__}")
-    if len(arms) < 2:
-        raise UsageError(f"compare: expected two functions or more, found {len(arms)}")
-    for name, arm in arms.items():
-        if not isinstance(name, str) or not name:
-            raise UsageError(f"compare: expected a name for each function, found {name!r}")
-        if not callable(arm):
-            raise UsageError(f"compare: {name}: expected a function, found {arm!r}")
-        if bench_arguments.only_makes(arm):
-            raise _only_made(name)
-    return arms
-
-
-def arguments(inputs: object, *, of: str = "inputs") -> tuple[Any, ...]:
-    """What each call is given.  Raises UsageError: a tensor alone would be taken apart into its rows."""
+def checked_inputs(inputs: object, *, name: str = "inputs") -> tuple[Any, ...]:
+    """Return the arguments of each call.  Raises UsageError: a tensor alone would be taken apart into its rows."""
     if not isinstance(inputs, list | tuple):
         raise UsageError(
-            f"compare: {of}: expected a tuple of arguments, as (x,) for a single one, found {type(inputs).__name__}"
+            f"compare: {name}: expected a tuple of arguments, as (x,) for a single one, found {type(inputs).__name__}"
         )
     return tuple(inputs)
 
 
 def check_result(name: str, result: object) -> None:
-    """Raises UsageError for what only begins to work when it is awaited or iterated: its making is no time of an arm."""
-    if any(is_kind(result) for is_kind in _MAKING):
+    """Raises UsageError: when the result only begins to work once it is awaited or iterated."""
+    if any(is_kind(result) for is_kind in _DEFERRED):
         if inspect.iscoroutine(result):
-            result.close()  # never to be awaited, and not to be warned about
-        raise _only_made(name)
+            result.close()  # never awaited, and without the warning that says so
+        raise _deferred(name)
 
 
-def _only_made(name: str) -> UsageError:
+def _deferred(name: str) -> UsageError:
     return UsageError(
-        f"compare: {name}: expected a function that does its work when it is called; a call of a coroutine or a generator only makes it"
+        f"compare: {name}: expected a function that does its work when it is called; "
+        "a call of a coroutine or a generator only makes it"
     )
 
 

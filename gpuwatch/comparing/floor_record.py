@@ -1,4 +1,4 @@
-"""By how much each GPU tells two equal arms apart: measured by `gpuwatch selftest`, kept by UUID and kind of kernel."""
+"""The noise floors of GPUs on disk: measured by `gpuwatch selftest`, stored by UUID and kind of kernel."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gpuwatch import json_file
 
 FILE = "floors.json"
@@ -14,9 +16,9 @@ FILE = "floors.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """One kind of kernel on one GPU: the 95th percentile of A/A differences, and on how many trials it rests.
+    """The floor of one kind of kernel on one GPU: the 95th percentile of A/A differences, and the number of trials.
 
-    ``shared``: both arms worked on the same buffers.  With buffers of their own they differ more, by where those lie.
+    ``shared``: both variants worked on the same buffers.  On separate buffers they differ more, by where those lie.
     """
 
     kind: str
@@ -27,42 +29,38 @@ class Floor:
 
 
 def read(state: Path) -> dict[str, tuple[Floor, ...]]:
-    """Every floor kept, by UUID; a damaged entry is left out."""
+    """Return every stored floor, by UUID, without damaged entries."""
     found = json_file.read(state / FILE).get("floors")
     if not isinstance(found, dict):
         return {}
     return {str(uuid): _floors(kinds) for uuid, kinds in found.items() if isinstance(kinds, dict)}
 
 
-def of(state: Path, uuid: str, kind: str | None = None, *, shared: bool = False) -> float | None:
-    """The floor of a kind of kernel; without a kind that is on record the largest, None where there is none."""
+def read_ratio(state: Path, uuid: str, kind: str | None = None, *, shared: bool = False) -> float | None:
+    """Return the floor of a kind of kernel; the largest where that kind is not stored, None without any."""
     found = [floor for floor in read(state).get(uuid, ()) if floor.shared == shared]
     named = [floor.floor_ratio for floor in found if floor.kind == kind]
     return max(named or [floor.floor_ratio for floor in found], default=None)
 
 
-def keep(state: Path, uuid: str, floor: Floor) -> None:
-    """Put one on record in place of the one before.  Raises OSError."""
+def store(state: Path, uuid: str, floor: Floor) -> None:
+    """Replace the stored floor of this kind.  Raises OSError: when the state folder cannot be written."""
     everything = {each: {_key(one): asdict(one) for one in those} for each, those in read(state).items()}
     everything.setdefault(uuid, {})[_key(floor)] = asdict(floor)
     json_file.write(state / FILE, {"floors": everything})
 
 
 def _floors(kinds: dict[str, Any]) -> tuple[Floor, ...]:
-    made = (_floor(fields) for fields in kinds.values() if isinstance(fields, dict))
-    return tuple(floor for floor in made if floor is not None)
+    return tuple(floor for fields in kinds.values() if (floor := _floor(fields)) is not None)
 
 
 def _key(floor: Floor) -> str:
     return f"{floor.kind}, shared" if floor.shared else floor.kind
 
 
-def _floor(fields: dict[str, Any]) -> Floor | None:
+def _floor(fields: object) -> Floor | None:
     try:
-        floor = Floor(
-            kind=str(fields["kind"]), shared=bool(fields.get("shared", False)), floor_ratio=float(fields["floor_ratio"]), trials_count=int(fields["trials_count"]),
-            measured_wall_s=float(fields["measured_wall_s"]),
-        )  # fmt: skip
-    except (LookupError, TypeError, ValueError):
+        floor = msgspec.convert(fields, Floor)
+    except msgspec.ValidationError:
         return None
     return floor if math.isfinite(floor.floor_ratio) and 0.0 < floor.floor_ratio < 1.0 else None

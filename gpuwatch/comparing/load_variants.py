@@ -1,4 +1,4 @@
-"""Arms from files: ``file.py:function``, as it stands or as a revision has it."""
+"""Variants from files: ``file.py:function``, from the working tree or from a revision."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from typing import Any
 
 from gpuwatch.errors import UsageError
 
-ARM = "_gpuwatch_arm_"  # how the names of modules begin that hold an arm
+MODULE_PREFIX = "_gpuwatch_variant_"  # of the modules that hold a variant
 _numbers = itertools.count()
 # Git's hooks, and some editors, name a repository for every git below them.
-_ELSEWHERE = (
+_GIT_VARIABLES = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
 )  # fmt: skip
@@ -31,7 +31,7 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A function of a file, and the file's own ``inputs``, if it has such a function."""
+    """A function of a file, and the file's function ``inputs``, if it has one."""
 
     name: str
     call: Callable[..., object]
@@ -39,19 +39,22 @@ class Loaded:
 
 
 def names_function(text: str) -> bool:
-    """Whether an argument means a function of a file, and not a run."""
+    """Return True if an argument means a function of a file, and not a run."""
     return ".py" in text or ":" in text
 
 
 def load(text: str, *, at: str | None = None) -> Loaded:
-    """The function that ``file.py:function`` names, of revision ``at`` if one is named.  Raises UsageError."""
+    """Load the function that ``file.py:function`` names, of revision ``at`` if one is named.
+
+    Raises UsageError: when the file, the revision or the function is missing, or the file cannot be imported.
+    """
     file, colon, function = text.rpartition(":")
     if not colon or not function.isidentifier() or not file:
         raise UsageError(f"{text!r}: expected FILE.py:FUNCTION")
     path = Path(file)
     if not path.is_file():
         raise UsageError(f"{file}: expected a Python file, found {'a folder' if path.is_dir() else 'none'}")
-    module = _executed(path, path if at is None else _at_revision(path, at))
+    module = _execute(path, path if at is None else _check_out(path, at))
     call = getattr(module, function, None)
     if not callable(call):
         known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
@@ -64,21 +67,21 @@ def load(text: str, *, at: str | None = None) -> Loaded:
 
 
 def wants_inputs(call: Callable[..., object]) -> bool:
-    """Whether a call must be given something."""
+    """Return True if a call needs an argument."""
     try:
         parameters = inspect.signature(call).parameters.values()
-    except (TypeError, ValueError):  # a built-in that does not say
+    except (TypeError, ValueError):  # a built-in without a signature
         return False
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return any(each.kind in kinds and each.default is inspect.Parameter.empty for each in parameters)
 
 
-def _executed(named: Path, source: Path) -> ModuleType:
-    """The file as a module of its own name; its folder is where it finds its siblings, whatever its revision."""
+def _execute(named: Path, source: Path) -> ModuleType:
+    """Execute the file as a module with its own name; it imports its siblings from its folder, whatever its revision."""
     folder = str(named.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    name = f"{ARM}{next(_numbers)}_{named.stem}"
+    name = f"{MODULE_PREFIX}{next(_numbers)}_{named.stem}"
     spec = importlib.util.spec_from_file_location(name, source)
     if spec is None or spec.loader is None:
         raise UsageError(f"{named}: expected a Python file, one whose name ends in .py")
@@ -98,8 +101,8 @@ def _executed(named: Path, source: Path) -> ModuleType:
     return module
 
 
-def _at_revision(path: Path, revision: str) -> Path:
-    """The file as a revision has it, in a folder of ours until this process ends: compilers want to read its source."""
+def _check_out(path: Path, revision: str) -> Path:
+    """Write the revision's file into a temporary folder until this process ends: compilers read its source."""
     folder = path.resolve().parent
     if _git(folder, "rev-parse", "--git-dir") is None:
         raise UsageError(f"--at: expected {path} in a git repository, found none")
@@ -109,15 +112,15 @@ def _at_revision(path: Path, revision: str) -> Path:
     source = _git(folder, "cat-file", "blob", f"{commit.decode().strip()}:./{path.resolve().name}")
     if source is None:
         raise UsageError(f"--at: expected {path} in revision {revision}, found none there")
-    kept = Path(tempfile.mkdtemp(prefix="gpuwatch-at-"))
-    atexit.register(shutil.rmtree, kept, ignore_errors=True)
-    (kept / path.name).write_bytes(source)
-    return kept / path.name
+    checkout = Path(tempfile.mkdtemp(prefix="gpuwatch-at-"))
+    atexit.register(shutil.rmtree, checkout, ignore_errors=True)
+    (checkout / path.name).write_bytes(source)
+    return checkout / path.name
 
 
 def _git(folder: Path, *arguments: str) -> bytes | None:
-    """What git says of the repository around a folder, whatever another one an environment names; None where it fails."""
-    environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+    """Run git in the repository around a folder, whatever repository the environment names; None where it fails."""
+    environment = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
     try:
         done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=False, env=environment)
     except FileNotFoundError:

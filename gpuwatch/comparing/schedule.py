@@ -1,4 +1,4 @@
-"""In which order the arms run, for how long, and what becomes of their times."""
+"""The order in which variants run, for how long, and the pairs of times that result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from annotate.evidence import Values
 from annotate.stats.intervals import Interval
 from gpuwatch.comparing.blocks import Block, BlockTimer, Timed
 
-# Longer blocks meet another clock; in shorter ones the edge of a block is no longer nothing.
+# Longer blocks meet another clock; in shorter ones the edge of a block shows.
 BLOCK_S = 0.003
 _CALIBRATION_S = 0.02
 _CALIBRATION_COUNT = 3
@@ -23,7 +23,7 @@ _MOST_CALLS_COUNT = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """An arm ready to run: one call for each set of buffers, and how many of them make a block."""
+    """A variant ready to run: one call for each set of buffers, and how many calls make a block."""
 
     name: str
     calls: tuple[Callable[[], object], ...]
@@ -35,7 +35,7 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """What an interleaved run gave of two arms: the log ratio of each adjacent pair, in the order they ran."""
+    """The result of an interleaved run of two variants: the log ratio of each adjacent pair, in the order they ran."""
 
     log_ratios: Values
     a_s: float
@@ -43,8 +43,8 @@ class Pairs:
     starved_ratio: float
 
 
-def calibrated(timer: BlockTimer, runner: Runner, block_s: float = BLOCK_S) -> Runner:
-    """The runner with as many calls a block as take ``block_s``: a block of one call for what takes longer."""
+def calibrate(timer: BlockTimer, runner: Runner, block_s: float = BLOCK_S) -> Runner:
+    """Return the runner with as many calls in a block as take ``block_s``, at least one."""
     calls_count = 1
     while True:
         tries = [Block(runner.name, call, calls_count) for call in (*runner.calls, *runner.calls[:1])][-_CALIBRATION_COUNT:]
@@ -56,7 +56,7 @@ def calibrated(timer: BlockTimer, runner: Runner, block_s: float = BLOCK_S) -> R
 
 
 def quads(a: Runner, others: Sequence[Runner], rng: random.Random) -> Iterator[Block]:
-    """ABBA or BAAB without end, the first letter drawn each time, each other arm in its turn, buffers in theirs."""
+    """Yield ABBA or BAAB without end, the first letter drawn each time; other variants and buffers take turns."""
     for turn in count():
         b = others[turn % len(others)]
         buffers = turn // len(others)
@@ -65,7 +65,7 @@ def quads(a: Runner, others: Sequence[Runner], rng: random.Random) -> Iterator[B
             yield runner.block(buffers)
 
 
-def interleaved(
+def run_interleaved(
     timer: BlockTimer,
     a: Runner,
     others: Sequence[Runner],
@@ -75,9 +75,9 @@ def interleaved(
     seed: int,
     least_count: int = LEAST_PAIRS_COUNT,
 ) -> dict[str, Pairs]:
-    """Each other arm against the first, until each has its seconds of GPU time and enough pairs, or time is out."""
-    kept: dict[str, list[tuple[float, float]]] = {other.name: [] for other in others}
-    spent_s, spent_all_s, starved, blocks_count = dict.fromkeys(kept, 0.0), 0.0, 0, 0
+    """Run each other variant against the first, until each has its seconds of GPU time and enough pairs, or time is out."""
+    pairs: dict[str, list[tuple[float, float]]] = {other.name: [] for other in others}
+    spent_s, spent_all_s, starved, blocks_count = dict.fromkeys(pairs, 0.0), 0.0, 0, 0
     quad: list[Timed] = []
     for timed in timer.times(quads(a, others, random.Random(seed))):  # noqa: S311 - an order, not a secret
         quad.append(timed)
@@ -85,18 +85,18 @@ def interleaved(
         blocks_count += 1
         if len(quad) < 4:
             continue
-        name = next(each.block.arm for each in quad if each.block.arm != a.name)
-        for pair in (quad[:2], quad[2:]):
-            by_arm = {each.block.arm: each.took_s for each in pair}
-            kept[name].append((by_arm[a.name], by_arm[name]))
+        name = next(each.block.variant for each in quad if each.block.variant != a.name)
+        for half in (quad[:2], quad[2:]):
+            by_variant = {each.block.variant: each.took_s for each in half}
+            pairs[name].append((by_variant[a.name], by_variant[name]))
         whole_s = sum(each.whole_s for each in quad)
         spent_s[name] += whole_s
         spent_all_s += whole_s
         quad = []
-        enough = all(spent_s[other] >= seconds and len(kept[other]) >= least_count for other in kept)
+        enough = all(spent_s[other] >= seconds and len(pairs[other]) >= least_count for other in pairs)
         if enough or spent_all_s >= limit_s:
             break
-    return {name: _pairs(pairs, starved / max(1, blocks_count)) for name, pairs in kept.items()}
+    return {name: _pairs(times, starved / max(1, blocks_count)) for name, times in pairs.items()}
 
 
 def _pairs(pairs: list[tuple[float, float]], starved_ratio: float) -> Pairs:
@@ -108,16 +108,16 @@ def _pairs(pairs: list[tuple[float, float]], starved_ratio: float) -> Pairs:
     return Pairs(np.asarray(np.log(times[:, 1] / times[:, 0])), a_s, b_s, starved_ratio)
 
 
-def warmed(timer: BlockTimer, runners: Sequence[Runner], seconds: float) -> None:
-    """Run the arms in turn for so long, and forget it."""
+def warm_up(timer: BlockTimer, runners: Sequence[Runner], seconds: float) -> None:
+    """Run the variants in turn for this long, and discard their times."""
     turns = (runner.block(turn) for turn in count() for runner in runners)
     _spend(timer, turns, seconds)
 
 
-def own_steady(timer: BlockTimer, a: Runner, b: Runner, *, warm_s: float, seconds: float, rounds_count: int) -> Interval | None:
-    """Each arm alone, warm and then measured, in the order ABBA of whole runs: the ratio at the clock each one earns.
+def run_alone(timer: BlockTimer, a: Runner, b: Runner, *, warm_s: float, seconds: float, rounds_count: int) -> Interval | None:
+    """Run each variant alone, warm and then measured, in the order ABBA of whole runs: the ratio at its own clock.
 
-    A t interval over the rounds' log ratios, as ratios; None for fewer than two rounds.
+    Return a t interval over the rounds' log ratios, as ratios; None for fewer than two rounds.
     """
     logs = []
     for turn in range(rounds_count):
@@ -137,7 +137,7 @@ def own_steady(timer: BlockTimer, a: Runner, b: Runner, *, warm_s: float, second
 
 
 def _spend(timer: BlockTimer, blocks: Iterator[Block], seconds: float) -> list[float]:
-    """The times of one call in blocks that took so long in all; one block at least."""
+    """Return the times of one call in blocks that take this long in all; one block at least."""
     took_s: list[float] = []
     spent_s = 0.0
     for timed in timer.times(blocks):

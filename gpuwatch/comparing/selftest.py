@@ -1,4 +1,4 @@
-"""What this GPU makes of two equal arms: the same work on other buffers, compared as any two arms are."""
+"""The noise floor of this GPU: the same work on other buffers, compared as any two variants are."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ Pair = tuple[Callable[[], object], Callable[[], object]]
 def differences(
     timer: BlockTimer, pairs: Iterator[Pair], *, trials_count: int, seconds: float, warm_s: float
 ) -> Iterator[float]:
-    """By how much each pair of equal arms is told apart: one trial each, its own buffers, its own order."""
+    """Yield the measured difference of each pair of equal variants: one trial each, with its own buffers and order."""
     for trial in range(trials_count):
-        a, b = (schedule.calibrated(timer, Runner(name, (call,))) for name, call in zip("ab", next(pairs), strict=True))
-        schedule.warmed(timer, [a, b], warm_s)
-        found = schedule.interleaved(timer, a, [b], seconds=seconds, limit_s=4 * seconds, seed=trial)["b"]
+        a, b = (schedule.calibrate(timer, Runner(name, (call,))) for name, call in zip("ab", next(pairs), strict=True))
+        schedule.warm_up(timer, [a, b], warm_s)
+        found = schedule.run_interleaved(timer, a, [b], seconds=seconds, limit_s=4 * seconds, seed=trial)["b"]
         if len(found.log_ratios):
             yield abs(float(np.expm1(np.median(found.log_ratios))))
 
 
-def work(torch: Any, kind: str, *, shared: bool = False) -> Iterator[Pair]:  # torch is not a dependency, so it has no type here
-    """Pairs of equal arms without end, on the same buffers or each on its own; those before stay until these are there."""
-    kept: Any = None
-    while shared:
-        kept = _gemm(torch) if kind == "gemm" else _copy(torch)
-        yield kept, kept
+def equal_pairs(
+    torch: Any, kind: str, *, shared: bool = False
+) -> Iterator[Pair]:  # torch is not a dependency, so it has no type here
+    """Yield pairs of equal variants without end, on the same buffers or each on its own; a pair lives until the next exists."""
+    make = _gemm if kind == "gemm" else _copy
     while True:
-        kept = [_gemm(torch) if kind == "gemm" else _copy(torch) for _ in range(2)]
-        yield kept[0], kept[1]
+        first = make(torch)
+        pair = (first, first if shared else make(torch))
+        yield pair
 
 
 def _gemm(torch: Any) -> Callable[[], object]:

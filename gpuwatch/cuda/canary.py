@@ -1,4 +1,4 @@
-"""A canary: a fixed amount of light work, whose clock and copy rate say whether the GPU itself is slow, whatever is measured."""
+"""The canary: fixed light work, whose clock and copy rate tell whether the GPU itself is slow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwatch.cuda.driver import checked, here, kernel, raw_stream, sms_count
+from gpuwatch.cuda.driver import checked, current_driver, load_kernel, raw_stream, sms_count
 from gpuwatch.cuda.stamp import Stamps
 
 _SPIN_CYCLES = 4_000_000  # 2 ms at 2 GHz, and too light for any power limit
@@ -24,13 +24,13 @@ class Canary:
     copy_bytes_count: float | None
 
 
-def look(driver: Any = None) -> Canary | None:  # cuda has no types
-    """About 5 ms of the GPU, after which it is idle; None where there is no context.  It takes and gives back 256 MiB.
+def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
+    """Run the canary for about 5 ms, after which the GPU is idle; None where there is no context.  It needs 256 MiB.
 
-    Raises RuntimeError for what the driver refuses, as where memory is short.
+    Raises RuntimeError: when the driver refuses, as where memory is short.
     """
-    driver = here(driver)
-    stamps = Stamps.here(2, driver) if driver is not None else None
+    driver = current_driver(driver)
+    stamps = Stamps.allocate(2, driver) if driver is not None else None
     if stamps is None:
         return None
     with closing(stamps):
@@ -43,7 +43,7 @@ def _spun_mhz(driver: Any, stamps: Stamps) -> float | None:
     stream = raw_stream()(cuda.current_device())
     cycles = ctypes.c_uint64(_SPIN_CYCLES)
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(cycles))
-    spin, sms = kernel(driver, "gpuwatch_spin"), sms_count(driver)
+    spin, sms = load_kernel(driver, "gpuwatch_spin"), sms_count(driver)
 
     def turn() -> None:
         checked(driver.cuLaunchKernel(spin, sms, 1, 1, 1, 1, 1, 0, stream, ctypes.addressof(arguments), 0))
@@ -57,7 +57,7 @@ def _spun_mhz(driver: Any, stamps: Stamps) -> float | None:
 
 
 def _copied_bytes_count(driver: Any) -> float | None:
-    """Bytes read and written a second."""
+    """Return the bytes read and written in a second."""
     cuda = sys.modules["torch"].cuda
     stream = raw_stream()(cuda.current_device())
     source = int(checked(driver.cuMemAlloc(2 * _COPY_BYTES)))

@@ -1,4 +1,4 @@
-"""CUDA's driver API on the current context: the only module that loads kernels.  No compiler is needed: they are PTX."""
+"""CUDA's driver API on the current context, and the kernels of gpuwatch as PTX, which needs no compiler."""
 
 from __future__ import annotations
 
@@ -50,9 +50,11 @@ Context = tuple[int, int]
 _modules: dict[Context, Any] = {}  # cuda has no types
 
 
-def here(driver: Any = None) -> Any | None:
-    """The driver's functions (cuda-bindings', where none are given), if this thread has a CUDA context made by torch and no
-    graph is being captured; else None.  It makes no context."""
+def current_driver(driver: Any = None) -> Any | None:
+    """Return the driver's functions (by default those of cuda-bindings); None without torch's context or during a capture.
+
+    It makes no context.
+    """
     if torch_state.cuda_at_hand() is None:
         return None
     if driver is None:
@@ -65,7 +67,7 @@ def here(driver: Any = None) -> Any | None:
 
 
 def context(driver: Any) -> Context:
-    """The current context: its address and its number, zeros where there is none.
+    """Return the address and the number of the current context, zeros where there is none.
 
     After a reset another context may lie at the same address; numbers do not come back.  Drivers before 12.0 give none.
     """
@@ -78,8 +80,8 @@ def context(driver: Any) -> Context:
     return address, number
 
 
-def kernel(driver: Any, name: str) -> Any:
-    """One of our kernels, loaded once a context; the first one takes some tens of milliseconds."""
+def load_kernel(driver: Any, name: str) -> Any:
+    """Load a kernel of gpuwatch, once for each context; the first one takes some tens of milliseconds."""
     current = context(driver)
     if current in _modules:
         with contextlib.suppress(RuntimeError):  # of a context that was reset, where the driver does not number them
@@ -89,19 +91,19 @@ def kernel(driver: Any, name: str) -> Any:
 
 
 def sms_count(driver: Any) -> int:
-    """How many SMs the current context's GPU has."""
+    """Return the number of SMs of the current context's GPU."""
     attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
     return int(checked(driver.cuDeviceGetAttribute(attribute, checked(driver.cuCtxGetDevice()))))
 
 
 def raw_stream() -> Callable[[int], int]:
-    """torch's current stream of a device as the driver's handle: as its own compiler asks for it, which takes 0.1 us."""
+    """Return a function from a device to the driver's handle of torch's current stream, which takes 0.1 us."""
     quick: Callable[[int], int] | None = getattr(sys.modules.get("torch._C"), "_cuda_getCurrentRawStream", None)
     return quick or (lambda index: int(sys.modules["torch"].cuda.current_stream(index).cuda_stream))
 
 
 def checked(answer: tuple[Any, ...]) -> Any:
-    """What a call of the driver returned.  Raises RuntimeError with CUDA's name of the error."""
+    """Return the value of a driver call.  Raises RuntimeError: when it failed, with CUDA's name of the error."""
     status, *values = answer
     if int(status):
         raise RuntimeError(f"CUDA: {getattr(status, 'name', status)}")

@@ -1,4 +1,4 @@
-"""Edges of iterations on the GPU: an event for the time, a stamp for the clock."""
+"""The edges of iterations on the GPU: an event for the time, a stamp for the clock."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gpuwatch.cuda.stamp import Stamps
 from gpuwatch.wire.messages import TIMES_COUNT, FactValue
 from gpuwatch.wire.timings import sort_by_begin
 
-Begun = tuple[Any, int]  # the event of its beginning, which has no type, and the number of the stamp before it
+Begun = tuple[Any, int]  # the event at the beginning, which has no type, and the number of the stamp before it
 
 
 class CudaMarks:
     """Events and stamps on torch's current stream.
 
     A stamp lies outside its events, so that it costs the iteration no time: about 2 us of the GPU and 5 us of the host each
-    on an H200, where an event takes about 1.5 us of the host.  Where stamps are out of room, times go on without a clock.
+    on an H200, where an event takes about 1.5 us of the host.  Without room for stamps, times go on without a clock.
     """
 
     timer = "events"
@@ -35,7 +35,7 @@ class CudaMarks:
         self._spread_s: float | None = None
         self._seen_ratio: float | None = None
         self._is_open = True
-        self._stamps = Stamps.here(2 * count, driver)
+        self._stamps = Stamps.allocate(2 * count, driver)
 
     def told(self) -> dict[str, FactValue]:
         if self._spread_s is None:
@@ -60,7 +60,7 @@ class CudaMarks:
         self._ended(begun)
 
     def _ended(self, begun: Begun) -> int | None:
-        """The number of the stamp at its end, None for an iteration that is not kept."""
+        """Mark the end; return the number of its stamp, None for an iteration that is left out."""
         if len(self._pairs) >= TIMES_COUNT or not self._is_open or self._cuda.is_current_stream_capturing():
             return None
         event = self._event()
@@ -79,13 +79,13 @@ class CudaMarks:
         return event, stamp
 
     def close(self) -> None:
-        """Give the room of the stamps back; nothing is marked any more."""
+        """Release the stamps; later iterations are not marked."""
         stamps, self._stamps, self._is_open = self._stamps, None, False
         if stamps is not None:
             stamps.close()
 
     def timings(self) -> Timings | None:
-        if not self._pairs or self._cuda.is_current_stream_capturing():  # to wait would destroy the graph
+        if not self._pairs or self._cuda.is_current_stream_capturing():  # waiting would destroy the graph
             return None
         self._pairs[-1][1].synchronize()
         took_s = np.array([first.elapsed_time(last) for first, last, _, _ in self._pairs]) / 1e3
@@ -98,7 +98,7 @@ class CudaMarks:
             return None
         stamped = self._stamps.read()
         every = np.arange(self._stamps.used)
-        # Whoever else keeps SMs busy keeps a stamp's threads waiting, and drives them onto SMs that are free.
+        # Other work on the SMs delays a stamp's threads, and drives them onto SMs that are free.
         self._seen_ratio = float((stamped.at_ns > 0).mean())
         self._spread_s = float(np.median(stamped.last_ns(every) - stamped.first_ns(every)) / 1e9)
         begins, ends = np.array([pair[2:] for pair in self._pairs], np.int64).T

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from annotate.evidence import Times, Values
 from gpuwatch import clock
-from gpuwatch.cuda import stamp_buffers as rooms
-from gpuwatch.cuda.driver import checked, here, raw_stream
-from gpuwatch.cuda.stamp_buffers import MOST_BYTES, Room
+from gpuwatch.cuda import stamp_buffers
+from gpuwatch.cuda.driver import checked, current_driver, raw_stream
+from gpuwatch.cuda.stamp_buffers import MOST_BYTES, StampBuffer
 
 _CALIBRATIONS_COUNT = 3
 
@@ -35,7 +35,7 @@ class Stamped:
     cycles: Numbers
 
     def clocks_mhz(self, first: Numbers, second: Numbers) -> Values:
-        """The mean SM clock between pairs of stamps: the median over the SMs that both saw, NaN where there is none.
+        """Return the mean SM clock between pairs of stamps: the median over the SMs that saw both, NaN where there is none.
 
         Idle time counts: between two stamps around a pause it is not the clock a kernel ran at.
         """
@@ -44,31 +44,23 @@ class Stamped:
         mhz = np.where(seen, (self.cycles[second] - self.cycles[first]) * 1e3 / passed_ns, np.nan)
         whole, known = seen.all(axis=1), seen.any(axis=1)
         out = np.full(len(mhz), np.nan)
-        out[whole] = np.median(mhz[whole], axis=1)  # a tenth of what the other costs, and the rule
+        out[whole] = np.median(mhz[whole], axis=1)  # a tenth of the cost of the other, and the usual case
         if (partly := known & ~whole).any():
             out[partly] = np.nanmedian(mhz[partly], axis=1)
         return out
 
     def mean_mhz(self, first: int, second: int) -> float | None:
-        """The same between two stamps; None where no SM saw both."""
+        """Return the mean SM clock between two stamps; None where no SM saw both."""
         value = float(self.clocks_mhz(np.array([first]), np.array([second]))[0])
         return None if np.isnan(value) else value
 
-    def spread_ratio(self, first: int, second: int) -> float | None:
-        """How far the SMs' clocks lie apart, as a share of their median: one clock drives them all, so about nothing."""
-        seen = (self.at_ns[first] > 0) & (self.at_ns[second] > self.at_ns[first])
-        if not seen.any():
-            return None
-        mhz = (self.cycles[second] - self.cycles[first])[seen] * 1e3 / (self.at_ns[second] - self.at_ns[first])[seen]
-        return float((mhz.max() - mhz.min()) / np.median(mhz))
-
     def first_ns(self, stamps: Numbers) -> Times:
-        """When the first SM wrote each stamp: the work before it was done by then."""
+        """Return when the first SM wrote each stamp: the work before it was done by then."""
         seen = self.at_ns[stamps]
         return np.asarray(np.where(seen > 0, seen, np.iinfo(np.int64).max).min(axis=1))
 
     def last_ns(self, stamps: Numbers) -> Times:
-        """When the last SM wrote each stamp: the work after it had not begun before."""
+        """Return when the last SM wrote each stamp: the work after it had not begun before."""
         return np.asarray(self.at_ns[stamps].max(axis=1))
 
     def began_ns(self, stamp: int) -> int:
@@ -76,58 +68,59 @@ class Stamped:
 
 
 class Stamps:
-    """Stamps on the current context's GPU, in room that is there from the beginning.
+    """Stamps on the current context's GPU, in a buffer allocated beforehand.
 
     It makes no context, allocates when it is made and never later, and launches on torch's current stream.  Threads may
     stamp at once.
     """
 
-    def __init__(self, room: Room) -> None:
-        """Raises RuntimeError where the room is of a context that is gone."""
-        self._room: Room | None = room
-        self.count = room.count
-        self._sms = ctypes.c_uint32(room.sms_count)
-        # Every stamp has its own arguments, so that one thread's launch reads no other's.
-        self._rows = room.base + np.arange(room.count + 1, dtype=np.uint64) * np.uint64(room.row_bytes)
-        self._arguments = np.empty((room.count + 1, 2), np.uint64)
-        self._arguments[:, 0] = self._rows.ctypes.data + np.arange(room.count + 1, dtype=np.uint64) * np.uint64(8)
+    def __init__(self, buffer: StampBuffer) -> None:
+        """Raises RuntimeError: when the buffer belongs to a context that is gone."""
+        self._buffer: StampBuffer | None = buffer
+        self.count = buffer.count
+        self._sms = ctypes.c_uint32(buffer.sms_count)
+        # Each stamp has its own arguments, so that no launch reads those of another thread.
+        self._rows = buffer.base + np.arange(buffer.count + 1, dtype=np.uint64) * np.uint64(buffer.row_bytes)
+        self._arguments = np.empty((buffer.count + 1, 2), np.uint64)
+        self._arguments[:, 0] = self._rows.ctypes.data + np.arange(buffer.count + 1, dtype=np.uint64) * np.uint64(8)
         self._arguments[:, 1] = ctypes.addressof(self._sms)
         self._arguments_at = int(self._arguments.ctypes.data)
         self._raw_stream = raw_stream()
         self._is_capturing = sys.modules["torch"].cuda.is_current_stream_capturing
-        self._numbers = iter(range(room.count))
+        self._numbers = iter(range(buffer.count))
         self._offsets: list[tuple[int, int]] = []  # (on the GPU's timer, host minus GPU)
-        self._zero(room.size_bytes)
+        self._zero(buffer.size_bytes)
         self.calibrate()
 
     @staticmethod
-    def here(count: int, driver: Any = None) -> Stamps | None:  # cuda has no types
-        """Room for so many stamps; None without a context, without cuda-bindings, on a foreign GPU, or during a capture.
+    def allocate(count: int, driver: Any = None) -> Stamps | None:  # cuda has no types
+        """Allocate ``count`` stamps; None without a context, without cuda-bindings, on a foreign GPU, or during a capture.
 
-        At most ``MOST_BYTES`` of device memory: ``count`` of the result may be smaller than asked for.  ``driver`` is
-        cuda-bindings' by itself.  Raises RuntimeError for what it refuses.
+        It takes at most ``MOST_BYTES`` of device memory: ``count`` of the result may be smaller.  ``driver`` defaults to that
+        of cuda-bindings.
+        Raises RuntimeError: when the driver refuses.
         """
-        driver = here(driver)
+        driver = current_driver(driver)
         if driver is None:
             return None
-        for room in rooms.spare(driver, count):
-            # Room that cannot be used is of a context that was reset, and is forgotten: its address may be somebody else's.
+        for buffer in stamp_buffers.reuse(driver, count):
+            # A buffer that cannot be used is of a context that was reset, and is dropped: its address may have another owner.
             with contextlib.suppress(RuntimeError):
-                return Stamps(room)
-        room = rooms.new(driver, count)
+                return Stamps(buffer)
+        buffer = stamp_buffers.allocate(driver, count)
         try:
-            return Stamps(room)
+            return Stamps(buffer)
         except RuntimeError:
-            driver.cuMemFree(room.base)
+            driver.cuMemFree(buffer.base)
             raise
 
     @property
     def used(self) -> int:
-        """How many stamps were put."""
+        """The number of stamps put so far."""
         return self.count - length_hint(self._numbers)
 
     def put(self, *, during_capture: bool = False) -> int:
-        """Stamp on torch's current stream; the stamp's number, or −1 if there is no room, or a graph is being captured."""
+        """Stamp on torch's current stream; return its number, or −1 if the buffer is full or a graph is being captured."""
         if not during_capture and self._is_capturing():
             return -1
         number = next(self._numbers, -1)
@@ -135,28 +128,24 @@ class Stamps:
             self._launch(number)
         return number
 
-    def _open_room(self) -> Room:
-        if self._room is None:
+    def _open_buffer(self) -> StampBuffer:
+        if self._buffer is None:
             raise RuntimeError("stamps: these are closed")
-        return self._room
+        return self._buffer
 
     def _launch(self, number: int) -> None:
-        room = self._open_room()
+        buffer = self._open_buffer()
         # A block of one thread an SM: the scheduler gives each SM its first block before any its second.
-        checked(
-            room.driver.cuLaunchKernel(
-                room.kernel, room.sms_count, 1, 1, 1, 1, 1, 0, self._raw_stream(room.index),
-                self._arguments_at + 16 * number, 0,
-            )
-        )  # fmt: skip
+        stream, arguments = self._raw_stream(buffer.index), self._arguments_at + 16 * number
+        checked(buffer.driver.cuLaunchKernel(buffer.kernel, buffer.sms_count, 1, 1, 1, 1, 1, 0, stream, arguments, 0))
 
     def calibrate(self) -> None:
-        """Learn how the GPU's timer lies to the host's clock.  It waits for the current stream."""
-        room = self._open_room()
-        synchronize = room.driver.cuStreamSynchronize
+        """Measure the offset of the GPU's timer from the host's clock.  It waits for the current stream."""
+        buffer = self._open_buffer()
+        synchronize = buffer.driver.cuStreamSynchronize
         best: tuple[int, int, int] | None = None
         for _ in range(_CALIBRATIONS_COUNT):
-            stream = self._raw_stream(room.index)
+            stream = self._raw_stream(buffer.index)
             before_ns = clock.now_ns()
             self._launch(self.count)
             checked(synchronize(stream))
@@ -168,27 +157,27 @@ class Stamps:
             self._offsets.append(best[1:])
 
     def clear(self) -> None:
-        """Forget the stamps put so far; their room is used again.  Not while work that stamps is under way."""
+        """Discard the stamps put so far and reuse their rows.  Not while work that stamps is running."""
         if self.used:
-            self._zero(self.used * self._open_room().row_bytes)
+            self._zero(self.used * self._open_buffer().row_bytes)
         self._numbers = iter(range(self.count))
         self._offsets.clear()
         self.calibrate()
 
     def _zero(self, size_bytes: int) -> None:
         # On the stream that stamps: the default one neither waits for others nor do they wait for it.
-        room = self._open_room()
-        checked(room.driver.cuMemsetD8Async(room.base, 0, size_bytes, self._raw_stream(room.index)))
+        buffer = self._open_buffer()
+        checked(buffer.driver.cuMemsetD8Async(buffer.base, 0, size_bytes, self._raw_stream(buffer.index)))
 
     def read(self) -> Stamped:
-        """All stamps put so far.  To be called when the work that stamps is done: it waits for the current stream only."""
+        """Read all stamps put so far, after the work that stamps: it waits for the current stream only."""
         self.calibrate()
         rows = self._copied(0, self.used)
         timer_ns = rows[:, :, 0]
         return Stamped(np.where(timer_ns > 0, timer_ns + self._host_minus_gpu_ns(timer_ns), 0), rows[:, :, 1])
 
     def _host_minus_gpu_ns(self, timer_ns: Numbers) -> Numbers:
-        """The two clocks drift apart by some millionths, so the distance goes in a straight line between calibrations."""
+        """Interpolate the offset between calibrations: the two clocks drift apart by some millionths."""
         if not self._offsets:
             return np.zeros_like(timer_ns)
         times, offsets = np.array(self._offsets, np.int64).T
@@ -197,18 +186,18 @@ class Stamps:
         return np.asarray(offsets[0] + moved.astype(np.int64))
 
     def _copied(self, first: int, count: int) -> Numbers:
-        room = self._open_room()
-        out = np.empty((count, room.sms_count, 2), np.int64)
+        buffer = self._open_buffer()
+        out = np.empty((count, buffer.sms_count, 2), np.int64)
         if count:
-            checked(room.driver.cuMemcpyDtoH(out.ctypes.data, room.base + first * room.row_bytes, out.nbytes))
+            checked(buffer.driver.cuMemcpyDtoH(out.ctypes.data, buffer.base + first * buffer.row_bytes, out.nbytes))
         return out
 
     def close(self) -> None:
-        """Give the room back.  Nothing is put any more, and what was not read is lost."""
-        room, self._room = self._room, None
+        """Release the buffer.  Later stamps are not put, and unread ones are lost."""
+        buffer, self._buffer = self._buffer, None
         self._numbers = iter(range(0))
-        if room is not None:
-            rooms.give_back(room)
+        if buffer is not None:
+            stamp_buffers.release(buffer)
 
 
 __all__ = ["MOST_BYTES", "Stamped", "Stamps"]

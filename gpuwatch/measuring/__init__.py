@@ -1,12 +1,12 @@
-"""Timing done right, with the judge's verdict inside: ``gpuwatch.bench``."""
+"""Benchmarks with the judge's verdict inside: ``gpuwatch.bench``."""
 
 from __future__ import annotations
 
 from gpuwatch.measuring.attempt import Attempt, Warmup
 from gpuwatch.measuring.benchmark import bench
-from gpuwatch.measuring.environment import Seams
+from gpuwatch.measuring.environment import BenchEnvironment
 from gpuwatch.measuring.measurement import Measurement
 from gpuwatch.measuring.reference import Match
 from gpuwatch.measuring.stopping import Stopped
 
-__all__ = ["Attempt", "Match", "Measurement", "Seams", "Stopped", "Warmup", "bench"]
+__all__ = ["Attempt", "BenchEnvironment", "Match", "Measurement", "Stopped", "Warmup", "bench"]

@@ -1,4 +1,4 @@
-"""One attempt: warm up until steady, then measure inside a window until it is enough."""
+"""One attempt: warm up until steady, then measure inside a window until the interval is narrow."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import numpy as np
 from annotate.evidence import Timings
 from annotate.stats.intervals import Interval
 from annotate.verdict import Verdict
+from gpuwatch.measuring.bench_arguments import Limits
 from gpuwatch.measuring.progress import Progress
 from gpuwatch.measuring.steady import CAPPED, QUICK, is_steady, power_limited
 from gpuwatch.measuring.stopping import Stopped, Stopping
 from gpuwatch.timers import Timer, TimingPlan, joined
 from gpuwatch.wire.messages import FactValue
 
-# One chunk of entries: asked for without waiting, then read.  Between two the GPU idles for some milliseconds.
+# One chunk of entries: launched without waiting, then read.  Between two the GPU idles for some milliseconds.
 CHUNK_S = 0.2
 _ENTRIES_MOST_COUNT = 2000
 
 
 class MeasuredWindow(Protocol):
-    """What a benchmark needs of a window."""
+    """The part of a window that a benchmark uses."""
 
     run_id: str | None
 
@@ -38,25 +39,28 @@ class MeasuredWindow(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is the same in every attempt."""
+    """The inputs that all attempts share."""
 
     timer: Timer
     plan: TimingPlan
-    entry_s: float  # about how long one takes
-    on_gpu: bool  # or may be: the process has a context on one
+    entry_s: float  # estimated
+    has_gpu: bool  # the process has a context on one
     clock_max_mhz: float | None
-    least_s: float | None  # None: as long as is honest
-    most_s: float
-    target_ratio: float
-    warmup_most_s: float
-    told: Mapping[str, FactValue]
+    limits: Limits
+    facts: Mapping[str, FactValue]  # to declare in each window
     now_ns: Callable[[], int]
     progress: Progress
+
+    def show(self, doing: str, share_ratio: float, interval: Interval | None) -> None:
+        """Show progress, and the interval beside its target."""
+        target = f"wanted ±{100 * self.limits.target_ratio:.2g} %"
+        width = f"±{100 * interval.half_width_ratio:.2g} %, {target}" if interval else ""
+        self.progress.show(doing, share_ratio, width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warmup:
-    """How the work was brought to its steady state, and whether it came to one."""
+    """The warm-up before an attempt."""
 
     count: int  # calls
     took_s: float
@@ -65,7 +69,7 @@ class Warmup:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # arrays have no one answer to ==
 class Attempt:
-    """One measurement and what the judge said of it."""
+    """One measurement and its verdicts."""
 
     timings: Timings
     interval: Interval | None  # of the median; None: its width is not known
@@ -79,70 +83,91 @@ class Attempt:
 
     @property
     def verdict(self) -> Verdict:
-        """Of the worst GPU."""
+        """The verdict of the worst GPU."""
         return self.verdicts[0]
 
 
 class _Chunks:
-    """Takes entries, about so many as fill a chunk."""
+    """The entries taken so far, in chunks of about ``CHUNK_S``."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._entry_s = job.entry_s
-        self.pieces: list[Timings] = []
+        self._begin_ns = job.now_ns()
+        self._pieces: list[Timings] = []
+        self.spent_s = 0.0
         self.busy_s: float | None = None
 
     def take(self) -> Timings:
+        """Take the entries of one chunk."""
         job = self._job
         count = int(np.clip(CHUNK_S / max(self._entry_s, 1e-9), 1, _ENTRIES_MOST_COUNT))
         begin_ns = job.now_ns()
         taken = job.timer.take(job.plan, count)
-        self._entry_s = (job.now_ns() - begin_ns) / 1e9 / count
+        end_ns = job.now_ns()
+        self._entry_s = (end_ns - begin_ns) / 1e9 / count
+        self.spent_s = (end_ns - self._begin_ns) / 1e9
         if taken.busy_s is not None:
             self.busy_s = (self.busy_s or 0.0) + taken.busy_s
-        self.pieces.append(taken.timings)
+        self._pieces.append(taken.timings)
         return taken.timings
 
     def all(self) -> Timings:
-        # Joined once and kept so: joining a list again and again would take the square of its length.
-        self.pieces = [joined(self.pieces)]
-        return self.pieces[0]
+        """Return everything taken so far as one series."""
+        # The joined series replaces its pieces: joining them again each time would take the square of their number.
+        self._pieces = [joined(self._pieces)]
+        return self._pieces[0]
+
+    @property
+    def busy_ratio(self) -> float | None:
+        return min(1.0, self.busy_s / self.spent_s) if self.busy_s is not None and self.spent_s else None
 
 
-def attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> Attempt:
-    # All that takes time is made before the warm-up: between it and the first timed entry the GPU must not rest.
-    least_s = job.least_s if job.least_s is not None else QUICK.measure_s
-    stopping = Stopping(least_s=least_s, most_s=job.most_s, target_ratio=job.target_ratio)
-    chunks, spent_s, limited = _Chunks(job), 0.0, None
+def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> Attempt:
+    """Warm up, measure inside the window, and wait for its verdict."""
+    # Everything slow happens before the warm-up: between it and the first timed entry the GPU must not rest.
+    limits = job.limits
+    least_s = limits.min_s if limits.min_s is not None else QUICK.measure_s
+    stopping = Stopping(least_s=least_s, most_s=limits.max_s, target_ratio=limits.target_ratio)
     clock_max_mhz, warmup = warm_up(job)
+    is_limited: bool | None = None
     stopped: Stopped | None = None
     with opening as window:
-        begin_ns = job.now_ns()
+        chunks = _Chunks(job)
         while stopped is None:
             chunks.take()
-            spent_s = (job.now_ns() - begin_ns) / 1e9
-            if stopping.asks(spent_s):
+            if stopping.is_due(chunks.spent_s):
                 timings = chunks.all()
-                limited = power_limited(timings, clock_max_mhz)
-                # Where the clock is not known a GPU is given the patience that a cap needs.
-                if job.on_gpu and job.least_s is None and limited is not False:
-                    stopping.need(CAPPED.measure_s)
-                if stopping.asks(spent_s):
-                    stopped = stopping.look(timings, spent_s)
-            _show(job, "measuring", spent_s / max(stopping.least_s, 1e-9), stopping.interval)
-        busy_ratio = min(1.0, chunks.busy_s / spent_s) if chunks.busy_s is not None and spent_s else None
-        facts: dict[str, FactValue] = {
-            "warmup_count": warmup.count, "warmup_s": warmup.took_s, "warmup_steady": warmup.steady, **job.told,
-        }  # fmt: skip
-        if busy_ratio is not None:
-            facts["busy_ratio"] = busy_ratio
-        window.tell(**facts)
+                is_limited = power_limited(timings, clock_max_mhz)
+                # A GPU whose clock is not known gets as much time as a power cap needs.
+                if job.has_gpu and limits.min_s is None and is_limited is not False:
+                    stopping.require(CAPPED.measure_s)
+                if stopping.is_due(chunks.spent_s):
+                    stopped = stopping.decide(timings, chunks.spent_s)
+            job.show("measuring", chunks.spent_s / max(stopping.least_s, 1e-9), stopping.interval)
+        window.tell(**_facts(job, warmup, chunks.busy_ratio))
         window.record(timings)
     job.progress.show("waiting for the verdict", 1.0)
     return Attempt(
-        timings=timings, interval=stopping.interval, warmup=warmup, took_s=spent_s, busy_ratio=busy_ratio,
-        power_limited=limited, stopped=stopped, run=window.run_id, verdicts=window.verdicts,
-    )  # fmt: skip
+        timings=timings,
+        interval=stopping.interval,
+        warmup=warmup,
+        took_s=chunks.spent_s,
+        busy_ratio=chunks.busy_ratio,
+        power_limited=is_limited,
+        stopped=stopped,
+        run=window.run_id,
+        verdicts=window.verdicts,
+    )
+
+
+def _facts(job: Job, warmup: Warmup, busy_ratio: float | None) -> dict[str, FactValue]:
+    warm: dict[str, FactValue] = {
+        "warmup_count": warmup.count,
+        "warmup_s": warmup.took_s,
+        "warmup_steady": warmup.steady,
+    }
+    return {**warm, **job.facts} | ({} if busy_ratio is None else {"busy_ratio": busy_ratio})
 
 
 def warm_up(
@@ -150,23 +175,17 @@ def warm_up(
     *,
     first_s: Annotated[float, "the clock stands at its highest until the cap engages, which takes 56-75 ms"] = 0.1,
 ) -> tuple[float | None, Warmup]:
-    """The board's highest clock, from what was seen where torch does not tell it, and how the warm-up went."""
+    """Warm up until steady; return the device's highest clock, estimated where torch does not give it, and the warm-up."""
     chunks, clock_max_mhz = _Chunks(job), job.clock_max_mhz
-    begin_ns, spent_s, count, steady = job.now_ns(), 0.0, 0, False
-    while spent_s < job.warmup_most_s and not steady:
+    count, steady = 0, False
+    while chunks.spent_s < job.limits.warmup_max_s and not steady:
         taken = chunks.take()
         count += len(taken.took_s) * taken.calls_count
-        spent_s = (job.now_ns() - begin_ns) / 1e9
         timings = chunks.all()
-        if job.clock_max_mhz is None and timings.sm_clock_mhz is not None and spent_s <= first_s + CHUNK_S:
+        if job.clock_max_mhz is None and timings.sm_clock_mhz is not None and chunks.spent_s <= first_s + CHUNK_S:
             clock_max_mhz = float(np.nanquantile(timings.sm_clock_mhz, 0.99))
-        quick = not job.on_gpu or power_limited(timings, clock_max_mhz) is False
-        patience = QUICK if quick else CAPPED
+        is_quick = not job.has_gpu or power_limited(timings, clock_max_mhz) is False
+        patience = QUICK if is_quick else CAPPED
         steady = is_steady(timings, patience)
-        _show(job, "warming up", spent_s / patience.warmup_s, None)
-    return clock_max_mhz, Warmup(count=count, took_s=spent_s, steady=steady)
-
-
-def _show(job: Job, doing: str, share_ratio: float, interval: Interval | None) -> None:
-    width = f"±{100 * interval.half_width_ratio:.2g} %, wanted ±{100 * job.target_ratio:.2g} %" if interval else ""
-    job.progress.show(doing, share_ratio, width)
+        job.show("warming up", chunks.spent_s / patience.warmup_s, None)
+    return clock_max_mhz, Warmup(count=count, took_s=chunks.spent_s, steady=steady)

@@ -1,4 +1,4 @@
-"""What was asked for: one clear line for what can never be right, before anything runs."""
+"""The arguments of bench(), refused in one clear line where they can never be right."""
 
 from __future__ import annotations
 
@@ -6,53 +6,145 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
 
+from annotate.claims import Claim
+from annotate.policy import Policy
 from gpuwatch import timers
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.timers import Timer
 from gpuwatch.wire.messages import LABEL_LENGTH
 
-_NOT_RUN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+Cache = Literal["cold", "warm"]
+TimerName = Literal["events", "graph", "host"]
+TimerChoice = TimerName | Timer | None
+_DEFERRING = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 _DTYPE = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def check_call(fn: object, args: object, rotate: object) -> None:
-    if not callable(fn):
-        raise UsageError(f"bench: expected a function, found {fn!r}; give the function itself, and its arguments as args=(...)")
-    if only_makes(fn):
-        raise UsageError(
-            "bench: expected a function that does its work when it is called; a call of a coroutine or a generator only makes it"
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The function to time, the sets of arguments it gets in turn, and how its result is checked."""
+
+    fn: Callable[..., Any]
+    inputs: list[tuple[Any, ...]]
+    is_rotated: bool  # the caller named the sets
+    reference: Any
+    rtol: float | None
+    check_inputs: bool
+
+    @classmethod
+    def checked(
+        cls, fn: Callable[..., Any], args: object, rotate: object, reference: Any, rtol: object, *, check_inputs: bool
+    ) -> Work:
+        """Raises UsageError: when the function or its arguments are of another kind."""
+        if not callable(fn):
+            raise UsageError(
+                f"bench: expected a function, found {fn!r}; give the function itself, and its arguments as args=(...)"
+            )
+        if defers_work(fn):
+            raise UsageError(
+                "bench: expected a function that does its work when it is called; "
+                "a call of a coroutine or a generator only makes it"
+            )
+        if not isinstance(args, tuple | list):
+            raise UsageError(f"args: expected a tuple of arguments, found {type(args).__name__}")
+        limit_ratio = amount_or_none("rtol", rtol, zero=True)
+        if rotate is None:
+            return cls(fn, [tuple(args)], is_rotated=False, reference=reference, rtol=limit_ratio, check_inputs=check_inputs)
+        if args:
+            raise UsageError("rotate: expected instead of args, found both")
+        if not isinstance(rotate, Sequence) or not rotate or not all(isinstance(one, tuple | list) for one in rotate):
+            raise UsageError("rotate: expected a list of tuples of arguments, one tuple a call")
+        inputs = [tuple(one) for one in rotate]
+        return cls(fn, inputs, is_rotated=True, reference=reference, rtol=limit_ratio, check_inputs=check_inputs)
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The first set of arguments."""
+        return self.inputs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class CallCost:
+    """The floating-point operations and bytes of one call, and the data type it computes in."""
+
+    flops_count: float | None
+    bytes_count: float | None
+    dtype: str | None
+
+    @classmethod
+    def checked(cls, flops: object, bytes_count: object, dtype: object) -> CallCost:
+        """Raises UsageError: when a number is not above zero, or the data type has no name."""
+        return cls(amount_or_none("flops", flops), amount_or_none("bytes", bytes_count), dtype_name(dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long to warm up and to measure, how narrow the interval must become, and how often to try again."""
+
+    min_s: float | None  # None: as long as the clock's behaviour needs
+    max_s: float
+    target_ratio: float
+    warmup_max_s: float
+    retries_count: int
+
+    @classmethod
+    def checked(cls, min_s: object, max_s: object, target_ratio: object, warmup_max_s: object, retries: object) -> Limits:
+        """Raises UsageError: when a limit is no finite number in its range."""
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise UsageError(f"retries: expected how many, 0 or more, found {retries!r}")
+        limits = cls(
+            amount_or_none("min_s", min_s),
+            amount("max_s", max_s),
+            share("target_ratio", target_ratio),
+            amount("warmup_max_s", warmup_max_s, zero=True),
+            retries,
         )
-    if not isinstance(args, tuple | list):
-        raise UsageError(f"args: expected a tuple of arguments, found {type(args).__name__}")
-    if rotate is None:
-        return
-    if args:
-        raise UsageError("rotate: expected instead of args, found both")
-    if not isinstance(rotate, Sequence) or not rotate or not all(isinstance(one, tuple | list) for one in rotate):
-        raise UsageError("rotate: expected a list of tuples of arguments, one tuple a call")
+        if limits.min_s is not None and limits.min_s > limits.max_s:
+            raise UsageError(f"min_s: expected at most max_s ({limits.max_s:g}), found {limits.min_s:g}")
+        return limits
 
 
-def only_makes(fn: object) -> bool:
-    """Whether a call of it makes a coroutine or a generator, and does no work."""
-    return any(is_kind(fn) or is_kind(getattr(fn, "__call__", None)) for is_kind in _NOT_RUN)  # noqa: B004 - its function is asked
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRequest:
+    """All arguments of one bench() call, checked."""
+
+    work: Work
+    cost: CallCost
+    limits: Limits
+    timer: TimerChoice
+    cache: Cache | None
+    label: str
+    claim: Claim | str
+    policy: Policy | None
+    settings: Settings | None
+    progress: bool | None
 
 
-def check_choices(timer: object, cache: object, retries: object) -> None:
+def defers_work(fn: object) -> bool:
+    """Return True if a call only makes a coroutine or a generator, and does no work."""
+    return any(is_kind(fn) or is_kind(getattr(fn, "__call__", None)) for is_kind in _DEFERRING)  # noqa: B004 - its function is read
+
+
+def check_choices(timer: TimerChoice, cache: Cache | None) -> None:
+    """Raises UsageError: when the timer is neither a known name nor a timer, or the cache mode is unknown."""
     if isinstance(timer, str) and timer not in timers.NAMES:
         raise UsageError(f"timer: expected one of {', '.join(timers.NAMES)}, found {timer!r}")
     if timer is not None and not isinstance(timer, str) and not hasattr(timer, "take"):
         raise UsageError(f"timer: expected a name or a timer, found {timer!r}")
     if cache not in (None, "cold", "warm"):
         raise UsageError(f"cache: expected 'cold' or 'warm', found {cache!r}")
-    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-        raise UsageError(f"retries: expected how many, 0 or more, found {retries!r}")
 
 
 def amount(name: str, value: object, *, zero: bool = False) -> float:
-    """A finite number above zero (or zero, where that means something), of whatever library.  Raises UsageError."""
+    """Return a finite number above zero (or zero, where that means something), of any library.
+
+    Raises UsageError: for anything else.
+    """
     wanted = "a number of at least 0" if zero else "a number above 0"
     if isinstance(value, bool) or not isinstance(value, Real):
         raise UsageError(f"{name}: expected {wanted}, found {value!r}")
@@ -65,21 +157,24 @@ def amount(name: str, value: object, *, zero: bool = False) -> float:
     return number
 
 
+def amount_or_none(name: str, value: object, *, zero: bool = False) -> float | None:
+    """Return the same number, or None where none was given."""
+    return None if value is None else amount(name, value, zero=zero)
+
+
 def share(name: str, value: object) -> float:
-    """A number above 0 and below 1.  Raises UsageError."""
+    """Return a number above 0 and below 1.  Raises UsageError: for anything else."""
     number = amount(name, value)
     if number >= 1:
         raise UsageError(f"{name}: expected a share between 0 and 1, as 0.005 for half a per cent, found {value!r}")
     return number
 
 
-def amount_or_none(name: str, value: object, *, zero: bool = False) -> float | None:
-    """The same where None means that it is not said."""
-    return None if value is None else amount(name, value, zero=zero)
+def dtype_name(dtype: object) -> str | None:
+    """Return the name of a data type given as text or as torch or numpy have it.
 
-
-def dtype_named(dtype: object) -> str | None:
-    """The name of a data type, given as text or as torch or numpy have it.  Raises UsageError."""
+    Raises UsageError: for what names no data type.
+    """
     if dtype is None:
         return None
     # torch.float16, np.dtype("float16"), and np.float16, which is a class.
@@ -90,12 +185,8 @@ def dtype_named(dtype: object) -> str | None:
     return name
 
 
-def label_of(fn: Callable[..., Any], label: str | None) -> str:
+def label_for(fn: Callable[..., Any], label: str | None) -> str:
+    """Return the label, or the function's name where none was given.  Raises UsageError: when it is no text."""
     if label is not None and not isinstance(label, str):
         raise UsageError(f"label: expected text, found {label!r}")
     return label or str(getattr(fn, "__name__", None) or type(fn).__name__)[:LABEL_LENGTH]
-
-
-Cache = Literal["cold", "warm"]
-TimerName = Literal["events", "graph", "host"]
-TimerChoice = TimerName | Timer | None

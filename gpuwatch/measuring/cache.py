@@ -1,4 +1,4 @@
-"""What each call finds in the L2 cache: what the call before left there, or nothing of its own."""
+"""The L2 cache that each call finds: warm from the call before, flushed, or filled by other inputs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring import tensor_trees
 from gpuwatch.timers import Call
+from gpuwatch.wire.messages import FactValue
 
 # Written between two calls.  Once its size leaves lines behind: the cache is hashed, and not replaced in order.
 FLUSH_L2_RATIO = 2.0
-# Inputs in turn: so much else is touched before one comes again.
+# Bytes of other inputs touched before one comes again.
 _ROTATION_L2_RATIO = 3.0
 _COPIES_MOST_COUNT = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """The calls to take in turn, what is done before each entry, and what is told of both.
+class CacheSetting:
+    """The calls to take in turn, the function to run before each entry, and the facts to declare of both.
 
     ``batches`` says whether several calls may follow each other within an entry.
     """
@@ -29,35 +30,33 @@ class Setting:
     calls: tuple[Call, ...]
     batches: bool
     before: Callable[[], None] | None = None
-    told: Mapping[str, int | str | bool] = field(default_factory=dict)
+    facts: Mapping[str, FactValue] = field(default_factory=dict)
 
 
-def warm(fn: Callable[..., object], args: tuple[Any, ...]) -> Setting:
-    return Setting((partial(fn, *args) if args else fn,), batches=True, told={"cache": "warm", **_working_set(args)})
+def warm_setting(fn: Callable[..., object], args: tuple[Any, ...]) -> CacheSetting:
+    """Repeat one call on the same inputs."""
+    return CacheSetting((partial(fn, *args) if args else fn,), batches=True, facts={"cache": "warm", **_working_set(args)})
 
 
-def flushed(fn: Callable[..., object], args: tuple[Any, ...], flush: Callable[[], None], flush_bytes: int) -> Setting:
-    """A flush before each call, outside the timed span: calls cannot be batched."""
-    told: dict[str, int | str | bool] = {
-        "cache": "cold",
-        "flush_bytes": flush_bytes,
-        "flush_timed": False,
-        **_working_set(args),
-    }
-    return Setting((partial(fn, *args) if args else fn,), batches=False, before=flush, told=told)
+def flushed_setting(
+    fn: Callable[..., object], args: tuple[Any, ...], flush: Callable[[], None], flush_bytes: int
+) -> CacheSetting:
+    """Flush before each call, outside the timed span: calls cannot be batched."""
+    facts = {"cache": "cold", "flush_bytes": flush_bytes, "flush_timed": False, **_working_set(args)}
+    return CacheSetting((partial(fn, *args) if args else fn,), batches=False, before=flush, facts=facts)
 
 
-def rotated(fn: Callable[..., object], inputs: list[tuple[Any, ...]]) -> Setting:
-    """Inputs in turn: what one call left in the cache is gone when its inputs come again."""
+def rotated_setting(fn: Callable[..., object], inputs: list[tuple[Any, ...]]) -> CacheSetting:
+    """Take inputs in turn: what one call left in the cache is gone when its inputs come again."""
     sizes = [sum(map(tensor_trees.size_bytes, tensor_trees.arrays(one))) for one in inputs]
-    told: dict[str, int | str | bool] = {"cache": "cold", "flush_timed": False}
+    facts: dict[str, FactValue] = {"cache": "cold", "flush_timed": False}
     if any(sizes):
-        told |= {"flush_bytes": sum(sizes) - max(sizes), "working_set_bytes": max(sizes)}
-    return Setting(tuple(partial(fn, *one) for one in inputs), batches=True, told=told)
+        facts |= {"flush_bytes": sum(sizes) - max(sizes), "working_set_bytes": max(sizes)}
+    return CacheSetting(tuple(partial(fn, *one) for one in inputs), batches=True, facts=facts)
 
 
-def copies(args: tuple[Any, ...], l2_bytes: int) -> list[tuple[Any, ...]] | None:
-    """So many copies of the arguments that each is out of the cache when it comes again; None where there is no telling.
+def copy_inputs(args: tuple[Any, ...], l2_bytes: int) -> list[tuple[Any, ...]] | None:
+    """Copy the arguments often enough that each set has left the cache when it comes again; None for none or tiny ones.
 
     Inputs far larger than the cache need no copies, and tiny ones too many.
     """
@@ -70,10 +69,10 @@ def copies(args: tuple[Any, ...], l2_bytes: int) -> list[tuple[Any, ...]] | None
     return [args, *(tensor_trees.mapped(args, tensor_trees.copied) for _ in range(count - 1))]
 
 
-def flush_of(l2_bytes: int | None) -> tuple[Callable[[], None], int]:
-    """A function that writes twice the L2 cache on the current stream, and how much that is.
+def make_flush(l2_bytes: int | None) -> tuple[Callable[[], None], int]:
+    """Return a function that writes twice the L2 cache on the current stream, and the number of bytes it writes.
 
-    Raises UsageError where the size of the cache is not known.
+    Raises UsageError: when the size of the cache is not known.
     """
     if not l2_bytes:
         raise UsageError("cache='cold': this torch does not say how large the L2 cache is; use rotate=[...] or cache='warm'")
@@ -83,6 +82,6 @@ def flush_of(l2_bytes: int | None) -> tuple[Callable[[], None], int]:
     return buffer.zero_, count
 
 
-def _working_set(args: tuple[Any, ...]) -> dict[str, int]:
+def _working_set(args: tuple[Any, ...]) -> dict[str, FactValue]:
     size = sum(tensor_trees.size_bytes(array) for array in tensor_trees.arrays(args))
     return {"working_set_bytes": size} if size else {}

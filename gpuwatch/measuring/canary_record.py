@@ -1,10 +1,11 @@
-"""What this GPU's canary said before: a fixed amount of work, its true clock and its copy rate, by UUID."""
+"""The canary's record on disk: the true clock and copy rate of known work in earlier valid runs, by GPU UUID."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from pathlib import Path
+from typing import Any, TypeGuard
 
 from gpuwatch import clock, json_file
 
@@ -13,34 +14,40 @@ FILE = "canaries.json"
 _MOST_COUNT = 50
 
 
-def keep(state: Path, uuid: str, *, clock_mhz: float | None, copy_bytes_count: float | None) -> None:
-    """Put the canary of a healthy run on record.  Raises OSError."""
-    everything = json_file.read(state / FILE).get("canaries")
-    everything = everything if isinstance(everything, dict) else {}
+def store(state: Path, uuid: str, *, clock_mhz: float | None, copy_bytes_count: float | None) -> None:
+    """Append the canary of a valid run.  Raises OSError: when the state folder cannot be written."""
+    everything = _everything(state)
     record = {"at_wall_s": clock.wall_s(), "clock_mhz": clock_mhz, "copy_bytes_count": copy_bytes_count}
-    before = everything.get(uuid)
-    everything[uuid] = [*(before if isinstance(before, list) else []), record][-_MOST_COUNT:]
+    everything[uuid] = [*_records(everything, uuid), record][-_MOST_COUNT:]
     json_file.write(state / FILE, {"canaries": everything})
 
 
-def told(
+def facts(
     state: Path, uuid: str, *, clock_mhz: float | None = None, copy_bytes_count: float | None = None
 ) -> dict[str, float | int]:
-    """The facts a window tells of its canary: what it read now, and the medians on record."""
-    everything = json_file.read(state / FILE).get("canaries")
-    records = everything.get(uuid) if isinstance(everything, dict) else None
-    records = [record for record in records if isinstance(record, dict)] if isinstance(records, list) else []
-    facts: dict[str, float | int] = {}
+    """Return the facts that a window declares of its canary: the figures of this run, and the medians on record."""
+    records = _records(_everything(state), uuid)
+    found: dict[str, float | int] = {}
     for name, now in (("clock_mhz", clock_mhz), ("copy_bytes_count", copy_bytes_count)):
         if now is not None:
-            facts[f"canary_{name}"] = now
+            found[f"canary_{name}"] = now
         values = [value for record in records if _is_amount(value := record.get(name))]
         if values:
-            facts[f"canary_record_{name}"] = statistics.median(values)
+            found[f"canary_record_{name}"] = statistics.median(values)
     if records:
-        facts["canary_record_count"] = len(records)
-    return facts
+        found["canary_record_count"] = len(records)
+    return found
 
 
-def _is_amount(value: object) -> bool:
+def _everything(state: Path) -> dict[str, Any]:
+    found = json_file.read(state / FILE).get("canaries")
+    return found if isinstance(found, dict) else {}
+
+
+def _records(everything: dict[str, Any], uuid: str) -> list[dict[str, Any]]:
+    found = everything.get(uuid)
+    return [record for record in found if isinstance(record, dict)] if isinstance(found, list) else []
+
+
+def _is_amount(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0

@@ -11,28 +11,30 @@ from typing import TextIO
 from gpuwatch import clock
 from gpuwatch.client.connection import connect
 from gpuwatch.client.window import window
-from gpuwatch.config import settings as config
-from gpuwatch.config.settings import Settings
+from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.measuring import cache, canary_run, torch_device
 from gpuwatch.measuring.attempt import MeasuredWindow
 
 
-def ready(settings: Settings | None) -> None:
+def start_daemon(settings: Settings | None) -> None:
     """Start the daemon if there is none, so that opening the window takes the milliseconds a warm GPU stays warm for."""
-    # What is wrong with it, the window will say.
+    # The window reports what is wrong.
     with contextlib.suppress(GpuwatchError, OSError):
-        connect(settings or config.load()).close()
+        connect(settings or load()).close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seams:
-    """``window`` takes what ``gpuwatch.window`` takes; ``stream`` is where progress is shown, None for standard error."""
+class BenchEnvironment:
+    """The functions through which bench() reaches clock, daemon, GPU and terminal.
+
+    ``window`` takes what ``gpuwatch.window`` takes; ``stream`` shows progress, None for standard error.
+    """
 
     now_ns: Callable[[], int] = clock.now_ns
     window: Callable[..., AbstractContextManager[MeasuredWindow]] = window
-    ready: Callable[[Settings | None], None] = ready
-    board: Callable[[], torch_device.TorchDevice | None] = torch_device.here
-    canary: Callable[[str, Settings | None], canary_run.Sung | None] = canary_run.sing
-    flush: Callable[[int | None], tuple[Callable[[], None], int]] = cache.flush_of
+    start_daemon: Callable[[Settings | None], None] = start_daemon
+    gpu: Callable[[], torch_device.TorchDevice | None] = torch_device.current_device
+    canary: Callable[[str, Settings | None], canary_run.CanaryRun | None] = canary_run.run_canary
+    flush: Callable[[int | None], tuple[Callable[[], None], int]] = cache.make_flush
     stream: TextIO | None = None

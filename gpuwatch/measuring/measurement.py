@@ -1,204 +1,35 @@
-"""What bench() gives back: every figure of one benchmark, with the verdict that says whether to believe them."""
+"""The result of bench(): every figure of one benchmark, with the verdict that says whether to believe them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from annotate.derived import roofline
-from annotate.evidence import Device, Timings, Values
-from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
-from annotate.times.durations import usual_s, worth_count
-from annotate.verdict import Status, Verdict
-from gpuwatch.measuring.attempt import Attempt, Warmup
-from gpuwatch.measuring.reference import Match
-from gpuwatch.measuring.series import mean_clock_mhz
-
-SCHEMA = 1
-_TRIM_RATIO = 0.1  # of each end
+from annotate.verdict import Status
+from gpuwatch.errors import RejectedError
+from gpuwatch.measuring import render
+from gpuwatch.measuring.figures import RateFigures
+from gpuwatch.measuring.to_dict import to_dict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # arrays have no one answer to ==
-class Measurement:
-    """Times are of one call.  Where entries are batches, percentiles and spread are of the batches' means.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Measurement(RateFigures):
+    """A benchmark's figures, for people, programs and files.
 
     The figures are those of the attempt that counts: the last valid one, else the last, and never the fastest.
     """
 
-    label: str
-    timer: str
-    cache: str | None  # cold or warm; None: the host's timer does not ask
-    attempts: tuple[Attempt, ...]
-    timer_overhead_s: float  # of an entry, and not subtracted
-    issue_s: float | None = None  # the host's time to ask for a call
-    first_call_s: float | None = None
-    call_flops_count: float | None = None
-    call_bytes: float | None = None
-    dtype: str | None = None
-    device: Device | None = None
-    match: Match | None = None  # against the reference
-    output_unchanged: bool | None = None
-
-    @property
-    def attempt(self) -> Attempt:
-        """The attempt whose figures these are."""
-        valid = [one for one in self.attempts if one.verdict.status is Status.VALID]
-        return (valid or self.attempts)[-1]
-
-    @property
-    def timings(self) -> Timings:
-        return self.attempt.timings
-
-    @property
-    def verdicts(self) -> tuple[Verdict, ...]:
-        """One a GPU, worst first."""
-        return self.attempt.verdicts
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.attempt.verdict
-
-    @property
-    def run(self) -> str | None:
-        """The window's number, for ``gpuwatch show``."""
-        return self.attempt.run
-
-    @property
-    def warmup(self) -> Warmup:
-        return self.attempt.warmup
-
-    @property
-    def calls_count(self) -> int:
-        """Calls in one entry."""
-        return self.timings.calls_count
-
-    @property
-    def count(self) -> int:
-        """Entries."""
-        return len(self._took_s)
-
-    @property
-    def _took_s(self) -> Values:
-        return self.timings.took_s
-
-    @property
-    def mean_s(self) -> float:
-        return float(self._took_s.mean())
-
-    @property
-    def median_s(self) -> float:
-        return float(np.median(self._took_s))
-
-    @property
-    def trimmed_mean_s(self) -> float:
-        """The mean without the fastest and the slowest tenth."""
-        cut = int(_TRIM_RATIO * self.count)
-        return float(np.sort(self._took_s)[cut : self.count - cut].mean())
-
-    @property
-    def min_s(self) -> float:
-        return float(self._took_s.min())
-
-    @property
-    def p95_s(self) -> float:
-        return float(np.quantile(self._took_s, 0.95))
-
-    @property
-    def p99_s(self) -> float:
-        return float(np.quantile(self._took_s, 0.99))
-
-    @property
-    def sd_s(self) -> float:
-        return float(self._took_s.std(ddof=1)) if self.count > 1 else 0.0
-
-    @property
-    def cv_ratio(self) -> float:
-        return self.sd_s / self.mean_s if self.mean_s else 0.0
-
-    @property
-    def iqr_s(self) -> float:
-        low, high = np.quantile(self._took_s, [0.25, 0.75])
-        return float(high - low)
-
-    @property
-    def effective_count(self) -> float:
-        """How many independent entries carry as much information, very late ones taken as late: as ``autocorrelated`` counts."""
-        middle_s, noise_s = usual_s(self._took_s)
-        return worth_count(np.clip(self._took_s, middle_s - 5.0 * noise_s, middle_s + 5.0 * noise_s))
-
-    @property
-    def ci_s(self) -> tuple[float, float] | None:
-        """The 95 % interval of the median, autocorrelation included; None where its width is not known."""
-        interval = self.attempt.interval
-        return None if interval is None else (interval.low, interval.high)
-
-    @property
-    def clock_mhz(self) -> float | None:
-        """The true mean SM clock while the calls ran."""
-        return mean_clock_mhz(self.timings)
-
-    @property
-    def clock_sensitivity(self) -> Sensitivity | NoFit:
-        """How the time follows the true clock, or why that cannot be said."""
-        if self.timings.sm_clock_mhz is None:
-            return NoFit("no true clock was stamped")
-        return sensitivity(self.timings)
-
-    def at_clock(self, mhz: float) -> Corrected | NoFit:
-        """The time at a stated clock, or why it would mislead.  It stands beside the measured time."""
-        found = self.clock_sensitivity
-        return found if isinstance(found, NoFit) else found.at_clock(self.timings, mhz)
-
-    @property
-    def flops_per_s(self) -> float | None:
-        return self.call_flops_count / self.median_s if self.call_flops_count and self.median_s else None
-
-    @property
-    def bytes_per_s(self) -> float | None:
-        return self.call_bytes / self.median_s if self.call_bytes and self.median_s else None
-
-    @property
-    def flops_peak_ratio(self) -> float | None:
-        """Of what this GPU can do in this data type at the clock it really ran at."""
-        rate, clock = self.flops_per_s, self.clock_mhz
-        if rate is None or clock is None or self.device is None or self.dtype is None:
-            return None
-        peak = roofline.peak_flops(self.device, self.dtype, clock)
-        return rate / peak if peak else None
-
-    @property
-    def bytes_peak_ratio(self) -> float | None:
-        """Of what this GPU's memory can do."""
-        rate = self.bytes_per_s
-        peak = roofline.peak_bytes_a_second(self.device) if self.device else None
-        return rate / peak if rate and peak else None
-
-    @property
-    def host_bound(self) -> bool:
-        """Whether the host takes longer to ask for a call than the GPU to do it."""
-        return self.issue_s is not None and self.issue_s > self.median_s
-
     def raise_for_verdict(self) -> None:
-        """Raise RejectedError if the verdict is rejected; do nothing otherwise."""
-        from gpuwatch.errors import RejectedError
-
+        """Raises RejectedError: when the verdict is rejected."""
         if self.verdict.status is Status.REJECTED:
             raise RejectedError(self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; the schema is ``docs/schemas/measurement.json``."""
-        from gpuwatch.measuring.to_dict import plain
-
-        return plain(self)
+        """Return plain data for JSON; the schema is ``docs/schemas/measurement.json``."""
+        return to_dict(self)
 
     def __str__(self) -> str:
-        from gpuwatch.measuring.render import text
-
-        return text(self)
+        return render.text(self)
 
     def _repr_html_(self) -> str:
-        from gpuwatch.measuring.render import html
-
-        return html(self)
+        return render.html(self)

@@ -1,46 +1,90 @@
-"""Before the first timed call: is the result right, what did the first call take, which cache is each call given?"""
+"""The steps before the first timed call: check the result, time the first call, choose the timer and the cache."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from gpuwatch import timers
 from gpuwatch.errors import UsageError, WrongResultError
-from gpuwatch.measuring import bench_arguments, tensor_trees
-from gpuwatch.measuring import cache as caches
-from gpuwatch.measuring.batching import ENTRY_S, tried_s
-from gpuwatch.measuring.environment import Seams
-from gpuwatch.measuring.reference import Match, match
+from gpuwatch.measuring import cache, tensor_trees
+from gpuwatch.measuring.batching import ENTRY_S, try_call
+from gpuwatch.measuring.bench_arguments import BenchRequest, CallCost, TimerChoice, Work
+from gpuwatch.measuring.cache import CacheSetting
+from gpuwatch.measuring.environment import BenchEnvironment
+from gpuwatch.measuring.reference import Match, match_results, output_unchanged
 from gpuwatch.measuring.torch_device import TorchDevice
-from gpuwatch.timers import Timer, TimingPlan
+from gpuwatch.timers import Call, Timer, TimingPlan
+from gpuwatch.wire.messages import FactValue
 
 # Between two events of a held stream the shortest kernel takes 1.5 us more than nothing does; events tick by half of one.
 _LEAST_KERNEL_S = 0.75e-6
 _TRIES_COUNT = 2
 
 
-def checked(fn: Callable[..., Any], args: tuple[Any, ...], reference: Any, rtol: float | None) -> Match | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkChecks:
+    """The results of the calls made before anything is timed."""
+
+    match: Match | None
+    is_output_unchanged: bool | None  # when the inputs changed
+    first_call_s: float | None  # None: an earlier call checked the result
+    cost: CallCost  # with the inputs' data type, where none was named
+
+    @property
+    def facts(self) -> dict[str, FactValue]:
+        """The facts to declare."""
+        found: dict[str, FactValue | None] = {
+            "dtype": self.cost.dtype,
+            "call_flops_count": self.cost.flops_count,
+            "call_bytes": self.cost.bytes_count,
+            "output_unchanged": self.is_output_unchanged,
+            "reference_error_ratio": self.match.error_ratio if self.match else None,
+            "reference_limit_ratio": self.match.limit_ratio if self.match else None,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def check_work(request: BenchRequest, now_ns: Callable[[], int]) -> WorkChecks:
+    """Check the result, look for a cached one, and time the first call.
+
+    Raises WrongResultError: when the result differs from the reference.
+    """
+    work = request.work
+    match = _check_result(work)
+    is_unchanged = output_unchanged(work.fn, work.args) if work.check_inputs else None
+    first_call_s = _first_call_s(work, now_ns)
+    return WorkChecks(
+        match=match,
+        is_output_unchanged=is_unchanged,
+        first_call_s=None if match or work.check_inputs else first_call_s,
+        cost=replace(request.cost, dtype=request.cost.dtype or tensor_trees.dtype_name(work.args)),
+    )
+
+
+def _check_result(work: Work) -> Match | None:
+    reference = work.reference
     if reference is None:
         return None
-    # Both get arguments of their own: a function that works in place would give the other its result.
-    expected = reference(*tensor_trees.mapped(args, tensor_trees.copied)) if callable(reference) else reference
-    found = match(fn(*tensor_trees.mapped(args, tensor_trees.copied)), expected, rtol)
+    # Each gets its own arguments: a function that works in place would give the other its result.
+    expected = reference(*tensor_trees.mapped(work.args, tensor_trees.copied)) if callable(reference) else reference
+    found = match_results(work.fn(*tensor_trees.mapped(work.args, tensor_trees.copied)), expected, work.rtol)
     if not found.holds:
         raise WrongResultError(found.error_ratio, found.limit_ratio)
     return found
 
 
-def first_call_s(fn: Callable[..., Any], args: tuple[Any, ...], now_ns: Callable[[], int]) -> float:
-    """The first call sets libraries up, so that it takes long; by the host's clock, until its work is done.
+def _first_call_s(work: Work, now_ns: Callable[[], int]) -> float:
+    """Time the first call, which sets libraries up, by the host's clock until its work is done.
 
     Where the function itself makes the first context on a GPU, that is known only after it.
     """
     begin_ns = now_ns()
-    fn(*args)
+    work.fn(*work.args)
     settle = timers.settle()
     if settle is not None:
         settle()
@@ -48,48 +92,48 @@ def first_call_s(fn: Callable[..., Any], args: tuple[Any, ...], now_ns: Callable
 
 
 @contextmanager
-def chosen(timer: bench_arguments.TimerChoice, fn: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[tuple[Timer, float]]:
-    """The timer asked for, and what it reads around nothing; where none was, one that sees the work."""
-    if timer is not None and not isinstance(timer, str):
-        yield timer, timer.overhead_s()
+def open_timer(choice: TimerChoice, work: Work) -> Iterator[tuple[Timer, float]]:
+    """Yield the timer of this choice and its time around nothing; without a choice, a timer that sees the work."""
+    if choice is not None and not isinstance(choice, str):
+        yield choice, choice.overhead_s()
         return
-    with timers.opened(timer) as found:
+    with timers.opened(choice) as found:
         overhead_s = found.overhead_s()
-        if timer is not None or found.name == "host" or not saw_nothing(caches.warm(fn, args), found, overhead_s):
+        if choice is not None or found.name == "host" or not is_invisible(partial(work.fn, *work.args), found, overhead_s):
             yield found, overhead_s
             return
     with timers.opened("host") as found:
         yield found, found.overhead_s()
 
 
-def saw_nothing(setting: caches.Setting, timer: Timer, overhead_s: float) -> bool:
-    """Whether a GPU's timer reads of a call what it reads of nothing: then the work is the host's, or on another stream.
+def is_invisible(call: Call, timer: Timer, overhead_s: float) -> bool:
+    """Return True if a GPU's timer reads the same for a call as for nothing: the host works, or another stream.
 
-    Of calls the host takes more than some milliseconds for it cannot tell: events then read the host's time too.
+    Of calls for which the host takes more than some milliseconds it cannot tell: events then read the host's time too.
     """
-    plan = TimingPlan(calls=setting.calls[:1])
+    plan = TimingPlan(calls=(call,))
     # The second time the GPU is held until the host is done, so that the host's time does not show.
     timer.take(plan, _TRIES_COUNT)
     held = timer.take(plan, _TRIES_COUNT)
     return float(np.median(held.timings.took_s)) < overhead_s + _LEAST_KERNEL_S
 
 
-def setting(
-    fn: Callable[..., Any], arguments: list[tuple[Any, ...]], timer: Timer, cache: bench_arguments.Cache | None,
-    board: TorchDevice | None, seams: Seams, *, given: bool,
-) -> caches.Setting:  # fmt: skip
-    if given:
-        return caches.rotated(fn, arguments)
-    if cache is None and timer.name == "host":
-        return caches.Setting((caches.warm(fn, arguments[0]).calls), batches=True)
-    if cache == "warm":
-        return caches.warm(fn, arguments[0])
-    if board is None:
+def choose_cache(request: BenchRequest, timer: Timer, gpu: TorchDevice | None, environment: BenchEnvironment) -> CacheSetting:
+    """Choose the calls to time and the work between them.  Raises UsageError: when there is no cache to empty."""
+    work = request.work
+    if work.is_rotated:
+        return cache.rotated_setting(work.fn, work.inputs)
+    warm = cache.warm_setting(work.fn, work.args)
+    if request.cache == "warm":
+        return warm
+    if request.cache is None and timer.name == "host":
+        return CacheSetting(warm.calls, batches=True)
+    if gpu is None:
         raise UsageError("cache='cold': no GPU whose cache could be emptied; use cache='warm'")
-    flushed = caches.flushed(fn, arguments[0], *seams.flush(board.l2_bytes))
+    flushed = cache.flushed_setting(work.fn, work.args, *environment.flush(gpu.l2_bytes))
     # A long call needs no batch, and copies would only cost memory.
-    if board.l2_bytes and tried_s(flushed, timer)[0] < ENTRY_S / 2:
-        copies = caches.copies(arguments[0], board.l2_bytes)
+    if gpu.l2_bytes and try_call(flushed, timer)[0] < ENTRY_S / 2:
+        copies = cache.copy_inputs(work.args, gpu.l2_bytes)
         if copies is not None:
-            return caches.rotated(fn, copies)
+            return cache.rotated_setting(work.fn, copies)
     return flushed

@@ -1,4 +1,4 @@
-"""One line on a terminal while a long benchmark runs; nothing where nobody looks."""
+"""One line on a terminal while a long benchmark runs; nothing where there is no terminal."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _WIDTH = 24
 
 
 class Progress:
-    """A context manager; the line is gone when it ends."""
+    """A context manager that shows the line and removes it at its end."""
 
     def __init__(self, label: str, *, shown: bool | None, stream: TextIO | None = None) -> None:
-        self._stream: TextIO | None = stream or sys.stderr  # of which a process may have none
+        self._stream: TextIO | None = stream or sys.stderr  # None in a process without one
         self._label = plain(label)
-        self._shown = self._is_looked_at() if shown is None else bool(shown)
-        self._long = 0
+        self._shown = self._is_terminal() if shown is None else bool(shown)
+        self._width = 0
 
-    def _is_looked_at(self) -> bool:
+    def _is_terminal(self) -> bool:
         with contextlib.suppress(OSError, ValueError):
             return self._stream is not None and self._stream.isatty()
         return False
@@ -30,17 +30,17 @@ class Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._long:
-            self._write("\r" + " " * self._long + "\r")
-            self._long = 0
+        if self._width:
+            self._write("\r" + " " * self._width + "\r")
+            self._width = 0
 
     def show(self, doing: str, share_ratio: float, detail: str = "") -> None:
         if not self._shown:
             return
         done = round(_WIDTH * min(1.0, max(0.0, share_ratio)))
         line = f"{self._label}  {doing} [{'#' * done}{'.' * (_WIDTH - done)}] {detail}".rstrip()
-        self._write("\r" + line.ljust(self._long))
-        self._long = max(self._long, len(line))
+        self._write("\r" + line.ljust(self._width))
+        self._width = max(self._width, len(line))
 
     def _write(self, text: str) -> None:
         try:
@@ -48,4 +48,4 @@ class Progress:
                 self._stream.write(text)
                 self._stream.flush()
         except (OSError, ValueError):  # closed, full, or without these letters: no reason to lose a benchmark
-            self._shown, self._long = False, 0
+            self._shown, self._width = False, 0

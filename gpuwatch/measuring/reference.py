@@ -1,4 +1,4 @@
-"""Is the result right?  Asked before any time counts."""
+"""The check of a result against its reference, before any time counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring import tensor_trees
 
-# What a reduction of a few thousand products may lose in a data type; torch's own defaults are for single operations.
+# The error that a reduction of a few thousand products may have in a data type; torch's own defaults are for single operations.
 _LIMITS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2, "complex128": 1e-9, "complex64": 1e-4}
 _FP8_LIMIT = 0.125
 _SLICE_COUNT = 1 << 24  # values compared at once: a double of each is 128 MiB
@@ -29,11 +29,11 @@ class Match:
         return self.error_ratio <= self.limit_ratio
 
 
-def match(result: object, reference: object, rtol: float | None = None) -> Match:
+def match_results(result: object, reference: object, rtol: float | None = None) -> Match:
     """Compare two trees of tensors, arrays and numbers.
 
     The error of a value is |value − reference| / (|reference| + mean |reference|), so that a sum that happens to be near
-    zero is not asked for digits nobody has: ``allclose`` with ``atol = rtol × mean |reference|``.  Without ``rtol`` the
+    zero need not have digits that no computation has: ``allclose`` with ``atol = rtol × mean |reference|``.  Without ``rtol`` the
     limit is the data type's.  Another shape, and a NaN where the reference has none, is an infinite error.
     """
     mine, theirs = list(tensor_trees.leaves(result)), list(tensor_trees.leaves(reference))
@@ -41,16 +41,16 @@ def match(result: object, reference: object, rtol: float | None = None) -> Match
         raise UsageError("reference: the function returned nothing to compare; let it return its result")
     if len(mine) != len(theirs):
         return Match(float("inf"), rtol or 0.0)
-    found = [_leaf(a, b, rtol) for a, b in zip(mine, theirs, strict=True) if a is not None or b is not None]
+    found = [_match_leaf(a, b, rtol) for a, b in zip(mine, theirs, strict=True) if a is not None or b is not None]
     return max(found, key=lambda one: one.error_ratio - one.limit_ratio, default=Match(0.0, rtol or 0.0))
 
 
-def unchanged(one: object, other: object) -> bool:
-    """Whether two results are the same, bit for bit."""
-    return match(one, other, 0.0).error_ratio == 0.0
+def is_unchanged(one: object, other: object) -> bool:
+    """Return True if two results are the same, bit for bit."""
+    return match_results(one, other, 0.0).error_ratio == 0.0
 
 
-def _leaf(result: Any, reference: Any, rtol: float | None) -> Match:
+def _match_leaf(result: Any, reference: Any, rtol: float | None) -> Match:
     kind = str(getattr(result, "dtype", "complex128" if isinstance(result, complex) else "float64")).removeprefix("torch.")
     limit = rtol if rtol is not None else _FP8_LIMIT if kind.startswith("float8") else _LIMITS.get(kind, 0.0)
     try:
@@ -67,7 +67,7 @@ def _numpy(leaf: Any) -> np.ndarray[Any, Any]:
     if tensor_trees.is_torch(leaf):
         _check_laid_out(leaf)
         leaf = _wide(leaf.detach()).resolve_conj().cpu().numpy()
-    # A complex number made real would lose half of itself, and with it whatever is wrong there.
+    # A complex number made real would lose its imaginary part, and any error in it.
     return np.asarray(leaf, np.complex128 if np.iscomplexobj(leaf) else np.float64)
 
 
@@ -75,8 +75,8 @@ def _wide(tensor: Any) -> Any:  # torch is no dependency, so a tensor has no typ
     return tensor.cdouble() if "complex" in str(tensor.dtype) else tensor.double()
 
 
-def _check_laid_out(tensor: Any) -> None:  # the same
-    """Raises ValueError for a tensor whose values are not laid out one by one, or not there."""
+def _check_laid_out(tensor: Any) -> None:  # torch is no dependency, so a tensor has no type here
+    """Raises ValueError: when a tensor is sparse or holds no values."""
     if "strided" not in str(getattr(tensor, "layout", "strided")) or getattr(tensor, "is_meta", False):
         raise ValueError("a sparse one, or one on the meta device, has no values to compare")
 
@@ -95,7 +95,7 @@ def _error(result: np.ndarray[Any, Any], reference: np.ndarray[Any, Any]) -> flo
 
 
 def _torch_error(result: Any, reference: Any) -> float:
-    """The same where the tensors lie, in slices, for a double of a large one may not fit."""
+    """Compute the same error on the tensors' device, in slices: a double of a large tensor may not fit."""
     if result.shape != reference.shape:
         return float("inf")
     if not result.numel():
@@ -115,36 +115,36 @@ def _torch_error(result: Any, reference: Any) -> float:
 
 
 def output_unchanged(fn: Callable[..., object], args: tuple[Any, ...]) -> bool:
-    """Whether the result stays the same when the inputs change in place: then it was not computed from them.
+    """Return True if the result stays the same when the inputs change in place: it was not computed from them.
 
-    The inputs are put back as they were.
+    The inputs get their values back.
     """
     inputs = [array for array in tensor_trees.arrays(args) if "float" in str(array.dtype)]
     if not inputs:
         raise UsageError("check_inputs: expected floating-point tensors among args, found none")
-    kept = [tensor_trees.copied(array) for array in inputs]
+    originals = [tensor_trees.copied(array) for array in inputs]
     before = tensor_trees.mapped(fn(*args), tensor_trees.copied)
     if all(leaf is None for leaf in tensor_trees.leaves(before)):
         raise UsageError("check_inputs: the function returned nothing to compare; let it return its result")
     changed: list[tuple[Any, Any]] = []
     try:
-        for array, value in zip(inputs, kept, strict=True):
+        for array, value in zip(inputs, originals, strict=True):
             _change(array)
             changed.append((array, value))
-        return unchanged(tensor_trees.mapped(fn(*args), tensor_trees.copied), before)
+        return is_unchanged(tensor_trees.mapped(fn(*args), tensor_trees.copied), before)
     finally:
         for array, value in changed:
-            _put(array, value)
+            _write(array, value)
 
 
 def _change(array: Any) -> None:
-    """Raises UsageError for what cannot be written to, as a constant spread over a shape."""
+    """Change an array in place.  Raises UsageError: when it cannot be written, as a constant spread over a shape."""
     try:
-        # Eight-bit floats know no arithmetic.
+        # Eight-bit floats have no arithmetic.
         values = (
             array.detach().float() if tensor_trees.is_torch(array) and array.element_size() < 4 else tensor_trees.copied(array)
         )
-        _put(array, -0.5 * values + 0.25)
+        _write(array, -0.5 * values + 0.25)
     except (RuntimeError, ValueError) as error:
         why = str(error).partition("\n")[0]
         raise UsageError(
@@ -152,7 +152,7 @@ def _change(array: Any) -> None:
         ) from error
 
 
-def _put(array: Any, values: Any) -> None:
+def _write(array: Any, values: Any) -> None:
     if tensor_trees.is_torch(array):
         array.detach().copy_(values)
     else:

@@ -1,24 +1,21 @@
-"""A measurement in words: what a terminal and a notebook show.  No colour; nothing of a label steers either."""
+"""A measurement as text and as HTML, for a terminal and a notebook: no colour, and no control characters of a label."""
 
 from __future__ import annotations
 
 import math
 from html import escape
-from typing import TYPE_CHECKING
 
 from annotate.output import card, report
 from annotate.times.clock_sensitivity import NoFit
 from annotate.verdict import Status
 from gpuwatch.measuring.batching import ENTRY_S
+from gpuwatch.measuring.figures import RateFigures
 
-if TYPE_CHECKING:
-    from gpuwatch.measuring.measurement import Measurement
-
-_OVERHEAD_RATIO = 0.02  # of an entry: from here on it is worth a word
+_OVERHEAD_RATIO = 0.02  # of an entry: from here on a note says so
 
 
 def time(seconds: float) -> str:
-    """Four digits of a duration in the unit that suits it."""
+    """Format a duration with four digits in the unit that suits it."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(seconds) >= size:
             return f"{seconds / size:.4g} {unit}"
@@ -26,27 +23,28 @@ def time(seconds: float) -> str:
 
 
 def rate(amount_per_s: float, unit: str) -> str:
-    """``674 TFLOP/s``."""
+    """Format a rate, as ``674 TFLOP/s``."""
     for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if amount_per_s >= size:
             return f"{amount_per_s / size:.4g} {prefix}{unit}/s"
     return f"{amount_per_s:.4g} {unit}/s"
 
 
-def text(measured: Measurement) -> str:
+def text(measured: RateFigures) -> str:
+    """Render the figures, the notes and the verdicts for a terminal."""
     head = f"{report.plain(measured.label)}  {time(measured.median_s)} {_width(measured)}"
     lines = [head, *(f"  {line}" for line in [*figures(measured), *notes(measured)])]
     return "\n".join([*lines, report.texts(measured.verdicts)])
 
 
-def html(measured: Measurement) -> str:
-    """A small card for notebooks, followed by the verdict's: no script, no style sheet."""
+def html(measured: RateFigures) -> str:
+    """Render a small card for notebooks, followed by the verdict's: no script, no style sheet."""
     head = f"<b>{escape(report.plain(measured.label))}</b> &nbsp; {escape(time(measured.median_s))} {escape(_width(measured))}"
     body = "".join(f"<div>{escape(line)}</div>" for line in [*figures(measured), *notes(measured)])
     return f'<div style="padding:4px 10px;margin:4px 0"><div>{head}</div>{body}</div>{card.html(measured.verdicts)}'
 
 
-def _width(measured: Measurement) -> str:
+def _width(measured: RateFigures) -> str:
     interval = measured.attempt.interval
     if interval is None or not math.isfinite(interval.half_width_ratio):
         return "(median; width not known: too short, or still wandering)"
@@ -54,13 +52,13 @@ def _width(measured: Measurement) -> str:
 
 
 def _percent(ratio: float) -> str:
-    """Two digits; all of them from 100 % on, where two would be written with an exponent."""
+    """Format with two digits; with all of them from 100 % on, where two would need an exponent."""
     percent = 100 * ratio
     return f"{percent:.0f} %" if percent >= 99.5 else f"{percent:.2g} %"
 
 
-def figures(measured: Measurement) -> list[str]:
-    """What was measured, one line a kind of figure."""
+def figures(measured: RateFigures) -> list[str]:
+    """Return the figures, one line for each kind."""
     m = measured
     of = f" of {m.calls_count} calls each" if m.calls_count > 1 else ""
     how = f"timer {m.timer}" + (f", {m.cache} L2" if m.cache else "")
@@ -88,7 +86,7 @@ def _share(ratio: float | None, of: str) -> str:
     return "" if ratio is None else f" ({100 * ratio:.3g} % of the {of})"
 
 
-def _clock(measured: Measurement) -> str:
+def _clock(measured: RateFigures) -> str:
     found = measured.clock_sensitivity
     if isinstance(found, NoFit):
         return f"; not corrected: {found.reason[0].lower()}{found.reason[1:].rstrip('.')}"
@@ -98,8 +96,8 @@ def _clock(measured: Measurement) -> str:
     return f"; time follows it with β {found.beta:.2f} ({100 * found.explained_ratio:.0f} % of the variance){corrected}"
 
 
-def notes(measured: Measurement) -> list[str]:
-    """What a reader must know before believing the figures."""
+def notes(measured: RateFigures) -> list[str]:
+    """Return the notes that a reader must know before believing the figures."""
     m, found = measured, []
     if m.output_unchanged:
         found.append("note: the result stayed the same when the inputs changed: it may be cached, not computed")

@@ -1,7 +1,7 @@
-"""Has the work settled?  Times and true clock of the last stretch against those of the stretch before it.
+"""The steady state of the work: times and true clock of the last interval against those of the interval before it.
 
-Power is not asked for: the benchmark's process cannot see it without disturbing itself.  Below the cap it slows nothing,
-and under it the clock is its image.
+Power is not read: the benchmark's process cannot see it without disturbing itself.  Below the cap it slows nothing,
+and under it the clock follows it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Annotated
 import numpy as np
 
 from annotate.evidence import Timings, Values
-from gpuwatch.measuring.series import span_s
 
-_BLOCKS_COUNT = 5  # of a stretch, for its noise
+_BLOCKS_COUNT = 5  # of an interval, for its noise
 
 
 def power_limited(
@@ -24,7 +23,7 @@ def power_limited(
     limit_ratio: Annotated[float, "uncapped kernels ran at 0.996-1.000 of the maximum, capped ones at 0.65-0.93"] = 0.97,
     recent_s: Annotated[float, "the cap takes up to 0.1 s to engage"] = 0.5,
 ) -> bool | None:
-    """Whether the true clock under load lies below the board's maximum; None where it is not known.
+    """Return True if the true clock under load lies below the device's maximum; None where it is not known.
 
     Power is the usual reason.  A lock and heat look the same from here, and merit the same patience.
     """
@@ -37,16 +36,16 @@ def power_limited(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long to warm up and to measure, at least."""
+    """The least time to warm up and to measure."""
 
-    stretch_s: float  # compared with one as long
+    interval_s: float  # compared with the one before it
     warmup_s: float
     measure_s: float
 
 
 # Under the cap the power controller swings with a period of about a second, and engages within the first tenth of one.
-QUICK = Patience(stretch_s=0.5, warmup_s=1.0, measure_s=1.0)
-CAPPED = Patience(stretch_s=1.0, warmup_s=3.0, measure_s=3.0)
+QUICK = Patience(interval_s=0.5, warmup_s=1.0, measure_s=1.0)
+CAPPED = Patience(interval_s=1.0, warmup_s=3.0, measure_s=3.0)
 
 
 def is_steady(
@@ -54,22 +53,27 @@ def is_steady(
     patience: Patience,
     *,
     limit_ratio: Annotated[float, "medians of a second of one capped GEMM scatter by 0.1 %, so pairs by 0.14 %"] = 0.005,
-    noise_sd: Annotated[float, "noisier work is let differ by so many of its standard errors"] = 2.0,
+    noise_sd: Annotated[float, "noisier work may differ by this many of its standard errors"] = 2.0,
     noise_most_ratio: Annotated[float, "but never by more"] = 0.05,
 ) -> bool:
-    """Whether the last two stretches agree, after as much warm-up as is needed to see it."""
+    """Return True if the last two intervals agree, after as much warm-up as is needed to see it."""
     if not len(timings.at_ns):
         return False
     call_s = float(np.median(timings.took_s)) * timings.calls_count
-    # Slow calls: three of them to a stretch at least.
-    stretch_s = max(patience.stretch_s, 3.0 * call_s)
-    if span_s(timings) < max(patience.warmup_s, 2.0 * stretch_s):
+    # Slow calls: three of them to an interval at least.
+    interval_s = max(patience.interval_s, 3.0 * call_s)
+    if _span_s(timings) < max(patience.warmup_s, 2.0 * interval_s):
         return False
     end_ns = int(timings.at_ns[-1]) + int(timings.took_s[-1] * timings.calls_count * 1e9)
-    now = timings.at_ns >= end_ns - int(stretch_s * 1e9)
-    before = ~now & (timings.at_ns >= end_ns - int(2.0 * stretch_s * 1e9))
+    now = timings.at_ns >= end_ns - int(interval_s * 1e9)
+    before = ~now & (timings.at_ns >= end_ns - int(2.0 * interval_s * 1e9))
     signals: list[Values] = [timings.took_s] if timings.sm_clock_mhz is None else [timings.took_s, timings.sm_clock_mhz]
     return all(_agree(signal[before], signal[now], limit_ratio, noise_sd, noise_most_ratio) for signal in signals)
+
+
+def _span_s(timings: Timings) -> float:
+    """Return the time from the beginning of the first entry to the end of the last."""
+    return float(timings.at_ns[-1] - timings.at_ns[0]) / 1e9 + float(timings.took_s[-1]) * timings.calls_count
 
 
 def _agree(before: Values, now: Values, limit_ratio: float, noise_sd: float, noise_most_ratio: float) -> bool:

@@ -1,4 +1,4 @@
-"""When is it enough?  An interval that respects autocorrelation, not before the shortest honest time."""
+"""The end of measuring: an interval that respects autocorrelation, not before the shortest honest time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from annotate.stats.intervals import Interval, batch_interval
 
 
 class Stopped(StrEnum):
-    """Why measuring ended."""
+    """The reason for which measuring ended."""
 
     TARGET = "target"  # the interval is narrow enough
     LIMIT = "time limit"
 
 
 class Stopping:
-    """Asked between chunks; it looks ever more rarely, because looking leaves the GPU idle for a millisecond or two."""
+    """The decision to stop, taken between chunks and ever more rarely: it leaves the GPU idle for a millisecond or two."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Stopping:
         least_s: float,
         most_s: float,
         target_ratio: float,
-        growth_ratio: Annotated[float, "looks are so far apart: few enough not to stop by luck"] = 1.2,
+        growth_ratio: Annotated[float, "decisions lie this far apart: few enough not to stop by luck"] = 1.2,
     ) -> None:
         self._most_s = most_s
         self._target_ratio = target_ratio
@@ -38,16 +38,17 @@ class Stopping:
         # The first interval of a process loads scipy, for a tenth of a second in which the GPU would cool.
         batch_interval(np.arange(400) * 10_000_000, np.ones(400))
 
-    def need(self, least_s: float) -> None:
-        """Require more time: the cap was seen only now."""
+    def require(self, least_s: float) -> None:
+        """Require this much time in all, as where a power cap was seen only now."""
         self.least_s = min(max(self.least_s, least_s), self._most_s)
         self._next_s = max(self._next_s, self.least_s)
 
-    def asks(self, spent_s: float) -> bool:
-        """Whether it is time to look."""
+    def is_due(self, spent_s: float) -> bool:
+        """Return True if it is time to decide."""
         return spent_s >= self._next_s or spent_s >= self._most_s
 
-    def look(self, timings: Timings, spent_s: float) -> Stopped | None:
+    def decide(self, timings: Timings, spent_s: float) -> Stopped | None:
+        """Return why to stop, or None to go on."""
         self.interval = batch_interval(timings.at_ns, timings.took_s)
         if self.interval is not None and self.interval.half_width_ratio <= self._target_ratio:
             return Stopped.TARGET

@@ -1,6 +1,6 @@
-"""Arguments and results as trees of tuples, lists and dicts; their leaves, told apart by what they can do, not by type.
+"""Arguments and results as trees of tuples, lists and dicts; their leaves are recognised by what they can do, not by type.
 
-Nothing here imports torch or numpy: whoever made the tensors did.
+Nothing here imports torch or numpy: the maker of the tensors did.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def leaves(tree: object) -> Iterator[Any]:
-    """What is not a tuple, list or dict, in order."""
+    """Yield everything that is not a tuple, list or dict, in order."""
     if isinstance(tree, dict):
         for value in tree.values():
             yield from leaves(value)
@@ -22,7 +22,7 @@ def leaves(tree: object) -> Iterator[Any]:
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """The same tree with every leaf changed."""
+    """Return the same tree with every leaf changed."""
     if isinstance(tree, dict):
         return {key: mapped(value, change) for key, value in tree.items()}
     if isinstance(tree, tuple | list):
@@ -37,7 +37,7 @@ def is_torch(leaf: object) -> bool:
 
 
 def is_array(leaf: object) -> bool:
-    """A tensor of torch or an array of numpy."""
+    """Return True for a tensor of torch or an array of numpy."""
     return is_torch(leaf) or (hasattr(leaf, "__array_interface__") and hasattr(leaf, "nbytes"))
 
 
@@ -50,14 +50,14 @@ def size_bytes(array: Any) -> int:
 
 
 def copied(leaf: Any) -> Any:
-    """A copy of an array's values; anything else as it is."""
+    """Copy an array; return anything else unchanged."""
     if is_torch(leaf):
         return leaf.detach().clone().requires_grad_(leaf.requires_grad)
     return leaf.copy() if is_array(leaf) else leaf
 
 
 def dtype_name(tree: object) -> str | None:
-    """The data type of the first array that holds floating-point numbers."""
+    """Return the data type of the first array that holds floating-point numbers."""
     for array in arrays(tree):
         name = str(array.dtype).removeprefix("torch.")
         if "float" in name:

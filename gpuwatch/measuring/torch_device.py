@@ -1,4 +1,4 @@
-"""The GPU as torch describes it: what a benchmark must know of it to empty its cache and to name its peaks."""
+"""The GPU as torch describes it, for a benchmark that empties its cache and names its peaks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gpuwatch.process import torch_state
 
 @dataclass(frozen=True, slots=True)
 class TorchDevice:
-    """The current GPU of this process."""
+    """The current GPU of this process, and the size of its cache where torch gives it."""
 
     device: Device
     l2_bytes: int | None
 
 
-def here() -> TorchDevice | None:
-    """The GPU torch works on; None where this process has made no context.  What torch does not say stays None."""
+def current_device() -> TorchDevice | None:
+    """Return the GPU torch works on; None where this process has made no context.  What torch does not give stays None."""
     cuda = torch_state.cuda_with_context()
     if cuda is None:
         return None

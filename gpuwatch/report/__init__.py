@@ -1,5 +1,6 @@
-"""A report: one HTML file with verdicts, pictures and the evidence itself, which `verify` judges again.  ``record`` is its heart.
+"""Reports: one HTML file with verdicts, pictures and the evidence itself, which `verify` judges again.
 
-``record`` is all a page is made of, ``page`` makes it, ``pictures`` and ``conditions`` derive what is shown, ``embedded``
-gets the record out of a page again, ``agreement`` judges it, ``redaction`` takes names out before, ``junit`` is for CI.
+``record`` holds everything a page is made of and ``html_page`` renders it; ``timeline``, ``histograms``, ``conditions`` and
+``comparisons`` derive its parts.  ``read_page`` reads the record back, ``rejudge`` judges it, ``signatures`` checks who
+signed it, ``redaction`` replaces names before, ``junit`` and ``markdown`` are for CI.
 """

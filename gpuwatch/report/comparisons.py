@@ -1,4 +1,4 @@
-"""Several windows against one another: what annotate's judge of comparisons says of each pair that has times."""
+"""Comparisons of a report's windows, pair by pair, where both have times."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from gpuwatch.report.record import ReportedWindow
 
 
 def names(windows: Sequence[ReportedWindow]) -> list[str]:
-    """What to call each: its label where that tells it apart, else with its place."""
+    """Return a name for each window: its label, with its place where labels repeat."""
     labels = [plain(window.verdict.label or "unnamed window") for window in windows]
     return [f"{label} ({place + 1})" if labels.count(label) > 1 else label for place, label in enumerate(labels)]
 
 
 def comparisons(windows: Sequence[ReportedWindow]) -> list[Comparison]:
-    """Each window with times against the first one that has some: on the same GPU where there is one, never of the same run.
+    """Compare each window that has times with the first such window of another run, on the same GPU where there is one.
 
-    Judged by the second's policy, as `gpuwatch compare` does.
+    The second window's policy judges, as in `gpuwatch compare`.
     """
-    called = names(windows)
+    labels = names(windows)
     timed = [place for place, window in enumerate(windows) if _has_times(window)]
     found = []
     for place in timed:
-        earlier = [each for each in timed if each < place and _other_run(windows[each], windows[place])]
+        earlier = [each for each in timed if each < place and _is_other_run(windows[each], windows[place])]
         same_gpu = [each for each in earlier if windows[each].verdict.device_uuid == windows[place].verdict.device_uuid]
         if earlier:
             first = (same_gpu or earlier)[0]
-            found.append(_compared(windows[first], windows[place], (called[first], called[place])))
+            found.append(_compare(windows[first], windows[place], (labels[first], labels[place])))
     return found
 
 
-def _compared(a: ReportedWindow, b: ReportedWindow, both: tuple[str, str]) -> Comparison:
+def _compare(a: ReportedWindow, b: ReportedWindow, both: tuple[str, str]) -> Comparison:
     if a.evidence is None or b.evidence is None:
         raise ValueError("expected windows with evidence")
     try:
         policy = Policy.from_dict(b.verdict.policy)
-    except AnnotateError:  # made by a version whose rules or limits are gone
+    except AnnotateError:  # of a version whose rules or limits are gone
         policy = Policy()
     return two_runs.of_runs(a.evidence, b.evidence, policy, names=both)
 
@@ -50,5 +50,5 @@ def _has_times(window: ReportedWindow) -> bool:
     return timings is not None and bool(timings.timed.any())
 
 
-def _other_run(a: ReportedWindow, b: ReportedWindow) -> bool:
+def _is_other_run(a: ReportedWindow, b: ReportedWindow) -> bool:
     return a.run_id is None or a.run_id != b.run_id

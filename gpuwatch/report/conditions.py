@@ -1,4 +1,4 @@
-"""Under which conditions a window was measured, what of them differs between windows, and where it ran: names and texts."""
+"""The conditions of a window, their differences between windows, and the environment it ran in, as names and texts."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from annotate.derived.true_clock import measured
 from annotate.evidence import Evidence, Ownership
 from gpuwatch.report.record import ReportedWindow
 
-_OF_THE_MACHINE = ("hostname", "kernel", "container", "cpu_allowed_count", "numa_nodes", "profilers", "sharing")
+_HOST_FACTS = ("hostname", "kernel", "container", "cpu_allowed_count", "numa_nodes", "profilers", "sharing")
 _TIMED = {"power_violation_ns": "held by the power cap", "thermal_violation_ns": "slowed for heat"}
 
 
 def conditions(window: ReportedWindow) -> dict[str, str]:
-    """What a number should be quoted with; what was not observed is left out."""
+    """Return the conditions to quote with a number; those not observed are left out."""
     verdict, evidence = window.verdict, window.evidence
     out = {"GPU": verdict.device_name or "none", "claim": verdict.claim, "length": f"{verdict.length_s:.4g} s"}
     if evidence is None:
         return out
     device = evidence.device
     if device is not None:
-        out |= _present({
+        settings = {
             "driver": device.driver_version,
             "power limit": _amount(device.power_limit_w, "W"),
             "ECC": _switch(device.ecc_mode),
             "MIG": _switch(device.mig_mode),
             "persistence": _switch(device.persistence_mode),
-        })  # fmt: skip
+        }
+        out |= _present(settings)
     true = measured(evidence)
-    out |= _present({
+    observed = {
         "SM clock, NVML": _spread(evidence, "sm_clock_mhz", "MHz", device.sm_clock_max_mhz if device else None),
         "SM clock, true": f"{true.clock_mhz:.0f} MHz, {true.by}" if true else None,
         "memory clock": _spread(evidence, "mem_clock_mhz", "MHz"),
@@ -43,38 +44,39 @@ def conditions(window: ReportedWindow) -> dict[str, str]:
         "utilisation": _spread(evidence, "utilization_ratio", "%"),
         "clock event reasons": _reasons(evidence),
         "processes": _processes(evidence),
-    })  # fmt: skip
+    }
+    out |= _present(observed)
     for signal, words in _TIMED.items():
         increase = evidence.increase(signal)
         if increase is not None:
-            # Counted between the readings around the edges, which lie a little apart from them: as a share, of the window.
+            # The counter is read a little outside the window's edges, so its share is applied to the window's length.
             share = min(1.0, increase.amount / increase.span_ns)
             out[words] = f"{share * verdict.length_s:.3g} s of {verdict.length_s:.3g} s"
     return out
 
 
 def differences(windows: Sequence[ReportedWindow]) -> list[tuple[str, list[str]]]:
-    """Each condition, fact of machine, GPU or software that is not the same everywhere, with its text in every window."""
-    all_of = [conditions(window) | _identity(window) for window in windows]
-    names = dict.fromkeys(name for each in all_of for name in each)
-    rows = [(name, [each.get(name, "not observed") for each in all_of]) for name in names]
+    """Return each condition and fact of machine, GPU or software that differs, with its text in every window."""
+    texts_by_window = [conditions(window) | _identity(window) for window in windows]
+    names = dict.fromkeys(name for each in texts_by_window for name in each)
+    rows = [(name, [each.get(name, "not observed") for each in texts_by_window]) for name in names]
     return [(name, texts) for name, texts in rows if len(set(texts)) > 1]
 
 
 def _identity(window: ReportedWindow) -> dict[str, str]:
-    """What stays the same while one measures: amounts that differ every time tell nothing."""
+    """Return the facts that stay the same during a measurement."""
     evidence = window.evidence
     if evidence is None:
         return {}
     device = asdict(evidence.device) if evidence.device is not None else {}
     found = {f"GPU {_words(name)}": value for name, value in device.items()}
-    found |= {f"host {_words(name)}": getattr(evidence.host, name) for name in _OF_THE_MACHINE}
+    found |= {f"host {_words(name)}": getattr(evidence.host, name) for name in _HOST_FACTS}
     found |= {name: value for name, value in evidence.declared.items() if isinstance(value, str | bool)}
     return {name: _text(value) for name, value in found.items() if value not in (None, "")}
 
 
 def environment(window: ReportedWindow) -> dict[str, str]:
-    """The machine, the GPU and the software, as the operating system, the driver and the process said."""
+    """Return the facts of machine, GPU and software, as the operating system, the driver and the process report them."""
     out = _present({"run": window.run_id, "begun": window.begun, "user": window.user, "process": window.process})
     evidence = window.evidence
     if evidence is None:
@@ -85,8 +87,8 @@ def environment(window: ReportedWindow) -> dict[str, str]:
     return out
 
 
-def told(window: ReportedWindow) -> list[tuple[str, str, str]]:
-    """Name, value, and what the name means: what the measured process said of itself, and nobody checked."""
+def declared(window: ReportedWindow) -> list[tuple[str, str, str]]:
+    """Return name, value and meaning of each fact that the measured process declared, unchecked."""
     facts = window.evidence.declared if window.evidence is not None else {}
     return [(name, _text(value), FACTS.get(name, "")) for name, value in sorted(facts.items()) if value is not None]
 
@@ -104,14 +106,14 @@ def _spread(evidence: Evidence, signal: str, unit: str, top: float | None = None
 
 
 def reasons_seen(evidence: Evidence) -> list[tuple[str, str]]:
-    """Each clock event reason of the window in plain words, and what it means for a number."""
+    """Return each clock event reason of the window in plain words, with its meaning for a number."""
     masks = _masks(evidence)
     return [clock_reasons.of_bit(bit) for bit in clock_reasons.bits(int(np.bitwise_or.reduce(masks)))] if len(masks) else []
 
 
 def _masks(evidence: Evidence) -> np.ndarray[Any, np.dtype[np.int64]]:
-    said = evidence.within("event_reasons_mask").values
-    return said[np.isfinite(said)].astype(np.int64)
+    masks = evidence.within("event_reasons_mask").values
+    return masks[np.isfinite(masks)].astype(np.int64)
 
 
 def _reasons(evidence: Evidence) -> str | None:
@@ -140,7 +142,7 @@ def _amount(value: float | None, unit: str) -> str | None:
     return None if value is None else f"{value:g} {unit}"
 
 
-def _switch(on: bool | None) -> str | None:  # noqa: FBT001 - what a driver said, not a flag of ours
+def _switch(on: bool | None) -> str | None:  # noqa: FBT001 - a driver's answer, not a flag
     return None if on is None else "on" if on else "off"
 
 

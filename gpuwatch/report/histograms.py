@@ -1,4 +1,4 @@
-"""The times of a window's iterations as pictures: their distribution and drift, raw and at one clock; several over one another."""
+"""The times of a window's iterations as plot data: distribution and drift, raw and at one clock, one or several windows."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ import numpy as np
 
 from annotate.evidence import Evidence, Timings, Values
 from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity
-from gpuwatch.report.thinned_series import all_rounded, drawn, rounded
+from gpuwatch.report.thinned_series import all_rounded, plot_series, rounded
 
-_SHOWN_PERCENT = (0.5, 99.5)  # what lies beyond is counted, not hidden
+_SHOWN_PERCENT = (0.5, 99.5)  # values beyond are counted
+_FIT = ("beta", "beta_low", "beta_high", "r", "explained_ratio")
 _LEAST_BINS, _MOST_BINS, _EACH_BIN = 8, 160, 8
 
 
 def times(evidence: Evidence) -> dict[str, Any] | None:
-    """The iterations' distribution and drift, raw and at one clock; None without times.  ``refused`` says why not corrected."""
+    """Return the distribution and drift, raw and at one clock; None without times.  ``refused`` says why it is raw only."""
     timings = evidence.timings
     if timings is None or not timings.timed.any():
         return None
     timed = timings.timed
     at_ns, took_ms = timings.at_ns[timed], timings.took_s[timed] * 1e3
     fit = sensitivity(timings)
-    drift, of = [drawn("measured", at_ns, took_ms, evidence, shape="points")], {"measured": took_ms}
+    drift, series = [plot_series("measured", at_ns, took_ms, evidence, shape="points")], {"measured": took_ms}
     out: dict[str, Any] = {"count": len(took_ms), "median_ms": rounded(float(np.median(took_ms)))}
     if isinstance(fit, NoFit) or timings.sm_clock_mhz is None:
         out["refused"] = fit.reason if isinstance(fit, NoFit) else "nothing stamped the iterations."
@@ -31,14 +32,14 @@ def times(evidence: Evidence) -> dict[str, Any] | None:
         seen = _stamped(timings)
         mhz = float(np.clip(np.median(timings.sm_clock_mhz[seen]), fit.clock_low_mhz, fit.clock_high_mhz))
         name = f"at {mhz:.0f} MHz"
-        of[name] = _at_clock(fit, timings, mhz)
-        drift.append(drawn(name, timings.at_ns[seen], of[name], evidence, shape="points"))
+        series[name] = _at_clock(fit, timings, mhz)
+        drift.append(plot_series(name, timings.at_ns[seen], series[name], evidence, shape="points"))
         out |= {"sensitivity": _fitted(fit, timings, mhz)}
-    return {**out, "drift": drift, "histograms": histograms(of)}
+    return {**out, "drift": drift, "histograms": histograms(series)}
 
 
-def overlaid(windows: Sequence[tuple[str, Evidence]]) -> dict[str, Any] | None:
-    """Several windows' distributions over one another, as measured and at a clock that all of them saw; None below two."""
+def overlay(windows: Sequence[tuple[str, Evidence]]) -> dict[str, Any] | None:
+    """Overlay several windows' distributions, as measured and at a clock that all of them saw; None below two."""
     timed = {name: piece.timings for name, piece in windows if piece.timings is not None and piece.timings.timed.any()}
     if len(timed) < 2:
         return None
@@ -54,22 +55,23 @@ def overlaid(windows: Sequence[tuple[str, Evidence]]) -> dict[str, Any] | None:
     return out | {"clock_mhz": rounded(mhz), "corrected": histograms(at_clock)}
 
 
-def histograms(of: Mapping[str, Values]) -> list[dict[str, Any]]:
-    """Over the same bins, the highest of each at 1: widths and places compare, whatever the numbers of iterations."""
-    ends = [np.percentile(values, _SHOWN_PERCENT) for values in of.values()]
+def histograms(series: Mapping[str, Values]) -> list[dict[str, Any]]:
+    """Count each series over the same bins, its highest bin at 1, so that widths and places compare."""
+    ends = [np.percentile(values, _SHOWN_PERCENT) for values in series.values()]
     low, high = float(min(end[0] for end in ends)), float(max(end[1] for end in ends))
-    fewest = min(map(len, of.values()))
+    fewest = min(map(len, series.values()))
     bins = max(min(_MOST_BINS, fewest // _EACH_BIN), _LEAST_BINS)
     out = []
-    for name, values in of.items():
+    for name, values in series.items():
         counts, edges = np.histogram(values, bins=bins, range=(low, high))
-        out.append({
+        histogram = {
             "name": name,
             "x": all_rounded((edges[:-1] + edges[1:]) / 2),
             "y": all_rounded(counts / max(counts.max(), 1)),
             "counts": counts.tolist(),
             "beyond_count": len(values) - int(counts.sum()),
-        })  # fmt: skip
+        }
+        out.append(histogram)
     return out
 
 
@@ -79,7 +81,7 @@ def _stamped(timings: Timings) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _at_clock(fit: Sensitivity, timings: Timings, mhz: float) -> Values:
-    """In milliseconds, of the iterations that carry their clock."""
+    """Return the corrected times of the iterations that carry their clock, in milliseconds."""
     seen = _stamped(timings)
     clock = timings.sm_clock_mhz if timings.sm_clock_mhz is not None else np.full(len(seen), mhz)
     corrected_ms: Values = timings.took_s[seen] * fit.factor(clock[seen], mhz) * 1e3
@@ -88,10 +90,8 @@ def _at_clock(fit: Sensitivity, timings: Timings, mhz: float) -> Values:
 
 def _fitted(fit: Sensitivity, timings: Timings, mhz: float) -> dict[str, Any]:
     corrected = fit.at_clock(timings, mhz)
-    out: dict[str, Any] = {
-        "beta": rounded(fit.beta), "beta_low": rounded(fit.beta_low), "beta_high": rounded(fit.beta_high), "r": rounded(fit.r),
-        "explained_ratio": rounded(fit.explained_ratio), "clock_mhz": rounded(mhz), "cold_count": fit.cold_count,
-    }  # fmt: skip
+    out: dict[str, Any] = {name: rounded(getattr(fit, name)) for name in _FIT}
+    out |= {"clock_mhz": rounded(mhz), "cold_count": fit.cold_count}
     if isinstance(corrected, NoFit):
         return out | {"refused": corrected.reason}
     scaled = {"time_ms": corrected.time_s, "low_ms": corrected.low_s, "high_ms": corrected.high_s, "raw_ms": corrected.raw_s}

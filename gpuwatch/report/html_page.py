@@ -1,6 +1,6 @@
-"""The page: a record rendered as one HTML file that asks no network.
+"""The HTML page of a record: one file that needs no network.
 
-Jinja escapes all that is text, ``as_json`` all that is data, and the page's own policy runs only scripts that carry its nonce.
+Jinja escapes text, ``as_json`` escapes data, and the page's policy runs only scripts that carry its nonce.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from gpuwatch.report import comparisons, conditions, histograms, timeline
 from gpuwatch.report.record import Record, ReportedWindow, as_json, to_data
 from gpuwatch.signing import fingerprint
 
-MOST_BYTES = 6_000_000  # what mail and pull requests still take
+MOST_BYTES = 6_000_000  # the limit of mail and pull requests
 
 
 def render(record: Record, nonce: str) -> str:
-    """The record's page.  Raises ExportError where there is more than fits."""
+    """Render the record's page.  Raises ExportError: when it is too large."""
     for decimate in (False, True):
         data, evidence = to_data(record, decimate=decimate)
-        html = written(record, data, evidence, nonce)
+        html = write_page(record, data, evidence, nonce)
         if len(html.encode()) <= MOST_BYTES:
             return html
     raise ExportError(
@@ -42,8 +42,8 @@ def render(record: Record, nonce: str) -> str:
     )
 
 
-def written(record: Record, data: Mapping[str, Any], evidence: str, nonce: str) -> str:
-    """The page around a record's data and evidence as they are embedded: the same four give the same page."""
+def write_page(record: Record, data: Mapping[str, Any], evidence: str, nonce: str) -> str:
+    """Render the page around a record's embedded data and evidence: equal arguments give equal pages."""
     labels = comparisons.names(record.windows)
     shown = [_shown(window, label) for window, label in zip(record.windows, labels, strict=True)]
     pieces = itertools.count()
@@ -51,7 +51,7 @@ def written(record: Record, data: Mapping[str, Any], evidence: str, nonce: str) 
         each["piece"] = next(pieces) if window.evidence is not None else None
     several = len(shown) > 1
     known = [(label, window.evidence) for label, window in zip(labels, record.windows, strict=True) if window.evidence]
-    overlaid = histograms.overlaid(known) if several else None
+    overlaid = histograms.overlay(known) if several else None
     html: str = _template().render(
         nonce=nonce,
         title=" · ".join(labels),
@@ -72,12 +72,12 @@ def written(record: Record, data: Mapping[str, Any], evidence: str, nonce: str) 
 
 @cache
 def packed_plotly() -> str:
-    """Plotly's JavaScript, as the installed package has it, packed: a third of its size."""
+    """Return the installed package's Plotly JavaScript, compressed to a third of its size."""
     return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
 
 
 def sentence(verdict: Verdict) -> str:
-    """What the verdict means for the number, in one sentence."""
+    """Say in one sentence what the verdict means for the number."""
     counting = [finding for finding in verdict.hazards if not finding.accepted and finding.severity != "note"]
     if verdict.status is Status.UNPROVEN:
         return f"Nobody can say whether this number may be trusted: {verdict.why.rstrip('.')}."
@@ -99,7 +99,7 @@ def _shown(window: ReportedWindow, label: str) -> dict[str, Any]:
         "conditions": conditions.conditions(window),
         "findings": [{"found": finding, "words": _words().get(finding.rule)} for finding in verdict.hazards],
         "environment": conditions.environment(window),
-        "told": conditions.told(window),
+        "declared": conditions.declared(window),
         "reasons": conditions.reasons_seen(evidence) if evidence is not None else [],
         "cleared": clear,
         "signer": fingerprint(window.signature.public_key) if window.signature is not None else None,
@@ -125,10 +125,14 @@ def _template() -> Any:  # jinja2's Template, whose stubs do not know its undefi
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "plain": lambda text: plain(str(text)), "fact": _fact, "percent": _percent, "digits": _digits,
+        "plain": lambda text: plain(str(text)),
+        "fact": _fact,
+        "percent": _percent,
+        "digits": _digits,
         "change": lambda comparison: change_text(comparison.ratio, uncertain=comparison.within_noise),
-        "duration": duration_text, "typeset": _typeset,
-    }  # fmt: skip
+        "duration": duration_text,
+        "typeset": _typeset,
+    }
     return environment.get_template("report.html.j2")
 
 
@@ -139,7 +143,7 @@ def _fact(value: object) -> str:
 
 
 def _typeset(words: str) -> Markup:
-    """A page of ours: what stands between backticks is code."""
+    """Render text between backticks as code."""
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(words))))  # noqa: S704 - escaped just before
 
 

@@ -1,4 +1,4 @@
-"""Windows as Markdown, for a pull request: verdicts, and what may be said of one run's times against another's."""
+"""Windows as Markdown, for a pull request: verdicts, and comparisons of their times."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gpuwatch.report.record import ReportedWindow
 
 
 def markdown(windows: Sequence[ReportedWindow]) -> str:
+    """Render the verdicts, then the comparisons."""
     parts = [report.markdown(window.verdict) for window in windows]
     # Indented by four it is code, in which no label is markup, a mention or a link.
     parts += ["".join(f"    {line}\n" for line in text(each).split("\n")) for each in comparisons(windows)]

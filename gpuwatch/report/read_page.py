@@ -1,4 +1,4 @@
-"""What a page holds, read without running it: the record, and what its page would have to be."""
+"""A page read without running it: its record, and whether it is the page that this version writes for it."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from gpuwatch.report import html_page, record
 from gpuwatch.report.record import Record
 from gpuwatch.utf8 import clean_tree
 
-_MOST_BYTES = 50_000_000  # no report of ours is a tenth of it
+_MOST_BYTES = 50_000_000  # ten times the largest report
 _GZIP = 31  # zlib's number for a header of gzip
 _PARTS = ("gpuwatch-record", "gpuwatch-evidence", "gpuwatch-plotly")
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
-    """``as_written`` says whether the whole page is what this version writes for its record; None: another version wrote it."""
+class PageContent:
+    """The record of a page; ``as_written``: the page is what this version writes for it, None: another version wrote it."""
 
     record: Record
     as_written: bool | None
 
 
-def load(path: Path) -> Embedded:
-    """Raises UsageError for a file that is no report of ours, or a damaged one."""
+def load(path: Path) -> PageContent:
+    """Read a page.  Raises UsageError: when the file is no gpuwatch report, or a damaged one."""
     try:
         with path.open("rb") as file:
-            blob = file.read(_MOST_BYTES + 1)  # a pipe or a device tells no size
-        html = StringIO(blob.decode(), newline=None).read()  # whatever a mailer made of the ends of lines
+            blob = file.read(_MOST_BYTES + 1)  # a pipe or a device has no size
+        html = StringIO(blob.decode(), newline=None).read()  # a mailer may have changed the ends of lines
     except OSError as error:
         raise UsageError(f"{path}: expected a gpuwatch report, found nothing to read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -50,7 +50,7 @@ def load(path: Path) -> Embedded:
     parts = _Parts()
     try:
         parts.feed(html)
-    except AssertionError as error:  # the library's word for markup that is none, as "<![<"
+    except AssertionError as error:  # the library's error for invalid markup, as "<![<"
         raise UsageError(f"{path}: expected a gpuwatch report, found markup that is none: {error}") from error
     missing = [name for name in _PARTS if len(parts.found.get(name, [])) != 1]
     if missing:
@@ -68,24 +68,24 @@ def load(path: Path) -> Embedded:
     except CapsuleError as error:
         raise UsageError(f"{path}: {error}") from error
     if held.maker != record.maker():
-        return Embedded(held, None)
+        return PageContent(held, None)
     nonce = parts.nonce or ""
-    # What was read leaves out what it does not know: all that is embedded must come back from it.
+    # Reading drops unknown data: everything embedded must come back from the record.
     whole_data = data == record.to_data(held)[0]
-    whole = _written(held, data, evidence, nonce) if whole_data and re.fullmatch(r"[A-Za-z0-9_-]{16,64}", nonce) else None
-    return Embedded(held, whole is not None and _comparable(whole) == _comparable(html))
+    whole = _page_of(held, data, evidence, nonce) if whole_data and re.fullmatch(r"[A-Za-z0-9_-]{16,64}", nonce) else None
+    return PageContent(held, whole is not None and _comparable(whole) == _comparable(html))
 
 
-def _written(held: Record, data: dict[str, Any], evidence: str, nonce: str) -> str | None:
-    """The page this version writes for the record; None where it cannot write one, and so did not."""
+def _page_of(held: Record, data: dict[str, Any], evidence: str, nonce: str) -> str | None:
+    """Render the page of this version for the record; None where it cannot, and so did not."""
     try:
-        return html_page.written(held, data, evidence, nonce)
+        return html_page.write_page(held, data, evidence, nonce)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TemplateError, AnnotateError):
         return None
 
 
 class _Parts(HTMLParser):
-    """The page's named blocks, and the nonce it says its scripts carry."""
+    """A parser that collects the page's named blocks and the nonce of its scripts."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -94,9 +94,9 @@ class _Parts(HTMLParser):
         self._inside: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        of = dict(attrs)
-        self.nonce = self.nonce or of.get("data-nonce")
-        name = of.get("id") or ""
+        values = dict(attrs)
+        self.nonce = self.nonce or values.get("data-nonce")
+        name = values.get("id") or ""
         self._inside = name if tag == "script" and name in _PARTS else None
         if self._inside is not None:
             self.found.setdefault(name, []).append("")
@@ -110,7 +110,7 @@ class _Parts(HTMLParser):
 
 
 def _comparable(html: str) -> str:
-    """The page with its library unpacked: packers of other machines write other bytes for the same text.
+    """Return the page with its library unpacked: other machines compress the same text to other bytes.
 
     An end of line after the last element, which pipes and editors add, is no change.
     """

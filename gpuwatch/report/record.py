@@ -1,4 +1,4 @@
-"""All a report is made of: the windows with their verdicts and evidence, and what made it.  A page is a function of it."""
+"""The record of a report: the windows with their verdicts and evidence, and its maker.  A page is a function of it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from annotate.evidence import Evidence
 from annotate.verdict import Verdict
 from gpuwatch.signing import Signature
 
-SCHEMA = 2  # 2: each window's evidence by itself, byte for byte as it was kept, and its signature
+_FACTS = ("run_id", "begun", "user", "process")
+SCHEMA = 2  # 2: each window's evidence by itself, byte for byte as stored, and its signature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedWindow:
-    """One window on one GPU; ``evidence`` is None where nothing was kept, and then nothing but unproven can be true.
+    """One window on one GPU; ``evidence`` is None where none was stored, and then only unproven can be true.
 
-    ``packed`` is the evidence byte for byte as it was kept, which is what a signature is of.
+    ``packed`` is the evidence byte for byte as stored, which the signature covers.
     """
 
     verdict: Verdict
@@ -43,7 +44,7 @@ class ReportedWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The windows in the order shown, and what made their report."""
+    """The windows in the order shown, and the maker of their report."""
 
     windows: tuple[ReportedWindow, ...]
     redacted: tuple[str, ...] = ()
@@ -55,7 +56,7 @@ class Record:
 
 
 def maker() -> str:
-    """Who renders: versions, and a digest of this package and the judge, so that other code is never taken for tampering."""
+    """Return versions and a digest of this package and the judge, so that other code does not look like tampering."""
     digest = hashlib.sha256()
     here = Path(__file__).parent
     for path in sorted((*here.rglob("*.*"), *(here.parents[1] / "annotate").rglob("*.py"))):
@@ -65,28 +66,25 @@ def maker() -> str:
 
 
 def to_data(record: Record, *, decimate: bool = False) -> tuple[dict[str, Any], str]:
-    """Plain data for JSON, and each window's evidence as a line of base64; ``decimate`` as for capsules.
+    """Return plain data for JSON, and each window's evidence as a line of base64; ``decimate`` as for capsules.
 
-    Evidence that was packed before stays as it is, or no signature would hold.
+    Evidence that was packed before stays unchanged, so that its signature holds.
     """
-    kept, windows = [], []
+    lines, windows = [], []
     for window in record.windows:
-        facts = {name: getattr(window, name) for name in ("run_id", "begun", "user", "process")}
         if window.evidence is not None:
             packed = window.packed if window.packed is not None else pack.pack([window.evidence], decimate=decimate)
-            kept.append(base64.b64encode(packed).decode())
-        windows.append({
-            **facts,
-            "verdict": window.verdict.to_dict(),
-            "has_evidence": window.evidence is not None,
-            "signature": None if window.signature is None else base64.b64encode(window.signature.packed).decode(),
-        })  # fmt: skip
-    data = {"schema": SCHEMA, "maker": record.maker, "redacted": list(record.redacted), "windows": windows}
-    return data, "\n".join(kept)
+            lines.append(base64.b64encode(packed).decode())
+        data = {name: getattr(window, name) for name in _FACTS}
+        data |= {"verdict": window.verdict.to_dict(), "has_evidence": window.evidence is not None}
+        data["signature"] = None if window.signature is None else base64.b64encode(window.signature.packed).decode()
+        windows.append(data)
+    whole = {"schema": SCHEMA, "maker": record.maker, "redacted": list(record.redacted), "windows": windows}
+    return whole, "\n".join(lines)
 
 
 def from_data(data: Mapping[str, Any], evidence: str) -> Record:
-    """Raises CapsuleError for what no report holds."""
+    """Build the record from a page's data.  Raises CapsuleError: when the data is no report's."""
     try:
         if data["schema"] > SCHEMA:
             raise CapsuleError(f"expected a report of schema {SCHEMA} or older, found {data['schema']}; use a newer gpuwatch")
@@ -113,7 +111,7 @@ def from_data(data: Mapping[str, Any], evidence: str) -> Record:
 
 def _pieces(schema: int, evidence: str) -> list[tuple[bytes | None, Evidence]]:
     packed = [base64.b64decode(line, validate=True) for line in evidence.split()]
-    if schema == 1:  # all in one, which nobody signed
+    if schema == 1:  # all in one, unsigned
         return [(None, piece) for part in packed for piece in pack.unpack(part)]
     out: list[tuple[bytes | None, Evidence]] = []
     for part in packed:
@@ -123,7 +121,7 @@ def _pieces(schema: int, evidence: str) -> list[tuple[bytes | None, Evidence]]:
 
 
 def _window(each: Mapping[str, Any], pieces: list[tuple[bytes | None, Evidence]]) -> ReportedWindow:
-    facts = {name: None if each[name] is None else str(each[name]) for name in ("run_id", "begun", "user", "process")}
+    facts = {name: None if each[name] is None else str(each[name]) for name in _FACTS}
     packed, evidence = pieces.pop(0) if each["has_evidence"] else (None, None)
     return ReportedWindow(
         verdict=_verdict(each["verdict"]), evidence=evidence, packed=packed, signature=_signature(each), **facts
@@ -131,7 +129,7 @@ def _window(each: Mapping[str, Any], pieces: list[tuple[bytes | None, Evidence]]
 
 
 def _verdict(data: Mapping[str, Any]) -> Verdict:
-    """Raises InvalidValueError, ValidationError or TypeError: whoever shows a verdict relies on its types."""
+    """Raises InvalidValueError, ValidationError or TypeError: when a type is wrong, for pages rely on them."""
     verdict = Verdict.from_dict(data)
     for finding in verdict.findings:
         for name, value in finding.facts.items():
@@ -141,7 +139,7 @@ def _verdict(data: Mapping[str, Any]) -> Verdict:
 
 
 def _signature(each: Mapping[str, Any]) -> Signature | None:
-    """Raises CapsuleError for a damaged one: it is not to be taken for none."""
+    """Raises CapsuleError: when the signature is damaged, which differs from none."""
     if each.get("signature") is None:
         return None
     signature = Signature.unpacked(base64.b64decode(each["signature"], validate=True))
@@ -151,10 +149,11 @@ def _signature(each: Mapping[str, Any]) -> Signature | None:
 
 
 def as_json(data: object) -> str:
-    """JSON that no HTML parser mistakes for markup, whatever its strings say."""
+    """Return JSON that no HTML parser mistakes for markup."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def sequence(windows: Sequence[ReportedWindow], redacted: Sequence[str] = ()) -> Record:
+def make_record(windows: Sequence[ReportedWindow], redacted: Sequence[str] = ()) -> Record:
+    """Make the record of these windows with this version as its maker."""
     return Record(windows=tuple(windows), redacted=tuple(redacted), maker=maker())

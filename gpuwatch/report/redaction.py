@@ -1,4 +1,4 @@
-"""Names taken out of a record before it is shown: of hosts, of people, of boards.  Evidence and verdict stay in agreement."""
+"""Redaction of a record: names of hosts, people and boards are replaced; evidence and verdict still agree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = ("host", "user", "serial")
 
 
 def kinds(text: str | None) -> tuple[str, ...]:
-    """Raises UsageError for what cannot be redacted."""
+    """Parse the kinds to redact.  Raises UsageError: when one is unknown."""
     named = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
     for name in named:
         if name not in KINDS:
@@ -25,9 +25,9 @@ def kinds(text: str | None) -> tuple[str, ...]:
 
 
 def redacted(windows: Iterable[ReportedWindow], what: Iterable[str]) -> tuple[ReportedWindow, ...]:
-    """The windows without these names, wherever they stand: in the facts they belong to, and as words in any text.
+    """Replace these names in the facts they belong to, and as words in any text.
 
-    One name becomes one stand-in throughout, so that two windows on one board are still seen to be on one.
+    A name has one stand-in throughout, so that two windows on one board still show the same board.
     """
     windows, what = tuple(windows), frozenset(what)
     if not what:
@@ -39,7 +39,7 @@ def redacted(windows: Iterable[ReportedWindow], what: Iterable[str]) -> tuple[Re
                 count = sum(1 for each in stand_ins.values() if each.startswith(f"redacted-{kind}-"))
                 stand_ins[name.lower()] = f"redacted-{kind}-{count + 1}"
     without = _replacer(stand_ins)
-    return tuple(_redacted(window, without) for window in windows)
+    return tuple(_redact_window(window, without) for window in windows)
 
 
 def _names(window: ReportedWindow) -> Iterable[tuple[str, str | None]]:
@@ -50,7 +50,7 @@ def _names(window: ReportedWindow) -> Iterable[tuple[str, str | None]]:
         return
     host, device = evidence.host, evidence.device
     yield from (("host", name) for name in (host.hostname, host.boot_id, host.container))
-    yield "host", (host.hostname or "").partition(".")[0]  # of its full name the first word is what people write
+    yield "host", (host.hostname or "").partition(".")[0]  # people write the first word of the full name
     if device is not None:
         yield from (("serial", name) for name in (device.uuid, device.parent_uuid, device.pci_bus_id))
     for uuid in str(evidence.declared.get("cuda_uuids") or "").split(","):
@@ -64,26 +64,26 @@ def _replacer(stand_ins: Mapping[str, str]) -> Callable[[str], str]:
         return lambda text: text
     # Longest first: a UUID within another name must not leave the rest of it behind.
     names = "|".join(re.escape(name) for name in sorted(stand_ins, key=len, reverse=True))
-    # Within a word of letters and digits a name is another word; in a path, a file's or another name it is itself.
+    # Inside a word of letters and digits a name is part of another word; in a path or a file's name it is a name.
     pattern = re.compile(rf"(?<![^\W_])(?:{names})(?![^\W_])", re.IGNORECASE)
     return lambda text: pattern.sub(lambda match: stand_ins[match[0].lower()], text)
 
 
-def _redacted(window: ReportedWindow, without: Callable[[str], str]) -> ReportedWindow:
+def _redact_window(window: ReportedWindow, without: Callable[[str], str]) -> ReportedWindow:
     verdict = Verdict.from_dict(_through(window.verdict.to_dict(), without))
     evidence = window.evidence
     return replace(
         window,
         verdict=verdict,
-        evidence=None if evidence is None else _of_evidence(evidence, without),
-        packed=None,  # and with it goes the signature: it is of the original
+        evidence=None if evidence is None else _redact_evidence(evidence, without),
+        packed=None,  # nor the signature: it covers the original
         signature=None,
         user=without(window.user) if window.user else None,
         process=without(window.process) if window.process else None,
     )
 
 
-def _of_evidence(evidence: Evidence, without: Callable[[str], str]) -> Evidence:
+def _redact_evidence(evidence: Evidence, without: Callable[[str], str]) -> Evidence:
     trace = evidence.trace
     return replace(
         evidence,
@@ -105,7 +105,7 @@ def _of_evidence(evidence: Evidence, without: Callable[[str], str]) -> Evidence:
 
 def _through(value: Any, without: Callable[[str], str]) -> Any:  # records and JSON values, as they came
     if isinstance(value, str):
-        return without(value) if type(value) is str else value  # an enumeration's word is nobody's name
+        return without(value) if type(value) is str else value  # an enumeration's word is no name
     if isinstance(value, Mapping):
         return {name: _through(inner, without) for name, inner in value.items()}
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""A report's window beside its evidence: all that a page shows of it, judged again and compared."""
+"""A report's window judged again: everything that a page shows of it, compared with its evidence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLOCK_S = 2  # the id is made just before the window's beginning is noted, and 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """``again`` is None where there is no evidence to judge."""
+    """The comparison of a verdict with its evidence; ``again`` is None without evidence."""
 
     window: ReportedWindow
     again: Verdict | None
@@ -33,14 +33,15 @@ class Agreement:
 
 
 def agreement(window: ReportedWindow) -> Agreement:
-    said = window.verdict
+    """Judge the window again and compare."""
+    reported = window.verdict
     differs = [f"begun: the report says {window.begun}, its run's id another time"] if begun_fits(window) is False else []
     if window.evidence is None:
-        if said.status is not Status.UNPROVEN:
-            differs.append(f"it says {said.status.value} and holds no evidence")
+        if reported.status is not Status.UNPROVEN:
+            differs.append(f"it says {reported.status.value} and holds no evidence")
         return Agreement(window=window, again=None, differs=tuple(differs))
     try:
-        policy = Policy.from_dict(said.policy)
+        policy = Policy.from_dict(reported.policy)
     except AnnotateError as error:
         differs.append(f"its policy is not one this version has: {error}")
         return Agreement(window=window, again=None, differs=tuple(differs))
@@ -48,20 +49,20 @@ def agreement(window: ReportedWindow) -> Agreement:
     differs += [
         f"{name}: the report says {ours!r}, the evidence {theirs!r}"
         for name, ours, theirs in (
-            ("status", said.status.value, again.status.value),
-            ("label", said.label, again.label),
-            ("claim", said.claim, again.claim),
-            ("GPU", said.device_uuid, again.device_uuid),
-            ("GPU's name", said.device_name, again.device_name),
-            ("simulated", said.simulated, again.simulated),
-            ("why", said.why, again.why),
-            ("beginning", said.begin_ns, again.begin_ns),
-            ("end", said.end_ns, again.end_ns),
+            ("status", reported.status.value, again.status.value),
+            ("label", reported.label, again.label),
+            ("claim", reported.claim, again.claim),
+            ("GPU", reported.device_uuid, again.device_uuid),
+            ("GPU's name", reported.device_name, again.device_name),
+            ("simulated", reported.simulated, again.simulated),
+            ("why", reported.why, again.why),
+            ("beginning", reported.begin_ns, again.begin_ns),
+            ("end", reported.end_ns, again.end_ns),
         )
         if ours != theirs
     ]
-    ours, theirs = ({finding.rule: finding for finding in verdict.findings} for verdict in (said, again))
-    if [finding.rule for finding in said.findings] != [
+    ours, theirs = ({finding.rule: finding for finding in verdict.findings} for verdict in (reported, again))
+    if [finding.rule for finding in reported.findings] != [
         finding.rule for finding in again.findings
     ] and ours.keys() == theirs.keys():
         differs.append("findings: the report says them more than once or in another order than the judge")
@@ -71,7 +72,7 @@ def agreement(window: ReportedWindow) -> Agreement:
 
 
 def begun_fits(window: ReportedWindow) -> bool | None:
-    """Tell whether the wall time shown is that in the run's id; None where one is missing, or the time names no zone."""
+    """Return True if the wall time shown is that in the run's id; None where one is missing, or the time has no zone."""
     begun_s = run_ids.begun_s(window.run_id or "")
     if begun_s is None or window.begun is None:
         return None
@@ -83,20 +84,20 @@ def begun_fits(window: ReportedWindow) -> bool | None:
 
 
 def _differences(rule: str, ours: Finding | None, theirs: Finding | None) -> Iterator[str]:
-    """Everything of a finding in which the two disagree, in words: a page shows all of it."""
+    """Yield in words every part of a finding in which the two disagree: a page shows all of them."""
     if ours is None or theirs is None or any(getattr(ours, name) != getattr(theirs, name) for name in _EXACT):
         yield f"{rule}: the report says {_words(ours)}, the evidence {_words(theirs)}"
         return
-    if not _same(ours.effect_ratio, theirs.effect_ratio):
+    if not _is_same(ours.effect_ratio, theirs.effect_ratio):
         yield f"{rule}: the report says an effect of {ours.effect_ratio!r}, the evidence {theirs.effect_ratio!r}"
     for name in dict.fromkeys((*ours.facts, *theirs.facts)):
         of_report, of_evidence = (f"{each.facts[name]!r}" if name in each.facts else "nothing" for each in (ours, theirs))
-        if of_report != of_evidence and not _same(ours.facts.get(name), theirs.facts.get(name)):
+        if of_report != of_evidence and not _is_same(ours.facts.get(name), theirs.facts.get(name)):
             yield f"{rule}.{name}: the report says {of_report}, the evidence {of_evidence}"
 
 
-def _same(ours: object, theirs: object) -> bool:
-    """Texts and integers alike; of other numbers the last bits may be another processor's."""
+def _is_same(ours: object, theirs: object) -> bool:
+    """Return True for equal texts and integers, and for other numbers that differ in their last bits only."""
     if isinstance(ours, float) and isinstance(theirs, float):
         return isclose(ours, theirs, rel_tol=_LAST_BITS_RATIO, abs_tol=1e-12)
     return type(ours) is type(theirs) and ours == theirs

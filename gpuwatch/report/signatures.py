@@ -1,4 +1,4 @@
-"""What the signature under a report's window is worth: broken, of an unknown signer, of a trusted one, or not there."""
+"""The signature of a report's window: broken, of an unknown signer, of a trusted one, or missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SYSTEM_TRUSTED = paths.SYSTEM_CONFIG.parent / "trusted"
 
 
 class Worth(StrEnum):
-    """Best first."""
+    """The worth of a signature, best first."""
 
     TRUSTED = "trusted"
     UNKNOWN = "unknown signer"
@@ -27,8 +27,8 @@ class Worth(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
-    """``name`` is that of the trusted key's file; ``key`` the public key's fingerprint, None where nothing is signed."""
+class CheckedSignature:
+    """A checked signature: ``name`` is the trusted key's file, ``key`` the public key's fingerprint, None if unsigned."""
 
     worth: Worth
     key: str | None = None
@@ -45,25 +45,25 @@ class Signed:
         return f"BROKEN: {self.key} did not sign this verdict with this evidence"
 
 
-def signed(window: ReportedWindow, trusted: Mapping[bytes, str]) -> Signed:
-    """The signature asked of the window as it lies here: run, user, process, verdict, and the evidence byte for byte."""
+def check_signature(window: ReportedWindow, trusted: Mapping[bytes, str]) -> CheckedSignature:
+    """Check the signature against run, user, process, verdict, and the evidence byte for byte."""
     signature = window.signature
     if signature is None:
-        return Signed(Worth.UNSIGNED)
+        return CheckedSignature(Worth.UNSIGNED)
     key = fingerprint(signature.public_key)
-    if not holds(signature, said(window)):
-        return Signed(Worth.BROKEN, key)
+    if not holds(signature, signed_statement(window)):
+        return CheckedSignature(Worth.BROKEN, key)
     name = trusted.get(signature.public_key)
-    return Signed(Worth.UNKNOWN, key) if name is None else Signed(Worth.TRUSTED, key, name)
+    return CheckedSignature(Worth.UNKNOWN, key) if name is None else CheckedSignature(Worth.TRUSTED, key, name)
 
 
-def said(window: ReportedWindow) -> bytes:
-    """What a daemon would have signed of this window."""
+def signed_statement(window: ReportedWindow) -> bytes:
+    """Return the bytes that a daemon signs for this window."""
     return statement(window.verdict.to_dict(), window.packed, run=window.run_id, user=window.user, process=window.process)
 
 
-def not_signed(window: ReportedWindow) -> tuple[str, ...]:
-    """Name what a page shows of this window though neither a signature nor evidence judged again bears it out."""
+def unsigned_names(window: ReportedWindow) -> tuple[str, ...]:
+    """Name the parts of this window on a page that neither a signature nor evidence judged again confirms."""
     names = []
     if window.signature is None:
         names += [name for name in ("run", "user", "process") if getattr(window, _FIELDS.get(name, name)) is not None]
@@ -74,19 +74,22 @@ def not_signed(window: ReportedWindow) -> tuple[str, ...]:
     return tuple(names)
 
 
-def folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where trusted keys lie, each NAME.pub: the user's and the system's."""
+def key_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the user's and the system's folder of trusted keys, each NAME.pub."""
     return (paths.user_config(environment).parent / "trusted", SYSTEM_TRUSTED)
 
 
 def trusted_keys(files: Iterable[Path], within: Iterable[Path], warn: Callable[[str], None]) -> dict[bytes, str]:
-    """Names by key.  A file that was named must hold a key, or UsageError; one that only lies in a folder is warned about."""
+    """Read the names of trusted keys, by key, and warn of other files in the folders.
+
+    Raises UsageError: when a file in ``files`` holds no key.
+    """
     found: dict[bytes, str] = {}
     for file in files:
         found.setdefault(read_public(file), file.stem)
     for folder in within:
         for file in sorted(folder.glob("*.pub")):
-            if not file.is_file():  # nobody named it, and a pipe would be waited for
+            if not file.is_file():  # reading a pipe would wait
                 warn(f"not trusted: {file}: expected a public key, found no file")
                 continue
             try:

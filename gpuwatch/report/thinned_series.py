@@ -1,4 +1,4 @@
-"""Amounts as a picture's plain data: seconds since the window began, thinned to what a screen shows."""
+"""Series as plot data: seconds since the window began, thinned to the points that a screen shows."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from annotate.evidence import Evidence, Times, Values
 _MOST_POINTS = 1500  # each is an element of the page: sixteen thousand took a second to draw
 
 
-def drawn(name: str, at_ns: Times, values: Values, evidence: Evidence, *, shape: str = "line") -> dict[str, Any]:
-    kept = thinned(values, most=_MOST_POINTS) if shape == "points" else thinned(values)
+def plot_series(name: str, at_ns: Times, values: Values, evidence: Evidence, *, shape: str = "line") -> dict[str, Any]:
+    """Return the data of one plotted series."""
+    places = thinned(values, most=_MOST_POINTS) if shape == "points" else thinned(values)
     return {
         "name": name,
         "shape": shape,
         "count": len(values),
-        "x": [since(evidence, each) for each in at_ns[kept].tolist()],
-        "y": [rounded(each) if np.isfinite(each) else None for each in values[kept].tolist()],
+        "x": [seconds_since(evidence, each) for each in at_ns[places].tolist()],
+        "y": [rounded(each) if np.isfinite(each) else None for each in values[places].tolist()],
     }
 
 
 def thinned(
     values: Values, *, most: Annotated[int, "two for each pixel of a wide screen"] = 4000
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The places to draw: all, or the lowest and highest of each of so many stretches."""
+    """Return the places to draw: all, or the lowest and highest of each interval."""
     if len(values) <= most:
         return np.arange(len(values))
     filled = np.nan_to_num(values, nan=float(np.nanmedian(values)) if np.isfinite(values).any() else 0.0)
@@ -38,14 +39,14 @@ def thinned(
     return np.array(sorted(picked), np.int64)
 
 
-def since(evidence: Evidence, at_ns: int) -> float:
-    """Seconds since the window began, to the microsecond."""
+def seconds_since(evidence: Evidence, at_ns: int) -> float:
+    """Return the seconds since the window began, to the microsecond."""
     return rounded((at_ns - evidence.window.begin_ns) / 1e9, 6)
 
 
-def rounded(value: float, places: int | None = None) -> float:
-    """Seven digits: another processor's last bits are not another picture."""
-    return round(value, places) if places is not None else float(f"{value:.7g}")
+def rounded(value: float, digits_count: int | None = None) -> float:
+    """Round to seven digits: another processor's last bits must not change the page."""
+    return round(value, digits_count) if digits_count is not None else float(f"{value:.7g}")
 
 
 def all_rounded(values: Sequence[float] | Iterable[float]) -> list[float]:

@@ -1,6 +1,6 @@
-"""What a window's time line shows, as plain data: lanes over one time axis, from findings down to iterations.
+"""A window's time line as plain data: lanes over one time axis, from findings down to iterations.
 
-Amounts only: how it looks is the page's.
+The page decides its looks.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import numpy as np
 from annotate import clock_reasons
 from annotate.evidence import Column, Evidence, Ownership, Reason, Times, Timings
 from annotate.verdict import Finding, Verdict
-from gpuwatch.report.thinned_series import drawn, rounded, since
+from gpuwatch.report.thinned_series import plot_series, rounded, seconds_since
 
-_MARGIN_S = 2.0  # what of the time around the window is drawn
-_SILENT_NS = 1_500_000_000  # longer without a census: nobody looked
-_DENSE_HOLDS_NS = 100_000_000  # five samples of the driver's power record: a longer silence is one
+_MARGIN_S = 2.0  # of time drawn before and after the window
+_SILENT_NS = 1_500_000_000  # longer without a census: not observed
+_DENSE_HOLDS_NS = 100_000_000  # five samples of the driver's power record: a longer pause is a gap
 _MOST_PROCESSES = 8
-_WHOLE_RATIO = 0.98  # of the window: a finding that long is one of all of it
+_WHOLE_RATIO = 0.98  # of the window: a finding of this length covers all of it
 
 
 def timeline(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
-    """Lanes from top to bottom, the findings' spans and the window's length: seconds since the window's beginning."""
+    """Return the lanes from top to bottom, the findings' spans and the window's length, in seconds since its beginning."""
     return {
         "length_s": rounded(evidence.window.length_s),
         "lanes": [lane for lane in (_findings(verdict, evidence),) if lane["spans"]]
@@ -31,22 +31,26 @@ def timeline(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
         + [lane for lane in (_iterations(verdict, evidence),) if lane["series"]],
         "findings": [
             {
-                "rule": each.rule, "severity": each.severity, "from_s": since(evidence, a), "to_s": since(evidence, b),
-                "whole": _is_whole(verdict, (a, b)),
+                "rule": each.rule,
+                "severity": each.severity,
+                "from_s": seconds_since(evidence, begin_ns),
+                "to_s": seconds_since(evidence, end_ns),
+                "whole": _is_whole(verdict, (begin_ns, end_ns)),
             }
-            for each, (a, b) in spanned(verdict)
+            for each, (begin_ns, end_ns) in spanned(verdict)
         ],
-    }  # fmt: skip
+    }
 
 
 def spanned(verdict: Verdict) -> list[tuple[Finding, tuple[int, int]]]:
+    """Return the hazards that have a span, with it."""
     return [(finding, finding.span_ns) for finding in verdict.hazards if finding.span_ns is not None]
 
 
-def spoilt(verdict: Verdict, timings: Timings) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which iterations overlap the span of a hazard that counts: no note, and not accepted.
+def inside_findings(verdict: Verdict, timings: Timings) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Mark the iterations that overlap the span of a hazard that counts: no note, and not accepted.
 
-    A span that is the whole window tells no iteration from another, and is left out.
+    A span over the whole window marks every iteration alike, and is left out.
     """
     begins_ns = timings.at_ns
     ends_ns = begins_ns + (np.nan_to_num(timings.took_s, nan=0.0, posinf=0.0, neginf=0.0) * 1e9).astype(np.int64)
@@ -66,7 +70,7 @@ def _findings(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
         {
             "name": finding.rule + (", accepted" if finding.accepted else ""),
             "role": "muted" if finding.accepted or finding.severity == "note" else finding.severity,
-            "at": [[since(evidence, begin_ns), since(evidence, end_ns)]],
+            "at": [[seconds_since(evidence, begin_ns), seconds_since(evidence, end_ns)]],
         }
         for finding, (begin_ns, end_ns) in spanned(verdict)
     ]
@@ -78,18 +82,20 @@ def _clock(evidence: Evidence) -> dict[str, Any]:
     timings = evidence.timings
     if timings is not None and timings.sm_clock_mhz is not None:
         seen = np.isfinite(timings.sm_clock_mhz)
-        series += [drawn("true, per iteration", timings.at_ns[seen], timings.sm_clock_mhz[seen], evidence, shape="points")]
+        series += [
+            plot_series("true, per iteration", timings.at_ns[seen], timings.sm_clock_mhz[seen], evidence, shape="points")
+        ]
     top = evidence.device.sm_clock_max_mhz if evidence.device else None
     return {"title": "SM clock", "unit": "MHz", "series": series, "limit": top, "limit_name": "maximum"}
 
 
 def _power(evidence: Evidence) -> dict[str, Any]:
-    """The dense record, and the sampled power where it is silent: it is read once a second, so a window's end lacks it."""
+    """Plot the dense record, and the sampled power in its gaps: the record is read once a second, so a window's end lacks it."""
     dense, sampled = (_near(column, evidence) for column in (evidence.trace.dense_power, evidence.trace.column("power_w")))
     series = [_column("every 20 ms", dense, evidence)] if len(dense) else []
     until, before = (np.searchsorted(dense.at_ns, sampled.at_ns - ago_ns, side="right") for ago_ns in (0, _DENSE_HOLDS_NS))
     silent = until == before
-    silent |= np.append(silent, False)[1:]  # the reading before a silence stands in it
+    silent |= np.append(silent, False)[1:]  # the reading before a gap holds during it
     alone = Column(sampled.at_ns, np.where(silent, sampled.values, np.nan))
     series += [_column("NVML", alone, evidence, shape="step")] if np.isfinite(alone.values).any() else []
     limit_w = evidence.device.power_limit_w if evidence.device else None
@@ -105,10 +111,10 @@ def _temperature(evidence: Evidence) -> dict[str, Any]:
 def _iterations(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
     timings, series = evidence.timings, []
     if timings is not None:
-        bad = spoilt(verdict, timings)
-        for name, kept in (("outside every finding", timings.timed & ~bad), ("inside a finding", timings.timed & bad)):
-            if kept.any():
-                series.append(drawn(name, timings.at_ns[kept], timings.took_s[kept] * 1e3, evidence, shape="points"))
+        bad = inside_findings(verdict, timings)
+        for name, shown in (("outside every finding", timings.timed & ~bad), ("inside a finding", timings.timed & bad)):
+            if shown.any():
+                series.append(plot_series(name, timings.at_ns[shown], timings.took_s[shown] * 1e3, evidence, shape="points"))
     return {"title": "Iterations", "unit": "ms", "series": series, "limit": None, "limit_name": ""}
 
 
@@ -151,12 +157,12 @@ def _processes(evidence: Evidence) -> dict[str, Any]:
 
 
 def _spans(at_ns: Times, on: np.ndarray[Any, np.dtype[np.bool_]], evidence: Evidence) -> list[list[float]]:
-    """From when to when; what was last said stands until the next word, or until it is stale."""
+    """Return begin and end of each span; a reading holds until the next one, or until it is stale."""
     out: list[list[float]] = []
     until_ns = np.append(at_ns[1:], _edges(evidence)[1]) if len(at_ns) else at_ns
     ends_ns = np.minimum(until_ns, at_ns + _SILENT_NS)
     for begin_ns, end_ns in zip(at_ns[on].tolist(), ends_ns[on].tolist(), strict=True):
-        begin_s, end_s = since(evidence, begin_ns), since(evidence, end_ns)
+        begin_s, end_s = seconds_since(evidence, begin_ns), seconds_since(evidence, end_ns)
         if out and begin_s <= out[-1][1]:
             out[-1][1] = max(end_s, out[-1][1])
         else:
@@ -171,13 +177,13 @@ def _of_signal(evidence: Evidence, signal: str, name: str, *, shape: str = "line
 
 def _column(name: str, column: Column, evidence: Evidence, *, shape: str = "line") -> dict[str, Any]:
     near = _near(column, evidence)
-    return drawn(name, near.at_ns, near.values, evidence, shape=shape)
+    return plot_series(name, near.at_ns, near.values, evidence, shape=shape)
 
 
 def _near(column: Column, evidence: Evidence) -> Column:
     begin_ns, end_ns = _edges(evidence)
-    kept = slice(*np.searchsorted(column.at_ns, (begin_ns, end_ns)).tolist())
-    return Column(column.at_ns[kept], column.values[kept])
+    near = slice(*np.searchsorted(column.at_ns, (begin_ns, end_ns)).tolist())
+    return Column(column.at_ns[near], column.values[near])
 
 
 def _edges(evidence: Evidence) -> tuple[int, int]:

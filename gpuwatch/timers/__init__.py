@@ -15,10 +15,10 @@ NAMES = ("events", "graph", "host")
 
 @contextmanager
 def opened(name: str | None) -> Iterator[Timer]:
-    """The timer of this name; None: events where this process made a context on a GPU, else the host's clock.
+    """Yield the timer of this name; None: events where this process made a context on a GPU, else the host's clock.
 
-    What it holds on the GPU is given back at the end.  Raises UsageError for another name, and for a GPU's timer where
-    there is none.
+    It releases its memory on the GPU at the end.
+    Raises UsageError: for another name, and for a GPU's timer without a GPU.
     """
     if name is None:
         name = "events" if torch_state.cuda_with_context() is not None else "host"

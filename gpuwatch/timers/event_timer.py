@@ -1,4 +1,4 @@
-"""Times by CUDA events on the current stream: what the GPU took, the true clock beside it."""
+"""Times by CUDA events on the current stream, with the true clock beside them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwatch import clock
 from gpuwatch.client.testimony import spared
 from gpuwatch.cuda.stamp import Stamped, Stamps
 from gpuwatch.errors import UsageError
-from gpuwatch.timers.timer_protocol import Call, TimedEntries, TimingPlan, joined
+from gpuwatch.timers.timer_protocol import Call, TimedEntries, TimingPlan, do_nothing, joined
 
 _OVERHEADS_COUNT = 100
 _STAMPS_COUNT = 8192
@@ -25,17 +25,17 @@ _HELD_MOST_S = 0.01  # entries in this much of the host's time share a hold: a l
 _SPIN_HZ = 2e9
 _SMS_COUNT = 9
 _HOST_BOUND_RATIO = 0.8
-# The queue holds about a thousand launches, and who finds it full waits: then it is not the host's time that is measured.
+# The queue holds about a thousand launches, and a launch waits where it is full: that would not be the host's time.
 _QUEUE_COUNT = 800
-_ASKED_COUNT = 256
+_TIMED_LAUNCHES_COUNT = 256
 _OWN_LAUNCHES_COUNT = 6  # an entry's own: flush, two events, two stamps, one to spare
 
 
 @dataclass(slots=True)
 class _Cost:
-    """The least the host was seen to need: for one call, and for the rest of an entry."""
+    """The least host time seen for one call, and for the rest of an entry."""
 
-    call: Call  # kept, so that its identity stays its own
+    call: Call  # a reference, so that no other call gets its identity
     call_s: float
     rest_s: float
 
@@ -48,19 +48,19 @@ class EventsTimer:
     def __init__(self, cuda: Any = None, stamps: Stamps | None = None, now_ns: Callable[[], int] = clock.now_ns) -> None:
         self._cuda = cuda or _cuda()
         self._now_ns = now_ns
-        self._stamps = stamps if stamps is not None else _stamps_here()
+        self._stamps = stamps if stamps is not None else _allocate_stamps()
         self._pool: list[Any] = []  # torch has no types
         self._costs: dict[int, _Cost] = {}  # by the identity of a plan's first call
-        self._steps_s: dict[TimingPlan, float] = {}  # from the beginning of one entry to the next, the least seen
+        self._steps_s: dict[TimingPlan, float] = {}  # the least time seen from the beginning of one entry to the next
 
     def close(self) -> None:
-        """Give the memory of its stamps back."""
+        """Release the memory of its stamps."""
         if self._stamps is not None:
             self._stamps.close()
             self._stamps = None
 
     def overhead_s(self) -> float:
-        plan = TimingPlan(calls=(_nothing,))
+        plan = TimingPlan(calls=(do_nothing,))
         self.take(plan, _HOLD_ENTRIES_COUNT)
         return float(np.median(self.take(plan, _OVERHEADS_COUNT).timings.took_s))
 
@@ -75,7 +75,7 @@ class EventsTimer:
         return TimedEntries(joined(pieces), self._costs[id(plan.calls[0])].call_s, busy_s)
 
     def _take(self, plan: TimingPlan, entries_count: int) -> tuple[Timings, float]:
-        """Entries under one hold, and how long all of it kept the GPU at work.
+        """Take entries under one hold; return them with the time for which the GPU worked.
 
         Zeroing, calibrating and copying stamps is work too, and pauses of microseconds between them are none to the driver.
         """
@@ -91,7 +91,7 @@ class EventsTimer:
         anchor.record()
         anchor_ns = now_ns()
         self._hold(plan, entries_count)
-        asked_count = max(1, min(entries_count, _ASKED_COUNT // (len(calls) + _OWN_LAUNCHES_COUNT)))
+        timed_count = max(1, min(entries_count, _TIMED_LAUNCHES_COUNT // (len(calls) + _OWN_LAUNCHES_COUNT)))
         calls_ns = all_ns = 0
         begin_ns = now_ns()
         for number, (first, last) in enumerate(zip(events[::2], events[1::2], strict=True)):
@@ -107,7 +107,7 @@ class EventsTimer:
             last.record()
             if stamps is not None:
                 stamps.put()
-            if number < asked_count:
+            if number < timed_count:
                 calls_ns += calls_end_ns - calls_begin_ns
                 all_ns = now_ns() - begin_ns
         starts_s, took_s = np.empty(entries_count), np.empty(entries_count)
@@ -116,7 +116,7 @@ class EventsTimer:
             last.synchronize()
             starts_s[number], took_s[number] = anchor.elapsed_time(first) / 1e3, first.elapsed_time(last) / 1e3
         cuda.current_stream().synchronize()
-        self._learn(plan, calls_ns / asked_count / 1e9, all_ns / asked_count / 1e9, starts_s)
+        self._learn(plan, calls_ns / timed_count / 1e9, all_ns / timed_count / 1e9, starts_s)
         clocks = None if stamps is None else _clocks(stamps.read(), entries_count)
         times = Timings(anchor_ns + (starts_s * 1e9).astype(np.int64), took_s / len(calls), clocks, len(calls))
         return times, (now_ns() - taking_ns) / 1e9
@@ -130,17 +130,17 @@ class EventsTimer:
             self._steps_s[plan] = min(self._steps_s.get(plan, float("inf")), float(np.median(np.diff(starts_s))))
 
     def _host_s(self, plan: TimingPlan) -> float | None:
-        """What the host needs to ask for an entry."""
+        """Return the host time to launch an entry."""
         cost = self._costs.get(id(plan.calls[0]))
         return None if cost is None else cost.call_s * plan.calls_count + cost.rest_s
 
-    def _host_bound(self, plan: TimingPlan) -> bool:
+    def _is_host_bound(self, plan: TimingPlan) -> bool:
         host_s, step_s = self._host_s(plan), self._steps_s.get(plan)
         return host_s is not None and step_s is not None and host_s > _HOST_BOUND_RATIO * step_s
 
     def _size_count(self, plan: TimingPlan) -> int:
-        """How many entries to ask for before waiting."""
-        if not self._host_bound(plan):
+        """Return the number of entries to launch before waiting."""
+        if not self._is_host_bound(plan):
             return _ENTRIES_MOST_COUNT
         queued = _QUEUE_COUNT // (plan.calls_count + _OWN_LAUNCHES_COUNT)
         return max(1, min(queued, int(_HELD_MOST_S / max(self._host_s(plan) or 0.0, 1e-9))))
@@ -151,11 +151,11 @@ class EventsTimer:
         return self._pool[:count]
 
     def _hold(self, plan: TimingPlan, entries_count: int) -> None:
-        sleep = getattr(self._cuda, "_sleep", None)  # torch's own tests spin with it; it may go
+        sleep = getattr(self._cuda, "_sleep", None)  # torch's tests spin with it; a later torch may lack it
         host_s = self._host_s(plan)
         if sleep is None or host_s is None:
             return
-        if self._host_bound(plan):
+        if self._is_host_bound(plan):
             hold_s = (entries_count + 1) * host_s
             # Part of an entry spent under the hold would be missing from its time: all of them, or none.
             if hold_s > 2.0 * _HELD_MOST_S:
@@ -169,22 +169,22 @@ def _clocks(stamped: Stamped, entries_count: int) -> np.ndarray[Any, np.dtype[np
     if len(stamped.at_ns) < 2 * entries_count:
         return None
     numbers = 2 * np.arange(entries_count, dtype=np.int64)
-    # One clock drives all SMs: a few of them say it, and a median over all takes as long as a tenth of the chunk.
+    # One clock drives all SMs, so a few of them suffice; a median over all takes as long as a tenth of the chunk.
     step = -(-stamped.at_ns.shape[1] // _SMS_COUNT)
     stamped = Stamped(stamped.at_ns[:, ::step], stamped.cycles[:, ::step])
     clocks = stamped.clocks_mhz(numbers, numbers + 1)
     return clocks if np.isfinite(clocks).any() else None
 
 
-def _stamps_here() -> Stamps | None:
-    """None also where the driver refuses, as for want of memory: times go on without a clock."""
+def _allocate_stamps() -> Stamps | None:
+    """Allocate stamps; None also where the driver refuses, as for lack of memory: times go on without a clock."""
     with spared("preparing to stamp the true clock"):
-        return Stamps.here(_STAMPS_COUNT)
+        return Stamps.allocate(_STAMPS_COUNT)
     return None
 
 
 def _cuda() -> Any:
-    """torch.cuda.  Raises UsageError where there is no torch or no GPU."""
+    """Return torch.cuda.  Raises UsageError: without torch or a GPU."""
     try:
         import torch
     except ImportError:
@@ -193,7 +193,3 @@ def _cuda() -> Any:
         raise UsageError("timing on a GPU needs one, and torch sees none; use timer='host'")
     torch.cuda.init()
     return torch.cuda
-
-
-def _nothing() -> None:
-    """The work that takes no time."""

@@ -12,16 +12,16 @@ from gpuwatch.timers.timer_protocol import Call, TimedEntries, TimingPlan
 
 
 class GraphTimer:
-    """Captures an entry's calls once and times its replays by events.
+    """A timer that captures an entry's calls once and times its replays by events.
 
-    What a call does on the host happens at the capture and not at a replay.
+    The host's part of a call happens at the capture and not at a replay.
     """
 
     name = "graph"
 
     def __init__(self, events: EventsTimer | None = None, capture: Callable[[TimingPlan], Call] | None = None) -> None:
         self._events = events or EventsTimer()
-        self._capture = capture or captured
+        self._capture = capture or capture_entry
         self._graphs: dict[TimingPlan, TimingPlan] = {}
 
     def overhead_s(self) -> float:
@@ -36,8 +36,8 @@ class GraphTimer:
         return TimedEntries(Timings(times.at_ns, times.took_s / count, times.sm_clock_mhz, count), issue_s, taken.busy_s)
 
 
-def captured(plan: TimingPlan) -> Call:
-    """A replay of an entry's calls.  Raises UsageError where they do what a capture does not allow."""
+def capture_entry(plan: TimingPlan) -> Call:
+    """Capture an entry's calls and return their replay.  Raises UsageError: when a capture does not allow them."""
     import torch
 
     # Libraries set themselves up at their first call, which a capture does not allow.
@@ -56,15 +56,15 @@ def captured(plan: TimingPlan) -> Call:
     except RuntimeError as error:
         if "captur" not in str(error).lower():
             raise
-        _recovered(torch)
+        _end_capture(torch)
         reason = str(error).splitlines()[0]
         raise UsageError(f"timer='graph': the function cannot be captured ({reason}); use timer='events'") from error
     replay: Call = graph.replay
     return replay
 
 
-def _recovered(torch: Any) -> None:  # torch is not a dependency, so it has no type here
-    """A refused capture leaves torch's random generator believing that one is under way; one that succeeds ends that."""
+def _end_capture(torch: Any) -> None:  # torch is not a dependency, so it has no type here
+    """Make a capture that succeeds: after a refused one torch's random generator believes that it is still running."""
     nothing = torch.zeros(1, device="cuda")
     torch.cuda.synchronize()
     with torch.cuda.graph(torch.cuda.CUDAGraph()):

@@ -1,4 +1,4 @@
-"""Times by the host's clock: for functions of the host, and for what a caller waits for when a GPU works."""
+"""Times by the host's clock, for functions of the host and for callers that wait for a GPU."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 from annotate.evidence import Timings
 from gpuwatch import clock
 from gpuwatch.process import torch_state
-from gpuwatch.timers.timer_protocol import TimedEntries, TimingPlan
+from gpuwatch.timers.timer_protocol import TimedEntries, TimingPlan, do_nothing
 
 _OVERHEADS_COUNT = 200
 
 
 class HostTimer:
-    """Reads the monotonic clock before and after an entry; ``settle`` waits for work the calls only asked for."""
+    """A timer that reads the monotonic clock before and after an entry; ``settle`` waits for work that the calls launched."""
 
     name = "host"
 
     def __init__(self, settle: Callable[[], None] | None = None, now_ns: Callable[[], int] = clock.now_ns) -> None:
-        self._settle = settle or _nothing
+        self._settle = settle or do_nothing
         self._now_ns = now_ns
 
     def overhead_s(self) -> float:
-        return float(np.median(self.take(TimingPlan(calls=(_nothing,)), _OVERHEADS_COUNT).timings.took_s))
+        return float(np.median(self.take(TimingPlan(calls=(do_nothing,)), _OVERHEADS_COUNT).timings.took_s))
 
     def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         settle, now_ns, calls = self._settle, self._now_ns, plan.entry()
@@ -44,13 +44,9 @@ class HostTimer:
 
 
 def settle() -> Callable[[], None] | None:
-    """torch's synchronisation where this process made a context on a GPU, else None."""
+    """Return torch's synchronisation where this process made a context on a GPU, else None."""
     cuda = torch_state.cuda_with_context()
     if cuda is None:
         return None
     synchronize: Callable[[], None] = cuda.synchronize
     return synchronize
-
-
-def _nothing() -> None:
-    """The work that takes no time."""

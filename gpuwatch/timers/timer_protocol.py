@@ -1,4 +1,4 @@
-"""What every way to time a call has in common: a plan goes in, times come out."""
+"""The protocol of timers: a plan goes in, times come out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TimingPlan:
-    """What to time: ``calls`` in turn, so many of them an entry, and what is done before each entry, untimed.
+    """The work to time: ``calls`` in turn, ``calls_count`` of them in an entry, and ``before`` each entry, untimed.
 
     Several calls are one function with different inputs; an entry of several holds the mean time of one.
     """
@@ -26,16 +26,16 @@ class TimingPlan:
     before: Callable[[], None] | None = None
 
     def entry(self) -> tuple[Call, ...]:
-        """The calls of one entry: always the same ones, so that every entry does the same work."""
+        """Return the calls of one entry: the same ones each time, so that all entries do the same work."""
         return tuple(islice(cycle(self.calls), self.calls_count))
 
 
 @dataclass(frozen=True, slots=True)
 class TimedEntries:
-    """The times of some entries, and what else is known of how they were taken.
+    """The times of some entries, with the host's and the GPU's part.
 
-    ``issue_s`` is how long the host took to ask for one call, ``busy_s`` for how long the GPU was kept at work in all, by
-    flushes and holds too; None where host and call are one.
+    ``issue_s`` is the host's time to launch one call, ``busy_s`` the time for which the GPU worked in all, flushes and holds
+    included; None where host and call are one.
     """
 
     timings: Timings
@@ -44,22 +44,26 @@ class TimedEntries:
 
 
 def joined(pieces: Sequence[Timings]) -> Timings:
-    """One series of chunks of entries of the same number of calls."""
+    """Join chunks of entries that have the same number of calls."""
     clocks = [np.full(len(piece.at_ns), np.nan) if piece.sm_clock_mhz is None else piece.sm_clock_mhz for piece in pieces]
     clock = np.concatenate(clocks) if any(np.isfinite(one).any() for one in clocks) else None
     at_ns = np.concatenate([piece.at_ns for piece in pieces])
     return Timings(at_ns, np.concatenate([piece.took_s for piece in pieces]), clock, pieces[0].calls_count)
 
 
+def do_nothing() -> None:
+    """Take no time, as the work around which a timer reads its overhead."""
+
+
 class Timer(Protocol):
-    """One way to time a call.  ``name`` is what is told of it."""
+    """A way to time calls; ``name`` is declared with the times."""
 
     name: str
 
     def overhead_s(self) -> float:
-        """What it reads around nothing."""
+        """Return the time it reads around nothing."""
         ...
 
     def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
-        """So many entries, one after the other; it waits until they are done.  What a call raises passes."""
+        """Time this number of entries one after the other, and wait until they are done.  Exceptions of a call pass."""
         ...

@@ -80,7 +80,7 @@ def _entries(value: Any) -> list[tuple[str, Any]]:
 
 def test_canaries_keep_their_medians(old: Path) -> None:
     """Canaries on record are what later windows are compared with."""
-    assert canary_record.told(old / "state", COPY) == {
+    assert canary_record.facts(old / "state", COPY) == {
         "canary_record_clock_mhz": 1935.0,
         "canary_record_copy_bytes_count": 4.1e12,
         "canary_record_count": 3,

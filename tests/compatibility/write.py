@@ -272,9 +272,9 @@ def record_gpu(state: Path, gpu: str) -> None:
     from gpuwatch.comparing import floor_record
     from gpuwatch.measuring import canary_record
 
-    floor_record.keep(state, gpu, floor_record.Floor(kind="copy", floor_ratio=0.0026, trials_count=12, measured_wall_s=1.7e9))
+    floor_record.store(state, gpu, floor_record.Floor(kind="copy", floor_ratio=0.0026, trials_count=12, measured_wall_s=1.7e9))
     for clock_mhz in (1920.0, 1935.0, 1980.0):
-        canary_record.keep(state, gpu, clock_mhz=clock_mhz, copy_bytes_count=4.1e12)
+        canary_record.store(state, gpu, clock_mhz=clock_mhz, copy_bytes_count=4.1e12)
 
 
 def pack(folder: Path, target: Path) -> None:

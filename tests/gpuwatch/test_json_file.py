@@ -63,8 +63,8 @@ def test_nonsense_on_record_is_no_reason_to_lose_a_benchmark(tmp_path: Path) -> 
     records = '[{"clock_mhz":1e999},{"clock_mhz":' + "9" * 400 + '},{"clock_mhz":"x"},{"clock_mhz":true},7]'
     for text in (records, records.replace("1e999", "-5").replace("9" * 400, "null")):
         (tmp_path / canary_record.FILE).write_text('{"schema":1,"canaries":{"GPU-1":' + text + "}}")
-        assert "canary_record_clock_mhz" not in canary_record.told(tmp_path, "GPU-1", clock_mhz=1900.0)
-        canary_record.keep(tmp_path, "GPU-1", clock_mhz=1900.0, copy_bytes_count=None)
+        assert "canary_record_clock_mhz" not in canary_record.facts(tmp_path, "GPU-1", clock_mhz=1900.0)
+        canary_record.store(tmp_path, "GPU-1", clock_mhz=1900.0, copy_bytes_count=None)
     floor = '{"kind":"gemm","floor_ratio":1e999,"trials_count":1e999,"measured_wall_s":0}'
     (tmp_path / floor_record.FILE).write_text('{"schema":1,"floors":{"GPU-1":{"gemm":' + floor + "}}}")
-    assert floor_record.of(tmp_path, "GPU-1") is None
+    assert floor_record.read_ratio(tmp_path, "GPU-1") is None

@@ -1,6 +1,6 @@
-"""Recorded kernels of an H200 dealt out to two arms: pairs as an interleaved run of identical work would have given them.
+"""Recorded kernels of an H200 dealt out to two variants: pairs as an interleaved run of identical work would have given them.
 
-The true difference of such arms is none, and any other by making one arm's times longer.
+The true difference of such variants is none, and any other by making one variant's times longer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A power-limited GPU for block timers: one clock for all arms, set by what they draw, swinging as an H200's does.
+"""A power-limited GPU for block timers: one clock for all variants, set by what they draw, swinging as an H200's does.
 
 Measured on an H200: the clock under a cap swings by 3 % with a period of 0.9 to 1.1 s and dips for 10 to 100 ms; adjacent
 blocks of 2 ms of one GEMM differ with a standard deviation of 0.40 %, of a copy of 0.07 %.
@@ -71,7 +71,7 @@ class Gpus:
 
 
 class SimulatedBlocks:
-    """A block timer on one such GPU; it knows the kernel of each arm and still calls its function, once a block."""
+    """A block timer on one such GPU; it knows the kernel of each variant and still calls its function, once a block."""
 
     name = "events"
 
@@ -84,8 +84,8 @@ class SimulatedBlocks:
     def times(self, blocks: Iterable[Block]) -> Iterator[Timed]:
         for block in blocks:
             block.call()
-            self.order.append(block.arm)
-            took_s = self._gpu.run(self._kernels[block.arm], block.calls_count)
+            self.order.append(block.variant)
+            took_s = self._gpu.run(self._kernels[block.variant], block.calls_count)
             yield Timed(block, float(took_s[0]), self._starved)
 
 

@@ -15,9 +15,9 @@ import pytest
 from annotate.compare.decision import Decision
 from gpuwatch.comparing import Block, compare, floor_record
 from gpuwatch.comparing.blocks import HostBlocks
-from gpuwatch.comparing.compare_run import Compared
+from gpuwatch.comparing.compare_result import Compared
 from gpuwatch.comparing.floor_record import Floor
-from gpuwatch.comparing.schedule import Runner, calibrated, quads
+from gpuwatch.comparing.schedule import Runner, calibrate, quads
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
 from tests.gpuwatch.cli.test_schemas import check
@@ -43,7 +43,8 @@ class TestAnswers:
         assert found["b"].ratio is not None
         assert found["b"].ratio.centre == pytest.approx(1 + change, abs=0.001)
 
-    def test_an_arm_that_draws_less_power_is_faster_at_its_own_clock_than_at_a_shared_one(self) -> None:
+    def test_own_steady_shows_gain_of_lower_power(self) -> None:
+        """A variant that draws less power is faster at its own clock than at a shared one."""
         lean = replace(GEMM, power_w=0.85 * GEMM.power_w)
         found = compared(lean, own_steady=True, own_s=1.0, seconds=2.0)["b"]
         assert found.decision is Decision.SAME
@@ -61,14 +62,16 @@ class TestAnswers:
         assert found.own_ratio.high < 0.95
         assert "power" not in str(found)
 
-    def test_a_ratio_alone_that_may_be_the_shared_one_is_not_laid_to_power(self) -> None:
+    def test_overlapping_ratios_are_not_explained_by_power(self) -> None:
+        """A ratio alone that may equal the shared one is not attributed to power."""
         found = compared(replace(GEMM, noise_ratio=0.2), own_steady=True, own_s=0.05, rounds_count=2, seconds=0.3)["b"]
         assert found.own_ratio is not None
         assert found.ratio is not None
         assert abs(found.own_ratio.centre / found.ratio.centre - 1) > 0.005
         assert "power" not in str(found)
 
-    def test_several_arms_are_each_held_against_the_reference(self) -> None:
+    def test_compare_takes_each_variant_against_reference(self) -> None:
+        """Several variants are each compared with the reference."""
         kernels = {"a": GEMM, "b": replace(GEMM, took_s=0.97 * GEMM.took_s), "c": COPY}
         timer = SimulatedBlocks(kernels)
         found = compare(
@@ -94,17 +97,19 @@ class TestAnswers:
 
 
 class TestResults:
-    def test_an_arm_that_computes_something_else_is_incomparable_whatever_its_time(self) -> None:
+    def test_differing_result_is_incomparable(self) -> None:
+        """A variant that computes something else is incomparable, whatever its time."""
         data = np.arange(1.0, 9.0)
-        arms: dict[str, Callable[..., object]] = {"a": lambda x: x * 2, "b": lambda x: x * 2.1}
+        variants: dict[str, Callable[..., object]] = {"a": lambda x: x * 2, "b": lambda x: x * 2.1}
         timer = SimulatedBlocks({"a": GEMM, "b": replace(GEMM, took_s=0.5 * GEMM.took_s)})
-        found = compare(arms, inputs=(data,), watch=False, floor_ratio=0.003, seconds=0.3, timer=timer)
+        found = compare(variants, inputs=(data,), watch=False, floor_ratio=0.003, seconds=0.3, timer=timer)
         assert found.decision is Decision.INCOMPARABLE
         assert "computes something else" in str(found)
-        unchecked = compare(arms, inputs=(data,), check=False, watch=False, floor_ratio=0.003, seconds=0.3, timer=timer)
+        unchecked = compare(variants, inputs=(data,), check=False, watch=False, floor_ratio=0.003, seconds=0.3, timer=timer)
         assert unchecked.decision is Decision.FASTER
 
-    def test_arms_that_write_to_one_buffer_are_still_told_apart_by_their_results(self) -> None:
+    def test_shared_output_buffer_does_not_hide_differences(self) -> None:
+        """Variants that write to one buffer are still distinguished by their results."""
         out = np.empty(8)
 
         def filled(value: float) -> Callable[[], object]:
@@ -119,15 +124,16 @@ class TestResults:
         assert found.decision is Decision.INCOMPARABLE
 
     def test_equal_results_and_arms_without_any_are_comparable(self) -> None:
-        arms: dict[str, Callable[..., object]] = {"a": lambda: np.ones(3), "b": lambda: np.ones(3) * (1 + 1e-12)}
+        variants: dict[str, Callable[..., object]] = {"a": lambda: np.ones(3), "b": lambda: np.ones(3) * (1 + 1e-12)}
         timer = SimulatedBlocks({"a": GEMM, "b": GEMM})
-        found = compare(arms, watch=False, floor_ratio=0.003, timer=timer)
+        found = compare(variants, watch=False, floor_ratio=0.003, timer=timer)
         assert found.decision is Decision.SAME
         assert "not compared" in str(compared(GEMM))
 
 
 class TestBuffers:
-    def test_a_maker_of_inputs_is_asked_for_several_and_all_arms_get_the_same(self) -> None:
+    def test_input_function_is_called_once_per_buffer_set(self) -> None:
+        """A function that makes inputs is called several times, and all variants get the same sets."""
         made: list[object] = []
         seen: dict[str, set[int]] = {"a": set(), "b": set()}
 
@@ -135,28 +141,30 @@ class TestBuffers:
             made.append(object())
             return (made[-1],)
 
-        arms: dict[str, Callable[..., object]] = {
+        variants: dict[str, Callable[..., object]] = {
             "a": lambda x: seen["a"].add(id(x)),
             "b": lambda x: seen["b"].add(id(x)),
         }
-        compare(arms, inputs=inputs, watch=False, floor_ratio=0.003, seconds=0.3, timer=SimulatedBlocks({"a": GEMM, "b": GEMM}))
+        compare(
+            variants, inputs=inputs, watch=False, floor_ratio=0.003, seconds=0.3, timer=SimulatedBlocks({"a": GEMM, "b": GEMM})
+        )
         assert seen == {"a": {id(each) for each in made}, "b": {id(each) for each in made}}
         assert len(made) == 3
 
     def test_a_factory_makes_an_arm_for_each_set_of_buffers(self) -> None:
         runs: Counter[int] = Counter()
 
-        def make_arm() -> Callable[[], object]:
+        def make_variant() -> Callable[[], object]:
             number = len(runs)
             runs[number] = 0
 
-            def arm() -> None:
+            def variant() -> None:
                 runs[number] += 1
 
-            return arm
+            return variant
 
-        arms: dict[str, Callable[..., object]] = {"a": make_arm, "b": nothing}
-        compare(arms, watch=False, floor_ratio=0.003, seconds=0.3, timer=SimulatedBlocks({"a": GEMM, "b": GEMM}))
+        variants: dict[str, Callable[..., object]] = {"a": make_variant, "b": nothing}
+        compare(variants, watch=False, floor_ratio=0.003, seconds=0.3, timer=SimulatedBlocks({"a": GEMM, "b": GEMM}))
         assert len(runs) == 3
         assert min(runs.values()) > 0
 
@@ -164,7 +172,7 @@ class TestBuffers:
 class TestDesign:
     def test_arms_alternate_in_quads_whose_first_letter_is_drawn(self) -> None:
         a, b = Runner("a", (nothing,)), Runner("b", (nothing,))
-        order = "".join(block.arm for block in islice(quads(a, [b], random.Random(3)), 400))
+        order = "".join(block.variant for block in islice(quads(a, [b], random.Random(3)), 400))
         found = Counter(order[i : i + 4] for i in range(0, 400, 4))
         assert set(found) == {"abba", "baab"}
         assert 30 <= found["abba"] <= 70
@@ -172,7 +180,7 @@ class TestDesign:
     @pytest.mark.parametrize(("took_s", "calls"), [(1e-6, 3000), (200e-6, 15), (2.9e-3, 1), (0.1, 1)])
     def test_a_block_is_as_many_calls_as_take_three_milliseconds(self, took_s: float, calls: int) -> None:
         timer = SimulatedBlocks({"a": Kernel(took_s, 0.0, 500.0, 0.0)})
-        assert calibrated(timer, Runner("a", (nothing,))).calls_count == pytest.approx(calls, rel=0.01)
+        assert calibrate(timer, Runner("a", (nothing,))).calls_count == pytest.approx(calls, rel=0.01)
 
     def test_the_host_is_timed_where_there_is_no_gpu(self) -> None:
         timed = list(HostBlocks().times([Block("a", lambda: sum(range(1000)), 50)]))
@@ -189,7 +197,7 @@ class TestDesign:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("arms", "settings", "says"),
+        ("variants", "settings", "says"),
         [
             ({"a": nothing}, {}, "two functions"),
             ({"a": nothing, "b": 7}, {}, "expected a function"),
@@ -201,10 +209,10 @@ class TestRefusals:
         ],
     )
     def test_what_can_never_be_right_is_one_clear_error(
-        self, arms: dict[str, object], settings: dict[str, object], says: str
+        self, variants: dict[str, object], settings: dict[str, object], says: str
     ) -> None:
         with pytest.raises(UsageError, match=says):
-            compare(arms, watch=False, **settings)  # type: ignore[arg-type]
+            compare(variants, watch=False, **settings)  # type: ignore[arg-type]
 
     def test_a_factory_that_makes_no_function_is_refused(self) -> None:
         def make_nothing() -> None: ...
@@ -212,7 +220,7 @@ class TestRefusals:
         with pytest.raises(UsageError, match="return a function"):
             compare({"a": make_nothing, "b": nothing}, watch=False)
 
-    def test_what_an_arm_raises_passes(self) -> None:
+    def test_exception_of_variant_passes(self) -> None:
         def broken() -> None:
             raise ZeroDivisionError
 
@@ -225,19 +233,22 @@ class TestFloors:
     def settings(self, tmp_path: object) -> Settings:
         return load({"source": "simulated:steady-copy", "state": f"{tmp_path}/state"}, environment={"HOME": "/"})
 
-    def test_a_floor_is_kept_by_gpu_and_kind_and_the_largest_counts_where_the_kind_is_unknown(self, settings: Settings) -> None:
-        assert floor_record.of(settings.state, "GPU-1") is None
+    def test_floor_record_returns_largest_for_unknown_kind(self, settings: Settings) -> None:
+        """A floor is stored by GPU and kind, and the largest counts where the kind is unknown."""
+        assert floor_record.read_ratio(settings.state, "GPU-1") is None
         for kind, ratio in (("gemm", 0.002), ("copy", 0.0005), ("gemm", 0.0012)):
-            floor_record.keep(settings.state, "GPU-1", Floor(kind=kind, floor_ratio=ratio, trials_count=8, measured_wall_s=1.0))
-        floor_record.keep(settings.state, "GPU-2", Floor(kind="copy", floor_ratio=0.01, trials_count=8, measured_wall_s=1.0))
-        assert floor_record.of(settings.state, "GPU-1") == 0.0012
-        assert floor_record.of(settings.state, "GPU-1", "copy") == 0.0005
-        assert floor_record.of(settings.state, "GPU-1", "attention") == 0.0012
-        assert floor_record.of(settings.state, "GPU-1", shared=True) is None
+            floor_record.store(
+                settings.state, "GPU-1", Floor(kind=kind, floor_ratio=ratio, trials_count=8, measured_wall_s=1.0)
+            )
+        floor_record.store(settings.state, "GPU-2", Floor(kind="copy", floor_ratio=0.01, trials_count=8, measured_wall_s=1.0))
+        assert floor_record.read_ratio(settings.state, "GPU-1") == 0.0012
+        assert floor_record.read_ratio(settings.state, "GPU-1", "copy") == 0.0005
+        assert floor_record.read_ratio(settings.state, "GPU-1", "attention") == 0.0012
+        assert floor_record.read_ratio(settings.state, "GPU-1", shared=True) is None
         same = Floor(kind="copy", shared=True, floor_ratio=0.0001, trials_count=8, measured_wall_s=1.0)
-        floor_record.keep(settings.state, "GPU-1", same)
-        assert floor_record.of(settings.state, "GPU-1", shared=True) == 0.0001
-        assert floor_record.of(settings.state, "GPU-1", "copy") == 0.0005
+        floor_record.store(settings.state, "GPU-1", same)
+        assert floor_record.read_ratio(settings.state, "GPU-1", shared=True) == 0.0001
+        assert floor_record.read_ratio(settings.state, "GPU-1", "copy") == 0.0005
         assert {uuid: len(kept) for uuid, kept in floor_record.read(settings.state).items()} == {"GPU-1": 3, "GPU-2": 1}
 
     @pytest.mark.parametrize(
@@ -246,9 +257,9 @@ class TestFloors:
     def test_a_damaged_file_is_no_floor_and_is_replaced(self, settings: Settings, content: bytes) -> None:
         settings.state.mkdir(parents=True)
         (settings.state / floor_record.FILE).write_bytes(content)
-        assert floor_record.of(settings.state, "G") is None
-        floor_record.keep(settings.state, "G", Floor(kind="copy", floor_ratio=0.01, trials_count=8, measured_wall_s=1.0))
-        assert floor_record.of(settings.state, "G") == 0.01
+        assert floor_record.read_ratio(settings.state, "G") is None
+        floor_record.store(settings.state, "G", Floor(kind="copy", floor_ratio=0.01, trials_count=8, measured_wall_s=1.0))
+        assert floor_record.read_ratio(settings.state, "G") == 0.01
 
 
 def test_a_result_that_is_not_there_is_data_that_json_can_hold() -> None:
@@ -259,9 +270,10 @@ def test_a_result_that_is_not_there_is_data_that_json_can_hold() -> None:
     assert data["comparisons"][0]["error_ratio"] is None
 
 
-def test_many_arms_of_long_names_have_a_window(copying: Settings) -> None:
-    arms = {"x" * 150: lambda: 1.0, "y" * 150: lambda: 1.0}
-    found = compare(arms, seconds=0.05, warm_s=0.0, timer=HostBlocks(), settings=copying)
+def test_long_variant_names_have_a_window(copying: Settings) -> None:
+    """Variants with long names have a window."""
+    variants = {"x" * 150: lambda: 1.0, "y" * 150: lambda: 1.0}
+    found = compare(variants, seconds=0.05, warm_s=0.0, timer=HostBlocks(), settings=copying)
     assert found.window is not None
     assert found.window.run_id is not None
     check(found.to_dict(), "urn:gpuwatch:comparison:1")

@@ -48,27 +48,28 @@ class Later:
 PAIR: dict[str, Callable[..., object]] = {"a": nothing, "b": nothing}
 
 
-@pytest.mark.parametrize("arms", [[nothing, nothing], None, 5, "ab", {1: nothing, 2: nothing}, {"": nothing, "b": nothing}])
-def test_arms_are_functions_by_name(arms: Any) -> None:
+@pytest.mark.parametrize("variants", [[nothing, nothing], None, 5, "ab", {1: nothing, 2: nothing}, {"": nothing, "b": nothing}])
+def test_variants_are_functions_by_name(variants: Any) -> None:
     with pytest.raises(UsageError, match=r"compare: expected (functions by name|a name for each)"):
-        compare(arms, watch=False)
+        compare(variants, watch=False)
 
 
-@pytest.mark.parametrize("arm", [later, one_by_one, one_by_one_later, Later(), given_later, given_one_by_one])
+@pytest.mark.parametrize("variant", [later, one_by_one, one_by_one_later, Later(), given_later, given_one_by_one])
 @pytest.mark.parametrize("check", [True, False])
-def test_a_call_that_only_makes_a_coroutine_or_a_generator_is_no_arm(arm: Callable[[], object], check: bool) -> None:
-    for arms in ({"a": arm, "b": nothing}, {"b": nothing, "a": arm}):
+def test_deferring_function_is_refused_as_variant(variant: Callable[[], object], check: bool) -> None:
+    """A call that only makes a coroutine or a generator is no variant."""
+    for variants in ({"a": variant, "b": nothing}, {"b": nothing, "a": variant}):
         with pytest.raises(UsageError, match="compare: a: expected a function that does its work"):
-            compare(arms, check=check, watch=False)
+            compare(variants, check=check, watch=False)
 
 
 @pytest.mark.parametrize("inputs", [5, None, np.ones(3), "text", {"x": 1}])
 def test_a_single_tensor_is_not_taken_apart_into_rows(inputs: Any) -> None:
-    arms: dict[str, Callable[..., object]] = {"a": lambda x: x, "b": lambda x: x}
+    variants: dict[str, Callable[..., object]] = {"a": lambda x: x, "b": lambda x: x}
     with pytest.raises(UsageError, match=r"compare: inputs: expected a tuple of arguments, as \(x,\)"):
-        compare(arms, inputs=inputs, watch=False)
+        compare(variants, inputs=inputs, watch=False)
     with pytest.raises(UsageError, match=r"compare: inputs\(\): expected a tuple of arguments"):
-        compare(arms, inputs=lambda: inputs, watch=False)
+        compare(variants, inputs=lambda: inputs, watch=False)
 
 
 WRONG: list[tuple[str, object]] = [
@@ -81,7 +82,8 @@ WRONG: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=[f"{name}={value!r}" for name, value in WRONG])
-def test_a_setting_that_can_never_be_right_is_named_with_what_was_found(name: str, value: object) -> None:
+def test_wrong_argument_is_named_with_its_value(name: str, value: object) -> None:
+    """An argument that can never be right is named with the value found."""
     with pytest.raises(UsageError, match=f"compare: {name}: expected") as refused:
         compare(PAIR, watch=False, **{name: value})  # type: ignore[arg-type]  # what is tested
     assert "\n" not in str(refused.value)
@@ -98,9 +100,10 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert compare(PAIR, watch=False, floor_ratio=0.01, timer=HostBlocks(), **settings).comparisons
 
 
-def test_a_broken_configuration_leaves_the_comparison_and_makes_its_window_unproven(
+def test_broken_configuration_makes_window_unproven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A broken configuration leaves the comparison and makes its window unproven."""
     caplog.set_level(logging.CRITICAL)
     broken = tmp_path / "broken.toml"
     broken.write_text("state = [")
@@ -113,7 +116,9 @@ def test_a_broken_configuration_leaves_the_comparison_and_makes_its_window_unpro
     assert found.verdict.status is Status.UNPROVEN
 
 
-def test_a_torch_that_cannot_be_asked_for_its_gpu_leaves_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_torch_leaves_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch that raises when asked for its GPU leaves the comparison."""
+
     def broken() -> dict[str, object]:
         raise RuntimeError("the GPU is lost")
 

@@ -49,13 +49,14 @@ def test_one_per_cent_more_bytes_take_longer(torch: Any) -> None:
     more = round(1.01 * whole) // 4096 * 4096
     source = torch.empty(more, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    arms = {"a": lambda: target[:whole].copy_(source[:whole]), "b": lambda: target.copy_(source)}
-    found = compare(arms, check=False, watch=False)
+    variants = {"a": lambda: target[:whole].copy_(source[:whole]), "b": lambda: target.copy_(source)}
+    found = compare(variants, check=False, watch=False)
     print(found)
     assert found.decision is Decision.SLOWER
 
 
-def test_a_gemm_of_more_products_is_slower_at_the_same_clock_and_at_its_own(torch: Any) -> None:
+def test_larger_gemm_is_slower_at_both_clocks(torch: Any) -> None:
+    """A GEMM of more products is slower at the same clock and at its own."""
     found = compare(
         {"a": gemm(torch), "b": gemm(torch, 4096 + 256)}, check=False, own_steady=True, own_s=1.5, label="gemm with more"
     )

@@ -24,11 +24,11 @@ def git(folder: Path, *arguments: str) -> None:
 def committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file whose committed function returns 1, and 2 as it stands."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    path = tmp_path / "work" / "arm.py"
+    path = tmp_path / "work" / "variant.py"
     path.parent.mkdir()
     git(path.parent, "init", "-q")
     path.write_text("def f():\n    return 1\n")
-    git(path.parent, "add", "arm.py")
+    git(path.parent, "add", "variant.py")
     git(path.parent, "commit", "-q", "-m", "first")
     path.write_text("def f():\n    return 2\n")
     return path
@@ -46,7 +46,8 @@ def test_a_repository_that_the_environment_names_is_not_asked(
     assert load(f"{committed}:f", at="HEAD").call() == 1
 
 
-def test_what_git_is_configured_to_show_in_another_form_is_loaded_as_it_was_committed(committed: Path) -> None:
+def test_load_ignores_textconv_of_git(committed: Path) -> None:
+    """A file that git is configured to show in another form is loaded as it was committed."""
     (committed.parent / ".gitattributes").write_text("*.py diff=loud\n")
     git(committed.parent, "config", "diff.loud.textconv", "tr a-z A-Z <")
     assert load(f"{committed}:f", at="HEAD").call() == 1
@@ -58,7 +59,7 @@ def test_a_file_that_ends_the_program_is_refused(tmp_path: Path, monkeypatch: py
     (tmp_path / "script.py").write_text(f"import sys\ndef f(): ...\nsys.exit({code})\n")
     with pytest.raises(UsageError, match=r"script\.py: expected a file that can be imported, found one that calls sys\.exit"):
         load(f"{tmp_path / 'script.py'}:f")
-    assert not [name for name in sys.modules if name.startswith("_gpuwatch_arm") and name.endswith("script")]
+    assert not [name for name in sys.modules if name.startswith("_gpuwatch_variant") and name.endswith("script")]
 
 
 def test_what_a_file_raises_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,7 @@ class Refusal(int):
 
 
 NO = Refusal(1)
+_addresses = itertools.count(0x10000)  # no two drivers share a context: what is stored of one is not found in another
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Driver:
 
     numbered: bool = True
     refuses: str = ""  # a function that fails
-    context: int = 0x1000
+    context: int = field(default_factory=lambda: next(_addresses))
     number: int = 1
     memory: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = field(default_factory=dict)
     modules: set[int] = field(default_factory=set)

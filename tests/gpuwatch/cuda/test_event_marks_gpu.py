@@ -78,7 +78,8 @@ def test_iterations_of_a_gemm_carry_time_and_true_clock(settings: Settings, gemm
         assert told["timer"] == "events"
 
 
-def test_a_window_and_its_iterations_inside_a_capture_leave_the_graph_alone(settings: Settings, gemm: Any) -> None:
+def test_window_inside_capture_leaves_graph_alone(settings: Settings, gemm: Any) -> None:
+    """A window and its iterations inside a capture leave the graph alone."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph), gpuwatch.window("captured", settings=settings) as w:
         for _ in w.iterations(3):

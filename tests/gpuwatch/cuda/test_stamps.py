@@ -14,7 +14,7 @@ import pytest
 import gpuwatch
 from gpuwatch.client import testimony as testimonies
 from gpuwatch.config.settings import load
-from gpuwatch.cuda import canary, driver, stamp_buffers
+from gpuwatch.cuda import canary
 from gpuwatch.cuda.event_marks import CudaMarks
 from gpuwatch.cuda.stamp import Stamps
 from tests.gpuwatch.cuda.pretended import CLOCK_MHZ, SMS_COUNT, Cuda, Driver
@@ -25,8 +25,6 @@ from tests.waiting import let_pass
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     made = Cuda()
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=made))
-    for module, name, empty in ((stamp_buffers, "_spare", {}), (stamp_buffers, "_left", []), (driver, "_modules", {})):
-        monkeypatch.setattr(module, name, empty)
     return made
 
 
@@ -36,13 +34,14 @@ def gpu(cuda: Cuda) -> Driver:
 
 
 def stamps(gpu: Driver, count: int = 2) -> Stamps:
-    made = Stamps.here(count, gpu)
+    made = Stamps.allocate(count, gpu)
     assert made is not None
     return made
 
 
 class TestStamps:
-    def test_two_stamps_give_the_clock_between_them_and_no_third_is_put(self, gpu: Driver) -> None:
+    def test_stamps_give_clock_between_them(self, gpu: Driver) -> None:
+        """Two stamps give the clock between them, and a full buffer takes no third."""
         made = stamps(gpu)
         numbers = []
         for _ in range(3):
@@ -58,7 +57,7 @@ class TestStamps:
     def test_there_are_none_during_a_capture(self, gpu: Driver, cuda: Cuda) -> None:
         made = stamps(gpu)
         cuda.capturing = True
-        assert Stamps.here(2, gpu) is None
+        assert Stamps.allocate(2, gpu) is None
         assert made.put() == -1
         assert made.put(during_capture=True) == 0
 
@@ -73,7 +72,8 @@ class TestStamps:
         assert sorted(numbers) == list(range(400))
         assert (made.read().at_ns > 0).all()
 
-    def test_a_little_room_is_kept_for_the_next_and_more_is_freed(self, gpu: Driver) -> None:
+    def test_small_buffer_is_reused_and_large_one_freed(self, gpu: Driver) -> None:
+        """A small buffer is held for the next stamps, and a large one is freed."""
         small, large = stamps(gpu), stamps(gpu, 100)
         for each in (small, large):
             each.close()
@@ -81,7 +81,7 @@ class TestStamps:
         again = stamps(gpu)
         assert (len(gpu.memory), again.used, again.put()) == (1, 0, 0)
 
-    def test_room_given_back_twice_is_handed_out_once(self, gpu: Driver) -> None:
+    def test_buffer_released_twice_is_reused_once(self, gpu: Driver) -> None:
         made = stamps(gpu)
         made.close()
         made.close()
@@ -92,7 +92,8 @@ class TestStamps:
             made.read()
 
     @pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "by address alone"])
-    def test_spare_room_of_a_context_that_was_reset_is_forgotten_and_never_freed(self, cuda: Cuda, numbered: bool) -> None:
+    def test_buffer_of_reset_context_is_never_freed(self, cuda: Cuda, numbered: bool) -> None:
+        """A released buffer of a context that was reset is dropped and never freed."""
         gpu = Driver(numbered=numbered)
         for count in (2, 100):
             stamps(gpu, count).close()
@@ -104,16 +105,19 @@ class TestStamps:
         assert gpu.loaded_count == 2
         assert len(gpu.freed) == freed_count
 
-    def test_room_given_back_in_another_context_waits_for_its_own(self, gpu: Driver) -> None:
+    def test_buffer_is_freed_in_its_own_context(self, gpu: Driver) -> None:
+        """A buffer released in another context waits for its own."""
         made = stamps(gpu, 100)
-        gpu.context, gpu.number = 0x2000, 2
+        own = gpu.context
+        gpu.context = 0x2000
         made.close()
         assert not gpu.freed
-        gpu.context, gpu.number = 0x1000, 1
+        gpu.context = own
         stamps(gpu, 50)
         assert len(gpu.freed) == 1
 
-    def test_room_given_back_during_a_capture_is_freed_after_it(self, gpu: Driver, cuda: Cuda) -> None:
+    def test_buffer_released_in_capture_is_freed_later(self, gpu: Driver, cuda: Cuda) -> None:
+        """A buffer released during a capture is freed after it."""
         made = stamps(gpu, 100)
         cuda.capturing = True
         made.close()
@@ -126,12 +130,13 @@ class TestStamps:
     def test_what_the_driver_refuses_leaves_no_memory_taken(self, gpu: Driver, function: str) -> None:
         gpu.refuses = function
         with pytest.raises(RuntimeError, match="CUDA_ERROR_INVALID_VALUE"):
-            Stamps.here(2, gpu)
+            Stamps.allocate(2, gpu)
         assert not gpu.memory
 
 
 class TestMarks:
-    def test_iterations_carry_their_clock_and_nested_ones_their_own_times(self, gpu: Driver, cuda: Cuda) -> None:
+    def test_marks_time_nested_iterations_apart(self, gpu: Driver, cuda: Cuda) -> None:
+        """Iterations carry their clock, and nested ones their own times."""
         marks = CudaMarks(cuda, 10, gpu)
         outer = marks.begin()
         assert outer is not None
@@ -151,7 +156,8 @@ class TestMarks:
         assert timings.sm_clock_mhz is not None
         assert timings.sm_clock_mhz[:2] == pytest.approx(CLOCK_MHZ, rel=1e-2)
 
-    def test_what_begins_before_a_capture_or_inside_of_one_is_left_out(self, gpu: Driver, cuda: Cuda) -> None:
+    def test_marks_leave_out_iterations_of_a_capture(self, gpu: Driver, cuda: Cuda) -> None:
+        """An iteration that begins before a capture or inside one is left out."""
         marks = CudaMarks(cuda, 10, gpu)
         begun = marks.begin()
         assert begun is not None
@@ -179,7 +185,8 @@ class TestTestimony:
             let_pass(0.01, "time lies between two stamps")
         return testimony
 
-    def test_a_window_gives_back_what_it_took_whether_it_was_read_or_not(self, gpu: Driver) -> None:
+    def test_testimony_releases_memory_read_or_not(self, gpu: Driver) -> None:
+        """A window releases its memory, whether its stamps were read or not."""
         for is_read in (True, False):
             testimony = self.told(gpu)
             assert len(gpu.memory) == 2
@@ -204,9 +211,11 @@ class TestTestimony:
                 pass
         assert [record.message.split(":")[1].strip() for record in caplog.records] == ["marking iterations failed"]
 
-    def test_a_profiler_that_cannot_be_asked_about_breaks_no_iteration(
+    def test_unreadable_profiler_state_breaks_no_iteration(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
+        """A profiler state that cannot be read breaks no iteration."""
+
         def broken() -> bool:
             raise AttributeError("half a torch")
 
@@ -217,9 +226,10 @@ class TestTestimony:
         assert "half a torch" in caplog.text
 
 
-def test_a_window_whose_body_raises_gives_all_back_though_no_daemon_watched(
+def test_raising_body_releases_memory_without_daemon(
     gpu: Driver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A window whose body raises releases all memory, even without a daemon."""
     caplog.set_level(logging.CRITICAL)
     monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=gpu))
     settings = load({"socket": "/proc/nowhere/s", "state": "/proc/nowhere"})
@@ -236,7 +246,7 @@ def test_a_canary_that_fails_gives_its_stamps_back(gpu: Driver, cuda: Cuda, monk
     monkeypatch.setattr(cuda, "current_stream", broken)
     monkeypatch.setitem(sys.modules, "torch._C", SimpleNamespace(_cuda_getCurrentRawStream=lambda index: 7))
     with pytest.raises(RuntimeError, match="lost"):
-        canary.look(gpu)
+        canary.measure_canary(gpu)
     assert len(gpu.memory) == 1
     stamps(gpu)
     assert len(gpu.memory) == 1, "what it gave back was taken"

@@ -14,8 +14,8 @@ from annotate.declared import FACTS
 from annotate.evidence import Device, Timings, Values
 from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
-from gpuwatch.measuring import Seams
-from gpuwatch.measuring.canary_run import Sung
+from gpuwatch.measuring import BenchEnvironment
+from gpuwatch.measuring.canary_run import CanaryRun
 from gpuwatch.measuring.torch_device import TorchDevice
 from gpuwatch.timers import TimedEntries, TimingPlan
 from gpuwatch.wire.messages import FactValue
@@ -97,26 +97,26 @@ class FakeWindow:
 
 @dataclass
 class World:
-    """Seams around a scripted timer; ``statuses`` are the verdicts of the windows, in turn, the last one for the rest."""
+    """The environment around a scripted timer; ``statuses`` are the verdicts of the windows, in turn, the last one for the rest."""
 
     timer: ScriptedTimer
     statuses: tuple[Status, ...] = (Status.VALID,)
-    board: TorchDevice | None = field(default_factory=lambda: TorchDevice(H200, L2_BYTES))
+    gpu: TorchDevice | None = field(default_factory=lambda: TorchDevice(H200, L2_BYTES))
     uuid: str | None = "GPU-1"
     windows: list[FakeWindow] = field(default_factory=list)
-    asked: list[dict[str, Any]] = field(default_factory=list)
+    opened: list[dict[str, Any]] = field(default_factory=list)
     flushes: int = 0
     shown: StringIO = field(default_factory=StringIO)
-    sung: Sung | None = None
+    canary: CanaryRun | None = None
 
-    def seams(self) -> Seams:
-        return Seams(
+    def environment(self) -> BenchEnvironment:
+        return BenchEnvironment(
             now_ns=lambda: self.timer.now_ns,
-            ready=lambda _: None,
+            start_daemon=lambda _: None,
             window=self._window,
-            board=lambda: self.board,
+            gpu=lambda: self.gpu,
             flush=self._flush,
-            canary=lambda *_: self.sung,
+            canary=lambda *_: self.canary,
             stream=self.shown,
         )
 
@@ -128,7 +128,7 @@ class World:
         yield window
 
     def _window(self, label: str | None = None, **options: Any) -> Any:
-        self.asked.append({"label": label, **options})
+        self.opened.append({"label": label, **options})
         return self._entered()
 
     def _flush(self, l2_bytes: int | None) -> tuple[Callable[[], None], int]:

@@ -24,7 +24,7 @@ from tests.gpuwatch.measuring.scripted import H200, L2_BYTES, Model, ScriptedTim
 
 def run(model: Model, world: World | None = None, **options: object) -> tuple[Measurement, World]:
     world = world or World(ScriptedTimer(model))
-    options = {"timer": world.timer, "seams": world.seams(), **options}
+    options = {"timer": world.timer, "seams": world.environment(), **options}
     return bench(nothing, **options), world  # type: ignore[arg-type]  # options are bench's own
 
 
@@ -35,7 +35,8 @@ def capped(at_s: Values, calls: int) -> tuple[Values, Values]:
 
 
 class TestDuration:
-    def test_uncapped_work_is_warmed_up_and_measured_for_a_second_each(self) -> None:
+    def test_uncapped_work_takes_one_second_each(self) -> None:
+        """Uncapped work is warmed up and measured for a second each."""
         measured, _ = run(constant(1e-3))
         assert measured.warmup.steady
         assert measured.warmup.took_s == pytest.approx(1.0, abs=0.25)
@@ -49,14 +50,15 @@ class TestDuration:
         assert measured.warmup.took_s >= 3.0
         assert measured.attempt.took_s >= 3.0
 
-    def test_a_gpu_whose_clock_nobody_stamps_is_given_the_patience_a_cap_needs(self) -> None:
+    def test_unstamped_gpu_takes_as_long_as_a_capped_one(self) -> None:
+        """A GPU whose clock is not stamped gets the time that a power cap needs."""
         measured, _ = run(constant(1e-3, mhz=None))
         assert measured.attempt.power_limited is None
         assert measured.warmup.took_s >= 3.0
         assert measured.attempt.took_s >= 3.0
 
     def test_the_host_alone_needs_no_such_patience(self) -> None:
-        world = World(ScriptedTimer(constant(1e-3, mhz=None), name="host", issue_s=None), board=None)
+        world = World(ScriptedTimer(constant(1e-3, mhz=None), name="host", issue_s=None), gpu=None)
         measured, _ = run(constant(1e-3), world)
         assert measured.attempt.took_s < 2.0
 
@@ -105,7 +107,9 @@ class TestWarmup:
         assert 1.5 < measured.warmup.took_s < 5.0
         assert measured.median_s == pytest.approx(1e-3, rel=0.01)
 
-    def test_a_clock_that_moves_is_not_steady_though_times_stand_still(self) -> None:
+    def test_moving_clock_is_not_steady(self) -> None:
+        """A clock that moves is not steady, even where times stand still."""
+
         def cooling(at_s: Values, calls: int) -> tuple[Values, Values]:
             return np.full(len(at_s), 1e-3), 1980.0 - 20.0 * at_s
 
@@ -147,7 +151,7 @@ class TestEntries:
         seen: set[int] = set()
         world = World(ScriptedTimer(constant(5e-6)))
         measured = bench(
-            lambda one: seen.add(id(one)), args=(array,), timer=world.timer, seams=world.seams(), max_s=1.0
+            lambda one: seen.add(id(one)), args=(array,), timer=world.timer, seams=world.environment(), max_s=1.0
         )  # fmt: skip
         assert len(seen) == 20
         assert measured.calls_count % 20 == 0
@@ -159,7 +163,7 @@ class TestEntries:
     def test_own_arguments_are_taken_in_turn(self) -> None:
         seen: list[int] = []
         world = World(ScriptedTimer(constant(30e-6)))
-        bench(seen.append, rotate=[(1,), (2,), (3,)], timer=world.timer, seams=world.seams(), max_s=1.0)
+        bench(seen.append, rotate=[(1,), (2,), (3,)], timer=world.timer, seams=world.environment(), max_s=1.0)
         assert world.timer.plans[-1].calls_count == 12
         assert seen[-6:] == [1, 2, 3, 1, 2, 3]
 
@@ -186,7 +190,7 @@ class TestRight:
         world = World(ScriptedTimer(constant(1e-3)))
         with pytest.raises(WrongResultError, match=r"expected at most 0\.0001") as caught:
             bench(
-                lambda: np.array([1.0, 2.0], np.float32), reference=np.array([1.0, 2.1], np.float32), timer=world.timer, seams=world.seams()
+                lambda: np.array([1.0, 2.0], np.float32), reference=np.array([1.0, 2.1], np.float32), timer=world.timer, seams=world.environment()
             )  # fmt: skip
         assert caught.value.error_ratio == pytest.approx(0.1 / (2.1 + 1.55), rel=1e-3)
         assert world.timer.takes == []
@@ -195,29 +199,40 @@ class TestRight:
     def test_a_result_of_another_shape_is_called_so(self) -> None:
         world = World(ScriptedTimer(constant(1e-3)))
         with pytest.raises(WrongResultError, match="has another shape than the reference, or is NaN"):
-            bench(lambda: np.ones((2, 2)), reference=np.ones(2), timer=world.timer, seams=world.seams())
+            bench(lambda: np.ones((2, 2)), reference=np.ones(2), timer=world.timer, seams=world.environment())
 
     def test_a_right_one_is_told_with_its_error(self) -> None:
         world = World(ScriptedTimer(constant(1e-3)))
         measured = bench(
             np.cos, args=(np.array([1.0, 2.0], np.float32),), reference=lambda x: np.cos(x.astype(np.float64)), timer=world.timer,
-            seams=world.seams(),
+            seams=world.environment(),
         )  # fmt: skip
         assert measured.match is not None
         assert 0 < measured.match.error_ratio < 1e-6
         assert world.windows[0].told["reference_limit_ratio"] == 1e-4
         assert "right: largest relative error" in str(measured)
 
-    def test_a_function_that_works_in_place_does_not_spoil_its_reference(self) -> None:
+    def test_in_place_function_does_not_spoil_reference(self) -> None:
+        """A function that works in place does not spoil its reference."""
+
         def double(x: Values) -> Values:
             x *= 2
             return x
 
         world = World(ScriptedTimer(constant(1e-3)))
         data = np.ones(4)
-        bench(double, args=(data,), reference=lambda x: 2 * x, timer=world.timer, seams=world.seams(), min_s=0.1, cache="warm")
+        bench(
+            double,
+            args=(data,),
+            reference=lambda x: 2 * x,
+            timer=world.timer,
+            seams=world.environment(),
+            min_s=0.1,
+            cache="warm",
+        )
 
-    def test_a_cached_result_is_found_out_and_the_inputs_are_put_back(self) -> None:
+    def test_cached_result_is_detected_and_inputs_restored(self) -> None:
+        """A cached result is detected, and the inputs get their values back."""
         cached: list[Values] = []
 
         def memoised(x: Values) -> Values:
@@ -227,7 +242,7 @@ class TestRight:
         data = np.linspace(0.0, 1.0, 10)
         kept = data.copy()
         world = World(ScriptedTimer(constant(1e-3)))
-        measured = bench(memoised, args=(data,), check_inputs=True, timer=world.timer, seams=world.seams(), min_s=0.1)
+        measured = bench(memoised, args=(data,), check_inputs=True, timer=world.timer, seams=world.environment(), min_s=0.1)
         assert measured.output_unchanged is True
         assert world.windows[0].told["output_unchanged"] is True
         assert "may be cached" in str(measured)
@@ -236,13 +251,13 @@ class TestRight:
     def test_an_honest_one_passes(self) -> None:
         world = World(ScriptedTimer(constant(1e-3)))
         data = np.linspace(0.0, 1.0, 10)
-        measured = bench(np.sin, args=(data,), check_inputs=True, timer=world.timer, seams=world.seams(), min_s=0.1)
+        measured = bench(np.sin, args=(data,), check_inputs=True, timer=world.timer, seams=world.environment(), min_s=0.1)
         assert measured.output_unchanged is False
 
     def test_what_the_function_raises_passes(self) -> None:
         world = World(ScriptedTimer(constant(1e-3)))
         with pytest.raises(ZeroDivisionError):
-            bench(lambda: 1 / 0, timer=world.timer, seams=world.seams())
+            bench(lambda: 1 / 0, timer=world.timer, seams=world.environment())
 
 
 class TestRetries:
@@ -294,12 +309,13 @@ class TestRates:
         assert "of the bfloat16 peak at this clock" in str(measured)
 
     def test_without_a_board_there_are_rates_and_no_peaks(self) -> None:
-        world = World(ScriptedTimer(constant(1e-3, mhz=None), name="host", issue_s=None), board=None)
+        world = World(ScriptedTimer(constant(1e-3, mhz=None), name="host", issue_s=None), gpu=None)
         measured, _ = run(constant(1e-3), world, flops=1e9)
         assert measured.flops_per_s == pytest.approx(1e12, rel=0.01)
         assert measured.flops_peak_ratio is None
 
-    def test_sensitivity_is_found_where_the_clock_swings_and_refused_with_reason_elsewhere(self) -> None:
+    def test_sensitivity_needs_a_moving_clock(self) -> None:
+        """Sensitivity is found where the clock swings, and refused with a reason elsewhere."""
         rng = np.random.default_rng(2)
 
         def swinging(at_s: Values, calls: int) -> tuple[Values, Values]:
@@ -329,7 +345,7 @@ class TestShown:
         assert data["attempts"][0]["warmup"]["steady"] is True
 
     def test_every_kind_of_measurement_follows_its_schema(self) -> None:
-        bare = World(ScriptedTimer(constant(1e-3, mhz=None)), statuses=(Status.REJECTED, Status.UNPROVEN), board=None)
+        bare = World(ScriptedTimer(constant(1e-3, mhz=None)), statuses=(Status.REJECTED, Status.UNPROVEN), gpu=None)
         told: dict[str, Any] = {"flops": 1e9, "bytes": 1e6, "dtype": "bfloat16"}
         for measured, _ in (
             run(capped, **told, retries=1),
@@ -369,21 +385,23 @@ class TestShown:
 
         world = World(ScriptedTimer(constant(1e-3)))
         with pytest.raises(RuntimeError, match="tired"):
-            bench(tired, timer=world.timer, seams=world.seams(), progress=True)
+            bench(tired, timer=world.timer, seams=world.environment(), progress=True)
         assert world.shown.getvalue().endswith("\r")
 
 
-def test_the_package_can_be_called_as_the_function_it_is_named_after() -> None:
+def test_gpuwatch_bench_is_callable_after_package_import() -> None:
+    """Importing the package leaves `gpuwatch.bench` the function."""
     import gpuwatch.measuring
 
     world = World(ScriptedTimer(constant(1e-3)))
-    assert gpuwatch.bench(nothing, timer=world.timer, seams=world.seams(), min_s=0.1).count > 10
+    assert gpuwatch.bench(nothing, timer=world.timer, seams=world.environment(), min_s=0.1).count > 10
 
 
-def test_the_first_call_is_timed_apart_and_only_where_it_was_the_first() -> None:
+def test_first_call_is_timed_only_where_it_was_the_first() -> None:
+    """The first call is timed apart, and only where it was the first."""
     assert run(constant(1e-3), min_s=0.1)[0].first_call_s is not None
     world = World(ScriptedTimer(constant(1e-3)))
-    checked = bench(lambda: 1.0, reference=1.0, timer=world.timer, seams=world.seams(), min_s=0.1)
+    checked = bench(lambda: 1.0, reference=1.0, timer=world.timer, seams=world.environment(), min_s=0.1)
     assert checked.first_call_s is None
 
 
@@ -474,10 +492,13 @@ class _Sly(np.ndarray[Any, Any]):
         raise KeyError("not today")
 
 
-def test_an_argument_that_cannot_be_looked_at_is_measured_all_the_same() -> None:
-    world = World(ScriptedTimer(constant(1e-3)), board=None)
+def test_unreadable_argument_is_measured_anyway() -> None:
+    """An argument that cannot be inspected is measured all the same."""
+    world = World(ScriptedTimer(constant(1e-3)), gpu=None)
     assert (
-        bench(nothing, args=(np.ones(3).view(_Sly),), timer=world.timer, seams=world.seams(), cache="warm", min_s=0.1).count
+        bench(
+            nothing, args=(np.ones(3).view(_Sly),), timer=world.timer, seams=world.environment(), cache="warm", min_s=0.1
+        ).count
         > 10
     )
 
@@ -491,25 +512,28 @@ class _Unwilling(StringIO):
         return super().write(text)
 
 
-def test_progress_that_cannot_be_shown_is_no_reason_to_lose_a_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_progress_does_not_lose_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress that cannot be shown is no reason to lose a benchmark."""
     world = World(ScriptedTimer(constant(1e-3)), shown=_Unwilling())
-    assert bench(nothing, timer=world.timer, seams=world.seams(), min_s=0.1, progress=True, label="\x1b[2Jx").count > 10
+    assert bench(nothing, timer=world.timer, seams=world.environment(), min_s=0.1, progress=True, label="\x1b[2Jx").count > 10
     assert "\x1b" not in world.shown.getvalue()
     closed = World(ScriptedTimer(constant(1e-3)))
     closed.shown.close()
-    assert bench(nothing, timer=closed.timer, seams=closed.seams(), min_s=0.1).count > 10
+    assert bench(nothing, timer=closed.timer, seams=closed.environment(), min_s=0.1).count > 10
     monkeypatch.setattr("sys.stderr", None)
     with Progress("x", shown=True) as shown:
         shown.show("measuring", 0.5)
 
 
-def test_a_function_of_a_long_name_is_measured_under_its_beginning() -> None:
+def test_long_function_name_is_cut_for_label() -> None:
+    """A function with a long name is measured under its beginning."""
+
     def named() -> None:
         pass
 
     named.__name__ = "x" * 300
     world = World(ScriptedTimer(constant(1e-3)))
-    assert bench(named, timer=world.timer, seams=world.seams(), min_s=0.1).label == "x" * 256
+    assert bench(named, timer=world.timer, seams=world.environment(), min_s=0.1).label == "x" * 256
 
 
 @pytest.mark.parametrize("timer", ["events", "graph"])
@@ -522,8 +546,8 @@ def test_a_gpus_timer_without_torch_says_so(timer: str) -> None:
 
 
 def test_a_board_that_hides_its_cache_cannot_be_flushed() -> None:
-    world = World(ScriptedTimer(constant(1e-3)), board=TorchDevice(H200, None))
-    from gpuwatch.measuring.cache import flush_of
+    world = World(ScriptedTimer(constant(1e-3)), gpu=TorchDevice(H200, None))
+    from gpuwatch.measuring.cache import make_flush
 
     with pytest.raises(UsageError, match="does not say how large the L2 cache is"):
-        flush_of(world.board.l2_bytes if world.board else None)
+        make_flush(world.gpu.l2_bytes if world.gpu else None)

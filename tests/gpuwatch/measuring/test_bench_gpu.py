@@ -73,7 +73,8 @@ def test_a_graph_and_events_agree_where_the_launch_is_hidden() -> None:
     assert host.median_s > 0.9 * graph.median_s
 
 
-def test_a_kernel_shorter_than_its_launch_is_seen_without_it_by_a_graph_and_by_held_events() -> None:
+def test_graph_and_held_events_hide_the_launch() -> None:
+    """A kernel shorter than its launch is timed without it by a graph and by held events."""
     x = torch.randn(1024, device="cuda")
     graph = shown(bench(torch.neg, args=(x,), cache="warm", label="neg 1k", timer="graph", max_s=3.0))
     events = shown(bench(torch.neg, args=(x,), cache="warm", label="neg 1k", timer="events", max_s=3.0))
@@ -88,7 +89,8 @@ def test_a_copy_reaches_most_of_the_memorys_peak() -> None:
     assert measured.bytes_peak_ratio is None or 0.5 < measured.bytes_peak_ratio < 1.05
 
 
-def test_a_function_of_the_host_in_a_process_with_a_gpu_is_timed_by_the_host() -> None:
+def test_host_function_beside_gpu_is_timed_by_host() -> None:
+    """A function of the host in a process with a GPU is timed by the host."""
     assert shown(bench(lambda: sum(range(20_000)), label="host sum", min_s=0.5, max_s=2.0)).timer == "host"
 
 

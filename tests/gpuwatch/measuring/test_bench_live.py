@@ -13,7 +13,8 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.measuring import bench
 
 
-def test_a_function_of_the_host_is_timed_and_its_window_kept(copying: Settings) -> None:
+def test_bench_stores_window_of_host_function(copying: Settings) -> None:
+    """A function of the host is timed, and its window is stored."""
     data = np.arange(20_000.0)
     measured = bench(
         np.sort,
@@ -37,7 +38,8 @@ def test_a_function_of_the_host_is_timed_and_its_window_kept(copying: Settings) 
     assert measured.verdict.finding("too-few-samples").says != "no times of iterations"
 
 
-def test_without_a_daemon_there_are_figures_and_an_unproven_verdict(copying: Settings, tmp_path: Path) -> None:
+def test_bench_without_daemon_is_unproven(copying: Settings, tmp_path: Path) -> None:
+    """Without a daemon there are figures and an unproven verdict."""
     nowhere = replace(copying, socket=tmp_path / ("x" * 200))
     measured = bench(sum, args=([1, 2, 3],), settings=nowhere, min_s=0.1, max_s=0.2, warmup_max_s=0.1, retries=2)
     assert measured.verdict.status is Status.UNPROVEN

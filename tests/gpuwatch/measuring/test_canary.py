@@ -9,24 +9,25 @@ import pytest
 
 import gpuwatch
 from annotate.verdict import Status
-from gpuwatch.measuring.canary_run import Sung
+from gpuwatch.measuring.canary_run import CanaryRun
 from tests.gpuwatch.measuring.scripted import ScriptedTimer, World, constant, nothing
 
 
 @pytest.mark.parametrize("status", list(Status))
-def test_a_canary_is_told_and_kept_where_the_verdict_was_valid(tmp_path: Path, status: Status) -> None:
-    sung = Sung(tmp_path, "GPU-1", 1965.0, 4.1e12)
+def test_canary_is_stored_after_valid_verdict(tmp_path: Path, status: Status) -> None:
+    """A canary is declared, and stored where the verdict was valid."""
+    canary = CanaryRun(tmp_path, "GPU-1", 1965.0, 4.1e12)
     for _ in range(3):
-        world = World(ScriptedTimer(constant(1e-3)), statuses=(status,), sung=sung)
-        gpuwatch.bench(nothing, timer=world.timer, seams=world.seams(), min_s=0.1)
+        world = World(ScriptedTimer(constant(1e-3)), statuses=(status,), canary=canary)
+        gpuwatch.bench(nothing, timer=world.timer, seams=world.environment(), min_s=0.1)
     told = world.windows[0].told
     assert told["canary_clock_mhz"] == 1965.0
     assert told.get("canary_record_count") == (2 if status is Status.VALID else None)
     assert told.get("canary_record_clock_mhz") == (1965.0 if status is Status.VALID else None)
-    slow = replace(sung, clock_mhz=1700.0)
-    assert slow.told.get("canary_record_clock_mhz") == (1965.0 if status is Status.VALID else None)
+    slow = replace(canary, clock_mhz=1700.0)
+    assert slow.facts.get("canary_record_clock_mhz") == (1965.0 if status is Status.VALID else None)
 
 
 def test_a_state_folder_that_cannot_be_written_loses_nothing() -> None:
-    world = World(ScriptedTimer(constant(1e-3)), sung=Sung(Path("/proc/nowhere"), "GPU-1", 1965.0, None))
-    assert gpuwatch.bench(nothing, timer=world.timer, seams=world.seams(), min_s=0.1).verdict.status is Status.VALID
+    world = World(ScriptedTimer(constant(1e-3)), canary=CanaryRun(Path("/proc/nowhere"), "GPU-1", 1965.0, None))
+    assert gpuwatch.bench(nothing, timer=world.timer, seams=world.environment(), min_s=0.1).verdict.status is Status.VALID

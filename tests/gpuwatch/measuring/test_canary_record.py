@@ -8,11 +8,12 @@ from annotate.declared import FACTS
 from gpuwatch.measuring import canary_record
 
 
-def test_the_medians_on_record_are_told_beside_what_it_reads_now(tmp_path: Path) -> None:
-    assert canary_record.told(tmp_path, "GPU-1", clock_mhz=1900.0) == {"canary_clock_mhz": 1900.0}
+def test_canary_facts_hold_medians_on_record(tmp_path: Path) -> None:
+    """The medians on record are declared beside the figures of this run."""
+    assert canary_record.facts(tmp_path, "GPU-1", clock_mhz=1900.0) == {"canary_clock_mhz": 1900.0}
     for mhz in (1970.0, 1980.0, 1400.0):
-        canary_record.keep(tmp_path, "GPU-1", clock_mhz=mhz, copy_bytes_count=None)
-    told = canary_record.told(tmp_path, "GPU-1", clock_mhz=1900.0, copy_bytes_count=4e12)
+        canary_record.store(tmp_path, "GPU-1", clock_mhz=mhz, copy_bytes_count=None)
+    told = canary_record.facts(tmp_path, "GPU-1", clock_mhz=1900.0, copy_bytes_count=4e12)
     assert told == {
         "canary_clock_mhz": 1900.0,
         "canary_copy_bytes_count": 4e12,
@@ -20,11 +21,12 @@ def test_the_medians_on_record_are_told_beside_what_it_reads_now(tmp_path: Path)
         "canary_record_count": 3,
     }
     assert told.keys() <= FACTS.keys()
-    assert canary_record.told(tmp_path, "GPU-2") == {}
+    assert canary_record.facts(tmp_path, "GPU-2") == {}
 
 
-def test_the_record_stays_short_and_a_damaged_one_is_begun_again(tmp_path: Path) -> None:
+def test_canary_record_stays_short_and_survives_damage(tmp_path: Path) -> None:
+    """The record stays short, and a damaged one begins again."""
     (tmp_path / canary_record.FILE).write_text('{"schema":1,"canaries":{"GPU-1":7}}')
     for _ in range(60):
-        canary_record.keep(tmp_path, "GPU-1", clock_mhz=1970.0, copy_bytes_count=4e12)
-    assert canary_record.told(tmp_path, "GPU-1")["canary_record_count"] == 50
+        canary_record.store(tmp_path, "GPU-1", clock_mhz=1970.0, copy_bytes_count=4e12)
+    assert canary_record.facts(tmp_path, "GPU-1")["canary_record_count"] == 50

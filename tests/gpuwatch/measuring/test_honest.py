@@ -29,18 +29,20 @@ def correlated(rho: float, sd_ratio: float, seed: int) -> Model:
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.9, 0.98])
-def test_the_interval_covers_the_truth_about_as_often_as_it_says(rho: float) -> None:
+def test_interval_covers_truth_at_its_confidence(rho: float) -> None:
+    """The interval covers the truth about as often as it says."""
     trials, hits = 60, 0
     for seed in range(trials):
         world = World(ScriptedTimer(correlated(rho, 0.02, seed)))
-        ci_s = bench(nothing, timer=world.timer, seams=world.seams(), target_ratio=0.002).ci_s
+        ci_s = bench(nothing, timer=world.timer, seams=world.environment(), target_ratio=0.002).ci_s
         assert ci_s is not None
         hits += ci_s[0] <= CALL_S <= ci_s[1]
     # 95 % nominal: 51 of 60 is what 91 % gives in all but one of twenty cases.
     assert hits >= 51
 
 
-def test_correlated_times_take_longer_to_be_known_and_are_worth_fewer() -> None:
+def test_correlated_times_count_for_fewer() -> None:
+    """Correlated times take longer to be known and are worth fewer."""
     apart, alike = measured(correlated(0.0, 0.05, 1)), measured(correlated(0.99, 0.05, 1))
     assert alike.attempt.took_s > 1.5 * apart.attempt.took_s
     assert alike.effective_count / alike.count < 0.1 * apart.effective_count / apart.count
@@ -48,7 +50,7 @@ def test_correlated_times_take_longer_to_be_known_and_are_worth_fewer() -> None:
 
 def measured(model: Model) -> Measurement:
     world = World(ScriptedTimer(model))
-    return bench(nothing, timer=world.timer, seams=world.seams(), target_ratio=0.004)
+    return bench(nothing, timer=world.timer, seams=world.environment(), target_ratio=0.004)
 
 
 def series(took_s: Values, mhz: Values | None = None) -> Timings:
@@ -57,7 +59,8 @@ def series(took_s: Values, mhz: Values | None = None) -> Timings:
 
 
 class TestSteady:
-    def test_noise_alone_is_mostly_taken_for_steady_and_is_asked_again_a_tenth_of_a_second_later(self) -> None:
+    def test_noise_alone_is_mostly_steady(self) -> None:
+        """Noise alone is mostly steady; bench() checks again a tenth of a second later."""
         rng = np.random.default_rng(3)
         steady = [is_steady(series(CALL_S * (1 + 0.05 * rng.standard_normal(1500))), QUICK) for _ in range(100)]
         assert sum(steady) >= 85

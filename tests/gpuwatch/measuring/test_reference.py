@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from annotate.evidence import Values
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring import tensor_trees
-from gpuwatch.measuring.reference import match, unchanged
+from gpuwatch.measuring.reference import is_unchanged, match_results
 
 finite = arrays.arrays(np.float64, st.integers(1, 20), elements=st.floats(-1e6, 1e6))
 
@@ -23,68 +23,68 @@ finite = arrays.arrays(np.float64, st.integers(1, 20), elements=st.floats(-1e6, 
 def test_it_agrees_with_allclose(reference: Values, rtol: float) -> None:
     result = reference * (1 + rtol / 3) + rtol * np.abs(reference).mean() / 3
     close = np.allclose(result, reference, rtol=rtol, atol=rtol * np.abs(reference).mean())
-    assert match(result, reference, rtol).holds == close
+    assert match_results(result, reference, rtol).holds == close
 
 
 @given(finite)
 @settings(max_examples=30)
 def test_the_same_is_without_error(values: Values) -> None:
-    assert match(values, values.copy(), 0.0).error_ratio == 0.0
+    assert match_results(values, values.copy(), 0.0).error_ratio == 0.0
 
 
 def test_the_limit_is_the_data_types() -> None:
-    assert match(np.array([1.0], np.float32), [1.0]).limit_ratio == 1e-4
-    assert match(np.array([1.0], np.float16), np.array([1.0], np.float16)).limit_ratio == 1e-2
-    assert match(3, 3).limit_ratio == 1e-9
-    assert match(np.array([3], np.int32), np.array([3], np.int32)).limit_ratio == 0.0
-    assert match(np.array([1.0], np.float32), [1.0], 0.5).limit_ratio == 0.5
+    assert match_results(np.array([1.0], np.float32), [1.0]).limit_ratio == 1e-4
+    assert match_results(np.array([1.0], np.float16), np.array([1.0], np.float16)).limit_ratio == 1e-2
+    assert match_results(3, 3).limit_ratio == 1e-9
+    assert match_results(np.array([3], np.int32), np.array([3], np.int32)).limit_ratio == 0.0
+    assert match_results(np.array([1.0], np.float32), [1.0], 0.5).limit_ratio == 0.5
 
 
 def test_another_shape_or_number_of_results_is_wrong() -> None:
-    assert not match(np.ones((2, 3)), np.ones((3, 2))).holds
-    assert not match((1.0, 2.0), (1.0,)).holds
-    assert not match((1.0, None), (1.0, 2.0), 0.1).holds
+    assert not match_results(np.ones((2, 3)), np.ones((3, 2))).holds
+    assert not match_results((1.0, 2.0), (1.0,)).holds
+    assert not match_results((1.0, None), (1.0, 2.0), 0.1).holds
 
 
 def test_a_nan_is_right_only_where_the_reference_has_one() -> None:
-    assert match([np.nan, 1.0], [np.nan, 1.0]).holds
-    assert match(np.array([np.nan, 1.0]), np.array([1.0, 1.0]), 1.0).error_ratio == float("inf")
-    assert not match(np.array([np.inf]), np.array([1.0]), 1.0).holds
-    assert match(np.array([np.inf, 1.0]), np.array([np.inf, 1.0])).holds
+    assert match_results([np.nan, 1.0], [np.nan, 1.0]).holds
+    assert match_results(np.array([np.nan, 1.0]), np.array([1.0, 1.0]), 1.0).error_ratio == float("inf")
+    assert not match_results(np.array([np.inf]), np.array([1.0]), 1.0).holds
+    assert match_results(np.array([np.inf, 1.0]), np.array([np.inf, 1.0])).holds
 
 
 def test_a_wrong_imaginary_part_is_wrong() -> None:
     right = np.array([1 + 1j, 2 - 2j])
-    assert match(right, right).holds
-    assert not match(right, right.conj()).holds
-    assert not match(right, right.real).holds
-    assert not match(1 + 1j, 1.0).holds
-    assert match(right.astype(np.complex64) * (1 + 1e-6), right).holds
-    assert match(np.array([np.nan + 1j]), np.array([np.nan + 1j])).holds
-    assert match(np.array([np.nan + 1j]), right[:1]).error_ratio == float("inf")
+    assert match_results(right, right).holds
+    assert not match_results(right, right.conj()).holds
+    assert not match_results(right, right.real).holds
+    assert not match_results(1 + 1j, 1.0).holds
+    assert match_results(right.astype(np.complex64) * (1 + 1e-6), right).holds
+    assert match_results(np.array([np.nan + 1j]), np.array([np.nan + 1j])).holds
+    assert match_results(np.array([np.nan + 1j]), right[:1]).error_ratio == float("inf")
 
 
 def test_zeros_must_be_zeros() -> None:
-    assert match(np.zeros(3), np.zeros(3)).holds
-    assert not match(np.full(3, 1e-30), np.zeros(3), 0.1).holds
+    assert match_results(np.zeros(3), np.zeros(3)).holds
+    assert not match_results(np.full(3, 1e-30), np.zeros(3), 0.1).holds
 
 
 def test_the_worst_of_several_results_decides() -> None:
-    found = match({"a": 1.0, "b": [2.0, 2.2]}, {"a": 1.0, "b": [2.0, 2.0]}, 0.01)
+    found = match_results({"a": 1.0, "b": [2.0, 2.2]}, {"a": 1.0, "b": [2.0, 2.0]}, 0.01)
     assert found.error_ratio == pytest.approx(0.05)
     assert not found.holds
 
 
 def test_nothing_cannot_be_compared_and_text_neither() -> None:
     with pytest.raises(UsageError, match="returned nothing"):
-        match(None, 1.0)
+        match_results(None, 1.0)
     with pytest.raises(UsageError, match="expected tensors, arrays or numbers"):
-        match("fast", "fast")
+        match_results("fast", "fast")
 
 
 def test_unchanged_is_bit_for_bit() -> None:
-    assert unchanged(np.ones(3), np.ones(3))
-    assert not unchanged(np.ones(3), np.ones(3) + 1e-15)
+    assert is_unchanged(np.ones(3), np.ones(3))
+    assert not is_unchanged(np.ones(3), np.ones(3) + 1e-15)
 
 
 def test_trees_keep_their_shape() -> None:

@@ -10,7 +10,7 @@ import pytest
 from gpuwatch import timers
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring import canary_run, torch_device
-from gpuwatch.measuring.cache import copies, flush_of
+from gpuwatch.measuring.cache import copy_inputs, make_flush
 from gpuwatch.timers.event_timer import EventsTimer
 
 
@@ -68,7 +68,7 @@ def properties(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def test_a_board_is_what_torch_says_of_it(properties: SimpleNamespace) -> None:
-    found = torch_device.here()
+    found = torch_device.current_device()
     assert found is not None
     assert found.l2_bytes == 60 << 20
     device = found.device
@@ -79,23 +79,23 @@ def test_a_board_is_what_torch_says_of_it(properties: SimpleNamespace) -> None:
 def test_what_an_older_torch_does_not_say_is_not_known(properties: SimpleNamespace) -> None:
     for name in ("uuid", "clock_rate", "memory_clock_rate", "memory_bus_width", "L2_cache_size"):
         delattr(properties, name)
-    found = torch_device.here()
+    found = torch_device.current_device()
     assert found is not None
     assert found.l2_bytes is None
     assert found.device.sm_clock_max_mhz is None
     with pytest.raises(UsageError, match="does not say how large"):
-        flush_of(found.l2_bytes)
+        make_flush(found.l2_bytes)
 
 
 def test_a_flush_writes_twice_the_cache(properties: SimpleNamespace) -> None:
-    flush, size_bytes = flush_of(60 << 20)
+    flush, size_bytes = make_flush(60 << 20)
     assert size_bytes == 120 << 20
     flush()
 
 
 def test_inputs_get_as_many_copies_as_overflow_the_cache_thrice() -> None:
     inputs = (Tensor(20 << 20), [Tensor(10 << 20)], 3)
-    found = copies(inputs, 60 << 20)
+    found = copy_inputs(inputs, 60 << 20)
     assert found is not None
     assert len(found) == 7
     assert found[0] is inputs
@@ -105,16 +105,16 @@ def test_inputs_get_as_many_copies_as_overflow_the_cache_thrice() -> None:
 
 @pytest.mark.parametrize("args", [(), (1, "a"), (Tensor(1000),)])
 def test_no_inputs_and_tiny_ones_get_none(args: tuple[object, ...]) -> None:
-    assert copies(args, 60 << 20) is None
+    assert copy_inputs(args, 60 << 20) is None
 
 
 def test_a_process_with_a_context_is_settled_by_its_own_torch(properties: SimpleNamespace) -> None:
     assert timers.settle() is not None
 
 
-def test_a_driver_that_refuses_stamps_and_canary_is_no_reason_to_lose_a_benchmark(
-    properties: SimpleNamespace, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_refusing_driver_does_not_lose_benchmark(properties: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
+    """A driver that refuses stamps and canary is no reason to lose a benchmark."""
+
     def refused() -> bool:
         raise RuntimeError("CUDA: CUDA_ERROR_OUT_OF_MEMORY")
 
@@ -122,7 +122,7 @@ def test_a_driver_that_refuses_stamps_and_canary_is_no_reason_to_lose_a_benchmar
     cuda.is_current_stream_capturing = refused
     timer = EventsTimer(cuda)
     timer.close()
-    assert canary_run.sing("GPU-12ab", None) is None
+    assert canary_run.run_canary("GPU-12ab", None) is None
     assert "CUDA_ERROR_OUT_OF_MEMORY" in caplog.text
     cuda.is_current_stream_capturing = None  # which no call survives
-    assert canary_run.sing("GPU-12ab", None) is None
+    assert canary_run.run_canary("GPU-12ab", None) is None

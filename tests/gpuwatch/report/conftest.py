@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from html.parser import HTMLParser
 from typing import Any
@@ -27,8 +27,27 @@ def judged(evidence: Evidence, **facts: Any) -> ReportedWindow:
     return ReportedWindow(verdict=judge(evidence), evidence=evidence, **facts)
 
 
+def with_processes(evidence: Evidence, **changes: Any) -> Evidence:
+    """Change every process in the evidence's process lists."""
+    censuses = tuple(
+        replace(census, processes=tuple(replace(each, **changes) for each in census.processes))
+        for census in evidence.trace.censuses
+    )
+    return replace(evidence, trace=replace(evidence.trace, censuses=censuses))
+
+
+def scaled(evidence: Evidence, ratio: float, label: str) -> Evidence:
+    """Multiply all times by a ratio, under another label."""
+    assert evidence.timings is not None
+    return replace(
+        evidence,
+        window=replace(evidence.window, label=label),
+        timings=replace(evidence.timings, took_s=evidence.timings.took_s * ratio),
+    )
+
+
 def rendered(*windows: ReportedWindow) -> str:
-    return html_page.render(record.sequence(windows), NONCE)
+    return html_page.render(record.make_record(windows), NONCE)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from annotate.evidence import Evidence
 from gpuwatch.report.record import ReportedWindow
 from tests.gpuwatch import chromium
 from tests.gpuwatch.chromium import Browser, Page
-from tests.gpuwatch.report.conftest import judged, rendered, scene
+from tests.gpuwatch.report.conftest import judged, rendered, scaled, scene, with_processes
 from tests.gpuwatch.report.test_html_page import CAPSULE, HOSTILE
 
 Opened: TypeAlias = Callable[..., Page]
@@ -71,9 +71,10 @@ def quiet(page: Page) -> None:
 
 
 @pytest.mark.parametrize("label", ["plain-run", "neighbour-gemm-4096"])
-def test_a_recording_is_drawn_with_no_complaint_and_no_request(
+def test_recording_is_drawn_without_requests(
     opened: Opened, plain_run: Page, recorded: dict[str | None, Evidence], label: str
 ) -> None:
+    """A recording is drawn with no complaint and no request."""
     page = plain_run if label == "plain-run" else opened(judged(recorded[label]))
     titles = page.run(f"[...{TIMELINE}.querySelectorAll('.annotation-text')].map((each) => each.textContent)")
     assert [title.split("  ")[0] for title in titles] == [
@@ -119,7 +120,8 @@ def test_dragging_keys_and_buttons_zoom_all_lanes_at_once(plain_run: Page) -> No
     quiet(page)
 
 
-def test_the_theme_follows_the_system_until_it_is_chosen_and_pictures_follow_the_theme(plain_run: Page) -> None:
+def test_theme_follows_system_until_chosen(plain_run: Page) -> None:
+    """The theme follows the system until it is chosen, and pictures follow the theme."""
     page = plain_run
     light = colours(page)
     page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
@@ -134,7 +136,8 @@ def test_the_theme_follows_the_system_until_it_is_chosen_and_pictures_follow_the
     quiet(page)
 
 
-def test_a_window_made_narrow_keeps_pictures_off_the_text_and_sentences_wide(opened: Opened) -> None:
+def test_narrow_window_keeps_pictures_off_text(opened: Opened) -> None:
+    """A window made narrow keeps pictures off the text and sentences wide."""
     page = opened(judged(scene("from-idle"), run_id="0a"), judged(scene("neighbour"), run_id="0b"))
     page.ask("Emulation.setDeviceMetricsOverride", width=390, height=900, deviceScaleFactor=1, mobile=False)
     page.until(f"{TIMELINE}.querySelector('.main-svg').getBoundingClientRect().width < 390")
@@ -185,13 +188,10 @@ def test_paper_is_light_and_cuts_no_picture(opened: Opened) -> None:
     quiet(page)
 
 
-def test_two_runs_are_laid_over_one_another_under_the_watermark(opened: Opened) -> None:
+def test_two_runs_are_overlaid_under_watermark(opened: Opened) -> None:
+    """Two runs are laid over one another under the watermark."""
     slow = scene("from-idle")
-    assert slow.timings is not None
-    quick = replace(
-        slow, window=replace(slow.window, label="tuned"), timings=replace(slow.timings, took_s=0.9 * slow.timings.took_s)
-    )
-    page = opened(judged(slow, run_id="0a"), judged(quick, run_id="0b"))
+    page = opened(judged(slow, run_id="0a"), judged(scaled(slow, 0.9, "tuned"), run_id="0b"))
     names = page.run(
         "[...document.querySelectorAll('[data-overlaid]')].map((each) => each._fullData.map((trace) => trace.name))"
     )
@@ -201,17 +201,13 @@ def test_two_runs_are_laid_over_one_another_under_the_watermark(opened: Opened) 
     quiet(page)
 
 
-def test_what_users_named_runs_nothing_and_the_page_could_not_fetch_if_it_did(opened: Opened) -> None:
+def test_hostile_names_run_and_fetch_nothing(opened: Opened) -> None:
+    """Names given by users run nothing, and the page could not fetch if they did."""
     hostile = HOSTILE.replace("alert(1)", "window.ran=1").replace("alert(2)", "window.ran=2")
     plain = scene("neighbour")
-    censuses = tuple(
-        replace(census, processes=tuple(replace(each, name=hostile, user=hostile) for each in census.processes))
-        for census in plain.trace.censuses
-    )
     evidence = replace(
-        plain,
+        with_processes(plain, name=hostile, user=hostile),
         window=replace(plain.window, label=hostile),
-        trace=replace(plain.trace, censuses=censuses),
         declared={"exception": hostile, hostile: hostile},
         host=replace(plain.host, hostname=hostile),
     )

@@ -26,9 +26,8 @@ def measured(daemon: Settings) -> Window:
     return watched
 
 
-def test_a_stored_run_becomes_a_page_and_the_page_is_verified(
-    gpuwatch: Gpuwatch, daemon: Settings, measured: Window, tmp_path: Path
-) -> None:
+def test_report_of_stored_run_is_verified(gpuwatch: Gpuwatch, daemon: Settings, measured: Window, tmp_path: Path) -> None:
+    """A stored run becomes a page, and the page is verified."""
     target = tmp_path / "run.html"
     ended = gpuwatch(*daemon.flags(), "report", str(measured.run_id), "-o", str(target))
     assert (ended.code, ended.out) == (0, "")
@@ -54,7 +53,7 @@ def test_a_changed_page_is_told_and_ends_with_one(gpuwatch: Gpuwatch, tmp_path: 
     assert "page: CHANGED since it was written" in ended.out
 
 
-def test_markdown_and_junit_go_to_standard_output_or_a_file(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_markdown_and_junit_go_to_stdout_or_file(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     assert gpuwatch("report", "--trace", str(CAPSULE), "--markdown").out.startswith("**FLAGGED** plain\\-run on NVIDIA H200")
     assert ET.fromstring(gpuwatch("report", "--trace", str(CAPSULE), "--junit").out.encode()).get("tests") == "14"
     assert gpuwatch("report", "--trace", str(CAPSULE), "--junit", "-o", str(tmp_path / "junit.xml")).code == 0
@@ -67,9 +66,10 @@ def test_a_page_that_went_through_standard_output_is_the_page(gpuwatch: Gpuwatch
     assert gpuwatch("verify", str(tmp_path / "run.html")).code == 0
 
 
-def test_what_cannot_be_done_is_one_line_and_writes_nothing(
+def test_report_refuses_in_one_line_and_writes_nothing(
     gpuwatch: Gpuwatch, daemon: Settings, measured: Window, tmp_path: Path
 ) -> None:
+    """A report that cannot be made is refused in one line, and nothing is written."""
     target = str(tmp_path / "run.html")
     trace = ("--trace", str(CAPSULE))
     for code, arguments, says in (

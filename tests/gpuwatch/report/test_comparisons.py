@@ -8,28 +8,18 @@ import numpy as np
 from markdown_it import MarkdownIt
 
 from annotate.compare.decision import Comparison, Decision
-from annotate.evidence import Evidence
 from gpuwatch.report import histograms
 from gpuwatch.report.comparisons import comparisons, names
 from gpuwatch.report.markdown import markdown
-from tests.gpuwatch.report.conftest import Page, judged, rendered, scene
+from tests.gpuwatch.report.conftest import Page, judged, rendered, scaled, scene
 from tests.gpuwatch.report.test_html_page import HOSTILE
-
-
-def scaled(evidence: Evidence, ratio: float, label: str) -> Evidence:
-    assert evidence.timings is not None
-    return replace(
-        evidence,
-        window=replace(evidence.window, label=label),
-        timings=replace(evidence.timings, took_s=evidence.timings.took_s * ratio),
-    )
-
 
 SLOW = scene("from-idle")
 QUICK = scaled(SLOW, 0.9, "tuned")
 
 
-def test_conditions_come_before_the_decision_and_the_decision_before_the_windows() -> None:
+def test_page_orders_conditions_decision_windows() -> None:
+    """Conditions come before the decision, and the decision before the windows."""
     page = Page(rendered(judged(SLOW, run_id="0a"), judged(scene("neighbour"), run_id="0b"), judged(QUICK, run_id="0c")))
     parts = [
         "3 windows",
@@ -49,7 +39,8 @@ def test_conditions_come_before_the_decision_and_the_decision_before_the_windows
     assert all(max(each["y"]) == 1 for each in (*overlaid["measured"], *overlaid["corrected"]))
 
 
-def test_each_is_compared_with_the_first_on_its_gpu_and_never_with_its_own_run() -> None:
+def test_comparisons_take_first_of_same_gpu_and_other_run() -> None:
+    """Each window is compared with the first on its GPU and never with its own run."""
     other = replace(QUICK, device=replace(QUICK.device, uuid="GPU-2")) if QUICK.device else QUICK
     found = comparisons(
         [judged(SLOW, run_id="0a"), judged(other, run_id="0a"), judged(scaled(other, 1.0, "again"), run_id="0b")]
@@ -66,7 +57,8 @@ def test_windows_of_one_label_are_told_apart() -> None:
     assert [each.decision for each in comparisons(windows)] != [Decision.FASTER] * 2
 
 
-def test_without_times_nothing_is_decided_and_the_page_says_what_is_missing() -> None:
+def test_page_says_when_times_are_missing() -> None:
+    """Without times nothing is decided, and the page says what is missing."""
     windows = [judged(replace(SLOW, timings=None), run_id="0a"), judged(QUICK, run_id="0b")]
     assert comparisons(windows) == []
     assert "Times are not compared: that needs two runs with times of single iterations" in Page(rendered(*windows)).words
@@ -81,7 +73,8 @@ def test_distributions_share_their_bins_and_hide_nothing() -> None:
     assert [sum(each["counts"]) + each["beyond_count"] for each in found] == [20_000, 3_000, 1]
 
 
-def test_markdown_of_hostile_names_is_text_to_a_real_parser() -> None:
+def test_markdown_of_hostile_names_is_text() -> None:
+    """A real parser finds no markup in hostile names."""
     hostile = f"{HOSTILE} @everyone [x](http://x) `a` | b"
     evil = replace(SLOW, window=replace(SLOW.window, label=hostile), declared={"exception": hostile})
     tokens = (
@@ -95,7 +88,8 @@ def test_markdown_of_hostile_names_is_text_to_a_real_parser() -> None:
     assert sum(token.type == "table_open" for token in tokens) == 2
 
 
-def test_a_comparison_in_a_notebook_is_text_whatever_its_arms_are_called() -> None:
+def test_comparison_in_notebook_escapes_names() -> None:
+    """A comparison in a notebook is text, whatever the names of its variants."""
     shown = Comparison(a=HOSTILE, b=HOSTILE, decision=Decision.SAME, reasons=(HOSTILE,))._repr_html_()
     page = Page(shown)
     assert page.tags == ["pre"]

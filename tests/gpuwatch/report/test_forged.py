@@ -47,7 +47,7 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
         evidence, run_id=run_ids.new_id(BEGUN_S), begun=times.zoned(BEGUN_S), user="ann", process="python",
         packed=pack.pack([evidence]),
     )  # fmt: skip
-    genuine = replace(genuine, signature=signer.sign(signatures.said(genuine)))
+    genuine = replace(genuine, signature=signer.sign(signatures.signed_statement(genuine)))
     (folder / "lab7.pub").write_bytes(pem(signer.public_key))
     return rendered(genuine), folder / "lab7.pub"
 
@@ -103,7 +103,7 @@ def rewritten(html: str, data: dict[str, Any]) -> str:
     read = Page(html)
     evidence = read.blocks["gpuwatch-evidence"]
     try:
-        return html_page.written(record.from_data(data, evidence), data, evidence, NONCE)
+        return html_page.write_page(record.from_data(data, evidence), data, evidence, NONCE)
     except (GpuwatchError, AnnotateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TemplateError):
         return html.replace(read.blocks["gpuwatch-record"], record.as_json(data))
 

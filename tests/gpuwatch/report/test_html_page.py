@@ -17,7 +17,7 @@ from gpuwatch.report import html_page, thinned_series
 from gpuwatch.report.record import ReportedWindow
 from gpuwatch.sources.simulated.offline import simulate
 from gpuwatch.sources.simulated.simulated_source import scenes_named
-from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene
+from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene, with_processes
 
 CAPSULE = Path(__file__).parents[2] / "traces" / "h200-windows.capsule"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'{{7*7}}\u2028<!--"
@@ -33,7 +33,8 @@ def from_idle() -> Page:
     return Page(rendered(judged(scene("from-idle"), run_id="0a", begun="2026-11-21 12:00:00", user="ann", process="python")))
 
 
-def test_recordings_of_a_real_gpu_make_one_page_of_less_than_six_megabytes(recorded: tuple[Evidence, ...]) -> None:
+def test_recordings_fit_in_six_megabytes(recorded: tuple[Evidence, ...]) -> None:
+    """Recordings of a real GPU make one page of less than six megabytes."""
     html = rendered(*map(judged, recorded))
     assert len(html.encode()) < 6_000_000
     read = Page(html)
@@ -42,7 +43,8 @@ def test_recordings_of_a_real_gpu_make_one_page_of_less_than_six_megabytes(recor
     assert "What differs between these windows" in read.words
 
 
-def test_verdict_and_sentence_come_first_then_conditions_findings_environment_and_how(from_idle: Page) -> None:
+def test_page_begins_with_verdict_and_sentence(from_idle: Page) -> None:
+    """Verdict and sentence come first, then conditions, findings, environment and how it was judged."""
     parts = ["FLAGGED", "Quote this number", "Conditions", "Time line", "Findings", "Times", "Environment", "How it was judged"]
     places = [from_idle.words.find(part) for part in parts]
     assert -1 not in places
@@ -63,7 +65,8 @@ def test_the_time_line_has_every_lane_that_was_observed(from_idle: Page) -> None
     assert "The board reached its power limit" in from_idle.words
 
 
-def test_where_the_dense_record_has_not_come_yet_the_sampled_power_is_drawn(recorded: tuple[Evidence, ...]) -> None:
+def test_sampled_power_fills_gap_of_dense_record(recorded: tuple[Evidence, ...]) -> None:
+    """Where the dense record has not arrived yet, the sampled power is drawn."""
     short = next(piece for piece in recorded if piece.window.label == "short-50ms")
     lanes = Page(rendered(judged(short))).data("gpuwatch-drawn")["windows"][0]["timeline"]["lanes"]
     dense, sampled = next(lane for lane in lanes if lane["title"] == "Power")["series"]
@@ -87,14 +90,16 @@ def test_times_stand_raw_beside_those_at_one_clock(from_idle: Page) -> None:
     assert "as measured" in from_idle.words
 
 
-def test_times_without_clocks_are_not_corrected_and_the_page_says_why() -> None:
+def test_page_says_why_times_are_not_corrected() -> None:
+    """Times without clocks are not corrected, and the page says why."""
     evidence = scene("from-idle")
     assert evidence.timings is not None
     bare = replace(evidence, timings=replace(evidence.timings, sm_clock_mhz=None))
     assert "Not corrected for the clock: No warm iteration carries its clock" in Page(rendered(judged(bare))).words
 
 
-def test_nothing_is_fetched_and_only_the_page_s_own_script_may_run(from_idle: Page) -> None:
+def test_page_fetches_nothing_and_runs_own_script_only(from_idle: Page) -> None:
+    """Nothing is fetched, and only the page's own script may run."""
     fetching = {"src", "href", "srcset", "action", "data", "poster", "xlink:href"}
     fetched = [value for _, name, value in from_idle.attributes if name in fetching]
     assert all(value is not None and value.startswith("#") for value in fetched)
@@ -107,21 +112,17 @@ def test_nothing_is_fetched_and_only_the_page_s_own_script_may_run(from_idle: Pa
     assert [script.get("nonce") for script in from_idle.scripts if "type" not in script] == [NONCE]
 
 
-def test_what_is_simulated_says_so_in_text_and_as_a_watermark(from_idle: Page) -> None:
+def test_simulated_page_says_so_and_has_watermark(from_idle: Page) -> None:
+    """A simulated window says so in text and as a watermark."""
     assert "SIMULATED: these GPUs do not exist" in from_idle.words
     assert ("div", "class", "watermark") in from_idle.attributes
 
 
-def test_what_users_named_never_becomes_markup() -> None:
+def test_hostile_names_never_become_markup() -> None:
     plain = scene("neighbour")
-    censuses = tuple(
-        replace(census, processes=tuple(replace(each, name=HOSTILE, user=HOSTILE) for each in census.processes))
-        for census in plain.trace.censuses
-    )
     hostile = replace(
-        plain,
+        with_processes(plain, name=HOSTILE, user=HOSTILE),
         window=replace(plain.window, label=HOSTILE),
-        trace=replace(plain.trace, censuses=censuses),
         declared={"torch_version": HOSTILE, "exception": HOSTILE, HOSTILE: HOSTILE},
         host=replace(plain.host, hostname=HOSTILE, profilers=HOSTILE),
     )

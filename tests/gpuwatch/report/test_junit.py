@@ -26,7 +26,8 @@ def test_labels_of_any_kind_stay_text() -> None:
     assert case.get("name") == r']]><x a="\x00\x1b\udfff'
 
 
-def test_every_attribute_a_ci_reads_is_there_and_is_a_number_where_it_must_be() -> None:
+def test_junit_has_every_attribute_ci_reads() -> None:
+    """Every attribute a CI reads is there, and is a number where it must be."""
     suite = ET.fromstring(junit([judged(scene("neighbour")), judged(scene("from-idle"))]))
     assert suite.tag == "testsuite"
     assert all(float(suite.get(name, "x")) >= 0 for name in ("tests", "failures", "errors", "skipped", "time"))

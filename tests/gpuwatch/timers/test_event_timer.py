@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from gpuwatch.cuda.stamp import Stamped
-from gpuwatch.measuring.cache import warm
-from gpuwatch.measuring.prepare import saw_nothing
+from gpuwatch.measuring.prepare import is_invisible
 from gpuwatch.timers import Call, TimingPlan
 from gpuwatch.timers.event_timer import EventsTimer
 from gpuwatch.timers.graph_timer import GraphTimer
@@ -72,7 +71,8 @@ def flushing(cuda: FakeCuda) -> Callable[[], None]:
     return flush
 
 
-def test_events_stand_around_the_calls_and_the_flush_outside_of_them() -> None:
+def test_events_surround_calls_and_not_flush() -> None:
+    """Events stand around the calls, and the flush outside of them."""
     cuda = FakeCuda()
     plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda))
     taken = cuda.timer().take(plan, 3)
@@ -96,7 +96,8 @@ def test_overhead_is_what_events_read_around_nothing() -> None:
 
 
 @pytest.mark.parametrize("kernel_s", [1e-3, 10e-6])
-def test_from_the_second_take_on_the_gpu_is_held_until_the_host_is_ahead(kernel_s: float) -> None:
+def test_second_take_holds_gpu_until_host_is_ahead(kernel_s: float) -> None:
+    """From the second take on the GPU is held until the host is ahead."""
     cuda = FakeCuda(launch_s=30e-6)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(kernel_s, "call"),))
@@ -156,7 +157,8 @@ def test_what_a_call_raises_passes() -> None:
         FakeCuda().timer().take(TimingPlan(calls=(lambda: 1 / 0,)), 1)
 
 
-def test_a_host_too_slow_to_be_held_ahead_of_is_timed_as_slow_as_it_is() -> None:
+def test_very_slow_host_is_timed_without_hold() -> None:
+    """A host too slow to be held for is timed as slow as it is."""
     cuda = FakeCuda(launch_s=50e-3)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),))
@@ -172,13 +174,14 @@ def host_work(cuda: FakeCuda, seconds: float) -> Callable[[], None]:
     return work
 
 
-def test_work_of_the_host_is_nothing_to_events_and_a_short_kernel_is_something() -> None:
+def test_events_see_short_kernels_and_no_host_work() -> None:
+    """Work of the host is invisible to events, and a short kernel is visible."""
     cuda = FakeCuda()
     timer = cuda.timer()
     for seconds in (10e-6, 300e-6, 4e-3):
-        assert saw_nothing(warm(host_work(cuda, seconds), ()), timer, timer.overhead_s())
-    assert not saw_nothing(warm(lambda: cuda.run(2e-6, "call"), ()), timer, timer.overhead_s())
-    assert not saw_nothing(warm(lambda: cuda.run(1e-3, "call"), ()), timer, timer.overhead_s())
+        assert is_invisible(host_work(cuda, seconds), timer, timer.overhead_s())
+    assert not is_invisible(lambda: cuda.run(2e-6, "call"), timer, timer.overhead_s())
+    assert not is_invisible(lambda: cuda.run(1e-3, "call"), timer, timer.overhead_s())
 
 
 @dataclass
@@ -205,7 +208,8 @@ class FakeStamps:
         self.closed = True
 
 
-def test_a_stamp_stands_outside_the_events_of_each_entry_and_gives_its_clock() -> None:
+def test_stamps_surround_events_and_give_clock() -> None:
+    """A stamp stands outside the events of each entry and gives its clock."""
     cuda = FakeCuda()
     stamps = FakeStamps(cuda)
     timer = EventsTimer(cuda, stamps, lambda: round(cuda.host_s * 1e9))  # type: ignore[arg-type]  # what it uses of stamps

@@ -1,0 +1,111 @@
+"""The result of compare(): each variant against the reference, explained."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from annotate.compare.decision import Comparison, Decision
+from annotate.stats.intervals import Interval
+from annotate.verdict import Verdict
+from gpuwatch.client.window import Window
+from gpuwatch.comparing.schedule import Pairs
+from gpuwatch.measuring.reference import Match
+from gpuwatch.measuring.to_dict import finite
+
+SCHEMA = 1
+# Each variant runs at its own clock where power limits it; below this the two answers say the same.
+_GAP_RATIO = 0.005
+_STARVED_RATIO = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """The comparisons of every other variant with the reference, their window, and how far the results agree.
+
+    It prints as a report; ``c["b"]`` is one comparison, ``c.decision`` the first one's.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    matches: Mapping[str, Match]
+    timer: str
+    window: Window | None = None
+
+    def __getitem__(self, name: str) -> Comparison:
+        """Raises KeyError: for a variant that was not compared."""
+        for comparison in self.comparisons:
+            if comparison.b == name:
+                return comparison
+        raise KeyError(name)
+
+    @property
+    def decision(self) -> Decision:
+        return self.comparisons[0].decision
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict of the window (waits for the judge); None without a window."""
+        return None if self.window is None else self.window.verdict
+
+    def __str__(self) -> str:
+        lines = [str(comparison) for comparison in self.comparisons]
+        verdict = self.verdict
+        if verdict is not None:
+            lines.append(str(verdict))
+            is_power_limited = any(finding.rule == "power-limited" for finding in verdict.hazards)
+            if is_power_limited and all(each.own_ratio is None for each in self.comparisons):
+                lines.append("  power limits the clock both share here: own_steady=True measures each at the clock it earns")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON; the schema is ``docs/schemas/comparison.json``."""
+        verdict = self.verdict
+        return {
+            "schema": SCHEMA,
+            "design": "interleaved",
+            "timer": self.timer,
+            "comparisons": [
+                {name: finite(value) for name, value in comparison.to_dict().items()}
+                | {"error_ratio": self._error_ratio(comparison)}
+                for comparison in self.comparisons
+            ],
+            "verdict": None if verdict is None else verdict.to_dict(),
+        }
+
+    def _error_ratio(self, comparison: Comparison) -> float | None:
+        match = self.matches.get(comparison.b)
+        return None if match is None else finite(match.error_ratio)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def explain(comparison: Comparison, pairs: Pairs, own: Interval | None, match: Match | None, timer: str) -> Comparison:
+    """Add the reasons that stand beside the ratio: correctness first, then waiting for launches, then the other clock."""
+    reasons = list(comparison.reasons)
+    decision = comparison.decision
+    if match is None:
+        reasons.append("results were not compared")
+    elif not match.holds:
+        decision = Decision.INCOMPARABLE
+        wrong = f"its result differs: largest relative error {match.error_ratio:.2g}, {match.limit_ratio:.2g} allowed"
+        reasons.insert(0, f"{comparison.b} computes something else: {wrong}")
+    if timer == "host":
+        reasons.append("timed by the host's clock")
+    if pairs.starved_ratio > _STARVED_RATIO:
+        reasons.append("the GPU waited for launches: these are times of the host; capture a graph to compare the kernels")
+    is_gpu_time = timer != "host" and pairs.starved_ratio <= _STARVED_RATIO
+    if own is not None and comparison.ratio is not None and is_gpu_time:
+        reasons += _explain_gap(comparison.ratio, own)
+    return replace(comparison, decision=decision, own_ratio=own, timer=timer, reasons=tuple(reasons))
+
+
+def _explain_gap(shared: Interval, own: Interval) -> list[str]:
+    """Explain why the ratio of variants alone differs from that in turns; intervals that overlap show no difference."""
+    gap = own.centre / shared.centre - 1.0
+    if abs(gap) <= _GAP_RATIO or (own.low <= shared.high and shared.low <= own.high):
+        return []
+    more, slower = ("more", "slower") if gap > 0 else ("less", "faster")
+    return [f"alone it is {abs(gap):.1%} {slower} than at a shared clock, as under a cap what draws {more} power is"]

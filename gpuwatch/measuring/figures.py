@@ -1,0 +1,140 @@
+"""The figures of one benchmark: its times, and the clock and rates that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from annotate.derived import roofline
+from annotate.evidence import Values
+from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
+from annotate.times.durations import usual_s, worth_count
+from gpuwatch.measuring.bench_result import BenchResult
+
+_TRIM_RATIO = 0.1  # of each end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TimeFigures(BenchResult):
+    """Times of one call.  Where entries are batches, percentiles and spread are of the batches' means."""
+
+    @property
+    def calls_count(self) -> int:
+        """The number of calls in one entry."""
+        return self.timings.calls_count
+
+    @property
+    def count(self) -> int:
+        """The number of entries."""
+        return len(self._took_s)
+
+    @property
+    def _took_s(self) -> Values:
+        return self.timings.took_s
+
+    @property
+    def mean_s(self) -> float:
+        return float(self._took_s.mean())
+
+    @property
+    def median_s(self) -> float:
+        return float(np.median(self._took_s))
+
+    @property
+    def trimmed_mean_s(self) -> float:
+        """The mean without the fastest and the slowest tenth."""
+        cut = int(_TRIM_RATIO * self.count)
+        return float(np.sort(self._took_s)[cut : self.count - cut].mean())
+
+    @property
+    def min_s(self) -> float:
+        return float(self._took_s.min())
+
+    @property
+    def p95_s(self) -> float:
+        return float(np.quantile(self._took_s, 0.95))
+
+    @property
+    def p99_s(self) -> float:
+        return float(np.quantile(self._took_s, 0.99))
+
+    @property
+    def sd_s(self) -> float:
+        return float(self._took_s.std(ddof=1)) if self.count > 1 else 0.0
+
+    @property
+    def cv_ratio(self) -> float:
+        return self.sd_s / self.mean_s if self.mean_s else 0.0
+
+    @property
+    def iqr_s(self) -> float:
+        low, high = np.quantile(self._took_s, [0.25, 0.75])
+        return float(high - low)
+
+    @property
+    def effective_count(self) -> float:
+        """The number of independent entries that carry as much information, as the rule ``autocorrelated`` counts them."""
+        middle_s, noise_s = usual_s(self._took_s)
+        return worth_count(np.clip(self._took_s, middle_s - 5.0 * noise_s, middle_s + 5.0 * noise_s))
+
+    @property
+    def ci_s(self) -> tuple[float, float] | None:
+        """The 95 % interval of the median, autocorrelation included; None where its width is not known."""
+        interval = self.attempt.interval
+        return None if interval is None else (interval.low, interval.high)
+
+    @property
+    def host_bound(self) -> bool:
+        """True if the host takes longer to launch a call than the GPU to execute it."""
+        return self.issue_s is not None and self.issue_s > self.median_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RateFigures(TimeFigures):
+    """The true clock, the time at another clock, and rates with their share of this GPU's peaks."""
+
+    @property
+    def clock_mhz(self) -> float | None:
+        """The true mean SM clock while the calls ran; None where none was stamped."""
+        mhz, took_s = self.timings.sm_clock_mhz, self._took_s
+        if mhz is None:
+            return None
+        seen = np.isfinite(mhz) & (took_s > 0)  # an entry without length has no weight in the mean
+        return float(np.average(mhz[seen], weights=took_s[seen])) if seen.any() else None
+
+    @property
+    def clock_sensitivity(self) -> Sensitivity | NoFit:
+        """How the time follows the true clock, or the reason why that is not known."""
+        if self.timings.sm_clock_mhz is None:
+            return NoFit("no true clock was stamped")
+        return sensitivity(self.timings)
+
+    def at_clock(self, mhz: float) -> Corrected | NoFit:
+        """Return the time at a stated clock beside the measured time, or the reason why it would mislead."""
+        found = self.clock_sensitivity
+        return found if isinstance(found, NoFit) else found.at_clock(self.timings, mhz)
+
+    @property
+    def flops_per_s(self) -> float | None:
+        return self.call_flops_count / self.median_s if self.call_flops_count and self.median_s else None
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        return self.call_bytes / self.median_s if self.call_bytes and self.median_s else None
+
+    @property
+    def flops_peak_ratio(self) -> float | None:
+        """The share of this GPU's peak in this data type at the true clock."""
+        rate, clock = self.flops_per_s, self.clock_mhz
+        if rate is None or clock is None or self.device is None or self.dtype is None:
+            return None
+        peak = roofline.peak_flops(self.device, self.dtype, clock)
+        return rate / peak if peak else None
+
+    @property
+    def bytes_peak_ratio(self) -> float | None:
+        """The share of the peak of this GPU's memory."""
+        rate = self.bytes_per_s
+        peak = roofline.peak_bytes_a_second(self.device) if self.device else None
+        return rate / peak if rate and peak else None
