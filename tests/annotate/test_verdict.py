@@ -118,7 +118,7 @@ def test_what_is_no_verdict_is_refused_in_one_line(data: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"span_ns": [1]}, {"severity": "awful"}, {"severity": 3}, {"answered": "perhaps"}, {"facts": 3}]
+    "change", [{"span_ns": [1]}, {"severity": "awful"}, {"severity": 3}, {"answered": "perhaps"}, {"facts": 3}, {"says": 5}]
 )
 def test_a_finding_that_is_none_is_refused(change: dict[str, Any]) -> None:
     data = judge(evidence(length_s=0.1)).to_dict()
