@@ -16,7 +16,7 @@ from annotate.evidence import Evidence, Fact
 
 
 class Severity(StrEnum):
-    """What a hazard does to a number: nothing but a label, a stated limit on its use, or an end to it."""
+    """The weight of a hazard: a label, a stated limit on the number's use, or an end to it."""
 
     NOTE = "note"
     FLAG = "flag"
@@ -24,7 +24,7 @@ class Severity(StrEnum):
 
 
 class Basis(StrEnum):
-    """Where a rule's evidence comes from."""
+    """The origin of a rule's evidence."""
 
     TELEMETRY = "telemetry"
     HOST = "host"

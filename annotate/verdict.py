@@ -81,7 +81,7 @@ class Verdict:
 
     @property
     def hazards(self) -> tuple[Finding, ...]:
-        """What was found, worst first, in the rules' order within one severity."""
+        """Return what was found, worst first, in the rules' order within one severity."""
         found = [finding for finding in self.findings if finding.answered is Answered.FOUND]
         return tuple(sorted(found, key=lambda finding: (finding.accepted, _SEVERITIES.index(finding.severity or "note"))))
 

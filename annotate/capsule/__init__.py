@@ -1,1 +1,1 @@
-"""capsule"""
+"""Evidence as bytes: packing, unpacking, and the limits of both."""

@@ -53,6 +53,6 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What says whether the rest can be read."""
+    """The part of a manifest that says whether the rest can be read."""
 
     schema: int

@@ -1,1 +1,1 @@
-"""compare"""
+"""The judge of comparisons."""

@@ -1,1 +1,1 @@
-"""derived"""
+"""Questions that several rules ask of the same evidence."""

@@ -14,7 +14,7 @@ _LEAST_COUNT = 5
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """How the device memory in use moved within a window, from one refresh of the driver's figure to the next."""
+    """The movement of the device memory in use within a window, from one refresh of the driver's figure to the next."""
 
     refreshes_count: int
     changes_count: int

@@ -15,7 +15,7 @@ from annotate.rule import Severity
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What one witness of a hidden neighbour says: a hazard, all clear, or why it cannot tell."""
+    """The answer of one witness on a hidden neighbour: a hazard, all clear, or why it cannot tell."""
 
     text: str = ""
     severity: Severity | None = None
@@ -30,7 +30,7 @@ def _graded(excess_ratio: float, flag_ratio: float, reject_ratio: float) -> Seve
 
 
 def by_record(evidence: Evidence, flag_ratio: float, reject_ratio: float) -> Sign:
-    """Who the utilisation record names beyond the process list."""
+    """Find the processes that the utilisation record names beyond the process list."""
     if not evidence.trace.censuses:
         return Sign("the process list was not observed")
     present = [presence for presence in presences(evidence) if presence.most_ratio is not None]
@@ -53,7 +53,7 @@ def by_record(evidence: Evidence, flag_ratio: float, reject_ratio: float) -> Sig
 
 
 def by_memory(evidence: Evidence, memory_bytes: float) -> Sign:
-    """Whether listed processes and the driver's reserve explain the memory in use."""
+    """Return whether listed processes and the driver's reserve explain the memory in use."""
     if not evidence.trace.censuses:
         return Sign("the process list was not observed")
     if not (own_was_listed(evidence) or list_is_whole(evidence)):

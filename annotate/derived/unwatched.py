@@ -26,7 +26,7 @@ def lost_because(evidence: Evidence) -> str:
 
 
 def fast_rows(trace: Trace) -> tuple[Times, Times]:
-    """When the fast lane said something, and when it was asked and said nothing at all."""
+    """Return when the fast lane said something, and when it was asked and said nothing at all."""
     asked: list[Times] = [np.empty(0, np.int64)]
     said: list[Times] = [np.empty(0, np.int64)]
     for name, column in trace.columns.items():

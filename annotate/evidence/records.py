@@ -1,4 +1,4 @@
-"""What comes beside the lanes: the driver's own power record, what was reported or befell, and stretches of silence."""
+"""Records beside the lanes: the driver's own power record, events, and intervals of silence."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ def clock_source_step(
 
 
 def _longer_than(length_s: float, timings: Timings, step_s: float, at_once_count: float) -> dict[str, Fact] | None:
-    """What cannot have run within a window of this length, alone or together; None if all may have."""
+    """Return what cannot have run within a window of this length, alone or together; None if all may have."""
     took_s = timings.took_s[np.isfinite(timings.took_s)]
     longest_s, together_s = float(took_s.max(initial=0.0)), float(took_s.sum()) * timings.calls_count
     if longest_s > length_s + step_s:

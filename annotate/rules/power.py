@@ -1,4 +1,4 @@
-"""Did the power limit, or another GPU's clock, hold this one back?"""
+"""Rules about power: the power limit, another GPU's clock, and readings that are too old."""
 
 from __future__ import annotations
 

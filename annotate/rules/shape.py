@@ -1,4 +1,4 @@
-"""What shape the times have: single ones apart from the rest, or two groups."""
+"""Rules about the shape of the times: single ones apart from the rest, or two groups."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _by_clock(times: Timings, modes: Modes) -> float | None:
 
 
 def _capped(evidence: Evidence) -> bool:
-    """Whether the power cap held for most of the window, by the witness."""
+    """Return whether the power cap held for most of the window, by the witness."""
     held = power_cap(evidence)
     return held is not None and held.least_ratio > 0.5
 

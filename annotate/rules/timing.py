@@ -39,8 +39,8 @@ def missing_sync(evidence: Evidence, claim: Claim, *, limits: EarlyStopLimits) -
 
     What it cannot see:
         Which of two causes leaves times far below the GPU's work: a missing synchronisation, or work between the timed calls
-        that nobody timed (a cache flush, a backward pass); so that sign only flags, unless the harness declared how long it kept
-        the GPU busy and nobody else is there.
+        that nobody timed (a cache flush, a backward pass); so that sign only flags, unless the harness declared how long it
+        kept the GPU busy and nobody else is there.
         A window opened with ``sync=False``.  What times miss that are of less than a second, if the last call was waited
         for; of those handed over without the beginning of each, only what misses nine tenths of the window's work.
 

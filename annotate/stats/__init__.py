@@ -1,1 +1,1 @@
-"""stats"""
+"""Statistics of short, correlated series."""

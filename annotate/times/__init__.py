@@ -1,1 +1,1 @@
-"""times"""
+"""The times of single iterations."""

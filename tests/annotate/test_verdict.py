@@ -88,7 +88,8 @@ def test_the_schema_refuses_what_is_no_verdict(change: dict[str, Any]) -> None:
     assert not VALIDATOR.is_valid(data)
 
 
-def test_the_schema_refuses_a_hazard_without_severity_and_an_accepted_one_that_was_not_found() -> None:
+def test_schema_refuses_inconsistent_findings() -> None:
+    """The schema refuses a hazard without severity and an accepted one that was not found."""
     verdict = judge(evidence(length_s=0.1))
     index = next(i for i, finding in enumerate(verdict.findings) if finding.answered is Answered.FOUND)
     for wrong in ({"severity": None}, {"answered": "clear"}):
