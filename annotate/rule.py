@@ -159,7 +159,8 @@ def rule(
 ) -> Callable[[Check], Rule]:
     """Make a rule of a function ``(evidence, claim, *, limit: Annotated[float, "why"] = default, …) -> Answer``.
 
-    A function with many limits takes them as one: ``limits``, a frozen dataclass of such keywords.  ``says`` and ``remedy`` are templates over the facts of its Found.  The family is the module it stands in.
+    A function with many limits takes them as one: ``limits``, a frozen dataclass of such keywords.  ``says`` and ``remedy``
+    are templates over the facts of its Found.  The family is the module it stands in.
     """
 
     def make(check: Check) -> Rule:

@@ -28,7 +28,7 @@ class Thinned:
 
 
 def thin(at_ns: Times, values: npt.NDArray[np.float64], begin_ns: int, end_ns: int, *, counts: bool = False) -> Thinned | None:
-    """First, last, lowest and highest row of each stretch, everything near the window's edges; None if that is all.
+    """First, last, lowest and highest row of each interval, everything near the window's edges; None if that is all.
 
     Of what ``counts`` the rows furthest below and above an even rise are kept instead: when it began and ceased to rise.
     """

@@ -1,4 +1,7 @@
-"""The form of a capsule's manifest, and how much one may hold: types are checked as it is read, amounts before they are made."""
+"""The form of a capsule's manifest, and the most it may hold.
+
+Types are checked as it is read, amounts before they are made.
+"""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Comparison:
 
     ``ratio`` is at the same clock, from interleaved blocks or corrected times; ``own_ratio`` is each variant at the clock its
     own power allows.  Where the host's clock took the times nothing is known of a GPU's: then they are of blocks in turns,
-    and of each variant alone.  ``needed_pairs_count`` is how many more pairs an inconclusive answer wants, None where none help.
+    and of each variant alone.  ``needed_pairs_count`` is how many more pairs an inconclusive answer wants; None: none help.
     """
 
     a: str
@@ -158,7 +158,8 @@ def _decided(about: Comparison, log_ratios: Values, confidence: float) -> Compar
     why = (
         f"{needed} more pairs may tell"
         if needed is not None
-        else f"more pairs do not help: the difference is too near the floor ({floor_ratio:.2%}) or the margin ({margin_ratio:.2%})"
+        else f"more pairs do not help: the difference is too near the floor ({floor_ratio:.2%}) or the "
+        f"margin ({margin_ratio:.2%})"
     )
     return replace(about, needed_pairs_count=needed, reasons=(why,))
 

@@ -45,7 +45,7 @@ def launch_bound(evidence: Evidence) -> bool:
 
 
 def beyond_timed_ratio(evidence: Evidence) -> float | None:
-    """Utilisation minus the share of time inside timed iterations, over the stretch they span (at least a second).
+    """Utilisation minus the share of time inside timed iterations, over the interval they span (at least a second).
 
     None for iterations so short that their times contain launch gaps.
     """

@@ -84,7 +84,7 @@ def alone(evidence: Evidence) -> bool:
 
 
 def unread_s(evidence: Evidence) -> float:
-    """The longest stretch of the window without a process list in force."""
+    """The longest interval of the window without a process list in force."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     until_ns, longest_ns = begin_ns, 0
     for census in evidence.trace.censuses:

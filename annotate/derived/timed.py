@@ -53,7 +53,7 @@ class Loop:
         return self.timings.calls_count
 
     def gap_s(self) -> float:
-        """The median time from an entry's end to the next one's begin: negative where the host, which stamped them, ran ahead."""
+        """The median time from an entry's end to the next one's begin: negative where the host, which stamps, ran ahead."""
         return float(np.median(_gaps_s(self.timings))) if self.entries_count > 1 else 0.0
 
     @property

@@ -35,7 +35,7 @@ class Bound:
 
 
 def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> Bound | None:
-    """Bound the time by the declared operations and the SM clock, in the fastest type if none was declared; None if not known."""
+    """Bound the time by the declared operations and the SM clock, in the fastest type if none was declared; None if unknown."""
     device, flops = evidence.device, amount(evidence.declared, "call_flops_count")
     if device is None or not flops or not clock_mhz:
         return None

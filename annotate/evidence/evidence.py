@@ -35,7 +35,7 @@ class Evidence:
     baseline: Evidence | None = None
 
     def observes(self, name: str) -> bool:
-        """Return whether a signal, ``census``, ``dense_power``, ``timings``, ``baseline``, ``host.X`` or ``declared.X`` is there."""
+        """Return whether it holds a signal, ``census``, ``dense_power``, ``timings``, ``baseline``, ``host.X``, ``declared.X``."""
         match name.partition("."):
             case ("host", _, fact):
                 return getattr(self.host, fact) is not None

@@ -198,7 +198,8 @@ def clock_source_step(
         over as seconds add up to more time than there was.
 
     What it cannot see:
-        Milliseconds that were handed over as seconds, where they were taken in less than an eighth of the window.  A slow slew, which moves both clocks alike.  Which clock the caller used: a step is a flag only where the times were
+        Milliseconds that were handed over as seconds, where they were taken in less than an eighth of the window.  A slow
+        slew, which moves both clocks alike.  Which clock the caller used: a step is a flag only where the times were
         the caller's own.  A machine that slept shows as a step by as much.
 
     Remedy:

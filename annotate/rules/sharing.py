@@ -1,4 +1,4 @@
-"""Does anything share the GPU by design, or stand far from it?  Partitions, displays, the process's own other work, sockets and links."""
+"""Rules about sharing by design: partitions, displays, the process's own other work, sockets and links."""
 
 from __future__ import annotations
 

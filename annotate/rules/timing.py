@@ -123,7 +123,8 @@ def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> 
 
     Source:
         The driver's utilisation over a loop with less than 0.2 ms between its calls, of which the usual one, or where
-        median and mean agree every one, leaves the GPU idle.  Loops with pauses are ``bursty-duty-cycle``, a few late launches ``cpu-starvation``.
+        median and mean agree every one, leaves the GPU idle.  Loops with pauses are ``bursty-duty-cycle``, a few late
+        launches ``cpu-starvation``.
         H200, driver 580.159.04: of recorded loops only that of 18 µs gemvs, at 0.58, is found.
     """
     timed = loop(evidence)

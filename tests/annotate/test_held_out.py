@@ -11,6 +11,7 @@ import pytest
 from annotate.evidence import Timings
 from annotate.stats.robust import centre
 from annotate.times.clock_sensitivity import Sensitivity, sensitivity
+from tests.hardware.wander import block_medians
 
 HELD_OUT = Path(__file__).parents[1] / "traces/h200-held-out.npz"
 
@@ -34,8 +35,7 @@ def scatter_ratio(
     at_ns: np.ndarray[tuple[int], np.dtype[np.int64]], took_s: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> float:
     """The scatter of the medians of tenths of a second."""
-    tenths = np.split(took_s, np.searchsorted(at_ns, np.arange(at_ns[0], at_ns[-1], 100_000_000)[1:]))
-    blocks = np.array([np.median(tenth) for tenth in tenths[:-1]])
+    blocks = block_medians(at_ns, took_s, 100_000_000)
     return float(blocks.std(ddof=1) / blocks.mean())
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from annotate.compare.decision import FLOOR_RATIO, Decision, decide
 from annotate.evidence import Values
-from tests.rate_bounds import clopper_pearson
 from tests.gpuwatch.comparing.recorded import SCENARIOS, dealt
 from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, trials
+from tests.rate_bounds import clopper_pearson
 
 TRIALS_COUNT = 400
 # Identical GEMMs on different buffers of an H200 differed by 0.26 %: one standard deviation of where buffers lie.
