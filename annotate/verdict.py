@@ -114,6 +114,7 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the schema is ``annotate/verdict.schema.json``."""
         data: dict[str, Any] = msgspec.to_builtins(self)
+        data["findings"] = [{**finding, "span_ns": _listed(finding["span_ns"])} for finding in data["findings"]]
         device = {"uuid": data.pop("device_uuid"), "name": data.pop("device_name")}
         head = {name: data.pop(name) for name in ("status", "label", "claim")}
         return {"schema": SCHEMA, **head, "device": device, **data}
@@ -136,3 +137,7 @@ class Verdict:
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
     """The verdict that decides for a window over several GPUs; the first among equals.  Raises ValueError if empty."""
     return max(verdicts, key=lambda verdict: verdict.status.badness)
+
+
+def _listed(span_ns: tuple[int, int] | None) -> list[int] | None:
+    return list(span_ns) if span_ns else None

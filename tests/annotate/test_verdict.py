@@ -58,6 +58,7 @@ verdicts = st.builds(
 @settings(max_examples=50)
 def test_any_verdict_survives_json_and_follows_the_schema(verdict: Verdict) -> None:
     data = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
+    assert verdict.to_dict() == data  # lists, as JSON has them, and no tuples
     VALIDATOR.validate(data)
     assert Verdict.from_dict(data) == verdict
 
