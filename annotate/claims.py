@@ -1,4 +1,4 @@
-"""What a number is said to mean, and the evidence each meaning requires."""
+"""The meanings a user can give a number, and the evidence that each requires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each clock event reason of the driver means for a measurement: the same words in `explain`, reports and docs."""
+"""The meaning of each clock event reason for a measurement: the same words in `explain`, reports and docs."""
 
 from __future__ import annotations
 

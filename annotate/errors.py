@@ -1,4 +1,4 @@
-"""What the judge refuses: the one error class a caller catches."""
+"""The errors of the judge: one base class to catch."""
 
 from __future__ import annotations
 

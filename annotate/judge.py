@@ -53,7 +53,7 @@ def _usable(evidence: Evidence) -> Evidence:
 
 
 def _answers(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> tuple[dict[str, Answer], dict[str, Answer]]:
-    """What each rule says without what the measured process declared and timed, and with it.
+    """Return what each rule says without what the measured process declared and timed, and with it.
 
     A rule that looked at nothing declared says the same without: it is asked once.
     """
@@ -87,7 +87,7 @@ def _answer(rule: Rule, evidence: Evidence, claim: Claim, limits: Mapping[str, f
 
 
 class _Heard(Mapping[str, Fact]):
-    """What was declared, and whether anybody asked for any of it."""
+    """The declared facts, and whether a rule looked at any of them."""
 
     def __init__(self, facts: Mapping[str, Fact]) -> None:
         self._facts = facts

@@ -1,4 +1,4 @@
-"""What a user says of a verdict beforehand: the claim, the hazards accepted, the limits overridden."""
+"""The user's policy for a verdict: the claim, the accepted hazards, the overridden limits."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from annotate.evidence import Evidence, Fact
 
 
 class Severity(StrEnum):
-    """What a hazard does to a number: nothing but a label, a stated limit on its use, or an end to it."""
+    """The weight of a hazard: a label, a stated limit on the number's use, or an end to it."""
 
     NOTE = "note"
     FLAG = "flag"
@@ -24,7 +24,7 @@ class Severity(StrEnum):
 
 
 class Basis(StrEnum):
-    """Where a rule's evidence comes from."""
+    """The origin of a rule's evidence."""
 
     TELEMETRY = "telemetry"
     HOST = "host"
@@ -159,7 +159,8 @@ def rule(
 ) -> Callable[[Check], Rule]:
     """Make a rule of a function ``(evidence, claim, *, limit: Annotated[float, "why"] = default, …) -> Answer``.
 
-    A function with many limits takes them as one: ``limits``, a frozen dataclass of such keywords.  ``says`` and ``remedy`` are templates over the facts of its Found.  The family is the module it stands in.
+    A function with many limits takes them as one: ``limits``, a frozen dataclass of such keywords.  ``says`` and ``remedy``
+    are templates over the facts of its Found.  The family is the module it stands in.
     """
 
     def make(check: Check) -> Rule:

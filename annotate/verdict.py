@@ -1,4 +1,4 @@
-"""What the judge says of one window on one GPU, and its form as plain data.
+"""The verdict on one window on one GPU, and its form as plain data.
 
 Imports nothing heavy: the measured process reads verdicts too.
 """
@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from annotate import __version__
 from annotate.errors import InvalidValueError
@@ -31,7 +33,7 @@ class Status(StrEnum):
 
 
 class Answered(StrEnum):
-    """What became of one rule."""
+    """The three things that can become of one rule."""
 
     FOUND = "found"
     CLEAR = "clear"
@@ -40,7 +42,7 @@ class Answered(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one rule answered.  There is one for every rule, always."""
+    """The answer of one rule.  There is one for every rule, always."""
 
     rule: str
     answered: Answered
@@ -53,7 +55,11 @@ class Finding:
     basis: str = "telemetry"
     required: bool = False
     accepted: bool = False  # the policy accepts this hazard; it stays in the verdict
-    failure: str | None = None  # of an unobserved rule that failed: the class of the exception
+    failure: str | None = None  # of an unobserved rule that failed: the class of the exception; older verdicts have none
+
+    def __post_init__(self) -> None:
+        if self.severity not in (None, *_SEVERITIES):
+            raise ValueError(f"expected a severity of {', '.join(_SEVERITIES)} or none, found {self.severity!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +67,21 @@ class Verdict:
     """The judge's answer: a status and the finding of every rule."""
 
     status: Status
-    findings: tuple[Finding, ...]
-    claim: str
     label: str | None = None
+    claim: str
     device_uuid: str | None = None
     device_name: str | None = None
     begin_ns: int = 0
     end_ns: int = 0
     simulated: bool = False
-    policy: Mapping[str, Any] = field(default_factory=dict)  # as Policy.to_dict gives it
     why: str = ""  # of an unproven verdict: the missing evidence, in one sentence
+    policy: Mapping[str, Any] = field(default_factory=dict)  # as Policy.to_dict gives it
     judge_version: str = __version__
+    findings: tuple[Finding, ...]
 
     @property
     def hazards(self) -> tuple[Finding, ...]:
-        """What was found, worst first, in the rules' order within one severity."""
+        """Return what was found, worst first, in the rules' order within one severity."""
         found = [finding for finding in self.findings if finding.answered is Answered.FOUND]
         return tuple(sorted(found, key=lambda finding: (finding.accepted, _SEVERITIES.index(finding.severity or "note"))))
 
@@ -106,44 +112,24 @@ class Verdict:
         raise KeyError(rule)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; the schema is ``annotate/verdict.schema.json``."""
-        return {
-            "schema": SCHEMA,
-            "status": self.status.value,
-            "label": self.label,
-            "claim": self.claim,
-            "device": {"uuid": self.device_uuid, "name": self.device_name},
-            "begin_ns": self.begin_ns,
-            "end_ns": self.end_ns,
-            "simulated": self.simulated,
-            "why": self.why,
-            "policy": dict(self.policy),
-            "judge_version": self.judge_version,
-            "findings": [_finding_to_dict(finding) for finding in self.findings],
-        }
+        """Return plain data for JSON; the schema is ``annotate/verdict.schema.json``."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        data["findings"] = [{**finding, "span_ns": _listed(finding["span_ns"])} for finding in data["findings"]]
+        device = {"uuid": data.pop("device_uuid"), "name": data.pop("device_name")}
+        head = {name: data.pop(name) for name in ("status", "label", "claim")}
+        return {"schema": SCHEMA, **head, "device": device, **data}
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Verdict:
-        """Raises InvalidValueError if this is not a verdict, or one of a newer schema."""
+        """Read what ``to_dict`` gave.  Raises InvalidValueError if this is not a verdict, or one of a newer schema."""
         try:
             if data["schema"] > SCHEMA:
                 raise InvalidValueError(
                     f"verdict schema: expected at most {SCHEMA}, found {data['schema']}; use a newer gpuwatch"
                 )
-            return Verdict(
-                status=Status(data["status"]),
-                findings=tuple(_finding_from_dict(finding) for finding in data["findings"]),
-                claim=data["claim"],
-                label=data["label"],
-                device_uuid=data["device"]["uuid"],
-                device_name=data["device"]["name"],
-                begin_ns=data["begin_ns"],
-                end_ns=data["end_ns"],
-                simulated=data["simulated"],
-                policy=dict(data["policy"]),
-                why=data["why"],
-                judge_version=data["judge_version"],
-            )
+            device = data["device"]
+            flat = {**data, "device_uuid": device["uuid"], "device_name": device["name"]}
+            return msgspec.convert(flat, Verdict)
         except (LookupError, TypeError, ValueError) as error:
             raise InvalidValueError(f"not a verdict: {type(error).__name__} {error}") from error
 
@@ -153,38 +139,5 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
     return max(verdicts, key=lambda verdict: verdict.status.badness)
 
 
-def _finding_to_dict(finding: Finding) -> dict[str, Any]:
-    return {
-        "rule": finding.rule,
-        "answered": finding.answered.value,
-        "severity": finding.severity,
-        "says": finding.says,
-        "remedy": finding.remedy,
-        "facts": dict(finding.facts),
-        "effect_ratio": finding.effect_ratio,
-        "span_ns": list(finding.span_ns) if finding.span_ns else None,
-        "basis": finding.basis,
-        "required": finding.required,
-        "accepted": finding.accepted,
-        "failure": finding.failure,
-    }
-
-
-def _finding_from_dict(data: Mapping[str, Any]) -> Finding:
-    span = data["span_ns"]
-    if data["severity"] not in (None, *_SEVERITIES):
-        raise ValueError(f"severity {data['severity']!r}")
-    return Finding(
-        rule=data["rule"],
-        answered=Answered(data["answered"]),
-        severity=data["severity"],
-        says=data["says"],
-        remedy=data["remedy"],
-        facts=dict(data["facts"]),
-        effect_ratio=data["effect_ratio"],
-        span_ns=(span[0], span[1]) if span else None,
-        basis=data["basis"],
-        required=data["required"],
-        accepted=data["accepted"],
-        failure=data.get("failure"),  # older verdicts have none
-    )
+def _listed(span_ns: tuple[int, int] | None) -> list[int] | None:
+    return list(span_ns) if span_ns else None

@@ -28,7 +28,7 @@ class Thinned:
 
 
 def thin(at_ns: Times, values: npt.NDArray[np.float64], begin_ns: int, end_ns: int, *, counts: bool = False) -> Thinned | None:
-    """First, last, lowest and highest row of each stretch, everything near the window's edges; None if that is all.
+    """First, last, lowest and highest row of each interval, everything near the window's edges; None if that is all.
 
     Of what ``counts`` the rows furthest below and above an even rise are kept instead: when it began and ceased to rise.
     """
@@ -72,7 +72,7 @@ def filled(column: Column, step_ns: int, silent: Index, *, counts: bool) -> Colu
 
 
 def fill_index(at_ns: Times, step_ns: int, silent: Index) -> tuple[Index, Times]:
-    """Which row is repeated when.  Raises ValueError for far too many."""
+    """Return which row is repeated when.  Raises ValueError for far too many."""
     if step_ns <= 0 or len(at_ns) == 0:
         raise ValueError(f"expected rows and a step between them, found {len(at_ns)} and {step_ns} ns")
     left_ns = np.append(np.diff(at_ns), 1)

@@ -1,5 +1,7 @@
-"""What no evidence exceeds: checked where a file is read, so that a damaged or hostile one is refused there, in one line, and
-not met as an overflow, or as gigabytes, in a rule."""
+"""The limits that no evidence exceeds: checked where a file is read.
+
+A damaged or hostile file is refused there in one line, and not met as an overflow, or as gigabytes, in a rule.
+"""
 
 from __future__ import annotations
 

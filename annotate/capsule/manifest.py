@@ -1,4 +1,7 @@
-"""The form of a capsule's manifest, and how much one may hold: types are checked as it is read, amounts before they are made."""
+"""The form of a capsule's manifest, and the most it may hold.
+
+Types are checked as it is read, amounts before they are made.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +56,6 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What says whether the rest can be read."""
+    """The part of a manifest that says whether the rest can be read."""
 
     schema: int

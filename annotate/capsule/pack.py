@@ -37,7 +37,7 @@ _EXACT = float(1 << 53)
 def pack(evidences: Sequence[Evidence], *, decimate: bool = True) -> bytes:
     """One or more windows' evidence as one blob, lossless for any that covers less than ten minutes.
 
-    With ``decimate``, longer ones keep the first, last, lowest and highest row of each of eight hundred stretches, and all
+    With ``decimate``, longer ones keep the first, last, lowest and highest row of each of eight hundred intervals, and all
     within ten seconds of the window's edges: extremes and counters survive, the exact course between them does not.
     """
     arrays = _Arrays()
@@ -130,7 +130,7 @@ def _put_censuses(evidence: Evidence, arrays: _Arrays, *, thins: bool) -> dict[s
     at_ns = np.array([census.at_ns for census in censuses], np.int64)
     thinned = None
     if thins:
-        # The busiest moment of each stretch stands for it, and every coming and going.
+        # The busiest moment of each interval stands for it, and every coming and going.
         busy = np.array([max((p.utilization_ratio or 0.0 for p in census.processes), default=0.0) for census in censuses])
         thinned = thinning.thin(at_ns, busy, evidence.window.begin_ns, evidence.window.end_ns)
     if thinned is not None:

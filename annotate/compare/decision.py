@@ -1,4 +1,4 @@
-"""Which of two variants is faster, by how much, and whether anybody may say so: the judge of comparisons.
+"""The judge of comparisons: the faster of two variants, by how much, and how surely.
 
 A ratio is the second variant's time over the first's: below 1 the second is faster.  Pairs are adjacent blocks of an
 interleaved run (ABBA); ``annotate.compare.two_runs`` compares runs that were recorded one after the other.
@@ -31,7 +31,7 @@ _MOST_PAIRS_COUNT = 1_000_000
 
 
 class Decision(StrEnum):
-    """What is said of the second variant against the first."""
+    """The answers on the second variant against the first."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -56,7 +56,7 @@ class Comparison:
 
     ``ratio`` is at the same clock, from interleaved blocks or corrected times; ``own_ratio`` is each variant at the clock its
     own power allows.  Where the host's clock took the times nothing is known of a GPU's: then they are of blocks in turns,
-    and of each variant alone.  ``needed_pairs_count`` is how many more pairs an inconclusive answer wants, None where none help.
+    and of each variant alone.  ``needed_pairs_count`` is how many more pairs an inconclusive answer wants; None: none help.
     """
 
     a: str
@@ -78,12 +78,12 @@ class Comparison:
 
     @property
     def within_noise(self) -> bool:
-        """Whether a difference is printed with a ``?``: it is there, and may be nothing."""
+        """Return whether a difference is printed with a ``?``: it is there, and may be nothing."""
         return self.decision not in (Decision.FASTER, Decision.SLOWER)
 
     @property
     def change_ratio(self) -> float | None:
-        """By how much the second variant's time differs from the first's: -0.1 takes a tenth less."""
+        """Return by how much the second variant's time differs from the first's: -0.1 takes a tenth less."""
         return None if self.ratio is None else self.ratio.centre - 1.0
 
     def __str__(self) -> str:
@@ -158,7 +158,8 @@ def _decided(about: Comparison, log_ratios: Values, confidence: float) -> Compar
     why = (
         f"{needed} more pairs may tell"
         if needed is not None
-        else f"more pairs do not help: the difference is too near the floor ({floor_ratio:.2%}) or the margin ({margin_ratio:.2%})"
+        else f"more pairs do not help: the difference is too near the floor ({floor_ratio:.2%}) or the "
+        f"margin ({margin_ratio:.2%})"
     )
     return replace(about, needed_pairs_count=needed, reasons=(why,))
 
@@ -210,7 +211,7 @@ def _clearness(comparison: Comparison) -> float:
 
 
 def _needed_pairs_count(wide: Interval, narrow: Interval, count: int, floor_ratio: float, margin_ratio: float) -> int | None:
-    """How many more pairs make the interval narrow enough, if the estimate stays where it is; widths shrink by the root."""
+    """Return how many more pairs narrow the interval enough, if the estimate stays; widths shrink by the root."""
     change = abs(math.log(wide.centre))
     ways = []
     if change > math.log1p(floor_ratio):

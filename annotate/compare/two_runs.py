@@ -31,7 +31,7 @@ _FAMILY = frozenset(rule.name for rule in (*comparison.RULES, *comparison_design
 
 
 def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tuple[str, str] = ("a", "b")) -> Comparison:
-    """What may be said of run ``b`` against run ``a``.
+    """Return what may be said of run ``b`` against run ``a``.
 
     Other hardware, software or another boot makes them incomparable, as does a run that is rejected for itself; a policy
     that accepts the rule lets the comparison go on.  So does a clock that explains the difference, unless both can be
@@ -83,7 +83,7 @@ def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tu
 
 
 def conditions(a: Evidence, b: Evidence) -> tuple[Condition, ...]:
-    """What both runs should share: first what differs, then the rest of what is known of both."""
+    """Return what both runs should share: first what differs, then the rest of what is known of both."""
     found: list[Condition] = []
     if a.device is not None and b.device is not None:
         differing = [
@@ -124,7 +124,7 @@ def _ending(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
 
 
 def _beside(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
-    """What is said beside the answer: every other hazard of the comparison."""
+    """Return what is said beside the answer: every other hazard of the comparison."""
     found = [finding for finding in verdicts[1].hazards if finding.rule in _FAMILY]
     return tuple(f"{finding.rule}: {finding.says}" for finding in found)
 

@@ -14,7 +14,7 @@ _LEAST_COUNT = 5
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """How the device memory in use moved within a window, from one refresh of the driver's figure to the next."""
+    """The movement of the device memory in use within a window, from one refresh of the driver's figure to the next."""
 
     refreshes_count: int
     changes_count: int
@@ -27,7 +27,7 @@ class Moved:
 
 
 def moved(evidence: Evidence) -> Moved | None:
-    """None where it was hardly read, or somebody else on the GPU may have moved it; so too where nobody looked who was there."""
+    """Measure the movement; None where it was hardly read, no process list was, or another process may have caused it."""
     if not evidence.trace.censuses:
         return None
     values = evidence.within("memory_used_bytes", step_ns=evidence.trace.refresh_of_ns("memory_used_bytes")).values

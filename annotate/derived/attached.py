@@ -1,4 +1,4 @@
-"""What profiles or slows the measured process: read from the daemon's list and from what the process declares."""
+"""Tools that profile or slow the measured process: those the daemon listed, and those the process declares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMED_COUNT = 3  # more would be a list and no sentence
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """``names`` are active; ``idle`` are libraries that are mapped, which proves nothing: torch's own wheels link CUPTI."""
+    """Tools on the measured process: ``names`` are active, ``idle`` only mapped, as CUPTI is by torch's own wheels."""
 
     names: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()

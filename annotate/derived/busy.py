@@ -30,7 +30,7 @@ def utilization_ratio(evidence: Evidence) -> float | None:
 
 
 def beyond_declared_ratio(evidence: Evidence) -> float | None:
-    """Utilisation minus the busy share the harness declared (``declared.busy_ratio``); negative if it claims more than there was."""
+    """Subtract the busy share that the harness declared from utilisation; negative if it declares more than there was."""
     declared = evidence.declared.get("busy_ratio")
     if not isinstance(declared, int | float) or isinstance(declared, bool) or not abs(declared) < 1e6:
         return None
@@ -39,13 +39,13 @@ def beyond_declared_ratio(evidence: Evidence) -> float | None:
 
 
 def launch_bound(evidence: Evidence) -> bool:
-    """Whether the timed calls are so short that a good part of their time is the gap to the next launch."""
+    """Return whether the timed calls are so short that a good part of their time is the gap to the next launch."""
     times = inside(evidence)
     return bool(len(times.took_s)) and float(np.median(times.took_s)) < _LAUNCH_BOUND_S
 
 
 def beyond_timed_ratio(evidence: Evidence) -> float | None:
-    """Utilisation minus the share of time inside timed iterations, over the stretch they span (at least a second).
+    """Utilisation minus the share of time inside timed iterations, over the interval they span (at least a second).
 
     None for iterations so short that their times contain launch gaps.
     """
@@ -65,7 +65,7 @@ def beyond_timed_ratio(evidence: Evidence) -> float | None:
 
 
 def has_reason(masks: Values, bits: Reason) -> Mask:
-    """Which of these event reasons hold one of the bits; never where they were not observed."""
+    """Return which of these event reasons hold one of the bits; never where they were not observed."""
     held: Mask = (np.nan_to_num(masks).astype(np.int64) & int(bits)) != 0
     return held
 

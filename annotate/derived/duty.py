@@ -1,4 +1,4 @@
-"""How much of a window the GPU worked, and what its pauses hide: the clock and the power of the same work back to back."""
+"""The share of a window in which the GPU worked, and what its pauses hide: clock and power of the same work back to back."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def capped_clock_ratio(evidence: Evidence) -> float | None:
 
 
 def is_light(evidence: Evidence, busy: float, power_ratio: float) -> bool:
-    """Whether power would stay far below its limit if the GPU were busy throughout; it cannot be more than this estimate."""
+    """Return whether power would stay far below its limit if the GPU were busy throughout."""
     limit_w = evidence.device.power_limit_w if evidence.device else None
     power = evidence.within("power_w").values
     known = power[~np.isnan(power)]

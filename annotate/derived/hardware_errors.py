@@ -59,7 +59,7 @@ def _counted(rises: Mapping[str, Increase | None], texts: Mapping[str, str]) -> 
 
 
 def _stands(evidence: Evidence, name: str) -> bool | None:
-    """Whether a state was on about the window; None if it was not read."""
+    """Return whether a state was on about the window; None if it was not read."""
     column, window = evidence.trace.column(name), evidence.window
     near = column.values[(column.at_ns >= window.begin_ns - _REMAPS_STAND_NS) & (column.at_ns <= window.end_ns)]
     known = near[~np.isnan(near)]

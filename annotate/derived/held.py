@@ -1,4 +1,4 @@
-"""For how long a clock event reason held inside an interval: the only module that weighs counters against sampled bits.
+"""The time for which a clock event reason held: the only module that weighs counters against sampled bits.
 
 Violation time moves on continuously, but is read at a window's edges only.  A counter of nanoseconds misses nothing, but
 steps once a refresh, so that what it shows may have happened up to a refresh earlier.  Bits are a snapshot as old.
@@ -47,7 +47,7 @@ def power_cap(evidence: Evidence) -> Held | None:
 
 
 def by_violation(evidence: Evidence, name: str) -> Held | None:
-    """What continuous violation time says; None without a reading close to each edge, or after a reset."""
+    """Return what continuous violation time says; None without a reading close to each edge, or after a reset."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     at_ns, values = _seen(evidence.trace, name)
     if len(at_ns) < 2 or end_ns <= begin_ns:
@@ -64,7 +64,7 @@ def by_violation(evidence: Evidence, name: str) -> Held | None:
 
 
 def by_counter(evidence: Evidence, name: str) -> Held | None:
-    """What a counter of nanoseconds that steps once a refresh says; None where no readings bracket the window.
+    """Return what a counter of nanoseconds that steps once a refresh says; None where no readings bracket the window.
 
     Whatever it shows after the window's first refresh happened inside; what shows within a refresh after the end may have.
     """
@@ -86,7 +86,7 @@ def by_counter(evidence: Evidence, name: str) -> Held | None:
 
 
 def by_bits(evidence: Evidence, bits: Reason) -> Held | None:
-    """What the sampled event reasons say; None in a window shorter than three refreshes, or mostly unobserved.
+    """Return what the sampled event reasons say; None in a window shorter than three refreshes, or mostly unobserved.
 
     None as well where none of them was seen, and the GPU cannot report all of them.
     """
@@ -102,7 +102,7 @@ def by_bits(evidence: Evidence, bits: Reason) -> Held | None:
 
 
 def reports(evidence: Evidence, bits: Reason) -> bool:
-    """Whether the GPU can report these reasons at all, as far as the driver says: of one it cannot, silence means nothing."""
+    """Return whether the GPU can report these reasons: where it cannot, their absence means nothing."""
     known_mask = evidence.device.supported_reasons_mask if evidence.device else None
     return known_mask is None or int(bits) & ~known_mask == 0
 
@@ -120,7 +120,7 @@ def reasons(evidence: Evidence) -> tuple[Times, Times]:
 
 
 def began_ns(evidence: Evidence, name: str) -> int | None:
-    """When a counter of nanoseconds first ran inside the window, timed by how far its first step went; None if it never did."""
+    """Return when a counter of nanoseconds first ran inside the window, by the size of its first step; None if it never did."""
     window = evidence.window
     at_ns, values = _seen(evidence.trace, name)
     base = _last(at_ns, values, window.begin_ns)
@@ -150,7 +150,7 @@ def _first(at_ns: Times, values: Values, from_ns: int) -> float:
 
 
 def running(evidence: Evidence, name: str, bits: Reason) -> Column:
-    """Whether a reason held, 1.0 or 0.0, in each refresh of the window: by how its counter grew, else by sampled bits.
+    """Return whether a reason held, 1.0 or 0.0, in each refresh of the window: by how its counter grew, else by sampled bits.
 
     A counter shows each stretch up to a refresh late.  Empty where neither speaks.
     """

@@ -15,7 +15,7 @@ from annotate.rule import Severity
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What one witness of a hidden neighbour says: a hazard, all clear, or why it cannot tell."""
+    """The answer of one witness on a hidden neighbour: a hazard, all clear, or why it cannot tell."""
 
     text: str = ""
     severity: Severity | None = None
@@ -30,22 +30,22 @@ def _graded(excess_ratio: float, flag_ratio: float, reject_ratio: float) -> Seve
 
 
 def by_record(evidence: Evidence, flag_ratio: float, reject_ratio: float) -> Sign:
-    """Who the utilisation record names beyond the process list."""
+    """Find the processes that the utilisation record names beyond the process list."""
     if not evidence.trace.censuses:
         return Sign("the process list was not observed")
     present = [presence for presence in presences(evidence) if presence.most_ratio is not None]
     own_busy = any(presence.own and (presence.most_ratio or 0.0) > 0.0 for presence in present)
-    strangers = sorted((p for p in present if not p.own and not p.listed), key=Presence.load, reverse=True)
-    if strangers and not (own_busy or list_is_whole(evidence)):
+    foreign = sorted((p for p in present if not p.own and not p.listed), key=Presence.load, reverse=True)
+    if foreign and not (own_busy or list_is_whole(evidence)):
         # Any of them may be the measured process, seen from outside its namespace.
-        strangers = strangers[max(1, len(evidence.window.pids)) :]
-    least_ratio = sum((presence.least_ratio or 0.0 for presence in strangers), 0.0)
+        foreign = foreign[max(1, len(evidence.window.pids)) :]
+    least_ratio = sum((presence.least_ratio or 0.0 for presence in foreign), 0.0)
     severity = _graded(least_ratio, flag_ratio, reject_ratio)
     facts: dict[str, Fact] = {"unlisted_ratio": least_ratio}
     if severity:
-        text = f"PID {strangers[0].pid}, which is not on the process list, used {least_ratio:.0%} of the GPU's time"
+        text = f"PID {foreign[0].pid}, which is not on the process list, used {least_ratio:.0%} of the GPU's time"
         return Sign(text, severity, facts=facts)
-    if own_busy and sum(presence.most_ratio or 0.0 for presence in strangers) <= flag_ratio:
+    if own_busy and sum(presence.most_ratio or 0.0 for presence in foreign) <= flag_ratio:
         return Sign(clear=True, facts=facts)
     if own_busy:
         return Sign("unlisted processes were busy around the window, perhaps not inside it")
@@ -53,7 +53,7 @@ def by_record(evidence: Evidence, flag_ratio: float, reject_ratio: float) -> Sig
 
 
 def by_memory(evidence: Evidence, memory_bytes: float) -> Sign:
-    """Whether listed processes and the driver's reserve explain the memory in use."""
+    """Return whether listed processes and the driver's reserve explain the memory in use."""
     if not evidence.trace.censuses:
         return Sign("the process list was not observed")
     if not (own_was_listed(evidence) or list_is_whole(evidence)):

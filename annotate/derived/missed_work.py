@@ -44,13 +44,13 @@ class EmptySpanLimits:
 
 
 def has_no_kernel(evidence: Evidence) -> bool:
-    """Whether the times end before the kernel does, or stand on another stream: then no time says how long it is."""
+    """Return whether the times end before the kernel does, or stand on another stream: then no time says how long it is."""
     early = stopped_early(evidence, EarlyStopLimits())
     return (isinstance(early, Found) and early.severity is Severity.REJECT) or has_empty_spans(evidence)
 
 
 def has_empty_spans(evidence: Evidence) -> bool:
-    """Whether events stand on another stream than the kernel."""
+    """Return whether events stand on another stream than the kernel."""
     return isinstance(on_other_stream(evidence, EmptySpanLimits()), Found)
 
 

@@ -1,4 +1,4 @@
-"""When the power cap engaged or let go inside a window, and whether a pause came before: the events that part two states."""
+"""Events that part two states of a window: the power cap engaged or let go, or a pause ended before it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GRID_NS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class OnsetTurn:
-    """Where one state of the power cap ended: in words, when, and whether it turned more than once."""
+    """The end of one state of the power cap: in words, when, and whether it turned more than once."""
 
     what: str
     at_ns: int
@@ -29,7 +29,7 @@ class OnsetTurn:
 
 
 def cap_turn(evidence: Evidence, *, capped_ratio: float, free_ratio: float) -> OnsetTurn | None:
-    """Where the cap engaged or let go, if parts of a second or more certainly differ, or one was certainly mixed."""
+    """Find where the cap engaged or let go, if parts of a second or more certainly differ, or one was certainly mixed."""
     window = evidence.window
     count = min(max(1, window.length_ns // _BLOCK_NS), _BLOCKS_COUNT)
     edges_ns = [window.begin_ns + window.length_ns * i // count for i in range(count + 1)]
@@ -57,7 +57,7 @@ def _turn(evidence: Evidence) -> OnsetTurn:
 
 
 def engaged_ns(evidence: Evidence, at_ns: int) -> int:
-    """When a cap that held to the window's end engaged: by violation time, which moves on, where it agrees with ``at_ns``.
+    """Return when a cap that held to the window's end engaged: by violation time where it agrees with ``at_ns``.
 
     The counter steps once a refresh, and a window of a second has an onset at a twentieth of it or at a sixth, which is
     another severity.
@@ -79,7 +79,7 @@ def _settled(values: Values) -> Values:
 
 
 def last_pause_end_ns(evidence: Evidence, *, within_s: float, longest_s: float) -> int | None:
-    """When the last pause of the GPU ended that lasted ``longest_s`` or more and ended so shortly before the window; else None.
+    """Return when the last pause of ``longest_s`` or more ended, if that was ``within_s`` before the window; else None.
 
     A pause is power below half of the window's in the dense record; without that, in the gauges, of which utilisation
     shows 50 ms as a quarter missing from one refresh.

@@ -1,4 +1,4 @@
-"""What two windows that are compared have in common, and what not: the baseline first, always."""
+"""Conditions that two compared windows share or do not share: the baseline always comes first."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ class Clocks:
 
     @property
     def apart_ratio(self) -> float:
-        """By how much the clocks differ."""
+        """Return by how much the clocks differ."""
         return abs(self.b_mhz / self.a_mhz - 1.0)
 
 
 def differences(a: Device, b: Device, names: Mapping[str, str], *, tolerance: float) -> list[Difference]:
-    """What is known of both GPUs and differs, numbers by more than the tolerance."""
+    """Return what is known of both GPUs and differs, numbers by more than the tolerance."""
     out = []
     for name, title in names.items():
         before, after = getattr(a, name), getattr(b, name)
@@ -108,7 +108,7 @@ def differences(a: Device, b: Device, names: Mapping[str, str], *, tolerance: fl
 
 
 def software(a: Evidence, b: Evidence) -> tuple[int, list[Difference]]:
-    """How many versions and settings are known of both windows, and those that differ."""
+    """Return how many versions and settings are known of both windows, and those that differ."""
     known, out = 0, []
     drivers = [each.device.driver_version if each.device else None for each in (a, b)]
     if drivers[0] is not None and drivers[1] is not None:
@@ -140,7 +140,7 @@ def listed(found: Sequence[Difference], most: int = 2) -> str:
 
 
 def driver_reloaded(a: Evidence, b: Evidence) -> bool | None:
-    """Whether a counter that only a reload of the driver resets stood higher in the earlier window.
+    """Return whether a counter that only a reload of the driver resets stood higher in the earlier window.
 
     None where it was not read in both, or they ran on two GPUs.
     """
@@ -165,14 +165,14 @@ def clocks_mhz(a: Evidence, b: Evidence) -> Clocks | None:
 
 
 def beta(a: Evidence, b: Evidence) -> float:
-    """How the kernel's time follows the clock, as far as either window shows it; fully where neither does."""
+    """Return how the kernel's time follows the clock, as far as either window shows it; fully where neither does."""
     found = [sensitivity(each.timings) for each in (a, b) if each.timings is not None and each.observes("timings.sm_clock_mhz")]
     betas = [each.beta for each in found if isinstance(each, Sensitivity)]
     return float(np.clip(np.mean(betas), 0.0, 1.2)) if betas else 1.0
 
 
 def change_ratio(a: Evidence, b: Evidence) -> float | None:
-    """By how much the medians of the two windows' times differ; None where one has none."""
+    """Return by how much the medians of the two windows' times differ; None where one has none."""
     before, after = inside(a).took_s, inside(b).took_s
     return float(np.median(after) / np.median(before) - 1.0) if len(before) and len(after) else None
 
@@ -193,7 +193,7 @@ def overlap_ratio(a: Evidence, b: Evidence) -> float:
 
 
 def capped_throughout(evidence: Evidence) -> bool:
-    """Whether the power cap held the whole window."""
+    """Return whether the power cap held the whole window."""
     capped = evidence.increase("power_violation_ns") or evidence.increase("power_cap_ns")
     return capped is not None and capped.span_ns > 0 and capped.ratio + capped.error_ratio >= _CAPPED_RATIO
 

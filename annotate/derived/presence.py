@@ -1,4 +1,4 @@
-"""Who was on the GPU during a window, and how busy: the only module that reads censuses.
+"""Processes on the GPU during a window, and how busy they were: the only module that reads process lists.
 
 The process list is read several times a second; how busy each process was comes about once a second and speaks of the
 time since it was last asked.  A record that straddles an edge of the window therefore only bounds what happened inside.
@@ -42,7 +42,7 @@ class Presence:
     peak_ratio: float | None = None
 
     def load(self) -> tuple[float, int]:
-        """What orders processes by how much of the GPU they took: its time first, then its memory."""
+        """Return what orders processes by how much of the GPU they took: its time first, then its memory."""
         return self.least_ratio or 0.0, self.memory_bytes or 0
 
 
@@ -65,26 +65,26 @@ def presences(evidence: Evidence) -> tuple[Presence, ...]:
 
 
 def own_was_listed(evidence: Evidence) -> bool:
-    """Whether any process of the window was ever on the list: if not, its PIDs may be of another namespace."""
+    """Return whether any process of the window was ever on the list: if not, its PIDs may be of another namespace."""
     return any(
         _is_own(evidence, process) and process.listed for census in evidence.trace.censuses for process in census.processes
     )
 
 
 def list_is_whole(evidence: Evidence) -> bool:
-    """Whether every process of the machine would have been on the list, as far as the witness knows."""
+    """Return whether every process of the machine would have been on the list, as far as the witness knows."""
     near = [c for c in evidence.trace.censuses if c.at_ns >= evidence.window.begin_ns - _STANDS_NS]
     return bool(near) and all(census.visibility is Visibility.HOST for census in near)
 
 
 def alone(evidence: Evidence) -> bool:
-    """Whether the window's own processes were provably the only ones on the GPU: a whole list that names nobody else."""
+    """Return whether the window's own processes were provably the only ones on the GPU: a whole list that names nobody else."""
     whole = list_is_whole(evidence) and unread_s(evidence) <= _UNREAD_S
     return whole and own_was_listed(evidence) and all(presence.own for presence in presences(evidence))
 
 
 def unread_s(evidence: Evidence) -> float:
-    """The longest stretch of the window without a process list in force."""
+    """The longest interval of the window without a process list in force."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     until_ns, longest_ns = begin_ns, 0
     for census in evidence.trace.censuses:
@@ -131,7 +131,7 @@ def _is_own(evidence: Evidence, process: Process) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """How busy each process was over one stretch of time, of which ``inside_ns`` lay in the window."""
+    """The utilisation of each process over one interval, of which ``inside_ns`` lay in the window."""
 
     length_ns: int
     inside_ns: int

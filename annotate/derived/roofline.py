@@ -1,4 +1,4 @@
-"""What a GPU can do at most: arithmetic from its SMs and their clock, traffic from its memory clock and bus.
+"""The most a GPU can do: arithmetic from its SMs and their clock, traffic from its memory clock and bus.
 
 Sources of the table: NVIDIA's architecture white papers (Volta 2017, Turing 2018, A100 2020, GA102 2021, Ada 2023, H100 2022,
 Blackwell and RTX Blackwell 2025), each peak divided by the part's SMs and boost clock; cores of an SM from the CUDA C++
@@ -82,7 +82,7 @@ def arithmetic(dtype: str) -> str | None:
 
 
 def sm_count(device: Device) -> int | None:
-    """How many SMs the GPU has; None for a generation not in the table, or where the driver does not count cores."""
+    """Return how many SMs the GPU has; None for a generation not in the table, or where the driver does not count cores."""
     sm = _SMS.get(device.compute_capability or "")
     return device.cuda_cores_count // sm.cores_count if sm and device.cuda_cores_count else None
 

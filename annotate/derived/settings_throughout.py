@@ -34,7 +34,7 @@ def power_limit_w(evidence: Evidence) -> float | None:
 
 
 def has_same_settings(evidence: Evidence, held_ratio: float) -> bool:
-    """Whether the baseline was measured under the same power limit and clock, both read in both windows or in neither."""
+    """Return whether the baseline had the same power limit and clock, both read in both windows or in neither."""
     baseline = evidence.baseline
     if baseline is None or power_limit_w(evidence) is None or power_limit_w(evidence) != power_limit_w(baseline):
         return False

@@ -1,4 +1,4 @@
-"""How the SM clock went while the GPU worked, as far as NVML's gauge can tell: in steps of 15 MHz, ten times a second."""
+"""The SM clock while the GPU worked, as NVML's gauge shows it: in steps of 15 MHz, ten times a second."""
 
 from __future__ import annotations
 

@@ -53,12 +53,12 @@ class Loop:
         return self.timings.calls_count
 
     def gap_s(self) -> float:
-        """The median time from an entry's end to the next one's begin: negative where the host, which stamped them, ran ahead."""
+        """The median time from an entry's end to the next one's begin: negative where the host, which stamps, ran ahead."""
         return float(np.median(_gaps_s(self.timings))) if self.entries_count > 1 else 0.0
 
     @property
     def entry_s(self) -> float:
-        """What one reading of the timer spans."""
+        """Return what one reading of the timer spans."""
         return self.call_s * self.calls_count
 
     @property
@@ -68,12 +68,12 @@ class Loop:
 
     @property
     def batch_count(self) -> int:
-        """How many calls make a reading of a fifth of a millisecond, beside which launches and ticks are small."""
+        """Return how many calls make a reading of a fifth of a millisecond, beside which launches and ticks are small."""
         return int(min(1000, max(20, 200e-6 / self.call_s)))
 
     @property
     def call_busy_s(self) -> float | None:
-        """For how long the GPU worked in the time a call had, on average."""
+        """Return for how long the GPU worked in the time a call had, on average."""
         return None if self.utilization_ratio is None else self.utilization_ratio * self.round_s / self.calls_count
 
 
@@ -105,7 +105,7 @@ def _gaps_s(timings: Timings) -> Values:
 
 
 def elsewhere(evidence: Evidence) -> bool | None:
-    """Whether the calls may have run on another GPU than the one this evidence is of; None if nobody declared it."""
+    """Return whether the calls may have run on another GPU than the one this evidence is of; None if nobody declared it."""
     uuids = {uuid.strip() for uuid in (text(evidence.declared, "cuda_uuids") or "").split(",")} - {""}
     if not uuids or evidence.device is None:
         return None
@@ -128,7 +128,7 @@ def untimed_because(evidence: Evidence, utilization_ratio: float) -> str | None:
 
 
 def beside(evidence: Evidence, *, seen_ratio: float = SEEN_RATIO, spread_s: float = SPREAD_S) -> bool | None:
-    """Whether the stamps around the iterations met other work of this process on the SMs; None if there were none."""
+    """Return whether the stamps around the iterations met other work of this process on the SMs; None if there were none."""
     seen, spread = amount(evidence.declared, "stamp_seen_ratio"), amount(evidence.declared, "stamp_spread_s")
     if seen is None and spread is None:
         return None

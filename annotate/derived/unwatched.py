@@ -26,7 +26,7 @@ def lost_because(evidence: Evidence) -> str:
 
 
 def fast_rows(trace: Trace) -> tuple[Times, Times]:
-    """When the fast lane said something, and when it was asked and said nothing at all."""
+    """Return when the fast lane said something, and when it was asked and said nothing at all."""
     asked: list[Times] = [np.empty(0, np.int64)]
     said: list[Times] = [np.empty(0, np.int64)]
     for name, column in trace.columns.items():
@@ -45,7 +45,7 @@ def _add(rows: list[Times], at_ns: Times) -> None:
 
 
 def dark_spans_ns(evidence: Evidence, seen: Times, blank: Times) -> list[tuple[int, int]]:
-    """The stretches of the window without a reading in force, disjoint and ascending."""
+    """The intervals of the window without a reading in force, disjoint and ascending."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     spans = [(gap.begin_ns, gap.end_ns) for gap in evidence.trace.gaps if gap.lane == Lane.FAST]
     spans.append((begin_ns, int(seen[0])))

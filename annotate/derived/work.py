@@ -26,7 +26,7 @@ class Bound:
     peak_a_second: float
 
     def rate(self, call_s: float) -> str:
-        """What calls of such a time would amount to."""
+        """Return what calls of such a time would amount to."""
         return readable_rate(self.amount / call_s, self.unit)
 
     @property
@@ -35,7 +35,7 @@ class Bound:
 
 
 def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> Bound | None:
-    """By the declared operations and the SM clock; in the fastest type there is, where none was declared.  None if not known."""
+    """Bound the time by the declared operations and the SM clock, in the fastest type if none was declared; None if unknown."""
     device, flops = evidence.device, amount(evidence.declared, "call_flops_count")
     if device is None or not flops or not clock_mhz:
         return None
@@ -47,7 +47,7 @@ def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> Bound | Non
 
 
 def traffic_bound(evidence: Evidence) -> Bound | None:
-    """By the declared bytes and the memory's highest clock, less what the L2 cache can hold from call to call."""
+    """Bound the time by the declared bytes, less what the L2 cache can hold, and the memory's highest clock."""
     device, call_bytes = evidence.device, amount(evidence.declared, "call_bytes")
     peak = peak_bytes_a_second(device) if device else None
     l2_bytes = amount(evidence.declared, "l2_bytes") or (most_l2_bytes(device) if device else None)

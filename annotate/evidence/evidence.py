@@ -1,4 +1,4 @@
-"""All of it together, of one window on one GPU: what the judge is given."""
+"""The evidence of one window on one GPU, as the judge receives it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Fact: TypeAlias = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that is known of one window on one GPU.
+    """Everything that is known of one window on one GPU.
 
     ``declared`` holds facts only the measured process knows, by the names of ``annotate.declared``: they may worsen a verdict,
     never improve it.  ``absence`` says why there is no telemetry, where there is none.  ``baseline`` is what the window is
@@ -35,7 +35,7 @@ class Evidence:
     baseline: Evidence | None = None
 
     def observes(self, name: str) -> bool:
-        """Whether a signal, ``census``, ``dense_power``, ``timings``, ``baseline``, ``host.X`` or ``declared.X`` is there at all."""
+        """Return whether it holds a signal, ``census``, ``dense_power``, ``timings``, ``baseline``, ``host.X``, ``declared.X``."""
         match name.partition("."):
             case ("host", _, fact):
                 return getattr(self.host, fact) is not None
@@ -66,7 +66,7 @@ class Evidence:
         return self.trace.within(name, self.window.begin_ns + lag_ns, self.window.end_ns, step_ns=step_ns)
 
     def increase(self, name: str) -> Increase | None:
-        """How much a counter rose over the window; None where no readings bracket it."""
+        """Return how much a counter rose over the window; None where no readings bracket it."""
         return self.trace.increase(name, self.window.begin_ns, self.window.end_ns)
 
     def part(self, begin_ns: int, end_ns: int) -> Evidence:

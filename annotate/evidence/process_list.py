@@ -1,4 +1,4 @@
-"""Who was on a GPU, and how much of the machine the list could show."""
+"""Process lists of a GPU, and how much of the machine each could show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Ownership(StrEnum):
 
 
 class Visibility(StrEnum):
-    """How much of the machine's process list the witness could see."""
+    """The part of the machine's process list that the witness could see."""
 
     HOST = "host"  # every process of the machine
     NAMESPACE = "namespace"  # only this container's
@@ -41,7 +41,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessList:
-    """Who was on one GPU at one instant."""
+    """The processes on one GPU at one instant."""
 
     uuid: str
     at_ns: int
@@ -52,7 +52,7 @@ class ProcessList:
 
     @property
     def tells_use(self) -> bool:
-        """Whether the utilisation record was asked too, as far as it can be known."""
+        """Return whether the utilisation record was asked too, as far as it can be known."""
         return self.use_asked or any(process.utilization_ratio is not None for process in self.processes)
 
     def with_use(self, earlier: ProcessList) -> ProcessList:

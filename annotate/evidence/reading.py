@@ -1,4 +1,4 @@
-"""What the driver is asked: each signal is one field of a Reading, with the lane in which it is asked.
+"""Readings of the driver: each signal is one field, with the lane in which it is read.
 
 Columns of the store, the plan of lanes and the simulated cost derive from these fields.
 """
@@ -15,7 +15,7 @@ HEARTBEAT_NS = 1_000_000_000
 
 
 class Lane(StrEnum):
-    """How often something is asked: every signal belongs to the lane its measured cost allows."""
+    """A rate of reading: every signal belongs to the lane that its measured cost allows."""
 
     FAST = "fast"
     PULSE = "pulse"  # of the fast lane, the few signals that are asked between two of its rows while a window is open
@@ -47,7 +47,7 @@ def _signal(lane: Lane, help_text: str, *, counter: bool = False) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one lane said of one GPU at one instant: a whole row, so None never means "unchanged".
+    """A row of one lane of one GPU at one instant: a whole row, so None never means "unchanged".
 
     ``at_ns`` is when the last call of the row returned, ``took_ns`` what all of them took together.
     """

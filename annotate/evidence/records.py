@@ -1,4 +1,4 @@
-"""What comes beside the lanes: the driver's own power record, what was reported or befell, and stretches of silence."""
+"""Records beside the lanes: the driver's own power record, events, and intervals of silence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from annotate.evidence.reading import Lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRecord:
-    """A stretch of the driver's own dense power record (about 20 ms apart): parallel tuples, oldest first."""
+    """An interval of the driver's own dense power record (about 20 ms apart): parallel tuples, oldest first."""
 
     uuid: str
     at_ns: int
@@ -20,7 +20,7 @@ class PowerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that was reported or befell: an Xid, a clock change, a GPU lost or back, the machine suspended."""
+    """Something that was reported or happened: an Xid, a clock change, a GPU lost or back, the machine suspended."""
 
     uuid: str
     at_ns: int
@@ -31,7 +31,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A stretch in which a lane was due and gave nothing."""
+    """An interval in which a lane was due and gave nothing."""
 
     begin_ns: int
     end_ns: int

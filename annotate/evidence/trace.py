@@ -1,4 +1,4 @@
-"""All readings around one window, in columns, and what may be asked of them: a value at a time, a counter's increase."""
+"""The readings around one window, in columns: a value at a time, and a counter's increase."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEFAULT_REFRESH_NS: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Increase:
-    """How much a counter rose between two readings near a window's edges.
+    """The rise of a counter between two readings near a window's edges.
 
     ``error_ns`` is what one refresh at each edge can hide; it applies to counters of time.
     """
@@ -103,7 +103,7 @@ class Trace:
         return self.columns.get(name, EMPTY)
 
     def refresh_of_ns(self, name: str) -> int:
-        """How often this signal's value changes on this GPU: measured where it was, else the data-centre default."""
+        """Return how often this signal's value changes on this GPU: measured where it was, else the data-centre default."""
         return self.refresh_ns.get(name) or _DEFAULT_REFRESH_NS.get(name, _REFRESH_NS)
 
     def at(self, name: str, times_ns: Times) -> Values:
@@ -132,7 +132,7 @@ class Trace:
         return Column(times, self.at(name, times))
 
     def increase(self, name: str, begin_ns: int, end_ns: int) -> Increase | None:
-        """How much a counter rose over an interval, or None if no reading brackets it closely enough.
+        """Return how much a counter rose over an interval, or None if no reading brackets it closely enough.
 
         It takes the last reading at or before each edge's far side: within a slack of 5 % of the interval (at least
         50 ms) a reading just inside serves too, because a slow lane is first asked when the window opens.

@@ -1,4 +1,4 @@
-"""What was measured: an interval and its processes, the times it took, and what the operating system saw of them."""
+"""The measured interval with its processes, the times it took, and the operating system's account of them."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Timings:
 
     @property
     def timed(self) -> npt.NDArray[np.bool_]:
-        """Which entries hold a duration: nothing takes less than a nanosecond, or a million seconds, or no number."""
+        """Return which entries hold a duration: nothing takes less than a nanosecond, or a million seconds, or no number."""
         return np.asarray((self.took_s > 1e-9) & (self.took_s < 1e6))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What the operating system said of the window's processes and machine, between its edges."""
+    """The operating system's account of the window's processes and machine, between its edges."""
 
     boot_id: str | None = None
     hostname: str | None = None

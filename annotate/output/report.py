@@ -24,7 +24,7 @@ _MORE = "`gpuwatch show -v` lists them"
 
 
 def text(verdict: Verdict, *, verbose: bool = False, more: str = _MORE, width: int | None = None) -> str:
-    """What a terminal shows: status, window and GPU in one line, then one line a hazard, then what was not checked.
+    """Return what a terminal shows: status, window and GPU in one line, then one line a hazard, then what was not checked.
 
     ``more`` says how the rules that were not checked are listed.  ``width`` columns wrap lines at words; None: one a hazard.
     """
@@ -51,7 +51,7 @@ def texts(verdicts: Sequence[Verdict], *, verbose: bool = False, more: str = _MO
 
 
 def markdown(verdict: Verdict) -> str:
-    """What a pull request shows: the same content as ``text``, as a heading and a table."""
+    """Return what a pull request shows: the same content as ``text``, as a heading and a table."""
     status = f"**{verdict.status.value.upper()}**" + (" **SIMULATED**" if verdict.simulated else "")
     label = f" {_marked(_label(verdict))}" if verdict.label else ""
     lines = [f"{status}{label} on {_marked(_device(verdict))}, {_length(verdict)}"]
@@ -128,7 +128,7 @@ def _full(verdict: Verdict) -> list[str]:
 
 
 def _marks(finding: Finding, verdict: Verdict) -> str:
-    """What a hazard is short of having made the status: accepted, a note, or a flag beside a rejection."""
+    """Return what a hazard is short of having made the status: accepted, a note, or a flag beside a rejection."""
     if finding.accepted:
         return "accepted: "
     if finding.severity == "note" or (finding.severity == "flag" and verdict.status is Status.REJECTED):

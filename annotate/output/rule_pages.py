@@ -34,7 +34,7 @@ rule's name, a hazard accepted by it. A rule that could not tell says so, and ne
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What a rule's docstring says: its first paragraph, and the body under each heading."""
+    """The parts of a rule's docstring: its first paragraph, and the body under each heading."""
 
     summary: str
     sections: dict[str, str]

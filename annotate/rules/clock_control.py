@@ -266,7 +266,7 @@ def _ran(clock_mhz: float | None, capped: Held | None) -> str:
 
 
 def _slower_ratio(low_ratio: float) -> float | None:
-    """By how much longer work takes at a speed that is so much lower; None where it hardly moves at all."""
+    """Return by how much longer work takes at a speed that is so much lower; None where it hardly moves at all."""
     return low_ratio / (1.0 - low_ratio) if low_ratio < 0.99 else None
 
 

@@ -1,4 +1,4 @@
-"""Who else was on the GPU, and was there a processor for the benchmark?"""
+"""Rules about contention: other processes on the GPU, and too little of the CPU."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ class _Lack:
 
 
 def _stretched_ratio(evidence: Evidence) -> float | None:
-    """By how much the time the benchmark calls busy exceeds what the GPU was: launches that came late, mid-iteration."""
+    """Return by how much the time the benchmark calls busy exceeds what the GPU was: launches that came late, mid-iteration."""
     declared, timed = beyond_declared_ratio(evidence), beyond_timed_ratio(evidence)
     if declared is not None and launch_bound(evidence):
         declared = None  # the harness counts its gaps between launches as busy, the driver as idle

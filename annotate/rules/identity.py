@@ -198,7 +198,8 @@ def clock_source_step(
         over as seconds add up to more time than there was.
 
     What it cannot see:
-        Milliseconds that were handed over as seconds, where they were taken in less than an eighth of the window.  A slow slew, which moves both clocks alike.  Which clock the caller used: a step is a flag only where the times were
+        Milliseconds that were handed over as seconds, where they were taken in less than an eighth of the window.  A slow
+        slew, which moves both clocks alike.  Which clock the caller used: a step is a flag only where the times were
         the caller's own.  A machine that slept shows as a step by as much.
 
     Remedy:
@@ -228,7 +229,7 @@ def clock_source_step(
 
 
 def _longer_than(length_s: float, timings: Timings, step_s: float, at_once_count: float) -> dict[str, Fact] | None:
-    """What cannot have run within a window of this length, alone or together; None if all may have."""
+    """Return what cannot have run within a window of this length, alone or together; None if all may have."""
     took_s = timings.took_s[np.isfinite(timings.took_s)]
     longest_s, together_s = float(took_s.max(initial=0.0)), float(took_s.sum()) * timings.calls_count
     if longest_s > length_s + step_s:

@@ -1,4 +1,4 @@
-"""What the times themselves betray: noise, outliers, modes, correlation, too few of them."""
+"""Rules about the times themselves: noise, correlation, a mean apart from the median, too few of them."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def too_few_samples(
 
 
 def _interval(times: Timings) -> Interval | None:
-    """Where the median lies, by batches or, of few independent values, by order; None where it cannot be told."""
+    """Find where the median lies, by batches or, of few independent values, by order; None where it cannot be told."""
     return batch_interval(times.at_ns, times.took_s) or _of_few(times.took_s)
 
 

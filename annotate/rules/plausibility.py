@@ -158,7 +158,7 @@ def impossible_time(
     "semantic-mismatch",
     basis=Basis.DECLARED,
     says="{what}",
-    remedy="Compare the output with a reference (bench: reference=…), correct what differs, and declare the error and the limit.",
+    remedy="Compare the output with a reference (bench: reference=…), correct what differs, and declare error and limit.",
 )
 def semantic_mismatch(evidence: Evidence, claim: Claim) -> Answer:
     """Finds a number whose result is wrong, and notes one of `bench` whose result nobody checked.
@@ -174,7 +174,7 @@ def semantic_mismatch(evidence: Evidence, claim: Claim) -> Answer:
         Compare the output with a reference, as ``bench(reference=…)`` does before any time counts.
 
     Source:
-        The largest relative error against the reference and the limit allowed, as declared.  Without them a number of ``bench``,
+        The declared error against the reference and the limit allowed.  Without them a number of ``bench``,
         which takes a reference, is noted as unverified.
     """
     declared = evidence.declared

@@ -1,4 +1,4 @@
-"""Did the power limit, or another GPU's clock, hold this one back?"""
+"""Rules about power: the power limit, another GPU's clock, and readings that are too old."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def power_limited(
 
     What it cannot see:
         Whether the clock mattered: the time of a copy does not follow it.  The clock named here is the true one only where it
-        was stamped: else the driver's, which reads 8-12 % above the true mean under a cap.  The cap is not "power at the limit": products of zeros are capped at
-        415 W of 700 W.
+        was stamped: else the driver's, which reads 8-12 % above the true mean under a cap.  The cap is not "power at the
+        limit": products of zeros are capped at 415 W of 700 W.
 
     Remedy:
         Quote the number with its clock and its power limit.  For a number at one clock, lock one that the board can hold

@@ -1,4 +1,4 @@
-"""What shape the times have: single ones apart from the rest, or two groups."""
+"""Rules about the shape of the times: single ones apart from the rest, or two groups."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def outliers(
         dropped silently: the facts say what the late ones cost.
 
     Source:
-        The time of each iteration.  A share above 1 % that costs more than 0.5 % is only noted: harnesses that synchronise every ten launches
+        The time of each iteration.  A share above 1 % that costs more than 0.5 % is only noted: harnesses that synchronise
+        every ten launches
         make every tenth iteration of a clean GEMM 8 to 30 % longer.  What is flagged is a time lost of 2 % in no regular
         order, or turns of another process, two or more: in 37 of 40 windows of 2 to 6 s beside that neighbour, and in none
         of 240 clean ones.  H200, driver 580.159.04.
@@ -180,7 +181,7 @@ def _by_clock(times: Timings, modes: Modes) -> float | None:
 
 
 def _capped(evidence: Evidence) -> bool:
-    """Whether the power cap held for most of the window, by the witness."""
+    """Return whether the power cap held for most of the window, by the witness."""
     held = power_cap(evidence)
     return held is not None and held.least_ratio > 0.5
 

@@ -1,4 +1,4 @@
-"""Does anything share the GPU by design, or stand far from it?  Partitions, displays, the process's own other work, sockets and links."""
+"""Rules about sharing by design: partitions, displays, the process's own other work, sockets and links."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def contention_self(
     Source:
         Stamps before and after each iteration, one thread an SM: behind a kernel of their own stream they find every SM
         free, beside other streams they wait, or run on the few that are.  Another process takes turns instead, and does not
-        hold them up (H200).  And NVML's utilisation less the busy share that the harness declared, over at least a second, where
+        hold them up (H200).  And NVML's utilisation less the declared busy share, over at least a second, where
         a whole process list names nobody but the window's own; where it does not, that excess is ``contention-residual``.
     """
     seen, spread = amount(evidence.declared, "stamp_seen_ratio"), amount(evidence.declared, "stamp_spread_s")

@@ -128,7 +128,7 @@ def _changed(evidence: Evidence, claim: Claim, change: OnsetTurn, limits: Regime
 
 
 def _paused(evidence: Evidence, limits: RegimeLimits) -> int | None:
-    """When the pause ended after which a window that ends capped began, if that was within the settling time; else None."""
+    """Return when the pause before a window that ends capped was over, if within the settling time; else None."""
     window = evidence.window
     tail_ns = min(_TAIL_NS, max(window.length_ns // 2, 1))
     held = power_cap(evidence.part(window.end_ns - tail_ns, window.end_ns))
@@ -138,7 +138,7 @@ def _paused(evidence: Evidence, limits: RegimeLimits) -> int | None:
 
 
 def _onset(evidence: Evidence) -> OnsetTurn | None:
-    """Where the cap engaged after the window had begun; None if it already held."""
+    """Find where the cap engaged after the window had begun; None if it already held."""
     window = evidence.window
     on = running(evidence, "power_cap_ns", Reason.SW_POWER_CAP)
     sampled_ns = int(on.at_ns[int(np.argmax(on.values))]) if len(on) and on.values.any() else None
@@ -208,7 +208,7 @@ def _by_timings(evidence: Evidence, step_ratio: float) -> OnsetTurn | None:
 
 
 def _clock_step_ratio(evidence: Evidence, clock: Column, change: OnsetTurn) -> float | None:
-    """By how much NVML's clock differs after the change; before the cap's onset the driver asks for the maximum."""
+    """Return by how much NVML's clock differs after the change; before the cap's onset the driver asks for the maximum."""
     ratio = _move_ratio(clock, change.at_ns)
     if ratio is None and evidence.device is not None and change.what.endswith("engaged"):
         top_mhz, after_mhz = evidence.device.sm_clock_max_mhz, median_mhz(clock)
@@ -253,7 +253,7 @@ def bursty_duty_cycle(
         Launch back to back, synchronise only at the end, or say that bursts are meant: ``claim='burst'``.
 
     Source:
-        NVML's utilisation, which it refreshes each 208 ms, else the busy time that the harness declared, else GPM's SM activity;
+        NVML's utilisation, which it refreshes each 208 ms, else the declared busy time, else GPM's SM activity;
         pauses between iterations.  Dense loops read 0.87 to 1.00, the sleeps 0.02 to 0.35.  Work that would draw less than
         half of the power limit without its pauses cannot be capped, so its pauses only make a note.
     """

@@ -1,4 +1,4 @@
-"""Was the GPU slowed by heat or by its hardware's protection?  Only these rules judge slow-downs that are plain faults."""
+"""Rules about heat and the hardware's protection: only these judge slow-downs that are plain faults."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _temperature(evidence: Evidence) -> dict[str, Fact]:
 
 
 def _effect_ratio(evidence: Evidence, bits: Reason) -> float | None:
-    """How much longer a time bound by the clock reads, from the clocks with and without the reason; None if one is missing."""
+    """Return how much longer a clock-bound time reads, by the clocks with and without the reason; None if one is missing."""
     at_ns, masks = reasons(evidence)
     clocks = evidence.trace.at("sm_clock_mhz", at_ns)
     slowed = (masks & int(bits)) != 0

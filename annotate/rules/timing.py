@@ -39,8 +39,8 @@ def missing_sync(evidence: Evidence, claim: Claim, *, limits: EarlyStopLimits) -
 
     What it cannot see:
         Which of two causes leaves times far below the GPU's work: a missing synchronisation, or work between the timed calls
-        that nobody timed (a cache flush, a backward pass); so that sign only flags, unless the harness declared how long it kept
-        the GPU busy and nobody else is there.
+        that nobody timed (a cache flush, a backward pass); so that sign only flags, unless the harness declared how long it
+        kept the GPU busy and nobody else is there.
         A window opened with ``sync=False``.  What times miss that are of less than a second, if the last call was waited
         for; of those handed over without the beginning of each, only what misses nine tenths of the window's work.
 
@@ -123,7 +123,8 @@ def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> 
 
     Source:
         The driver's utilisation over a loop with less than 0.2 ms between its calls, of which the usual one, or where
-        median and mean agree every one, leaves the GPU idle.  Loops with pauses are ``bursty-duty-cycle``, a few late launches ``cpu-starvation``.
+        median and mean agree every one, leaves the GPU idle.  Loops with pauses are ``bursty-duty-cycle``, a few late
+        launches ``cpu-starvation``.
         H200, driver 580.159.04: of recorded loops only that of 18 µs gemvs, at 0.58, is found.
     """
     timed = loop(evidence)

@@ -1,4 +1,4 @@
-"""What was not there yet: first calls that load, compile and fault, and compilations later on."""
+"""Rules about warm-up: first calls that load, compile and fault, and compilations later on."""
 
 from __future__ import annotations
 

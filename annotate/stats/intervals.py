@@ -23,7 +23,7 @@ _BATCH_CORRELATION = 0.3  # beyond it batches are not independent, and are made 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Where a centre lies with this confidence, and on how many blocks (batches, pairs, runs) that rests.
+    """The bounds of a centre at this confidence, and the number of blocks (batches, pairs, runs) that they rest on.
 
     Infinite edges say that so few blocks can exclude nothing.
     """
@@ -146,7 +146,7 @@ def ratio_interval(
 
 
 def block_length_count(values: Values) -> int:
-    """How many consecutive values a block must hold for a circular block bootstrap: Politis & White's automatic choice."""
+    """Return the block length of a circular block bootstrap: Politis & White's automatic choice."""
     count = len(values)
     correlations = autocorrelations(values)
     # The first lag after which a few in a row are indistinguishable from none, and twice that far is summed.

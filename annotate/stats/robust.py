@@ -42,20 +42,12 @@ def spread(values: Values, *, floor: float = 0.0) -> float:
     return max(floor, _MAD_TO_SD * centre(np.abs(values - centre(values))))
 
 
-def block_medians(column: Column, width_ns: int) -> Column:
-    """The medians of consecutive blocks of equal width, each at the middle of its block; a rest at the end is left out.
-
-    A block of which less than half was observed (NaN, or nothing there) is left out too.
-    """
-    return _blocks(column, width_ns, median=True)
-
-
 def block_means(column: Column, width_ns: int) -> Column:
-    """As ``block_medians``, with means: for gauges whose steps are as large as what is looked for."""
-    return _blocks(column, width_ns, median=False)
+    """The means of consecutive blocks of equal width, each at the middle of its block; a rest at the end is left out.
 
-
-def _blocks(column: Column, width_ns: int, *, median: bool) -> Column:
+    Means, because a gauge's steps may be as large as what is looked for.  A block of which less than half was observed
+    (NaN, or nothing there) is left out too.
+    """
     if width_ns <= 0:
         raise ValueError(f"expected a positive block width, found {width_ns} ns")
     if len(column) < 2:
@@ -72,7 +64,7 @@ def _blocks(column: Column, width_ns: int, *, median: bool) -> Column:
         seen = block[~np.isnan(block)]
         if len(seen) and 2 * len(seen) >= len(block):
             at_ns.append(int(edge_ns) + width_ns // 2)
-            values.append(float(np.median(seen) if median else np.mean(seen)))
+            values.append(float(np.mean(seen)))
     return Column(np.array(at_ns, np.int64), np.array(values, np.float64))
 
 
@@ -127,7 +119,7 @@ def _kendall_variance(values: Values) -> float:
 
 
 def _widening(residuals: Values) -> float:
-    """By how much autocorrelation of the ranks multiplies the variance of S, at least 1."""
+    """Return by how much autocorrelation of the ranks multiplies the variance of S, at least 1."""
     from scipy.stats import rankdata
 
     count = len(residuals)
@@ -157,7 +149,7 @@ def autocorrelations(values: Values) -> Values:
 
 
 def effective_count(values: Values) -> float:
-    """How many independent values carry as much information about the mean as these, from 1 to their number.
+    """Return how many independent values carry as much information about the mean as these, from 1 to their number.
 
     Geyer's initial positive sequence: autocorrelations are summed in pairs of lags until a pair is not positive.  A
     constant series counts fully.  Raises ValueError for an empty one.
@@ -202,7 +194,7 @@ class Step:
 
 
 def step(values: Values, *, side: int = 2, floor: float = 0.0) -> Step | None:
-    """Where two levels with at least ``side`` values each fit best, by least absolute deviations; None if too few values.
+    """Find where two levels with at least ``side`` values each fit best, by least absolute deviations; None if too few values.
 
     ``floor`` bounds the noise from below, as in ``spread``.  It finds a best place in any series: judge the size and the
     significance.

@@ -1,4 +1,4 @@
-"""How a kernel's time follows the true SM clock, and what it would have been at a stated one.
+"""The sensitivity of a kernel's time to the true SM clock, and its time at a stated one.
 
 Time goes as the clock to the power −β, and β belongs to the kernel: near 1 where arithmetic limits it, near 0 where
 memory does.  Under a power cap the clock wanders, and with it every short estimate; at one clock the estimates agree.
@@ -33,7 +33,7 @@ _BLOCKS_COUNT = 500  # medians of so many blocks carry the fit: less noise in th
 
 @dataclass(frozen=True, slots=True)
 class NoFit:
-    """Why there is no corrected time: one line, for people."""
+    """The reason why there is no corrected time: one line, for people."""
 
     reason: str
 
@@ -73,7 +73,7 @@ class Sensitivity:
     slow_count: int = 0
 
     def factor(self, sm_clock_mhz: Values, mhz: float) -> Values:
-        """What each time is multiplied by to stand at that clock."""
+        """Return what each time is multiplied by to stand at that clock."""
         return np.asarray((sm_clock_mhz / mhz) ** self.beta, np.float64)
 
     def at_clock(self, timings: Timings, mhz: float) -> Corrected | NoFit:

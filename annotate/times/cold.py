@@ -1,4 +1,4 @@
-"""Which iterations were cold: named, so that they can be trimmed in the open, with both figures shown.
+"""Cold iterations: named, so that they can be trimmed in the open, with both figures shown.
 
 Cold means slower because something was not yet there: the first calls of all, and the first after a pause.  An iteration
 that is slow for any other reason is not cold, and a fast one never is.
@@ -37,7 +37,7 @@ def cold_prefix_count(
     run_count: Annotated[int, "so many settled ones in a row end the prefix"] = 5,
     share_ratio: Annotated[float, "a longer prefix, or one that ends high, is a drift: nothing steady is left to keep"] = 0.5,
 ) -> int:
-    """How many of the first iterations are cold: from the first, which must be far slower, to the first run of usual ones.
+    """Count the cold iterations at the beginning: from the first, which must be far slower, to the first usual ones.
 
     Only the slow side counts: a card that starts fast and is capped later has no cold prefix.
     """

@@ -42,7 +42,7 @@ def usable(timings: Timings | None, window: WindowRecord) -> Timings | None:
 
 
 def inside(evidence: Evidence) -> Timings:
-    """The iterations that began inside the window, in order; what is no duration is left out, and so is all if none is known."""
+    """The iterations that began inside the window, in order; what is no duration is left out, and all if none is known."""
     timings = evidence.timings
     if timings is None:
         return Timings(np.empty(0, np.int64), np.empty(0, np.float64))

@@ -1,4 +1,4 @@
-"""Do the times of a window fall into two groups, and is the valley between them real?"""
+"""Two groups of times in a window, and the test of the valley between them."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _deepest(density: Values, below_ratio: Values, minor_ratio: float) -> int | 
 
 
 def _p_of_no_valley(here_count: int, there_count: int, worth_ratio: float) -> float:
-    """How often so few would fall into the valley, if it were as dense as the lower peak."""
+    """Return how often so few would fall into the valley, if it were as dense as the lower peak."""
     from scipy.special import bdtr
 
     total = int((here_count + there_count) * worth_ratio)

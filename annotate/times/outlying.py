@@ -1,4 +1,4 @@
-"""Which iterations lie apart from their neighbours, and in what pattern: the pattern tells the cause."""
+"""Iterations that lie apart from their neighbours, and their pattern, which shows the cause."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Outlying:
 
     @property
     def delays_s(self) -> Values:
-        """By how much longer each late entry is as a whole: a time may be the mean of a batch of calls."""
+        """Return by how much longer each late entry is as a whole: a time may be the mean of a batch of calls."""
         return self.excess_s[self.excess_s > 0] * self.calls_count
 
     @property
@@ -39,7 +39,7 @@ class Outlying:
 
     @property
     def cost_ratio(self) -> float:
-        """By how much longer the late ones make all of them together."""
+        """Return by how much longer the late ones make all of them together."""
         late_s = float(self.excess_s[self.excess_s > 0].sum())
         return late_s / (float(self.took_s.sum()) - late_s) if late_s else 0.0
 

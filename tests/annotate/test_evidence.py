@@ -23,7 +23,8 @@ def values_at(trace: Trace, name: str, *at_s: float) -> list[float]:
     return [float(v) for v in trace.at(name, np.array([round(t * SECOND_NS) for t in at_s], np.int64))]
 
 
-def test_a_row_at_the_windows_edge_adds_to_the_fast_column_and_does_not_replace_it() -> None:
+def test_trace_edge_rows_add_to_the_fast_column() -> None:
+    """A row at the window's edge adds to the fast column and does not replace it."""
     fast = [row(t / 10, sm_clock_mhz=1980) for t in range(20)]
     trace = Trace.of([*fast, row(0.55, Lane.EDGE, sm_clock_mhz=1455, power_violation_ns=7)])
     column = trace.column("sm_clock_mhz")
@@ -48,7 +49,8 @@ def test_a_row_without_the_value_says_that_it_was_not_observed() -> None:
     assert clock_mhz[2] == 1455
 
 
-def test_a_value_stands_for_a_heartbeat_and_a_half_and_never_inside_a_gap() -> None:
+def test_trace_value_goes_stale_and_ends_at_gaps() -> None:
+    """A value stands for a heartbeat and a half and never inside a gap."""
     trace = Trace.of([row(0.0, sm_clock_mhz=1980)], gaps=[Gap(begin_ns=SECOND_NS // 2, end_ns=SECOND_NS)])
     clock_mhz = values_at(trace, "sm_clock_mhz", -0.1, 0.4, 0.7, 1.4, 1.6)
     assert np.isnan([clock_mhz[0], clock_mhz[2], clock_mhz[4]]).all()
@@ -70,9 +72,8 @@ def test_a_counter_that_fell_or_was_read_once_has_no_increase(counts: list[int])
 
 @given(st.lists(st.integers(0, 10**9), min_size=2, max_size=30), st.floats(0.5, 3), st.floats(1, 5))
 @settings(max_examples=60)
-def test_an_increase_is_never_negative_and_divides_by_the_time_between_its_own_readings(
-    steps: list[int], begin_s: float, length_s: float
-) -> None:
+def test_increase_is_positive_over_its_own_span(steps: list[int], begin_s: float, length_s: float) -> None:
+    """An increase is never negative and divides by the time between its own readings."""
     totals_ns = np.cumsum(steps)
     trace = Trace.of([row(0.3 * i, power_cap_ns=int(total_ns)) for i, total_ns in enumerate(totals_ns)])
     begin_ns, end_ns = round(begin_s * SECOND_NS), round((begin_s + length_s) * SECOND_NS)
@@ -83,7 +84,8 @@ def test_an_increase_is_never_negative_and_divides_by_the_time_between_its_own_r
         assert increase.ratio == pytest.approx(increase.amount / (increase.end_ns - increase.begin_ns))
 
 
-def test_a_grid_over_a_day_has_no_more_points_than_over_an_hour_and_half() -> None:
+def test_grid_of_a_day_is_bounded() -> None:
+    """A grid over a day has no more points than over an hour and half."""
     assert (np.diff(grid(0, 10 * SECOND_NS, 10_000_000)) == 10_000_000).all()
     day = grid(0, 86_400 * SECOND_NS, 10_000_000)
     assert len(day) <= GRID_COUNT + 1
@@ -94,7 +96,8 @@ def census(at_s: float, *processes: Process) -> ProcessList:
     return ProcessList(uuid=UUID, at_ns=round(at_s * SECOND_NS), took_ns=1, processes=processes)
 
 
-def test_what_the_utilisation_record_told_stands_until_the_next_is_due_and_for_the_same_process_only() -> None:
+def test_process_list_keeps_earlier_use() -> None:
+    """What the utilisation record declared stands until the next is due and for the same process only."""
     hidden = Process(pid=9, utilization_ratio=0.3, listed=False)
     earlier = census(0, Process(pid=7, started_s=1.0, utilization_ratio=0.7), Process(pid=8, utilization_ratio=0.1), hidden)
     same, other = Process(pid=7, started_s=1.0, memory_bytes=5), Process(pid=7, started_s=2.0, memory_bytes=5)

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from annotate.evidence import Column, Timings
-from annotate.stats.robust import block_medians, centre
+from annotate.evidence import Timings
+from annotate.stats.robust import centre
 from annotate.times.clock_sensitivity import Sensitivity, sensitivity
+from tests.hardware.wander import block_medians
 
 HELD_OUT = Path(__file__).parents[1] / "traces/h200-held-out.npz"
 
@@ -33,7 +34,8 @@ def windows() -> Iterator[tuple[str, Timings, Timings]]:
 def scatter_ratio(
     at_ns: np.ndarray[tuple[int], np.dtype[np.int64]], took_s: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> float:
-    blocks = block_medians(Column(at_ns, took_s), 100_000_000).values
+    """The scatter of the medians of tenths of a second."""
+    blocks = block_medians(at_ns, took_s, 100_000_000)
     return float(blocks.std(ddof=1) / blocks.mean())
 
 

@@ -42,9 +42,10 @@ def test_judge_cuts_short_a_told_text_that_it_repeats(name: str) -> None:
 @given(evidences(), policies, tolds, st.none() | timings(), st.none() | evidences())
 @settings(parent=thorough, max_examples=150)
 @pytest.mark.filterwarnings("error")
-def test_every_rule_has_one_finding_always_and_the_verdict_survives_json(
+def test_judge_gives_one_finding_a_rule(
     about: Evidence, policy: Policy, declared: Mapping[str, Fact], times: Timings | None, baseline: Evidence | None
 ) -> None:
+    """Every rule has one finding always and the verdict survives JSON."""
     other = replace(baseline, declared=declared, timings=times) if baseline else None
     verdict = judge(replace(about, declared=declared, timings=times, baseline=other), policy)
     assert [finding.rule for finding in verdict.findings] == NAMES
@@ -72,9 +73,10 @@ def test_what_is_told_may_worsen_a_status_and_never_improves_it(
 
 @given(evidences(), tolds, st.none() | timings(), evidences())
 @thorough
-def test_what_is_told_with_a_baseline_to_compare_with_improves_no_status_either(
+def test_judge_declared_facts_improve_no_comparison(
     about: Evidence, declared: Mapping[str, Fact], times: Timings | None, baseline: Evidence
 ) -> None:
+    """What is declared with a baseline to compare with improves no status either."""
     compared = replace(about, baseline=baseline)
     assert judge(replace(compared, declared=declared, timings=times)).status.badness >= judge(compared).status.badness
 
@@ -95,7 +97,8 @@ def test_times_that_make_no_sense_cost_no_rule_its_answer() -> None:
 
 
 @pytest.mark.parametrize("visibility", [Visibility.HOST, Visibility.NAMESPACE])
-def test_readings_of_many_calls_leave_no_pauses_and_no_work_that_nobody_timed(visibility: Visibility) -> None:
+def test_judge_batches_leave_no_untimed_work(visibility: Visibility) -> None:
+    """Readings of many calls leave no pauses and no work that nobody timed."""
     at_ns = BEGIN_NS + np.arange(590, dtype=np.int64) * 10_050_000
     batches = Timings(at_ns, np.full(590, 1e-3), None, calls_count=10)
     hidden = {"memory_used_bytes": None}  # so that the times have a say about neighbours
@@ -148,7 +151,8 @@ def test_a_required_rule_that_does_not_exist_proves_nothing() -> None:
     assert "power-limited: no such rule" in verdict.why
 
 
-def test_a_told_hazard_that_is_accepted_does_not_stand_for_the_missing_evidence() -> None:
+def test_judge_accepted_hazard_proves_nothing() -> None:
+    """A declared hazard that is accepted does not stand for the missing evidence."""
     policy = Policy(accept=frozenset({"contention-residual"}))
     hidden = evidence(processes=None, signals={"memory_used_bytes": None})
     assert judge(hidden, policy).status is Status.UNPROVEN
@@ -159,7 +163,8 @@ def test_a_told_hazard_that_is_accepted_does_not_stand_for_the_missing_evidence(
 
 @given(evidences(), policies)
 @thorough
-def test_rejected_outranks_flagged_outranks_unproven_outranks_valid(about: Evidence, policy: Policy) -> None:
+def test_judge_status_order(about: Evidence, policy: Policy) -> None:
+    """Rejected outranks flagged outranks unproven outranks valid."""
     verdict = judge(about, policy)
     counted = {finding.severity for finding in verdict.hazards if not finding.accepted}
     answered = {finding.rule for finding in verdict.findings if finding.answered is not Answered.UNOBSERVED}
@@ -176,7 +181,8 @@ def test_rejected_outranks_flagged_outranks_unproven_outranks_valid(about: Evide
 
 @given(evidences(), claims)
 @thorough
-def test_accepting_every_hazard_leaves_them_all_in_the_verdict_and_proves_nothing(about: Evidence, claim: Claim) -> None:
+def test_judge_accepting_all_keeps_every_hazard(about: Evidence, claim: Claim) -> None:
+    """Accepting every hazard leaves them all in the verdict and proves nothing."""
     strict, lenient = judge(about, Policy(claim=claim)), judge(about, Policy(claim=claim, accept=frozenset(NAMES)))
     assert {finding.rule for finding in lenient.hazards} == {finding.rule for finding in strict.hazards}
     assert all(finding.accepted for finding in lenient.hazards)
@@ -199,7 +205,8 @@ def test_a_clean_copy_is_valid_on_a_host_and_in_a_container(claim: Claim, visibi
     assert not [finding for finding in verdict.hazards if finding.severity != "note"]
 
 
-def test_a_steady_gemm_under_its_power_cap_is_valid_for_the_sustained_claim() -> None:
+def test_judge_steady_capped_gemm_is_valid() -> None:
+    """A steady gemm under its power cap is valid for the sustained claim."""
     signals: dict[str, Signal] = {
         "power_cap_ns": capped_ns(), "power_violation_ns": capped_ns(), "sm_clock_mhz": 1455, "event_reasons_mask": 0x4,
         "power_w": 691.0, "power_average_w": 691.0,
@@ -260,7 +267,8 @@ def test_a_verdict_carries_who_where_and_under_which_policy() -> None:
     assert verdict.finding("window-too-short").severity == "flag"
 
 
-def test_a_rule_that_looks_at_nothing_told_is_asked_once_and_one_that_does_also_without() -> None:
+def test_judge_asks_twice_only_about_declared_facts() -> None:
+    """A rule that looks at nothing declared is asked once and one that does also without."""
     asked: list[str] = []
 
     @rule("deaf", says="it happened", remedy="Stop it.")

@@ -13,7 +13,8 @@ from annotate.policy import Policy
 from annotate.rules import RULES
 
 
-def test_the_default_is_the_sustained_claim_with_nothing_accepted() -> None:
+def test_policy_default() -> None:
+    """The default is the sustained claim with nothing accepted."""
     assert Policy() == Policy(claim=Claim.SUSTAINED, accept=frozenset(), limits={})
 
 

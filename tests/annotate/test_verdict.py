@@ -58,6 +58,7 @@ verdicts = st.builds(
 @settings(max_examples=50)
 def test_any_verdict_survives_json_and_follows_the_schema(verdict: Verdict) -> None:
     data = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
+    assert verdict.to_dict() == data  # lists, as JSON has them, and no tuples
     VALIDATOR.validate(data)
     assert Verdict.from_dict(data) == verdict
 
@@ -88,7 +89,8 @@ def test_the_schema_refuses_what_is_no_verdict(change: dict[str, Any]) -> None:
     assert not VALIDATOR.is_valid(data)
 
 
-def test_the_schema_refuses_a_hazard_without_severity_and_an_accepted_one_that_was_not_found() -> None:
+def test_schema_refuses_inconsistent_findings() -> None:
+    """The schema refuses a hazard without severity and an accepted one that was not found."""
     verdict = judge(evidence(length_s=0.1))
     index = next(i for i, finding in enumerate(verdict.findings) if finding.answered is Answered.FOUND)
     for wrong in ({"severity": None}, {"answered": "clear"}):
@@ -118,7 +120,7 @@ def test_what_is_no_verdict_is_refused_in_one_line(data: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"span_ns": [1]}, {"severity": "awful"}, {"severity": 3}, {"answered": "perhaps"}, {"facts": 3}]
+    "change", [{"span_ns": [1]}, {"severity": "awful"}, {"severity": 3}, {"answered": "perhaps"}, {"facts": 3}, {"says": 5}]
 )
 def test_a_finding_that_is_none_is_refused(change: dict[str, Any]) -> None:
     data = judge(evidence(length_s=0.1)).to_dict()

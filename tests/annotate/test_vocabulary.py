@@ -112,7 +112,8 @@ def test_the_unit_of_a_limit_is_the_last_word_of_its_name() -> None:
     ] == []
 
 
-def test_every_rule_finds_its_hazard_somewhere_and_its_words_fit_the_facts() -> None:
+def test_rules_find_their_hazards_in_fitting_words() -> None:
+    """Every rule finds its hazard somewhere and its words fit the facts."""
     assert {rule.name for rule, _ in answers_found()} == {rule.name for rule in RULES} - NEVER_FOUND
     for rule, found in answers_found():
         for template in (rule.says, rule.remedy):
@@ -122,7 +123,8 @@ def test_every_rule_finds_its_hazard_somewhere_and_its_words_fit_the_facts() -> 
             assert not re.search(r"\b(None|nan|inf)\b", sentence), (rule.name, sentence)
 
 
-def test_the_registry_lists_exactly_the_rules_the_families_define_in_their_order() -> None:
+def test_registry_lists_the_rules_of_every_family() -> None:
+    """The registry lists exactly the rules the families define in their order."""
     modules = {info.name for info in pkgutil.iter_modules(annotate.rules.__path__)}
     assert modules <= set(FAMILIES)
     defined = []
@@ -147,7 +149,8 @@ def test_a_rule_explains_itself_and_every_limit(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_what_a_rule_says_is_one_short_sentence_and_its_remedy_an_instruction(rule: Rule) -> None:
+def test_rule_texts_are_short_sentences(rule: Rule) -> None:
+    """What a rule says is one short sentence and its remedy an instruction."""
     for template in (rule.says, rule.remedy):
         assert len(template) < 160
         assert all(field is None or field.isidentifier() for _, field, _, _ in string.Formatter().parse(template))

@@ -186,7 +186,8 @@ EVERY_RULE = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 
 @EVERY_RULE
-def test_a_rule_clears_nothing_without_what_it_looked_at_but_for_a_reason(rule: Rule) -> None:
+def test_rule_clears_nothing_without_its_evidence(rule: Rule) -> None:
+    """A rule clears nothing without what it looked at but for a reason."""
     still_clear = {name for name in read_by(rule, window(rule)) if isinstance(ask(rule, name), Clear)} - _EVERYWHERE
     excused = {name for group in INSTEAD.get(rule.name, ()) for name in group} | SPARED.get(rule.name, {}).keys()
     assert still_clear <= excused, f"clear without {sorted(still_clear - excused)}"

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
-from annotate.evidence import Column, Times, Timings, Values
-from annotate.stats.robust import block_medians, centre
+from annotate.evidence import Times, Timings, Values
+from annotate.stats.robust import centre
 from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity, warm_and_stamped
 
 
@@ -84,10 +85,19 @@ def part(timings: Timings, first: int, end: int) -> Timings:
 
 
 def _scatter(at_ns: Times, raw_s: Values, corrected_s: Values | None, block_s: float) -> Scatter:
-    raw = block_medians(Column(at_ns, raw_s), round(block_s * 1e9)).values
-    corrected = None if corrected_s is None else block_medians(Column(at_ns, corrected_s), round(block_s * 1e9)).values
+    raw = block_medians(at_ns, raw_s, round(block_s * 1e9))
+    corrected = None if corrected_s is None else block_medians(at_ns, corrected_s, round(block_s * 1e9))
     return Scatter(block_s, len(raw), _cv(raw), None if corrected is None else _cv(corrected))
 
 
 def _cv(values: Values) -> float:
     return float(values.std(ddof=1) / values.mean()) if len(values) > 1 else float("nan")
+
+
+def block_medians(at_ns: Times, took_s: Values, width_ns: int) -> Values:
+    """Return the medians of consecutive blocks of equal width; a rest at the end is left out."""
+    # The last value stands as long as a typical one does, so the grid's end is one step after it.
+    end_ns = int(at_ns[-1]) + int(np.median(np.diff(at_ns)))
+    edges_ns = np.arange(at_ns[0], end_ns + 1, width_ns)
+    bounds = pairwise(np.searchsorted(at_ns, edges_ns))
+    return np.array([np.median(took_s[low:high]) for low, high in bounds if high > low])

@@ -72,7 +72,8 @@ def same(one: Evidence, other: Evidence) -> bool:
 
 @settings(max_examples=25)
 @given(observed())
-def test_what_comes_out_is_what_went_in_and_gives_the_same_verdict(about: Evidence) -> None:
+def test_pack_round_trip_keeps_evidence_and_verdict(about: Evidence) -> None:
+    """What comes out is what went in and gives the same verdict."""
     (unpacked,) = unpack(pack([about]))
     assert same(unpacked, about)
     assert judge(unpacked).to_dict() == judge(about).to_dict()
@@ -113,7 +114,8 @@ class TestLongWindows:
         }
         return evidence(length_s=900.0, period_s=0.1, signals=wanders, **changes)
 
-    def test_keep_their_extremes_their_counters_and_their_verdict_in_little_room(self) -> None:
+    def test_decimate_keeps_extremes_counters_and_verdict(self) -> None:
+        """Keep their extremes their counters and their verdict in little room."""
         about = self.long()
         data = pack([about])
         (thin,) = unpack(data)
@@ -127,7 +129,8 @@ class TestLongWindows:
         assert judge(thin).status == judge(about).status
         assert {f.rule for f in judge(thin).hazards} == {f.rule for f in judge(about).hazards}
 
-    def test_still_show_that_the_gpu_was_watched_throughout_and_where_it_was_not(self) -> None:
+    def test_decimate_keeps_what_was_watched(self) -> None:
+        """Still show that the GPU was watched throughout and where it was not."""
         about = self.long(skip=lambda t: 400 < t < 410)
         (thin,) = unpack(pack([about]))
         times = np.arange(about.window.begin_ns, about.window.end_ns, 50_000_000, dtype=np.int64)
@@ -164,7 +167,8 @@ class TestDamage:
 
     @settings(max_examples=60)
     @given(st.data())
-    def test_torn_or_altered_recordings_never_escape_as_another_error(self, data: st.DataObject) -> None:
+    def test_unpack_damage_raises_only_capsule_errors(self, data: st.DataObject) -> None:
+        """Torn or altered recordings never escape as another error."""
         packed = bytearray(PACKED)
         if data.draw(st.booleans()):
             del packed[data.draw(st.integers(0, len(packed) - 1)) :]
@@ -203,7 +207,8 @@ class TestDamage:
             decimate.fill_index(np.array([0, 1 << 60], np.int64), 1, np.empty(0, np.int64))
 
 
-def test_facts_of_a_newer_version_are_left_out_and_those_of_an_older_one_are_not_observed() -> None:
+def test_unpack_reads_facts_of_other_versions() -> None:
+    """Facts of a newer version are left out and those of an older one are not observed."""
     manifest = json.loads(member(PACKED, "manifest.json"))
     manifest["evidence"][0]["device"]["colour"] = "green"
     del manifest["evidence"][0]["device"]["ecc_mode"]

@@ -47,12 +47,12 @@ class TestDecision:
             (0.02, Decision.SLOWER),
         ],
     )
-    def test_a_difference_beyond_floor_and_interval_is_one_and_a_small_one_is_none(
-        self, change: float, expected: Decision
-    ) -> None:
+    def test_decide_by_floor_and_interval(self, change: float, expected: Decision) -> None:
+        """A difference beyond floor and interval is one and a small one is none."""
         assert decided(change).decision is expected
 
-    def test_noise_makes_it_inconclusive_and_says_how_many_pairs_more(self) -> None:
+    def test_decide_noise_is_inconclusive_and_counts_pairs(self) -> None:
+        """Noise makes it inconclusive and says how many pairs more."""
         found = decide("a", "b", even(0.02, sd=0.1, count=60))
         assert found.decision is Decision.INCONCLUSIVE
         assert found.needed_pairs_count is not None
@@ -67,7 +67,8 @@ class TestDecision:
         assert (found.decision, found.needed_pairs_count) == (Decision.INCONCLUSIVE, 10)
         assert found.ratio is None
 
-    def test_a_difference_between_margin_and_floor_is_beyond_more_pairs(self) -> None:
+    def test_decide_between_margin_and_floor_wants_no_more_pairs(self) -> None:
+        """A difference between margin and floor is beyond more pairs."""
         found = decided(0.01, floor_ratio=0.02)
         assert (found.decision, found.needed_pairs_count) == (Decision.INCONCLUSIVE, None)
         assert "do not help" in str(found)
@@ -110,7 +111,8 @@ class TestDecision:
 
 
 class TestManyArms:
-    def test_a_clear_difference_stands_among_many_and_a_doubtful_one_does_not(self) -> None:
+    def test_corrected_keeps_only_clear_differences(self) -> None:
+        """A clear difference stands among many and a doubtful one does not."""
         rows = {"clear": pairs(0.02), **{f"equal{n}": pairs(0.0, seed=n + 5) for n in range(18)}}
         doubtful = next(
             row
@@ -138,7 +140,8 @@ class TestOnASimulatedCappedGpu:
             found = [decide("a", "b", row).decision for row in trials(kernel, other, 60, seed=7)]
             assert found.count(expected) >= 58
 
-    def test_identical_arms_are_told_apart_as_seldom_with_a_measured_floor(self, kernel: Kernel) -> None:
+    def test_decide_equal_variants_with_a_measured_floor(self, kernel: Kernel) -> None:
+        """Identical variants are told apart as seldom with a measured floor."""
         rows = trials(kernel, kernel, 100, seed=11)
         floor_ratio = float(np.percentile(np.abs(np.median(rows[:50], axis=1)), 95))
         found = [decide("a", "b", row, floor_ratio=floor_ratio) for row in rows[50:]]
@@ -156,7 +159,8 @@ class TestOnRecordedKernels:
 
 
 @pytest.mark.parametrize("kernel", ["gemm4k_bf16", "gemm16k_bf16", "conv3x3"])
-def test_halves_of_a_recording_agree_at_one_clock_where_their_medians_do_not(kernel: str) -> None:
+def test_two_runs_agree_at_a_common_clock(kernel: str) -> None:
+    """Halves of a recording agree at one clock where their medians do not."""
     first, second = halves(kernel)
     found = of_runs(evidence(timings=first), evidence(timings=second))
     assert found.design.startswith("sequential, corrected to")
@@ -207,7 +211,8 @@ class TestRecordedRuns:
             (evidence(declared={"cudnn_tf32": True}), "cuDNN's TF32"),
         ],
     )
-    def test_other_conditions_make_runs_incomparable_and_are_shown_before_times(self, other: Evidence, differs: str) -> None:
+    def test_two_runs_other_conditions_are_incomparable(self, other: Evidence, differs: str) -> None:
+        """Other conditions make runs incomparable and are shown before times."""
         a = evidence(timings=times(2e-3), declared={"cudnn_tf32": False} if differs == "cuDNN's TF32" else None)
         found = of_runs(a, self.later(replace(other, timings=times(1e-3))))
         assert found.decision is Decision.INCOMPARABLE
@@ -230,7 +235,8 @@ class TestRecordedRuns:
         assert found.decision is Decision.INCOMPARABLE
         assert any(reason.startswith("the second run is rejected") for reason in found.reasons)
 
-    def test_without_times_the_conditions_are_compared_and_what_is_missing_is_said(self) -> None:
+    def test_two_runs_without_times_compare_conditions(self) -> None:
+        """Without times the conditions are compared and what is missing is said."""
         found = of_runs(evidence(), self.later(evidence(timings=times(2e-3))), names=("one", "two"))
         assert found.decision is Decision.INCONCLUSIVE
         assert any(reason.startswith("one kept no times") for reason in found.reasons)

@@ -53,12 +53,14 @@ def test_the_bounds_of_a_counter_that_steps_hold_the_truth(
 
 
 @pytest.mark.parametrize("phase_s", [0.0, 0.03, 0.06, 0.09])
-def test_a_cap_that_ended_just_before_the_window_is_certain_of_nothing_inside(phase_s: float) -> None:
+def test_held_cap_before_the_window_is_uncertain(phase_s: float) -> None:
+    """A cap that ended just before the window is certain of nothing inside."""
     counter = shown(lambda t: 10**10 + int(1e9 * min(t, 0.0)), phase_s)
     assert known(by_counter(seen(1.0, power_cap_ns=counter), "power_cap_ns")).least_ratio == 0.0
 
 
-def test_a_counter_that_stood_still_proves_that_there_was_nothing_however_short_the_window() -> None:
+def test_held_standing_counter_proves_nothing_happened() -> None:
+    """A counter that stood still proves that there was nothing however short the window."""
     held = known(by_counter(seen(0.05, power_cap_ns=5), "power_cap_ns"))
     assert held.most_ratio == 0.0
 
@@ -67,7 +69,8 @@ def test_a_counter_that_fell_was_reset_and_says_nothing() -> None:
     assert by_counter(seen(power_cap_ns=lambda t: 10**9 if t < 1 else 0), "power_cap_ns") is None
 
 
-def test_a_slow_counter_that_grew_before_the_window_is_not_held_against_it() -> None:
+def test_held_slow_counter_before_the_window() -> None:
+    """A slow counter that grew before the window is not held against it."""
     about = evidence(length_s=3.0, signals={"hw_thermal_ns": lambda t: 0 if t < -0.5 else 10**8})
     assert known(by_counter(about, "hw_thermal_ns")).least_ratio == 0.0
 
@@ -88,7 +91,8 @@ def test_violation_time_read_far_from_the_edges_is_left_alone() -> None:
     assert by_violation(whole.part(BEGIN_NS + 10**9, BEGIN_NS + 2 * 10**9), "power_violation_ns") is None
 
 
-def test_violation_time_comes_before_the_counter_and_the_counter_before_the_bits() -> None:
+def test_held_order_of_witnesses() -> None:
+    """Violation time comes before the counter and the counter before the bits."""
     every: dict[str, Signal] = {"power_violation_ns": capped_ns(), "power_cap_ns": capped_ns(), "event_reasons_mask": 4}
     assert known(power_cap(seen(**every))).by == "violation time"
     assert known(power_cap(seen(**{**every, "power_violation_ns": None}))).by == "counter"
@@ -102,7 +106,8 @@ def test_sampled_bits_err_by_a_refresh() -> None:
     assert held.error_ratio == pytest.approx(0.05)
 
 
-def test_sampled_bits_say_nothing_in_less_than_three_refreshes_or_when_mostly_unobserved() -> None:
+def test_held_bits_need_three_refreshes() -> None:
+    """Sampled bits say nothing in less than three refreshes or when mostly unobserved."""
     assert by_bits(seen(0.29, event_reasons_mask=4), BIT) is None
     gap = Gap(begin_ns=BEGIN_NS + 10**9, end_ns=BEGIN_NS + 3 * 10**9)
     about = seen(3.0, event_reasons_mask=4)
@@ -126,7 +131,8 @@ def test_running_follows_the_counter_and_without_it_the_bits() -> None:
     assert bits.at_ns[np.argmax(bits.values)] == BEGIN_NS + 10**9
 
 
-def test_a_window_without_length_and_a_trace_without_rows_give_no_answer() -> None:
+def test_held_empty_evidence_gives_no_answer() -> None:
+    """A window without length and a trace without rows give no answer."""
     about = seen(power_cap_ns=1, power_violation_ns=1, event_reasons_mask=4)
     assert power_cap(about.part(BEGIN_NS, BEGIN_NS)) is None
     empty = Column(np.empty(0, np.int64), np.empty(0))

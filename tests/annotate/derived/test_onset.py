@@ -52,7 +52,8 @@ def test_work_that_draws_less_is_no_pause_while_it_draws_half() -> None:
     assert ended_s(paused(0.0, 0.0, power_w=lambda t: 400.0 if t < -1 else 690.0)) is None
 
 
-def test_without_the_dense_record_the_gauges_tell_a_refresh_later() -> None:
+def test_pause_by_gauges_ends_a_refresh_later() -> None:
+    """Without the dense record the gauges tell a refresh later."""
     assert ended_s(paused(-1.0, 0.5, gauges=True)) == pytest.approx(-1.0, abs=0.16)
 
 

@@ -71,14 +71,16 @@ def test_of_an_unknown_gpu_nothing_is_said(device: Device) -> None:
     assert peak_bytes_a_second(device) is None
 
 
-def test_a_generation_says_how_large_its_cache_may_be_and_what_it_does_fastest() -> None:
+def test_roofline_generation_knows_cache_and_fastest_type() -> None:
+    """A generation says how large its cache may be and what it does fastest."""
     assert most_l2_bytes(H200) == 60 << 20
     assert (fastest(H200), fastest(B200)) == ("fp8", "fp4")
     assert most_l2_bytes(gpu("99.9", 1)) is None
     assert fastest(gpu(None, 1)) is None
 
 
-def test_a_type_the_generation_has_not_and_a_clock_that_is_none_have_no_peak() -> None:
+def test_roofline_unknown_type_or_clock_has_no_peak() -> None:
+    """A type the generation has not and a clock that is none have no peak."""
     assert peak_flops(A100, "fp8", 1410) is None
     assert peak_flops(A100, "complex64", 1410) is None
     assert peak_flops(A100, "bf16", 0.0) is None

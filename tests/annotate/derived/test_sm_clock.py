@@ -18,12 +18,14 @@ def series(values: list[float]) -> Column:
     return Column(BEGIN_NS + BLOCK_NS * np.arange(len(values), dtype=np.int64), np.array(values, np.float64))
 
 
-def test_the_first_refresh_is_left_out_because_it_speaks_of_the_time_before() -> None:
+def test_working_leaves_out_the_first_refresh() -> None:
+    """The first refresh is left out because it speaks of the time before."""
     clock = working(evidence(length_s=1.0, signals={"sm_clock_mhz": lambda t: 345 if t < 0.1 else 1980}))
     assert set(clock.values.tolist()) == {1980.0}
 
 
-def test_a_gpu_that_idles_for_half_of_the_window_has_no_working_clock() -> None:
+def test_working_is_empty_when_half_idle() -> None:
+    """A GPU that idles for half of the window has no working clock."""
     assert len(working(evidence(signals={"event_reasons_mask": lambda t: 1 if t < 4 else 0}))) == 0
 
 

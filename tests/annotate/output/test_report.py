@@ -66,7 +66,8 @@ class TestText:
         assert "power-limited   capped" in shown
         assert "sampler-gap     flag: capped" in shown
 
-    def test_what_was_not_checked_is_counted_with_the_commonest_reason(self) -> None:
+    def test_text_counts_unchecked_rules_by_reason(self) -> None:
+        """What was not checked is counted with the commonest reason."""
         blind = [unobserved("a", "no times"), unobserved("b", "no times"), unobserved("c", "no list")]
         assert text(verdict(*blind)).endswith("  not checked: 3 rules (2 of them: no times); `gpuwatch show -v` lists them")
         assert text(verdict(*blind[:1])).endswith("  not checked: 1 rule (no times); `gpuwatch show -v` lists them")
@@ -77,7 +78,8 @@ class TestText:
         alone = text(verdict(unobserved("a", "no GPU"), unobserved("b", "no GPU"), status=Status.UNPROVEN, why="no GPU"))
         assert "  not checked: 2 rules (for the reason above); " in alone
 
-    def test_verbose_lists_together_what_one_reason_kept_from_looking(self) -> None:
+    def test_text_verbose_groups_rules_by_reason(self) -> None:
+        """Verbose lists together what one reason kept from looking."""
         shown = text(
             verdict(unobserved("a", "no times"), unobserved("c", "no list"), unobserved("b", "no times")), verbose=True
         )
@@ -138,7 +140,8 @@ class TestText:
     def test_it_says_where_the_rest_is(self) -> None:
         assert text(verdict(unobserved("a", "no list")), more="`-v` lists them").endswith("(no list); `-v` lists them")
 
-    def test_a_process_name_cannot_steer_the_terminal_or_forge_a_line(self) -> None:
+    def test_text_escapes_hostile_process_names(self) -> None:
+        """A process name cannot steer the terminal or forge a line."""
         evil = Process(
             pid=7, name="x\n\x1b[2JVALID  gemm\r", user="\u202eroot", memory_bytes=10**10, utilization_ratio=0.5,
             ownership=Ownership.FOREIGN,
@@ -201,7 +204,8 @@ class TestMarkdown:
 
 
 @given(st.text())
-def test_harmless_words_stay_as_they_are_and_made_harmless_once_is_enough(words: str) -> None:
+def test_plain_is_idempotent(words: str) -> None:
+    """Harmless words stay as they are and made harmless once is enough."""
     once = plain(words)
     assert plain(once) == once
     assert words != once or all(unicodedata.category(c)[0] != "C" for c in words)

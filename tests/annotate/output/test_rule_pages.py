@@ -23,7 +23,8 @@ def test_the_written_pages_are_fresh() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_page_says_what_the_rule_is_and_every_limit_with_its_reason(rule: Rule) -> None:
+def test_page_describes_rule_and_limits(rule: Rule) -> None:
+    """A page says what the rule is and every limit with its reason."""
     shown = page(rule)
     assert shown.startswith(f"## {rule.name}\n")
     assert all(f"**{heading}.**" in shown for heading in HEADINGS)

@@ -33,7 +33,8 @@ def declared(**facts: Fact) -> Evidence:
 
 
 class TestWarmCacheUnintended:
-    def test_what_fits_and_is_neither_flushed_nor_labelled_is_flagged(self) -> None:
+    def test_warm_cache_unlabelled_fit_is_flagged(self) -> None:
+        """What fits and is neither flushed nor labelled is flagged."""
         assert severity(warm_cache_unintended, declared(working_set_bytes=16_000_000, l2_bytes=L2_BYTES)) is Severity.FLAG
 
     def test_of_inputs_alone_it_is_a_note(self) -> None:
@@ -59,7 +60,8 @@ class TestWarmCacheUnintended:
         assert severity(warm_cache_unintended, about) is Severity.REJECT
         assert isinstance(ask(warm_cache_unintended, replace(about, timings=calls(22e-6))), Clear)
 
-    def test_more_than_the_whole_cache_could_serve_is_a_time_that_cannot_be(self) -> None:
+    def test_warm_cache_leaves_impossible_times_alone(self) -> None:
+        """More than the whole cache could serve is a time that cannot be."""
         about = evidence(device=PEAKED, declared={"call_bytes": 2 << 30, "l2_bytes": L2_BYTES}, timings=calls(18e-6))
         assert isinstance(ask(warm_cache_unintended, about), Clear)
         assert severity(impossible_time, about) is Severity.REJECT

@@ -70,7 +70,8 @@ class TestLockedClockMissed:
         assert answer.facts["by"] == "the stamped iterations"
         assert answer.facts["advice"] == "1260 MHz or less"
 
-    def test_by_the_drivers_clock_alone_the_advice_keeps_its_error_in_mind(self) -> None:
+    def test_locked_clock_advice_without_stamps_is_lower(self) -> None:
+        """By the driver's clock alone the advice keeps its error in mind."""
         answer = found(ask(locked_clock_missed, evidence(signals={**CAPPED, "sm_clock_lock_mhz": 1980})))
         assert answer.facts["advice"] == "1260 MHz or less"
 
@@ -78,7 +79,8 @@ class TestLockedClockMissed:
         about = evidence(signals={"sm_clock_lock_mhz": 1500})
         assert found(ask(locked_clock_missed, about)).severity is Severity.FLAG
 
-    def test_one_step_of_fifteen_megahertz_is_rounding_even_at_a_low_clock(self) -> None:
+    def test_locked_clock_one_step_is_rounding(self) -> None:
+        """One step of fifteen megahertz is rounding even at a low clock."""
         about = evidence(signals={"sm_clock_lock_mhz": 360, "sm_clock_mhz": 345})
         assert isinstance(ask(locked_clock_missed, about, Claim.FIXED_CLOCK), Clear)
 
@@ -102,11 +104,13 @@ class TestClockControllerPresent:
         assert answer.severity is Severity.FLAG
         assert answer.facts["setting"] == "the power limit is 500 W instead of 700 W"
 
-    def test_where_the_limit_is_never_read_again_the_devices_own_counts(self) -> None:
+    def test_controller_uses_the_devices_limit_if_unread(self) -> None:
+        """Where the limit is never read again the device's own counts."""
         about = evidence(signals={"power_limit_w": None}, device=replace(DEVICE, power_limit_w=500.0))
         assert isinstance(ask(clock_controller_present, about), Found)
 
-    def test_a_limit_that_changes_inside_the_window_is_said_once_by_another_rule(self) -> None:
+    def test_controller_leaves_changes_to_setting_changed(self) -> None:
+        """A limit that changes inside the window is said once by another rule."""
         about = evidence(signals={"power_limit_w": lambda t: 700.0 if t < 2 else 500.0})
         assert isinstance(ask(clock_controller_present, about), Unobserved)
 
@@ -119,7 +123,8 @@ class TestClockControllerPresent:
         about = evidence(signals={"sm_clock_lock_mhz": 1500, "power_limit_w": 500.0})
         assert found(ask(clock_controller_present, about, Claim.FIXED_CLOCK)).severity is Severity.FLAG
 
-    def test_the_drivers_reason_shows_a_clock_that_cannot_be_read_back(self) -> None:
+    def test_controller_sees_an_unreadable_lock_by_its_reason(self) -> None:
+        """The driver's reason shows a clock that cannot be read back."""
         assert isinstance(ask(clock_controller_present, evidence(signals={"event_reasons_mask": 0x2})), Found)
 
     def test_a_policy_that_held_for_the_baseline_too_is_a_note(self) -> None:
@@ -127,7 +132,8 @@ class TestClockControllerPresent:
         assert found(ask(clock_controller_present, replace(about, baseline=about))).severity is Severity.NOTE
         assert found(ask(clock_controller_present, replace(about, baseline=evidence()))).severity is Severity.FLAG
 
-    def test_a_clock_held_by_somebody_who_leaves_no_lock_on_record_is_no_policy_of_a_baseline_without_it(self) -> None:
+    def test_unrecorded_clock_lock_is_not_a_policy_difference(self) -> None:
+        """A clock held by somebody who leaves no lock on record is no policy of a baseline without it."""
         about = evidence(signals={"event_reasons_mask": 0x2})
         assert found(ask(clock_controller_present, replace(about, baseline=about))).severity is Severity.NOTE
         assert found(ask(clock_controller_present, replace(about, baseline=evidence()))).severity is Severity.FLAG
@@ -184,23 +190,27 @@ class TestClockLowNoReason:
         slow = {**RECORD, "canary_clock_mhz": 1300.0}
         assert isinstance(ask(clock_low_no_reason, evidence(declared=slow, signals=lock)), Found)
 
-    def test_beside_a_power_cap_a_low_clock_is_flagged_and_a_slow_copy_still_rejected(self) -> None:
+    def test_canary_under_a_cap_flags_clock_rejects_copy(self) -> None:
+        """Beside a power cap a low clock is flagged and a slow copy still rejected."""
         about = evidence(declared={**RECORD, "canary_clock_mhz": 1500.0}, signals=CAPPED)
         assert found(ask(clock_low_no_reason, about)).severity is Severity.FLAG
         slow = evidence(declared={**RECORD, "canary_copy_bytes_count": 3e12}, signals=CAPPED)
         assert found(ask(clock_low_no_reason, slow)).severity is Severity.REJECT
 
-    def test_without_a_record_what_the_drivers_clock_contradicts_is_flagged(self) -> None:
+    def test_canary_without_record_against_the_drivers_clock(self) -> None:
+        """Without a record what the driver's clock contradicts is flagged."""
         about = evidence(declared={"canary_clock_mhz": 1727.0, "canary_record_count": 2, "canary_record_clock_mhz": 1000.0})
         answer = found(ask(clock_low_no_reason, about))
         assert answer.severity is Severity.FLAG
         assert answer.effect_ratio == pytest.approx(1980 / 1727 - 1)
 
-    def test_without_a_record_a_board_that_never_reaches_its_maximum_is_a_note(self) -> None:
+    def test_canary_without_record_below_maximum_is_a_note(self) -> None:
+        """Without a record a board that never reaches its maximum is a note."""
         about = evidence(declared={"canary_clock_mhz": 1725.0}, signals={"sm_clock_mhz": 1725})
         assert found(ask(clock_low_no_reason, about)).severity is Severity.NOTE
 
-    def test_where_nobody_saw_whether_the_cap_held_a_slow_clock_is_flagged_and_no_more(self) -> None:
+    def test_canary_with_unknown_cap_is_only_flagged(self) -> None:
+        """Where nobody saw whether the cap held a slow clock is flagged and no more."""
         unseen: dict[str, Signal] = dict.fromkeys(("power_violation_ns", "power_cap_ns", "event_reasons_mask"))
         about = evidence(declared={**RECORD, "canary_clock_mhz": 1727.0}, signals=unseen)
         assert found(ask(clock_low_no_reason, about)).severity is Severity.FLAG

@@ -202,7 +202,8 @@ class TestMemClockChange:
     def low(since_s: float = 3.0, **signals: Signal) -> Evidence:
         return evidence(signals={"mem_clock_mhz": lambda t: 2201 if t >= since_s else 3201, **signals})
 
-    def test_a_bandwidth_bound_kernel_below_the_top_clock_is_rejected(self) -> None:
+    def test_mem_clock_low_rejects_bandwidth_bound_work(self) -> None:
+        """A bandwidth bound kernel below the top clock is rejected."""
         answer = found(ask(mem_clock_change, self.low()))
         assert answer.severity is Severity.REJECT
         assert (answer.facts["mem_mhz"], answer.facts["top_mhz"]) == (2201.0, 3201.0)
@@ -214,7 +215,8 @@ class TestMemClockChange:
         assert answer.severity is Severity.FLAG
         assert answer.effect_ratio is None
 
-    def test_without_measured_bandwidth_the_share_of_memory_time_decides(self) -> None:
+    def test_mem_clock_uses_memory_time_without_bandwidth(self) -> None:
+        """Without measured bandwidth the share of memory time decides."""
         light = self.low(dram_activity_ratio=None, mem_utilization_ratio=0.2)
         assert found(ask(mem_clock_change, light)).severity is Severity.FLAG
         assert found(ask(mem_clock_change, self.low(dram_activity_ratio=None))).severity is Severity.REJECT
@@ -236,7 +238,8 @@ class TestMemClockChange:
     def test_low_and_unknown_whether_working_is_unobserved(self) -> None:
         assert isinstance(ask(mem_clock_change, self.low(utilization_ratio=None)), Unobserved)
 
-    def test_without_a_known_maximum_a_change_is_found_and_a_still_clock_is_unobserved(self) -> None:
+    def test_mem_clock_without_known_maximum(self) -> None:
+        """Without a known maximum a change is found and a still clock is unobserved."""
         nameless = replace(DEVICE, mem_clock_max_mhz=None)
         assert isinstance(ask(mem_clock_change, evidence(device=nameless)), Unobserved)
         assert isinstance(ask(mem_clock_change, replace(self.low(), device=nameless)), Found)

@@ -45,9 +45,8 @@ class TestHardwareMismatch:
             ({"pci_bus_id": "00000000:01:00.0"}, None),
         ],
     )
-    def test_another_model_form_or_limit_rejects_and_another_board_flags(
-        self, change: dict[str, object], expected: Severity | None
-    ) -> None:
+    def test_hardware_mismatch_severity_by_kind(self, change: dict[str, object], expected: Severity | None) -> None:
+        """Another model form or limit rejects and another board flags."""
         about = compared(evidence(device=replace(DEVICE, **change)), evidence())  # type: ignore[arg-type]
         assert severity(ask(hardware_mismatch, about)) is expected
 
@@ -75,9 +74,10 @@ class TestSoftwareMismatch:
             ({"environment": 7}, {"environment": "A=1"}, None),
         ],
     )
-    def test_a_version_flag_or_variable_known_of_both_that_differs_is_flagged(
+    def test_software_mismatch_flags_what_both_know(
         self, before: dict[str, Fact], after: dict[str, Fact], expected: Severity | None
     ) -> None:
+        """A version flag or variable known of both that differs is flagged."""
         assert severity(ask(software_mismatch, compared(evidence(declared=after), evidence(declared=before)))) is expected
 
     def test_a_driver_that_differs_in_its_last_number_is_a_note(self) -> None:
@@ -118,9 +118,8 @@ class TestClockBetweenArms:
     @pytest.mark.parametrize(
         ("change", "expected"), [(0.0, None), (0.008, None), (0.02, Severity.REJECT), (0.05, Severity.REJECT)]
     )
-    def test_a_true_clock_more_than_one_per_cent_apart_that_explains_the_difference_rejects(
-        self, change: float, expected: Severity | None
-    ) -> None:
+    def test_clock_between_explaining_difference_rejects(self, change: float, expected: Severity | None) -> None:
+        """A true clock more than one per cent apart that explains the difference rejects."""
         slow = evidence(timings=times(2e-3 * (1 + change), clock_mhz=1400 / (1 + change)))
         about = compared(slow, evidence(timings=times(2e-3, clock_mhz=1400.0)))
         assert severity(ask(clock_between_arms, about)) is expected
@@ -135,11 +134,13 @@ class TestClockBetweenArms:
         found = ask(clock_between_arms, compared(evidence(timings=calm), evidence(timings=steady)))
         assert severity(found) is Severity.REJECT
 
-    def test_a_difference_far_beyond_what_the_clock_explains_is_flagged(self) -> None:
+    def test_clock_between_partial_explanation_is_flagged(self) -> None:
+        """A difference far beyond what the clock explains is flagged."""
         about = compared(evidence(timings=times(4e-3, clock_mhz=1370.0)), evidence(timings=times(2e-3, clock_mhz=1400.0)))
         assert severity(ask(clock_between_arms, about)) is Severity.FLAG
 
-    def test_a_lower_clock_under_a_steady_cap_is_earned_and_flagged_unless_the_clock_is_claimed(self) -> None:
+    def test_clock_between_under_a_steady_cap_is_flagged(self) -> None:
+        """A lower clock under a steady cap is earned and flagged unless the clock is claimed."""
         capped = {"power_cap_ns": capped_ns(), "power_violation_ns": capped_ns()}
         slow = evidence(timings=times(2.1e-3, clock_mhz=1330.0), signals=capped)
         about = compared(slow, evidence(timings=times(2e-3, clock_mhz=1400.0), signals=capped))

@@ -80,7 +80,8 @@ class TestContentionProcess:
         quiet = [replace(OWN, utilization_ratio=None), replace(XORG, utilization_ratio=None)]
         assert found(ask(contention_process, evidence(processes=quiet))).severity is Severity.FLAG
 
-    def test_a_process_that_came_during_the_window_is_flagged_however_small(self) -> None:
+    def test_neighbour_that_arrives_is_flagged(self) -> None:
+        """A process that came during the window is flagged however small."""
         about = with_lists(evidence(), lambda t: [OWN, XORG] if t > 2 else [OWN])
         answer = found(ask(contention_process, about))
         assert answer.severity is Severity.FLAG
@@ -123,7 +124,8 @@ class TestContentionProcess:
         about = evidence(processes=[OWN, XORG], visibility=Visibility.NAMESPACE)
         assert isinstance(ask(contention_process, about), Unobserved)
 
-    def test_in_a_container_our_own_process_is_not_taken_for_a_neighbour(self) -> None:
+    def test_own_process_in_a_container_is_no_neighbour(self) -> None:
+        """In a container our own process is not taken for a neighbour."""
         own_from_outside = replace(OWN, pid=31337, ownership=Ownership.UNKNOWN)
         about = evidence(processes=[own_from_outside], visibility=Visibility.UNKNOWN)
         answer = ask(contention_process, about)
@@ -137,14 +139,17 @@ class TestContentionProcess:
     def test_an_idle_gpu_with_nobody_on_a_whole_list_is_clear(self) -> None:
         assert isinstance(ask(contention_process, evidence(processes=[], signals={"utilization_ratio": 0.0})), Clear)
 
-    def test_a_process_of_unknown_owner_on_a_whole_list_is_a_neighbour(self) -> None:
+    def test_unknown_owner_on_a_whole_list_is_a_neighbour(self) -> None:
+        """A process of unknown owner on a whole list is a neighbour."""
         stranger = replace(FOREIGN, ownership=Ownership.UNKNOWN)
         assert found(ask(contention_process, evidence(processes=[OWN, stranger]))).severity is Severity.REJECT
 
     def test_a_child_of_the_window_is_known_by_its_ownership(self) -> None:
         assert isinstance(ask(contention_process, evidence(processes=[OWN, replace(OWN, pid=4243)])), Clear)
 
-    def test_in_an_interval_nobody_wrapped_the_busiest_counts_as_the_measured_one(self) -> None:
+    def test_busiest_process_of_an_unwrapped_interval_is_own(self) -> None:
+        """In an interval nobody wrapped the busiest counts as the measured one."""
+
         def unwrapped(*processes: Process) -> Evidence:
             about = evidence(processes=[replace(p, ownership=Ownership.UNKNOWN) for p in processes])
             return replace(about, window=replace(about.window, pids=frozenset()))
@@ -166,7 +171,8 @@ class TestContentionProcess:
     def test_unchanged_lists_kept_once_a_second_are_no_gap(self) -> None:
         assert isinstance(ask(contention_process, with_lists(evidence(), lambda t: [OWN], step_s=1.0)), Clear)
 
-    def test_a_short_window_between_two_readings_of_the_list_is_covered(self) -> None:
+    def test_short_window_between_process_lists_is_covered(self) -> None:
+        """A short window between two readings of the list is covered."""
         about = with_lists(evidence(length_s=0.1), lambda t: [OWN], skip=lambda t: abs(t) < 0.15)
         assert isinstance(ask(contention_process, about), Clear)
 
@@ -205,11 +211,13 @@ class TestContentionResidual:
         assert answer.severity is Severity.FLAG
         assert answer.facts["unexplained_bytes"] == pytest.approx(79e6)
 
-    def test_the_few_megabytes_a_driver_takes_more_when_in_use_are_not(self) -> None:
+    def test_memory_the_driver_takes_is_no_neighbour(self) -> None:
+        """The few megabytes a driver takes more when in use are not."""
         about = evidence(signals={"memory_used_bytes": 3_015_000_000})
         assert isinstance(ask(contention_residual, about), Clear)
 
-    def test_memory_allocated_between_two_readings_is_not_a_neighbour(self) -> None:
+    def test_memory_grown_between_readings_is_no_neighbour(self) -> None:
+        """Memory allocated between two readings is not a neighbour."""
         about = evidence(signals={"memory_used_bytes": lambda t: 5_000_000_000 if 1.0 < t < 1.2 else 3_000_000_000})
         assert isinstance(ask(contention_residual, about), Clear)
 
@@ -217,7 +225,8 @@ class TestContentionResidual:
         about = evidence(processes=[], visibility=Visibility.NAMESPACE)
         assert isinstance(ask(contention_residual, about), Unobserved)
 
-    def test_a_lone_stranger_that_may_be_ourselves_seen_from_outside_is_unobserved(self) -> None:
+    def test_lone_unknown_process_is_unobserved(self) -> None:
+        """A lone stranger that may be ourselves seen from outside is unobserved."""
         about = evidence(processes=[HIDDEN], visibility=Visibility.NAMESPACE)
         assert isinstance(ask(contention_residual, about), Unobserved)
 
@@ -239,7 +248,8 @@ class TestContentionResidual:
         about = evidence(declared={"busy_ratio": busy}, visibility=Visibility.NAMESPACE)
         assert found(ask(contention_residual, about)).severity is severity
 
-    def test_where_nobody_else_can_have_been_there_it_is_the_processs_own_and_another_hazard(self) -> None:
+    def test_uncounted_work_alone_is_contention_self(self) -> None:
+        """Where nobody else can have been there it is the process's own and another hazard."""
         assert isinstance(ask(contention_residual, evidence(declared={"busy_ratio": 0.42})), Clear)
         beside = evidence(declared={"busy_ratio": 0.42}, processes=[OWN, replace(FOREIGN, utilization_ratio=0.0)])
         assert isinstance(ask(contention_residual, beside), Found)
@@ -253,10 +263,12 @@ class TestContentionResidual:
         about = replace(evidence(), declared={"busy_ratio": nonsense})  # type: ignore[dict-item]  # what a client may send
         assert isinstance(ask(contention_residual, about), Clear)
 
-    def test_gaps_between_timed_iterations_are_no_neighbour_where_the_list_explains_all(self) -> None:
+    def test_gaps_are_no_sign_when_the_list_explains_all(self) -> None:
+        """Gaps between timed iterations are no neighbour where the list explains all."""
         assert isinstance(ask(contention_residual, evidence(timings=every(10e-3, took_s=3e-3))), Clear)
 
-    def test_gaps_between_timed_iterations_are_a_sign_where_nothing_else_can_tell(self) -> None:
+    def test_gaps_are_a_sign_without_other_evidence(self) -> None:
+        """Gaps between timed iterations are a sign where nothing else can tell."""
         about = evidence(processes=[], visibility=Visibility.NAMESPACE, timings=every(10e-3, took_s=3e-3))
         assert found(ask(contention_residual, about)).severity is Severity.REJECT
 
@@ -281,7 +293,8 @@ class TestCpuStarvation:
         about = evidence(host=self.host(run_wait_s=0.5), signals={"utilization_ratio": 0.7})
         assert found(ask(cpu_starvation, about)).severity is Severity.FLAG
 
-    def test_some_waiting_beside_an_idle_gpu_rejects_unless_idling_is_meant(self) -> None:
+    def test_starvation_with_an_idle_gpu_rejects(self) -> None:
+        """Some waiting beside an idle GPU rejects unless idling is meant."""
         about = evidence(host=self.host(run_wait_s=0.6), signals={"utilization_ratio": 0.2})
         assert found(ask(cpu_starvation, about)).severity is Severity.REJECT
         assert found(ask(cpu_starvation, about, Claim.BURST)).severity is Severity.FLAG
@@ -294,7 +307,8 @@ class TestCpuStarvation:
         assert isinstance(ask(cpu_starvation, evidence(host=self.host(cpu_s=90.0, run_wait_s=1.0))), Clear)
 
     @pytest.mark.parametrize("changes", [{"cgroup_throttled_s": 0.1}, {"steal_ratio": 0.05}])
-    def test_a_cpu_limit_or_a_hypervisor_is_flagged_even_when_the_gpu_is_fed(self, changes: dict[str, float]) -> None:
+    def test_starvation_by_limit_or_hypervisor_is_flagged(self, changes: dict[str, float]) -> None:
+        """A CPU limit or a hypervisor is flagged even when the GPU is fed."""
         assert found(ask(cpu_starvation, evidence(host=self.host(**changes)))).severity is Severity.FLAG
 
     def test_pressure_speaks_only_where_no_run_queue_times_exist(self) -> None:
@@ -304,7 +318,8 @@ class TestCpuStarvation:
         unknown = evidence(host=self.host(cpu_pressure_ratio=0.8, run_wait_s=None), signals=low)
         assert found(ask(cpu_starvation, unknown)).severity is Severity.FLAG
 
-    def test_more_busy_time_told_than_the_gpu_had_is_found_without_the_host(self) -> None:
+    def test_starvation_by_declared_busy_time(self) -> None:
+        """More busy time declared than the GPU had is found without the host."""
         about = evidence(host=Host(), signals={"utilization_ratio": 0.07}, declared={"busy_ratio": 0.42})
         assert found(ask(cpu_starvation, about)).severity is Severity.REJECT
 
@@ -315,11 +330,13 @@ class TestCpuStarvation:
         about = evidence(host=Host(), signals={"utilization_ratio": 0.07}, timings=replace(timings, took_s=took_s))
         assert found(ask(cpu_starvation, about)).severity is Severity.REJECT
 
-    def test_iterations_of_microseconds_contain_launch_gaps_and_prove_nothing(self) -> None:
+    def test_starvation_ignores_microsecond_iterations(self) -> None:
+        """Iterations of microseconds contain launch gaps and prove nothing."""
         about = evidence(host=Host(), signals={"utilization_ratio": 0.7}, timings=every(20e-6, took_s=18e-6, length_s=3.0))
         assert isinstance(ask(cpu_starvation, about), Unobserved)
 
-    def test_what_a_harness_tells_of_such_calls_contains_the_gaps_too(self) -> None:
+    def test_starvation_ignores_declared_time_of_short_calls(self) -> None:
+        """What a harness tells of such calls contains the gaps too."""
         short = every(20e-6, took_s=18e-6, length_s=3.0)
         about = evidence(host=self.host(), signals={"utilization_ratio": 0.7}, declared={"busy_ratio": 0.97}, timings=short)
         assert isinstance(ask(cpu_starvation, about), Clear)

@@ -74,7 +74,8 @@ class TestIncompleteBody:
         assert isinstance(ask(incomplete_body, evidence(declared={"busy_ratio": 0.9})), Clear)
 
     @pytest.mark.parametrize("declared", [{"abandoned": True}, {"exception": "ValueError"}])
-    def test_work_that_was_cut_off_is_unproven_whatever_the_telemetry_says(self, declared: dict[str, Fact]) -> None:
+    def test_incomplete_body_is_unproven(self, declared: dict[str, Fact]) -> None:
+        """Work that was cut off is unproven whatever the telemetry says."""
         assert isinstance(ask(incomplete_body, evidence(declared=declared)), Unobserved)
         verdict = judge(evidence(length_s=4.0, declared=declared))
         assert verdict.status is Status.UNPROVEN
@@ -85,7 +86,8 @@ class TestSamplerGap:
     def test_unchanged_rows_kept_once_a_second_are_no_gap(self) -> None:
         assert isinstance(ask(sampler_gap, evidence(period_s=1.0)), Clear)
 
-    def test_a_reported_gap_longer_than_two_refreshes_is_flagged_with_its_place(self) -> None:
+    def test_sampler_gap_is_flagged_with_its_place(self) -> None:
+        """A reported gap longer than two refreshes is flagged with its place."""
         answer = ask(sampler_gap, evidence(gaps=[Gap(begin_ns=at_ns(1.0), end_ns=at_ns(1.3))]))
         assert isinstance(answer, Found)
         assert answer.severity is Severity.FLAG
@@ -122,10 +124,12 @@ class TestSamplerGap:
         assert answer.facts["dark_s"] == pytest.approx(0.8, abs=0.1)
         assert isinstance(ask(sampler_gap, without_edges(evidence(length_s=2.0, skip=lambda t: t > 0.9))), Unobserved)
 
-    def test_a_row_of_another_lane_at_the_end_proves_that_the_witness_lived(self) -> None:
+    def test_sampler_gap_other_lanes_prove_life(self) -> None:
+        """A row of another lane at the end proves that the witness lived."""
         assert isinstance(ask(sampler_gap, evidence(length_s=2.0, skip=lambda t: t > 1.2)), Clear)
 
-    def test_a_window_that_began_before_the_first_reading_is_uncovered_so_far(self) -> None:
+    def test_sampler_gap_before_the_first_reading(self) -> None:
+        """A window that began before the first reading is uncovered so far."""
         answer = ask(sampler_gap, evidence(skip=lambda t: t < 0.5))
         assert isinstance(answer, Found)
         assert answer.span_ns is not None
@@ -154,7 +158,8 @@ class TestSamplerGap:
 
 
 class TestWindowTooShort:
-    def test_a_tenth_of_a_second_is_too_short_and_the_answer_says_what_is_needed(self) -> None:
+    def test_too_short_names_the_needed_length(self) -> None:
+        """A tenth of a second is too short and the answer says what is needed."""
         answer = ask(window_too_short, evidence(length_s=0.1))
         assert isinstance(answer, Found)
         assert answer.severity is Severity.FLAG
@@ -195,7 +200,8 @@ class TestSamplerPerturbs:
         host = replace(about.host, watcher_cpu_s=watcher_cpu_s, cpu_allowed_count=allowed_count, span_s=span_s)
         return replace(about, host=host)
 
-    def test_what_a_hundred_readings_a_second_take_of_sixteen_processors_is_clear(self) -> None:
+    def test_perturbs_is_clear_on_sixteen_processors(self) -> None:
+        """What a hundred readings a second take of sixteen processors is clear."""
         assert isinstance(ask(sampler_perturbs, self.watched(0.04 * 6)), Clear)
 
     @pytest.mark.parametrize(

@@ -68,7 +68,8 @@ class TestProfilerAttached:
         assert isinstance(answer, Clear)
         assert answer.facts["mapped"] == "libcupti.so.12"
 
-    def test_one_who_could_not_be_looked_at_is_unobserved_whatever_is_told(self) -> None:
+    def test_profiler_unseen_process_is_unobserved(self) -> None:
+        """One who could not be looked at is unobserved whatever is told."""
         about = replace(profiled(None), declared={"launch_blocking": False, "profiler_used": False})
         assert isinstance(ask(profiler_attached, about), Unobserved)
 
@@ -82,7 +83,8 @@ class TestProfilerAttached:
         about = profiled("variable:NVTX_INJECTION64_PATH", utilization_ratio=utilization)
         assert severity(profiler_attached, about) is Severity.REJECT
 
-    def test_it_is_rejected_for_short_calls_and_flagged_for_long_ones(self) -> None:
+    def test_profiler_severity_follows_call_length(self) -> None:
+        """It is rejected for short calls and flagged for long ones."""
         about = profiled("variable:CUDA_INJECTION64_PATH")
         assert severity(profiler_attached, replace(about, timings=calls(50e-6))) is Severity.REJECT
         assert severity(profiler_attached, replace(about, timings=calls(5e-3))) is Severity.FLAG
@@ -113,11 +115,13 @@ class TestAllocatorChurn:
     def test_an_allocator_that_started_over_is_rejected(self) -> None:
         assert severity(allocator_churn, evidence(declared={**UNMOVED, "alloc_retry_count": 1})) is Severity.REJECT
 
-    def test_asking_the_driver_in_a_loop_is_flagged_and_a_few_times_noted(self) -> None:
+    def test_allocator_severity_follows_request_count(self) -> None:
+        """Asking the driver in a loop is flagged and a few times noted."""
         assert severity(allocator_churn, evidence(declared={**UNMOVED, "alloc_count": 600})) is Severity.FLAG
         assert severity(allocator_churn, evidence(declared={**UNMOVED, "alloc_count": 6})) is Severity.NOTE
 
-    def test_memory_in_use_that_keeps_moving_is_flagged_though_nobody_tells(self) -> None:
+    def test_allocator_moving_memory_is_flagged(self) -> None:
+        """Memory in use that keeps moving is flagged though nobody tells."""
         assert severity(allocator_churn, churning()) is Severity.FLAG
         assert severity(allocator_churn, replace(churning(), declared=UNMOVED)) is Severity.FLAG
 
@@ -158,7 +162,8 @@ class TestDataDependentPower:
     def test_zeros_of_integers_may_be_meant(self) -> None:
         assert isinstance(ask(data_dependent_power, evidence(declared={**ZEROS, "input_dtype": "int64"})), Unobserved)
 
-    def test_a_board_capped_far_below_its_limit_is_noted_though_nobody_tells(self) -> None:
+    def test_cheap_data_by_a_low_cap_is_noted(self) -> None:
+        """A board capped far below its limit is noted though nobody tells."""
         capped = {"power_cap_ns": capped_ns(), "power_violation_ns": capped_ns()}
         assert severity(data_dependent_power, evidence(signals={**capped, "power_w": 415.0})) is Severity.NOTE
         assert isinstance(ask(data_dependent_power, evidence(signals={**capped, "power_w": 691.0})), Unobserved)
@@ -173,7 +178,8 @@ class TestBackgroundThread:
         assert answer.severity is Severity.FLAG
         assert answer.facts["what"] == "1 thread"
 
-    def test_a_few_that_sleep_are_nobody_and_a_pool_or_process_that_sleeps_is_noted(self) -> None:
+    def test_background_sleeping_threads_are_clear_or_noted(self) -> None:
+        """A few that sleep are nobody and a pool or process that sleeps is noted."""
         assert isinstance(ask(background_thread, beside(3, 0, 0.01)), Clear)
         assert severity(background_thread, beside(16, 0, 0.01)) is Severity.NOTE
         assert severity(background_thread, beside(0, 2, 0.01)) is Severity.NOTE
@@ -185,7 +191,8 @@ class TestBackgroundThread:
         assert isinstance(ask(background_thread, evidence()), Unobserved)
 
 
-def test_what_the_process_tells_does_not_talk_the_judge_out_of_what_was_seen() -> None:
+def test_profiler_seen_outweighs_declared_facts() -> None:
+    """What the process tells does not talk the judge out of what was seen."""
     about = replace(
         profiled("library:libcuinj64.so", utilization_ratio=0.3), timings=calls(5e-3), declared={"profiler_used": False}
     )

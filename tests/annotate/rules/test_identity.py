@@ -51,13 +51,15 @@ class TestSettingChanged:
         assert answer.facts["when"] == "2.0 s to 3.0 s into the window"
         assert answer.span_ns == (BEGIN_NS + 2_000_000_000, BEGIN_NS + 3_000_000_000)
 
-    def test_a_change_somewhere_around_the_beginning_is_a_note_if_it_was_mostly_before(self) -> None:
+    def test_setting_change_mostly_before_is_a_note(self) -> None:
+        """A change somewhere around the beginning is a note if it was mostly before."""
         about = evidence(signals={"power_limit_w": lambda t: 700.0 if t < -0.5 else 600.0})
         assert isinstance(ask(setting_changed, about), Clear)  # known to have settled by the row at second 0
         moved = replace(about, window=replace(about.window, begin_ns=BEGIN_NS - 200_000_000))
         assert found(ask(setting_changed, moved)).severity is Severity.NOTE
 
-    def test_a_change_somewhere_around_the_end_is_flagged_if_it_was_mostly_inside(self) -> None:
+    def test_setting_change_mostly_inside_is_flagged(self) -> None:
+        """A change somewhere around the end is flagged if it was mostly inside."""
         about = evidence(length_s=6.0, signals={"power_limit_w": lambda t: 700.0 if t < 5.5 else 600.0})
         shorter = replace(about, window=replace(about.window, end_ns=BEGIN_NS + 5_800_000_000))
         assert found(ask(setting_changed, shorter)).severity is Severity.FLAG
@@ -76,7 +78,8 @@ class TestSettingChanged:
         about = evidence(signals={"sm_clock_lock_mhz": lambda t: 1200 if t < 2 else None})
         assert isinstance(ask(setting_changed, about), Clear)
 
-    def test_without_the_power_limit_the_other_settings_clear_nothing(self) -> None:
+    def test_setting_changed_needs_the_power_limit(self) -> None:
+        """Without the power limit the other settings clear nothing."""
         assert isinstance(ask(setting_changed, evidence(signals={"power_limit_w": None})), Unobserved)
         moved = evidence(signals={"power_limit_w": None, "ecc_mode": lambda t: t < 2.5})
         assert isinstance(ask(setting_changed, moved), Found)
@@ -116,14 +119,16 @@ class TestHardwareError:
         events = [Event(uuid=UUID, at_ns=BEGIN_NS + 1, kind="xid")]
         assert found(ask(hardware_error, evidence(events=events))).severity is Severity.REJECT
 
-    def test_events_outside_the_window_and_clock_changes_are_no_errors(self) -> None:
+    def test_hardware_error_ignores_outside_events(self) -> None:
+        """Events outside the window and clock changes are no errors."""
         events = [
             Event(uuid=UUID, at_ns=BEGIN_NS - 1, kind="xid", value=31),
             Event(uuid=UUID, at_ns=BEGIN_NS + 10**9, kind="clock", value=0),
         ]
         assert isinstance(ask(hardware_error, evidence(events=events)), Clear)
 
-    def test_a_handful_of_replays_is_normal_and_a_stream_of_them_is_not(self) -> None:
+    def test_hardware_error_by_rate_of_replays(self) -> None:
+        """A handful of replays is normal and a stream of them is not."""
         assert isinstance(ask(hardware_error, evidence(signals={"pcie_replay_count": lambda t: 3 + int(t > 2) * 8})), Clear)
         stream = evidence(signals={"pcie_replay_count": lambda t: int(max(0, t) * 5)})
         assert found(ask(hardware_error, stream)).severity is Severity.FLAG
@@ -189,7 +194,8 @@ class TestClockSourceStep:
         return replace(about, host=replace(about.host, wall_step_s=stepped_s))
 
     @pytest.mark.parametrize("stepped_s", [0.05, -0.05, 3600.0])
-    def test_a_wall_clock_that_was_set_is_noted_and_spoils_only_the_callers_own_times(self, stepped_s: float) -> None:
+    def test_clock_step_spoils_only_times_of_the_caller(self, stepped_s: float) -> None:
+        """A wall clock that was set is noted and spoils only the caller's own times."""
         assert found(ask(clock_source_step, self.stepped(stepped_s))).severity is Severity.NOTE
         assert found(ask(clock_source_step, self.stepped(stepped_s, timer="events"))).severity is Severity.NOTE
         assert found(ask(clock_source_step, self.stepped(stepped_s, timer="caller"))).severity is Severity.FLAG

@@ -75,7 +75,8 @@ class TestNoisy:
     def test_wide_iterations_whose_median_is_well_known_are_clear(self) -> None:
         assert isinstance(ask(noisy, window(even(20000, noise_ratio=0.1))), Clear)
 
-    def test_a_limit_cycle_of_three_per_cent_is_no_more_than_noted_in_four_of_its_periods(self) -> None:
+    def test_noisy_limit_cycle_is_at_most_noted(self) -> None:
+        """A limit cycle of three per cent is no more than noted in four of its periods."""
         wave = 1.0 + 0.03 * np.sin(2 * np.pi * np.arange(20000) / 5000.0)
         assert severity(ask(noisy, window(even(20000, took_s=0.2e-3) * wave))) is Severity.NOTE
 
@@ -99,7 +100,8 @@ class TestAutocorrelated:
         took_s[3000] = 1.0
         assert severity(ask(autocorrelated, window(took_s))) is Severity.NOTE
 
-    def test_times_that_gpuwatch_took_come_with_an_interval_that_knows(self) -> None:
+    def test_autocorrelated_own_times_have_an_interval(self) -> None:
+        """Times that gpuwatch took come with an interval that knows."""
         about = window(even() * (1.0 + 0.03 * np.sin(np.arange(6000) / 160.0)))
         answer = ask(autocorrelated, replace(about, declared={"timer": "events"}))
         assert isinstance(answer, Clear)
@@ -135,9 +137,10 @@ class TestMeanVsMedianGap:
         st.sampled_from([60, 600, 6000]),
     )
     @settings(max_examples=60)
-    def test_a_gap_of_five_per_cent_is_always_worse_than_noted_by_some_rule(
+    def test_mean_median_gap_of_five_per_cent_is_flagged(
         self, seed: int, share: float, late: float, cold: float, count: int
     ) -> None:
+        """A gap of five per cent is always worse than noted by some rule."""
         rng = np.random.default_rng(seed)
         took_s = even(count, seed=seed)
         took_s *= np.where(rng.random(count) < share, 1.0 + late * rng.random(count), 1.0)

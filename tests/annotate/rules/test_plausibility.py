@@ -94,7 +94,8 @@ class TestImpossibleTime:
         assert isinstance(ask(impossible_time, timed(GEMM_4K / 1500e12, {"call_flops_count": GEMM_4K})), Clear)
         assert isinstance(ask(impossible_time, timed(GEMM_4K / 2500e12, {"call_flops_count": GEMM_4K})), Found)
 
-    def test_a_copy_at_its_recorded_rate_is_possible_and_twice_as_fast_is_not(self) -> None:
+    def test_impossible_time_of_a_recorded_copy(self) -> None:
+        """A copy at its recorded rate is possible and twice as fast is not."""
         declared: dict[str, Fact] = {"call_bytes": 2 << 30}
         assert isinstance(ask(impossible_time, timed(0.5101e-3, declared)), Clear)
         answer = found(ask(impossible_time, timed(0.25e-3, declared)))
@@ -170,7 +171,8 @@ class TestResultCached:
         laid = replace(about, timings=every(0.9e-3, took_s=0.9e-3, length_s=3.0))
         assert isinstance(ask(result_cached, laid), Unobserved)
 
-    def test_more_work_than_there_was_time_for_is_not_blamed_on_a_cache_while_the_gpu_is_busy(self) -> None:
+    def test_cached_result_needs_an_idle_gpu(self) -> None:
+        """More work than there was time for is not blamed on a cache while the GPU is busy."""
         about = self.loop(0.9, {"dtype": "bf16", "call_flops_count": 100 * GEMM_4K})
         assert isinstance(ask(result_cached, about), Clear)
 
@@ -185,7 +187,8 @@ class TestSemanticMismatch:
         declared: dict[str, Fact] = {"reference_error_ratio": error, "reference_limit_ratio": 0.02}
         assert found(ask(semantic_mismatch, evidence(declared=declared))).severity is Severity.REJECT
 
-    def test_a_bench_without_a_reference_is_noted_and_a_window_with_times_is_not(self) -> None:
+    def test_mismatch_without_reference_notes_only_bench(self) -> None:
+        """A bench without a reference is noted and a window with times is not."""
         timings = every(1e-3, took_s=0.9e-3)
         benched = evidence(timings=timings, declared={"timer": "events", "timer_overhead_s": 2e-6})
         assert found(ask(semantic_mismatch, benched)).severity is Severity.NOTE

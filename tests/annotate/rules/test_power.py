@@ -95,9 +95,8 @@ class TestPowerLimited:
 
     @settings(max_examples=20)
     @given(phase_s=st.floats(0.0, 0.1), length_s=st.floats(0.5, 4.0))
-    def test_whatever_the_phase_of_its_refresh_the_counter_never_clears_a_full_cap(
-        self, phase_s: float, length_s: float
-    ) -> None:
+    def test_power_limited_at_any_phase_of_refresh(self, phase_s: float, length_s: float) -> None:
+        """Whatever the phase of its refresh the counter never clears a full cap."""
         signals = {**NO_COUNTERS, "power_cap_ns": stepped(phase_s=phase_s), "event_reasons_mask": None}
         answer = found(ask(power_limited, evidence(signals=signals, length_s=length_s)))
         ratio, error = answer.facts["capped_ratio"], answer.facts["error_ratio"]
@@ -114,7 +113,9 @@ class TestPowerLimited:
         signals = {**NO_COUNTERS, "power_cap_ns": let_go, "event_reasons_mask": None}
         assert isinstance(ask(power_limited, evidence(signals=signals, length_s=length_s)), Clear)
 
-    def test_a_counter_that_was_set_back_gives_way_to_the_sampled_reasons(self) -> None:
+    def test_power_limited_reset_counter_uses_reasons(self) -> None:
+        """A counter that was set back gives way to the sampled reasons."""
+
         def reset(t: float) -> int:
             return 5_000_000_000 if t < 3 else 0
 
@@ -133,7 +134,8 @@ class TestPowerLimited:
         facts = found(ask(power_limited, evidence(signals={**NO_COUNTERS, "event_reasons_mask": half}))).facts
         assert facts["capped_ratio"] == pytest.approx(0.5, abs=0.02)
 
-    def test_reasons_alone_say_nothing_of_a_window_shorter_than_three_refreshes(self) -> None:
+    def test_power_reasons_need_three_refreshes(self) -> None:
+        """Reasons alone say nothing of a window shorter than three refreshes."""
         signals = {**NO_COUNTERS, "event_reasons_mask": int(Reason.SW_POWER_CAP)}
         assert isinstance(ask(power_limited, evidence(signals=signals, length_s=0.25)), Unobserved)
 
@@ -194,7 +196,8 @@ class TestPowerReadingStale:
         assert found(ask(power_reading_stale, about(short_s))).facts["needed_s"] == pytest.approx(enough_s, abs=0.15)
         assert isinstance(ask(power_reading_stale, about(enough_s)), Clear)
 
-    def test_a_record_that_was_not_read_again_asks_for_no_less_than_the_window_had(self) -> None:
+    def test_power_record_unread_needs_the_same_length(self) -> None:
+        """A record that was not read again asks for no less than the window had."""
         whole = evidence(length_s=0.4)
         old = whole.trace.dense_power.at_ns < whole.window.begin_ns
         dense = Column(whole.trace.dense_power.at_ns[old], whole.trace.dense_power.values[old])

@@ -31,7 +31,8 @@ def with_late(step: int, excess_s: float, *, count: int = 6000) -> Values:
 
 
 class TestOutliers:
-    def test_a_few_of_the_same_milliseconds_are_turns_of_another_process(self) -> None:
+    def test_outliers_of_equal_length_are_time_slices(self) -> None:
+        """A few of the same milliseconds are turns of another process."""
         answer = found(ask(outliers, window(with_late(1500, 2.3e-3))))
         assert answer.severity is Severity.FLAG
         assert answer.facts["kind"] == "time-slice"
@@ -44,7 +45,8 @@ class TestOutliers:
         answer = found(ask(outliers, window(took_s)))
         assert (answer.severity, answer.facts["kind"]) == (Severity.FLAG, "host")
 
-    def test_shorter_delays_are_too_where_the_system_saw_threads_wait(self) -> None:
+    def test_outliers_shorter_beside_waiting_threads(self) -> None:
+        """Shorter delays are too where the system saw threads wait."""
         took_s = even()
         late = np.random.default_rng(2).choice(6000, 600, replace=False)
         took_s[late] += np.random.default_rng(2).uniform(0.2e-3, 0.9e-3, 600)
@@ -52,7 +54,8 @@ class TestOutliers:
         about = replace(window(took_s), host=Host(span_s=6.0, run_wait_s=2.0))
         assert found(ask(outliers, about)).facts["kind"] == "host"
 
-    def test_every_tenth_iteration_is_the_harnesss_own_doing_and_noted(self) -> None:
+    def test_outliers_every_tenth_are_noted(self) -> None:
+        """Every tenth iteration is the harness's own doing and noted."""
         answer = found(ask(outliers, window(with_late(10, 0.4e-3))))
         assert (answer.severity, answer.facts["kind"]) == (Severity.NOTE, "regular")
         assert "10th" in str(answer.facts["pattern"])
@@ -73,7 +76,8 @@ class TestOutliers:
         took_s[:4] = 0.3, 0.05, 0.02, 0.004
         assert isinstance(ask(outliers, window(took_s)), Clear)
 
-    def test_what_costs_little_is_noted_and_what_costs_nothing_is_clear(self) -> None:
+    def test_outliers_severity_follows_cost(self) -> None:
+        """What costs little is noted and what costs nothing is clear."""
         late = np.random.default_rng(5).choice(6000, 120, replace=False)
         took_s = even()
         took_s[late] += np.random.default_rng(6).uniform(0.2e-3, 0.7e-3, 120)
@@ -106,7 +110,8 @@ class TestBimodal:
         assert answer.facts["separation_ratio"] == pytest.approx(0.1, abs=0.01)
         assert answer.facts["fast_ratio"] == pytest.approx(0.5, abs=0.02)
 
-    def test_every_second_iteration_is_too_for_no_centre_stands_for_both(self) -> None:
+    def test_bimodal_every_second_iteration_is_flagged(self) -> None:
+        """Every second iteration is too for no centre stands for both."""
         took_s = even() * np.where(np.arange(6000) % 2, 1.1, 1.0)
         assert found(ask(bimodal, window(took_s))).severity is Severity.FLAG
 
@@ -133,7 +138,8 @@ class TestBimodal:
         took_s = np.round(even(6000, took_s=10e-6, noise_ratio=0.05) / 0.5e-6) * 0.5e-6
         assert isinstance(ask(bimodal, window(took_s)), Clear)
 
-    def test_a_clock_that_explains_them_is_said_and_notes_what_the_controller_does(self) -> None:
+    def test_bimodal_explained_by_the_clock(self) -> None:
+        """A clock that explains them is said and notes what the controller does."""
         clock = np.where(self.TURNS, 1300.0, 1352.0)
         near = replace(window(self.two(1.04)), timings=timed(self.two(1.04), clock_mhz=clock))
         assert found(ask(bimodal, near)).severity is Severity.NOTE

@@ -99,7 +99,8 @@ class TestContentionSharedPartition:
 
 
 class TestContentionSelf:
-    def test_work_beyond_what_the_harness_counted_is_the_processs_own(self) -> None:
+    def test_contention_self_by_uncounted_work(self) -> None:
+        """Work beyond what the harness counted is the process's own."""
         answer = found(ask(contention_self, evidence(declared={"busy_ratio": 0.6})))
         assert answer.severity is Severity.FLAG
         assert answer.facts["beyond_ratio"] == pytest.approx(0.37)
@@ -115,7 +116,8 @@ class TestContentionSelf:
         assert isinstance(ask(contention_self, evidence(declared=quiet)), Clear)
 
     @pytest.mark.parametrize("visibility", [Visibility.NAMESPACE, Visibility.UNKNOWN])
-    def test_where_others_may_be_hidden_it_is_left_to_the_rule_about_them(self, visibility: Visibility) -> None:
+    def test_contention_self_leaves_hidden_neighbours(self, visibility: Visibility) -> None:
+        """Where others may be hidden it is left to the rule about them."""
         about = evidence(declared={"busy_ratio": 0.6}, visibility=visibility)
         assert isinstance(ask(contention_self, about), Unobserved)
         assert isinstance(ask(contention_residual, about), Found)
@@ -203,7 +205,8 @@ class TestNumaPcieAffinity:
         about = evidence(signals={"pcie_width_count": 1, "event_reasons_mask": 0x1})
         assert "PCIe" in unobserved(ask(numa_pcie_affinity, about))
 
-    def test_a_virtual_machine_that_hides_the_node_leaves_that_part_unobserved(self) -> None:
+    def test_numa_hidden_node_is_unobserved(self) -> None:
+        """A virtual machine that hides the node leaves that part unobserved."""
         hidden = replace(DEVICE, numa_node_count=None)
         assert "memory nodes" in unobserved(ask(numa_pcie_affinity, evidence(device=hidden)))
         assert isinstance(ask(numa_pcie_affinity, evidence(device=hidden, signals={"pcie_width_count": 8})), Found)

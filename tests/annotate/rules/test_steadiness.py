@@ -87,14 +87,16 @@ class TestRegimeChange:
         signals = {**cap(), "power_cap_ns": counter, "power_violation_ns": None, "event_reasons_mask": None}
         assert isinstance(changed(evidence(length_s=3.0, signals=signals)), Clear)
 
-    def test_an_onset_in_the_middle_is_found_with_its_time_and_rejected(self) -> None:
+    def test_regime_onset_in_the_middle_is_rejected(self) -> None:
+        """An onset in the middle is found with its time and rejected."""
         answer = found(changed(evidence(signals=cap(since_s=2.5))))
         assert answer.severity is Severity.REJECT
         assert answer.facts["when_s"] == pytest.approx(2.5, abs=0.15)
         assert answer.facts["before_ratio"] == pytest.approx(2.5 / 6, abs=0.03)
         assert answer.facts["what"] == "the power cap engaged 2.5 s into the window of 6 s, the clock going -21%"
 
-    def test_an_onset_at_the_very_beginning_is_placed_in_words_and_never_at_nought_per_cent(self) -> None:
+    def test_regime_onset_at_begin_is_placed_in_words(self) -> None:
+        """An onset at the very beginning is placed in words and never at nought per cent."""
         what = str(found(changed(evidence(signals={**cap(since_s=0.1), **pause(0.04)}, length_s=6.0))).facts["what"])
         assert re.search(r"engaged \d+ ms into the window of 6 s", what), what
 
@@ -107,7 +109,9 @@ class TestRegimeChange:
         assert "let go" in str(answer.facts["what"])
         assert answer.severity is Severity.REJECT
 
-    def test_a_cap_that_comes_and_goes_is_flagged_and_no_effect_is_made_up(self) -> None:
+    def test_regime_cap_that_comes_and_goes_is_flagged(self) -> None:
+        """A cap that comes and goes is flagged and no effect is made up."""
+
         def every_other_second(t: float) -> int:
             return int(1e9 * ((t + 100) // 2 + min(1.0, (t + 100) % 2)))
 
@@ -116,7 +120,9 @@ class TestRegimeChange:
         assert "came and went" in str(answer.facts["what"])
         assert (answer.severity, answer.effect_ratio) == (Severity.FLAG, None)
 
-    def test_a_cap_whose_turns_are_too_short_to_place_is_told_of_the_window(self) -> None:
+    def test_regime_cap_with_short_turns_names_the_window(self) -> None:
+        """A cap whose turns are too short to place is declared of the window."""
+
         def of_every_refresh_a_third(t: float) -> int:
             return int(1e9 * (t + 100) / 3)
 
@@ -140,7 +146,8 @@ class TestRegimeChange:
         assert answer.facts["when_s"] == pytest.approx(0.07, abs=0.03)
         assert "after a pause the power cap engaged" in str(answer.facts["what"])
 
-    def test_the_same_onset_in_a_window_so_short_that_it_matters_is_rejected(self) -> None:
+    def test_regime_onset_in_a_short_window_is_rejected(self) -> None:
+        """The same onset in a window so short that it matters is rejected."""
         about = evidence(length_s=0.5, signals={**cap(since_s=0.07), **pause(0.0)})
         assert found(changed(about)).severity is Severity.REJECT
 
@@ -153,12 +160,14 @@ class TestRegimeChange:
         thin = replace(about, trace=replace(about.trace, dense_power=Trace().dense_power))
         assert found(changed(thin)).severity is Severity.FLAG
 
-    def test_a_window_that_began_capped_but_a_second_after_a_pause_is_flagged(self) -> None:
+    def test_regime_capped_soon_after_a_pause_is_flagged(self) -> None:
+        """A window that began capped but a second after a pause is flagged."""
         answer = found(changed(evidence(length_s=2.0, signals={**cap(since_s=-0.9), **pause(-1.0)})))
         assert answer.severity is Severity.FLAG
         assert answer.facts["since_s"] == pytest.approx(1.0, abs=0.05)
 
-    def test_a_window_long_enough_to_show_that_its_clock_had_settled_makes_that_a_note(self) -> None:
+    def test_regime_settled_clock_is_a_note(self) -> None:
+        """A window long enough to show that its clock had settled makes that a note."""
         assert found(changed(evidence(length_s=6.0, signals={**cap(since_s=-0.9), **pause(-1.0)}))).severity is Severity.NOTE
 
     def test_whoever_warmed_up_for_three_seconds_is_clear(self) -> None:
@@ -192,7 +201,8 @@ class TestRegimeChange:
     def test_a_slow_drift_is_no_step(self) -> None:
         assert isinstance(changed(evidence(signals={"sm_clock_mhz": lambda t: 1980 - 15 * round(t * 2)})), Clear)
 
-    def test_iteration_times_show_an_onset_that_the_driver_is_too_slow_for(self) -> None:
+    def test_regime_onset_by_iteration_times(self) -> None:
+        """Iteration times show an onset that the driver is too slow for."""
         about = evidence(length_s=1.0, signals=cap())
         declared = replace(about, timings=timings(lambda t: 0.0002 if t > 0.075 else 0.00017, 1.0))
         answer = found(changed(declared))
@@ -210,13 +220,15 @@ class TestRegimeChange:
         nobody = replace(evidence(), trace=Trace(), absence="no daemon is running")
         assert changed(nobody) == Unobserved("no daemon is running")
 
-    def test_a_window_shorter_than_three_refreshes_is_unobserved_unless_the_counter_is_certain(self) -> None:
+    def test_regime_short_window_needs_a_certain_counter(self) -> None:
+        """A window shorter than three refreshes is unobserved unless the counter is certain."""
         thin = {**cap(), "power_violation_ns": None, "event_reasons_mask": None}
         assert not isinstance(changed(evidence(length_s=0.15, signals=thin)), Found)
         mixed = {**cap(since_s=0.05), "power_violation_ns": None, "event_reasons_mask": None}
         assert isinstance(changed(evidence(length_s=0.12, signals=mixed)), Unobserved)
 
-    def test_a_counter_set_back_by_a_driver_reload_leaves_the_sampled_reasons(self) -> None:
+    def test_regime_reset_counter_uses_reasons(self) -> None:
+        """A counter set back by a driver reload leaves the sampled reasons."""
         signals = {**cap(since_s=2.5), "power_violation_ns": None, "power_cap_ns": lambda t: 10**9 if t < 1 else 0}
         assert "engaged" in str(found(changed(evidence(signals=signals))).facts["what"])
 
@@ -280,7 +292,8 @@ class TestBurstyDutyCycle:
         about = evidence(signals={"utilization_ratio": 0.57, "power_w": 183.0}, device=replace(DEVICE, power_limit_w=None))
         assert found(bursty_duty_cycle.ask(about, Claim.SUSTAINED)).severity is Severity.FLAG
 
-    def test_what_the_harness_told_counts_where_the_driver_says_nothing(self) -> None:
+    def test_duty_declared_counts_without_the_driver(self) -> None:
+        """What the harness declared counts where the driver says nothing."""
         answer = found(self.ask(signals={"utilization_ratio": None}, declared={"busy_ratio": 0.3}))
         assert answer.facts["by"] == "told"
 
@@ -293,7 +306,8 @@ class TestBurstyDutyCycle:
         signals: dict[str, Signal] = {"utilization_ratio": None, "sm_activity_ratio": 0.2}
         assert found(self.ask(signals=signals)).facts["by"] == "SM activity"
 
-    def test_regular_pauses_between_iterations_are_found_at_any_utilisation(self) -> None:
+    def test_duty_regular_pauses_at_any_utilisation(self) -> None:
+        """Regular pauses between iterations are found at any utilisation."""
         times = timings(lambda t: 0.011, 4.0, every_s=0.013)
         answer = found(self.ask(signals={"utilization_ratio": 0.9}, times=times))
         assert answer.severity is Severity.FLAG
@@ -306,7 +320,8 @@ class TestBurstyDutyCycle:
     def test_a_gpu_that_did_nothing_at_all_is_not_called_bursty(self) -> None:
         assert isinstance(self.ask(signals={"utilization_ratio": 0.0}), Unobserved)
 
-    def test_a_window_shorter_than_three_refreshes_of_utilisation_is_unobserved(self) -> None:
+    def test_duty_needs_three_refreshes(self) -> None:
+        """A window shorter than three refreshes of utilisation is unobserved."""
         signals: dict[str, Signal] = {"utilization_ratio": 0.1, "sm_activity_ratio": None}
         assert isinstance(self.ask(signals=signals, length_s=0.6), Unobserved)
 

@@ -48,7 +48,8 @@ def test_with_neither_counters_nor_reasons_it_is_unobserved(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_reason_the_gpu_cannot_report_clears_nothing_by_its_silence(rule: Rule) -> None:
+def test_thermal_unreportable_reason_clears_nothing(rule: Rule) -> None:
+    """A reason the GPU cannot report clears nothing by its silence."""
     counted = dict.fromkeys(("power_brake_ns", *NO_HEAT_TIMES))
     about = evidence(device=replace(DEVICE, supported_reasons_mask=int(Reason.SW_POWER_CAP)), signals=counted)
     assert isinstance(rule.ask(about, Claim.SUSTAINED), Unobserved)
@@ -90,7 +91,8 @@ class TestThrottleThermal:
         assert isinstance(ask(throttle_thermal, sw_thermal_ns=brief, thermal_violation_ns=brief), Clear)
 
     @EVERY_CLAIM
-    def test_any_time_slowed_by_hardware_inside_the_window_is_rejected(self, claim: Claim) -> None:
+    def test_thermal_hardware_slowdown_is_rejected(self, claim: Claim) -> None:
+        """Any time slowed by hardware inside the window is rejected."""
         answer = found(ask(throttle_thermal, claim, hw_thermal_ns=counts(2.1, 2.101)))
         assert (answer.severity, answer.facts["hardware"]) == (Severity.REJECT, True)
 
@@ -104,7 +106,8 @@ class TestThrottleThermal:
         assert answer.severity is Severity.REJECT
         assert answer.facts["hardware"] is (reason is Reason.HW_THERMAL)
 
-    def test_reasons_say_nothing_of_a_window_shorter_than_three_refreshes(self) -> None:
+    def test_thermal_reasons_need_three_refreshes(self) -> None:
+        """Reasons say nothing of a window shorter than three refreshes."""
         assert isinstance(ask(throttle_thermal, length_s=0.25, **NO_HEAT_TIMES), Unobserved)
 
     def test_a_counter_set_back_gives_way_to_the_reasons(self) -> None:
@@ -146,11 +149,13 @@ class TestThrottleHwSlowdown:
         assert isinstance(ask(throttle_hw_slowdown, event_reasons_mask=blip), Clear)
 
     @pytest.mark.parametrize("name", ["hw_thermal_ns", "power_brake_ns"])
-    def test_a_hardware_counter_by_more_than_a_millisecond_is_rejected(self, name: str) -> None:
+    def test_thermal_hardware_counter_is_rejected(self, name: str) -> None:
+        """A hardware counter by more than a millisecond is rejected."""
         signals: dict[str, Signal] = {name: counts(2.1, 2.2)}
         assert found(ask(throttle_hw_slowdown, **signals)).severity is Severity.REJECT
 
-    def test_counters_alone_clear_nothing_because_a_fast_power_trigger_has_none(self) -> None:
+    def test_hw_slowdown_counters_alone_clear_nothing(self) -> None:
+        """Counters alone clear nothing because a fast power trigger has none."""
         assert isinstance(ask(throttle_hw_slowdown, event_reasons_mask=None), Unobserved)
         assert isinstance(ask(throttle_hw_slowdown, event_reasons_mask=None, power_brake_ns=counts(2, 3)), Found)
 

@@ -87,7 +87,8 @@ class TestRecordings:
         about = replace(recorded()[name], declared={"timer": timer})
         assert [rule.name for rule in RULES if isinstance(ask(rule, about), Found)] == []
 
-    def test_the_gemv_that_waits_for_its_launches_is_the_only_one_that_is_host_bound(self) -> None:
+    def test_host_bound_finds_only_the_recorded_gemv(self) -> None:
+        """The gemv that waits for its launches is the only one that is host bound."""
         bound = {name for name, about in recorded().items() if isinstance(ask(host_bound, about), Found)}
         assert bound == {"warm_l2_gemv4k"}
         answer = found(ask(host_bound, recorded()["warm_l2_gemv4k"]))
@@ -128,13 +129,15 @@ class TestMissingSync:
         )
         assert found(ask(missing_sync, about)).severity is Severity.REJECT
 
-    def test_times_laid_end_to_end_that_miss_nearly_all_of_the_windows_work_are_flagged(self) -> None:
+    def test_missing_sync_in_times_laid_end_to_end(self) -> None:
+        """Times laid end to end that miss nearly all of the window's work are flagged."""
         for share, kind in ((0.02, Found), (0.3, Unobserved), (0.9, Unobserved)):
             times = end_to_end(took_s=share * 6.0 / 300, count=300)
             about = evidence(declared={"timer": "caller", "sync_s": 30e-6}, timings=times)
             assert isinstance(ask(missing_sync, about), kind), share
 
-    def test_other_work_after_the_last_time_may_be_what_was_waited_for(self) -> None:
+    def test_missing_sync_later_work_is_only_flagged(self) -> None:
+        """Other work after the last time may be what was waited for."""
         about = evidence(declared={"timer": "caller", "sync_s": 0.2}, timings=every(1e-3, took_s=0.99e-3, length_s=2.0))
         assert found(ask(missing_sync, about)).severity is Severity.FLAG
 
@@ -241,7 +244,8 @@ class TestHostBound:
         )
 
     @pytest.mark.parametrize("claim", Claim)
-    def test_a_loop_that_leaves_the_gpu_idle_without_a_pause_is_flagged(self, claim: Claim) -> None:
+    def test_host_bound_idle_without_pause_is_flagged(self, claim: Claim) -> None:
+        """A loop that leaves the GPU idle without a pause is flagged."""
         answer = found(ask(host_bound, self.about(), claim))
         assert answer.severity is Severity.FLAG
         assert answer.facts["idle_s"] == pytest.approx(10e-6, rel=0.05)
@@ -254,7 +258,8 @@ class TestHostBound:
         assert isinstance(ask(host_bound, about), Found)
 
     @pytest.mark.parametrize(("busy", "kind"), [(0.2, Found), (0.6, Clear)])
-    def test_a_few_late_launches_neither_hide_that_all_are_late_nor_stand_for_it(self, busy: float, kind: type) -> None:
+    def test_host_bound_few_late_launches_decide_nothing(self, busy: float, kind: type) -> None:
+        """A few late launches neither hide that all are late nor stand for it."""
         # 16 µs and a gap of 14 usually, and 400 µs more before every fiftieth: an add of 1024 numbers on an H200.
         at_ns = np.cumsum(np.where(np.arange(50_000) % 50 == 49, 430_000, 30_000)).astype(np.int64)
         timings = Timings(BEGIN_NS + at_ns, np.full(len(at_ns), 16e-6))
@@ -293,7 +298,8 @@ class TestShortKernel:
         assert answer.severity is Severity.FLAG
         assert answer.facts["batch_count"] == 50
 
-    def test_times_that_did_not_wait_for_the_gpu_are_no_short_kernels(self) -> None:
+    def test_short_kernel_ignores_unsynchronised_times(self) -> None:
+        """Times that did not wait for the GPU are no short kernels."""
         asked = every(20e-6, took_s=4e-6, length_s=0.1)
         about = evidence(declared={"timer": "host", "sync_s": 4.0}, timings=asked)
         assert found(ask(missing_sync, about)).severity is Severity.REJECT
@@ -334,7 +340,8 @@ class TestTimerTampered:
         assert isinstance(ask(timer_tampered, evidence(declared={"tampered": nothing})), Clear)
 
 
-def test_inside_a_container_a_hidden_neighbour_is_not_called_a_missing_synchronisation() -> None:
+def test_missing_sync_in_a_container_is_only_flagged() -> None:
+    """Inside a container a hidden neighbour is not called a missing synchronisation."""
     about = evidence(
         processes=[],
         visibility=Visibility.NAMESPACE,

@@ -30,7 +30,8 @@ def beginning(*first_s: float, count: int = 3000) -> Values:
 
 
 class TestColdStart:
-    def test_a_first_call_of_seventy_milliseconds_is_flagged_for_what_it_does_to_the_mean(self) -> None:
+    def test_cold_start_is_flagged_by_its_effect_on_the_mean(self) -> None:
+        """A first call of seventy milliseconds is flagged for what it does to the mean."""
         answer = found(ask(cold_start, window(beginning(0.07, 0.01, 0.002))))
         assert answer.severity is Severity.FLAG
         assert answer.facts["cold_count"] == 3
@@ -39,7 +40,8 @@ class TestColdStart:
     def test_in_a_short_series_it_rejects(self) -> None:
         assert found(ask(cold_start, window(beginning(0.07, count=60)))).severity is Severity.REJECT
 
-    def test_a_first_call_is_noted_for_a_thousandth_of_the_mean_and_clear_for_less(self) -> None:
+    def test_cold_start_is_noted_from_a_thousandth(self) -> None:
+        """A first call is noted for a thousandth of the mean and clear for less."""
         answer = found(ask(cold_start, window(beginning(0.01))))
         assert answer.severity is Severity.NOTE
         assert (
@@ -78,7 +80,8 @@ class TestMidRunCompile:
         series[list(at)] = took_s
         return window(series)
 
-    def test_one_iteration_of_a_fifth_of_a_second_is_flagged_and_placed(self) -> None:
+    def test_compile_is_flagged_and_placed(self) -> None:
+        """One iteration of a fifth of a second is flagged and placed."""
         answer = found(ask(mid_run_compile, self.spiked(2000)))
         assert answer.severity is Severity.FLAG
         assert answer.facts["before_count"] == 2000
@@ -100,7 +103,8 @@ class TestMidRunCompile:
     def test_many_late_iterations_have_another_cause(self) -> None:
         assert isinstance(ask(mid_run_compile, self.spiked(*range(100, 6000, 100))), Clear)
 
-    def test_the_first_call_is_a_cold_start_and_no_compilation_in_the_middle(self) -> None:
+    def test_compile_leaves_the_first_call_to_cold_start(self) -> None:
+        """The first call is a cold start and no compilation in the middle."""
         assert isinstance(ask(mid_run_compile, self.spiked(0)), Clear)
 
     def test_a_neighbours_turn_is_no_compilation(self) -> None:

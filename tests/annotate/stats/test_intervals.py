@@ -50,7 +50,9 @@ class TestBatchInterval:
 
         assert coverage(300, trial, 1e-3) > 0.92
 
-    def test_it_covers_where_each_time_resembles_the_last_and_the_plain_interval_does_not(self) -> None:
+    def test_batch_interval_covers_correlated_times(self) -> None:
+        """It covers where each time resembles the last and the plain interval does not."""
+
         def times(rng: np.random.Generator) -> Values:
             return 1e-3 * (1.0 + 0.02 * correlated(4000, 0.95, rng))
 
@@ -133,7 +135,8 @@ class TestRatioInterval:
     def test_it_covers_for_independent_pairs(self) -> None:
         assert coverage(500, lambda rng: ratio_interval(0.004 * rng.standard_t(4, 60)), 0.0) > 0.93
 
-    def test_it_covers_for_pairs_that_resemble_the_next_where_order_statistics_do_not(self) -> None:
+    def test_ratio_interval_covers_correlated_pairs(self) -> None:
+        """It covers for pairs that resemble the next where order statistics do not."""
         assert coverage(150, lambda rng: ratio_interval(0.004 * correlated(400, 0.6, rng)), 0.0) > 0.87
         assert coverage(150, lambda rng: median_interval(0.004 * correlated(400, 0.6, rng)), 0.0) < 0.80
 

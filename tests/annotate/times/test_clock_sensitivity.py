@@ -97,7 +97,8 @@ class TestFit:
         timings.sm_clock_mhz[::3] = np.nan
         assert fitted(timings).count == 4000 - 1334
 
-    def test_the_interval_covers_though_neighbours_resemble_each_other(self) -> None:
+    def test_sensitivity_interval_covers_correlated_times(self) -> None:
+        """The interval covers though neighbours resemble each other."""
         hits = 0
         for seed in range(120):
             rng = np.random.default_rng(seed)
@@ -138,7 +139,8 @@ class TestRefusal:
     def test_of_a_kernel_that_does_not_follow_the_clock(self, beta: float) -> None:
         assert "too loosely" in reason(run(beta=beta))
 
-    def test_of_a_time_that_wanders_by_itself_beside_a_wandering_clock(self) -> None:
+    def test_sensitivity_refuses_a_time_that_wanders_by_itself(self) -> None:
+        """Of a time that wanders by itself beside a wandering clock."""
         for seed in range(60):
             rng = np.random.default_rng(seed)
             own = lfilter([0.01 * np.sqrt(1 - 0.999**2)], [1.0, -0.999], rng.normal(size=2500))[500:]
@@ -241,7 +243,8 @@ class TestAtClock:
 
 class TestRecordings:
     @pytest.mark.parametrize("name", CAPPED)
-    def test_a_fit_of_the_first_half_steadies_a_tenth_of_a_second_of_the_second(self, name: str) -> None:
+    def test_sensitivity_of_one_half_steadies_the_other(self, name: str) -> None:
+        """A fit of the first half steadies a tenth of a second of the second."""
         row = wander(name, recorded(f"natural_{name}"))
         for scatter in row.scatters:
             assert scatter.corrected_ratio is not None
@@ -283,7 +286,8 @@ class TestRecordings:
         assert "too loosely" in reason(recorded("beta_copy1g"))
 
     @pytest.mark.parametrize(("name", "beta"), [("gemm4k_bf16", 0.93), ("attention", 1.05)])
-    def test_heat_and_rests_give_the_exponent_with_the_cold_calls_left_out(self, name: str, beta: float) -> None:
+    def test_sensitivity_leaves_out_cold_calls(self, name: str, beta: float) -> None:
+        """Heat and rests give the exponent with the cold calls left out."""
         found = fitted(recorded(f"beta_{name}"))
         assert found.beta == pytest.approx(beta, abs=0.02)
         assert found.r < -0.99

@@ -68,7 +68,8 @@ class TestPrefix:
 
 
 class TestCold:
-    def test_the_slow_first_after_a_pause_is_cold_and_the_usual_one_is_not(self) -> None:
+    def test_cold_finds_only_the_slow_first_calls(self) -> None:
+        """The slow first after a pause is cold and the usual one is not."""
         took_s = steady(300)
         gaps_s = np.full(300, 5e-6)
         gaps_s[[100, 200]] = 0.3

@@ -13,7 +13,8 @@ from annotate.times.durations import every_count, inside, readable, usable, wort
 from tests.annotate.builders import BEGIN_NS, evidence
 
 
-def test_iterations_come_in_the_order_they_began_with_their_clocks() -> None:
+def test_inside_orders_iterations_with_their_clocks() -> None:
+    """Iterations come in the order they began with their clocks."""
     at_ns = BEGIN_NS + np.array([3, 1, 2, -5], np.int64) * 1_000_000
     timings = Timings(at_ns, np.array([0.3, 0.1, 0.2, 9.0]), np.array([1300.0, 1100.0, 1200.0, 900.0]), calls_count=4)
     kept = inside(evidence(timings=timings))
@@ -28,7 +29,8 @@ def test_without_times_there_are_none() -> None:
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.9])
-def test_a_long_series_is_worth_in_blocks_what_it_is_worth_in_single_values(phi: float) -> None:
+def test_worth_of_a_long_series_by_blocks(phi: float) -> None:
+    """A long series is worth in blocks what it is worth in single values."""
     rng = np.random.default_rng(4)
     noise = rng.standard_normal(40_000)
     values = noise.copy()

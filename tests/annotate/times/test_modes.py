@@ -24,7 +24,8 @@ def sure(modes: Modes | None) -> bool:
 
 
 @pytest.mark.parametrize("kind", UNIMODAL)
-def test_one_mode_is_called_two_in_at_most_one_of_a_hundred_series(kind: str) -> None:
+def test_two_modes_false_alarms(kind: str) -> None:
+    """One mode is called two in at most one of a hundred series."""
     rng = np.random.default_rng(11)
     calls = [sure(two_modes(UNIMODAL[kind](rng, n))) for n in (30, 100, 400, 3000) for _ in range(50)]
     assert sum(calls) <= 2
@@ -69,7 +70,8 @@ def test_one_switch_is_worth_too_little_to_be_sure_of() -> None:
     assert not sure(modes)
 
 
-def test_a_wave_leaves_half_of_the_density_between_its_turning_points() -> None:
+def test_two_modes_of_a_wave_are_shallow() -> None:
+    """A wave leaves half of the density between its turning points."""
     rng = np.random.default_rng(1)
     took_s = (1.0 + 0.03 * np.sin(np.arange(6000) / 10.0)) * 1e-3 * (1.0 + 0.003 * rng.standard_normal(6000))
     modes = two_modes(took_s)

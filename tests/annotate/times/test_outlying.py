@@ -43,7 +43,8 @@ def test_independent_normal_times_have_next_to_none() -> None:
     assert lying(even(20_000, noise_ratio=0.02)).share_ratio < 1e-4
 
 
-def test_of_a_level_that_lasts_only_the_half_second_of_the_switch_lies_apart() -> None:
+def test_outlying_after_a_switch_of_level() -> None:
+    """Of a level that lasts only the half second of the switch lies apart."""
     took_s = even(6000)
     took_s[3000:] *= 1.1
     assert lying(took_s).share_ratio < 0.5 / 6.0
@@ -58,13 +59,15 @@ def test_the_delay_of_a_batch_is_that_of_all_its_calls() -> None:
     assert pattern(outlying(replace(batches, calls_count=1)), waited=False).name != "time-slice"
 
 
-def test_what_late_ones_cost_is_by_how_much_they_lengthen_the_whole() -> None:
+def test_outlying_cost_is_the_time_added() -> None:
+    """What late ones cost is by how much they lengthen the whole."""
     took_s = np.full(1000, 1e-3)
     took_s[[100, 500]] = 6e-3
     assert lying(took_s).cost_ratio == pytest.approx(0.01)
 
 
-def test_delays_of_any_length_are_no_turns_though_the_longest_are_alike() -> None:
+def test_outlying_uneven_delays_are_no_time_slices() -> None:
+    """Delays of any length are no turns though the longest are alike."""
     took_s = even(6000)
     late = np.random.default_rng(5).choice(6000, 120, replace=False)
     took_s[late] += np.random.default_rng(6).uniform(0.2e-3, 0.7e-3, 120)
