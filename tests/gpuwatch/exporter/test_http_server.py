@@ -136,6 +136,9 @@ def test_health_answers_while_all_pages_are_on_their_way(fleet: Fleet) -> None:
         web.site.registry.register(Made(lambda: [large]))
         slow = [stack.enter_context(raw(web)) for _ in range(AT_ONCE_COUNT)]
         for connection in slow:
+            connection.setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16
+            )  # the kernel would let it grow to tens of megabytes
             connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
             assert connection.recv(12) == b"HTTP/1.1 200"
         code, headers, _ = ask(web)
