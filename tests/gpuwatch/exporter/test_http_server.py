@@ -174,7 +174,9 @@ def test_requests_start_no_threads(fleet: Fleet) -> None:
         assert set(threading.enumerate()) == before
 
 
-def test_a_page_without_a_thread_is_an_error_that_frees_its_address(fleet: Fleet) -> None:
+def test_server_without_a_thread_frees_its_address(fleet: Fleet) -> None:
+    """A page without a thread is an error, and its address is free again."""
+
     class Refused(threading.Thread):
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
@@ -335,7 +337,8 @@ def test_a_connection_that_drips_bytes_is_ended(fleet: Fleet) -> None:
         wait_until(ended, what="the connection is ended")
 
 
-def test_with_users_the_page_is_theirs_alone_and_probes_need_no_password(fleet: Fleet) -> None:
+def test_page_with_users_is_theirs_and_probes_stay_open(fleet: Fleet) -> None:
+    """With users the page is theirs alone, and probes need no password."""
     with serving(fleet, Access(None, {"prometheus": DIGEST})) as web:
         code, headers, body = ask(web)
         assert (code, headers["WWW-Authenticate"]) == (401, 'Basic realm="gpuwatch"')
