@@ -6,7 +6,7 @@ makes a Sweep of every answer.  Sinks (store, exporter, live feed) take sweeps. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -127,11 +127,3 @@ class Sink(Protocol):
     """Where sweeps go.  ``take`` is called from sampling threads: it must be quick and must not raise."""
 
     def take(self, sweep: Sweep) -> None: ...
-
-
-class Feed(Protocol):
-    """Where screens look: the last sweep of every lane, and the readings of any stored interval."""
-
-    def devices(self) -> tuple[Device, ...]: ...
-
-    def latest(self) -> Mapping[tuple[str, Lane], Sweep]: ...
