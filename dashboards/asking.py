@@ -1,4 +1,4 @@
-"""What a dashboard asks Prometheus: its queries, read from the JSON that Grafana imports, with the variables filled in.
+"""The queries of the dashboards, read from the JSON that Grafana imports, with the variables filled in.
 
 Grafana is not needed, so a test can ask every one of them, and ``dashboards.show`` can say what each panel would show.
 """
@@ -99,7 +99,7 @@ class Prometheus:
 
 
 def _refusal(answer: HTTPError) -> str:
-    """What it says: JSON of the query, but plain text while it starts, or of what stands in front of it."""
+    """Return its message: JSON of the query, but plain text while it starts, or of what stands in front of it."""
     text = answer.read().decode(errors="replace")
     try:
         return str(json.loads(text)["error"])
@@ -136,7 +136,7 @@ def variables(name: str) -> dict[str, dict[str, Any]]:
 
 
 def choices(prometheus: Prometheus, variable: Mapping[str, Any], filled: Mapping[str, str]) -> list[str]:
-    """What a variable offers.  Raises PrometheusError, and ValueError for a kind of query that is not known here."""
+    """List what a variable offers.  Raises PrometheusError, and ValueError for a kind of query that is not known here."""
     query = fill(variable["query"]["query"], filled)
     if match := re.fullmatch(r"label_values\((.+), (\w+)\)", query):
         return sorted({series.labels[match[2]] for series in prometheus.now(match[1])})

@@ -1,4 +1,4 @@
-"""What every panel would show now, as text: the dashboards without Grafana.
+"""The dashboards without Grafana: every panel's content of now, as text.
 
 ``python -m dashboards.show http://127.0.0.1:9090`` asks that Prometheus; ``--instance`` and ``--uuid`` choose a GPU.
 """
@@ -48,7 +48,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class TimeAndPlace:
-    """Where and when to look: a Prometheus, the variables' values, and the span on the axis of time."""
+    """The place and time of a look: a Prometheus, the variables' values, and the span on the axis of time."""
 
     prometheus: Prometheus
     values: Mapping[str, str]
@@ -157,7 +157,7 @@ def _legend(query: PanelQuery, series: Series) -> str:
 def looks(
     prometheus: Prometheus, *, since_s: float, instance: str = ".*", uuid: str | None = None
 ) -> Iterator[tuple[str, TimeAndPlace]]:
-    """How each dashboard is looked at: all hosts; of GPUs the one named, else the first.  Raises PrometheusError."""
+    """Choose how each dashboard is looked at: all hosts; of GPUs the one named, else the first.  Raises PrometheusError."""
     end_s = time.time()
     rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # as Grafana reckons it
     values = {"instance": instance, "__rate_interval": _duration(rate_s), "__range": _duration(since_s)}

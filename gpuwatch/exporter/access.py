@@ -1,4 +1,4 @@
-"""Who may read the page: on loopback everybody here, beyond it only over TLS and only who is known."""
+"""The guards of the page: on loopback every local user may read it, beyond it only known users over TLS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOBODY = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What guards the page.  ``users`` are names with the SHA-256 of their passwords; None asks nobody for one.
+    """The guards of one page.  ``users`` are names with the SHA-256 of their passwords; None asks nobody for one.
 
     Not bcrypt: Python brings none, and a slow hash at every scrape takes the measured machine's processor.  A slow hash
     protects short passwords; these are long and random, so that theirs cannot be guessed.
@@ -30,7 +30,7 @@ class Access:
     users: Mapping[str, str] | None
 
     def admits(self, authorization: str | None) -> bool:
-        """Whether a header ``Authorization: Basic …`` names a user and their password."""
+        """Tell whether a header ``Authorization: Basic …`` names a user and their password."""
         if self.users is None:
             return True
         scheme, _, coded = (authorization or "").partition(" ")
@@ -46,7 +46,7 @@ class Access:
 
 
 def access(settings: Settings) -> Access:
-    """What the settings ask for, its files read now.  Raises UsageError."""
+    """Make the guards that the settings ask for, their files read now.  Raises UsageError."""
     certificate, key, authorities = settings.exporter_certificate, settings.exporter_key, settings.exporter_client_ca
     if bool(certificate) != bool(key):
         raise UsageError("exporter.certificate and exporter.key: expected both or neither, found one")
@@ -69,7 +69,7 @@ def access(settings: Settings) -> Access:
 
 
 def address(listen: str) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """Where ``HOST:PORT`` is bound.  Raises UsageError for a name that stands for no address."""
+    """Resolve ``HOST:PORT``.  Raises UsageError for a name that stands for no address."""
     host, _, port = listen.rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -47,7 +47,7 @@ class Machine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DaemonFigures:
-    """What else a page shows, as questions that cost nothing."""
+    """The daemon's own figures on a page, as calls that cost nothing."""
 
     store: Callable[[], Mapping[str, Any]]
     in_hand_count: Callable[[], int]
@@ -85,7 +85,7 @@ class Collector(Collecting):
         return page.families()
 
     def took(self, seconds: float) -> None:
-        """How long a whole page took to make, said on the next."""
+        """Note how long a whole page took to make: the next one shows it."""
         with self._lock:
             self._scrapes.note(seconds)
 

@@ -30,7 +30,7 @@ class Exporter:
 
     @property
     def url(self) -> str | None:
-        """Where the page is; None before it is served."""
+        """The address of the page; None before it is served."""
         return self.web.url if self.web else None
 
     def start(self, machine: Machine, daemon: DaemonFigures, ready: Callable[[], bool]) -> None:

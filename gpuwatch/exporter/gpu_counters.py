@@ -1,4 +1,4 @@
-"""What the exporter counts of every sample, so that what happens between two scrapes is not lost.
+"""The exporter's counts of every sample, so that what happens between two scrapes is not lost.
 
 A sink of the samplers: one lock, a few additions and three bisections a sample, and no list that grows.
 """
@@ -118,7 +118,7 @@ class GpuTally:
             self.power.note(reading.power_w / self.limit_w)
 
     def _clock(self, reading: Reading, late_ns: int) -> int:
-        """What a whole fast row and a pulse both say; which of the loads it was under."""
+        """Count what a whole fast row and a pulse share; return the load it was under."""
         mask = reading.event_reasons_mask
         load = 2 if mask is None else 1 if mask & _IDLE else 0
         if (clock_mhz := reading.sm_clock_mhz) is not None and (max_mhz := self.device.sm_clock_max_mhz):

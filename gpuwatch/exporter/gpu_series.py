@@ -76,7 +76,7 @@ _LIMITS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
 
 
 def identity(page: MetricsPage, watched: WatchedGpu) -> None:
-    """Who a GPU is, and whether it answers: there even while it is lost."""
+    """Put the identity of a GPU, and whether it answers: there even while it is lost."""
     device = watched.device
     ids = (device.uuid, str(watched.position))
     page.put(
@@ -104,7 +104,7 @@ def identity(page: MetricsPage, watched: WatchedGpu) -> None:
 
 
 def watching(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: int) -> None:
-    """What the daemon counted itself: there even while the GPU is lost."""
+    """Put the daemon's own counts: there even while the GPU is lost."""
     ids = (watched.device.uuid, str(watched.position))
     for lane, counts in tally.lanes.items():
         of_lane = (*ids, lane.value)
@@ -125,25 +125,25 @@ def watching(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: in
 
 
 def readings(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: int, *, processes_count: int) -> None:
-    """What the GPU said and what bounds it; for one that answers."""
+    """Put the readings of a GPU that answers, and its limits."""
     device = watched.device
     ids = (device.uuid, str(watched.position))
-    said = _said(watched, tally, now_ns)
+    observed = _observed(watched, tally, now_ns)
     for name, field, factor, labels in _GAUGES:
-        if (value := said.get(field)) is not None:
+        if (value := observed.get(field)) is not None:
             page.put(name, value * factor, *ids, *labels)
     for name, field, labels in _COUNTERS:
-        if (value := said.get(field)) is not None:
+        if (value := observed.get(field)) is not None:
             page.put(name, value, *ids, *labels)  # as the driver counts: Prometheus sees by itself where it began anew
     for name, field, factor, labels in _LIMITS:
         if (value := getattr(device, field)) is not None:
             page.put(name, value * factor, *ids, *labels)
-    page.put("gpuwatch_gpu_power_limit_watts", said.get("power_limit_w", device.power_limit_w), *ids, "enforced")
+    page.put("gpuwatch_gpu_power_limit_watts", observed.get("power_limit_w", device.power_limit_w), *ids, "enforced")
     page.put("gpuwatch_gpu_power_peak_watts", tally.peak_w(now_ns), *ids)
-    if (mode := said.get("compute_mode")) is not None:
+    if (mode := observed.get("compute_mode")) is not None:
         for number, word in enumerate(_COMPUTE_MODES):
             page.put("gpuwatch_gpu_compute_mode", mode == number, *ids, word)
-    _events(page, ids, device, tally, said, watched.supported)
+    _events(page, ids, device, tally, observed, watched.supported)
     for domain, of_loads in (("sm", tally.sm), ("memory", tally.mem)):
         for load, buckets in zip(LOADS, of_loads, strict=True):
             page.histogram("gpuwatch_gpu_clock_ratio", buckets, *ids, domain, load)
@@ -152,19 +152,19 @@ def readings(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: in
         _processes(page, ids, tally.census, processes_count)
 
 
-def _said(watched: WatchedGpu, tally: GpuTally, now_ns: int) -> dict[str, float]:
+def _observed(watched: WatchedGpu, tally: GpuTally, now_ns: int) -> dict[str, float]:
     """Every signal of the last rows that are not stale, by field."""
     rows: list[Reading] = []
     for lane, row in ((Lane.SLOW, tally.slow), (Lane.FAST, tally.fast)):
         if row is not None and _fresh(row.at_ns, watched.period_ns.get(lane, 0), now_ns):
             rows.append(row)
     # A signal is asked in one lane or the other, by what it costs here; the row of the other says None.
-    said: dict[str, float] = {}
+    observed: dict[str, float] = {}
     for row in rows:
         for field in _FIELDS:
             if (value := getattr(row, field)) is not None:
-                said[field] = value
-    return said
+                observed[field] = value
+    return observed
 
 
 _FIELDS = (
@@ -184,11 +184,11 @@ def _events(
     ids: tuple[str, str],
     device: Device,
     tally: GpuTally,
-    said: Mapping[str, float],
+    observed: Mapping[str, float],
     supported: Mapping[str, bool],
 ) -> None:
-    """Which reasons hold, and for how long each held."""
-    mask = said.get("event_reasons_mask")
+    """Put the reasons that hold, and for how long each held."""
+    mask = observed.get("event_reasons_mask")
     if mask is None:
         return
     seen_mask = int(mask)
@@ -203,9 +203,9 @@ def _events(
         reason = REASON_NAMES.get(value, f"unknown_bit_{bit}")
         page.put("gpuwatch_gpu_clock_event_active", bool(int(mask) & value), *ids, reason)
         field = _DRIVER_NS.get(value)
-        if field is not None and supported.get(field, field in said):
-            if field in said:
-                page.put("gpuwatch_gpu_clock_event_seconds_total", said[field] / 1e9, *ids, reason, "driver")
+        if field is not None and supported.get(field, field in observed):
+            if field in observed:
+                page.put("gpuwatch_gpu_clock_event_seconds_total", observed[field] / 1e9, *ids, reason, "driver")
         else:
             held_ns = sum(held_ns for held, held_ns in tally.held_ns.items() if held & value)
             page.put("gpuwatch_gpu_clock_event_seconds_total", held_ns / 1e9, *ids, reason, "sampled")

@@ -65,7 +65,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where it listens; with port 0 the one that was free."""
+        """The address of the page; with port 0 the one that was free."""
         host, port = self._listener.getsockname()[:2]
         host = f"[{host!s}]" if ":" in str(host) else str(host)
         return f"{'https' if self.site.access.tls else 'http'}://{host}:{port}/metrics"

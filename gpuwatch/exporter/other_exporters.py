@@ -1,4 +1,4 @@
-"""What other exporters call the same thing: their name, our query in their unit, and what differs."""
+"""The names of other exporters: their name, our query in their unit, and the difference."""
 
 from __future__ import annotations
 

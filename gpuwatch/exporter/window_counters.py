@@ -1,4 +1,4 @@
-"""What became of windows since the daemon started: counted as they are judged, never asked of the store."""
+"""The counts of windows since the daemon started: made as they are judged, never read from the store."""
 
 from __future__ import annotations
 

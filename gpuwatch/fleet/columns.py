@@ -13,7 +13,7 @@ SCHEMA = 1
 
 
 class ColumnKind(StrEnum):
-    """What a column holds, as the page of the contract calls it."""
+    """The kind of a column's values, as the page of the contract names it."""
 
     TEXT = "text"
     WHOLE = "whole number"  # 64 bits, signed

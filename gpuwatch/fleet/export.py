@@ -1,4 +1,4 @@
-"""What a store holds and a folder does not yet: found, turned into rows, written as parts.
+"""The export of what a store holds and a folder does not yet: found, turned into rows, written as parts.
 
 The folder itself is the memory of what has gone out, so that whatever was interrupted is simply done by the next export.
 """
@@ -23,7 +23,7 @@ _CHUNK = 500  # runs in memory at a time: a run with the findings of every rule 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What one export did: the parts it wrote, what they hold, and how many windows were there before."""
+    """The result of one export: the parts it wrote, their rows, and the count of windows that were there before."""
 
     parts: tuple[Path, ...] = ()
     windows_count: int = 0

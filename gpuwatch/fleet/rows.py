@@ -22,7 +22,7 @@ _WORST_FIRST = ("reject", "flag", "note")
 
 
 def hostname(boot_id: str, told: str | None, given: str | None) -> str:
-    """What a run's machine is called: the same at every export, since it is where a run is looked for.
+    """Name a run's machine: the same at every export, since a run is looked for there.
 
     A run whose daemon died before it had looked is filed under its boot.
     """
@@ -150,7 +150,7 @@ def _facts(facts: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
 
 
 def _text(value: Any) -> Any:  # whatever a column holds: texts come back as UTF-8 can write them
-    """What a program told may hold half a surrogate pair, which no file can."""
+    """Replace half a surrogate pair, which a program may declare and no file can hold."""
     return clean_text(value) if isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""Where evidence comes from: the only module that knows which source a specification means."""
+"""The sources of evidence: the only module that knows which source a specification means."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def open_source(spec: str, clock: Clock) -> Source:
 
 
 def has_driver(devices: Path = Path("/dev")) -> bool:
-    """Whether this machine has an NVIDIA device or driver, working or not."""
+    """Tell whether this machine has an NVIDIA device or driver, working or not."""
     if (devices / "nvidiactl").exists():
         return True
     try:

@@ -20,7 +20,7 @@ _HEAD_BYTES = 4096
 
 
 def load(path: str | Path, *, query: str | None = None) -> tuple[Evidence, ...]:
-    """What a recording holds: one piece of evidence for each of its windows, or for each GPU where it marks none.
+    """Load a recording: one piece of evidence for each of its windows, or for each GPU where it marks none.
 
     ``query`` names the columns of an nvidia-smi log that was written without a header.  Raises UsageError, in one line,
     for whatever cannot be read as one of the formats.

@@ -141,7 +141,7 @@ class Replay:
 
 
 def _value(trace: Trace, name: str, then_ns: int) -> float | None:
-    """What the recording knew of a signal at a moment; None where it had fallen silent."""
+    """Return the recorded value of a signal at a time; None where the recording had fallen silent."""
     column = trace.column(name)
     row = int(np.searchsorted(column.at_ns, then_ns, side="right")) - 1
     if row < 0 or math.isnan(value := float(column.values[row])) or _in_gap(trace, SIGNALS[name], then_ns):

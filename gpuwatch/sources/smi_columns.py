@@ -112,7 +112,7 @@ def plain(cell: str) -> str:
 
 
 def is_absent(cell: str) -> bool:
-    """Whether nvidia-smi says it has no value: ``[N/A]``, ``[Not Supported]``, ``[Unknown Error]``, ``N/A``, nothing."""
+    """Tell whether nvidia-smi says it has no value: ``[N/A]``, ``[Not Supported]``, ``[Unknown Error]``, ``N/A``, nothing."""
     return not cell or cell.startswith("[") or cell in ("N/A", "Not Supported")
 
 

@@ -185,7 +185,7 @@ def _second_ns(text: str) -> int:
 
 
 def _printable(text: str) -> str:
-    """What could steer a terminal, or break a line of ours that quotes it, is no column's name or value."""
+    """Replace characters that could steer a terminal, or break a line that quotes the text."""
     return text if text.isprintable() else "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
 
 

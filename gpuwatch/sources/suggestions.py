@@ -1,4 +1,4 @@
-"""What to say to somebody who got a name wrong."""
+"""Suggestions for a name that is not known."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Committer:
         return is_stored
 
     def statistics(self) -> dict[str, Any]:
-        """What was stored and lost, as JSON values."""
+        """Return the figures of what was stored and lost, as JSON values."""
         readings_bytes, ledger_bytes = self._sizes_bytes
         return {
             "rows_count": self._rows.rows_count,

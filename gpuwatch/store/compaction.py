@@ -1,4 +1,4 @@
-"""What of a stream of sweeps is worth a row: pure, so that it can be tested without a disk.
+"""The compaction of a stream of sweeps into rows: pure, so that it can be tested without a disk.
 
 Equal readings in a row become one row that says how long it stood: an idle GPU costs next to nothing, and the last time
 an old value was still seen is known, which a heartbeat would not tell.
@@ -34,7 +34,7 @@ class SegmentRows:
     censuses: list[tuple[int, str, int, int, Visibility, tuple[Process, ...]]] = field(default_factory=list)  # + took_us
     power: list[tuple[str, tuple[int, ...], tuple[float, ...]]] = field(default_factory=list)
     gaps: list[tuple[str, Lane, int, int | None]] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)  # for the ledger: they are kept for good
+    events: list[Event] = field(default_factory=list)  # for the ledger: they are stored for good
 
     def take(self, later: SegmentRows) -> None:
         """Add what came after, but for its events."""
@@ -55,7 +55,7 @@ class SegmentRows:
         return first, second
 
     def loss(self) -> SegmentRows:
-        """One gap a GPU in place of all these, which cannot be kept: short of a heartbeat, nothing else would tell of it."""
+        """One gap a GPU in place of all these, which cannot be stored: short of a heartbeat, nothing else would tell of it."""
         spans = [(uuid, at_ns, at_ns + stood_ms * _MS) for lane, at_ns, uuid, stood_ms, _ in self.readings if lane is Lane.FAST]
         spans += [(uuid, begin_ns, end_ns) for uuid, lane, begin_ns, end_ns in self.gaps if lane is Lane.FAST and end_ns]
         lost: dict[str, tuple[int, int]] = {}
@@ -144,7 +144,7 @@ class Compactor:
         return rows
 
     def restart(self) -> None:
-        """What follows goes into another file: nothing may lean on rows of the last one."""
+        """Lean no later row on earlier ones: they lie in another file."""
         for gpu in self._gpus.values():
             gpu.fast = gpu.pulse = gpu.listing = None
             gpu.power_at_ns, gpu.power_w, gpu.power_handed = [], [], 0
@@ -153,9 +153,9 @@ class Compactor:
     def _fast(self, gpu: _GpuState, sweep: Sweep, reading: Reading) -> None:
         at_ns, uuid, content = reading.at_ns, reading.uuid, _fast_values(reading)
         last_ns = gpu.last_ns.get(Lane.FAST)
-        stretch = gpu.fast
+        interval = gpu.fast
         if last_ns is not None and at_ns <= last_ns:  # a window's edge is read by another thread
-            if stretch is None or content != stretch.content:
+            if interval is None or content != interval.content:
                 self._rows.readings.append((Lane.FAST, at_ns, uuid, 0, content))
             return
         was_lost = self._back(gpu, uuid, Lane.FAST, at_ns)
@@ -164,11 +164,11 @@ class Compactor:
             self._rows.gaps.append((uuid, Lane.FAST, last_ns, at_ns))
         goes_on = last_ns is not None and at_ns - last_ns <= HEARTBEAT_NS and not is_gap and not was_lost
         denied = gpu.pulse is not None and _denies(content, gpu.pulse.content)
-        # What denies the pulse is a row of its own: the pulse was seen after this stretch began, and would be believed.
-        if stretch is not None and goes_on and not denied and _same(content, stretch.content):
-            stretch.until_ns = at_ns
+        # What denies the pulse is a row of its own: the pulse was seen after this interval began, and would be believed.
+        if interval is not None and goes_on and not denied and _same(content, interval.content):
+            interval.until_ns = at_ns
         else:
-            self._close(Lane.FAST, uuid, stretch)
+            self._close(Lane.FAST, uuid, interval)
             gpu.fast = _Interval(at_ns, at_ns, content)
         if denied:
             self._close(Lane.PULSE, uuid, gpu.pulse)
@@ -176,15 +176,15 @@ class Compactor:
 
     def _pulse(self, gpu: _GpuState, reading: Reading) -> None:
         """Between the rows of the fast lane, which alone tells of gaps: windows are what ends a pulse."""
-        content, stretch = LANE_VALUES[Lane.PULSE](reading), gpu.pulse
-        if stretch is not None and 0 < reading.at_ns - stretch.until_ns <= GAP_NS and content == stretch.content:
-            stretch.until_ns = reading.at_ns
+        content, interval = LANE_VALUES[Lane.PULSE](reading), gpu.pulse
+        if interval is not None and 0 < reading.at_ns - interval.until_ns <= GAP_NS and content == interval.content:
+            interval.until_ns = reading.at_ns
         else:
-            self._close(Lane.PULSE, reading.uuid, stretch)
+            self._close(Lane.PULSE, reading.uuid, interval)
             gpu.pulse = _Interval(reading.at_ns, reading.at_ns, content)
 
     def _is_gap(self, gpu: _GpuState, sweep: Sweep, last_ns: int | None, at_ns: int) -> bool:
-        """Whether the lane was silent for longer than its deadlines explain."""
+        """Tell whether the lane was silent for longer than its deadlines explain."""
         period_ns, was_ns = None, gpu.period_ns
         if gpu.due_ns is not None and sweep.due_ns > gpu.due_ns:
             period_ns = (sweep.due_ns - gpu.due_ns) // (sweep.missed_count + 1)
@@ -196,22 +196,22 @@ class Compactor:
 
     def _split(self, gpu: _GpuState, uuid: str) -> None:
         """At a window's edge the last reading becomes a row of its own: counters are compared between such rows."""
-        stretch = gpu.fast
-        if stretch is not None and stretch.until_ns > stretch.at_ns:
-            self._close(Lane.FAST, uuid, stretch)
-            gpu.fast = _Interval(stretch.until_ns, stretch.until_ns, stretch.content)
+        interval = gpu.fast
+        if interval is not None and interval.until_ns > interval.at_ns:
+            self._close(Lane.FAST, uuid, interval)
+            gpu.fast = _Interval(interval.until_ns, interval.until_ns, interval.content)
 
     def _census(self, gpu: _GpuState, census: ProcessList) -> None:
         was_lost = self._back(gpu, census.uuid, Lane.PROCESSES, census.at_ns)
         content = (census.visibility, census.processes)
-        stretch = gpu.listing
-        # How busy each was speaks of the time since it was last asked: such a record is a point, never a stretch.
+        interval = gpu.listing
+        # How busy each was speaks of the time since it was last asked: such a record is a point, never a interval.
         busy = any(process.utilization_ratio is not None for process in census.processes)
-        same = stretch is not None and not busy and not was_lost and content == stretch.content[1:]
-        if same and stretch is not None and 0 < census.at_ns - stretch.until_ns <= HEARTBEAT_NS:
-            stretch.until_ns = census.at_ns
+        same = interval is not None and not busy and not was_lost and content == interval.content[1:]
+        if same and interval is not None and 0 < census.at_ns - interval.until_ns <= HEARTBEAT_NS:
+            interval.until_ns = census.at_ns
             return
-        self._close_listing(census.uuid, stretch)
+        self._close_listing(census.uuid, interval)
         gpu.listing = _Interval(census.at_ns, census.at_ns, (census.took_ns // 1000, *content))
         if busy:
             self._close_listing(census.uuid, gpu.listing)
@@ -241,34 +241,34 @@ class Compactor:
         self._rows.gaps.append((uuid, lane, begin_ns, at_ns))
         return True
 
-    def _close(self, lane: Lane, uuid: str, stretch: _Interval | None) -> None:
+    def _close(self, lane: Lane, uuid: str, interval: _Interval | None) -> None:
         """A row of what was not handed out yet."""
-        if stretch is None or stretch.handed_ns == stretch.until_ns:
+        if interval is None or interval.handed_ns == interval.until_ns:
             return
-        stretch.handed_ns = stretch.until_ns
-        stood_ms = (stretch.until_ns - stretch.at_ns) // _MS
-        self._rows.readings.append((lane, stretch.at_ns, uuid, stood_ms, stretch.content))
+        interval.handed_ns = interval.until_ns
+        stood_ms = (interval.until_ns - interval.at_ns) // _MS
+        self._rows.readings.append((lane, interval.at_ns, uuid, stood_ms, interval.content))
 
-    def _close_listing(self, uuid: str, stretch: _Interval | None) -> None:
-        if stretch is None or stretch.handed_ns == stretch.until_ns:
+    def _close_listing(self, uuid: str, interval: _Interval | None) -> None:
+        if interval is None or interval.handed_ns == interval.until_ns:
             return
-        stretch.handed_ns = stretch.until_ns
-        took_us, visibility, processes = stretch.content
-        stood_ms = (stretch.until_ns - stretch.at_ns) // _MS
-        self._rows.censuses.append((stretch.at_ns, uuid, stood_ms, took_us, visibility, processes))
+        interval.handed_ns = interval.until_ns
+        took_us, visibility, processes = interval.content
+        stood_ms = (interval.until_ns - interval.at_ns) // _MS
+        self._rows.censuses.append((interval.at_ns, uuid, stood_ms, took_us, visibility, processes))
 
 
 def _denies(content: tuple[Any, ...], pulse: tuple[Any, ...]) -> bool:
-    """Whether a whole row says otherwise than the pulse did: then that no longer stands."""
+    """Tell whether a whole row contradicts the pulse, which then no longer stands."""
     return any(said is not None and said != value for value, said in zip(content, pulse, strict=True))
 
 
-def _same(content: tuple[Any, ...], kept: tuple[Any, ...]) -> bool:
+def _same(content: tuple[Any, ...], stored: tuple[Any, ...]) -> bool:
     """Equal, but for power, which may have moved by less than its own noise."""
-    if content == kept:
+    if content == stored:
         return True
     for i, value in enumerate(content):
-        old = kept[i]
+        old = stored[i]
         if value != old and (i not in _POWER or value is None or old is None or abs(value - old) >= POWER_BAND_W):
             return False
     return True

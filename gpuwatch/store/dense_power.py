@@ -19,7 +19,7 @@ _STEP_W = 0.1
 
 
 def pack(at_ns: Sequence[int], power_w: Sequence[float]) -> bytes:
-    """Samples in ascending order, at least one; the first time is kept beside the bytes."""
+    """Samples in ascending order, at least one; the first time is stored beside the bytes."""
     times = np.array(at_ns, np.int64)
     steps = np.round((times - times[0]) / _STEP_NS).astype(np.int64)
     power = np.round(np.array(power_w, np.float64) / _STEP_W).astype(np.int64)

@@ -49,25 +49,25 @@ REFUSALS = (sqlite3.Error, UnicodeDecodeError)
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether SQLite could not write: the disk or a quota is full."""
+    """Tell whether SQLite could not write because the disk or a quota is full."""
     code = getattr(error, "sqlite_errorcode", None)
     return code in _FULL or (code or 0) & 0xFF == sqlite3.SQLITE_FULL
 
 
 def is_broken(error: BaseException) -> bool:
-    """Whether the file is torn, or no database at all."""
+    """Tell whether the file is torn, or no database at all."""
     code = getattr(error, "sqlite_errorcode", None) or 0
     return isinstance(error, UnicodeDecodeError) or code == sqlite3.SQLITE_IOERR_SHORT_READ or code & 0xFF in _BROKEN
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the same may be written later, as it is."""
+    """Tell whether the same may be written later, as it is."""
     code = getattr(error, "sqlite_errorcode", None) or 0
     return isinstance(error, MemoryError | OSError) or (code & 0xFF in _PASSING and not is_broken(error))
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Which file lies there now; None for none: it was removed, or moved away."""
+    """Return device and inode of the file that lies there now; None where it was removed or moved away."""
     try:
         found = path.stat()
     except OSError:
@@ -152,7 +152,7 @@ def close_plain(database: Database, path: Path) -> bool:
 
 
 def needs_settling(path: Path) -> bool:
-    """Whether a closed file still needs its write-ahead log, or says it does."""
+    """Tell whether a closed file still needs its write-ahead log, or says it does."""
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
@@ -173,7 +173,7 @@ def settle(path: Path) -> bool:
 
 
 def check(database: Database, *, now_ns: Callable[[], int], limit_ns: int = 5_000_000_000) -> str | None:
-    """What SQLite's own check finds wrong, None if nothing within the time it is given."""
+    """Return what SQLite's own check finds wrong; None if it finds nothing within its time."""
     until_ns = now_ns() + limit_ns
     database.conn.set_progress_handler(lambda: int(now_ns() > until_ns), _CHECK_STEPS)
     try:
@@ -239,7 +239,7 @@ def _raw(path: Path, mode: int) -> Iterator[int]:
 
 
 def is_locked_by(descriptor: int, folder: Path) -> bool:
-    """Whether the lock of this folder is still the one held."""
+    """Tell whether the lock of this folder is still the one held."""
     held = os.fstat(descriptor)
     return identity(folder / store_owner.LOCK) == (held.st_dev, held.st_ino)
 

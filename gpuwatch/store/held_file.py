@@ -35,12 +35,12 @@ class HeldFile:
 
     @property
     def is_there(self) -> bool:
-        """Whether what is written can still be found under its name."""
+        """Tell whether the file still lies under its name."""
         return files.identity(self.path) == self._identity
 
     @property
     def has_its_logs(self) -> bool:
-        """Whether the write-ahead log and its index that lie beside the file are those that are written."""
+        """Tell whether the write-ahead log and its index that lie beside the file are those that are written."""
         return not self._has_log or (None not in self._logs.values() and self._lying_logs() == self._logs)
 
     @property

@@ -1,4 +1,4 @@
-"""``gpuwatch.db`` while it is written: everything that is kept for good."""
+"""``gpuwatch.db`` while it is written: everything that is stored for good."""
 
 # ruff: noqa: S608 - the names in these statements are ours; values are always bound
 
@@ -22,7 +22,7 @@ from gpuwatch.store.run import OPEN, UNFINISHED, Run, as_json, to_row
 from gpuwatch.store.signal_columns import DEVICE_COLUMNS, quoted
 from gpuwatch.store.store_options import WriterFacts
 
-_SAME_CLOCK_NS = 50_000_000  # wall time is for people: a drift below this starts no new stretch
+_SAME_CLOCK_NS = 50_000_000  # wall time is for people: a drift below this starts no new interval
 _DIED = "the daemon ended while the window was open"
 _UNJUDGED = "the daemon ended before it had judged; the evidence is kept: gpuwatch audit --rejudge"
 
@@ -41,7 +41,7 @@ class Ledger(HeldFile):
         return files.size_bytes(self.path)
 
     def put_clock(self, at_ns: int, wall_offset_ns: int) -> None:
-        """Note how far wall time is ahead of monotonic time: one stretch as long as that holds."""
+        """Note how far wall time is ahead of monotonic time: one interval for as long as that holds."""
         last = self._db.execute(
             "SELECT begin_ns, wall_offset_ns FROM clocks WHERE boot_id = ? ORDER BY begin_ns DESC LIMIT 1", (self._boot_id,)
         ).fetchone()

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ _MS = 1_000_000
 
 @dataclass(slots=True)
 class Pieces:
-    """What several segments say of one GPU over one interval, put together at the end."""
+    """The pieces that several segments hold of one GPU over one interval, put together at the end."""
 
     begin_ns: int
     end_ns: int
@@ -32,7 +32,7 @@ class Pieces:
     gaps: list[Gap] = field(default_factory=list)
 
     def read(self, db: Database, uuid: str) -> None:
-        """Add what one segment says.  Raises sqlite3.Error, ValueError."""
+        """Add the pieces of one segment.  Raises sqlite3.Error, ValueError."""
         row = db.execute("SELECT gpu FROM gpus WHERE uuid = ?", (uuid,)).fetchone()
         if row is None:
             return
@@ -89,7 +89,10 @@ class Pieces:
         for i, at_ns in zip(index.tolist(), times.tolist(), strict=True):
             _, _, took_us, visibility, present = rows[i]
             if present not in lists:
-                lists[present] = tuple(_seated(known, *seat) for seat in seats[present])
+                lists[present] = tuple(
+                    replace(known[number], memory_bytes=memory_bytes, utilization_ratio=ratio)
+                    for number, memory_bytes, ratio in seats[present]
+                )
             self.censuses.append(
                 ProcessList(
                     uuid=uuid, at_ns=at_ns, took_ns=took_us * 1000, processes=lists[present], visibility=Visibility(visibility)
@@ -98,14 +101,14 @@ class Pieces:
 
     def _column(self, name: str) -> Column | None:
         """As ``Trace.of``: every lane that ever gave a signal speaks for it, one that never did says nothing about it."""
-        told = []
+        given = []
         for pieces in self.lanes.values():
             of_lane = [(times, columns[name]) for times, columns in pieces if name in columns]
             if any(not np.isnan(values).all() for _, values in of_lane):
-                told += of_lane
-        if not told:
+                given += of_lane
+        if not given:
             return None
-        at_ns, values = _joined(told)
+        at_ns, values = _joined(given)
         return Column(at_ns, values) if len(at_ns) else None
 
 
@@ -154,17 +157,3 @@ def _processes(db: Database, numbers: Sequence[int]) -> dict[int, Process]:
                 pid=pid, started_s=started_s, name=name, user=user, graphics=bool(graphics), listed=bool(listed)
             )
     return known
-
-
-def _seated(known: Mapping[int, Process], number: int, memory_bytes: int | None, utilization_ratio: float | None) -> Process:
-    who = known[number]
-    return Process(
-        pid=who.pid,
-        name=who.name,
-        user=who.user,
-        started_s=who.started_s,
-        graphics=who.graphics,
-        listed=who.listed,
-        memory_bytes=memory_bytes,
-        utilization_ratio=utilization_ratio,
-    )

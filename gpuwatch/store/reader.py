@@ -35,7 +35,7 @@ class Reader(RunReader):
         self.close()
 
     def evidence(self, run: Run, uuid: str) -> Evidence:
-        """What is known of a run on one GPU: as packed when it was judged, else put together from the readings."""
+        """Return the evidence of a run on one GPU: as packed when it was judged, else put together from the readings."""
         packed = self.packed(run, uuid)
         if packed is not None:
             try:
@@ -90,18 +90,18 @@ class Reader(RunReader):
         return device
 
     def to_monotonic(self, wall_s: float) -> tuple[str, int]:
-        """Boot id and monotonic nanoseconds of a wall time, by the nearest stretch in which both were known."""
+        """Boot id and monotonic nanoseconds of a wall time, by the nearest interval in which both were known."""
         wall_ns = round(wall_s * 1e9)
-        stretches = self._rows("SELECT boot_id, begin_ns, end_ns, wall_offset_ns FROM clocks ORDER BY rowid")
-        if not stretches:
+        intervals = self._rows("SELECT boot_id, begin_ns, end_ns, wall_offset_ns FROM clocks ORDER BY rowid")
+        if not intervals:
             raise StoreError(f"{self.state}: expected a store in which something was watched, found an empty one")
 
-        def distance_ns(stretch: tuple[str, int, int, int]) -> int:
-            _, begin_ns, end_ns, offset_ns = stretch
-            # What follows a stretch belongs to it rather than to the next, which began later.
+        def distance_ns(interval: tuple[str, int, int, int]) -> int:
+            _, begin_ns, end_ns, offset_ns = interval
+            # What follows a interval belongs to it rather than to the next, which began later.
             return max(2 * (begin_ns + offset_ns - wall_ns), wall_ns - end_ns - offset_ns, 0)
 
-        boot_id, _, _, offset_ns = min(reversed(stretches), key=distance_ns)
+        boot_id, _, _, offset_ns = min(reversed(intervals), key=distance_ns)
         return boot_id, wall_ns - offset_ns
 
     def _lost(self, uuid: str, boot_id: str, at_ns: int) -> str | None:

@@ -1,4 +1,4 @@
-"""One window, kept: what is stored of it besides its readings."""
+"""One stored window, without its readings."""
 
 from __future__ import annotations
 

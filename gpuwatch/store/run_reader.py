@@ -68,7 +68,7 @@ class RunReader(LedgerConnection):
         return self._readable(sql, [*values, -1 if limit is None else limit], self.left_out)
 
     def ended(self, *, since_wall_s: float | None = None) -> list[Ended]:
-        """What is over and has its verdict of record, oldest first, without reading any: a million take seconds."""
+        """List the runs that have their verdict of record, oldest first, without reading any: a million take seconds."""
         sql = f"""SELECT id, boot_id, begun_wall_s, CASE WHEN json_valid(host) THEN json_extract(host, '$.hostname') END FROM runs
             WHERE begun_wall_s >= ? AND status NOT IN ({", ".join("?" * len(UNFINISHED))}) ORDER BY begun_wall_s, id"""
         return [Ended(*row) for row in self._rows(sql, [since_wall_s or 0.0, *UNFINISHED])]
@@ -100,12 +100,12 @@ class RunReader(LedgerConnection):
         return (exact or found)[0]
 
     def packed(self, run: Run, uuid: str) -> bytes | None:
-        """The evidence as packed when the run was judged, byte for byte; None where that was not kept."""
+        """The evidence as packed when the run was judged, byte for byte; None where it was not stored."""
         row = self._first("SELECT capsule FROM evidence WHERE run = ? AND uuid = ?", (run.id, uuid))
         return None if row is None else bytes(row[0])
 
     def signatures(self, run: Run) -> dict[int, bytes]:
-        """What the daemon signed of a run, by the verdict's position; nothing in a store of an older version."""
+        """Return the daemon's signatures of a run, by the verdict's position; none in a store of an older version."""
         if "signatures" not in self._db.table_names():
             return {}
         return dict(self._rows("SELECT position, signature FROM signatures WHERE run = ?", (run.id,)))

@@ -21,7 +21,7 @@ READINGS = Migrations("gpuwatch-readings")
 def _ledger_001(db: Database) -> None:
     _create(
         db,
-        # Wall time is for people: (boot, monotonic) is the axis, and each stretch has its own distance to wall time.
+        # Wall time is for people: (boot, monotonic) is the axis, and each interval has its own distance to wall time.
         """CREATE TABLE clocks (
             boot_id TEXT NOT NULL, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, wall_offset_ns INTEGER NOT NULL,
             PRIMARY KEY (boot_id, begin_ns)) STRICT""",
@@ -138,7 +138,7 @@ def prepare_readings(db: Database, migrations: Migrations = READINGS) -> None:
 
 
 def is_newer(db: Database, migrations: Migrations) -> bool:
-    """Whether a later version than this one has migrated the file."""
+    """Tell whether a later version than this one has migrated the file."""
     return any(applied.name not in _known(migrations) for applied in migrations.applied(db))
 
 

@@ -47,7 +47,7 @@ class Segment(HeldFile):
 
     @property
     def pages_bytes(self) -> int:
-        """What the file will take once its log is written back."""
+        """The size of the file once its log is written back."""
         pages_count: int = self._db.execute("PRAGMA page_count").fetchone()[0]
         return pages_count * files.PAGE_BYTES
 
@@ -84,7 +84,7 @@ class Segment(HeldFile):
                 )
 
     def note_loss(self, lost: Segment, at_ns: int) -> None:
-        """Whatever another segment held is gone: up to now nothing is known of its GPUs, however little it was."""
+        """Note that all rows of another segment are gone: up to now nothing is known of its GPUs."""
         gaps: list[tuple[str, Lane, int, int | None]] = [
             (uuid, Lane.FAST, min(lost._begin_ns, at_ns), at_ns) for uuid in lost._gpus
         ]
@@ -131,7 +131,7 @@ class Segment(HeldFile):
         return number
 
     def _present(self, processes: tuple[Process, ...]) -> str:
-        """Who was there: number of the process, memory, utilisation."""
+        """Encode the processes of a list: number, memory, utilisation."""
         return as_json([[self._process(each), each.memory_bytes, each.utilization_ratio] for each in processes])
 
     def _process(self, process: Process) -> int:

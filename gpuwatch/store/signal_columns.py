@@ -1,7 +1,7 @@
-"""What the columns of the tables are called and hold: derived from Reading and Device, so that a new field is a new column.
+"""The columns of the tables: derived from Reading and Device, so that a new field is a new column.
 
-Watts, joules, ratios and bytes are kept in the driver's own whole units.  SQLite writes a REAL that happens to be whole as
-an integer of one to six bytes instead of eight, and what is not whole is still kept exactly.
+Watts, joules, ratios and bytes are stored in the driver's own whole units.  SQLite writes a REAL that happens to be whole as
+an integer of one to six bytes instead of eight, and what is not whole is still stored exactly.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _READING_HINTS = get_type_hints(Reading)
 
 
 def stored(signal: str) -> StoredColumn:
-    """How a signal is kept."""
+    """Return the column of a signal."""
     stem, _, unit = signal.rpartition("_")
     kind = sql_type(_READING_HINTS[signal])
     if unit in _SCALES and (kind == "REAL" or unit == "bytes"):

@@ -44,7 +44,7 @@ class StateFolder:
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
-        """Whatever goes wrong in here is a StoreError, and leaves the folder to others."""
+        """Raise StoreError for whatever goes wrong in here, and leave the folder to others."""
         try:
             yield
         except (*files.REFUSALS, OSError) as error:
@@ -56,7 +56,7 @@ class StateFolder:
 
     @property
     def is_there(self) -> bool:
-        """Whether what is written can still be found under its names."""
+        """Tell whether the files still lie under their names."""
         return self.ledger.is_there and self.segments.live.is_there
 
     @property
@@ -64,11 +64,11 @@ class StateFolder:
         return self._set_aside_count + self.segments.set_aside_count
 
     def set_evidence(self, evidence_bytes: int) -> None:
-        """How much packed evidence this ledger, and any that follows it, keeps."""
+        """Bound the packed evidence of this ledger, and of any that follows it."""
         self._evidence_bytes = self.ledger.evidence_bytes = evidence_bytes
 
     def begin_again(self) -> None:
-        """Somebody removed the folder or what lies in it: what it held is gone, and what comes is kept in a new one."""
+        """Somebody removed the folder or what lies in it: what it held is gone, and what comes is stored in a new one."""
         if not files.is_locked_by(self._lock, self.path):
             lock, self._lock = self._lock, self._locked()  # refused if it is another daemon's by now
             os.close(lock)
@@ -92,7 +92,7 @@ class StateFolder:
                 )
 
     def broken(self) -> list[Ledger | Segment]:
-        """Which of the files that are written are torn."""
+        """Find the files that are torn."""
         return [each for each in (self.segments.live, self.ledger) if self._is_broken(each)]
 
     def set_aside(self, broken: Ledger | Segment, why: object) -> None:

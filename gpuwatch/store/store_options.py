@@ -10,7 +10,7 @@ LEAST_SEGMENT_BYTES = 256 << 10  # an empty one takes 76 kB: a page for each tab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLimits:
-    """What a store may hold, for how long, and how long a reading may wait for its commit."""
+    """The limits of a store: its size, the age of readings, and how long one may wait for its commit."""
 
     budget_bytes: int = 2 << 30
     max_age_s: float = 30 * 86_400.0

@@ -126,7 +126,7 @@ class Store:
         return flush.done.wait(timeout_s) and flush.is_stored
 
     def statistics(self) -> dict[str, Any]:
-        """What was stored and lost, as JSON values."""
+        """Return the figures of what was stored and lost, as JSON values."""
         found = self._committer.statistics()
         dropped_count = found["dropped_count"] + self._dropped_count
         return {**found, "queued_count": len(self._queue), "dropped_count": dropped_count}

@@ -58,7 +58,8 @@ def test_only_metrics_of_the_frozen_table_are_asked_for(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_every_panel_says_what_it_is_and_that_no_data_is_not_fine(name: str) -> None:
+def test_panels_have_descriptions_and_a_no_data_text(name: str) -> None:
+    """Every panel says what it is, and that no data is not fine."""
     for panel in panels(name):
         assert panel["title"]
         assert panel["description"].endswith(".")
@@ -87,7 +88,8 @@ def test_dashboards_have_names_of_their_own_and_find_each_other() -> None:
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_a_figure_is_asked_for_now_since_the_last_point_of_a_range_may_be_old(name: str) -> None:
+def test_figures_are_instant_queries(name: str) -> None:
+    """A figure is queried for this instant, since the last point of a range may be old."""
     assert all(query.instant for query in asked(name) if query.kind in ("stat", "table"))
     assert not any(query.instant for query in asked(name) if query.kind in ("timeseries", "state-timeline"))
 
@@ -103,7 +105,8 @@ def test_what_may_be_empty_exists() -> None:
     assert set(QUIET) <= {query.key for name in BOARDS for query in asked(name)}
 
 
-def test_every_alert_says_what_is_wrong_and_what_to_do_and_its_page_is_there() -> None:
+def test_alerts_have_texts_and_a_page() -> None:
+    """Every alert says what is wrong and what to do, and its page is there."""
     page = (ROOT / "docs" / "ALERTS.md").read_text()
     rules = {rule.name for rule in RULES}
     for alert in ALERTS:

@@ -60,7 +60,8 @@ def test_every_query_has_an_answer_whose_labels_its_legend_names(fleet: Fleet) -
 NEVER_SIMULATED = {"SM clock against its limit", "vbios_version"}
 
 
-def test_what_is_empty_in_health_has_an_answer_once_something_happens(fleet: Fleet) -> None:
+def test_quiet_queries_answer_once_something_happens(fleet: Fleet) -> None:
+    """A query that is empty in health has an answer once something happens."""
     for query in (query for query in QUERIES if query.key in QUIET and query.panel not in NEVER_SIMULATED):
         places = (("busy", 0), ("faulty", 0), ("faulty", 1))
         assert any(answered(fleet, query, filled(fleet, *place)) for place in places), query.key
@@ -75,7 +76,8 @@ def test_every_variable_offers_something(fleet: Fleet) -> None:
         assert all(uuid.startswith("GPU-51301a7e") for uuid in found.get("uuid", []))
 
 
-def test_every_column_of_a_table_is_a_label_or_a_value_of_its_queries(fleet: Fleet) -> None:
+def test_table_columns_are_labels_or_values_of_queries(fleet: Fleet) -> None:
+    """Every column of a table is a label or a value of its queries."""
     quiet = {query.panel for query in QUERIES if query.key in QUIET}
     tables = [(name, panel) for name in BOARDS for panel in panels(name) if panel["type"] == "table"]
     for name, panel in tables:

@@ -18,7 +18,8 @@ from tests.waiting import PATIENCE_S
 FOLDER = Path(__file__).parents[2] / "dashboards"
 
 
-def test_up_starts_daemon_windows_and_prometheus_and_takes_them_along(tmp_path: Path) -> None:
+def test_up_starts_and_ends_daemon_windows_and_prometheus(tmp_path: Path) -> None:
+    """The script starts daemon, windows and Prometheus, and takes them along when it ends."""
     program("prometheus")
     ports = {name: free_port() for name in ("DAEMON_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")}
     environment = {

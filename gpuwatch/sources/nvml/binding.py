@@ -52,7 +52,7 @@ def start(api: Api) -> None:
 
 
 def too_old(error: Exception) -> str:
-    """What to add where a library lacks a function without which nothing can be asked."""
+    """Return an addition to the error where a library lacks a function without which nothing can be read."""
     missing = error.value == _FUNCTION_NOT_FOUND  # type: ignore[attr-defined]  # as in ``treat``
     return ": libnvidia-ml.so.1 is older than this program needs; install a newer NVIDIA driver" if missing else ""
 
@@ -89,7 +89,7 @@ def asked(api: Api, function: str, *args: Any, uuid: str | None = None, take: Ca
 
 
 def read_text(ask: Callable[[], Any]) -> Any:
-    """Whatever the binding answers; text that is not UTF-8, which it refuses to decode, with its bad bytes replaced."""
+    """Return the binding's answer; text that is not UTF-8, which it refuses to decode, with its bad bytes replaced."""
     try:
         return ask()
     except UnicodeDecodeError as error:

@@ -33,7 +33,7 @@ _Value: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What a function writes its answer into: a type of ctypes, or the name of a structure of the binding's."""
+    """The memory that a function writes its answer into: a type of ctypes, or the name of a structure of the binding's."""
 
     kind: Any
     value: _Value = lambda cell: cell  # what the binding's own function would return of it
@@ -119,7 +119,7 @@ class _LoopRow:
         return _Row(self._questions, ctypes.addressof(self._blank), self.count, self.bytes)
 
     def read(self, codes: Sequence[int], answers: ctypes.Array[ctypes.c_uint8], begin: int) -> dict[str, Any]:
-        """What was answered, as ``Row.ask`` would have told it.  Raises DeviceLostError, SourceGoneError."""
+        """Return the answers as ``Row.ask`` returns them.  Raises DeviceLostError, SourceGoneError."""
         values: dict[str, Any] = {}
         for code, (offset, kind, value, takers) in zip(codes, self._answers, strict=False):
             if code != SUCCESS:

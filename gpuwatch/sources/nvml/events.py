@@ -1,4 +1,4 @@
-"""What the driver reports by itself: Xids and memory errors, for all GPUs at once."""
+"""The driver's own reports: Xids and memory errors, for all GPUs at once."""
 
 from __future__ import annotations
 

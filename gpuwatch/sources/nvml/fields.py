@@ -100,7 +100,7 @@ def _entries(answer: bytes) -> list[Entry]:
 
 
 def answers(api: Api, uuid: str, handle: Handle, ids: Sequence[int], *, kind: int | None = None) -> bool:
-    """Whether all these fields answer on this GPU (with values of one type, if ``kind`` is given)."""
+    """Tell whether all these fields answer on this GPU (with values of one type, if ``kind`` is given)."""
     try:
         entries = FieldBatch(api, uuid, handle, [("", tuple(ids), abs)]).entries()
     except api.NVMLError as error:

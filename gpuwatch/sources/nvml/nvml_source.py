@@ -1,9 +1,10 @@
-"""The source ``nvml``: what the driver says, in the form the sampler asks for it."""
+"""The source ``nvml``: the driver's answers, in the form the sampler reads them."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import metadata
 
@@ -23,7 +24,7 @@ from gpuwatch.sources.nvml.signals import SIGNALS
 
 
 class _NvmlGpu:
-    """All we keep for one GPU: dropped when it is lost, made anew when it is back."""
+    """Everything that is remembered of one GPU: dropped when it is lost, made again when it is back."""
 
     def __init__(
         self, api: Api, board: device_facts.BoardHandles, driver_version: str | None, identities: host.Identities
@@ -100,17 +101,11 @@ class Nvml:
         return tuple(f"GPU {index}: {why}" for index, why in self._roll.missing.items())
 
     def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
-        gpu = self._gpu(uuid)
-        row = gpu.rows.get(names if isinstance(names, tuple) else tuple(names))
-        try:
-            if row is None:
-                row = self._row(gpu, tuple(names))
+        with self._answering(uuid) as gpu:
+            row = gpu.rows.get(names if isinstance(names, tuple) else tuple(names)) or self._row(gpu, tuple(names))
             begin_ns = clock.now_ns()
             values = row.ask()
             end_ns = clock.now_ns()
-        except DeviceLostError:
-            self._forget(uuid)
-            raise
         return Reading(uuid=uuid, lane=lane, at_ns=end_ns, took_ns=end_ns - begin_ns, **values)
 
     def _row(self, gpu: _NvmlGpu, names: tuple[str, ...]) -> Row:
@@ -132,33 +127,24 @@ class Nvml:
         return gpu.loops[names]
 
     def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
-        gpu = self._gpu(uuid)
-        begin_ns = clock.now_ns()
-        try:
-            processes, whole = gpu.lists.processes(utilization=utilization)
-        except DeviceLostError:
-            self._forget(uuid)
-            raise
-        end_ns = clock.now_ns()
-        visibility = self._visibility if whole else Visibility.UNKNOWN
+        with self._answering(uuid) as gpu:
+            begin_ns = clock.now_ns()
+            processes, is_whole = gpu.lists.processes(utilization=utilization)
+            end_ns = clock.now_ns()
         return ProcessList(
             uuid=uuid,
             at_ns=end_ns,
             took_ns=end_ns - begin_ns,
             processes=processes,
-            visibility=visibility,
+            visibility=self._visibility if is_whole else Visibility.UNKNOWN,
             use_asked=utilization,
         )
 
     def power_record(self, uuid: str) -> PowerRecord:
-        gpu = self._gpu(uuid)
-        begin_ns = clock.now_ns()
-        try:
+        with self._answering(uuid) as gpu:
+            begin_ns = clock.now_ns()
             times, watts = gpu.power.gained()
-        except DeviceLostError:
-            self._forget(uuid)
-            raise
-        end_ns = clock.now_ns()
+            end_ns = clock.now_ns()
         return PowerRecord(uuid=uuid, at_ns=end_ns, took_ns=end_ns - begin_ns, sample_at_ns=times, sample_w=watts)
 
     def events(self, timeout_s: float) -> tuple[Event, ...]:
@@ -179,7 +165,7 @@ class Nvml:
             return frozenset(name for name in SIGNALS if gpu.questions.chosen(name) is not None)
 
     def notes(self, uuid: str) -> Mapping[str, str]:
-        """How this GPU is read, in words: binding, counters, clock of the power record, events."""
+        """Describe how this GPU is read: binding, counters, clock of the power record, events."""
         gpu = self._gpu(uuid)
         with gpu.lock:
             counters = gpu.questions.counters
@@ -222,6 +208,16 @@ class Nvml:
         board = device_facts.board(self._api, uuid)
         with self._lock:
             return self._gpus.setdefault(uuid, _NvmlGpu(self._api, board, self._driver_version, self._identities))
+
+    @contextmanager
+    def _answering(self, uuid: str) -> Iterator[_NvmlGpu]:
+        """Give a GPU to read; forget it if it turns out to be lost."""
+        gpu = self._gpu(uuid)
+        try:
+            yield gpu
+        except DeviceLostError:
+            self._forget(uuid)
+            raise
 
     def _forget(self, uuid: str) -> None:
         # After a reset the handle is another one, so the next question starts from the UUID.

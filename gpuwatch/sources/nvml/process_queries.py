@@ -1,9 +1,9 @@
-"""Who is on a GPU, by the driver's process lists and its utilisation record."""
+"""The processes on a GPU, by the driver's process lists and its utilisation record."""
 
 from __future__ import annotations
 
 from annotate.evidence import Process, Visibility
-from gpuwatch.host.processes import Identities
+from gpuwatch.host.processes import Identities, Identity
 from gpuwatch.sources.nvml.binding import NOT_FOUND, Api, Handle, treat
 from gpuwatch.sources.nvml.process_lists import Lists
 
@@ -27,7 +27,7 @@ class ProcessLists:
         self._cursor_us: int | None = None
 
     def processes(self, *, utilization: bool) -> tuple[tuple[Process, ...], bool]:
-        """Everyone named, by PID, and whether the list of compute processes answered.
+        """Return every process that is named, by PID, and whether the list of compute processes answered.
 
         Raises DeviceLostError, SourceGoneError.
         """
@@ -42,10 +42,11 @@ class ProcessLists:
                 # A process on two lists is told the same memory twice; it counts as graphics only if nothing else lists it.
                 listed[pid] = (memory_bytes if memory is None else memory, graphics and was_graphics)
         busy = self._utilization() if utilization else {}
-        found = [self._process(pid, memory, busy.get(pid), graphics) for pid, (memory, graphics) in listed.items()]
-        for pid, ratio in busy.items():
-            if pid not in listed and ratio > 0:
-                found.append(self._unlisted(pid, ratio))
+        found = [
+            self._process(pid, busy.get(pid), memory_bytes=memory, graphics=graphics)
+            for pid, (memory, graphics) in listed.items()
+        ]
+        found += [self._process(pid, ratio, listed=False) for pid, ratio in busy.items() if pid not in listed and ratio > 0]
         return tuple(sorted(found, key=lambda process: process.pid)), whole
 
     def _list(self, function: str) -> list[tuple[int, int | None]] | None:
@@ -55,8 +56,11 @@ class ProcessLists:
             treat(error, self._uuid)
             return None
 
-    def _process(self, pid: int, memory_bytes: int | None, ratio: float | None, graphics: bool) -> Process:  # noqa: FBT001 - private
-        who = self._identities.of(pid)
+    def _process(
+        self, pid: int, ratio: float | None, *, memory_bytes: int | None = None, graphics: bool = False, listed: bool = True
+    ) -> Process:
+        # Outside the initial PID namespace an unlisted PID is the machine's: the process of that number here is another one.
+        who = self._identities.of(pid) if listed or self._visibility == Visibility.HOST else Identity()
         return Process(
             pid=pid,
             name=who.name,
@@ -65,18 +69,7 @@ class ProcessLists:
             memory_bytes=memory_bytes,
             utilization_ratio=ratio,
             graphics=graphics,
-        )
-
-    def _unlisted(self, pid: int, ratio: float) -> Process:
-        # Outside the initial PID namespace such a PID is the machine's: the process of that number here is somebody else.
-        who = self._identities.of(pid) if self._visibility == Visibility.HOST else None
-        return Process(
-            pid=pid,
-            name=who.name if who else None,
-            user=who.user if who else None,
-            started_s=who.started_s if who else None,
-            utilization_ratio=ratio,
-            listed=False,
+            listed=listed,
         )
 
     def _utilization(self) -> dict[int, float]:

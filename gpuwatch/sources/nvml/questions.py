@@ -28,7 +28,7 @@ class Row:
         self.gpm = gpm
 
     def ask(self) -> dict[str, Any]:
-        """What was answered, in our units; a signal without an answer is left out.  Raises DeviceLostError, SourceGoneError."""
+        """Return the answers in the units of a Reading; a signal without an answer is left out.  Raises DeviceLostError, SourceGoneError."""
         values: dict[str, Any] = {}
         for call, takers in self.steps:
             try:
@@ -46,7 +46,7 @@ class Row:
 
 
 class Questions:
-    """Which alternative answers each signal on one GPU: probed at the first need, then kept for ever."""
+    """The alternatives that answer each signal on one GPU: probed at the first need, then remembered."""
 
     def __init__(self, api: Api, board: BoardHandles, driver_version: str | None) -> None:
         self._api = api
@@ -90,7 +90,7 @@ class Questions:
 
     @property
     def counters(self) -> str:
-        """Where slow-down time comes from, for people."""
+        """The origin of slow-down time, in words."""
         ids = self._slowdown_counters()
         if ids is None:
             return "nvmlDeviceGetViolationStatus (thermal and power only; no slow-down counters answer on this driver)"

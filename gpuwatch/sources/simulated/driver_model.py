@@ -1,4 +1,4 @@
-"""What the driver shows of a simulated board: values a page old, counters, and what each question costs.
+"""The driver's view of a simulated board: values a page old, counters, and the cost of each question.
 
 Refresh periods and costs were measured on one H200 (driver 580.159.04, pynvml, GPU busy, 2026-11).
 """
@@ -68,7 +68,7 @@ class Driver:
                 self._refresh(physics.now_ns)
 
     def values(self, names: frozenset[str]) -> dict[str, Any]:
-        """What these signals say now; what the board does not have is left out."""
+        """Return the values of these signals now, without those the board does not have."""
         if names & _GPM.keys():
             self._read_gpm()
         return {name: _ASK[name](self) for name in names if name in _ASK}
@@ -172,6 +172,6 @@ _ASK: Mapping[str, Callable[[Driver], Any]] = {  # a signal's type is its field'
 
 
 def cost_ns(names: frozenset[str]) -> int:
-    """What asking these signals takes; the GPM ratios come from one sample."""
+    """Return the time that reading these signals takes; the GPM ratios come from one sample."""
     gpm = names & _GPM.keys()
     return sum(COST_NS.get(name, _PAGE_COST_NS) for name in names - gpm) + (COST_NS["sm_activity_ratio"] if gpm else 0)

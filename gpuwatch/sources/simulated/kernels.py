@@ -1,4 +1,4 @@
-"""What runs on a simulated GPU: the only module that holds the figures of single kernels.
+"""The kernels of a simulated GPU: the only module that holds the figures of single kernels.
 
 Clocks are true SM clocks (cycle counter over global timer), measured on one H200 (700 W, driver 580.159.04, 2026-11).
 """

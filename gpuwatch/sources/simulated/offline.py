@@ -36,7 +36,7 @@ _EPOCH_NS = 1_000_000_000_000
 
 
 class _Witness:
-    """What the sampler does for one GPU, in one thread: lanes on a grid of 10 ms, rows kept, silences made gaps."""
+    """The sampler's work for one GPU, in one thread: lanes on a grid of 10 ms, rows stored, silences made gaps."""
 
     def __init__(self, source: Simulated, device: Device) -> None:
         self.source, self.uuid = source, device.uuid
@@ -149,7 +149,7 @@ _NEVER = threading.Event()
 
 
 def _grid(first_ns: int, begin_ns: int, end_ns: int, last_ns: int) -> list[int]:
-    """When the fast lane or its pulse is due: every 50 ms, every 10 ms while the window is open, and at its edges."""
+    """List the times at which the fast lane or its pulse is due: every 50 ms, every 10 ms while the window is open, and at its edges."""
     due = [*range(first_ns, begin_ns, 50 * _MS), *range(begin_ns, end_ns, 10 * _MS), end_ns]
     return due + list(range(end_ns + 10 * _MS, last_ns, 50 * _MS)) + [last_ns]
 
@@ -161,7 +161,7 @@ def _owned(process: Process) -> Process:
 
 
 def _host(scene: Scene) -> Host:
-    """What the operating system would say: nothing unusual, or a benchmark that waits for a processor half its time."""
+    """Make up the operating system's figures: nothing unusual, or a benchmark that waits for a processor half its time."""
     length_s = scene.bench[1] - scene.bench[0]
     run_wait_s = 0.5 * length_s if scene.hogged else 0.002 * length_s
     return Host(

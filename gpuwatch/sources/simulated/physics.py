@@ -41,7 +41,7 @@ _HOT_C, _COOL_C, _HOT_SHARE, _SHUT_SHARE = 85.0, 82.0, 0.8, 0.5
 
 @dataclass(slots=True)
 class Totals:
-    """What only grows, since the scene's epoch."""
+    """The totals that only grow, since the scene's epoch."""
 
     energy_j: float = 0.0
     power_cap_ns: int = 0
@@ -132,7 +132,7 @@ class Physics:
         return min(top_mhz, 15 * round(top_mhz * shown / 15))
 
     def next_ns(self) -> int:
-        """Where the next step ends: at the next 5 ms mark, or at the end of the stretch if that comes first."""
+        """Return the end of the next step: the next 5 ms mark, or the end of the interval if that comes first."""
         return min(self.now_ns - self.now_ns % STEP_NS + STEP_NS, self._stretch_end_ns)
 
     def step(self) -> None:
@@ -175,7 +175,7 @@ class Physics:
         return 1.0 if self.stretch.context else self.board.idle_clock_mhz / self.board.sm_clock_max_mhz
 
     def _clock_share(self) -> float:
-        """What faults and heat leave of the clock."""
+        """Return the share of the clock that faults and heat leave."""
         share = self.stretch.clock_share
         sag = self.stretch.sag
         if sag is not None:

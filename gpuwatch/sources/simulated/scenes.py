@@ -26,7 +26,7 @@ FOREVER_S = 1e9
 
 
 class Fault(StrEnum):
-    """What can go wrong with a board, or be done to it."""
+    """A fault of a board, or something done to it."""
 
     LOST = "lost"  # it answers nothing
     HOT_AIR = "hot-air"  # value: degrees added to the cooling air
@@ -43,7 +43,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedBoard:
-    """How a simulated board is built and set up; the defaults are an H200's."""
+    """The build and settings of a simulated board; the defaults are an H200's."""
 
     sm_clock_max_mhz: int = 1980
     mem_clock_max_mhz: int = 3201
@@ -56,7 +56,7 @@ class SimulatedBoard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """What the benchmark's own process does for a while; between phases it holds a context and is idle.
+    """The work of the benchmark's own process for a while; between phases it holds a context and is idle.
 
     With ``on_s`` and ``off_s`` it alternates.  ``share`` < 1 is work broken up more finely than the meters see, such as
     launches that come too late.

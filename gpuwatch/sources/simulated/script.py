@@ -47,7 +47,7 @@ class ScriptPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """What the kernels of a stretch add up to."""
+    """The sums over the kernels of an interval."""
 
     busy_share: float
     dynamic_w: float

@@ -53,7 +53,7 @@ class SimulatedGpu:
         return fresh
 
     def processes(self, now_ns: int, *, utilization: bool) -> tuple[Process, ...]:
-        """Who is there; with ``utilization`` also how busy each was since the last such call."""
+        """List the processes; with ``utilization`` also how busy each was since the last such call."""
         scene, physics = self.script.scene, self.driver.physics
         at_s = physics.stretch.begin_s
         totals = {**physics.by_neighbour_ns, self.own_pid: physics.totals.own_ns}
@@ -81,7 +81,7 @@ class SimulatedGpu:
         return tuple(out)
 
     def reports(self, epoch_ns: int) -> list[Event]:
-        """What the driver reports by itself in the first round of the scene."""
+        """List the driver's own reports in the first round of the scene."""
         return [
             Event(uuid=self.device.uuid, at_ns=epoch_ns + round(m.begin_s * 1e9), kind="xid", value=int(m.value))
             for m in self.script.scene.mishaps

@@ -45,7 +45,8 @@ def test_an_address_that_could_mean_another_is_refused(text: str) -> None:
         settings(listen=text)
 
 
-def test_a_name_that_stands_for_no_address_is_said_without_the_systems_number() -> None:
+def test_listen_error_for_an_unknown_name_has_no_errno() -> None:
+    """A name that stands for no address is refused without the system's error number."""
     with pytest.raises(
         UsageError, match=r"expected a name or an address of this machine, found 'no\.such\.invalid': \w"
     ) as said:
@@ -58,7 +59,8 @@ def test_on_loopback_nothing_more_is_needed(listen: str) -> None:
     assert access(settings(listen=listen)).admits(None)
 
 
-def test_beyond_this_machine_it_needs_encryption_and_to_know_who_reads() -> None:
+def test_page_beyond_this_machine_needs_tls_and_users() -> None:
+    """Beyond this machine the page needs encryption and known readers."""
     with pytest.raises(UsageError, match=r"reached from other machines; expected exporter.certificate"):
         access(settings(listen="0.0.0.0:0"))
     assert access(settings(listen="0.0.0.0:0", listen_insecure="yes")).tls is None

@@ -39,7 +39,8 @@ def test_a_scrape_asks_the_driver_nothing(quartet: Fleet) -> None:
     assert before["read"] > 100
 
 
-def test_every_series_is_of_the_table_with_its_labels_and_their_closed_values(quartet: Fleet) -> None:
+def test_page_series_labels_and_values_are_of_the_table(quartet: Fleet) -> None:
+    """Every series is of the table, with its labels and their closed values."""
     ending = re.compile("_(bucket|count|sum)$")
     for name, has in quartet.scrape():
         bare = name if name in METRICS else ending.sub("", name)
@@ -50,7 +51,8 @@ def test_every_series_is_of_the_table_with_its_labels_and_their_closed_values(qu
             assert labels[label] in values or (label == "reason" and labels[label].startswith("unknown_bit_")), name
 
 
-def test_a_busy_capped_gpu_reads_as_the_driver_said_in_base_units(quartet: Fleet) -> None:
+def test_page_shows_a_capped_gpu_in_base_units(quartet: Fleet) -> None:
+    """A busy, capped GPU reads as the driver answered, in base units."""
     found, uuid = quartet.scrape(), quartet.uuids[0]
     device = quartet.machine.samplers[0].device
     assert device.sm_clock_max_mhz is not None
@@ -107,7 +109,8 @@ def test_a_dip_between_two_scrapes_survives_in_the_histogram() -> None:
     assert of(after, "gpuwatch_gpu_clock_hertz", domain="memory") == 3201e6
 
 
-def test_what_a_gpu_does_not_answer_has_no_series_and_the_page_says_why() -> None:
+def test_page_has_no_series_for_what_a_gpu_does_not_answer() -> None:
+    """A field that a GPU does not answer has no series, and the page says why."""
     fleet = Fleet("steady-gemm", unsupported=frozenset({"energy_j", "memory_temperature_c", "power_cap_ns"}))
     fleet.play(2)
     found, uuid = fleet.scrape(), fleet.uuids[0]
@@ -121,7 +124,8 @@ def test_what_a_gpu_does_not_answer_has_no_series_and_the_page_says_why() -> Non
     assert sampled == pytest.approx(1.8, abs=0.2)
 
 
-def test_the_readings_of_a_lost_gpu_vanish_and_what_the_daemon_knows_itself_stays() -> None:
+def test_page_drops_readings_of_a_lost_gpu_and_keeps_counts() -> None:
+    """The readings of a lost GPU vanish, the daemon's own figures stay."""
     fleet = Fleet("gpu-lost,steady-copy")
     fleet.play(4)
     lost, other = fleet.uuids
@@ -194,7 +198,7 @@ def test_a_driver_loaded_again_begins_its_counters_anew() -> None:
     assert counted(fleet.scrape()) == (0, 0, 0, 0)
 
 
-def test_a_daemon_started_again_shows_the_drivers_counters_unchanged() -> None:
+def test_restarted_daemon_shows_the_drivers_counters() -> None:
     """Had the page of the earlier daemon added anything, Prometheus would take the way down for a reset and count the rest."""
     fleet = Fleet("steady-copy")
     fleet.play(2)
@@ -281,7 +285,8 @@ def test_invented_xids_do_not_make_labels_without_end() -> None:
     assert of(found, "gpuwatch_gpu_xid_errors_total", xid="119") == 1
 
 
-def test_processes_are_shown_only_when_asked_for_and_only_the_largest(quartet: Fleet) -> None:
+def test_page_shows_the_largest_processes_only_on_request(quartet: Fleet) -> None:
+    """Processes are shown only on request, and only the largest."""
     found = quartet.scrape()
     per_gpu = [has for name, has in found if name == "gpuwatch_process_gpu_memory_bytes"]
     assert len(per_gpu) == len(quartet.uuids)
@@ -324,7 +329,8 @@ def test_without_a_driver_the_page_says_so() -> None:
     assert of(fleet.scrape(), "gpuwatch_simulated") is None
 
 
-def test_a_driver_that_goes_away_takes_the_readings_and_leaves_the_page() -> None:
+def test_page_stays_when_the_driver_goes() -> None:
+    """A driver that goes takes the readings with it and leaves the page."""
     fleet = Fleet("steady-gemm,steady-copy")
     fleet.play(1)
     assert of(fleet.scrape(), "gpuwatch_up") == 1

@@ -15,7 +15,8 @@ MS = 1_000_000
 DEVICE = Device(uuid=UUID, name="x", sm_clock_max_mhz=1980, mem_clock_max_mhz=3201, power_limit_w=700.0)
 
 
-def test_a_pulse_counts_for_the_clock_and_its_reasons_and_for_nothing_else() -> None:
+def test_pulse_counts_only_for_the_clock_and_its_reasons() -> None:
+    """A pulse counts for the clock and its reasons, and for nothing else."""
     tally = GpuTally(DEVICE)
     for ms in range(0, 100, 10):
         make = fast if ms % 50 == 0 else pulse

@@ -47,7 +47,8 @@ def test_every_family_is_one_of_the_table(families: dict[str, Family]) -> None:
     assert len(of_gpus & set(families)) >= 0.8 * len(of_gpus)
 
 
-def test_it_says_that_power_held_the_clock_of_the_one_that_worked(families: dict[str, Family]) -> None:
+def test_h200_page_shows_power_holding_the_busy_clock(families: dict[str, Family]) -> None:
+    """The page says that power held the clock of the GPU that worked."""
     assert value(families, "gpuwatch_gpu_clock_event_active", gpu="0", reason="sw_power_cap") == 1
     assert value(families, "gpuwatch_gpu_clock_event_active", gpu="1", reason="sw_power_cap") == 0
     assert value(families, "gpuwatch_gpu_power_watts", gpu="0", kind="instant") > 600

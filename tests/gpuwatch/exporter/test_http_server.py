@@ -136,6 +136,9 @@ def test_health_answers_while_all_pages_are_on_their_way(fleet: Fleet) -> None:
         web.site.registry.register(Made(lambda: [large]))
         slow = [stack.enter_context(raw(web)) for _ in range(AT_ONCE_COUNT)]
         for connection in slow:
+            connection.setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16
+            )  # the kernel would let it grow to tens of megabytes
             connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
             assert connection.recv(12) == b"HTTP/1.1 200"
         code, headers, _ = ask(web)
@@ -171,7 +174,9 @@ def test_requests_start_no_threads(fleet: Fleet) -> None:
         assert set(threading.enumerate()) == before
 
 
-def test_a_page_without_a_thread_is_an_error_that_frees_its_address(fleet: Fleet) -> None:
+def test_server_without_a_thread_frees_its_address(fleet: Fleet) -> None:
+    """A page without a thread is an error, and its address is free again."""
+
     class Refused(threading.Thread):
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
@@ -332,7 +337,8 @@ def test_a_connection_that_drips_bytes_is_ended(fleet: Fleet) -> None:
         wait_until(ended, what="the connection is ended")
 
 
-def test_with_users_the_page_is_theirs_alone_and_probes_need_no_password(fleet: Fleet) -> None:
+def test_page_with_users_is_theirs_and_probes_stay_open(fleet: Fleet) -> None:
+    """With users the page is theirs alone, and probes need no password."""
     with serving(fleet, Access(None, {"prometheus": DIGEST})) as web:
         code, headers, body = ask(web)
         assert (code, headers["WWW-Authenticate"]) == (401, 'Basic realm="gpuwatch"')

@@ -73,7 +73,8 @@ def test_every_signal_of_the_fast_and_slow_lanes_is_on_the_page() -> None:
     assert {*signals(Lane.FAST), *signals(Lane.SLOW)} - shown == set()
 
 
-def test_every_name_of_dcgm_that_the_rules_publish_is_in_the_table() -> None:
+def test_dcgm_names_of_the_rules_are_in_the_table() -> None:
+    """Every name of DCGM that the rules publish is in the table."""
     assert {alias.name for alias in ALIASES} <= {theirs for theirs, _, _ in DCGM}
 
 

@@ -17,13 +17,15 @@ def types() -> dict[str, str]:
     return {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in schema}
 
 
-def test_no_column_is_renamed_retyped_or_removed_under_this_schema() -> None:
+def test_fleet_columns_stay_under_this_schema() -> None:
+    """No column is renamed, retyped or removed under this schema."""
     frozen: dict[str, str] = json.loads(FROZEN.read_text())
     now = types()
     assert {name: now.get(name) for name in frozen} == frozen
 
 
-def test_a_new_column_is_frozen_too_and_may_be_null_since_older_parts_lack_it() -> None:
+def test_new_fleet_column_is_frozen_and_nullable() -> None:
+    """A new column is frozen too, and may be null since older parts lack it."""
     frozen: dict[str, str] = json.loads(FROZEN.read_text())
     assert types() == frozen, "add what is new to schema-1.json"
 

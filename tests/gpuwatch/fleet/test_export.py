@@ -59,7 +59,8 @@ def held(folder: Path) -> list[tuple[Any, ...]]:
     return duckdb.execute(sql).fetchall()
 
 
-def test_windows_of_several_verdicts_come_back_as_they_were_judged(tmp_path: Path) -> None:
+def test_export_returns_windows_as_they_were_judged(tmp_path: Path) -> None:
+    """Windows of several verdicts come back as they were judged."""
     store = opened(tmp_path / "state")
     runs = {run.id: run for i, scene in enumerate(SCENES) for run in [judged(scene, id=f"{i:010d}", begun_wall_s=WALL_S + i)]}
     for run in runs.values():
@@ -91,7 +92,8 @@ def test_the_file_says_units_meanings_and_what_may_be_missing(tmp_path: Path) ->
     assert (only["gpu_name"], only["gpu_uuid"], only["boot_id"]) == (DEVICE.name, UUID, BOOT)
 
 
-def test_a_second_export_adds_nothing_and_a_later_one_only_what_is_new(tmp_path: Path) -> None:
+def test_export_again_adds_only_what_is_new(tmp_path: Path) -> None:
+    """A second export adds nothing, and a later one only what is new."""
     store, out = filled(tmp_path / "state"), tmp_path / "out"
     first = exported(store, out)
     assert (first.windows_count, first.there_count) == (6, 0)
@@ -122,7 +124,8 @@ def test_since_and_host_choose_and_name(tmp_path: Path) -> None:
     assert exported(store, out, host="rack 3/node").windows_count == 3
 
 
-def test_a_part_that_cannot_be_read_stops_the_export_rather_than_doubling_it(tmp_path: Path) -> None:
+def test_export_stops_at_an_unreadable_part(tmp_path: Path) -> None:
+    """A part that cannot be read stops the export rather than doubling it."""
     store, out = filled(tmp_path / "state", 1), tmp_path / "out"
     exported(store, out)
     (part,) = out.rglob("*.parquet")
@@ -133,7 +136,8 @@ def test_a_part_that_cannot_be_read_stops_the_export_rather_than_doubling_it(tmp
     assert exported(store, out).windows_count == 1
 
 
-def test_what_an_interrupted_export_left_is_no_part_and_is_cleared_away(tmp_path: Path) -> None:
+def test_export_clears_what_an_interrupted_one_left(tmp_path: Path) -> None:
+    """What an interrupted export left is no part, and is cleared away."""
     store, out = filled(tmp_path / "state", 1), tmp_path / "out"
     exported(store, out)
     (part,) = out.rglob("*.parquet")
@@ -159,7 +163,9 @@ def test_a_name_too_long_for_a_folder_is_one_line(tmp_path: Path) -> None:
         exported(filled(tmp_path / "state", 1), tmp_path / "out", host="n" * 300)
 
 
-def test_an_error_on_the_way_leaves_nothing_and_the_next_export_makes_up_for_it(tmp_path: Path) -> None:
+def test_export_makes_up_for_one_that_failed(tmp_path: Path) -> None:
+    """An error on the way leaves nothing, and the next export makes up for it."""
+
     def breaking() -> Any:
         yield rows(a_run(), {}, "n")
         raise OSError(28, "No space left on device")
@@ -173,7 +179,8 @@ def _has_parts(out: Path, process: subprocess.Popen[bytes], count: int) -> bool:
     return len(list(out.rglob("*.parquet"))) > count or process.poll() is not None
 
 
-def test_an_export_that_is_killed_at_any_time_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_killed_export_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """An export that is killed at any time loses and doubles nothing."""
     store, out = filled(tmp_path / "state", 60), tmp_path / "out"
     command = [sys.executable, "-m", "gpuwatch", "--state", str(store), "export", "--parquet", str(out)]
     for i in range(3):
@@ -214,7 +221,8 @@ def test_rows_go_out_as_json_lines_without_the_optional_package(tmp_path: Path) 
     assert (first["hostname"], first["begun_utc"], first["found"]) == ("node7", "2026-09-21T14:13:20+00:00", ["power-limited"])
 
 
-def test_without_the_optional_package_one_line_says_what_to_install(tmp_path: Path) -> None:
+def test_export_without_pyarrow_names_what_to_install(tmp_path: Path) -> None:
+    """Without the optional package one line says what to install."""
     call = ("--state", str(filled(tmp_path / "state", 1)), "export", "--parquet", str(tmp_path / "out"))
     ended = without_pyarrow(*call)
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -27,7 +27,8 @@ def answers(warehouse: Path) -> dict[str, list[tuple[Any, ...]]]:
     return dict(zip(queries(), asked(warehouse, queries().values()), strict=True))
 
 
-def test_every_query_answers_but_the_one_that_looks_for_what_went_out_twice(answers: dict[str, list[tuple[Any, ...]]]) -> None:
+def test_fleet_queries_answer_but_the_one_for_duplicates(answers: dict[str, list[tuple[Any, ...]]]) -> None:
+    """Every query answers, but the one that looks for what went out twice."""
     empty = {name for name, rows in answers.items() if not rows}
     assert len(answers) >= 7
     assert {name.split()[0] + " " + name.split()[1] for name in empty} == {"rows that", "the windows"}  # and the view itself
@@ -52,7 +53,8 @@ def test_a_month_as_one_file_holds_every_row(warehouse: Path, answers: dict[str,
 
 
 @pytest.mark.slow
-def test_of_a_million_windows_verdicts_by_host_rule_and_driver_come_within_two_seconds(tmp_path: Path) -> None:
+def test_fleet_query_of_a_million_windows_takes_two_seconds(tmp_path: Path) -> None:
+    """Of a million windows, verdicts by host, rule and driver come within two seconds."""
     made_up(tmp_path, 1_000_000)
     view, verdicts = (queries()[name] for name in ("the windows of real GPUs", "verdicts by host, rule and driver"))
     begun_s = time.perf_counter()

@@ -25,7 +25,8 @@ def test_every_fact_of_a_gpu_and_of_a_host_has_its_column() -> None:
     assert {f"host_{field.name}" for field in fields(Host)} - NAMES == {"host_boot_id", "host_hostname"}  # part of the key
 
 
-def test_every_verdict_gives_a_row_with_all_columns_and_its_reasons() -> None:
+def test_verdict_row_has_all_columns_and_its_reasons() -> None:
+    """Every verdict gives a row with all columns and its reasons."""
     statuses = set()
     for scene in ("steady-copy", "from-idle", "neighbour", "thermal"):
         run = judged(scene)
@@ -40,7 +41,8 @@ def test_every_verdict_gives_a_row_with_all_columns_and_its_reasons() -> None:
     assert {"valid", "rejected"} <= statuses
 
 
-def test_a_window_over_two_gpus_is_two_rows_and_one_over_none_is_one_without_a_gpu() -> None:
+def test_window_gives_a_row_per_gpu_and_one_without_gpus() -> None:
+    """A window over two GPUs is two rows, and one over none is one row without a GPU."""
     two = a_run(uuids=("GPU-a", UUID), verdicts=(verdict("rejected", UUID), verdict("valid", "GPU-a", ())), status="rejected")
     found = rows(two, {UUID: DEVICE}, "n")
     assert [(row["gpu_uuid"], row["status"], row["window_status"], row["found"]) for row in found] == [
@@ -52,13 +54,15 @@ def test_a_window_over_two_gpus_is_two_rows_and_one_over_none_is_one_without_a_g
     assert (none["gpu_uuid"], none["gpus_count"], none["why"]) == (None, 0, "no driver")
 
 
-def test_a_window_that_was_never_judged_says_so_with_null_not_with_an_empty_list() -> None:
+def test_unjudged_window_has_null_not_an_empty_list() -> None:
+    """A window that was never judged says so with null, not with an empty list."""
     (row,) = rows(a_run(status="unproven", why="the daemon ended", host=None), {}, "n")
     assert (row["found"], row["clear"], row["hazards"], row["unobserved"]) == (None, None, None, None)
     assert row["host_cpu_s"] is None
 
 
-def test_notes_and_accepted_hazards_are_kept_and_not_counted_as_found() -> None:
+def test_notes_and_accepted_hazards_are_not_counted_as_found() -> None:
+    """Notes and accepted hazards are exported and not counted as found."""
     note = {**verdict()["findings"][0], "rule": "idle-start", "severity": "note"}
     accepted = {**verdict()["findings"][0], "rule": "power-limited", "severity": "reject", "accepted": True}
     (row,) = rows(a_run(verdicts=({**verdict(), "findings": [accepted, note]},)), {}, "n")

@@ -104,7 +104,8 @@ def script(name: str, environment: dict[str, str]) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
-def test_a_job_is_judged_after_it_ended_and_windows_are_handed_on(node: dict[str, str], tmp_path: Path) -> None:
+def test_job_is_judged_after_its_end_and_exported(node: dict[str, str], tmp_path: Path) -> None:
+    """A job is judged after it ended, and its windows are handed on."""
     script("prolog.sh", node)
     let_pass(2.6, "a job; what happened within the last second and a half is not judged yet")
     script("epilog.sh", node)

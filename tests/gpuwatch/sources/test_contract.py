@@ -64,7 +64,8 @@ def passing(clock: Clock, seconds: float) -> None:
     clock.wait_until(clock.now_ns() + round(seconds * 1e9), NEVER)
 
 
-def test_devices_have_an_identity_each_and_say_if_they_are_simulated(made: tuple[Source, Clock]) -> None:
+def test_source_devices_have_identities_and_say_if_simulated(made: tuple[Source, Clock]) -> None:
+    """Each device has an identity of its own and says if it is simulated."""
     source, _ = made
     devices = source.devices()
     assert devices

@@ -51,9 +51,10 @@ def times(piece: Evidence) -> Timings:
         ("idle_then_gemm4k", "from-idle", 0.09, 0.08, 0.06),
     ],
 )
-def test_clock_power_and_times_under_the_cap_are_near_a_run_not_fitted_on(
+def test_fit_predicts_a_capped_run_it_was_not_fitted_on(
     label: str, scene: str, clock_bound: float, power_bound: float, time_bound: float
 ) -> None:
+    """Clock, power and times under the cap are near those of a run not fitted on."""
     real = recorded(label)
     for name, bound in (("sm_clock_mhz", clock_bound), ("power_w", power_bound)):
         pooled = np.concatenate([simulated(scene, seed).within(name).values for seed in SEEDS])
@@ -130,7 +131,8 @@ def test_the_limit_cycle_has_a_period_of_about_a_second() -> None:
     assert np.median(periods) == pytest.approx(1.0, abs=0.2)
 
 
-def test_under_the_cap_the_drivers_clock_reads_above_the_true_one() -> None:
+def test_fit_driver_clock_reads_above_the_true_one_under_a_cap() -> None:
+    """Under the cap the driver's clock reads above the true one."""
     for scene in ("steady-gemm", "large-gemm", "attention"):
         shown = np.mean([simulated(scene, seed).within("sm_clock_mhz").values.mean() for seed in SEEDS])
         true = np.mean([true_clock_mhz(scene, seed).mean() for seed in SEEDS])

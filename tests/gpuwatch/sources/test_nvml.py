@@ -69,7 +69,8 @@ def test_every_signal_of_a_reading_has_a_line_in_the_table() -> None:
     assert set(SIGNALS) == wanted
 
 
-def test_every_function_and_constant_of_the_table_exists_in_the_binding() -> None:
+def test_signal_table_names_exist_in_the_binding() -> None:
+    """Every function and constant of the table exists in the binding."""
     for alternatives in SIGNALS.values():
         for question in alternatives:
             for name in (getattr(question, "function", None), *getattr(question, "args", ()), *getattr(question, "names", ())):
@@ -100,7 +101,8 @@ def test_the_official_binding_is_accepted() -> None:
     assert official() is pynvml
 
 
-def test_a_module_that_merely_has_the_bindings_name_is_refused_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_binding_refuses_a_namesake_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that merely has the binding's name is refused, and the error names the fix."""
     monkeypatch.setitem(sys.modules, "pynvml", unofficial())
     with pytest.raises(SourceGoneError, match="pip uninstall pynvml"):
         official()
@@ -178,7 +180,8 @@ def test_mig_instances_follow_their_board() -> None:
     assert instance.memory_total_bytes == 17_000_000_000
 
 
-def test_of_a_mig_instance_clocks_are_its_boards_and_memory_its_own() -> None:
+def test_mig_instance_has_the_boards_clocks_and_its_own_memory() -> None:
+    """The clocks of a MIG instance are its board's, its memory is its own."""
     reading = read(nvml(mig=True)[0], "sm_clock_mhz", "memory_used_bytes", uuid=MIG_UUID)
     assert reading.sm_clock_mhz == 1755
     assert reading.memory_used_bytes == 40_000_000
@@ -215,12 +218,14 @@ def test_two_signals_of_one_call_ask_it_once() -> None:
     assert library.calls == ["nvmlDeviceGetUtilizationRates"]
 
 
-def test_the_successor_is_asked_first_and_the_deprecated_call_where_it_is_missing() -> None:
+def test_deprecated_call_is_used_where_its_successor_is_missing() -> None:
+    """The successor of a call is tried first, the deprecated call where it is missing."""
     assert read(nvml()[0], "temperature_c").temperature_c == 33
     assert read(nvml(missing={"nvmlDeviceGetTemperatureV"})[0], "temperature_c").temperature_c == 34
 
 
-def test_average_power_falls_back_to_the_call_where_the_field_is_unknown() -> None:
+def test_average_power_falls_back_from_field_to_call() -> None:
+    """Average power falls back to the call where the field is unknown."""
     assert read(nvml()[0], "power_average_w").power_average_w == pytest.approx(124.812)
 
 
@@ -245,7 +250,8 @@ def test_success_without_a_timestamp_fills_nothing() -> None:
     assert read(source, "memory_temperature_c").memory_temperature_c is None
 
 
-def test_an_entry_that_fails_later_is_none_and_leaves_the_others_alone() -> None:
+def test_field_that_fails_later_is_none_and_alone() -> None:
+    """A field that fails later is None and leaves the others alone."""
     source, library = nvml(fields={186: (0, UINT, 1000, 1), 74: (0, ULL, 5, 1)})
     assert read(source, "power_w", "power_cap_ns").power_w == 1.0
     library.fields[186] = (999, UINT, 0, 0)
@@ -253,7 +259,8 @@ def test_an_entry_that_fails_later_is_none_and_leaves_the_others_alone() -> None
     assert (reading.power_w, reading.power_cap_ns) == (None, 5)
 
 
-def test_several_fields_of_one_signal_are_added_up_and_unknown_if_one_is() -> None:
+def test_fields_of_one_signal_add_up_or_are_unknown() -> None:
+    """Several fields of one signal are added up, and unknown if one of them is."""
     source, library = nvml(fields={142: (0, ULL, 2, 1), 143: (0, ULL, 3, 1)})
     assert read(source, "remapped_rows_count").remapped_rows_count == 5
     library.fields[143] = (999, ULL, 0, 1)
@@ -277,9 +284,10 @@ def test_an_application_clock_shows_only_where_it_was_set() -> None:
         ({}, "535.54.03", "nvmlDeviceGetViolationStatus", 7_000_000_001),
     ],
 )
-def test_slow_down_time_comes_from_the_ids_that_mean_it_and_says_so(
+def test_slowdown_time_names_the_ids_it_comes_from(
     fields: dict[int, tuple[int, int, int, int]], driver: str, stated: str, expected_ns: int
 ) -> None:
+    """Slow-down time comes from the ids that mean it on this driver, and the notes name them."""
     source, _ = nvml(fields=fields, driver_version=driver.encode())
     assert read(source, "sw_thermal_ns").sw_thermal_ns == expected_ns
     assert source.notes(UUID)["slow-down time"].startswith(stated)
@@ -325,7 +333,8 @@ def test_a_uuid_the_driver_does_not_know_is_a_lost_device() -> None:
         read(nvml()[0], "sm_clock_mhz", uuid="GPU-unknown")
 
 
-def test_closing_twice_is_harmless_and_nothing_can_be_asked_after_it() -> None:
+def test_nvml_close_is_repeatable_and_final() -> None:
+    """Closing twice is harmless, and nothing can be read after it."""
     source, library = nvml()
     read(source, "sm_activity_ratio")
     source.events(0.0)
@@ -351,7 +360,8 @@ def test_a_listed_process_has_its_name_and_memory() -> None:
     assert whole
 
 
-def test_the_first_look_at_utilisation_only_sets_the_cursor_and_stale_or_absurd_entries_are_dropped() -> None:
+def test_utilization_starts_at_a_cursor_and_drops_bad_entries() -> None:
+    """The first read of the utilisation only sets the cursor; stale or absurd entries are dropped."""
     library = Library(processes=[(408, 1)], utilization=[(408, 100, 98)])
     asked = lists(library)
     assert asked.processes(utilization=True)[0][0].utilization_ratio is None
@@ -364,9 +374,8 @@ def test_the_first_look_at_utilisation_only_sets_the_cursor_and_stale_or_absurd_
 
 
 @pytest.mark.parametrize(("visibility", "name"), [(Visibility.HOST, "name-77"), (Visibility.NAMESPACE, None)])
-def test_a_process_only_the_utilisation_names_is_unlisted_and_nameless_outside_the_hosts_namespace(
-    visibility: Visibility, name: str | None
-) -> None:
+def test_process_seen_only_by_utilization_is_unlisted(visibility: Visibility, name: str | None) -> None:
+    """A process that only the utilisation names is unlisted, and has no name outside the host's namespace."""
     library = Library(utilization=[(77, 100, 1)])
     asked = lists(library, visibility)
     asked.processes(utilization=True)
@@ -413,7 +422,8 @@ class Clocks:
 
 
 @pytest.mark.parametrize("by", ["wall", "boot"])
-def test_driver_stamps_are_brought_to_our_axis_whichever_clock_they_are_of(by: str) -> None:
+def test_power_stamps_of_either_clock_become_monotonic(by: str) -> None:
+    """The driver's stamps become monotonic times, whichever clock they are of."""
     clocks = Clocks()
     offset_ns = clocks.wall_ns if by == "wall" else clocks.boot_ns
     library = Library(samples=[(clocks.stamp_us(0.04, offset_ns), 100_000), (clocks.stamp_us(0.02, offset_ns), 700_000)])
@@ -433,7 +443,8 @@ def test_an_empty_record_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("step_s", [-3600.0, -0.5, 0.5, 3600.0])
-def test_a_step_of_the_wall_clock_drops_a_stretch_and_breaks_nothing(step_s: float) -> None:
+def test_wall_clock_step_drops_one_interval_of_power(step_s: float) -> None:
+    """A step of the wall clock drops an interval and breaks nothing."""
     clocks = Clocks()
     library = Library(samples=[(clocks.stamp_us(0.02, clocks.wall_ns), 1000)])
     power = clocks.power(library)
@@ -456,7 +467,8 @@ def test_stamps_of_no_known_clock_are_not_believed() -> None:
     assert Clocks().power(library).gained() == ((), ())
 
 
-def test_activity_needs_two_samples_far_enough_apart_and_is_a_ratio() -> None:
+def test_activity_needs_two_samples_far_enough_apart() -> None:
+    """Activity needs two samples far enough apart, and is a ratio."""
     library, now = Library(), [0]
     api = binding(library)
     gpm = Gpm(api, UUID, None, now_ns=lambda: now[0])
@@ -487,7 +499,8 @@ def test_events_say_which_gpu_and_what() -> None:
     assert source.notes(UUID)["events"] == "ecc, xid"
 
 
-def test_where_events_are_unsupported_waiting_still_takes_the_time() -> None:
+def test_waiting_for_unsupported_events_takes_the_time() -> None:
+    """Where events are unsupported, waiting for them still takes the time."""
     source, _ = nvml(errors={"nvmlEventSetCreate": NOT_SUPPORTED})
     begin_ns = clock.now_ns()
     assert source.events(0.05) == ()

@@ -47,7 +47,8 @@ def processes(count: int) -> list[tuple[int, int]]:
 
 
 @given(around(64), around(64))
-def test_processes_are_all_listed_in_one_call_or_two_and_room_once_found_is_kept(count: int, later_count: int) -> None:
+def test_process_list_takes_one_call_or_two_and_keeps_its_room(count: int, later_count: int) -> None:
+    """All processes are listed in one call or two, and room once found is kept."""
     library = Library(processes=processes(count))
     source = Nvml(binding(library))
     census, calls = asked(library, COMPUTE, lambda: source.census(UUID))
@@ -83,7 +84,8 @@ def record(count: int) -> list[tuple[int, int]]:
 
 
 @given(around(128))
-def test_a_power_record_that_fills_its_room_is_asked_for_with_more(count: int) -> None:
+def test_power_record_that_fills_its_room_is_read_with_more(count: int) -> None:
+    """A power record that fills its room is read again with more."""
     library = Library(samples=record(count))
     source = Nvml(binding(library))
     gained, calls = asked(library, SAMPLES, lambda: source.power_record(UUID))
@@ -96,7 +98,9 @@ def test_a_power_record_that_fills_its_room_is_asked_for_with_more(count: int) -
 
 
 @given(st.integers(0, 6), st.integers(0, 2**64 - 1))
-def test_a_sample_is_handed_on_with_its_type_and_all_of_its_bytes(kind: int, raw: int) -> None:
+def test_samples_keep_their_type_and_all_their_bytes(kind: int, raw: int) -> None:
+    """A sample is handed on with its type and all of its bytes."""
+
     class Odd(Library):
         def _nvmlDeviceGetSamples(
             self, handle: Any, sampling: Any, since: Any, value_type: Any, number: Any, found: Any
@@ -121,7 +125,8 @@ class Growing(Library):
 
 
 @given(st.integers(0, 300), st.sampled_from([0, 1, 30, 33, 100, 700]))
-def test_a_list_that_grows_while_it_is_asked_is_as_whole_as_at_its_last_call(count: int, more: int) -> None:
+def test_growing_list_is_as_whole_as_at_its_last_call(count: int, more: int) -> None:
+    """A list that grows while it is read is as whole as at its last call."""
     library = Growing(processes=processes(count))
     library.more = more
     source = Nvml(binding(library))
@@ -131,7 +136,8 @@ def test_a_list_that_grows_while_it_is_asked_is_as_whole_as_at_its_last_call(cou
     assert calls <= (2 if more <= 32 else 7)
 
 
-def test_a_list_that_never_fits_is_given_up_and_is_not_an_empty_gpu() -> None:
+def test_list_that_never_fits_is_not_an_empty_gpu() -> None:
+    """A list that never fits is given up, and is not taken for an empty GPU."""
     library = Library(errors={COMPUTE: INSUFFICIENT_SIZE, SHARES: INSUFFICIENT_SIZE, SAMPLES: INSUFFICIENT_SIZE})
     source = Nvml(binding(library))
     census, calls = asked(library, COMPUTE, lambda: source.census(UUID, utilization=True))
@@ -174,7 +180,9 @@ def test_each_list_can_tell_of_the_loss(function: str) -> None:
 
 
 @pytest.mark.parametrize("code", [0, NOT_FOUND])
-def test_an_empty_utilisation_record_has_two_spellings_and_takes_one_call(code: int) -> None:
+def test_empty_utilization_record_takes_one_call(code: int) -> None:
+    """An empty utilisation record has two spellings, and takes one call."""
+
     class Empty(Library):
         def _nvmlDeviceGetProcessUtilization(self, handle: Any, found: Any, number: Any, since: Any) -> int:
             number._obj.value = 0
@@ -185,7 +193,8 @@ def test_an_empty_utilisation_record_has_two_spellings_and_takes_one_call(code: 
     assert ([each.utilization_ratio for each in census.processes], calls) == ([None], 1)
 
 
-def test_two_threads_that_ask_at_once_are_each_told_their_own_list() -> None:
+def test_threads_that_read_at_once_get_their_own_lists() -> None:
+    """Two threads that read at once each get their own list."""
     together = threading.Barrier(2, timeout=PATIENCE_S)
 
     class Slow(Library):
@@ -222,7 +231,8 @@ def _median_us(ask: Callable[[], Any], turns: int = 100) -> float:
 
 
 @pytest.mark.gpu
-def test_gpu_one_call_tells_what_the_bindings_two_do_and_costs_less() -> None:
+def test_gpu_one_call_gives_what_the_bindings_two_do() -> None:
+    """One call gives what the binding's two do, and costs less."""
     torch = pytest.importorskip("torch")
     work = torch.ones(4096, 4096, device="cuda:0")
     pynvml.nvmlInit()

@@ -52,6 +52,7 @@ def test_nobody_is_accused_of_holding_or_sharing_a_quiet_gpu(scene: str, seed: i
     assert unsaid <= {"locked-clock-missed"}  # nobody set a lock
 
 
-def test_the_drivers_clock_is_untrue_under_a_cap_and_true_without() -> None:
+def test_scenes_driver_clock_is_true_only_without_a_cap() -> None:
+    """The driver's clock is untrue under a cap and true without."""
     assert "nvml-clock-untrue" in hazards(judge(witnessed("steady-gemm", 0)))
     assert "nvml-clock-untrue" not in hazards(judge(witnessed("steady-copy", 0)))

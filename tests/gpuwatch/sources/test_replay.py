@@ -75,7 +75,8 @@ def test_what_the_recording_never_held_stays_unobserved(tmp_path: Path) -> None:
     assert source.power_record(uuid).sample_at_ns == ()
 
 
-def test_a_silence_of_the_recording_is_not_filled_with_its_last_value(tmp_path: Path) -> None:
+def test_replay_does_not_fill_a_silence_with_the_last_value(tmp_path: Path) -> None:
+    """A silence of the recording is not filled with its last value."""
     path, clock = tmp_path / "lost", VirtualClock()
     path.write_bytes(pack(simulate("gpu-lost"), decimate=False))
     source = Replay(path, clock)

@@ -28,7 +28,8 @@ class _Api:
         raise self.raised[index]
 
 
-def test_an_answer_that_is_not_understood_costs_neither_patience_nor_the_next_call() -> None:
+def test_enumeration_survives_an_answer_it_does_not_understand() -> None:
+    """An answer that is not understood costs neither patience nor the next call."""
     api = _Api(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), _Api.NVMLError(15))
     roll = RollCall(api, patience_s=5.0)
     assert roll.call() == []
@@ -38,7 +39,8 @@ def test_an_answer_that_is_not_understood_costs_neither_patience_nor_the_next_ca
     assert roll.missing[0] == "the GPU fell off the bus or is otherwise lost"
 
 
-def test_what_was_answered_before_the_driver_went_is_not_the_answer_to_the_next_call() -> None:
+def test_enumeration_drops_answers_from_before_the_driver_went() -> None:
+    """What was answered before the driver went is not the answer to the next call."""
     api = _Api(_Api.NVMLError(9), _Api.NVMLError(15))
     roll = RollCall(api, patience_s=5.0)
     with pytest.raises(SourceGoneError):

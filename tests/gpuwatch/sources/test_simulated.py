@@ -47,7 +47,8 @@ def test_everything_about_it_says_simulated() -> None:
         assert "51301a7e" in device.uuid
 
 
-def test_the_same_seed_gives_the_same_evidence_and_another_seed_another() -> None:
+def test_simulation_is_the_same_for_the_same_seed_only() -> None:
+    """The same seed gives the same evidence, another seed gives other evidence."""
     first, second, other = one("steady-gemm"), one("steady-gemm"), one("steady-gemm", seed=1)
     for name, column in first.trace.columns.items():
         assert np.array_equal(column.values, second.trace.column(name).values, equal_nan=True), name
@@ -108,7 +109,8 @@ def before(source: Simulated, uuid: str) -> int:
     return value
 
 
-def test_values_of_the_page_change_every_hundred_milliseconds_and_no_oftener() -> None:
+def test_simulated_page_changes_every_hundred_milliseconds() -> None:
+    """Values of the driver's page change every hundred milliseconds, and not more often."""
     clock = VirtualClock()
     source = Simulated("steady-gemm", clock)
     uuid = source.devices()[0].uuid
@@ -123,7 +125,8 @@ def test_values_of_the_page_change_every_hundred_milliseconds_and_no_oftener() -
     assert np.diff(changes) == pytest.approx(100, abs=5)
 
 
-def test_the_cap_counter_of_the_page_steps_while_the_violation_time_runs() -> None:
+def test_simulated_cap_counter_steps_as_violation_time_runs() -> None:
+    """The cap counter of the driver's page steps while the violation time runs."""
     clock = VirtualClock()
     source = Simulated("steady-gemm", clock)
     uuid = source.devices()[0].uuid
@@ -169,7 +172,8 @@ def test_a_neighbour_takes_half_and_makes_the_clock_rise() -> None:
     assert (own.utilization_ratio, other.utilization_ratio) == (0.46, 0.54)
 
 
-def test_a_hidden_neighbour_is_on_no_list_but_in_the_utilisation_and_the_memory() -> None:
+def test_hidden_neighbour_shows_in_utilization_and_memory() -> None:
+    """A hidden neighbour is on no list, but shows in the utilisation and the memory."""
     source, clock, uuid = opened("hidden-neighbour", 3.0)
     assert [process.pid for process in source.census(uuid).processes] == [OWN_PID]
     at(source, clock, 4.0)

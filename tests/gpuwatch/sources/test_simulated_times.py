@@ -27,7 +27,8 @@ def test_times_follow_the_true_clock_as_the_kernel_does(scene: str, beta: float)
     assert -slope == pytest.approx(beta, abs=0.05)
 
 
-def test_under_a_cap_the_driver_reads_about_a_tenth_above_the_true_clock() -> None:
+def test_simulated_driver_clock_reads_a_tenth_high_under_a_cap() -> None:
+    """Under a cap the driver reads about a tenth above the true clock."""
     (piece,) = simulate("steady-gemm")
     assert piece.timings is not None
     assert piece.timings.sm_clock_mhz is not None

@@ -41,7 +41,8 @@ def test_any_change_begins_a_row() -> None:
     assert spans(rows) == [(0, 100), (150, 50)]
 
 
-def test_power_below_its_own_noise_begins_none_and_a_creeping_one_does() -> None:
+def test_compactor_ignores_power_noise_but_not_creep() -> None:
+    """Power that moves by less than its noise begins no row; power that creeps beyond it does."""
     noise = [fast(BEGIN_NS + i * 50 * MS, power_w=75.0 + 0.7 * (i % 2)) for i in range(20)]
     assert len(spans(kept(*noise))) == 1
     creeping = [fast(BEGIN_NS + i * 50 * MS, power_w=75.0 + 0.5 * i) for i in range(20)]
@@ -108,7 +109,8 @@ class TestPulse:
         rows = kept(*self.window(lambda ms: 1980, 10), *every(50, 3, first_ms=600))
         assert rows.gaps == [(UUID, Lane.FAST, BEGIN_NS + 50 * MS, BEGIN_NS + 600 * MS)]
 
-    def test_what_is_still_going_on_is_handed_out_again_as_it_grows_and_not_into_another_file(self) -> None:
+    def test_growing_pulse_is_handed_out_again_until_a_restart(self) -> None:
+        """A pulse that still stands is handed out again as it grows, and not into another file."""
         keeper, found = Compactor(), []
         for each in self.window(lambda ms: 1980, 5):
             keeper.take(each)
@@ -207,7 +209,8 @@ def test_events_are_for_the_ledger() -> None:
     assert kept(sweep(event, Lane.EVENTS)).events == [event]
 
 
-def test_after_a_restart_nothing_leans_on_what_was_handed_out_before() -> None:
+def test_compactor_restart_forgets_earlier_rows() -> None:
+    """After a restart no row leans on what was handed out before."""
     keeper = Compactor()
     for each in every(50, 3, power_w=75.0):
         keeper.take(each)

@@ -54,7 +54,8 @@ def readback(folder: Path, sweeps: list[Sweep], begin_ns: int, end_ns: int) -> T
 
 
 @pytest.mark.parametrize("scene", ["steady-copy", "steady-gemm", "neighbour", "bursty", "gpu-lost", "thermal"])
-def test_a_scene_is_judged_from_the_store_as_it_is_judged_directly(scene: str, tmp_path: Path) -> None:
+def test_stored_scene_gets_the_verdict_of_the_direct_one(scene: str, tmp_path: Path) -> None:
+    """A scene gets the same verdict from the store as directly."""
     about = replace(simulate(scene)[0], timings=None)
     assert about.device is not None
     store = opened(tmp_path, clock=VirtualClock(about.window.begin_ns - 6 * S))
@@ -92,7 +93,7 @@ def test_a_pulse_speaks_of_clock_and_reasons_and_of_nothing_else(tmp_path: Path)
     assert not np.isnan(trace.column("power_w").values).any()
 
 
-def test_what_the_last_pulse_said_ends_with_the_row_that_says_otherwise(tmp_path: Path) -> None:
+def test_pulse_ends_with_the_row_that_denies_it(tmp_path: Path) -> None:
     """The window ends right after a dip: no pulse follows, and to the rows between nothing ever happened."""
     sweeps = [fast(BEGIN_NS + ms * MS, sm_clock_mhz=1980, event_reasons_mask=0) for ms in range(0, 950, 50)]
     sweeps.append(pulse(BEGIN_NS + 330 * MS, sm_clock_mhz=1500, event_reasons_mask=4))
@@ -174,7 +175,8 @@ def test_processes_come_back_whole(tmp_path: Path) -> None:
     assert all(isinstance(census, ProcessList) and census.took_ns == 10_000 for census in trace.censuses)
 
 
-def test_dense_power_comes_back_to_a_tenth_of_a_watt_and_half_a_millisecond(tmp_path: Path) -> None:
+def test_dense_power_keeps_a_tenth_watt_and_half_a_millisecond(tmp_path: Path) -> None:
+    """Dense power comes back to a tenth of a watt and half a millisecond."""
     times = tuple(BEGIN_NS + i * 20_013_337 for i in range(1000))
     watts = tuple(500.0 + 100 * np.sin(i / 9) for i in range(1000))
     records = [PowerRecord(uuid=UUID, at_ns=times[i], took_ns=1, sample_at_ns=times[i : i + 50], sample_w=watts[i : i + 50])
@@ -221,7 +223,8 @@ class TestOwnership:
         late = replace(OWN, started_s=4e9)
         assert self.read(tmp_path, late, pids=frozenset({OWN.pid})) == [Ownership.FOREIGN]
 
-    def test_of_two_that_had_one_pid_while_the_window_was_open_neither_is_called_foreign(self, tmp_path: Path) -> None:
+    def test_ownership_of_a_pid_reused_in_the_window_is_own(self, tmp_path: Path) -> None:
+        """Of two processes that had one PID while the window was open neither is called foreign."""
         assert OWN.started_s is not None
         again = replace(OWN, started_s=OWN.started_s + 1.0)
         assert self.read(tmp_path, OWN, again, pids=frozenset({OWN.pid})) == [Ownership.OWN, Ownership.OWN]
@@ -257,7 +260,8 @@ class TestEvidence:
             assert reader.evidence(a_run(why="no driver"), UUID).absence == "no driver"
         store.close()
 
-    def test_it_holds_the_device_of_then_its_refresh_the_host_the_told_facts_and_the_timings(self, tmp_path: Path) -> None:
+    def test_evidence_holds_device_refresh_host_facts_and_timings(self, tmp_path: Path) -> None:
+        """Evidence holds the device as it was then, its refresh periods, the host, the declared facts and the timings."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock)
         store.put_device(DEVICE)

@@ -60,7 +60,8 @@ def test_the_worst_come_first_when_asked_for(state: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_the_worst_of_some_statuses_come_in_the_order_they_have_among_all(state: Path, count: int) -> None:
+def test_runs_worst_first_keep_their_order_among_some_statuses(state: Path, count: int) -> None:
+    """The worst runs of some statuses come in the order they have among all."""
     with Reader(state) as reader:
         every = [(run.id[:4], run.status) for run in reader.runs(worst_first=True)]
     for some in combinations(sorted({status for _, status in every}), count):
@@ -77,7 +78,8 @@ def test_a_run_is_found_by_the_beginning_of_its_id(state: Path) -> None:
             reader.run("000")
 
 
-def test_a_beginning_of_several_ids_is_refused_unless_it_is_one_of_them(tmp_path: Path) -> None:
+def test_run_refuses_an_ambiguous_id_prefix(tmp_path: Path) -> None:
+    """The beginning of several ids is refused, unless it is one of them."""
     store = opened(tmp_path)
     for run_id in ("aaaa", "aaaab", "aaaac"):
         store.put_run(a_run(id=run_id))
@@ -96,7 +98,8 @@ def test_a_beginning_of_several_ids_is_refused_unless_it_is_one_of_them(tmp_path
             reader.run("bbbb")
 
 
-def test_a_run_put_again_replaces_itself_its_verdicts_and_what_they_found(tmp_path: Path) -> None:
+def test_run_put_again_replaces_its_verdicts_and_findings(tmp_path: Path) -> None:
+    """A run that is put again replaces itself, its verdicts and their findings."""
     store = opened(tmp_path)
     run = a_run(status="judging")
     store.put_run(run)
@@ -173,7 +176,9 @@ def public() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody who may read and not write")
-def test_a_store_is_read_without_write_permission_while_its_writer_lives_and_after(public: Path) -> None:
+def test_reader_needs_no_write_permission(public: Path) -> None:
+    """A store is read without write permission, while its writer lives and after it."""
+
     def read() -> str:
         ran = subprocess.run([sys.executable, "-c", READ, str(public)], capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stderr

@@ -33,7 +33,8 @@ def restored(folder: Path, released: Path) -> None:
 
 
 @pytest.mark.parametrize("released", RELEASED, ids=lambda path: path.stem)
-def test_times_of_a_released_store_are_read_before_and_after_a_writer_migrates_it(released: Path, tmp_path: Path) -> None:
+def test_migration_keeps_the_times_of_a_released_store(released: Path, tmp_path: Path) -> None:
+    """The times of a released store are read before and after a writer migrates it."""
     restored(tmp_path, released)
     connection = sqlite3.connect(tmp_path / "gpuwatch.db")
     at_ns, took_s = BEGIN_NS + S // 10 * np.arange(3), np.array([0.1, 0.1, 0.3])
@@ -118,7 +119,8 @@ ROW = st.tuples(
 
 @settings(max_examples=20)
 @given(st.lists(ROW, max_size=20))
-def test_a_migration_of_whatever_was_there_is_whole_or_not_at_all(rows: list[tuple[Any, ...]]) -> None:
+def test_migration_is_whole_or_not_at_all(rows: list[tuple[Any, ...]]) -> None:
+    """A migration is whole or not at all, whatever the file held."""
     steps = Migrations("artificial")
 
     @steps(name="000")
@@ -154,7 +156,8 @@ def test_a_migration_of_whatever_was_there_is_whole_or_not_at_all(rows: list[tup
     assert schema.is_newer(db, older)
 
 
-def test_a_signal_that_is_new_becomes_a_column_and_old_rows_do_not_observe_it(tmp_path: Path) -> None:
+def test_new_signal_becomes_a_column_unobserved_in_old_rows(tmp_path: Path) -> None:
+    """A new signal becomes a column, and old rows do not observe it."""
     store = opened(tmp_path)
     feed(store, stream(2.0, loaded=True))
     store.close()

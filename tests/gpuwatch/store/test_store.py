@@ -124,7 +124,8 @@ class TestTaking:
         assert rows_count(segments(tmp_path)[0]) == 4000
         store.close()
 
-    def test_a_fact_that_cannot_be_written_costs_its_own_run_and_no_other(self, tmp_path: Path) -> None:
+    def test_unwritable_fact_costs_only_its_own_run(self, tmp_path: Path) -> None:
+        """A fact that cannot be written costs its own run and no other."""
         store = opened(tmp_path)
         store.put_run(a_run(id="bad00000", told={"odd": object()}))
         store.put_run(a_run(id="good0000"))
@@ -205,7 +206,8 @@ class TestTaking:
 
 
 class TestRetention:
-    def test_segments_rotate_and_the_oldest_go_but_never_the_live_one(self, tmp_path: Path) -> None:
+    def test_segments_rotate_and_drop_all_but_the_live_one(self, tmp_path: Path) -> None:
+        """Segments rotate, and the oldest are dropped, but never the live one."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, budget_bytes=1_400_000, segment_bytes=1)
         feed(store, stream(2400.0, loaded=True), clock=clock)
@@ -221,7 +223,8 @@ class TestRetention:
         assert across.gaps == ()
         store.close()
 
-    def test_windows_without_number_leave_half_of_the_budget_to_readings(self, tmp_path: Path) -> None:
+    def test_many_windows_leave_half_the_budget_to_readings(self, tmp_path: Path) -> None:
+        """However many windows are stored, half of the budget is left to readings."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, budget_bytes=1_400_000, segment_bytes=1)
         for i in range(300):
@@ -269,7 +272,8 @@ class TestRetention:
 
 
 class TestStarting:
-    def test_a_restart_goes_on_with_the_same_segment_and_notes_the_time_between(self, tmp_path: Path) -> None:
+    def test_restart_resumes_the_segment_and_notes_the_gap(self, tmp_path: Path) -> None:
+        """A restart resumes the same segment and notes the time between."""
         store = opened(tmp_path)
         feed(store, stream(2.0, loaded=True))
         store.close()
@@ -285,7 +289,8 @@ class TestStarting:
         assert gap.end_ns == BEGIN_NS + 10 * S
         store.close()
 
-    def test_a_gpu_lost_when_the_daemon_died_is_a_gap_until_the_next_start(self, tmp_path: Path) -> None:
+    def test_gpu_lost_at_daemon_death_is_a_gap_until_restart(self, tmp_path: Path) -> None:
+        """A GPU that was lost when the daemon died is a gap until the next start."""
         store = opened(tmp_path)
         feed(store, [fast(BEGIN_NS)])
         execute(store, f"INSERT INTO gaps VALUES ({BEGIN_NS}, 0, 'fast', NULL)")
@@ -397,7 +402,8 @@ class TestDamage:
             assert reader.trace(UUID, BOOT, BEGIN_NS + 52 * S, BEGIN_NS + 54 * S).observes("power_w")
         store.close()
 
-    def test_one_that_breaks_while_no_file_can_be_opened_is_replaced_later(self, tmp_path: Path) -> None:
+    def test_broken_segment_is_replaced_once_a_file_can_be_opened(self, tmp_path: Path) -> None:
+        """A segment that breaks while no file can be opened is replaced later."""
         store = with_torn_segment(tmp_path)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
@@ -545,7 +551,7 @@ while True:
 
 
 @pytest.mark.parametrize("most_lost_ns", [None, pytest.param(S, marks=pytest.mark.slow)], ids=["whole", "a second"])
-def test_kill_9_at_any_moment_corrupts_nothing_and_loses_a_second_at_most(tmp_path: Path, most_lost_ns: int | None) -> None:
+def test_store_survives_kill_9_and_loses_a_second_at_most(tmp_path: Path, most_lost_ns: int | None) -> None:
     """Without a bound on time what was committed before the kill is there after it."""
     for after_s in (0.2, 0.9, 1.33):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
@@ -602,7 +608,8 @@ class TestNetworkFileSystem:
         store.close()
 
 
-def test_a_reader_that_holds_a_segment_open_only_delays_its_becoming_plain(tmp_path: Path) -> None:
+def test_reader_only_delays_a_segment_becoming_plain(tmp_path: Path) -> None:
+    """A reader that holds a segment open only delays that it becomes a plain file."""
     clock = VirtualClock(BEGIN_NS)
     store = opened(tmp_path, clock=clock, segment_bytes=1)
     held = sqlite3.connect(segments(tmp_path)[0])
@@ -617,7 +624,8 @@ def test_a_reader_that_holds_a_segment_open_only_delays_its_becoming_plain(tmp_p
     store.close()
 
 
-def test_closing_twice_and_a_second_store_elsewhere_disturb_nothing(tmp_path: Path) -> None:
+def test_store_closes_twice_beside_another_store(tmp_path: Path) -> None:
+    """Closing twice, and a second store elsewhere, disturb nothing."""
     one, two = opened(tmp_path / "one"), opened(tmp_path / "two")
     one.put_device(DEVICE)
     one.close()
