@@ -1,1 +1,1 @@
-"""The monitor's text: pieces with a tone, without textual."""
+"""The monitor's lines: tables, curves and strips as pieces of text with a tone, without textual."""

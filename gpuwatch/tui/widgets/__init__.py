@@ -1,1 +1,1 @@
-"""The monitor's widgets, and the lines they draw."""
+"""The monitor's widgets, one per file."""
