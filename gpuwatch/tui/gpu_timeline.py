@@ -9,8 +9,8 @@ from functools import partial
 from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
 from gpuwatch.tui.gpu_history import GpuHistory
 from gpuwatch.tui.history_fetcher import HistoryFetcher
+from gpuwatch.tui.text.gpu_chart import ChartView
 from gpuwatch.tui.time_range import TimeRange, Viewport
-from gpuwatch.tui.widgets.gpu_chart import ChartView
 from gpuwatch.view.live import LiveGpu
 from gpuwatch.wire.messages import Shown
 

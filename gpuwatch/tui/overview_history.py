@@ -9,10 +9,9 @@ import numpy as np
 from annotate.evidence import Device, Lane, Trace
 from gpuwatch.tui.data_interfaces import HistorySource
 from gpuwatch.tui.gpu_history import GpuHistory
-from gpuwatch.tui.text import plot
+from gpuwatch.tui.text import plot, reason_strip
 from gpuwatch.tui.text.plot import Span
 from gpuwatch.tui.text.words import Chip, Piece, Tone
-from gpuwatch.tui.widgets import reason_strip
 from gpuwatch.view.live import Live
 
 RANGE_NS = 120_000_000_000

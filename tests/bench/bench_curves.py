@@ -11,8 +11,8 @@ import psutil
 
 from annotate.evidence import Trace
 from gpuwatch.tui.data_interfaces import ScreenContent
-from gpuwatch.tui.widgets import gpu_chart
-from gpuwatch.tui.widgets.gpu_chart import ChartView
+from gpuwatch.tui.text import gpu_chart
+from gpuwatch.tui.text.gpu_chart import ChartView
 from tests.gpuwatch.tui.detail import Host, Still, format_time, lived
 from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, window
 

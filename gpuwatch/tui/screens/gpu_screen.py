@@ -46,8 +46,8 @@ class GpuScreen(SecondaryScreen):
             "left", "cursor(-1)", "cursor", id="cursor-back", key_display="← →", tooltip="Exact values of an earlier moment"
         ),
         Binding("right", "cursor(1)", "cursor later", id="cursor-on", show=False, tooltip="Exact values of a later moment"),
-        Binding("plus,equals_sign", "zoom(-1)", "zoom", id="zoom-in", key_display="+ -", tooltip="A shorter stretch of time"),
-        Binding("minus", "zoom(1)", "zoom out", id="zoom-out", show=False, tooltip="A longer stretch of time"),
+        Binding("plus,equals_sign", "zoom(-1)", "zoom", id="zoom-in", key_display="+ -", tooltip="A shorter time range"),
+        Binding("minus", "zoom(1)", "zoom out", id="zoom-out", show=False, tooltip="A longer time range"),
         Binding("shift+left", "pan(-1)", "pan", id="pan-back", show=False, tooltip="Half a screen earlier"),
         Binding("shift+right", "pan(1)", "pan later", id="pan-on", show=False, tooltip="Half a screen later"),
         Binding("end", "follow", "follow", id="follow", show=False, tooltip="No cursor, the newest at the right edge"),

@@ -1,1 +1,1 @@
-"""The words and curves of the terminal monitor, as pieces of text: nothing here knows textual."""
+"""The monitor's lines: tables, curves and strips as pieces of text with a tone, without textual."""

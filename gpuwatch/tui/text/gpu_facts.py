@@ -6,8 +6,7 @@ from annotate.evidence import Ownership, Process, Visibility
 from annotate.output import report
 from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.text import gpu_words, words
-from gpuwatch.tui.text.words import NOTHING, Piece, Tone
-from gpuwatch.tui.widgets.chart_panels import clipped
+from gpuwatch.tui.text.words import NOTHING, Piece, Tone, clip_pieces
 from gpuwatch.tui.window_coverage import process_owner
 from gpuwatch.view.live import Live, LiveGpu
 
@@ -25,7 +24,7 @@ def head(uuid: str, gpu: LiveGpu | None, content: ScreenContent, width: int) -> 
     if gpu is not None:
         pieces.append(Piece(f"  {gpu_words.name(gpu)}"))
     pieces += [*_wrong(gpu, content), Piece(f"  {report.plain(uuid)}", Tone.DIM)]
-    return clipped(pieces, width)
+    return clip_pieces(pieces, width)
 
 
 def _of(count: int) -> str:
@@ -46,28 +45,29 @@ def _wrong(gpu: LiveGpu | None, content: ScreenContent) -> list[Piece]:
 def limits(gpu: LiveGpu, width: int) -> list[Piece]:
     """List the limits and settings, the most telling first, without what was not observed."""
     device, said = gpu.device, gpu.said
-    told: list[str] = []
+    facts: list[str] = []
     if device.sm_clock_max_mhz is not None:
-        told.append(f"max {device.sm_clock_max_mhz} MHz")
+        facts.append(f"max {device.sm_clock_max_mhz} MHz")
     if (lock_mhz := said("sm_clock_lock_mhz")) is not None:
-        told.append(f"locked {lock_mhz} MHz")
+        facts.append(f"locked {lock_mhz} MHz")
     limit_w = said("power_limit_w") or device.power_limit_w
     if limit_w is not None:
         default_w = device.power_limit_default_w
-        told.append(f"limit {limit_w:.0f} W" + (f" (default {default_w:.0f})" if default_w not in (None, limit_w) else ""))
+        facts.append(f"limit {limit_w:.0f} W" + (f" (default {default_w:.0f})" if default_w not in (None, limit_w) else ""))
     if device.temperature_slowdown_c is not None:
-        told.append(f"slow-down {device.temperature_slowdown_c} °C")
+        facts.append(f"slow-down {device.temperature_slowdown_c} °C")
     for name, shown in (("ecc_mode", "ECC"), ("mig_mode", "MIG"), ("persistence_mode", "persistence")):
         mode = said(name) if said(name) is not None else getattr(device, name)
         if mode is not None:
-            told.append(f"{shown} {'on' if mode else 'off'}")
+            facts.append(f"{shown} {'on' if mode else 'off'}")
     generation, lanes = said("pcie_generation_count"), said("pcie_width_count")
     if generation is not None and lanes is not None:
-        told.append(f"PCIe {generation} x{lanes}")
-    told += [report.plain(each) for each in (device.pci_bus_id,) if each]
+        facts.append(f"PCIe {generation} x{lanes}")
+    if device.pci_bus_id:
+        facts.append(report.plain(device.pci_bus_id))
     if device.driver_version:
-        told.append(f"driver {report.plain(device.driver_version)}")
-    return clipped([Piece(f"{'  ' if index else ' '}{each}", Tone.DIM) for index, each in enumerate(told)], width)
+        facts.append(f"driver {report.plain(device.driver_version)}")
+    return clip_pieces([Piece(f"{'  ' if index else ' '}{each}", Tone.DIM) for index, each in enumerate(facts)], width)
 
 
 def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
@@ -88,7 +88,7 @@ def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
         pieces.append(Piece(f"  memory {memory_mhz} MHz", Tone.DIM))
     if (average_w := gpu.said("power_average_w")) is not None:
         pieces.append(Piece(f"  1 s mean {average_w:.0f} W", Tone.DIM))
-    return clipped(pieces, width)
+    return clip_pieces(pieces, width)
 
 
 def _with(piece: Piece, unit: str) -> Piece:

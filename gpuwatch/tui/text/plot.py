@@ -14,7 +14,7 @@ import numpy.typing as npt
 from annotate.evidence import HEARTBEAT_NS, Column, Gap, Times, Values
 from gpuwatch.tui.text.words import Piece, Tone
 
-HOLDS_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2  # as evidence.Trace: a value that nobody repeated for so long stands no more
+HOLDS_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2  # as evidence.Trace: a value not repeated for this long stands no more
 GUTTER_COUNT = 7  # columns to the left of a curve: a label and the axis
 LINE = "╌"
 CURSOR = "│"

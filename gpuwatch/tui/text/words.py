@@ -134,6 +134,17 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: max(most - 1, 0)] + "…"
 
 
+def clip_pieces(pieces: Sequence[Piece], room: int) -> list[Piece]:
+    """Cut a line to ``room`` columns, at the end of a whole piece where there is one."""
+    found: list[Piece] = []
+    for piece in pieces:
+        if len(piece.text) > room:
+            return found or [Piece(cut(piece.text, room), piece.tone)]
+        found.append(piece)
+        room -= len(piece.text)
+    return found
+
+
 def text(lines: Iterator[list[Piece]] | Sequence[list[Piece]]) -> str:
     """Return the words alone, to paste."""
     return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines)

@@ -1,1 +1,1 @@
-"""The widgets of the terminal monitor, one a file."""
+"""The monitor's widgets, one per file."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from textual.events import Click
 from textual.message import Message
 
+from gpuwatch.tui.text import gpu_chart
+from gpuwatch.tui.text.gpu_chart import ChartView
 from gpuwatch.tui.text.plot import GUTTER_COUNT
-from gpuwatch.tui.widgets import gpu_chart
-from gpuwatch.tui.widgets.gpu_chart import ChartView
 from gpuwatch.tui.widgets.line_view import LineView
 
 

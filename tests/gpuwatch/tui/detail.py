@@ -1,4 +1,4 @@
-"""The detail screen in an app of its own, with somebody to tell it what to show; and pasts that stand still."""
+"""The screen of one GPU in its own small app, and histories that stand still."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def lived(length_s: int = 700) -> Trace:
 
 
 class Host(App[None]):
-    """Only the detail screen, told once what to show."""
+    """An app with only the screen of one GPU, handed its content once."""
 
     CSS = TopApp.CSS
 

@@ -1,4 +1,4 @@
-"""Screens with the clock standing still: machines as a screen may meet them, and who shows them one after the other."""
+"""Frozen screens: machines as a screen may meet them, shown one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The monitor as a person uses it: what it shows in each state, and what each key does."""
+"""The monitor in use: its states and its keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Use: TypeAlias = Callable[[Pilot[None]], Awaitable[None]]
 
 
 def used(app: TopApp, use: Use, size: tuple[int, int] = (100, 30)) -> TopApp:
-    """The monitor with somebody in front of it; it has left afterwards."""
+    """Run the monitor with a user in front of it; it has left afterwards."""
 
     async def lived() -> None:
         async with app.run_test(size=size) as pilot:

@@ -1,4 +1,4 @@
-"""What a screen knows of one GPU: answers put together, rows told meanwhile kept, and nothing asked twice."""
+"""The known history of one GPU: joined answers, live rows kept meanwhile, and no interval queried twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last two minutes of every GPU: what was told and what the store has, in cells that are over."""
+"""The last two minutes of every GPU: live answers and stored readings, in whole cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be opened from the first screen, chosen, explained, copied and kept."""
+"""The screens that open from the first one: choosing, explaining, copying, and stored preferences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program itself in a terminal: tmux holds one, and gives what a person would see."""
+"""The program itself in a terminal held by tmux."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRACES = Path(__file__).parents[2] / "traces"
 
 
 class Terminal:
-    """A tmux server of its own, 100 by 30."""
+    """A private tmux server, 100 by 30."""
 
     def __init__(self, folder: Path, tmux: str) -> None:
         self._program = tmux

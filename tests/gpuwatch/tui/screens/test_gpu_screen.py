@@ -1,4 +1,4 @@
-"""One GPU in detail as a person uses it: what it shows, what each key does, and what it asks the store."""
+"""The screen of one GPU in use: its values, its keys, and its queries to the store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOW = ScreenContent(live=LIVE, format_time=format_time)
 
 
 class Seen:
-    """A detail screen with somebody in front of it."""
+    """The screen of one GPU with a user in front of it."""
 
     def __init__(self, host: Host, pilot: Pilot[None]) -> None:
         self.host, self._pilot = host, pilot
@@ -342,7 +342,7 @@ def test_only_changed_lines_are_redrawn() -> None:
         assert drawn
         drawn.clear()
         await seen.press("right")
-        assert len(set(drawn)) < 34, "the ribbons stayed"
+        assert len(set(drawn)) < 34, "the strips stayed"
 
     used(use, Still(TRACE))
 

@@ -77,7 +77,7 @@ def test_value_stands_until_next_row_or_stale() -> None:
     found = band(of, Span(0, 6 * S, 12))
     assert found.high[:2].tolist() == [10.0, 10.0]
     assert found.high[2:5].tolist() == [20.0] * 3
-    assert np.isnan(found.high[6:10]).all(), "nobody repeated it for more than a heartbeat and a half"
+    assert np.isnan(found.high[6:10]).all(), "it was not repeated for more than a heartbeat and a half"
     assert found.low[2] == 10.0, "a step is drawn from where it came"
 
 

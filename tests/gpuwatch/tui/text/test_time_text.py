@@ -1,4 +1,4 @@
-"""A moment as somebody types it."""
+"""Moments as users type them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a screen says: letters beside colours, nothing that is not observed, nothing wider than the screen."""
+"""The words of a screen: letters beside colours, dashes for unobserved values, no line wider than the screen."""
 
 from __future__ import annotations
 

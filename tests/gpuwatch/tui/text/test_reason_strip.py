@@ -1,4 +1,4 @@
-"""The ribbon of clock event reasons: the gravest wins, silence is not innocence, and letters say it all."""
+"""The strip of clock event reasons: the gravest wins, silence is not innocence, and letters suffice."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.evidence import Column, Gap, Reason
-from gpuwatch.tui.text import plot
+from gpuwatch.tui.text import plot, reason_strip
 from gpuwatch.tui.text.plot import Span
 from gpuwatch.tui.text.words import CHIPS
-from gpuwatch.tui.widgets import reason_strip
 from tests.gpuwatch.tui.text.test_plot import EMPTY, S, column, columns
 
 

@@ -10,11 +10,10 @@ import numpy as np
 
 from annotate.evidence import Column, Device, Lane, ProcessList, Times, Trace, Values
 from annotate.output import report
-from gpuwatch.tui.text import plot
+from gpuwatch.tui.text import chart_panels, plot, reason_strip
+from gpuwatch.tui.text.chart_panels import CENSUS_HOLDS_NS, PanelData
 from gpuwatch.tui.text.plot import GUTTER_COUNT, Span
-from gpuwatch.tui.text.words import NOTHING, Chip, Piece, Tone, chips, cut, status
-from gpuwatch.tui.widgets import chart_panels, reason_strip
-from gpuwatch.tui.widgets.chart_panels import CENSUS_HOLDS_NS, PanelData, clipped
+from gpuwatch.tui.text.words import NOTHING, Chip, Piece, Tone, chips, clip_pieces, cut, status
 from gpuwatch.tui.window_coverage import is_window_on
 from gpuwatch.wire.messages import Shown
 
@@ -52,7 +51,7 @@ def lines(view: ChartView, width: int, height: int) -> list[list[Piece]]:
     below = [_strip("reason", letters)]
     if height >= ROOMY_COUNT:
         below += [_strip("procs", _process_counts(view, cells)), _strip("window", _verdicts(view, cells))]
-    below += [_axis(view, cells, cursor), clipped(list(_at_cursor(view, cells, cursor, reasons)), width)]
+    below += [_axis(view, cells, cursor), clip_pieces(list(_at_cursor(view, cells, cursor, reasons)), width)]
     if view.notice is not None:
         below.append([Piece(cut(f" {report.plain(view.notice)}", width), Tone.DIM)])
     data = PanelData(

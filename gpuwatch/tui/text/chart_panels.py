@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -12,7 +12,7 @@ import numpy as np
 from annotate.evidence import SIGNALS, Column, Device, Lane, Times, Trace
 from gpuwatch.tui.text import plot
 from gpuwatch.tui.text.plot import Band, PlotStyle, Span, Tones
-from gpuwatch.tui.text.words import NOTHING, Piece, Tone, cut, span
+from gpuwatch.tui.text.words import NOTHING, Piece, Tone, clip_pieces, span
 
 DENSE_HOLDS_NS = 100_000_000  # five of its samples: a longer silence is one, and the sampled power stands in
 CENSUS_HOLDS_NS = 11_000_000_000  # as long as a slow lane's row: some sources read process lists that rarely
@@ -127,7 +127,7 @@ def _title(panel: Panel, of: PanelData, found: Band, line: float | None, *, dens
         pieces.append(Piece(f"  {ends[0]:.0f}–{ends[1]:.0f} in view", Tone.DIM))
     if dense:
         pieces.append(Piece("  20 ms record" if exact or of.cursor is None else "  20 ms record, sampled here", Tone.DIM))
-    return clipped(pieces, of.cells.slices_count + plot.GUTTER_COUNT)
+    return clip_pieces(pieces, of.cells.slices_count + plot.GUTTER_COUNT)
 
 
 def value_at(panel: Panel, trace: Trace, at_ns: int) -> tuple[float | None, bool]:
@@ -156,14 +156,3 @@ def _tones(panel: Panel, of: PanelData, cells: Band, line: float | None) -> Tone
     if panel is POWER:
         return plot.toned(plain, cells.high >= AT_LIMIT_RATIO * line, Tone.WARN)
     return plot.toned(plot.toned(plain, cells.high >= line - NEAR_C, Tone.WARN), cells.high >= line, Tone.BAD)
-
-
-def clipped(pieces: Sequence[Piece], room: int) -> list[Piece]:
-    """Cut a line to ``room`` columns, at the end of a whole piece where there is one."""
-    found: list[Piece] = []
-    for piece in pieces:
-        if len(piece.text) > room:
-            return found or [Piece(cut(piece.text, room), piece.tone)]
-        found.append(piece)
-        room -= len(piece.text)
-    return found
