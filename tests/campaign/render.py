@@ -5,7 +5,7 @@ from __future__ import annotations
 from annotate.rules import RULES
 from tests.campaign import results
 from tests.campaign.mutator import Mutator
-from tests.campaign.mutators import MUTATORS, NOT_MEASURED
+from tests.campaign.mutators import MUTATORS
 from tests.campaign.results import Rate, Results
 
 MOST_ALARMS_RATIO, MOST_MISSES_RATIO = 0.01, 0.05
@@ -27,7 +27,7 @@ def section() -> list[str]:
 
 
 def tables(found: Results) -> list[str]:
-    return [*verdicts(found), *alarms_and_misses(found), *_not_measured()]
+    return [*verdicts(found), *alarms_and_misses(found)]
 
 
 def verdicts(found: Results) -> list[str]:
@@ -88,16 +88,6 @@ def _hazard(found: Results, mutator: Mutator) -> str:
         what += f" (`{mutator.claim.value}`)"
     once, half, thrice = ("" if not mutator.limit else _percent(missed(m)) for m in (1.0, 1.5, 3.0))
     return f"{what} | {once} | {half} | {_judged(twice, MOST_MISSES_RATIO)} | {_bounds(twice)} | {thrice} | {verdict}"
-
-
-def _not_measured() -> list[str]:
-    if not NOT_MEASURED:
-        return []
-    return [
-        "Hazards that are not injected, and why:\n",
-        *(f"- `{rule}`: {why}" for rule, why in sorted(NOT_MEASURED.items())),
-        "",
-    ]
 
 
 def _not(rate: Rate) -> Rate:
