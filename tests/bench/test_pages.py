@@ -23,7 +23,8 @@ def test_every_benchmark_runs_by_its_name_alone(name: str) -> None:
     assert all(each.default is not inspect.Parameter.empty for each in parameters)
 
 
-def test_what_is_kept_is_of_benchmarks_there_are_and_every_target_is_measured() -> None:
+def test_saved_results_measure_every_target() -> None:
+    """Results are kept of benchmarks that exist, and every target is measured."""
     kept = saved.load()
     assert kept.keys() <= set(saved.names())
     found = targets.data(kept)
@@ -40,7 +41,8 @@ def test_a_name_that_is_none_gets_a_line_with_those_that_are() -> None:
     assert done.stderr.endswith("found wndow\n")
 
 
-def test_a_run_is_kept_with_its_machine_and_replaces_the_one_before(tmp_path: Path) -> None:
+def test_saved_run_replaces_the_one_before(tmp_path: Path) -> None:
+    """A run is stored with its machine and replaces the run before."""
     path = tmp_path / "results.json"
     name, other = saved.names()[:2]
     first, second = (

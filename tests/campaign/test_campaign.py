@@ -38,7 +38,8 @@ def test_three_times_its_limit_is_a_hazard_in_some_window(mutator: Mutator, wind
     assert counts[f"{largest}/caught"] >= 1
 
 
-def test_the_same_seed_gives_the_same_window_and_another_one_another() -> None:
+def test_seed_decides_the_simulated_window() -> None:
+    """The same seed gives the same window, another seed another window."""
     first, again, other = clean.simulated(7), clean.simulated(7), clean.simulated(8)
     assert first.window == again.window
     assert np.array_equal(first.trace.column("power_w").values, again.trace.column("power_w").values)
@@ -64,14 +65,16 @@ def test_counts_of_other_seeds_add_and_the_same_seed_is_refused(tmp_path: Path) 
         kept.plus([5], {})
 
 
-def test_a_rate_that_misses_its_target_is_bold_and_has_its_bounds() -> None:
+def test_rate_beyond_its_target_is_bold() -> None:
+    """A rate that misses its target is bold and has its bounds."""
     rule = RULES[0].name
     found = results.Results("judge", counts={f"clean-rule/{rule}/windows": 100, f"clean-rule/{rule}/alarms": 3})
     line = next(line for line in render.alarms_and_misses(found) if line.startswith(f"| {rule} "))
     assert "**3 %** | 0.62–8.5" in line
 
 
-def test_what_is_committed_has_thousands_of_windows_and_meets_the_verdicts_targets() -> None:
+def test_committed_results_meet_the_targets() -> None:
+    """The committed results have thousands of windows and meet the verdicts' targets."""
     found = results.load()
     assert len(found.seeds) >= 2000
     alarms = sum(found.rate(f"clean/{kind}", "alarms").hits for kind in found.names("clean"))

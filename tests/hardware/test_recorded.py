@@ -28,7 +28,8 @@ def test_the_recording_covers_every_verdict_but_unproven() -> None:
     assert {verdict.status for _, _, verdict in RECORDED} == {Status.VALID, Status.FLAGGED, Status.REJECTED}
 
 
-def test_a_log_of_nvidia_smi_shows_the_onset_and_the_gaps_and_proves_nothing() -> None:
+def test_smi_log_shows_onset_and_gaps_and_is_unproven() -> None:
+    """A log of nvidia-smi shows the onset and the gaps, and proves nothing."""
     verdicts = dict(render.from_log())
     assert verdicts["steady-gemm-4096"].status is Status.UNPROVEN
     assert "regime-change" in [hazard.rule for hazard in verdicts["from-idle-gemm-4096-1s"].hazards]
@@ -39,7 +40,8 @@ SIDE_STREAM = unpack((render.TRACES / "h200-side-stream.capsule").read_bytes())
 
 
 @pytest.mark.parametrize("evidence", SIDE_STREAM)
-def test_iterations_around_work_on_another_stream_are_said_to_hold_none_of_it(evidence: Evidence) -> None:
+def test_work_on_another_stream_is_found(evidence: Evidence) -> None:
+    """The verdict says that iterations around work on another stream hold none of it."""
     verdict = judge(evidence)
     (finding,) = (each for each in verdict.hazards if each.rule == "wrong-stream")
     assert verdict.status in (Status.FLAGGED, Status.REJECTED)

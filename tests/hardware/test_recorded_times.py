@@ -71,7 +71,8 @@ def sliding(about: Evidence, *, least_s: float) -> Iterator[Evidence]:
 
 
 @pytest.mark.parametrize("name", sorted(recorded()))
-def test_a_recording_is_worse_than_noted_for_what_spoilt_it_and_for_nothing_else(name: str) -> None:
+def test_recording_is_flagged_only_for_its_hazards(name: str) -> None:
+    """A recording is worse than noted for the hazards that spoilt it, and for no other."""
     worse = {rule for rule, severity in found(recorded()[name]).items() if severity is not Severity.NOTE}
     assert worse == SPOILT.get(name, set())
 
@@ -102,7 +103,8 @@ def test_the_true_clock_explains_the_two_speeds_of_a_capped_gemm() -> None:
     assert 0.8 < float(answer.facts["clock_explains_ratio"] or 0) < 1.2
 
 
-def test_no_clean_window_of_three_seconds_or_more_is_worse_than_noted() -> None:
+def test_clean_window_of_three_seconds_is_only_noted() -> None:
+    """No clean window of three seconds or more is worse than noted."""
     alarms: Counter[tuple[str, str]] = Counter()
     windows = 0
     for name in CLEAN:
@@ -124,7 +126,8 @@ def test_every_window_short_of_processors_shows_it_twice() -> None:
         assert {"outliers", "mean-vs-median-gap"} <= set(found(about))
 
 
-def test_a_steady_median_is_known_to_less_than_two_per_cent_in_three_seconds() -> None:
+def test_steady_median_is_known_within_two_per_cent() -> None:
+    """Three seconds of a steady kernel give its median to less than two per cent."""
     windows = [about for name in CLEAN for about in sliding(recorded()[name], least_s=3.0)]
     answers = [numbers.noisy.ask(about, Claim.SUSTAINED) for about in windows]
     known = [answer for answer in answers if not isinstance(answer, Unobserved)]

@@ -132,7 +132,8 @@ def test_a_small_archive_that_promises_much_is_refused(tmp_path: Path, name: str
     assert "expected" in read(kind, path)
 
 
-def test_an_archive_that_unpacks_to_more_than_a_day_holds_is_refused(tmp_path: Path) -> None:
+def test_archive_beyond_a_day_of_readings_is_refused(tmp_path: Path) -> None:
+    """An archive that unpacks to more than a day of readings holds is refused."""
     path = tmp_path / "x.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("telemetry.npy", npy("(1, 1)", "<f8", bytes(8)))
@@ -140,8 +141,11 @@ def test_an_archive_that_unpacks_to_more_than_a_day_holds_is_refused(tmp_path: P
     assert "expected an .npz of at most" in read("recording", path)
 
 
-def test_a_report_whose_library_unpacks_to_gigabytes_is_read_within_bounds(tmp_path: Path) -> None:
-    """Of this version's own making, by what it says: then its page is compared with what this version would write."""
+def test_report_bomb_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    """A report whose library unpacks to gigabytes is read within bounds.
+
+    Of this version's own making, by what it says: then its page is compared with what this version would write.
+    """
     packing = zlib.compressobj(9, wbits=31)
     head = packing.compress(b"") + packing.flush(zlib.Z_FULL_FLUSH)
     zeroes = packing.compress(bytes(1 << 24)) + packing.flush(zlib.Z_FULL_FLUSH)  # stands for itself wherever it is put

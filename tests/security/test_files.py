@@ -106,7 +106,8 @@ def _unpacked(state: Path, out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o000])
-def test_everything_a_users_daemon_makes_is_closed_to_others_whatever_the_umask(tmp_path: Path, mask: int) -> None:
+def test_daemon_files_are_closed_under_any_umask(tmp_path: Path, mask: int) -> None:
+    """Everything that a user's daemon makes is closed to other users, whatever the umask."""
     folder = tmp_path / "made"
     folder.mkdir()
     found = settings(folder)
@@ -135,7 +136,8 @@ def test_everything_a_users_daemon_makes_is_closed_to_others_whatever_the_umask(
             os.kill(int(client.status()["pid"]), 15)
 
 
-def test_a_link_in_the_place_of_the_daemons_log_is_not_written_through(tmp_path: Path) -> None:
+def test_daemon_log_follows_no_link(tmp_path: Path) -> None:
+    """The daemon does not write through a link in the place of its log."""
     found = settings(tmp_path)
     found.state.mkdir(mode=0o700)
     precious = tmp_path / "precious"
@@ -150,7 +152,8 @@ def test_a_link_in_the_place_of_the_daemons_log_is_not_written_through(tmp_path:
 
 
 @pytest.mark.parametrize("name", ["run.capsule", "report.html"])
-def test_a_link_in_the_place_of_an_output_is_replaced_and_not_written_through(tmp_path: Path, name: str) -> None:
+def test_output_replaces_a_link(tmp_path: Path, name: str) -> None:
+    """A command replaces a link in the place of its output and does not write through it."""
     capsule = Path(__file__).parents[1] / "traces" / "h200-windows.capsule"
     precious, target = tmp_path / "precious", tmp_path / name
     precious.write_text("untouched")

@@ -67,7 +67,8 @@ def replies(path: Path, *messages: wire.Message) -> str:
         return "".join(said[1:])
 
 
-def test_a_window_of_another_user_is_neither_ended_closed_timed_asked_for_nor_seen(shared: Shared) -> None:
+def test_window_of_another_user_is_out_of_reach(shared: Shared) -> None:
+    """Nobody ends, closes, times, asks for or sees the window of another user."""
     path = shared.settings.socket
     with connect(shared.settings) as client:
         opened = client.open(label="secret-label")
@@ -90,7 +91,8 @@ def test_a_window_of_another_user_is_neither_ended_closed_timed_asked_for_nor_se
         assert client.verdicts(opened.run).status in ("valid", "flagged", "unproven", "rejected")
 
 
-def test_a_window_is_of_the_user_the_kernel_names_whatever_is_told(shared: Shared) -> None:
+def test_window_belongs_to_the_user_the_kernel_names(shared: Shared) -> None:
+    """A window belongs to the user whom the kernel names, whatever its client declares."""
     path = shared.settings.socket
     forged = wire.Open(label="forged", parent="0" * 18, told={"exception": "none", "uid": 0, "user": "root", "pid": 1})
     said = as_nobody(lambda: replies(path, forged))
@@ -117,7 +119,8 @@ def test_told_facts_of_absurd_size_are_refused(shared: Shared) -> None:
     assert all('"refused"' in line and "expected at most" in line for line in said), said
 
 
-def test_files_of_the_systems_daemon_are_closed_to_those_outside_its_group(shared: Shared) -> None:
+def test_system_daemon_files_are_closed_outside_its_group(shared: Shared) -> None:
+    """Files of the system's daemon are closed to users outside its group."""
     state = shared.settings.state
 
     def listed() -> str:
@@ -170,7 +173,8 @@ def test_a_daemon_of_another_user_is_not_trusted_by_a_client() -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "writable"])
-def test_a_socket_folder_that_somebody_else_made_is_refused_by_client_and_daemon(kind: str) -> None:
+def test_foreign_socket_folder_is_refused(kind: str) -> None:
+    """Client and daemon refuse a socket folder that another user made."""
     with open_folder() as folder:
         theirs = folder / "gpuwatch-0"
         if kind == "link":
@@ -201,7 +205,8 @@ def test_a_socket_folder_that_somebody_else_made_is_refused_by_client_and_daemon
         assert not list(theirs.glob("*.sock"))
 
 
-def test_a_store_under_the_temporary_folder_is_not_kept_in_somebody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_in_a_foreign_temporary_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon does not keep a store in a temporary folder of another user."""
     with open_folder() as folder:
         theirs = folder / f"gpuwatch-{os.getuid()}"
         theirs.mkdir()
@@ -211,8 +216,11 @@ def test_a_store_under_the_temporary_folder_is_not_kept_in_somebody_elses(monkey
         assert not (theirs / "gpuwatch").exists()
 
 
-def test_a_second_connection_of_the_same_user_speaks_for_its_windows_and_a_stranger_never_does(shared: Shared) -> None:
-    """A window belongs to a user, so that `gpuwatch run` may close what its child opened."""
+def test_second_connection_speaks_for_its_users_windows(shared: Shared) -> None:
+    """A second connection of the same user speaks for its windows; one of another user never does.
+
+    A window belongs to a user, so that `gpuwatch run` may close what its child opened.
+    """
     with connect(shared.settings) as one, connect(shared.settings) as two:
         opened = one.open(label="shared among mine")
         two.close_window(opened.run, opened.opened_ns, clock.now_ns())

@@ -75,7 +75,8 @@ def attack(host: str, port: int) -> Iterator[None]:
                 thread.join()
 
 
-def test_sampling_goes_on_under_slow_hanging_and_very_many_clients(page: tuple[Settings, str, int]) -> None:
+def test_sampling_goes_on_under_attack(page: tuple[Settings, str, int]) -> None:
+    """Sampling goes on under slow, hanging and very many clients."""
     settings, host, port = page
     with attack(host, port):
         before_count, _ = asked(settings)
@@ -103,7 +104,8 @@ def test_sampling_keeps_half_its_rate_under_attack(page: tuple[Settings, str, in
     ],
     ids=["one header", "many headers", "path", "length", "chunks"],
 )
-def test_what_is_huge_is_refused_or_passed_over_and_the_next_is_served(page: tuple[Settings, str, int], raw: bytes) -> None:
+def test_huge_request_leaves_the_next_served(page: tuple[Settings, str, int], raw: bytes) -> None:
+    """A huge request is refused or passed over, and the next one is served."""
     _, host, port = page
     said = answered(host, port, raw)
     assert not said or said.startswith(b"HTTP/1.1 ")
@@ -129,7 +131,8 @@ def test_there_are_no_files_behind_the_page(page: tuple[Settings, str, int], pat
     assert b"root:" not in said
 
 
-def test_an_answer_takes_nothing_of_the_question_into_its_headers(page: tuple[Settings, str, int]) -> None:
+def test_request_reaches_no_header_of_the_answer(page: tuple[Settings, str, int]) -> None:
+    """An answer takes nothing of the request into its headers."""
     _, host, port = page
     connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
     with contextlib.closing(connection):
@@ -141,7 +144,8 @@ def test_an_answer_takes_nothing_of_the_question_into_its_headers(page: tuple[Se
 
 
 @pytest.mark.slow
-def test_how_long_a_refusal_takes_tells_neither_a_user_nor_part_of_a_password() -> None:
+def test_refusal_time_reveals_no_user_or_password() -> None:
+    """The time of a refusal reveals neither a user nor a part of a password."""
     guarded = Access(None, {"prometheus": DIGEST})
     headers = [basic("prometheus", "x" * 28), basic("nobody", "x" * 28), basic("prometheus", "correct horse battery stapl3")]
     took: dict[str, list[float]] = {header: [] for header in headers}

@@ -51,7 +51,8 @@ echo "uninstalled: $(state || true)"
 @pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may have a mount namespace")
 @pytest.mark.skipif(not SYSTEMD.exists() or not all(map(shutil.which, NEEDED)), reason=f"needs systemd, {', '.join(NEEDED)}")
-def test_a_real_systemd_installs_activates_restarts_and_forgets_it(tmp_path: Path) -> None:
+def test_systemd_installs_restarts_and_removes_the_service(tmp_path: Path) -> None:
+    """A real systemd installs, activates, restarts and removes the service."""
     runtime = tmp_path / "r"
     runtime.mkdir(mode=0o700)
     manager = tmp_path / "manager.sh"

@@ -37,7 +37,8 @@ def fed(message: dict[str, str]) -> bool:
     return "WATCHDOG" in message
 
 
-def test_it_says_ready_feeds_the_watchdog_reloads_and_says_that_it_stops(tmp_path: Path) -> None:
+def test_service_notifies_its_manager(tmp_path: Path) -> None:
+    """The daemon says READY, feeds the watchdog, reloads, and says that it stops."""
     with manager(tmp_path / "notify") as told:
         flags = settings(tmp_path).flags()
         with service(told, [*flags, "daemon"], log=tmp_path / "log", environment=WATCHDOG) as process:
@@ -57,7 +58,8 @@ def test_it_says_ready_feeds_the_watchdog_reloads_and_says_that_it_stops(tmp_pat
             assert process.wait(PATIENCE_S) == 0
 
 
-def test_no_driver_is_a_state_that_is_told_and_not_a_failure_to_start(tmp_path: Path) -> None:
+def test_service_starts_without_a_driver(tmp_path: Path) -> None:
+    """A missing driver is a state that the daemon reports, not a failed start."""
     with manager(tmp_path / "notify") as told:
         flags = settings(tmp_path, "auto").flags()
         environment = {**WATCHDOG, "LD_LIBRARY_PATH": str(_broken_driver(tmp_path))}
@@ -75,8 +77,11 @@ def _broken_driver(folder: Path) -> Path:
     return libraries
 
 
-def test_the_watchdog_bites_while_a_sampler_hangs_until_its_gpu_is_declared_lost(tmp_path: Path) -> None:
-    """Five seconds of silence make a hung GPU a lost one: then the service lives on for the others, and its status names it."""
+def test_watchdog_waits_for_a_hung_sampler(tmp_path: Path) -> None:
+    """The watchdog is not fed while a sampler hangs, until its GPU is declared lost.
+
+    Five seconds of silence make a hung GPU a lost one: then the service lives on for the others, and its status names it.
+    """
     flag = tmp_path / "hang"
     launcher = [sys.executable, "-m", "tests.systemd.hanging", str(flag)]
     with manager(tmp_path / "notify") as told:
@@ -110,7 +115,8 @@ def _served_by(found: Settings) -> int:
         return 0
 
 
-def test_a_socket_that_was_handed_over_is_served_and_outlives_the_daemon(tmp_path: Path) -> None:
+def test_handed_over_socket_outlives_the_daemon(tmp_path: Path) -> None:
+    """The daemon serves a socket that was handed over, and the socket outlives it."""
     found = settings(tmp_path)
     with _listening(found.socket) as listener, manager(tmp_path / "notify") as told:
         early = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -155,7 +161,8 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_a_systems_daemon_serves_every_user_each_their_own_windows_and_its_group_reads_what_it_keeps(open_folder: Path) -> None:
+def test_system_daemon_serves_every_user(open_folder: Path) -> None:
+    """A system's daemon serves every user their own windows, and its group reads the store."""
     found = settings(open_folder)
 
     def labels() -> str:

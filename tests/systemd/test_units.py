@@ -46,7 +46,8 @@ def exposure(unit: Path) -> float:
 
 
 @pytest.mark.parametrize("drop_in", ["", *DROP_INS])
-def test_the_systems_unit_is_exposed_at_most_so_far_with_any_drop_in(tmp_path: Path, drop_in: str) -> None:
+def test_system_unit_exposure_is_bounded(tmp_path: Path, drop_in: str) -> None:
+    """The exposure of the system's unit stays below the limit with every drop-in."""
     assert exposure(placed(tmp_path, *[drop_in] if drop_in else [])) <= MOST_EXPOSURE
 
 

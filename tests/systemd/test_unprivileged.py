@@ -13,7 +13,8 @@ from tests.systemd.test_service import as_another
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 
 
-def test_an_unprivileged_daemon_sees_the_tree_and_its_fight_for_processors_and_not_into_the_processes() -> None:
+def test_unprivileged_daemon_sees_tree_and_cpu_pressure() -> None:
+    """An unprivileged daemon sees the process tree and its CPU pressure, and not into the processes."""
     pid = os.getpid()
 
     def look() -> str:

@@ -1,4 +1,4 @@
-"""Every mutator: each rule has one."""
+"""Every mutator: one a rule at least."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _ARRAYS = _member("arrays")
 
 
 def target(data: bytes) -> None:
-    blob = data[1:] if data[:1] < b"\x40" else _altered(Dealt(data[1:]))
+    blob = data[1:] if data[:1] < b"\x40" else alter(Dealt(data[1:]))
     try:
         pieces = pack.unpack(blob)
     except CapsuleError as error:
@@ -48,10 +48,10 @@ def target(data: bytes) -> None:
     pack.pack(pieces)
 
 
-def _altered(dealt: Dealt) -> bytes:
+def alter(dealt: Dealt) -> bytes:
     manifest = copy.deepcopy(_MANIFEST)
     for _ in range(1 + dealt.byte() % 4):
-        _replace(manifest, dealt)
+        replace_value(manifest, dealt)
     arrays = bytearray(_ARRAYS)
     for _ in range(dealt.byte() % 4):
         arrays[dealt.number(2) % len(arrays)] ^= dealt.byte()
@@ -62,7 +62,7 @@ def _altered(dealt: Dealt) -> bytes:
     return out.getvalue()
 
 
-def _replace(tree: Any, dealt: Dealt) -> None:  # any JSON
+def replace_value(tree: Any, dealt: Dealt) -> None:  # any JSON
     """One thing somewhere in the tree by another."""
     while True:
         keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))

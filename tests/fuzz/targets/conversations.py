@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -129,7 +130,7 @@ class _World:
             writer.close()
         while self.server.client_count:
             await asyncio.sleep(0)
-        assert all(held.run.status != "open" for held in self.windows._in_hand.values())
+        assert all(run.status != "open" for run in self.windows.shown(os.getuid()))
 
 
 async def _answers(reader: asyncio.StreamReader, line: bytes) -> list[messages.Reply]:

@@ -13,6 +13,7 @@ from gpuwatch.exporter.http_server import HttpServer
 
 _ANSWERS = (b"HTTP/1.1 200", b"HTTP/1.1 400", b"HTTP/1.1 401", b"HTTP/1.1 404", b"HTTP/1.1 405", b"HTTP/1.1 414", b"HTTP/1.1 421", b"HTTP/1.1 431",
             b"HTTP/1.1 503", b"HTTP/1.1 505")  # fmt: skip
+_TEXTS = (b"unauthorized", b"gpuwatch", b"healthy", b"ready", b"expected a name of this machine")
 _SECRET = "correct horse battery staple"
 _GUARDED = Access(None, {"prometheus": hashlib.sha256(_SECRET.encode()).hexdigest()})
 
@@ -61,5 +62,5 @@ def _ask(web: HttpServer, data: bytes) -> None:
         except (ConnectionError, BrokenPipeError):
             pass
     # A line without a version is HTTP/0.9's, whose answers are texts alone.
-    assert not answer or answer.startswith((*_ANSWERS, b"unauthorized", b"gpuwatch", b"healthy", b"ready")), answer[:80]
+    assert not answer or answer.startswith((*_ANSWERS, *_TEXTS)), answer[:80]
     assert b"gpuwatch_up" not in answer

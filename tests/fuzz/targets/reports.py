@@ -53,7 +53,7 @@ def target(data: bytes) -> None:
 def _altered(dealt: Dealt) -> str:
     facts = copy.deepcopy(_data())
     for _ in range(1 + dealt.byte() % 3):
-        capsules._replace(facts, dealt)
-    blob = capsules._altered(dealt) if dealt.byte() % 2 else pack.pack(())
+        capsules.replace_value(facts, dealt)
+    blob = capsules.alter(dealt) if dealt.byte() % 2 else pack.pack(())
     coded = base64.b64encode(blob).decode() if dealt.byte() % 8 else dealt.text()
     return _PAGE.format(nonce=dealt.text(), data=record.as_json(facts), evidence=coded, library=dealt.text())
