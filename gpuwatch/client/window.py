@@ -23,7 +23,7 @@ from annotate.errors import AnnotateError
 from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch import clock
-from gpuwatch.client.connection import VERDICT_S, Client, connect, say
+from gpuwatch.client.connection import VERDICT_S, Client, connect, connect_and_open, say
 from gpuwatch.client.testimony import ROOM_COUNT, Iteration, Testimony
 from gpuwatch.config import settings as config
 from gpuwatch.errors import DaemonError, GpuwatchError, RejectedError, UsageError
@@ -33,7 +33,7 @@ from gpuwatch.wire.messages import LABEL_LENGTH
 
 if TYPE_CHECKING:
     from annotate.evidence import Timings
-    from gpuwatch.wire.messages import FactValue, JudgedReply
+    from gpuwatch.wire.messages import FactValue, JudgedReply, Opened
 
 _log = logging.getLogger("gpuwatch")
 _P = ParamSpec("_P")
@@ -111,13 +111,8 @@ class Window:
         self.parent = _open_one(_enclosing.get())
         with self._telemetry("opening the window"):
             settings = self._settings = self._settings or config.load()
-            self._client = connect(settings, meanwhile=self._look_around)
-            parent = self.parent.run_id if self.parent is not None else os.environ.get("GPUWATCH_PARENT")
             # Nothing that takes long lies between the daemon's mark of the beginning and ours.
-            opened = self._client.open(
-                label=self.label, claim=self.policy.claim.value, policy=self.policy.to_dict(), gpus=self._gpus,
-                parent=parent, told=self._testimony.before.facts,
-            )  # fmt: skip
+            self._client, opened = connect_and_open(settings, self._open_with, meanwhile=self._look_around)
             self.run_id = opened.run
             _enclosing.set(self)
             if opened.warning:
@@ -126,6 +121,17 @@ class Window:
             with self._telemetry("synchronising"):
                 torch_state.synchronize()
             self._testimony.stamp()
+
+    def _open_with(self, client: Client) -> Opened:
+        parent = self.parent.run_id if self.parent is not None else os.environ.get("GPUWATCH_PARENT")
+        return client.open(
+            label=self.label,
+            claim=self.policy.claim.value,
+            policy=self.policy.to_dict(),
+            gpus=self._gpus,
+            parent=parent,
+            told=self._testimony.before.facts,
+        )
 
     def _look_around(self) -> None:
         """What takes time and needs no daemon: done while it answers."""

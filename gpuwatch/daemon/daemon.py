@@ -156,6 +156,7 @@ class Daemon:
 
     async def _end(self) -> None:
         """End everything, each part in spite of the others, and the store before whatever may have to be waited for."""
+        self._server.stop_listening()  # a window that came now would end with us
         for part in (self._windows.finish, self._server.close):
             try:
                 await asyncio.wait_for(part(), FINISH_S)

@@ -71,6 +71,7 @@ class Server:
         self._path: Path | None = None  # of a socket that is ours to remove
         self._identity: tuple[int, int] | None = None  # of that socket in its file system
         self._lost: str | None = None  # why nobody finds us
+        self._is_leaving = False
         self._connections: set[asyncio.Task[None]] = set()
         self._by_uid: Counter[int] = Counter()
         self._half_said = UnfinishedLines()
@@ -143,7 +144,8 @@ class Server:
             connection.cancel()
 
     def stop_listening(self) -> None:
-        """Take no more connections; those that were made go on."""
+        """Take no more connections and windows; connections that were made go on."""
+        self._is_leaving = True
         if self._server is not None:
             self._server.close()
         if self._path is not None and _identity(self._path) == self._identity:
@@ -233,6 +235,8 @@ class Server:
     async def _answer(self, peer: _Peer, request: messages.Request) -> messages.Reply:
         match request:
             case messages.Open():
+                if self._is_leaving:
+                    raise ConnectionResetError  # the client finds the daemon that takes our place
                 if len(peer.runs) >= WINDOWS_COUNT:
                     raise UsageError(f"expected at most {WINDOWS_COUNT} open windows of a connection; close some")
                 _check_size(request.told)

@@ -301,7 +301,7 @@ def test_unknown_facts_beyond_reason_are_refused(copying: Settings) -> None:
 
 def test_many_windows_at_once_from_many_processes_are_all_judged(copying: Settings) -> None:
     program = (
-        "import sys,time\nimport gpuwatch\nfrom gpuwatch import config\n"
+        "import sys,time\nimport gpuwatch\nfrom gpuwatch.config import settings as config\n"
         f"s=config.load(dict(source={copying.source!r},state={str(copying.state)!r},socket={str(copying.socket)!r}))\n"
         "ws=[gpuwatch.window(f'{sys.argv[1]}-{i}',settings=s) for i in range(10)]\n"
         "[w.__enter__() for w in ws]\ntime.sleep(1)\n[w.__exit__(None,None,None) for w in ws]\n"
