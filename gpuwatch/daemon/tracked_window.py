@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from annotate.evidence import Host, ProcessList
 from gpuwatch.errors import UsageError
 from gpuwatch.host import cpu_pressure, gpu_sharing, processes, profilers
-from gpuwatch.store import Run
+from gpuwatch.interfaces import Run
 from gpuwatch.wire import timings
 from gpuwatch.wire.messages import FactValue, Times
 

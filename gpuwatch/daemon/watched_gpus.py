@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from annotate.evidence import SIGNALS, Device, Event, Lane, ProcessList, Reading
@@ -18,7 +18,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError, UsageError
 from gpuwatch.host import kernel_log, pci
 from gpuwatch.host.suspend import Sleep
-from gpuwatch.interfaces import Sink, Source, Sweep
+from gpuwatch.interfaces import Sink, Source, Sweep, WatchedGpu
 from gpuwatch.sampling import plan as lanes
 from gpuwatch.sampling.driver_events import EventWatch
 from gpuwatch.sampling.edges import Edges
@@ -30,17 +30,6 @@ _log = logging.getLogger("gpuwatch.daemon.watched_gpus")
 
 STOP_S = 3.0  # for the threads of all GPUs together, and then for the driver: what hangs there is left
 REOPEN_S = 10.0  # how often an absent driver is looked for: no driver is a state, not a failure to start
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedGpu:
-    """One GPU of the source: its place there, whether it answers, and what is asked of it."""
-
-    device: Device
-    position: int
-    lost: str | None
-    period_ns: Mapping[Lane, int]
-    supported: Mapping[str, bool]  # by signal; empty where the GPU could not be measured
 
 
 class WatchedGpus:
@@ -398,4 +387,4 @@ def _unanswered(source: Source) -> tuple[str, ...]:
     return found
 
 
-__all__ = ["WatchedGpu", "WatchedGpus"]
+__all__ = ["WatchedGpus"]

@@ -20,9 +20,10 @@ from annotate.capsule.pack import unpack
 from annotate.errors import CapsuleError
 from annotate.evidence import Device, Event, Evidence, Host, Ownership, Process, ProcessList, Timings, Trace, WindowRecord
 from gpuwatch.errors import StoreError
+from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema
 from gpuwatch.store.read_traces import Pieces
-from gpuwatch.store.run import BADNESS, UNFINISHED, Ended, Run, from_row
+from gpuwatch.store.run import BADNESS, UNFINISHED, Ended, from_row
 from gpuwatch.store.signal_columns import device_from_row
 
 LEAD_NS = 5_000_000_000

@@ -15,11 +15,10 @@ from annotate.evidence import Device, Event, Lane, Timings
 from gpuwatch import clock as clocks
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.errors import StoreError
-from gpuwatch.interfaces import Clock, Sweep
+from gpuwatch.interfaces import Clock, Run, Sweep
 from gpuwatch.store.compaction import Keeper, SegmentRows
 from gpuwatch.store.ledger import Ledger
 from gpuwatch.store.retries import UNSTORABLE, Attempts, Failure
-from gpuwatch.store.run import Run
 from gpuwatch.store.sifting import sift
 from gpuwatch.store.state_folder import Folder
 

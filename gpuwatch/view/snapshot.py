@@ -13,9 +13,7 @@ from typing import Any
 import msgspec
 
 from annotate.evidence import Lane, Process, ProcessList, Reading
-from gpuwatch.daemon.watched_gpus import WatchedGpu
-from gpuwatch.interfaces import Sweep
-from gpuwatch.store import Run
+from gpuwatch.interfaces import Run, Sweep, WatchedGpu
 from gpuwatch.wire import messages
 
 _SEVERITIES = ("reject", "flag", "note")

@@ -16,11 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 
 from annotate.evidence import SIGNALS, Device, Event, Lane, PowerRecord, ProcessList, Reading
 from gpuwatch.clock import VirtualClock
-from gpuwatch.daemon.watched_gpus import WatchedGpu
 from gpuwatch.exporter.collector import Collector, DaemonFigures
 from gpuwatch.exporter.gpu_counters import Tallies
 from gpuwatch.exporter.window_counters import Outcomes
-from gpuwatch.interfaces import Sweep
+from gpuwatch.interfaces import Sweep, WatchedGpu
 from gpuwatch.sampling import plan as lanes
 from gpuwatch.sampling.sampler import Sampler
 from gpuwatch.sources.simulated import Scene

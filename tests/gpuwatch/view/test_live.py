@@ -12,9 +12,8 @@ from annotate.evidence import SIGNALS, Device, Event, Lane, Process, ProcessList
 from gpuwatch.client.connection import connect
 from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
-from gpuwatch.daemon.watched_gpus import WatchedGpu
 from gpuwatch.errors import DaemonError
-from gpuwatch.interfaces import Observed, Sweep
+from gpuwatch.interfaces import Observed, Sweep, WatchedGpu
 from gpuwatch.store import Run
 from gpuwatch.view import live, snapshot
 from gpuwatch.wire import messages
