@@ -52,7 +52,7 @@ def test_every_series_is_of_the_table_with_its_labels_and_their_closed_values(qu
 
 def test_a_busy_capped_gpu_reads_as_the_driver_said_in_base_units(quartet: Fleet) -> None:
     found, uuid = quartet.scrape(), quartet.uuids[0]
-    device = quartet.machine.samplers[0].device
+    device = quartet.machine.devices[0]
     assert device.sm_clock_max_mhz is not None
     said = quartet.tallies.of(uuid)
     assert said is not None
@@ -342,4 +342,4 @@ def test_a_gpu_that_never_answered_is_named_and_down() -> None:
     found = fleet.scrape()
     assert of(found, "gpuwatch_device_info") == 1
     assert "gpuwatch_gpu_clock_hertz" not in names(found)
-    assert isinstance(fleet.machine.samplers[0].device, Device)
+    assert isinstance(fleet.machine.devices[0], Device)
