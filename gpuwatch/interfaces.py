@@ -6,11 +6,11 @@ makes a Sweep of every answer.  Sinks (store, exporter, live feed) take sweeps. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from annotate.evidence import Device, Event, Lane, PowerRecord, ProcessList, Reading
+from annotate.evidence import Device, Event, Fact, Host, Lane, PowerRecord, ProcessList, Reading
 from gpuwatch.clock import Signal
 from gpuwatch.errors import SourceError
 
@@ -127,3 +127,46 @@ class Sink(Protocol):
     """A receiver of sweeps.  ``take`` is called from sampling threads: it must be quick and must not raise."""
 
     def take(self, sweep: Sweep) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedGpu:
+    """One GPU of the source, as screens and metrics show it: its place there, and how it is sampled."""
+
+    device: Device
+    position: int
+    lost: str | None  # why it does not answer
+    period_ns: Mapping[Lane, int]
+    supported: Mapping[str, bool]  # by signal; empty where the GPU could not be measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One window from its opening on.
+
+    ``id`` sorts by time.  ``uuids`` may grow until it closes.  ``process`` is a name, never a command line: those hold
+    secrets.  ``verdicts`` are as ``Verdict.to_dict`` gives them, one a GPU, worst first.
+    """
+
+    id: str
+    label: str | None
+    claim: str
+    policy: Mapping[str, Any]
+    boot_id: str
+    begin_ns: int
+    end_ns: int | None
+    begun_wall_s: float
+    pid: int
+    uid: int
+    user: str | None
+    process: str | None
+    uuids: tuple[str, ...]
+    pids: frozenset[int]
+    told: Mapping[str, Fact]
+    host: Host | None
+    status: str  # "open", "judging", or a Status value
+    why: str
+    parent: str | None
+    source: str
+    simulated: bool
+    verdicts: tuple[Mapping[str, Any], ...]

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from annotate.evidence import Timings
 
 _Reply = TypeVar("_Reply", bound=messages.Message)
+_Result = TypeVar("_Result")
 
 VERDICT_S = 30.0  # the judge gives way to benchmarks, and to whatever else keeps the processors busy
 GREETING_S = 1.0  # a window waits for this in the benchmark's own time
 FAILED_S = 30.0  # how long a daemon that failed is not tried again by this process
 PIECE_BYTES = 1 << 16
+ATTEMPTS_COUNT = 3  # at daemons that leave: one that a window starts meanwhile makes room in its turn
 
 _starting = threading.Lock()  # the windows of many threads start one daemon
 _failed: dict[Path, tuple[int, str]] = {}  # by socket: until when, and why
@@ -226,6 +228,41 @@ def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], o
 
     Raises DaemonError: when no daemon serves this client; its one line says what to do.
     """
+    return _retry_where_it_left(lambda: _attempt(settings, start, meanwhile))
+
+
+def connect_and_open(
+    settings: Settings, opening: Callable[[Client], messages.Opened], *, meanwhile: Callable[[], object] | None = None
+) -> tuple[Client, messages.Opened]:
+    """Return a client and the window that ``opening`` begins with it.
+
+    A daemon may leave between its greeting and the opening: the daemon that takes its place is then given the window.
+    Raises DaemonError: as ``connect``, and as ``opening``.
+    """
+
+    def attempt() -> tuple[Client, messages.Opened]:
+        client = _attempt(settings, True, meanwhile)  # noqa: FBT003 - as connect's
+        try:
+            return client, opening(client)
+        except BaseException:
+            client.close()
+            raise
+
+    return _retry_where_it_left(attempt)
+
+
+def _retry_where_it_left(attempt: Callable[[], _Result]) -> _Result:
+    """Return the result of an attempt, made again where the daemon that it reached went away.  Raises DaemonError."""
+    for _ in range(ATTEMPTS_COUNT - 1):
+        try:
+            return attempt()
+        except DaemonError as error:
+            if error.code != "gone":
+                raise
+    return attempt()
+
+
+def _attempt(settings: Settings, start: bool, meanwhile: Callable[[], object] | None) -> Client:  # noqa: FBT001 - as connect's
     until_ns, why = _failed.get(settings.socket, (0, ""))
     if clock.now_ns() < until_ns:
         raise DaemonError(why, "unreachable")
@@ -264,12 +301,7 @@ def connect_running(settings: Settings) -> Client | None:
 
 
 def _connect(settings: Settings, start: bool, meanwhile: Callable[[], object] | None) -> Client:  # noqa: FBT001 - as connect's
-    try:
-        found = _greet_first(settings, meanwhile)
-    except DaemonError as error:
-        if error.code != "gone":
-            raise
-        found = _greet_first(settings, meanwhile)  # it left just now; another may have taken its place
+    found = _greet_first(settings, meanwhile)
     if found is not None:
         return found
     if not start:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
-from gpuwatch.client.connection import VERDICT_S, Client, connect
+from gpuwatch.client.connection import VERDICT_S, Client, connect, connect_and_open
 from gpuwatch.client.launch import say
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import DaemonError, GpuwatchError
 
 if TYPE_CHECKING:
-    from gpuwatch.wire.messages import FactValue
+    from gpuwatch.wire.messages import FactValue, Opened
 
 _log = logging.getLogger("gpuwatch")
 
@@ -63,11 +63,14 @@ class Conversation:
         """Begin the window and return its run id.  ``meanwhile`` gathers facts to declare while the daemon answers the greeting."""
         told: dict[str, FactValue] = {}
         self._settings = self._settings or load()
-        self._client = connect(self._settings, meanwhile=lambda: told.update(meanwhile()))
+
         # Nothing that takes long lies between the daemon's mark of the beginning and the window's.
-        opened = self._client.open(
-            label=label, claim=policy.claim.value, policy=policy.to_dict(), gpus=gpus, parent=parent, told=told
-        )
+        def open_with(client: Client) -> Opened:
+            return client.open(
+                label=label, claim=policy.claim.value, policy=policy.to_dict(), gpus=gpus, parent=parent, told=told
+            )
+
+        self._client, opened = connect_and_open(self._settings, open_with, meanwhile=lambda: told.update(meanwhile()))
         self._run_id = opened.run
         if opened.warning:
             say(opened.warning)

@@ -107,7 +107,7 @@ class Testimony:
         self.before = torch_state.snapshot()
         if is_stamped:
             with spared("preparing to stamp the true clock"):
-                if torch_state.cuda_at_hand() is not None:
+                if self._stamps is None and torch_state.cuda_at_hand() is not None:
                     from gpuwatch.cuda.stamp import Stamps
 
                     self._stamps = Stamps.allocate(2, self._driver)

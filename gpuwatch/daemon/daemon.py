@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import math
 import os
 import signal
 import socket
@@ -20,13 +19,21 @@ from annotate import __version__
 from annotate.evidence import Device, ProcessList
 from gpuwatch import clock
 from gpuwatch.config.settings import Settings
+from gpuwatch.daemon.flush import Flushing
+from gpuwatch.daemon.gpu_overview import GpuOverview
+from gpuwatch.daemon.greeting import Greeting
 from gpuwatch.daemon.judge_worker import Judge
+from gpuwatch.daemon.judged_windows import JudgedWindows
+from gpuwatch.daemon.manager_report import ManagerReport
 from gpuwatch.daemon.pools import running_pool
-from gpuwatch.daemon.server import Greeting, Server
+from gpuwatch.daemon.server import Answers, Server
+from gpuwatch.daemon.suspend_watch import SuspendWatch
+from gpuwatch.daemon.tracked_window import WindowServices
+from gpuwatch.daemon.user_turns import THREADS_COUNT, UserThreads
 from gpuwatch.daemon.watched_gpus import WatchedGpus
-from gpuwatch.daemon.windows import HOST_COUNT, Windows
+from gpuwatch.daemon.windows import Windows
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.host import processes, suspend
+from gpuwatch.host import processes
 from gpuwatch.interfaces import Sink, Sweep
 from gpuwatch.store import Store, StoreLimits
 from gpuwatch.systemd import notify
@@ -43,7 +50,6 @@ FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost rat
 IDLE_CHECK_S = 1.0
 REACHABLE_S = 1.0  # how soon a socket that was removed is there again: a window waits longer for its daemon
 QUIET_S = 0.5  # a client that was welcomed opens its window within milliseconds
-REPORT_S = 10.0  # how often the service manager is told at least
 FINISH_S = 8.0  # for windows that are open or being judged when the daemon ends
 STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # what a system's daemon keeps, the group of its files may read
 
@@ -71,29 +77,34 @@ class Daemon:
         self._leaving = leaving
         self._boot_id = processes.facts().boot_id or "unknown"
         self._begun_ns = clock.now_ns()
-        self._sleeps = suspend.Sleeps()
-        self._next_look: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         # Calls of the driver may hang; what the windows ask of /proc and the store must not wait behind them.
         self._driver_threads = running_pool(16, "gpuwatch-edge")
-        self._threads = running_pool(HOST_COUNT, "gpuwatch-windows")
+        self._threads = running_pool(THREADS_COUNT, "gpuwatch-windows")
         self._serving = False
         self._exporter = self._export(settings) if settings.listen and not on_demand else None
-        limits = StoreLimits(
-            budget_bytes=settings.store_budget_bytes, max_age_s=settings.store_max_age_s, segment_bytes=settings.segment_bytes
-        )
-        self._store = Store(settings.state, source=settings.source, boot_id=self._boot_id, limits=limits, mode=self._mode)
+        self._store = _store(settings, self._boot_id, self._mode)
         self._judge = Judge(settings.state, log=settings.log if on_demand else None)
-        self._witness = WatchedGpus(
+        self._gpus = WatchedGpus(
             settings, self._store, sinks=(self._store, self, *self._counting()), threads=self._driver_threads
         )
-        self._windows = Windows(
-            self._witness, self._store, self._judge, state=settings.state, threads=self._threads, boot_id=self._boot_id,
-            judged=self._exporter.outcomes.judged if self._exporter else None,
-            at_edges=lambda: self._notice_sleep(suspend.LOOK_S), shared=shared,
-        )  # fmt: skip
-        self._server = Server(self._windows, self._greeting, self.status, shared=shared, readings=self._now, leave=self._leave)
+        self._overview = GpuOverview(self._gpus)
+        self._suspensions = SuspendWatch(self._gpus.note_suspension, is_busy=lambda: self._windows.tracked_count > 0)
+        services = WindowServices(
+            gpus=self._gpus,
+            store=self._store,
+            judge=self._judge,
+            flushing=Flushing(self._store),
+            threads=UserThreads(self._threads),
+            before_edge=self._suspensions.look_before_edge,
+        )
+        on_judged = self._exporter.outcomes.judged if self._exporter else None
+        judged = JudgedWindows(settings.state, self._boot_id)
+        self._windows = Windows(services, judged, boot_id=self._boot_id, on_judged=on_judged, is_shared=shared)
+        self._report = ManagerReport(self._manager, self._overview, self._windows, lambda: self.settings.idle_period_ns)
+        answers = Answers(self._greeting, self.status, self._now, self._leave)
+        self._server = Server(self._windows, answers, is_shared=shared)
 
     def _export(self, settings: Settings) -> Exporter:
         from gpuwatch.exporter.exporter import Exporter  # 50 ms that a daemon without a page need not spend
@@ -101,23 +112,25 @@ class Daemon:
         return Exporter(settings, self._device)
 
     def _device(self, uuid: str) -> Device | None:
-        return self._witness.device(uuid)  # which is made after what counts its sweeps
+        return self._gpus.devices.get(uuid)  # which is made after what counts its sweeps
 
     def _counting(self) -> tuple[Sink, ...]:
         return (self._exporter.tallies,) if self._exporter else ()
 
     def _start_page(self) -> None:
         if self._exporter is not None:
-            from gpuwatch.exporter.collector import DaemonFigures as Known
+            from gpuwatch.exporter.collector import DaemonFigures
 
-            known = Known(self._store.statistics, lambda: self._windows.busy_count, lambda: self._server.client_count)
-            self._exporter.start(self._witness, known, lambda: self._serving)
+            figures = DaemonFigures(
+                self._store.statistics, lambda: self._windows.tracked_count, lambda: self._server.client_count
+            )
+            self._exporter.start(self._overview, figures, lambda: self._serving)
 
     def take(self, sweep: Sweep) -> None:
         """As a sink: the windows look through every new list of processes, in the event loop's thread."""
-        if isinstance(sweep.observed, ProcessList) and self._windows.busy_count:
+        if isinstance(sweep.observed, ProcessList) and self._windows.tracked_count:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon is leaving
-                self._loop.call_soon_threadsafe(self._windows.census_taken, sweep.observed)
+                self._loop.call_soon_threadsafe(self._windows.note, sweep.observed)
 
     async def run(self) -> None:
         """Serve until stopped.  Raises UsageError if the socket cannot be had."""
@@ -127,9 +140,9 @@ class Daemon:
         watches: list[asyncio.Task[None]] = []
         try:
             self._start_page()
-            self._witness.start()
-            self._windows.recall()
-            await asyncio.gather(self._witness.first_sweep(FIRST_SWEEP_S), self._judge.warm())
+            self._gpus.start()
+            watches = [asyncio.create_task(self._windows.recall())]
+            await asyncio.gather(self._gpus.first_sweep(FIRST_SWEEP_S), self._judge.warm())
             # What start made is never garbage: without it in the way, a collection pauses the sampler for microseconds.
             gc.collect()
             gc.freeze()
@@ -140,10 +153,10 @@ class Daemon:
             self._record_socket()
             self._ready()
             self._serving = True
-            self._manager.ready(self._witness.summary())
-            watches = [asyncio.create_task(each) for each in (self._report(), self._stay_reachable())]
-            self._notice_sleep()
-            _log.info("ready: %s, %d GPUs, %s", self._witness.source_name, len(self._witness.uuids), self.settings.socket)
+            self._manager.ready(self._overview.summary())
+            watches += [asyncio.create_task(each) for each in (self._report.run(), self._stay_reachable())]
+            self._suspensions.look()
+            _log.info("ready: %s, %d GPUs, %s", self._overview.source_name, len(self._gpus.uuids), self.settings.socket)
             await self._until_done()
         finally:
             self._leaving()
@@ -155,6 +168,7 @@ class Daemon:
 
     async def _end(self) -> None:
         """End everything, each part in spite of the others, and the store before whatever may have to be waited for."""
+        self._server.stop_listening()  # a window that came now would end with us
         for part in (self._windows.finish, self._server.close):
             try:
                 await asyncio.wait_for(part(), FINISH_S)
@@ -165,7 +179,7 @@ class Daemon:
             stops.insert(0, partial(store_owner.forget_socket, self.settings.state, self.settings.socket))
         if self._exporter is not None:
             stops.append(self._exporter.stop)
-        stops.append(self._witness.stop)
+        stops.append(self._gpus.stop)
         for stop in stops:
             try:
                 stop()
@@ -179,7 +193,7 @@ class Daemon:
         while not self._stop.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), IDLE_CHECK_S if self._on_demand else None)
-            if self._server.client_count or self._windows.busy_count:
+            if self._server.client_count or self._windows.tracked_count:
                 last_client_ns = clock.now_ns()
             elif self._on_demand and clock.now_ns() - last_client_ns > self.settings.idle_exit_s * 1e9:
                 _log.info("no client for %g s", self.settings.idle_exit_s)
@@ -187,7 +201,7 @@ class Daemon:
 
     def _leave(self, request: messages.Leave) -> messages.Reply:
         """Leave once nothing would be lost by it: every window in hand was judged, and nobody is about to open one."""
-        if (count := self._windows.busy_count) and not request.now:
+        if (count := self._windows.tracked_count) and not request.now:
             return messages.Refused("windows-open", f"{count} window{'s are' if count > 1 else ' is'} open or being judged")
         if clock.now_ns() - self._server.last_greeted_ns() < QUIET_S * 1e9 and not request.now:
             return messages.Refused("client-came", "a client came just now and may open a window")
@@ -211,38 +225,13 @@ class Daemon:
             level = logging.DEBUG if self._serving else logging.WARNING
             _log.log(level, "the socket is not on record in %s: %s", self.settings.state, error.strerror or error)
 
-    def _notice_sleep(self, again_s: float | None = None) -> None:
-        if self._next_look is not None:
-            self._next_look.cancel()
-        again_s = again_s or (suspend.LOOK_S if self._windows.busy_count else suspend.IDLE_LOOK_S)
-        self._next_look = self._loop.call_later(again_s, self._notice_sleep)
-        if (slept := self._sleeps.look()) is not None:
-            _log.warning("the machine was suspended for %.1f s", slept.slept_s)
-            self._witness.slept(slept)
-
-    async def _report(self) -> None:
-        """Tell the service manager how it goes, and that we live: only while every GPU that is not lost is being read.
-
-        The event loop itself feeds the watchdog, so that one that hangs starves it as well.
-        """
-        if not self._manager.listens:
-            return
-        within_s = min(REPORT_S, (self._manager.watchdog_s or math.inf) / 2)
-        while True:
-            await asyncio.sleep(within_s)
-            silent = self._witness.silent(within_s)
-            if silent:
-                _log.error("no reading for %g s of %s", within_s, ", ".join(silent))
-            status = f"no reading of {', '.join(silent)}; " if silent else ""
-            self._manager.status(f"{status}{self._witness.summary()}; {self._windows.busy_count} windows", alive=not silent)
-
     def reload(self) -> None:
         """SIGHUP: read the configuration again; what cannot change while running is named and kept."""
         self._manager.reloading()
         try:
             self._reread()
         finally:
-            self._manager.ready(self._witness.summary())
+            self._manager.ready(self._overview.summary())
 
     def _reread(self) -> None:
         try:
@@ -256,7 +245,7 @@ class Daemon:
         self.settings = replace(fresh, source=self.settings.source, state=self.settings.state, socket=self.settings.socket)
         logging.getLogger("gpuwatch").setLevel(self.settings.log_level.upper())
         self._store.set_budget(self.settings.store_budget_bytes, self.settings.store_max_age_s)
-        self._witness.reconfigure(self.settings)
+        self._gpus.reconfigure(self.settings)
         if self._exporter is not None:
             self._exporter.reload(replace(self.settings, listen=self._exporter.listen))
         _log.info("configuration read again")
@@ -273,11 +262,11 @@ class Daemon:
             "on_demand": self._on_demand,
             "started_by": self._started_by(),
             "clients_count": self._server.client_count,
-            "windows_count": self._windows.busy_count,
+            "windows_count": self._windows.tracked_count,
             "cpu_s": clock.process_cpu_s(),
             "store": self._store.statistics(),
             "metrics": self._exporter.url if self._exporter else None,
-            **self._witness.status(),
+            **self._overview.status(),
         }
 
     def _started_by(self) -> str:
@@ -287,13 +276,16 @@ class Daemon:
 
     def _now(self, uid: int, since_ns: int) -> messages.Readings:
         """What this user's screens show: nothing is asked of a GPU for it."""
-        return snapshot.readings(
-            self._witness.watched(), self._witness.latest(), self._windows.shown(uid), at_ns=clock.now_ns(), since_ns=since_ns,
-            source=self._witness.source_name, simulated=self._witness.simulated, absence=self._witness.absence,
-            unanswered=self._witness.unanswered,
-        )  # fmt: skip
+        return snapshot.readings(self._overview.machine(), self._windows.shown(uid), at_ns=clock.now_ns(), since_ns=since_ns)
 
     def _greeting(self) -> Greeting:
         # Its path as the client will say it: no message holds a path that is not UTF-8.
         state = Path(clean_text(str(self.settings.state)))
-        return Greeting(self._witness.source_name, self._witness.simulated, state, self._boot_id)
+        return Greeting(self._overview.source_name, self._overview.simulated, state, self._boot_id)
+
+
+def _store(settings: Settings, boot_id: str, mode: int) -> Store:
+    limits = StoreLimits(
+        budget_bytes=settings.store_budget_bytes, max_age_s=settings.store_max_age_s, segment_bytes=settings.segment_bytes
+    )
+    return Store(settings.state, source=settings.source, boot_id=boot_id, limits=limits, mode=mode)

@@ -86,9 +86,16 @@ class Judge:
                 # -P: nothing is imported from the folder the daemon was started in, which may be everybody's.  A group of its
                 # own: a terminal's Ctrl-C is the daemon's to treat, and would meet the worker amid its imports.
                 self._worker = await asyncio.create_subprocess_exec(
-                    sys.executable, "-P", "-m", "gpuwatch.daemon.judge_worker", str(self._state),
-                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=said, process_group=0,
-                )  # fmt: skip
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "gpuwatch.daemon.judge_worker",
+                    str(self._state),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=said,
+                    process_group=0,
+                )
         stdin, stdout = self._worker.stdin, self._worker.stdout
         if stdin is None or stdout is None:
             raise EOFError("the worker has no pipes")

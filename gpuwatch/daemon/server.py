@@ -1,4 +1,4 @@
-"""The daemon's socket: who is at the other end, and which message asks for what."""
+"""The daemon's socket: connections, their users, and the answer to each message."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import contextlib
 import logging
 import os
 import socket
-import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from annotate import __version__
 from gpuwatch import clock
 from gpuwatch.config.settings import ensure_socket_folder
+from gpuwatch.daemon.greeting import Greeting
 from gpuwatch.daemon.line_reader import PIECE_BYTES, LineReader, UnfinishedLines
+from gpuwatch.daemon.socket_place import SocketPlace
+from gpuwatch.daemon.window_limits import check_declared
 from gpuwatch.daemon.windows import Windows
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.wire import messages
@@ -26,9 +27,9 @@ from gpuwatch.wire.peer import peer_uid
 
 _log = logging.getLogger("gpuwatch.daemon.server")
 
-GREETING_S = 10.0  # a connection that says nothing for so long after connecting is closed
+GREETING_S = 10.0  # a connection without a greeting for this long is closed
 GREETING_BYTES = 1 << 15  # the longest path there is, and room
-READ_S = 30.0  # a client that does not read its answer for so long is gone
+READ_S = 30.0  # a client that does not read its answer for this long is gone
 BACKLOG_COUNT, ACCEPTED_COUNT = 1024, 64  # connections that the kernel keeps until we accept them, and that we accept in a turn
 CONNECTIONS_COUNT = 4096
 USER_CONNECTIONS_COUNT = 1024  # of one user of a daemon that serves many, so that the others are served too
@@ -37,13 +38,13 @@ WINDOWS_COUNT = 256  # open ones of a connection; gpuwatch.window() takes a conn
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
-    """What the daemon says of itself to every client."""
+class Answers:
+    """The answers that the daemon itself gives to clients."""
 
-    source: str
-    simulated: bool
-    state: Path
-    boot_id: str
+    greeting: Callable[[], Greeting]
+    status: Callable[[], dict[str, Any]]
+    readings: Callable[[int, int], messages.Readings]  # for a user, since a time
+    leave: Callable[[messages.Leave], messages.Reply]
 
 
 @dataclass(slots=True)
@@ -56,24 +57,18 @@ class _Peer:
 class Server:
     """Listens, greets, and hands requests to the windows; a peer's open windows end with its connection."""
 
-    def __init__(
-        self, windows: Windows, greeting: Callable[[], Greeting], status: Callable[[], dict[str, Any]], *, shared: bool,
-        readings: Callable[[int, int], messages.Readings], leave: Callable[[messages.Leave], messages.Reply],
-    ) -> None:  # fmt: skip
+    def __init__(self, windows: Windows, answers: Answers, *, is_shared: bool) -> None:
         self._windows = windows
-        self._greeting = greeting
-        self._status = status
-        self._readings = readings  # for a user, since a time
-        self._leave = leave
+        self._answers = answers
+        self._is_shared = is_shared  # a system daemon serves every local user, each their own windows
         self._greeted_ns: dict[asyncio.Task[None] | None, int] = {}  # by connection
-        self._shared = shared  # a system daemon serves every local user, each their own windows
         self._server: asyncio.Server | None = None
-        self._path: Path | None = None  # of a socket that is ours to remove
-        self._identity: tuple[int, int] | None = None  # of that socket in its file system
-        self._lost: str | None = None  # why nobody finds us
+        self._place: SocketPlace | None = None  # of a socket that is ours to remove
+        self._lost: str | None = None  # why clients do not find this daemon
+        self._is_leaving = False
         self._connections: set[asyncio.Task[None]] = set()
         self._by_uid: Counter[int] = Counter()
-        self._half_said = UnfinishedLines()
+        self._unfinished_lines = UnfinishedLines()
 
     @property
     def client_count(self) -> int:
@@ -85,57 +80,41 @@ class Server:
         return max((at_ns for task, at_ns in self._greeted_ns.items() if task is not asking), default=0)
 
     async def listen(self, path: Path) -> None:
-        """Bind the socket and serve; one left by a dead daemon is replaced (the caller holds the lock that proves it dead)."""
-        listener = self._bound(path)
-        self._path, self._identity = path, _identity(path)
-        await self.serve(listener)
+        """Bind the socket and serve.  Raises UsageError: where no socket can be."""
+        self._place = SocketPlace(path, is_shared=self._is_shared)
+        await self.serve(self._place.bind())
 
     async def reappear(self) -> None:
-        """Listen again where somebody removed our socket: no client could find us, and no other daemon may take our place."""
-        if self._path is None or (there := _identity(self._path)) == self._identity:
+        """Listen again where somebody removed the socket: no client finds it, and no other daemon may take its place."""
+        place = self._place
+        if place is None:
             return
         try:
-            if there is not None:
-                raise UsageError(f"{self._path}: another socket took the place of ours; new windows do not reach this daemon")
-            ensure_socket_folder(self._path)
+            if place.is_there():
+                return
+            ensure_socket_folder(place.path)
             if self._server is not None:
                 self._server.close()  # the connections it made go on
-            await self.listen(self._path)
+            await self.serve(place.bind())
         except (UsageError, OSError) as error:
             if self._lost is None:
                 _log.error("%s", error)
             self._lost = str(error)
         else:
-            _log.warning("%s: the socket was removed; listening there again", self._path)
+            _log.warning("%s: the socket was removed; listening there again", place.path)
             self._lost = None
 
     async def serve(self, listener: socket.socket) -> None:
-        """Serve a socket that is bound already, by us or by a service manager: who connected meanwhile has waited."""
+        """Serve a socket that is bound already, by us or by a service manager; clients that connected meanwhile have waited."""
         # Python 3.13 removes the path of every listener it closes, and 3.12 does not know the option.
-        kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+        cleanup: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
         # asyncio accepts as many in a turn as its backlog says; where descriptors run out it fails and logs as often in each
         # second's attempt.  The kernel keeps more of them than that.
         self._server = await asyncio.start_unix_server(
-            self._connected, sock=listener, limit=PIECE_BYTES, backlog=ACCEPTED_COUNT, **kept
+            self._connected, sock=listener, limit=PIECE_BYTES, backlog=ACCEPTED_COUNT, **cleanup
         )
         listener.listen(BACKLOG_COUNT)
-
-    def _bound(self, path: Path) -> socket.socket:
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(path.lstat().st_mode):
-                raise UsageError(f"{path}: expected a socket or nothing, found another kind of file; choose another --socket")
-            path.unlink()
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o111 if self._shared else 0o177)
-        try:
-            listener.bind(str(path))
-        except OSError as error:
-            listener.close()
-            raise UsageError(f"{path}: cannot listen: {error.strerror or error}; choose another --socket") from error
-        finally:
-            os.umask(before)
-        return listener
 
     async def close(self) -> None:
         self.stop_listening()
@@ -143,13 +122,13 @@ class Server:
             connection.cancel()
 
     def stop_listening(self) -> None:
-        """Take no more connections; those that were made go on."""
+        """Take no more connections and windows; connections that were made go on."""
+        self._is_leaving = True
         if self._server is not None:
             self._server.close()
-        if self._path is not None and _identity(self._path) == self._identity:
-            with contextlib.suppress(OSError):
-                self._path.unlink()
-        self._path = None
+        if self._place is not None:
+            self._place.remove()
+            self._place = None
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -157,15 +136,15 @@ class Server:
             return
         pid, uid = peer_uid(writer.get_extra_info("socket"))
         peer = _Peer(pid, uid)
-        lines = LineReader(reader, self._half_said, uid)
+        lines = LineReader(reader, self._unfinished_lines, uid)
         self._connections.add(task)
         self._by_uid[uid] += 1
         try:
             if len(self._connections) > CONNECTIONS_COUNT:
                 await _turn_away(reader, writer, "busy", f"more than {CONNECTIONS_COUNT} connections; close some")
-            elif self._shared and uid and self._by_uid[uid] > USER_CONNECTIONS_COUNT:
+            elif self._is_shared and uid and self._by_uid[uid] > USER_CONNECTIONS_COUNT:
                 await _turn_away(reader, writer, "busy", f"more than {USER_CONNECTIONS_COUNT} connections of yours; close some")
-            elif not self._shared and uid not in (os.getuid(), 0):
+            elif not self._is_shared and uid not in (os.getuid(), 0):
                 why = f"this daemon serves uid {os.getuid()}, not {uid}; start your own"
                 await _turn_away(reader, writer, "not-yours", why)
             elif await self._greet(lines, writer):
@@ -185,7 +164,7 @@ class Server:
             self._by_uid -= Counter((uid,))  # and forgets who has none left
             writer.close()
             for run in peer.runs:
-                await self._windows.abandon(run)
+                self._windows.abandon(run)
 
     async def _greet(self, lines: LineReader, writer: asyncio.StreamWriter) -> bool:
         request = await asyncio.wait_for(_receive(lines, writer, GREETING_BYTES), GREETING_S)
@@ -194,18 +173,10 @@ class Server:
         if not isinstance(request, messages.Hello):
             await _send(writer, messages.Refused("bad-message", "expected hello as the first message"))
             return False
-        greeting = self._greeting()
-        refusal = _mismatch(request, greeting)
-        if refusal is not None:
-            await _send(writer, refusal)
+        answer = self._answers.greeting().answer(request)
+        await _send(writer, answer)
+        if isinstance(answer, messages.Refused):
             return False
-        await _send(
-            writer,
-            messages.Welcome(
-                protocol=min(request.protocol, messages.PROTOCOL), version=__version__, source=greeting.source,
-                simulated=greeting.simulated, state=str(greeting.state), pid=os.getpid(), boot_id=greeting.boot_id,
-            ),
-        )  # fmt: skip
         self._greeted_ns[asyncio.current_task()] = clock.now_ns()
         return True
 
@@ -233,37 +204,36 @@ class Server:
     async def _answer(self, peer: _Peer, request: messages.Request) -> messages.Reply:
         match request:
             case messages.Open():
+                if self._is_leaving:
+                    raise ConnectionResetError  # the client finds the daemon that takes our place
                 if len(peer.runs) >= WINDOWS_COUNT:
                     raise UsageError(f"expected at most {WINDOWS_COUNT} open windows of a connection; close some")
-                _check_size(request.told)
-                run, warning = await self._windows.open(
-                    pid=peer.pid, uid=peer.uid, claim=request.claim, label=request.label, policy=request.policy,
-                    gpus=request.gpus, parent=request.parent, told=request.told,
-                )  # fmt: skip
+                check_declared(request.told)
+                run, warning = await self._windows.open(request, pid=peer.pid, uid=peer.uid)
                 peer.runs.add(run.id)
                 return messages.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
             case messages.End():
-                await self._windows.end(request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns)
+                self._windows.end(request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns)
                 return messages.TimesTaken(run=request.run)
             case messages.Times():
-                self._windows.take_times(request, uid=peer.uid)
+                self._windows.add_times(request, uid=peer.uid)
                 return messages.TimesTaken(run=request.run)
             case messages.Close():
-                _check_size(request.told)
-                await self._windows.close(
-                    request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns, told=request.told
+                check_declared(request.told)
+                self._windows.close(
+                    request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns, declared=request.told
                 )
                 peer.runs.discard(request.run)
                 return messages.Closed(run=request.run)
             case messages.AskStatus():
-                return messages.StatusReply(facts=self._status())
+                return messages.StatusReply(facts=self._answers.status())
             case messages.AskReadings():
-                return self._readings(peer.uid, request.since_ns)
+                return self._answers.readings(peer.uid, request.since_ns)
             case messages.Leave():
                 if peer.uid not in (os.getuid(), 0):
                     why = f"expected uid {os.getuid()} or root to stop this daemon, found uid {peer.uid}"
                     return messages.Refused("not-yours", why)
-                return self._leave(request)
+                return self._answers.leave(request)
             case _:
                 return messages.Refused("bad-message", "hello comes once, as the first message")
 
@@ -275,58 +245,19 @@ class Server:
         if request.run in peer.runs and self._windows.is_open(request.run):
             raise UsageError(f"window {request.run} is still open on this connection: close it, then ask for its verdicts")
         wait_s = min(max(request.wait_s, 0.0), VERDICTS_S)
-        asked = asyncio.ensure_future(self._windows.verdicts(request.run, uid=peer.uid, wait_s=wait_s))
+        judged = asyncio.ensure_future(self._windows.verdicts(request.run, uid=peer.uid, wait_s=wait_s))
         gone = asyncio.ensure_future(lines.gone())
         try:
-            await asyncio.wait((asked, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():
+            await asyncio.wait((judged, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not judged.done():
                 gone.result()
                 raise ConnectionResetError
-            run = asked.result()
+            run = judged.result()
         finally:
-            asked.cancel()
+            judged.cancel()
             gone.cancel()
-            await asyncio.gather(asked, gone, return_exceptions=True)
+            await asyncio.gather(judged, gone, return_exceptions=True)
         return messages.JudgedReply(run=run.id, status=run.status, why=run.why, verdicts=[dict(v) for v in run.verdicts])
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file lies there; None for none."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _check_size(told: Mapping[str, messages.FactValue]) -> None:
-    """Bound what is kept for good of all facts together; a message declares the bounds of each.  Raises UsageError."""
-    size = sum(len(name) + len(str(fact)) for name, fact in told.items())
-    if size > messages.TOLD_LENGTH:
-        raise UsageError(f"told: expected at most {messages.TOLD_LENGTH} characters, found {size}")
-
-
-def _mismatch(hello: messages.Hello, greeting: Greeting) -> messages.Refused | None:
-    if hello.protocol < messages.OLDEST_PROTOCOL:
-        return messages.refused(
-            "protocol", f"expected protocol {messages.OLDEST_PROTOCOL} or newer, found {hello.protocol}; upgrade the client"
-        )
-    invented = greeting.simulated or greeting.source.startswith("replay:")
-    if hello.source == "auto" and invented:
-        return messages.refused(
-            "source-mismatch",
-            f"this daemon watches {greeting.source}, not a real GPU; ask for it with --source {greeting.source}",
-        )
-    if hello.source not in (None, "auto", greeting.source):
-        return messages.refused(
-            "source-mismatch", f"expected source {hello.source}, found a daemon that watches {greeting.source}"
-        )
-    if hello.state is not None and hello.state != str(greeting.state):
-        return messages.refused(
-            "state-mismatch",
-            f"expected state folder {hello.state}, found a daemon that keeps {greeting.state}; choose another --socket too",
-        )
-    return None
 
 
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, code: str, why: str) -> None:

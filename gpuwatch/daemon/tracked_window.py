@@ -1,189 +1,219 @@
-"""A window in hand: one between its opening and its verdict, and what the daemon learns of it meanwhile."""
+"""A tracked window: its life from its opening to its verdict, from top to bottom."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import contextlib
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any
 
-from annotate.evidence import Host, ProcessList
+from annotate.evidence import ProcessList
+from annotate.verdict import Status
+from gpuwatch import clock
+from gpuwatch.daemon.flush import Flushing
+from gpuwatch.daemon.judge_worker import Judge
+from gpuwatch.daemon.user_turns import UserThreads, UserTurns
+from gpuwatch.daemon.watched_gpus import WatchedGpus
+from gpuwatch.daemon.window_gpus import WindowGpus
+from gpuwatch.daemon.window_host import WindowHost
 from gpuwatch.errors import UsageError
-from gpuwatch.host import cpu_pressure, gpu_sharing, processes, profilers
-from gpuwatch.store import Run
+from gpuwatch.host.processes import Identities
+from gpuwatch.interfaces import Run
+from gpuwatch.store import Store
 from gpuwatch.wire import timings
 from gpuwatch.wire.messages import FactValue, Times
 
+_log = logging.getLogger("gpuwatch.daemon.windows")
+
 # How far a client's own mark of an edge may lie from the daemon's: a descheduled process, not a piece of the benchmark.
 EDGE_SLACK_NS = 100_000_000
-
-_T = TypeVar("_T")
-
-
-class InThread(Protocol):
-    """Awaits a function in a thread: what asks the operating system takes milliseconds, and the loop has other windows."""
-
-    def __call__(self, work: Callable[..., _T], *arguments: object) -> Awaitable[_T]: ...
+DECLARING_S = 20.0  # how long an ended window may take to hand over its times
+# What the judge waits for after the end: one refresh of utilisation (208 ms), the slowest required signal.
+TAIL_S = 0.25
 
 
-_UNSEEN = (
-    "the process of this window is not in the PID namespace of the daemon, which cannot find it on a GPU; give the daemon the"
-    " host's PIDs: hostPID: true in Kubernetes, --pid=host in Docker"
-)
+def _nothing() -> None: ...
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowServices:
+    """Parts of the daemon that every window uses."""
+
+    gpus: WatchedGpus
+    store: Store
+    judge: Judge
+    flushing: Flushing
+    threads: UserThreads
+    before_edge: Callable[[], None] = _nothing  # called before a window opens, and before it is judged
+    identities: Identities = field(default_factory=Identities)
+    # A user who opens windows faster than they are judged waits for them; other users do not.
+    judging_turns: UserTurns = field(default_factory=UserTurns)
+
+
 class TrackedWindow:
-    """One window between its opening and its verdict.  All is changed in the daemon's event loop only."""
+    """One window between its opening and its verdict.  All methods run in the daemon's event loop."""
 
-    run: Run
-    named: tuple[str, ...] | None
-    about: Host  # what holds for its machine and process throughout
-    before: cpu_pressure.Pressure | None = None
-    seen: set[str] = field(default_factory=set)  # GPUs on which its processes held a context
-    pids: set[int] = field(default_factory=set)
-    strangers: dict[str, set[int]] = field(default_factory=dict)  # by GPU: on it when last seen, found not to descend from it
-    opened_ns: int = 0  # when it was asked for: no honest mark lies before
-    active: bool = False  # its GPUs are sampled at the full rate for it
-    threads: dict[int, tuple[int, int]] = field(default_factory=dict)  # what each ran and waited when last seen
-    owners: dict[int, int] = field(default_factory=dict)  # the process of each
-    times: list[Times] = field(default_factory=list)
-    times_count: int = 0
-    judging_s: float | None = None
-    hidden: bool = False  # a census was taken that could not have shown it
-    told_all: asyncio.Event = field(default_factory=asyncio.Event)  # closed: nothing more is told of it
-    done: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(self, run: Run, gpus: WindowGpus, host: WindowHost, services: WindowServices) -> None:
+        self.run = run
+        self.gpus = gpus
+        self.host = host
+        self.times_count = 0
+        self.judging_s: float | None = None
+        self.done = asyncio.Event()  # it has its verdict, and is no longer tracked
+        self._services = services
+        self._opened_ns = run.begin_ns  # when its client asked for it: no honest mark lies before
+        self._times: list[Times] = []
+        self._closed = asyncio.Event()  # its client declares nothing more
+        self._is_sampled = False  # its GPUs are sampled at the full rate for it
 
-    def tree(self) -> tuple[int, ...]:
-        """Its processes, the one that opened it first: it stands for the others' processors and control group."""
-        return tuple(sorted(self.pids, key=lambda pid: (pid != self.run.pid, pid)))
+    @property
+    def is_open(self) -> bool:
+        """Whether its body runs."""
+        return self.run.status == "open"
 
-    # What it is told
+    @property
+    def is_closed(self) -> bool:
+        """Whether its client has declared all that it will."""
+        return self._closed.is_set()
 
-    def checked(self, piece: Times) -> int:
-        """How many times a message adds.  Raises UsageError for one that does not fit, or too many."""
-        return timings.check(piece, self.times[0] if self.times else None, self.times_count)
+    def shown(self) -> Run:
+        """Return the window as screens show it, with what is known of it so far."""
+        return replace(self.run, pids=frozenset(self.host.pids), uuids=self.run.uuids or tuple(self.gpus.seen))
 
-    def take(self, piece: Times, count: int) -> None:
-        self.times.append(piece)
+    # It opens
+
+    async def open(self) -> None:
+        """Read the cheap part of the opening edge, for which alone the benchmark waits; the window begins after it."""
+        watched = self._services.gpus
+        for uuid in self.gpus.named or watched.uuids[:1]:
+            watched.source.adopt(uuid, self.run.pid)
+        await watched.edges.mark(self.gpus.at_edges(self.run.told, watched.uuids))
+        self.run = replace(self.run, begin_ns=clock.now_ns())
+
+    async def watch(self) -> None:
+        """Read what need not hold the benchmark up: the rest of the edge, its process and the pressure on it."""
+        watched = self._services.gpus
+        watched.window_opened(self.gpus.named)
+        self._is_sampled = True
+        await watched.edges.edge(self.gpus.at_edges(self.run.told, watched.uuids))
+        self._note_latest()
+        if self.run.pid:
+            identity = await self.host.in_thread(self._services.identities.of, self.run.pid)
+            self.run = replace(self.run, user=identity.user, process=identity.name)
+            await self.host.begin()
+        if self.is_open:
+            self._services.store.put_run(self.run)
+
+    # It is open
+
+    def note(self, listed: ProcessList) -> None:
+        """Look for its processes in a list of those on a GPU."""
+        self.gpus.note(listed, self.host)
+
+    def count_times(self, piece: Times) -> int:
+        """Return how many times a message adds.  Raises UsageError for one that does not fit, or too many."""
+        return timings.check(piece, self._times[0] if self._times else None, self.times_count)
+
+    def add_times(self, piece: Times, count: int) -> None:
+        self._times.append(piece)
         self.times_count += count
 
+    # It ends
+
     def settled(self, begin_ns: int, end_ns: int, now_ns: int) -> tuple[int, int]:
-        """The interval it is judged by, from its own marks.  Raises UsageError for marks that cannot be."""
-        if not self.opened_ns <= begin_ns <= end_ns <= now_ns:
+        """Return the interval it is judged by, from its client's marks.  Raises UsageError for marks that cannot be."""
+        if not self._opened_ns <= begin_ns <= end_ns <= now_ns:
             raise UsageError(
-                f"times of {self.run.id}: expected begin and end between {self.opened_ns} and {now_ns}, "
+                f"times of {self.run.id}: expected begin and end between {self._opened_ns} and {now_ns}, "
                 f"found {begin_ns} and {end_ns}"
             )
-        # The client marks the edges, because only it knows when its body ran; but one that is rewarded for a good verdict
-        # must not cut the bad part off, so they stay close to when the daemon was told.
+        # The client marks the edges, because only it knows when its body ran.  A client that is rewarded for a good verdict
+        # must not cut the bad part off, so its marks stay close to the daemon's.
         return min(begin_ns, self.run.begin_ns + EDGE_SLACK_NS), max(end_ns, now_ns - EDGE_SLACK_NS)
 
-    def tell_all(self, told: dict[str, FactValue]) -> None:
-        self.run = replace(self.run, told={**self.run.told, **told})
-        self.told_all.set()
+    def end(self, begin_ns: int, end_ns: int) -> None:
+        """Settle the interval; the benchmark goes on, and may itself end at once."""
+        self.run = replace(self.run, status="closing", begin_ns=begin_ns, end_ns=end_ns)
 
-    # What its GPUs show of it
+    def close(self, declared: dict[str, FactValue]) -> None:
+        """Take the last facts that its process declares."""
+        self.run = replace(self.run, told={**self.run.told, **declared})
+        self._closed.set()
 
-    def note(self, census: ProcessList) -> None:
-        """Look for its processes in a list of those on a GPU."""
-        root, known, strangers = self.run.pid, self.strangers.get(census.uuid, set()), set()
-        for process in census.processes:
-            pid = process.pid
-            # Who was not there the last time is looked at, whoever had that PID before: they are used again.
-            if pid not in self.pids and pid not in known and root and processes.descends(pid, root):
-                self.pids.add(pid)
-            if pid in self.pids:
-                self.seen.add(census.uuid)
+    # It gets its verdict
+
+    async def finish(self) -> None:
+        """Complete the evidence of a window that ended and have it judged, whatever goes wrong: its client waits for it."""
+        try:
+            await self._read_end()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), DECLARING_S)
+            self._closed.set()  # facts that come later are refused
+            self._store_evidence()
+            await asyncio.sleep(TAIL_S)
+            self._sample_less()
+            self._services.before_edge()
+            refusal = await self._missing_evidence()
+            if refusal is None:
+                await self._judge()
             else:
-                strangers.add(pid)
-        self.strangers[census.uuid] = strangers
-        if census.visibility != "host":
-            self.hidden = True
+                # Evidence with pieces missing would be judged as if the GPU had not been read, or nobody had been there.
+                why = f"its readings could not be stored: {refusal}; `gpuwatch audit --rejudge` judges what is stored by then"
+                self._put(status=Status.UNPROVEN.value, why=why)
+        except Exception as error:  # noqa: BLE001 - the daemon's outermost loop, for one window
+            _log.exception("window %s could not be judged", self.run.id)
+            why = f"the daemon failed on this window: {type(error).__name__}; see its log"
+            self._put(status=Status.UNPROVEN.value, why=why)
+        finally:
+            self._sample_less()
 
-    def covered(self, watched: Sequence[str], absence: str | None) -> tuple[tuple[str, ...], str]:
-        """Which of the watched GPUs it covers, and why there is none."""
-        if self.named is not None:
-            beside = [uuid for uuid in self.seen if uuid not in self.named]
-            return self.named, f"also held a context on {', '.join(beside)}, not judged" if beside else ""
-        hinted = set(str(self.run.told.get("cuda_uuids") or "").split(","))
-        uuids = tuple(uuid for uuid in watched if uuid in self.seen or uuid in hinted)
-        if uuids:
-            return uuids, ""
-        if not watched:
-            return (), absence or "no GPU is being watched"
-        if self.hidden and len(watched) == 1:
-            return tuple(watched), ""
-        if not self.run.pid:
-            return (), _UNSEEN
-        return (
-            (),
-            "no process of this window held a context on a GPU; name the GPU if another process works for it: gpus=[UUID]",
-        )
+    async def _read_end(self) -> None:
+        watched = self._services.gpus
+        await asyncio.gather(watched.edges.edge(self.gpus.at_edges(self.run.told, watched.uuids)), self.host.end())
 
-    # What the operating system shows of it
+    def _store_evidence(self) -> None:
+        """Store what only this window's client and processes know of it."""
+        watched = self._services.gpus
+        self._note_latest(since_ns=self.run.begin_ns)
+        uuids, why = self.gpus.covered(self.run.told, watched.uuids, watched.source.absence, is_visible=bool(self.run.pid))
+        host = self.host.between_edges()
+        self._put(status="judging", uuids=uuids, why=self.run.why or why, pids=frozenset(self.host.pids), host=host)
+        if (times := timings.decode(self._times)) is not None:
+            self._services.store.put_timings(self.run.id, times)
+            self._times.clear()
+            self.times_count = 0
 
-    async def meet(self, identities: processes.Identities, in_thread: InThread) -> None:
-        """After its opening: who it is, its process tree, and the pressure it begins under."""
-        who = await in_thread(identities.of, self.run.pid)
-        self.run = replace(self.run, user=who.user, process=who.name)
-        self.pids |= await in_thread(_measured_tree, self.run.pid)
-        there = partial(cpu_pressure.pressure, self.tree(), there_by_ns=self.opened_ns)
-        self.before = await in_thread(there)
-        shared = await in_thread(gpu_sharing.sharing, self.run.pid)
-        self.about = replace(self.about, sharing=shared)
-        await self.look_for_profilers(in_thread)
+    async def _missing_evidence(self) -> str | None:
+        """Return why evidence is missing in the store; None when all of it is there."""
+        late = await self._services.gpus.edges.hand_over(self.run.uuids)
+        refusal = await self._services.flushing.refusal()
+        return f"what was read of {', '.join(late)} is held up by a driver that does not answer" if late else refusal
 
-    async def look_again(self, in_thread: InThread) -> None:
-        """In between: what has ended by its end was seen."""
-        self.pids |= await in_thread(_measured_tree, self.run.pid)
-        looked = await in_thread(cpu_pressure.pressure, self.tree())
-        self.threads.update(looked.threads)
-        self.owners.update(looked.owners)
+    async def _judge(self) -> None:
+        asked_ns = clock.now_ns()
+        length_s = ((self.run.end_ns or self.run.begin_ns) - self.run.begin_ns) / 1e9
+        async with self._services.judging_turns.turn(self.run.uid):
+            judgement = await self._services.judge.judge(self.run.id, length_s)
+        self.judging_s = (clock.now_ns() - asked_ns) / 1e9
+        verdicts = tuple(judgement.verdicts)
+        status = verdicts[0]["status"] if verdicts else Status.UNPROVEN.value
+        why = judgement.why or (verdicts[0]["why"] if verdicts else "") or self.run.why
+        self.run = replace(self.run, status=status, why=why, verdicts=verdicts)
+        self._services.store.put_run(self.run, judgement.evidence, judgement.signatures)
 
-    async def look_for_profilers(self, in_thread: InThread) -> None:
-        """Once after each edge: a library may be loaded meanwhile, and at the end the process may be gone."""
-        others = sorted(self.pids - {self.run.pid})
-        seen = await in_thread(profilers.attached, (self.run.pid, *others))
-        self.about = replace(self.about, profilers=profilers.text(seen, self.about.profilers))
+    def _put(self, **changes: Any) -> None:  # of the fields' own types
+        self.run = replace(self.run, **changes)
+        self._services.store.put_run(self.run)
 
-    async def pressed(self, in_thread: InThread) -> cpu_pressure.Pressure | None:
-        """The pressure at its end; None where that of its beginning is not known."""
-        return await in_thread(cpu_pressure.pressure, self.tree()) if self.before else None
+    def _note_latest(self, since_ns: int = 0) -> None:
+        watched = self._services.gpus
+        for listed in map(watched.latest.process_list, watched.uuids):
+            if listed is not None and listed.at_ns >= since_ns:
+                self.note(listed)
 
-    def on_host(self, after: cpu_pressure.Pressure | None) -> Host:
-        """What the host did to it between its edges."""
-        if self.before is None or after is None:
-            return self.about
-        after = replace(after, threads={**self.threads, **after.threads}, owners={**self.owners, **after.owners})
-        return cpu_pressure.difference(self.before, after, self.about, root=self.run.pid)
-
-
-def named(gpus: Sequence[str] | None, watched: Sequence[str]) -> tuple[tuple[str, ...] | None, str | None]:
-    """The watched GPUs of these names, and what is wrong with one; None where no name was given."""
-    if gpus is None:
-        return None, None
-    found: list[str] = []
-    for name in gpus:
-        matches = [uuid for uuid in watched if uuid.startswith((name, f"GPU-{name}"))]
-        if len(matches) != 1:
-            known = ", ".join(watched) or "none"
-            return (), f"gpus: expected the UUID of one GPU, found {name!r}; known here: {known}"
-        found += matches
-    return tuple(dict.fromkeys(found)), None
-
-
-def hinted(told: Mapping[str, FactValue], watched: Sequence[str]) -> tuple[str, ...]:
-    """The watched GPUs its process told of, else all."""
-    uuids = str(told.get("cuda_uuids") or "").split(",")
-    return tuple(uuid for uuid in watched if uuid in uuids) or tuple(watched)
-
-
-def _measured_tree(pid: int) -> frozenset[int]:
-    """A process and its descendants, but for this daemon, which may be one: the first window started it."""
-    return processes.descendants(pid) - processes.descendants(os.getpid())
-
-
-__all__ = ["EDGE_SLACK_NS", "InThread", "TrackedWindow", "hinted", "named"]
+    def _sample_less(self) -> None:
+        if self._is_sampled:
+            self._is_sampled = False
+            self._services.gpus.window_closed(self.gpus.named)

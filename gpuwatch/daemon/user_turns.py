@@ -1,4 +1,4 @@
-"""Places that users of one daemon share: however many windows one user has waiting, another's is next."""
+"""Places and threads that users of one daemon share: however many windows one user has waiting, another's is next."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Executor
+from typing import Protocol, TypeVar
+
+_T = TypeVar("_T")
+
+THREADS_COUNT = 4  # that read the operating system and the store for windows
+PATIENCE_S = 60.0  # milliseconds of work behind that of a thousand windows; longer is a thread that could not be started
 
 
 class UserTurns:
@@ -56,3 +63,28 @@ class UserTurns:
                 place.set_result(None)
                 return
         self._free_count += 1
+
+
+class InThread(Protocol):
+    """Awaits a function in a thread: reading the operating system takes milliseconds, and the loop has other windows."""
+
+    def __call__(self, work: Callable[..., _T], *arguments: object) -> Awaitable[_T]: ...
+
+
+class UserThreads:
+    """Threads that read the operating system and the store, for each user in that user's turn."""
+
+    def __init__(self, threads: Executor, *, patience_s: float = PATIENCE_S) -> None:
+        self._threads = threads
+        self._patience_s = patience_s
+        self._turns = UserTurns(THREADS_COUNT)
+
+    def of(self, uid: int) -> InThread:
+        """Return what runs a function in a thread for this user.  It raises TimeoutError: where no thread does it in time."""
+
+        async def in_thread(work: Callable[..., _T], *arguments: object) -> _T:
+            # A pool whose thread could not be started, for want of memory, keeps its work without ever doing it.
+            async with asyncio.timeout(self._patience_s), self._turns.turn(uid):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+        return in_thread

@@ -15,7 +15,6 @@ from prometheus_client.registry import Collector as Collecting
 from annotate import __version__
 from annotate.evidence import Lane
 from gpuwatch import clock
-from gpuwatch.daemon.watched_gpus import WatchedGpu
 from gpuwatch.exporter import gpu_series
 from gpuwatch.exporter.buckets import Buckets
 from gpuwatch.exporter.gpu_counters import GpuTally, Tallies
@@ -23,6 +22,7 @@ from gpuwatch.exporter.metrics import REASON_CLASSES, SCRAPE_BUCKETS
 from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.exporter.window_counters import Outcomes
 from gpuwatch.host import processes
+from gpuwatch.interfaces import WatchedGpu
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 

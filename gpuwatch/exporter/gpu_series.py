@@ -6,10 +6,10 @@ import heapq
 from collections.abc import Mapping
 
 from annotate.evidence import Device, Lane, ProcessList, Reading, Reason, Visibility
-from gpuwatch.daemon.watched_gpus import WatchedGpu
 from gpuwatch.exporter.gpu_counters import LOADS, GpuTally
 from gpuwatch.exporter.metrics import ASKED, LANES, REASON_CLASSES
 from gpuwatch.exporter.metrics_page import MetricsPage
+from gpuwatch.interfaces import WatchedGpu
 
 MHZ = 1e6
 LEAST_STALE_NS = 5_000_000_000

@@ -10,7 +10,7 @@ from annotate.rules import RULES
 from annotate.verdict import Answered, Status
 from gpuwatch.exporter.buckets import Buckets
 from gpuwatch.exporter.metrics import JUDGING_BUCKETS, LENGTH_BUCKETS
-from gpuwatch.store import Run
+from gpuwatch.interfaces import Run
 
 
 class Outcomes:

@@ -1,4 +1,4 @@
-"""How hard the processes of a tree must fight for a processor: counters of the kernel, meaningful only as differences."""
+"""The kernel's counters of how hard a process tree must fight for a processor, meaningful only as differences."""
 
 from __future__ import annotations
 
@@ -41,12 +41,9 @@ def pressure(
     proc: Path = PROC,
     sys: Path = Path("/sys"),
     cgroups: Path = Path("/sys/fs/cgroup"),
-    at_ns: int | None = None,
-    wall_offset_ns: int | None = None,
-    watcher_cpu_s: float | None = None,
     there_by_ns: int | None = None,
 ) -> Pressure:
-    """A snapshot of these processes and their machine; about 10 us a thread.  The first PID stands for cgroup and affinity.
+    """Read these processes and their machine; about 10 us a thread.  The first PID stands for cgroup and affinity.
 
     Threads that began after ``there_by_ns`` are left out, at another 10 us a thread: a snapshot that is taken some
     milliseconds after a window began would take what the window started for what was there before it.
@@ -63,7 +60,7 @@ def pressure(
     first = pids[0] if pids else None
     allowed = _allowed(first, proc) if first is not None else None
     return Pressure(
-        at_ns=clock.now_ns() if at_ns is None else at_ns,
+        at_ns=clock.now_ns(),
         threads=threads,
         owners=owners,
         cgroup_throttled_ns=_throttled_ns(first, proc, cgroups) if first is not None else None,
@@ -71,8 +68,8 @@ def pressure(
         psi_some_ns=_psi_some_ns(proc),
         cpu_allowed_count=len(allowed) if allowed is not None else None,
         numa_nodes=_numa_nodes(allowed, sys) if allowed is not None else None,
-        wall_offset_ns=clock.wall_offset_ns() if wall_offset_ns is None else wall_offset_ns,
-        watcher_cpu_s=clock.process_cpu_s() if watcher_cpu_s is None else watcher_cpu_s,
+        wall_offset_ns=clock.wall_offset_ns(),
+        watcher_cpu_s=clock.process_cpu_s(),
     )
 
 
@@ -87,7 +84,7 @@ def _threads(pid: int, proc: Path) -> dict[int, tuple[int, int]]:
 
 
 def _began_after(at_ns: int, pid: int, thread: int, proc: Path) -> bool:
-    """Whether a thread began later than this, or in the tick of 10 ms before it: finer the kernel keeps no beginning.
+    """Return whether a thread began later than this, or in the tick of 10 ms before it, the kernel's finest beginning.
 
     False if it is gone.
     """
@@ -99,7 +96,7 @@ def _began_after(at_ns: int, pid: int, thread: int, proc: Path) -> bool:
 
 
 def _throttled_ns(pid: int, proc: Path, cgroups: Path) -> int | None:
-    """Time a CPU quota held the group back, from cgroup v2 (``throttled_usec``) or v1 (``throttled_time``, ns)."""
+    """Return how long a CPU quota held the group back, from cgroup v2 (``throttled_usec``) or v1 (``throttled_time``, ns)."""
     for line in (contents(proc / str(pid) / "cgroup") or "").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         path = path.lstrip("/")
@@ -144,7 +141,7 @@ def _processors(ranges: str) -> frozenset[int]:
 
 
 def _numa_nodes(allowed: frozenset[int], sys: Path) -> str | None:
-    """The memory nodes of these processors, comma-separated; None where the kernel knows none."""
+    """Return the memory nodes of these processors, comma-separated; None where the kernel knows none."""
     folder = sys / "devices/system/node"
     numbers = sorted(int(name[4:]) for name in names(str(folder)) if name.startswith("node") and name[4:].isdigit())
     near = [number for number in numbers if allowed & _processors(contents(folder / f"node{number}/cpulist") or "")]
@@ -152,7 +149,7 @@ def _numa_nodes(allowed: frozenset[int], sys: Path) -> str | None:
 
 
 def difference(before: Pressure, after: Pressure, about: Host | None = None, *, root: int | None = None) -> Host:
-    """What happened between two snapshots; a thread that ended between them is not counted, one that began is in full.
+    """Return what happened between two snapshots; a thread that ended between them is not counted, one that began is in full.
 
     ``root`` is the process at the root of the tree, where it is known.
     """
@@ -190,7 +187,7 @@ def difference(before: Pressure, after: Pressure, about: Host | None = None, *, 
 
 @dataclass(frozen=True, slots=True)
 class _Born:
-    """What a tree started between two snapshots; None where that is the measured work itself."""
+    """Threads and processes that a tree started between two snapshots; None where that is the measured work itself."""
 
     threads_count: int | None = None
     processes_count: int | None = None
@@ -198,7 +195,7 @@ class _Born:
 
 
 def _born(before: Pressure, after: Pressure, ran_ns: Mapping[int, int], root: int | None) -> _Born:
-    """The threads of a process that was born are counted with it, not among the threads.
+    """Count what was started; the threads of a new process are counted with it, not among the threads.
 
     A root that starts the work and waits for it, as ``gpuwatch run`` does, hardly runs: then nothing of the work was there
     before the window, and what the work starts for itself is no company.  Of a tree that slept nobody can say who is the work.

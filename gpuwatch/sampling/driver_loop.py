@@ -1,4 +1,4 @@
-"""A source's own loop on behalf of a sampler: run by its fast thread, interrupted by others, and told of in the order of time."""
+"""A source's own loop on behalf of a sampler: run by its fast thread, interrupted by others, given in the order of time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwatch.interfaces import DriverLoop, Pass, Source, Sweep
 
 
 class FastLaneLoop:
-    """One GPU's.  Until a source was seen to have a loop, everything passes straight through."""
+    """The loop of one GPU.  Until a source was seen to have a loop, everything passes straight through."""
 
     def __init__(self, uuid: str, row: Sequence[str], pulse: Sequence[str], give: Callable[[Sweep], None]) -> None:
         self._uuid, self._row, self._pulse = uuid, tuple(row), tuple(pulse)
@@ -21,7 +21,7 @@ class FastLaneLoop:
         self._awaited: deque[Callable[[], None]] = deque()
 
     @property
-    def runs(self) -> bool:
+    def is_found(self) -> bool:
         """Whether the source has a loop, as far as was seen."""
         return self._series is not None
 
@@ -31,11 +31,18 @@ class FastLaneLoop:
         return series.asking_since_ns if series is not None else None
 
     def run(
-        self, source: Source, due_ns: int, until_ns: int, period_ns: int, *,
-        row_at_ns: int, row_after_ns: int, woken: Callable[[], bool],
-    ) -> tuple[Sequence[Pass], SourceError | None] | None:  # fmt: skip
-        """As many passes as the source's loop makes until then; None where it has no loop."""
-        self.told_all()
+        self,
+        source: Source,
+        due_ns: int,
+        until_ns: int,
+        period_ns: int,
+        *,
+        row_at_ns: int,
+        row_after_ns: int,
+        is_woken: Callable[[], bool],
+    ) -> tuple[Sequence[Pass], SourceError | None] | None:
+        """Return the passes that the source's loop makes until then; None where it has no loop."""
+        self.give_all()
         offer = getattr(source, "series", None)
         try:
             found: DriverLoop | None = offer(self._uuid, self._row, self._pulse) if offer is not None else None
@@ -44,7 +51,7 @@ class FastLaneLoop:
         self._series = found
         if found is None:
             return None
-        if woken():  # just before there was this loop to interrupt
+        if is_woken():  # just before there was this loop to interrupt
             return (), None
         return found.run(due_ns, until_ns, period_ns, row_at_ns=row_at_ns, row_after_ns=row_after_ns)
 
@@ -54,13 +61,13 @@ class FastLaneLoop:
             series.interrupt()
 
     def give(self, sweep: Sweep) -> None:
-        """From the fast thread: after what others read before it."""
+        """Give a sweep of the fast thread, after what others read before it."""
         while self._aside and self._aside[0].observed.at_ns <= sweep.observed.at_ns:
             self._give(self._aside.popleft())
         self._give(sweep)
 
     def give_from_aside(self, sweep: Sweep) -> None:
-        """From another thread: after those passes that were made before it and not told of yet."""
+        """Give a sweep of another thread, after those passes that were made before it and not given yet."""
         if self._series is not None and isinstance(sweep.observed, Reading):
             self._aside.append(sweep)
         else:
@@ -73,8 +80,8 @@ class FastLaneLoop:
         else:
             self._awaited.append(given)
 
-    def told_all(self) -> None:
-        """From the fast thread, which has given all it read: so have others then, and whoever waits for that goes on."""
+    def give_all(self) -> None:
+        """From the fast thread, which has given all it read: give what others read, and let waiting callers go on."""
         awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]
         while self._aside:
             self._give(self._aside.popleft())

@@ -6,9 +6,9 @@ dropped whole, oldest first.
 
 from __future__ import annotations
 
+from gpuwatch.interfaces import Run
 from gpuwatch.store.files import SQLITE_VERSION
 from gpuwatch.store.reader import Reader
-from gpuwatch.store.run import Run
 from gpuwatch.store.store_options import StoreLimits
 from gpuwatch.store.writer import Store
 

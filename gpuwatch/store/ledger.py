@@ -16,9 +16,10 @@ from annotate.evidence import Device, Event, Timings
 from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.errors import StoreError
+from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema
 from gpuwatch.store.held_file import HeldFile
-from gpuwatch.store.run import OPEN, UNFINISHED, Run, as_json, to_row
+from gpuwatch.store.run import OPEN, UNFINISHED, as_json, to_row
 from gpuwatch.store.signal_columns import DEVICE_COLUMNS, quoted
 from gpuwatch.store.store_options import WriterFacts
 

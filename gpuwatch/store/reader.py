@@ -8,9 +8,9 @@ from annotate.capsule.pack import unpack
 from annotate.errors import CapsuleError
 from annotate.evidence import Device, Event, Evidence, Host, Trace, WindowRecord
 from gpuwatch.errors import StoreError
+from gpuwatch.interfaces import Run
 from gpuwatch.store.process_ownership import with_ownership
 from gpuwatch.store.read_traces import Pieces
-from gpuwatch.store.run import Run
 from gpuwatch.store.run_reader import RunReader
 from gpuwatch.store.segment_reader import SegmentReader, query_segment
 from gpuwatch.store.signal_columns import device_from_row

@@ -8,46 +8,15 @@ from typing import Any
 
 import msgspec
 
-from annotate.evidence import Fact, Host
+from annotate.evidence import Host
 from annotate.verdict import Status
+from gpuwatch.interfaces import Run
 
 OPEN, JUDGING = "open", "judging"
 UNFINISHED = (OPEN, "closing", JUDGING)
 
 # For sorting worst first; what has no verdict yet comes last.
 BADNESS: Mapping[str, int] = {**{status.value: status.badness for status in Status}, **dict.fromkeys(UNFINISHED, -1)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One window from its opening on.
-
-    ``id`` sorts by time.  ``uuids`` may grow until it closes.  ``process`` is a name, never a command line: those hold
-    secrets.  ``verdicts`` are as ``Verdict.to_dict`` gives them, one a GPU, worst first.
-    """
-
-    id: str
-    label: str | None
-    claim: str
-    policy: Mapping[str, Any]
-    boot_id: str
-    begin_ns: int
-    end_ns: int | None
-    begun_wall_s: float
-    pid: int
-    uid: int
-    user: str | None
-    process: str | None
-    uuids: tuple[str, ...]
-    pids: frozenset[int]
-    told: Mapping[str, Fact]
-    host: Host | None
-    status: str  # "open", "judging", or a Status value
-    why: str
-    parent: str | None
-    source: str
-    simulated: bool
-    verdicts: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ import numpy as np
 
 from annotate.evidence import Timings
 from gpuwatch.errors import StoreError
+from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema
 from gpuwatch.store.ledger_connection import DAMAGE, LedgerConnection
-from gpuwatch.store.run import BADNESS, UNFINISHED, Ended, Run, from_row
+from gpuwatch.store.run import BADNESS, UNFINISHED, Ended, from_row
 
 SHORTEST_PREFIX = 4
 

@@ -14,12 +14,11 @@ from annotate.evidence import Device, Lane, Timings
 from gpuwatch import clock as clocks
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.errors import StoreError
-from gpuwatch.interfaces import Clock, Sweep
+from gpuwatch.interfaces import Clock, Run, Sweep
 from gpuwatch.store.committer import Committer, Storable
 from gpuwatch.store.compaction import SegmentRows
 from gpuwatch.store.ledger import Ledger
 from gpuwatch.store.ledger_writer import LedgerWrite
-from gpuwatch.store.run import Run
 from gpuwatch.store.state_folder import StateFolder
 from gpuwatch.store.store_options import StoreLimits, WriterFacts
 

@@ -29,9 +29,12 @@ def then(device: Device, trace: Trace, at_ns: int, *, period_ns: int | None = No
     reach_ns = max(REACH_NS, 3 * (period_ns or 0))
     rows = {lane: row for lane in Lane if (row := _row(device.uuid, lane, trace, at_ns, reach_ns)) is not None}
     return LiveGpu(
-        device=device, lost=lost, period_ns={} if period_ns is None else {Lane.FAST: period_ns}, rows=rows,
+        device=device,
+        lost=lost,
+        period_ns={} if period_ns is None else {Lane.FAST: period_ns},
+        rows=rows,
         census=_census(trace, at_ns, reach_ns),
-    )  # fmt: skip
+    )
 
 
 def _row(uuid: str, lane: Lane, trace: Trace, at_ns: int, reach_ns: int) -> Reading | None:

@@ -53,20 +53,29 @@ class StoredHistory:
             # A store knows them in the order of their first readings, which is chance.
             devices = pci.in_order(self._device(reader, boot, uuid, at_ns) for uuid in uuids)
             gpus = [
-                at_moment.then(device, reader.trace(device.uuid, boot.boot_id or "", at_ns - at_moment.REACH_NS, at_ns), at_ns,
-                            lost=lost.get(device.uuid))
+                at_moment.then(
+                    device,
+                    reader.trace(device.uuid, boot.boot_id or "", at_ns - at_moment.REACH_NS, at_ns),
+                    at_ns,
+                    lost=lost.get(device.uuid),
+                )
                 for device in devices
-            ]  # fmt: skip
+            ]
             runs, left_out_count = self._begun(reader, boot, at_ns)
             source = near[-1].source if near else ""
-            shown = snapshot.readings((), {}, runs, at_ns=at_ns, source=source).windows
+            shown, _ = snapshot.shown_windows(runs)
         # As the daemon lists them: those of which nothing was read around then were not there.
         there = tuple(gpu for gpu in gpus if gpu.rows or gpu.lost is not None)
         return Live(
-            at_ns=at_ns, source=source, simulated=any(gpu.device.simulated for gpu in there), gpus=there[: messages.SHOWN_GPUS_COUNT],
-            absence=None if there else "nothing was read around that moment", windows=tuple(shown),
-            gpus_left_out_count=max(0, len(there) - messages.SHOWN_GPUS_COUNT), windows_left_out_count=left_out_count,
-        )  # fmt: skip
+            at_ns=at_ns,
+            source=source,
+            simulated=any(gpu.device.simulated for gpu in there),
+            gpus=there[: messages.SHOWN_GPUS_COUNT],
+            absence=None if there else "nothing was read around that moment",
+            windows=tuple(shown),
+            gpus_left_out_count=max(0, len(there) - messages.SHOWN_GPUS_COUNT),
+            windows_left_out_count=left_out_count,
+        )
 
     def trace(self, uuid: str, begin_ns: int, end_ns: int) -> Trace:
         with self._open() as (reader, boot):
@@ -169,11 +178,14 @@ class Recorded:
         shown = [self._shown(run, pieces, at_ns) for run, pieces in self._windows.items() if pieces[0].window.begin_ns <= at_ns]
         shown.sort(key=lambda each: (each.end_ns is not None, -each.begin_ns))
         return Live(
-            at_ns=at_ns, source=f"replay:{self._path}", simulated=any(gpu.device.simulated for gpu in gpus),
-            gpus=gpus[: messages.SHOWN_GPUS_COUNT], windows=tuple(shown[: messages.SHOWN_WINDOWS_COUNT]),
+            at_ns=at_ns,
+            source=f"replay:{self._path}",
+            simulated=any(gpu.device.simulated for gpu in gpus),
+            gpus=gpus[: messages.SHOWN_GPUS_COUNT],
+            windows=tuple(shown[: messages.SHOWN_WINDOWS_COUNT]),
             gpus_left_out_count=max(0, len(gpus) - messages.SHOWN_GPUS_COUNT),
             windows_left_out_count=max(0, len(shown) - messages.SHOWN_WINDOWS_COUNT),
-        )  # fmt: skip
+        )
 
     def trace(self, uuid: str, begin_ns: int, end_ns: int) -> Trace:
         if uuid not in self._gpus:
@@ -207,9 +219,14 @@ class Recorded:
         window = pieces[0].window
         uuids = [piece.device.uuid for piece in pieces if piece.device is not None][: messages.SHOWN_GPUS_COUNT]
         shown = messages.Shown(
-            run=run, claim="sustained", status="open", begin_ns=window.begin_ns, label=window.label, uuids=uuids,
+            run=run,
+            claim="sustained",
+            status="open",
+            begin_ns=window.begin_ns,
+            label=window.label,
+            uuids=uuids,
             pids=sorted(window.pids)[: messages.SHOWN_PIDS_COUNT],
-        )  # fmt: skip
+        )
         if window.end_ns > at_ns:
             return shown
         worst = self.verdicts(run)[0]

@@ -64,11 +64,16 @@ def of(answer: messages.Readings, before: Live | None = None) -> Live:
     """
     known = {gpu.device.uuid: gpu for gpu in before.gpus} if before else {}
     return Live(
-        at_ns=answer.at_ns, source=answer.source, simulated=answer.simulated, absence=answer.absence,
-        gpus=tuple(_live(gpu, known) for gpu in answer.gpus), windows=tuple(answer.windows),
-        gpus_left_out_count=answer.gpus_left_out_count, windows_left_out_count=answer.windows_left_out_count,
+        at_ns=answer.at_ns,
+        source=answer.source,
+        simulated=answer.simulated,
+        absence=answer.absence,
+        gpus=tuple(_live(gpu, known) for gpu in answer.gpus),
+        windows=tuple(answer.windows),
+        gpus_left_out_count=answer.gpus_left_out_count,
+        windows_left_out_count=answer.windows_left_out_count,
         unanswered=tuple(answer.unanswered),
-    )  # fmt: skip
+    )
 
 
 def _live(gpu: messages.ShownGpu, known: Mapping[str, LiveGpu]) -> LiveGpu:

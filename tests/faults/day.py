@@ -28,7 +28,8 @@ from gpuwatch import clock
 from gpuwatch.clock import VirtualClock
 from gpuwatch.daemon.judge_worker import Judge
 from gpuwatch.interfaces import Sweep
-from gpuwatch.sampling import plan as lanes
+from gpuwatch.sampling.measure import measure
+from gpuwatch.sampling.plan import PlanTargets
 from gpuwatch.sampling.sampler import Sampler
 from gpuwatch.sources.simulated import OWN_PID, Scene, Simulated
 from gpuwatch.sources.simulated.kernels import ATTENTION, CONVOLUTION, COPY, GEMM
@@ -81,10 +82,10 @@ class Gpu:
         its_clock = VirtualClock(BEGIN_NS)
         source = Simulated(scenes(), its_clock, epoch_ns=BEGIN_NS)
         device = source.devices()[position]
-        plan = lanes.measure(source, device, its_clock, idle_period_ns=PERIOD_NS)
+        plan = measure(source, device, its_clock, PlanTargets(idle_period_ns=PERIOD_NS))
         store.put_device(device)
         store.put_refresh(device.uuid, plan.refresh_ns)
-        return Gpu(device, its_clock, Sampler(source, device, plan, (store,), its_clock, stop))
+        return Gpu(device, its_clock, Sampler(source, plan, (store,), its_clock, stop))
 
 
 class Windows:

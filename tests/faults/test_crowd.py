@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.daemon.windows import OWN_COUNT
+from gpuwatch.daemon.window_limits import OWN_COUNT
 from gpuwatch.errors import UsageError
 from gpuwatch.store import Store
+from gpuwatch.wire.messages import Open
 from tests.faults import crowd
 from tests.gpuwatch.daemon.test_windows import Judge, windows
 from tests.gpuwatch.live import Live, running
@@ -44,21 +45,11 @@ def test_too_many_windows_of_one_user_are_refused(tmp_path: Path) -> None:
 
     async def many() -> None:
         some = windows(store, tmp_path, Judge())
-        opening = {
-            "pid": 0,
-            "uid": 0,
-            "claim": "sustained",
-            "label": None,
-            "policy": {},
-            "gpus": None,
-            "parent": None,
-            "told": {},
-        }
         for _ in range(OWN_COUNT):
-            await some.open(**opening)  # type: ignore[arg-type]
+            await some.open(Open(), pid=0, uid=0)
         with pytest.raises(UsageError, match="ask each for its verdict"):
-            await some.open(**opening)  # type: ignore[arg-type]
-        await some.open(**{**opening, "uid": 1})  # type: ignore[arg-type]  # another user still may
+            await some.open(Open(), pid=0, uid=0)
+        await some.open(Open(), pid=0, uid=1)  # another user still may
 
     asyncio.run(many())
     store.close()

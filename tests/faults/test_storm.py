@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from annotate.evidence import Host, Lane, Ownership, Process, ProcessList
-from gpuwatch import clock
+from annotate.evidence import Lane, Ownership, Process, ProcessList
 from gpuwatch.clock import VirtualClock
-from gpuwatch.daemon.tracked_window import TrackedWindow
 from gpuwatch.interfaces import Sweep
 from gpuwatch.store import Reader
 from gpuwatch.store.segment import KNOWN_COUNT
 from tests.gpuwatch.store.stored import a_run, opened
-from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, fast
+from tests.gpuwatch.store.streams import BEGIN_NS, DEVICE, UUID, fast
 
 S = 1_000_000_000
 OWN = Process(pid=500, name="python", started_s=1.7e9, memory_bytes=1 << 30)
@@ -60,31 +55,3 @@ def test_process_storm_is_stored_within_bounded_memory(tmp_path: Path) -> None:
     assert names == {"python", "burst-0"}
     assert store.statistics()["dropped_count"] == 0
     store.close()
-
-
-def opened_by(pid: int) -> TrackedWindow:
-    return TrackedWindow(a_run(pid=pid, pids=frozenset({pid}), uuids=()), None, Host(boot_id=BOOT), pids={pid})
-
-
-def listed(*pids: int) -> ProcessList:
-    return ProcessList(uuid=UUID, at_ns=clock.now_ns(), took_ns=1, processes=tuple(Process(pid=pid) for pid in pids))
-
-
-def test_window_remembers_only_present_foreign_processes() -> None:
-    """A window remembers only the foreign processes that are there now."""
-    held = opened_by(os.getpid())
-    for first in range(0, 1_000_000, 1000):
-        held.note(listed(*range(10_000_000 + first, 10_000_040 + first)))
-    assert sum(map(len, held.strangers.values())) <= 40
-    assert held.pids == {os.getpid()}
-
-
-def test_a_child_that_was_given_a_strangers_pid_is_its_own() -> None:
-    held = opened_by(os.getpid())
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        # Before, somebody else had that PID: not below us then, and gone when the next list was taken.
-        held.strangers[UUID] = {child.pid}
-        held.note(listed())
-        held.note(listed(child.pid))
-        assert child.pid in held.pids
-        child.communicate(b"\n")

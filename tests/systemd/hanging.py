@@ -9,7 +9,7 @@ from pathlib import Path
 
 from annotate.evidence import Lane, Reading
 from gpuwatch import cli
-from gpuwatch.daemon import watched_gpus
+from gpuwatch.daemon import source_keeper
 from gpuwatch.interfaces import Clock
 from gpuwatch.sources.simulated import Simulated
 
@@ -27,5 +27,5 @@ class Hanging(Simulated):
 
 if __name__ == "__main__":
     flag = Path(sys.argv[1])
-    setattr(watched_gpus, "open_source", lambda _, clock: Hanging(flag, clock))  # noqa: B010 - no other seam makes a driver hang
+    setattr(source_keeper, "open_source", lambda _, clock: Hanging(flag, clock))  # noqa: B010 - no other seam makes a driver hang
     sys.exit(cli.main(sys.argv[2:]))

@@ -11,7 +11,8 @@ from gpuwatch.clock import MonotonicClock
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DeviceLostError, SourceError
 from gpuwatch.interfaces import Source
-from gpuwatch.sampling.plan import SamplingPlan, measure
+from gpuwatch.sampling.measure import measure
+from gpuwatch.sampling.plan import PlanTargets, SamplingPlan
 from gpuwatch.sources.nvml import compiled_loop
 
 
@@ -49,7 +50,7 @@ def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[
             yield warned(_name(device), found, "for proof, measure on a whole GPU", uuid=device.uuid, board=device.parent_uuid)
             continue
         try:
-            plan = measure(source, device, MonotonicClock(), budget_ratio=settings.budget_ratio)
+            plan = measure(source, device, MonotonicClock(), PlanTargets(budget_ratio=settings.budget_ratio))
             census = source.census(device.uuid)
             lock_mhz = source.read(device.uuid, Lane.SLOW, ("sm_clock_lock_mhz",)).sm_clock_lock_mhz
         except SourceError as error:

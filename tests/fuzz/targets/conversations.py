@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch import clock
+from gpuwatch.daemon.flush import Flushing
+from gpuwatch.daemon.greeting import Greeting
 from gpuwatch.daemon.judge_worker import Judgement
-from gpuwatch.daemon.server import Greeting, Server
+from gpuwatch.daemon.judged_windows import JudgedWindows
+from gpuwatch.daemon.server import Answers, Server
+from gpuwatch.daemon.tracked_window import WindowServices
+from gpuwatch.daemon.user_turns import UserThreads
 from gpuwatch.daemon.windows import Windows
 from gpuwatch.store import Store
 from gpuwatch.wire import messages
@@ -37,14 +41,20 @@ class _Witness:
     """Two GPUs that nobody computes on."""
 
     uuids = _UUIDS
-    source_name = "simulated"
-    simulated = True
+    name = "simulated"
+    is_simulated = True
     absence = None
+
+    @property
+    def source(self) -> _Witness:
+        return self
+
+    edges = latest = source
 
     def adopt(self, uuid: str, pid: int) -> None: ...
     def window_opened(self, uuids: object) -> None: ...
     def window_closed(self, uuids: object) -> None: ...
-    def census(self, uuid: str) -> None: ...
+    def process_list(self, uuid: str) -> None: ...
     async def mark(self, uuids: object) -> None: ...
     async def edge(self, uuids: object) -> None: ...
     async def hand_over(self, uuids: object) -> tuple[str, ...]:
@@ -82,19 +92,23 @@ class _World:
         witness: Any = _Witness()
         judge: Any = _Judge()
         self.store = Store(state, source="simulated", boot_id="boot")
-        self.windows = Windows(witness, self.store, judge, state=state, threads=self.threads, boot_id="boot")
-        self.server = Server(
-            self.windows, lambda: Greeting("simulated", True, state, "boot"), lambda: {"pid": 1}, shared=True,
-            readings=lambda uid, since_ns: messages.Readings(at_ns=since_ns, source="simulated"),
-            leave=lambda _: messages.Refused("windows-open", "1 window is open"),
-        )  # fmt: skip
+        flushing, threads = Flushing(self.store), UserThreads(self.threads)
+        services = WindowServices(gpus=witness, store=self.store, judge=judge, flushing=flushing, threads=threads)
+        self.windows = Windows(services, JudgedWindows(state, "boot"), boot_id="boot")
+        answers = Answers(
+            lambda: Greeting("simulated", True, state, "boot"),
+            lambda: {"pid": 1},
+            lambda uid, since_ns: messages.Readings(at_ns=since_ns, source="simulated"),
+            lambda _: messages.Refused("windows-open", "1 window is open"),
+        )
+        self.server = Server(self.windows, answers, is_shared=True)
         self.path = state / "s"
         self.loop.run_until_complete(self.server.listen(self.path))
 
     def _end(self) -> None:
         self.loop.run_until_complete(self.windows.finish())
         self.loop.run_until_complete(self.server.close())
-        assert self.windows.busy_count == 0
+        assert self.windows.tracked_count == 0
         self.store.close()
         shutil.rmtree(self.path.parent)
 
@@ -130,7 +144,7 @@ class _World:
             writer.close()
         while self.server.client_count:
             await asyncio.sleep(0)
-        assert all(run.status != "open" for run in self.windows.shown(os.getuid()))
+        assert all(run.status != "open" for run in self.windows.shown(uid=0))
 
 
 async def _answers(reader: asyncio.StreamReader, line: bytes) -> list[messages.Reply]:

@@ -6,8 +6,10 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ from gpuwatch.config.settings import Settings, load
 from gpuwatch.daemon import handover
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.store import Reader
+from gpuwatch.wire import messages
 from tests.gpuwatch.live import ended, running, settings, wait_for
 from tests.systemd.manager import manager, service
 from tests.systemd.test_service import ready
@@ -145,6 +148,56 @@ def test_windows_opened_during_a_takeover_are_all_watched(on_demand: Settings, t
         process.wait(20)
     with Reader(on_demand.state) as reader:
         assert {run.id for run in reader.runs()} >= set(ids)
+
+
+def test_window_goes_to_the_next_daemon_where_one_leaves(tmp_path: Path) -> None:
+    """A daemon greets a window's client and leaves before the client asks for the window."""
+    with running(tmp_path) as live:
+        place = tmp_path / "leaving"
+        found = load(
+            {"source": live.settings.source, "state": str(live.settings.state), "socket": str(place)}, environment={"HOME": "/"}
+        )
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(str(place))
+            listener.listen()
+            leaving = threading.Thread(target=greet_and_leave, args=(listener, place, live.settings))
+            leaving.start()
+            with gpuwatch.window("meanwhile", settings=found) as w:
+                pass
+            leaving.join()
+        assert w.run_id is not None, w.verdict.why
+        assert w.verdicts
+
+
+def greet_and_leave(listener: socket.socket, place: Path, successor: Settings) -> None:
+    connection, _ = listener.accept()
+    connection.recv(1 << 16)
+    place.unlink()
+    place.symlink_to(successor.socket)
+    welcome = messages.Welcome(
+        protocol=messages.PROTOCOL,
+        version="0",
+        source=successor.source,
+        simulated=True,
+        state=str(successor.state),
+        pid=1,
+        boot_id="b",
+    )
+    connection.sendall(messages.encode(welcome))
+    connection.close()
+
+
+def test_daemon_that_leaves_takes_no_more_windows(on_demand: Settings) -> None:
+    """A window whose client was greeted before the daemon decided to leave is sent to the next one."""
+    with connect(on_demand) as client, connect(on_demand) as stopping:
+        opened = client.open(label="keeps the daemon busy with its end")
+        with connect(on_demand) as late:
+            late.status()
+            stopping.leave(now=True)
+            with pytest.raises(DaemonError, match="went away"):
+                late.open(label="late")
+    with Reader(on_demand.state) as reader:
+        assert [run.id for run in reader.runs()] == [opened.run]
 
 
 def test_refused_takeover_names_pid_socket_and_command(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE_S
 # What stands for the daemon leaves a thread behind that nobody can join, as one inside a hung call.
 STUCK = """
 import logging, sys, threading
-from gpuwatch.daemon import process as lifetime
+from gpuwatch.daemon import process
 from gpuwatch.config.settings import load
 
 def stuck(_):
@@ -23,7 +23,7 @@ def stuck(_):
     logging.getLogger("gpuwatch").warning("logged")
     {ends}
 
-lifetime.main(load({{"source": "simulated", "state": sys.argv[1], "socket": sys.argv[2]}}), code_of=stuck)
+process.main(load({{"source": "simulated", "state": sys.argv[1], "socket": sys.argv[2]}}), code_of=stuck)
 """
 
 

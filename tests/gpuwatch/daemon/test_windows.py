@@ -14,7 +14,11 @@ import pytest
 
 from gpuwatch.daemon.flush import Flushing
 from gpuwatch.daemon.judge_worker import Judgement
-from gpuwatch.daemon.windows import OWN_TIMES_COUNT, Windows
+from gpuwatch.daemon.judged_windows import JudgedWindows
+from gpuwatch.daemon.tracked_window import WindowServices
+from gpuwatch.daemon.user_turns import UserThreads
+from gpuwatch.daemon.window_limits import OWN_TIMES_COUNT
+from gpuwatch.daemon.windows import Windows
 from gpuwatch.errors import UsageError
 from gpuwatch.store import Store
 from gpuwatch.wire import messages
@@ -25,19 +29,24 @@ _T = TypeVar("_T")
 
 
 class NoGpus:
-    """A witness of a machine without GPUs."""
+    """A machine without GPUs; no GPU has edges or process lists."""
 
     uuids: tuple[str, ...] = ()
-    source_name = "nvml"
-    simulated = False
+    name = "nvml"
+    is_simulated = False
     absence = "no driver"
 
-    def adopt(self, uuid: str, pid: int) -> None: ...
+    @property
+    def source(self) -> NoGpus:
+        return self
+
+    edges = latest = source
+
     def window_opened(self, uuids: object) -> None: ...
     def window_closed(self, uuids: object) -> None: ...
-    def census(self, uuid: str) -> None: ...
     async def mark(self, uuids: object) -> None: ...
     async def edge(self, uuids: object) -> None: ...
+    def process_list(self, uuid: str) -> None: ...
     async def hand_over(self, uuids: object) -> tuple[str, ...]:
         return ()
 
@@ -80,26 +89,35 @@ class NoThreads(NoGpus):
         raise RuntimeError("can't start new thread")
 
 
-def windows(store: Store, tmp_path: Path, judge: Any = None) -> Windows:  # stand-ins have no common type with the real ones
-    witness: Any = NoGpus()
-    judging: Any = judge or Judge()
-    threads = ThreadPoolExecutor(2)
-    return Windows(witness, store, judging, state=tmp_path / "state", threads=threads, boot_id="boot")
+def windows(
+    store: Store,
+    tmp_path: Path,
+    judge: Any = None,
+    *,
+    gpus: Any = None,
+    threads: Executor | None = None,
+    flushing: Flushing | None = None,
+    host_s: float = 60.0,
+    **options: Any,
+) -> Windows:
+    """Windows over doubles, which have no common type with the real parts."""
+    gpus, judge = gpus or NoGpus(), judge or Judge()
+    pool = UserThreads(threads or ThreadPoolExecutor(2), patience_s=host_s)
+    services = WindowServices(gpus=gpus, store=store, judge=judge, flushing=flushing or Flushing(store), threads=pool)
+    return Windows(services, JudgedWindows(tmp_path / "state", "boot"), boot_id="boot", **options)
 
 
 async def opened(held: Windows, uid: int) -> tuple[str, int]:
-    run, _ = await held.open(pid=0, uid=uid, claim="sustained", label=None, policy={}, gpus=None, parent=None, told={})
+    run, _ = await held.open(messages.Open(), pid=0, uid=uid)
     return run.id, run.begin_ns
 
 
 def test_a_window_that_cannot_be_opened_does_not_keep_the_daemon_for_ever(store: Store, tmp_path: Path) -> None:
     async def body() -> None:
-        witness: Any = NoThreads()
-        judge: Any = Judge()
-        held = Windows(witness, store, judge, state=tmp_path / "state", threads=ThreadPoolExecutor(2), boot_id="boot")
+        held = windows(store, tmp_path, gpus=NoThreads())
         with pytest.raises(RuntimeError):
             await opened(held, MINE)
-        assert held.busy_count == 0
+        assert held.tracked_count == 0
 
     asyncio.run(body())
 
@@ -108,13 +126,11 @@ def test_nobody_closes_or_reads_a_window_of_another_user_but_root(store: Store, 
     async def body() -> None:
         held = windows(store, tmp_path)
         run, begin_ns = await opened(held, MINE)
-        for ask in (
-            held.close(run, uid=THEIRS, begin_ns=begin_ns, end_ns=begin_ns, told={}),
-            held.verdicts(run, uid=THEIRS, wait_s=1.0),
-        ):
-            with pytest.raises(UsageError, match="no window"):
-                await ask
-        await held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, told={})
+        with pytest.raises(UsageError, match="no window"):
+            held.close(run, uid=THEIRS, begin_ns=begin_ns, end_ns=begin_ns, declared={})
+        with pytest.raises(UsageError, match="no window"):
+            await held.verdicts(run, uid=THEIRS, wait_s=1.0)
+        held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, declared={})
         assert (await held.verdicts(run, uid=ROOT, wait_s=PATIENCE_S)).status == "unproven"
         assert (await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)).why == "nothing was seen"
         with pytest.raises(UsageError, match="no window"):
@@ -132,11 +148,11 @@ def test_a_failing_judge_leaves_nobody_waiting(store: Store, tmp_path: Path) -> 
     async def body() -> None:
         held = windows(store, tmp_path, Judge(fails=True))
         run, begin_ns = await opened(held, MINE)
-        await held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, told={})
+        held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, declared={})
         judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
         assert judged.status == "unproven"
         assert "ZeroDivisionError" in judged.why
-        assert held.busy_count == 0
+        assert held.tracked_count == 0
 
     asyncio.run(body())
 
@@ -160,20 +176,16 @@ class Dying(ThreadPoolExecutor):
 
 def test_threads_that_do_nothing_any_more_leave_nobody_waiting_and_the_daemon_may_leave(store: Store, tmp_path: Path) -> None:
     async def body() -> None:
-        witness: Any = NoGpus()
-        judge: Any = Judge()
         threads = Dying(2)
-        held = Windows(witness, store, judge, state=tmp_path / "state", threads=threads, boot_id="boot", host_s=0.3)
-        run, _ = await held.open(
-            pid=os.getpid(), uid=MINE, claim="sustained", label=None, policy={}, gpus=None, parent=None, told={}
-        )
+        held = windows(store, tmp_path, threads=threads, host_s=0.3)
+        run, _ = await held.open(messages.Open(), pid=os.getpid(), uid=MINE)
         await wait_until_async(lambda: threads.done_count >= 5, what="it is known who opened it, and under what pressure")
         threads.dead = True
         async with asyncio.timeout(PATIENCE_S):
-            await held.close(run.id, uid=MINE, begin_ns=run.begin_ns, end_ns=run.begin_ns, told={})
+            held.close(run.id, uid=MINE, begin_ns=run.begin_ns, end_ns=run.begin_ns, declared={})
             judged = await held.verdicts(run.id, uid=MINE, wait_s=PATIENCE_S)
         assert judged.status == "unproven"
-        assert held.busy_count == 0
+        assert held.tracked_count == 0
 
     asyncio.run(body())
 
@@ -181,15 +193,10 @@ def test_threads_that_do_nothing_any_more_leave_nobody_waiting_and_the_daemon_ma
 def test_what_could_not_be_stored_is_not_judged_as_if_it_had_not_been(tmp_path: Path) -> None:
     async def body() -> None:
         store = FullDisk(tmp_path / "state", source="nvml", boot_id="boot")
-        witness: Any = NoGpus()
         judge = Judge()
-        judging: Any = judge
-        held = Windows(
-            witness, store, judging, state=tmp_path / "state", threads=ThreadPoolExecutor(2), boot_id="boot",
-            flushing=Flushing(store, patience_s=0.1),
-        )  # fmt: skip
+        held = windows(store, tmp_path, judge, flushing=Flushing(store, patience_s=0.1))
         run, begin_ns = await opened(held, MINE)
-        await held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, told={})
+        held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, declared={})
         judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
         assert judged.status == "unproven"
         assert judged.why.startswith("its readings could not be stored: the disk is full")
@@ -226,25 +233,21 @@ def test_abandoned_windows_delay_other_users_by_one(store: Store, tmp_path: Path
     """A user abandons 2048 windows; the window of another user is judged next after the one in hand."""
 
     async def body() -> None:
-        witness: Any = NoGpus()
         judge = Gated()
-        judging: Any = judge
         flushing = CountedFlushing(store)
-        held = Windows(
-            witness, store, judging, state=tmp_path / "state", threads=ThreadPoolExecutor(2), boot_id="boot", flushing=flushing
-        )
+        held = windows(store, tmp_path, judge, flushing=flushing)
         runs = [(await opened(held, MINE))[0] for _ in range(2048)]
         for run in runs:
-            await held.abandon(run)
+            held.abandon(run)
         await wait_until_async(lambda: flushing.passed_count == len(runs))
         theirs, begin_ns = await opened(held, THEIRS)
-        await held.close(theirs, uid=THEIRS, begin_ns=begin_ns, end_ns=begin_ns, told={})
+        held.close(theirs, uid=THEIRS, begin_ns=begin_ns, end_ns=begin_ns, declared={})
         await wait_until_async(lambda: flushing.passed_count == len(runs) + 1)
         await wait_until_async(lambda: len(judge.asked) == 1)
         judge.gate.set()
         assert (await held.verdicts(theirs, uid=THEIRS, wait_s=60.0)).why == "nothing was seen"
         assert judge.asked.index(theirs) == 1
-        await wait_until_async(lambda: held.busy_count == 0)
+        await wait_until_async(lambda: held.tracked_count == 0)
         assert sorted(judge.asked) == sorted([*runs, theirs])
 
     asyncio.run(body())
@@ -273,13 +276,11 @@ def test_host_looks_of_one_user_delay_no_other(store: Store, tmp_path: Path) -> 
     """What the operating system is asked about windows is asked for users in turn, however many one of them opens."""
 
     async def body() -> None:
-        witness: Any = NoGpus()
-        judge: Any = Judge()
         threads = ByHand()
-        held = Windows(witness, store, judge, state=tmp_path / "state", threads=threads, boot_id="boot", host_s=60.0)
+        held = windows(store, tmp_path, threads=threads, host_s=60.0)
         mine, theirs = os.getpid(), os.getppid()
         for uid, pid in (*[(MINE, mine)] * 50, (THEIRS, theirs)):
-            await held.open(pid=pid, uid=uid, claim="sustained", label=None, policy={}, gpus=None, parent=None, told={})
+            await held.open(messages.Open(), pid=pid, uid=uid)
         for _ in range(100):  # every window's task has begun to wait
             await asyncio.sleep(0)
         assert theirs not in threads.pids()
@@ -298,16 +299,13 @@ def test_times_of_one_user_leave_room_for_another(store: Store, tmp_path: Path) 
     piece = partial(messages.Times, at_ns=bytes(8 * count), took_s=bytes(8 * count))
 
     async def body() -> None:
-        witness: Any = NoGpus()
-        judge: Any = Judge()
-        threads = ThreadPoolExecutor(2)
-        held = Windows(witness, store, judge, state=tmp_path / "state", threads=threads, boot_id="boot", shared=True)
+        held = windows(store, tmp_path, is_shared=True)
         runs = [(await opened(held, THEIRS))[0] for _ in range(-(-OWN_TIMES_COUNT // messages.TIMES_COUNT))]
         for number in range(OWN_TIMES_COUNT // count):
-            held.take_times(piece(run=runs[number * count // messages.TIMES_COUNT]), uid=THEIRS)
+            held.add_times(piece(run=runs[number * count // messages.TIMES_COUNT]), uid=THEIRS)
         with pytest.raises(UsageError, match="all your windows"):
-            held.take_times(piece(run=runs[-1]), uid=THEIRS)
+            held.add_times(piece(run=runs[-1]), uid=THEIRS)
         mine, _ = await opened(held, MINE)
-        held.take_times(piece(run=mine), uid=MINE)
+        held.add_times(piece(run=mine), uid=MINE)
 
     asyncio.run(body())

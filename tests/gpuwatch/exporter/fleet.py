@@ -16,12 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 
 from annotate.evidence import SIGNALS, Device, Event, Lane, PowerRecord, ProcessList, Reading
 from gpuwatch.clock import VirtualClock
-from gpuwatch.daemon.watched_gpus import WatchedGpu
 from gpuwatch.exporter.collector import Collector, DaemonFigures
 from gpuwatch.exporter.gpu_counters import Tallies
 from gpuwatch.exporter.window_counters import Outcomes
-from gpuwatch.interfaces import Sweep
-from gpuwatch.sampling import plan as lanes
+from gpuwatch.interfaces import Sweep, WatchedGpu
+from gpuwatch.sampling.plan import SamplingPlan, unmeasured
 from gpuwatch.sampling.sampler import Sampler
 from gpuwatch.sources.simulated import Scene
 from gpuwatch.sources.simulated.simulated_source import Simulated
@@ -72,6 +71,7 @@ class Counting(Simulated):
 class Machine:
     """The witness's part, without its threads."""
 
+    devices: Sequence[Device]
     samplers: list[Sampler]
     source_name: str = "simulated"
     simulated: bool = True
@@ -82,7 +82,7 @@ class Machine:
     def watched(self) -> tuple[WatchedGpu, ...]:
         return tuple(
             WatchedGpu(
-                sampler.device, position, sampler.lost, sampler.period_ns,
+                self.devices[position], position, sampler.lost, sampler.period_ns,
                 {name: name not in self.unsupported for name in SIGNALS},
             )
             for position, sampler in enumerate(self.samplers)
@@ -106,7 +106,8 @@ class Fleet:
         self.tallies = Tallies(by_uuid.get)
         stop = threading.Event()
         self.machine = Machine(
-            [Sampler(self.source, board, self._plan(board), (), self.clock, stop) for board in boards],
+            boards,
+            [Sampler(self.source, self._plan(board), (), self.clock, stop) for board in boards],
             unsupported=self.unsupported,
         )
         for sampler in self.machine.samplers:
@@ -119,7 +120,7 @@ class Fleet:
 
     @property
     def uuids(self) -> list[str]:
-        return [sampler.uuid for sampler in self.machine.samplers]
+        return [sampler.plan.uuid for sampler in self.machine.samplers]
 
     def play(self, seconds: float) -> None:
         until_ns = self.clock.now_ns() + round(seconds * 1e9)
@@ -148,8 +149,8 @@ class Fleet:
     def scrape(self) -> Series:
         return series(self.text())
 
-    def _plan(self, board: Device) -> lanes.SamplingPlan:
-        plan = lanes.unmeasured(board)
+    def _plan(self, board: Device) -> SamplingPlan:
+        plan = unmeasured(board)
         names = {lane: tuple(n for n in of if n not in self.unsupported) for lane, of in plan.names.items()}
         return replace(plan, names=names, unanswered=self.unsupported)
 

@@ -54,7 +54,7 @@ def test_page_series_labels_and_values_are_of_the_table(quartet: Fleet) -> None:
 def test_page_shows_a_capped_gpu_in_base_units(quartet: Fleet) -> None:
     """A busy, capped GPU reads as the driver answered, in base units."""
     found, uuid = quartet.scrape(), quartet.uuids[0]
-    device = quartet.machine.samplers[0].device
+    device = quartet.machine.devices[0]
     assert device.sm_clock_max_mhz is not None
     said = quartet.tallies.of(uuid)
     assert said is not None
@@ -348,4 +348,4 @@ def test_a_gpu_that_never_answered_is_named_and_down() -> None:
     found = fleet.scrape()
     assert of(found, "gpuwatch_device_info") == 1
     assert "gpuwatch_gpu_clock_hertz" not in names(found)
-    assert isinstance(fleet.machine.samplers[0].device, Device)
+    assert isinstance(fleet.machine.devices[0], Device)

@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 from annotate.evidence import Device, Lane, PowerRecord, ProcessList, Reading, signals
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import settings as config
-from gpuwatch.daemon.watched_gpus import WatchedGpu
 from gpuwatch.exporter.collector import DaemonFigures
 from gpuwatch.exporter.exporter import Exporter
-from gpuwatch.interfaces import Sweep
+from gpuwatch.interfaces import Sweep, WatchedGpu
 from gpuwatch.sources.simulated import Simulated
 from tests.gpuwatch.fleet.warehouse import judged
 

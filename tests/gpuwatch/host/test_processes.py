@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,11 +123,11 @@ def test_identity_cuts_short_a_long_name(tmp_path: Path) -> None:
     program = shutil.copy("/bin/sleep", tmp_path / ("x" * 40))
     with subprocess.Popen(["x" * 100_000, "60"], executable=program) as process:
         try:
-            name = Identities().of(process.pid).name
+            # The kernel has the name a moment before the arguments.
+            name = wait_until(lambda: found if len(found := Identities().of(process.pid).name or "") > 15 else "")
         finally:
             process.kill()
-    assert name is not None
-    assert 15 < len(name) <= 256
+    assert len(name) <= 256
 
 
 @pytest.mark.parametrize("script", ["entrainements_été.py", "été.py"])
@@ -197,10 +198,8 @@ def machine(tmp_path: Path, *, v2: bool = True) -> tuple[Path, Path]:
 @pytest.mark.parametrize("v2", [True, False])
 def test_pressure_is_read_from_both_kinds_of_control_groups(tmp_path: Path, v2: bool) -> None:
     proc, cgroups = machine(tmp_path, v2=v2)
-    found = cpu_pressure.pressure(
-        [PID], proc=proc, sys=tmp_path / "none", cgroups=cgroups, at_ns=7, wall_offset_ns=3, watcher_cpu_s=2.0
-    )
-    assert found == Pressure(
+    found = cpu_pressure.pressure([PID], proc=proc, sys=tmp_path / "none", cgroups=cgroups)
+    assert replace(found, at_ns=7, wall_offset_ns=3, watcher_cpu_s=2.0) == Pressure(
         at_ns=7, threads={PID: (10**9, 2 * 10**8), 4243: (5 * 10**8, 10**8)}, owners={PID: PID, 4243: PID},
         cgroup_throttled_ns=250_000_000,
         ticks={"user": 100, "nice": 0, "system": 50, "idle": 800, "iowait": 40, "irq": 0, "softirq": 5, "steal": 5},
@@ -225,12 +224,8 @@ def test_a_difference_counts_what_happened_between_two_snapshots() -> None:
 
 
 def test_what_the_machine_does_not_tell_stays_unobserved(tmp_path: Path) -> None:
-    empty, later = (
-        cpu_pressure.pressure(
-            [PID], proc=tmp_path, sys=tmp_path, cgroups=tmp_path, at_ns=at_ns, wall_offset_ns=0, watcher_cpu_s=1.0
-        )
-        for at_ns in (0, 10**9)
-    )
+    read = cpu_pressure.pressure([PID], proc=tmp_path, sys=tmp_path, cgroups=tmp_path)
+    empty, later = (replace(read, at_ns=at_ns) for at_ns in (0, 10**9))
     assert cpu_pressure.difference(empty, later) == Host(span_s=1.0, wall_step_s=0.0, watcher_cpu_s=0.0)
 
 

@@ -14,7 +14,7 @@ from gpuwatch.clock import MonotonicClock
 from gpuwatch.errors import DeviceLostError, SourceError
 from gpuwatch.interfaces import Lost, Pass, Sweep
 from gpuwatch.sampling.plan import FAST_ACTIVE_NS, FAST_IDLE_NS, unmeasured
-from gpuwatch.sampling.sampler import Sampler
+from gpuwatch.sampling.sampler import Sampler, SamplerTiming
 from tests.gpuwatch.scripted import DEVICE, UUID, Kept, Scripted
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -78,7 +78,7 @@ def watched(
 ) -> Iterator[tuple[Sampler, Kept]]:
     kept = Kept()
     plan = unmeasured(DEVICE, idle_period_ns)
-    sampler = Sampler(source, DEVICE, plan, (kept,), MonotonicClock(), threading.Event(), hang_ns=hang_ns)
+    sampler = Sampler(source, plan, (kept,), MonotonicClock(), threading.Event(), timing=SamplerTiming(hang_ns=hang_ns))
     sampler.start()
     try:
         yield sampler, kept

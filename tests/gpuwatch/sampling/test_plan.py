@@ -8,18 +8,19 @@ from hypothesis import strategies as st
 
 from annotate.evidence import SIGNALS, Lane, Reading, signals
 from gpuwatch.clock import VirtualClock
+from gpuwatch.sampling.measure import measure
 from gpuwatch.sampling.plan import (
     FAST_ACTIVE_NS,
     FAST_IDLE_NS,
     PULSE,
     ROW_NS,
     SLOW_ACTIVE_NS,
-    Refresh,
+    PlanTargets,
     SamplingPlan,
     in_a_window,
-    measure,
     unmeasured,
 )
+from gpuwatch.sampling.refresh import Refresh
 from gpuwatch.sources.simulated import Simulated
 from tests.gpuwatch.scripted import DEVICE, FAST, UUID, Scripted, every, silent
 
@@ -28,7 +29,7 @@ MS = 1_000_000
 
 def plan_of(seconds: float = 0.5, **settings_of: Any) -> SamplingPlan:
     clock = VirtualClock()
-    return measure(Scripted(clock, **settings_of), DEVICE, clock, seconds=seconds)
+    return measure(Scripted(clock, **settings_of), DEVICE, clock, PlanTargets(measured_s=seconds))
 
 
 def test_cheap_signals_stay_in_their_lanes_at_full_rate() -> None:
@@ -122,7 +123,7 @@ def test_what_answers_only_after_a_while_is_not_dropped(seconds: float) -> None:
     def later(now_ns: int) -> float | None:
         return 0.5 if now_ns - begin_ns > 100 * MS else None
 
-    plan = measure(Scripted(clock, values={"sm_activity_ratio": later}), DEVICE, clock, seconds=seconds)
+    plan = measure(Scripted(clock, values={"sm_activity_ratio": later}), DEVICE, clock, PlanTargets(measured_s=seconds))
     assert "sm_activity_ratio" in plan.names[Lane.SLOW]
 
 
@@ -152,7 +153,7 @@ def test_refresh_periods_are_seen_while_measuring() -> None:
 def test_measuring_takes_its_time_and_no_more() -> None:
     clock = VirtualClock()
     begin_ns = clock.now_ns()
-    measure(Scripted(clock, takes_time=True), DEVICE, clock, seconds=0.5)
+    measure(Scripted(clock, takes_time=True), DEVICE, clock, PlanTargets(measured_s=0.5))
     assert 0.45e9 < clock.now_ns() - begin_ns < 0.6e9
 
 

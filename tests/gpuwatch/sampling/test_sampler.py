@@ -14,13 +14,15 @@ from gpuwatch.errors import DeviceLostError, SourceGoneError
 from gpuwatch.interfaces import Lost, Sweep
 from gpuwatch.sampling.driver_events import EventWatch
 from gpuwatch.sampling.loop import LaneTurn, sweeps
+from gpuwatch.sampling.measure import measure
 from gpuwatch.sampling.pace import Pace, ThreadCost
-from gpuwatch.sampling.plan import Refresh, measure, unmeasured
-from gpuwatch.sampling.sampler import Sampler
+from gpuwatch.sampling.plan import unmeasured
+from gpuwatch.sampling.refresh import Refresh
+from gpuwatch.sampling.sampler import Sampler, SamplerTiming
 from gpuwatch.sampling.wakeup import Wakeup
 from gpuwatch.sources.simulated import Simulated
 from tests.gpuwatch.scripted import DEVICE, UUID, Kept, Scripted
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 MS = 1_000_000
 S = 1_000_000_000
@@ -132,7 +134,7 @@ def test_the_loop_ends_when_told_to() -> None:
 def virtual(active: bool = False, **settings: Any) -> tuple[Sampler, Scripted, VirtualClock]:
     clock = VirtualClock()
     source = Scripted(clock, **settings)
-    sampler = Sampler(source, DEVICE, unmeasured(DEVICE), (), clock, threading.Event())
+    sampler = Sampler(source, unmeasured(DEVICE), (), clock, threading.Event())
     sampler.set_active(active)
     return sampler, source, clock
 
@@ -208,7 +210,7 @@ def test_a_pulse_asks_clock_and_reasons_between_two_whole_rows_and_only_in_a_win
 def test_late_passes_move_no_row_and_what_is_missed_is_counted_once() -> None:
     clock = VirtualClock()
     source = Scripted(clock, takes_time=True, usual_cost_ns=300_000)  # a row takes 3.6 ms
-    sampler = Sampler(source, DEVICE, unmeasured(DEVICE), (), clock, threading.Event())
+    sampler = Sampler(source, unmeasured(DEVICE), (), clock, threading.Event())
     sampler.set_active(True)
     found = list(taken(sampler, clock, 3.0))
     due = [sweep.due_ns for sweep in found if sweep.lane is Lane.FAST]
@@ -225,7 +227,7 @@ def test_a_gpu_that_is_lost_in_a_pulse_is_lost_once_and_back_with_a_whole_row() 
         if lost.is_set() and lane in (Lane.FAST, Lane.PULSE):
             raise DeviceLostError(UUID, "gone")
 
-    sampler = Sampler(Scripted(clock, fails=fails), DEVICE, unmeasured(DEVICE), (), clock, threading.Event())
+    sampler = Sampler(Scripted(clock, fails=fails), unmeasured(DEVICE), (), clock, threading.Event())
     sampler.set_active(True)
     list(taken(sampler, clock, 0.02))
     lost.set()
@@ -253,7 +255,7 @@ def test_whoever_asks_for_whole_rows_at_the_full_rate_gets_them() -> None:
 def test_configured_periods_hold_but_never_below_what_the_budget_allows() -> None:
     clock = VirtualClock()
     source = Scripted(clock, usual_cost_ns=50_000)
-    sampler = Sampler(source, DEVICE, measure(source, DEVICE, clock), (), clock, threading.Event())
+    sampler = Sampler(source, measure(source, DEVICE, clock), (), clock, threading.Event())
     sampler.set_periods(500 * MS, 1 * MS)
     assert sum(s.lane == Lane.FAST for s in taken(sampler, clock, 5.0)) == pytest.approx(11, abs=1)
     sampler.set_active(True)
@@ -264,7 +266,7 @@ def test_the_simulated_gpu_runs_faster_than_real_time() -> None:
     clock = VirtualClock()
     source = Simulated(None, clock)
     device = source.devices()[0]
-    sampler = Sampler(source, device, measure(source, device, clock), (), clock, threading.Event())
+    sampler = Sampler(source, measure(source, device, clock), (), clock, threading.Event())
     sampler.set_active(True)
     refresh = Refresh(device.uuid)
     lanes = set()
@@ -309,9 +311,10 @@ def _threads() -> Iterator[Callable[..., tuple[Sampler, Scripted, Kept]]]:
 
     def start(**settings: Any) -> tuple[Sampler, Scripted, Kept]:
         clock, kept = MonotonicClock(), Kept()
-        options = {name: settings.pop(name) for name in ("hang_ns", "reopen") if name in settings}
+        timing = SamplerTiming(hang_ns=settings.pop("hang_ns", SamplerTiming().hang_ns))
+        reopen = settings.pop("reopen", None)
         source = Scripted(clock, **settings)
-        sampler = Sampler(source, DEVICE, unmeasured(DEVICE), (kept,), clock, threading.Event(), **options)
+        sampler = Sampler(source, unmeasured(DEVICE), (kept,), clock, threading.Event(), reopen=reopen, timing=timing)
         started.append(sampler)
         sampler.start()
         return sampler, source, kept
@@ -373,7 +376,6 @@ def test_a_gpu_that_is_lost_is_not_asked_at_an_edge(threads: Any) -> None:
     lost.set()
     assert kept.wait_for(lambda found: any(s.lane == Lane.FAST and isinstance(s.observed, Lost) for s in found))
     assert sampler.lost == "gone for good"
-    assert not sampler.gone
     sampler.edge()
     assert kept.of(Lane.EDGE) == []
 
@@ -410,7 +412,7 @@ def test_when_the_source_is_gone_it_is_opened_again_once_for_both_threads(thread
         if gone.is_set():
             raise SourceGoneError("the driver is not loaded")
 
-    def reopen() -> Scripted:
+    def reopen(failed: object) -> Scripted:
         opened.append(Scripted(MonotonicClock()))
         return opened[-1]
 
@@ -418,11 +420,10 @@ def test_when_the_source_is_gone_it_is_opened_again_once_for_both_threads(thread
     assert kept.wait_for(readings(Lane.FAST, 0))
     gone.set()
     assert kept.wait_for(lambda found: any(s.lane == Lane.FAST and isinstance(s.observed, Lost) for s in found))
-    assert sampler.gone
     back = {Lane.FAST, Lane.POWER, Lane.PROCESSES}
     assert kept.wait_for(lambda found: back <= {s.lane for s in found if isinstance(s.observed, Event)})
     assert len(opened) == 1
-    assert not sampler.gone
+    wait_until(lambda: sampler.lost is None)
 
 
 def test_events_are_given_to_the_sinks_as_they_come() -> None:
@@ -452,16 +453,11 @@ def test_gpu_a_real_gpu_is_watched_at_both_rates_within_its_budget() -> None:
     for name, cost_ns in sorted(plan.cost_ns.items(), key=lambda item: -item[1]):
         print(f"  {name:24} {cost_ns / 1000:9.1f} us  {plan.reasons.get(name, '')}")
     print("refresh:", {name: f"{period / MS:.0f} ms" for name, period in plan.refresh_ns.items()}, "reasons:", plan.reasons)
-    sampler = Sampler(source, device, plan, (kept,), clock, stop)
     EventWatch(source, (kept,), clock, stop).start()
-    sampler.start()
     for active in (False, True):
+        sampler = Sampler(source, plan, (kept,), clock, stop if active else threading.Event())
         sampler.set_active(active)
-        pause.wait(1.0)
-        for turn in (*sampler._fast, *sampler._slow):
-            turn.pace = Pace()
-        sampler._fast_cost._looks.clear()
-        sampler._slow_cost._looks.clear()
+        sampler.start()
         pause.wait(6.0)
         statistics = sampler.statistics()
         print("active" if active else "idle", f"cpu {(statistics.cpu_ratio or 0) * 100:.2f} % of a core")
@@ -471,6 +467,8 @@ def test_gpu_a_real_gpu_is_watched_at_both_rates_within_its_budget() -> None:
                 f" {question.cost_ratio * 100:.3f} %, late p50 {question.late_p50_ns / 1000:.0f}"
                 f" p99 {question.late_p99_ns / 1000:.0f} max {question.late_max_ns / 1000:.0f} us"
             )
+        if not active:
+            assert sampler.stop(3.0)
     took_ms = []
     for _ in range(20):
         begin_ns = clock.now_ns()

@@ -12,11 +12,11 @@ from annotate.evidence import SIGNALS, Device, Event, Lane, Process, ProcessList
 from gpuwatch.client.connection import connect
 from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
-from gpuwatch.daemon.watched_gpus import WatchedGpu
 from gpuwatch.errors import DaemonError
-from gpuwatch.interfaces import Observed, Sweep
+from gpuwatch.interfaces import Observed, Sweep, WatchedGpu
 from gpuwatch.store import Run
 from gpuwatch.view import live, snapshot
+from gpuwatch.view.snapshot import WatchedMachine
 from gpuwatch.wire import messages
 from tests.gpuwatch.live import running
 from tests.waiting import let_pass, wait_until
@@ -43,7 +43,8 @@ def sweeps(*seen: Observed) -> dict[tuple[str, Lane], Sweep]:
 
 
 def told(*seen: Observed, since_ns: int = 0, runs: tuple[Run, ...] = ()) -> messages.Readings:
-    answer = snapshot.readings([watched()], sweeps(*seen), runs, at_ns=300, source="nvml", since_ns=since_ns)
+    machine = WatchedMachine(source="nvml", gpus=[watched()], latest=sweeps(*seen))
+    answer = snapshot.readings(machine, runs, at_ns=300, since_ns=since_ns)
     again = messages.decode_reply(messages.encode(answer))
     assert isinstance(again, messages.Readings)
     return again
@@ -87,7 +88,8 @@ def test_the_largest_answer_is_one_line_of_the_protocol() -> None:
     every = {(f"GPU-{n}", lane): sweep for n in range(200) for (_, lane), sweep in rows.items()}
     runs = [replace(RUN, label=long, why=long, pids=frozenset(range(10**6, 10**6 + 500))) for _ in range(100)]
     many = [watched(f"GPU-{n}", long) for n in range(200)]
-    answer = snapshot.readings(many, every, runs, at_ns=2, source=long, absence=long, unanswered=[long] * 200)
+    machine = WatchedMachine(source=long, absence=long, unanswered=[long] * 200, gpus=many, latest=every)
+    answer = snapshot.readings(machine, runs, at_ns=2)
     assert len(messages.encode(answer)) < messages.LINE_BYTES
     assert (answer.gpus_left_out_count, answer.windows_left_out_count) == (136, 68)
     gpu = live.of(answer).gpus[0]
@@ -97,7 +99,7 @@ def test_the_largest_answer_is_one_line_of_the_protocol() -> None:
 
 
 def test_gpus_that_never_answered_are_told_and_an_older_daemon_tells_of_none() -> None:
-    answer = snapshot.readings([], {}, (), at_ns=300, source="nvml", unanswered=["GPU 1: no answer for 3 s"])
+    answer = snapshot.readings(WatchedMachine(source="nvml", unanswered=["GPU 1: no answer for 3 s"]), (), at_ns=300)
     again = messages.decode_reply(messages.encode(answer))
     assert isinstance(again, messages.Readings)
     assert live.of(again).unanswered == ("GPU 1: no answer for 3 s",)

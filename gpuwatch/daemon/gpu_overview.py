@@ -1,0 +1,104 @@
+"""What a daemon tells of the GPUs it watches: to screens, to the metrics page, and to the service manager."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from annotate.evidence import SIGNALS, Lane
+from gpuwatch import clock
+from gpuwatch.daemon.watched_gpus import WatchedGpus
+from gpuwatch.interfaces import WatchedGpu
+from gpuwatch.view.snapshot import WatchedMachine
+
+
+class GpuOverview:
+    """Tells what is known of the watched GPUs already; it reads none of them."""
+
+    def __init__(self, gpus: WatchedGpus) -> None:
+        self._gpus = gpus
+
+    @property
+    def source_name(self) -> str:
+        return self._gpus.source.name
+
+    @property
+    def simulated(self) -> bool:
+        return self._gpus.source.is_simulated
+
+    @property
+    def looked(self) -> bool:
+        return self._gpus.source.has_looked
+
+    @property
+    def absence(self) -> str | None:
+        return self._gpus.source.absence
+
+    def watched(self) -> tuple[WatchedGpu, ...]:
+        """Return every GPU that the source named, lost ones too, in its order."""
+        return tuple(self._watched(position, uuid) for position, uuid in enumerate(self._gpus.devices))
+
+    def machine(self) -> WatchedMachine:
+        """Return what screens show of the GPUs."""
+        return WatchedMachine(
+            source=self.source_name,
+            is_simulated=self.simulated,
+            absence=self.absence,
+            unanswered=self._gpus.source.unanswered,
+            gpus=self.watched(),
+            latest=self._gpus.latest.by_lane(),
+        )
+
+    def silent(self, within_s: float, idle_period_ns: int) -> tuple[str, ...]:
+        """Return the GPUs that are not declared lost and whose fast lane is too old: their sampler hangs."""
+        oldest_ns = clock.now_ns() - int(max(within_s * 1e9, 2 * idle_period_ns))
+        latest = self._gpus.latest.by_lane()
+        last = {uuid: latest.get((uuid, Lane.FAST)) for uuid, sampler in self._gpus.samplers.items() if sampler.lost is None}
+        return tuple(uuid for uuid, sweep in last.items() if sweep is not None and sweep.observed.at_ns < oldest_ns)
+
+    def summary(self) -> str:
+        """Return one line for people: what is watched, how often it is really read, what is lost."""
+        if self.absence is not None:
+            return f"no GPU to watch: {self.absence}"
+        if not self.looked:
+            return "the driver has not answered yet"
+        samplers, devices = self._gpus.samplers, self._gpus.devices
+        lost = {uuid: sampler.lost for uuid, sampler in samplers.items() if sampler.lost is not None}
+        live = [uuid for uuid in samplers if uuid not in lost]
+        names = Counter(devices[uuid].name for uuid in live if uuid in devices)
+        rates_hz = [rate_hz for uuid in live if (rate_hz := samplers[uuid].rate_hz)]  # none before the second reading
+        parts = [", ".join(f"{count} × {name}" for name, count in names.items()) or "no GPU answers"]
+        if rates_hz:
+            parts[0] += f" at {min(rates_hz):.1f} Hz" if len(rates_hz) == 1 else f" at {min(rates_hz):.1f} Hz or more"
+        parts += [f"{uuid} lost: {why}" for uuid, why in lost.items()]
+        unmeasured = self._unmeasured()
+        parts += [f"not yet measured: {', '.join(unmeasured)}"] if unmeasured else []
+        parts += [f"{gpu} (listed, but not answering)" for gpu in self._gpus.source.unanswered]
+        return "; ".join(parts)
+
+    def status(self) -> dict[str, Any]:
+        """Return what is watched, as JSON values."""
+        devices = self._gpus.devices
+        return {
+            "source": self.source_name,
+            "simulated": self.simulated,
+            "absence": self.absence,
+            "epoch_ns": self._gpus.source.epoch_ns,
+            "gpus": [
+                {"uuid": uuid, "name": devices[uuid].name, "driver_version": devices[uuid].driver_version, **sampler.status()}
+                for uuid, sampler in self._gpus.samplers.items()
+            ],
+            "unanswered": list(self._gpus.source.unanswered),
+            "unmeasured": self._unmeasured(),
+        }
+
+    def _unmeasured(self) -> list[str]:
+        return [uuid for uuid in self._gpus.devices if uuid not in self._gpus.samplers]
+
+    def _watched(self, position: int, uuid: str) -> WatchedGpu:
+        device, sampler = self._gpus.devices[uuid], self._gpus.samplers.get(uuid)
+        if sampler is None:
+            return WatchedGpu(device, position, "it has not answered since the daemon started", {}, {})
+        plan = sampler.plan
+        supported = {name: name not in plan.unanswered for name in SIGNALS} if plan.row_cost_ns else {}
+        return WatchedGpu(device, position, sampler.lost, sampler.period_ns, supported)

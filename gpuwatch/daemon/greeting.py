@@ -1,0 +1,53 @@
+"""The first exchange of a connection: the daemon's description of itself, and why a client is refused."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from annotate import __version__
+from gpuwatch.wire import messages
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """The daemon's description of itself to every client."""
+
+    source: str
+    simulated: bool
+    state: Path
+    boot_id: str
+
+    def answer(self, hello: messages.Hello) -> messages.Welcome | messages.Refused:
+        """Welcome a client, or refuse one that wants another daemon."""
+        return self._refusal(hello) or messages.Welcome(
+            protocol=min(hello.protocol, messages.PROTOCOL),
+            version=__version__,
+            source=self.source,
+            simulated=self.simulated,
+            state=str(self.state),
+            pid=os.getpid(),
+            boot_id=self.boot_id,
+        )
+
+    def _refusal(self, hello: messages.Hello) -> messages.Refused | None:
+        if hello.protocol < messages.OLDEST_PROTOCOL:
+            return messages.refused(
+                "protocol", f"expected protocol {messages.OLDEST_PROTOCOL} or newer, found {hello.protocol}; upgrade the client"
+            )
+        if hello.source == "auto" and (self.simulated or self.source.startswith("replay:")):
+            return messages.refused(
+                "source-mismatch",
+                f"this daemon watches {self.source}, not a real GPU; ask for it with --source {self.source}",
+            )
+        if hello.source not in (None, "auto", self.source):
+            return messages.refused(
+                "source-mismatch", f"expected source {hello.source}, found a daemon that watches {self.source}"
+            )
+        if hello.state is not None and hello.state != str(self.state):
+            return messages.refused(
+                "state-mismatch",
+                f"expected state folder {hello.state}, found a daemon that keeps {self.state}; choose another --socket too",
+            )
+        return None

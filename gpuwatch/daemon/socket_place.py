@@ -1,0 +1,66 @@
+"""The place of a daemon's socket in the file system."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+from pathlib import Path
+
+from gpuwatch.errors import UsageError
+
+
+class SocketPlace:
+    """A path where this daemon listens, as long as nobody removes or replaces the socket there."""
+
+    def __init__(self, path: Path, *, is_shared: bool) -> None:
+        self.path = path
+        self._umask = 0o111 if is_shared else 0o177
+        self._bound: tuple[int, int] | None = None
+
+    def bind(self) -> socket.socket:
+        """Bind a socket, in place of one that a dead daemon left: the caller holds the lock that proves it dead.
+
+        Raises UsageError: where no socket can be.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(self.path.lstat().st_mode):
+                raise UsageError(
+                    f"{self.path}: expected a socket or nothing, found another kind of file; choose another --socket"
+                )
+            self.path.unlink()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(self._umask)
+        try:
+            listener.bind(str(self.path))
+        except OSError as error:
+            listener.close()
+            why = error.strerror or error
+            raise UsageError(f"{self.path}: cannot listen: {why}; choose another --socket") from error
+        finally:
+            os.umask(before)
+        self._bound = _identity(self.path)
+        return listener
+
+    def is_there(self) -> bool:
+        """Return whether the socket lies where it was bound.  Raises UsageError: where another file took its place."""
+        found = _identity(self.path)
+        if found not in (None, self._bound):
+            raise UsageError(f"{self.path}: another socket took the place of ours; new windows do not reach this daemon")
+        return found is not None
+
+    def remove(self) -> None:
+        """Remove the socket, but no other file in its place."""
+        with contextlib.suppress(OSError, UsageError):
+            if self.is_there():
+                self.path.unlink()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return which file lies there; None for none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

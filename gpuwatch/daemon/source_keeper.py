@@ -1,0 +1,146 @@
+"""The source of a daemon's GPUs: opened, looked for while it is absent, and opened again when it is gone."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from annotate.evidence import Device
+from gpuwatch.errors import SourceError, UsageError
+from gpuwatch.host import pci
+from gpuwatch.interfaces import Clock, Sink, Source
+from gpuwatch.sampling.driver_events import EventWatch
+from gpuwatch.sources import open_source
+
+_log = logging.getLogger("gpuwatch.daemon.watched_gpus")
+
+
+class SourceKeeper:
+    """Keeps one source open and knows the GPUs that it named.  Its threads may hang in a driver; others only read."""
+
+    def __init__(
+        self, spec: str, clock: Clock, *, on_new: Callable[[Source, Device], None], sinks: Callable[[], Sequence[Sink]]
+    ) -> None:
+        # A daemon never takes an invention for a GPU: without a driver it serves the fact that there is none.
+        self._spec = "nvml" if spec == "auto" else spec
+        self._clock = clock
+        self._on_new = on_new
+        self._sinks = sinks
+        self._source: Source | None = None
+        self._reopening = threading.Lock()
+        self._deaf = threading.Event()  # set, the driver's events of the current source are waited for no more
+        self._looked = threading.Event()
+        self.devices: Mapping[str, Device] = {}  # with identity and limits as they were when last (re)opened
+        self.absence: str | None = None
+        # GPUs that the driver lists and that never said who they are, each with the reason.
+        self.unanswered: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self._source.name if self._source else self._spec
+
+    @property
+    def is_simulated(self) -> bool:
+        return bool(self._source and self._source.simulated)
+
+    @property
+    def is_nvml(self) -> bool:
+        return self._spec == "nvml"
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether the source was opened, or found absent: before, nothing is known."""
+        return self._looked.is_set()
+
+    @property
+    def epoch_ns(self) -> int | None:
+        """When a simulated source's scene began."""
+        found: int | None = getattr(self._source, "epoch_ns", None)
+        return found
+
+    def adopt(self, uuid: str, pid: int) -> None:
+        """Tell a simulated GPU which process stands for its scene's."""
+        adopt = getattr(self._source, "adopt", None)
+        if adopt is not None and pid:
+            adopt(uuid, pid)
+
+    def look(self) -> None:
+        """Open the source where it was absent, and see whether GPUs answer that were listed and did not."""
+        source = self._source
+        if source is None:
+            self._open()
+            self._looked.set()
+        elif self.unanswered:
+            try:
+                self._join(source, source.devices())
+            except SourceError:
+                return  # the lanes tell of it
+
+    def reopen(self, failed: Source) -> Source:
+        """Return a fresh source for a sampler whose source is gone.
+
+        The first to ask closes the old one, the others share the new.  NVML counts its users, so a driver is only attached
+        again after every one of them let go.  Raises SourceError.
+        """
+        with self._reopening:
+            current = self._source
+            if current is None or current is failed:
+                if current is not None:
+                    self._deaf.set()
+                    current.close()
+                current = self._attach()
+            return current
+
+    def deafen(self) -> None:
+        """Wait for the driver's events no more."""
+        self._deaf.set()
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._source.close()
+
+    def _open(self) -> None:
+        try:
+            self._attach()
+        except (SourceError, UsageError) as error:  # the latter: no such scene, or a recording that cannot be read
+            if self.absence != str(error):
+                _log.warning("no GPU to watch: %s", error)
+            self.absence = str(error)
+        else:
+            self.absence = None
+
+    def _attach(self) -> Source:
+        """Open the source and watch its GPUs.  Raises SourceError, and then holds on to nothing: NVML counts its users."""
+        source = open_source(self._spec, self._clock)
+        try:
+            devices = source.devices()
+        except SourceError:
+            source.close()
+            raise
+        self.absence, self._source = None, source
+        self._join(source, devices)
+        self._deaf.set()
+        self._deaf = threading.Event()
+        EventWatch(source, self._sinks(), self._clock, self._deaf).start()
+        return source
+
+    def _join(self, source: Source, devices: Sequence[Device]) -> None:
+        """Have those boards watched that are not watched yet."""
+        known, boards = self.devices, [device for device in devices if device.parent_uuid is None]
+        self.devices = _in_order(known, boards)
+        for device in (board for board in boards if board.uuid not in known):
+            self._on_new(source, device)
+        unanswered: tuple[str, ...] = getattr(source, "unanswered", ())  # only a driver has such
+        # Of a GPU that was watched before, its own lanes tell that it is lost, and ask again.
+        if len(unanswered) <= len(known.keys() - {board.uuid for board in boards}):
+            unanswered = ()
+        if unanswered != self.unanswered:
+            self.unanswered = unanswered
+            _log.warning("listed, but not answering: %s", "; ".join(unanswered) or "none any more")
+
+
+def _in_order(known: Mapping[str, Device], boards: Sequence[Device]) -> dict[str, Device]:
+    """Return the known GPUs, listed now or lost, and the others, by their places on the bus, as a driver lists them."""
+    found = {**known, **{board.uuid: board for board in boards if board.uuid not in known}}
+    return found if not known else {device.uuid: device for device in pci.in_order(found.values())}

@@ -1,0 +1,44 @@
+"""Limits on what windows may take of the daemon, for each user and for all users together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from gpuwatch.errors import UsageError
+from gpuwatch.wire import messages
+
+# A window takes 17 kB.  Windows that open faster than they are judged would fill any memory.
+TRACKED_COUNT, OWN_COUNT = 4096, 2048
+TIMES_COUNT = 10_000_000  # of all tracked windows, a quarter of a gigabyte; new windows are then judged without
+OWN_TIMES_COUNT = 2_500_000  # of one user of a shared daemon, so that windows of others are judged with theirs
+
+
+def check_windows(uids: Iterable[int], uid: int) -> None:
+    """Raise UsageError where this user, or all users, have more windows than will be judged in time."""
+    by_uid = Counter(uids)
+    if by_uid.total() >= TRACKED_COUNT or by_uid[uid] >= OWN_COUNT:
+        raise UsageError(
+            f"expected at most {OWN_COUNT} windows of yours open or waiting for the judge, found {by_uid[uid]} and"
+            f" {by_uid.total()} in all; ask each for its verdict before the next one begins"
+        )
+
+
+def check_times(by_uid: Mapping[int, int], uid: int, count: int, *, is_shared: bool) -> None:
+    """Raise UsageError where ``count`` more times of this user are more than the daemon keeps in memory."""
+    most_count, own_count, all_count = OWN_TIMES_COUNT if is_shared else TIMES_COUNT, by_uid[uid] + count, sum(by_uid.values())
+    if own_count > most_count:
+        raise UsageError(
+            f"times: expected at most {most_count} of all your windows at once, found {own_count}; close some windows first"
+        )
+    if all_count + count > TIMES_COUNT:
+        raise UsageError(
+            f"times: expected at most {TIMES_COUNT} of all users' windows at once, found {all_count + count}; try later"
+        )
+
+
+def check_declared(declared: Mapping[str, messages.FactValue]) -> None:
+    """Bound all facts together, which are stored for good; a message bounds each.  Raises UsageError."""
+    size = sum(len(name) + len(str(fact)) for name, fact in declared.items())
+    if size > messages.TOLD_LENGTH:
+        raise UsageError(f"told: expected at most {messages.TOLD_LENGTH} characters, found {size}")

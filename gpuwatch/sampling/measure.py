@@ -1,0 +1,167 @@
+"""The costs of one GPU's signals, measured, and the sampling plan that follows from them."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from annotate.evidence import SIGNALS, Device, Lane, signals
+from gpuwatch.interfaces import Clock, Source
+from gpuwatch.sampling.plan import PULSE, SLOW_ACTIVE_NS, SLOW_IDLE_NS, PlanTargets, SamplingPlan, in_a_window
+from gpuwatch.sampling.refresh import Refresh
+
+# They may be None today and have a value tomorrow, so silence at the start does not end the reading.
+_SOMETIMES_SILENT = frozenset({"sm_clock_lock_mhz"})
+_MEANS_NS = 150_000_000  # an H200 gives no mean over less than 100 ms
+_PULSE_WATCHED_NS = 60_000_000  # a dozen readings: what two calls cost after a pause
+_TARGETS = PlanTargets()
+_STEP_NS = 5_000_000  # a twentieth of the shortest refresh period of a driver's page
+_OUTLYING_COUNT = 10  # times the cost of its neighbours
+
+
+@dataclass(slots=True)
+class _Costs:
+    """What was measured of one GPU."""
+
+    signals_ns: dict[str, int]
+    silent: set[str]
+    pulse: tuple[str, ...] = ()
+    pulse_ns: int = 0
+    row_ns: int = 0
+
+
+def measure(source: Source, device: Device, clock: Clock, targets: PlanTargets = _TARGETS) -> SamplingPlan:
+    """Read everything a few times and plan by what it cost.  Raises DeviceLostError, SourceGoneError."""
+    uuid, refresh = device.uuid, Refresh(device.uuid)
+    until_ns = clock.now_ns() + round(targets.measured_s * 1e9)
+    costs = _signal_costs(source, uuid, targets.dear_ns)
+    read_ns = clock.now_ns()
+    fast = tuple(name for name in signals(Lane.FAST) if name not in costs.silent)
+    costs.pulse = tuple(name for name in PULSE if name in fast)
+    watch = _Watch(source, uuid, clock, refresh)
+    if costs.pulse:
+        costs.pulse_ns = watch.row_ns(Lane.PULSE, costs.pulse, min(until_ns, read_ns + _PULSE_WATCHED_NS))
+    costs.row_ns = watch.row_ns(Lane.FAST, fast, until_ns)
+    if costs.silent:
+        # On a busy machine the first questions may have taken all the time; a signal read too soon would be silent for good.
+        clock.wait_until(read_ns + _MEANS_NS, threading.Event())
+        _read_means(source, uuid, costs)
+    return _planned(uuid, costs, refresh, targets)
+
+
+def _signal_costs(source: Source, uuid: str, dear_ns: int) -> _Costs:
+    """Read every signal alone."""
+    costs = _Costs({}, set())
+    for name, lane in SIGNALS.items():
+        # The first read of a group costs 0.3-1.8 ms on an H200, because it makes the driver open its page.
+        readings = [source.read(uuid, lane, (name,)) for _ in range(2)]
+        # A dear one is read as rarely as can be: energy alone may take 18 ms.
+        readings += [source.read(uuid, lane, (name,)) for _ in range(2 if readings[-1].took_ns > dear_ns else 4)]
+        # The least: a busy machine, on which benchmarks are prepared, only ever adds to what a call costs.
+        costs.signals_ns[name] = min(reading.took_ns for reading in readings[1:])
+        if all(getattr(reading, name) is None for reading in readings):
+            costs.silent.add(name)
+    return costs
+
+
+def _read_means(source: Source, uuid: str, costs: _Costs) -> None:
+    """Read silent signals once more: means over an interval (GPM) answer some time after their first call.
+
+    One call answers all of them, so they share its cost.
+    """
+    late = source.read(uuid, Lane.SLOW, tuple(sorted(costs.silent)))
+    answered = {name for name in costs.silent if getattr(late, name) is not None}
+    costs.signals_ns.update(dict.fromkeys(answered, late.took_ns // max(1, len(answered))))
+    costs.silent -= answered
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """Reads rows for a while, as a lane does."""
+
+    source: Source
+    uuid: str
+    clock: Clock
+    refresh: Refresh
+
+    def row_ns(self, lane: Lane, names: tuple[str, ...], until_ns: int) -> int:
+        """Return what a row of these signals costs, and learn how often their values change."""
+        never = threading.Event()
+        took_ns: list[int] = []
+        due_ns = self.clock.now_ns()
+        while not took_ns or due_ns < until_ns:
+            reading = self.source.read(self.uuid, lane, names)
+            self.refresh.observe(reading)
+            took_ns.append(reading.took_ns)
+            due_ns = max(due_ns + _STEP_NS, self.clock.now_ns())
+            self.clock.wait_until(due_ns, never)
+        return sorted(took_ns)[len(took_ns) // 4]  # of a quiet quarter, as above; after pauses, which is how a lane reads
+
+
+def _planned(uuid: str, costs: _Costs, refresh: Refresh, targets: PlanTargets) -> SamplingPlan:
+    unanswered = frozenset(costs.silent - _SOMETIMES_SILENT)
+    names, reasons = _lanes(costs, unanswered, targets)
+    rows_ns = {
+        Lane.FAST: costs.row_ns,
+        Lane.PULSE: costs.pulse_ns,
+        Lane.SLOW: sum(costs.signals_ns[name] for name in names[Lane.SLOW]),
+        Lane.EDGE: sum(costs.signals_ns[name] for name in names[Lane.EDGE]),
+    }
+    least_ns = {lane: round(rows_ns[lane] / targets.budget_ratio) for lane in (Lane.FAST, Lane.PULSE, Lane.SLOW)}
+    idle_ns, active_ns = targets.idle_period_ns, targets.active_period_ns
+    has_pulse = bool(names[Lane.PULSE])
+    wanted_ns = {**in_a_window(idle_ns, active_ns, {}, pulse=has_pulse), Lane.SLOW: SLOW_ACTIVE_NS}
+    stretched = {lane: least_ns[lane] for lane, period_ns in wanted_ns.items() if least_ns[lane] > period_ns}
+    every: dict[str, str] = {
+        lane: f"a row costs {rows_ns[lane] / 1e6:.2f} ms, so it is asked every {period_ns / 1e6:.0f} ms at most"
+        for lane, period_ns in stretched.items()
+    }
+    return SamplingPlan(
+        uuid=uuid,
+        names={lane: tuple(of_lane) for lane, of_lane in names.items()},
+        idle_period_ns={Lane.FAST: max(idle_ns, least_ns[Lane.FAST]), Lane.SLOW: max(SLOW_IDLE_NS, least_ns[Lane.SLOW])},
+        active_period_ns={
+            **in_a_window(idle_ns, active_ns, least_ns, pulse=has_pulse),
+            Lane.SLOW: max(SLOW_ACTIVE_NS, least_ns[Lane.SLOW]),
+        },
+        least_period_ns=least_ns,
+        cost_ns=costs.signals_ns,
+        row_cost_ns=rows_ns,
+        refresh_ns=refresh.refresh_ns(),
+        reasons={**reasons, **every},
+        unanswered=unanswered,
+    )
+
+
+def _lanes(costs: _Costs, unanswered: frozenset[str], targets: PlanTargets) -> tuple[dict[Lane, list[str]], dict[str, str]]:
+    """Return the signals of each lane, and why some are dropped or moved; rows cost less without what is moved."""
+    reasons = {name: "this GPU or driver does not answer it" for name in SIGNALS if name in unanswered}
+    names = {lane: [name for name in signals(lane) if name not in reasons] for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)}
+    if "sw_thermal_ns" in names[Lane.FAST] and "thermal_violation_ns" in names[Lane.EDGE]:
+        # The counters say the same for 2 us; the violation call takes 0.6 ms, and a benchmark waits for its edge.
+        names[Lane.EDGE].remove("thermal_violation_ns")
+        reasons["thermal_violation_ns"] = "the thermal counters say the same and cost less"
+    for name in _too_dear(names[Lane.FAST], costs.signals_ns, targets):
+        cost_ns = costs.signals_ns[name]
+        names[Lane.FAST].remove(name)
+        names[Lane.SLOW].append(name)
+        reasons[name] = f"costs {cost_ns / 1e6:.2f} ms a call, so it is asked in the slow lane"
+        costs.row_ns = max(0, costs.row_ns - cost_ns)
+        costs.pulse_ns = max(0, costs.pulse_ns - cost_ns * (name in costs.pulse))
+    names[Lane.PULSE] = [name for name in costs.pulse if name in names[Lane.FAST]]
+    return names, reasons
+
+
+def _too_dear(names: Sequence[str], costs_ns: Mapping[str, int], targets: PlanTargets) -> list[str]:
+    """Return fast signals that cost too much for their lane.
+
+    Beside the plainly dear ones: those that take half of what one pass may cost while being ``_OUTLYING_COUNT`` times dearer
+    than their neighbours.  Where every call is dear (no shared page) all stay, and the lane is read more rarely instead.
+    """
+    if not names:
+        return []
+    usual_ns = statistics.median(costs_ns[name] for name in names)
+    most_ns = min(targets.dear_ns, round(targets.active_period_ns * targets.budget_ratio) // 2)
+    return [name for name in names if costs_ns[name] > max(_OUTLYING_COUNT * usual_ns, most_ns)]

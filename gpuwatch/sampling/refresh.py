@@ -1,0 +1,83 @@
+"""The refresh period of each value of a driver's page, learnt from readings."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Sequence
+
+from annotate.evidence import Lane, Reading
+from gpuwatch.interfaces import Sweep
+
+# Values that move with every refresh under load.  Memory in use answers at once, and a mask changes when the state does,
+# so the time between their changes says nothing about the page they are read from.
+_MOVING = frozenset({
+    "sm_clock_mhz", "power_w", "power_average_w", "temperature_c", "utilization_ratio", "mem_utilization_ratio",
+    "power_cap_ns", "sync_boost_ns", "sw_thermal_ns",
+})  # fmt: skip
+
+
+class Refresh:
+    """How often each value of one GPU changes, learnt from the readings that pass by.
+
+    Changes lie whole refreshes apart: one while a value moves, some where it mostly stands, as the clock of a GPU that
+    nothing limits.  So the period is the median of the distances near the shortest ones, once two things are left out.  Below
+    ``double_ns`` a change is the driver rewriting its page (an H200 seems to change twice within a millisecond in one of a
+    thousand reads).  Above ``idle_ns`` the value merely stood still.
+    """
+
+    def __init__(
+        self,
+        uuid: str,
+        *,
+        double_ns: int = 50_000_000,
+        idle_ns: int = 1_000_000_000,
+        fewest: int = 3,
+        kept: int = 64,
+    ) -> None:
+        self._uuid = uuid
+        self._double_ns = double_ns
+        self._idle_ns = idle_ns
+        self._fewest = fewest
+        self._kept = kept
+        self._last: dict[str, tuple[object, int]] = {}
+        self._seen_ns: dict[str, int] = {}
+        self._distances_ns: dict[str, deque[int]] = {}
+
+    def take(self, sweep: Sweep) -> None:
+        """As a sink: fast rows of this GPU and its pulse are looked at, all else passes."""
+        if sweep.lane in (Lane.FAST, Lane.PULSE) and isinstance(sweep.observed, Reading):
+            self.observe(sweep.observed)
+
+    def observe(self, reading: Reading) -> None:
+        if reading.uuid != self._uuid:
+            return
+        at_ns = reading.at_ns
+        for name in _MOVING:
+            value = getattr(reading, name)
+            if value is None:
+                continue
+            # Between values further apart than a refresh, changes were missed: distances across the hole would be too long.
+            # Each has its own holes: what is not in the pulse may be asked far more rarely than what is.
+            if at_ns - self._seen_ns.get(name, 0) > 2 * self._double_ns:
+                self._last.pop(name, None)
+            self._seen_ns[name] = at_ns
+            last = self._last.get(name)
+            if last is None:
+                self._last[name] = (value, 0)  # since when it stands is not known
+            elif value != last[0]:
+                distance_ns = at_ns - last[1]
+                if last[1] and self._double_ns <= distance_ns <= self._idle_ns:
+                    self._distances_ns.setdefault(name, deque(maxlen=self._kept)).append(distance_ns)
+                doubled = last[1] and distance_ns < self._double_ns
+                self._last[name] = (value, last[1] if doubled else at_ns)
+
+    def refresh_ns(self) -> dict[str, int]:
+        """By signal, where enough changes were seen."""
+        found = {name: self._period_ns(sorted(distances)) for name, distances in list(self._distances_ns.items())}
+        return {name: period_ns for name, period_ns in found.items() if period_ns is not None}
+
+    def _period_ns(self, distances_ns: Sequence[int]) -> int | None:
+        """Of ``fewest`` or more within half of the shortest ones; the very shortest of many may be chance."""
+        near = [each for each in distances_ns if each < 1.5 * distances_ns[len(distances_ns) // 10]]
+        return round(statistics.median(near)) if len(near) >= self._fewest else None

@@ -1,0 +1,120 @@
+"""A sampler's threads: each asks several questions of one GPU, and a third tells when one of them hangs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from annotate.evidence import Lane
+from gpuwatch.interfaces import Clock, Lost, Sweep
+from gpuwatch.sampling.driver_loop import FastLaneLoop
+from gpuwatch.sampling.loop import LaneTurn, sweeps
+from gpuwatch.sampling.pace import ThreadCost
+from gpuwatch.sampling.wakeup import Wakeup
+
+_PULSES_COUNT = 8  # given together: after a pause the sinks cost more than the calls, five at a time they do not
+
+
+class SamplerThread:
+    """Asks its turns on their deadlines.  Other threads may hurry the turns, and wake it afterwards."""
+
+    def __init__(
+        self,
+        name: str,
+        turns: Sequence[LaneTurn],
+        clock: Clock,
+        stop: threading.Event,
+        give: Callable[[Sweep], None],
+        loop: FastLaneLoop | None = None,
+    ) -> None:
+        self.turns = tuple(turns)
+        self.wake = Wakeup()
+        self.cost = ThreadCost()
+        self._name = name
+        self._clock = clock
+        self._stop = stop
+        self._give = loop.give if loop else give
+        self._loop = loop
+        self._thread: threading.Thread | None = None
+
+    @property
+    def lost(self) -> str | None:
+        """Why one of its turns has no answer."""
+        return next((turn.lost or turn.hung for turn in self.turns if turn.lost or turn.hung), None)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def has_died(self) -> bool:
+        """Whether it ended though nobody stopped it."""
+        return self._thread is not None and not self._thread.is_alive() and not self._stop.is_set()
+
+    def start(self, nap_ns: int) -> None:
+        # Daemonic: a thread inside a hung driver call can never be joined, and must not keep the process.
+        self._thread = threading.Thread(target=self._run, args=(nap_ns,), name=self._name, daemon=True)
+        self._thread.start()
+
+    def join(self, timeout_s: float) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _run(self, nap_ns: int) -> None:
+        waiting: list[Sweep] = []
+        try:
+            for sweep in sweeps(self.turns, self._clock, self._stop, self.wake, nap_ns=nap_ns):
+                waiting.append(sweep)
+                has_more = sweep.lane is Lane.PULSE and not (self._loop and self._loop.is_found)
+                if has_more and len(waiting) < _PULSES_COUNT:
+                    continue
+                for each in waiting:
+                    self._give(each)
+                waiting.clear()
+                self.cost.note(self._clock.now_ns())
+        finally:
+            if self._loop is not None:
+                self._loop.give_all()
+
+
+class HangWatch:
+    """Tells the sinks of a sampler's thread that got no answer or died."""
+
+    def __init__(
+        self,
+        threads: Sequence[SamplerThread],
+        loop: FastLaneLoop,
+        clock: Clock,
+        stop: threading.Event,
+        give: Callable[[Sweep], None],
+        hang_ns: int,
+    ) -> None:
+        self._threads = threads
+        self._loop = loop
+        self._clock = clock
+        self._stop = stop
+        self._give = give
+        self._hang_ns = hang_ns
+
+    def start(self, name: str) -> None:
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._clock.wait_until(self._clock.now_ns() + self._hang_ns // 5, self._stop):
+            self._look()
+
+    def _look(self) -> None:
+        now_ns = self._clock.now_ns()
+        for thread in self._threads:
+            for turn in thread.turns:
+                since_ns = turn.asking_since_ns
+                if since_ns is None and turn.ask_on is not None:
+                    since_ns = self._loop.asking_since_ns
+                if since_ns is not None and turn.hung is None and now_ns - since_ns > self._hang_ns:
+                    self._note_hung(turn, now_ns, f"no answer for {self._hang_ns / 1e9:g} s")
+            if thread.has_died and thread.turns[0].hung is None:
+                self._note_hung(thread.turns[0], now_ns, "its sampling thread ended")
+
+    def _note_hung(self, turn: LaneTurn, now_ns: int, reason: str) -> None:
+        turn.hung, turn.hung_at_ns = reason, now_ns
+        self._give(Sweep(turn.uuid, turn.lane, now_ns, 0, 0, Lost(now_ns, reason)))

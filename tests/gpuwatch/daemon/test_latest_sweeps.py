@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from annotate.evidence import Lane, Process, ProcessList
+from gpuwatch.daemon.latest_sweeps import LatestSweeps
+from gpuwatch.interfaces import Lost, Observed, Sweep
+
+UUID = "GPU-1"
+
+
+def listed(at_s: int, *processes: Process, use_asked: bool = False) -> ProcessList:
+    return ProcessList(uuid=UUID, at_ns=at_s * 1_000_000_000, took_ns=1, processes=processes, use_asked=use_asked)
+
+
+def test_latest_sweeps_keep_use_for_screens_only() -> None:
+    """Screens are told how busy a process was when that was last read; windows get the driver's last list as it was."""
+    latest = LatestSweeps()
+
+    def taken(observed: Observed) -> tuple[ProcessList | None, Observed]:
+        latest.take(Sweep(UUID, Lane.PROCESSES, due_ns=0, late_ns=0, missed_count=0, observed=observed))
+        return latest.process_list(UUID), latest.by_lane()[(UUID, Lane.PROCESSES)].observed
+
+    hidden = Process(pid=9, utilization_ratio=0.5, listed=False)
+    asked, plain, nobody = listed(1, hidden, use_asked=True), listed(2), listed(3, use_asked=True)
+    assert taken(asked) == (asked, asked)
+    raw, shown = taken(plain)
+    assert raw == plain
+    assert isinstance(shown, ProcessList)
+    assert shown.processes == (hidden,)
+    assert taken(nobody) == (nobody, nobody)
+    lost = Lost(4_000_000_000, "it fell off the bus")
+    assert taken(lost) == (None, lost)

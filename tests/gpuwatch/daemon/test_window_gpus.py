@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+from annotate.evidence import Host, Process, ProcessList
+from gpuwatch.daemon.window_gpus import WindowGpus, declared_gpus, find_named
+from gpuwatch.daemon.window_host import WindowHost
+
+A, B = "GPU-aaaa", "GPU-bbbb"
+UNUSED: Any = None  # nothing is read in a thread here
+
+
+def host_of(pid: int) -> WindowHost:
+    return WindowHost(pid, 0, Host(boot_id="boot"), in_thread=UNUSED, pids={pid} if pid else set())
+
+
+def listed(*pids: int, uuid: str = A) -> ProcessList:
+    return ProcessList(uuid=uuid, at_ns=1, took_ns=1, processes=tuple(Process(pid=pid) for pid in pids))
+
+
+def covered(gpus: WindowGpus, *watched: str, absence: str | None = None) -> tuple[tuple[str, ...], str]:
+    return gpus.covered({"cuda_uuids": B}, watched, absence, is_visible=True)
+
+
+def test_window_gpus_cover_seen_and_declared_or_named() -> None:
+    """A window covers the GPUs it was seen on and those it declared; where it named some, those alone."""
+    gpus, named = WindowGpus(), WindowGpus(named=(A,))
+    gpus.note(listed(os.getpid()), host_of(os.getpid()))
+    named.note(listed(os.getpid(), uuid=B), host_of(os.getpid()))
+    assert covered(gpus, A, B) == ((A, B), "")
+    assert covered(named, A, B) == ((A,), f"also held a context on {B}, not judged")
+
+
+def test_window_gpus_cover_the_only_gpu_where_lists_are_cut() -> None:
+    """A window that was seen nowhere covers nothing, unless the process list could not have shown it."""
+    gpus = WindowGpus()
+    assert covered(gpus, A)[0] == ()
+    gpus.note(listed(), host_of(0))
+    assert covered(gpus, A) == ((A,), "")
+    assert covered(gpus, absence="no driver") == ((), "no driver")
+
+
+def test_window_gpus_are_named_by_unique_beginnings() -> None:
+    assert find_named(None, (A, B)) == (None, None)
+    assert find_named(["aa", A], (A, B)) == ((A,), None)
+    found, warning = find_named(["0"], (A, B))
+    assert (found, "known here: GPU-aaaa, GPU-bbbb" in (warning or "")) == ((), True)
+
+
+def test_window_gpus_read_the_declared_ones_else_all() -> None:
+    assert declared_gpus({"cuda_uuids": B}, (A, B)) == (B,)
+    assert WindowGpus().at_edges({"cuda_uuids": B}, (A, B)) == (B,)
+    assert WindowGpus().at_edges({}, (A, B)) == (A, B)
+
+
+def test_window_gpus_remember_only_the_last_foreign_processes() -> None:
+    gpus, host = WindowGpus(), host_of(os.getpid())
+    for first in range(0, 1_000_000, 1000):
+        gpus.note(listed(*range(10_000_000 + first, 10_000_040 + first)), host)
+    assert len(gpus.foreign_pids[A]) <= 40
+    assert host.pids == {os.getpid()}
+
+
+def test_window_gpus_find_a_child_with_a_reused_pid() -> None:
+    """A child whose PID a foreign process had before is the window's own."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        gpus, elsewhere, host = WindowGpus(), host_of(0), host_of(os.getpid())
+        gpus.note(listed(child.pid), elsewhere)  # another process had that PID then, which was not below us
+        assert gpus.foreign_pids[A] == {child.pid}
+        gpus.note(listed(), host)
+        gpus.note(listed(child.pid), host)
+        assert child.pid in host.pids
+        child.communicate(b"\n")
