@@ -92,7 +92,8 @@ def test_daemon_of_a_person_takes_over_from_one_of_a_window(on_demand: Settings,
         }
 
 
-def test_takeover_reaches_the_owner_of_the_store_at_another_socket(on_demand: Settings, tmp_path: Path) -> None:
+def test_takeover_finds_the_store_owner_at_another_socket(on_demand: Settings, tmp_path: Path) -> None:
+    """A daemon that takes a store over reaches its owner although that one listens at another socket."""
     first = pid_at(on_demand)
     other = load(
         {"source": on_demand.source, "state": str(on_demand.state), "socket": f"{on_demand.socket}2"}, environment={"HOME": "/"}

@@ -50,7 +50,8 @@ def test_a_recorded_window_keeps_its_status_and_its_hazards(window: Evidence, ch
         assert said(slower(window, phase_ns=phase_ns, changes_only=changes_only)) == before, phase_ns
 
 
-def test_stretches_of_the_clean_windows_keep_theirs_but_for_one_at_a_limit() -> None:
+def test_intervals_of_clean_windows_keep_their_verdicts() -> None:
+    """Intervals of the clean windows keep their status and hazards, but for one at a limit."""
     moved = set()
     for label, stretch in clean.recorded(step_s=0.5):
         window, before = stretch.window, said(stretch)
