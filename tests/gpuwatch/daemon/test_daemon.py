@@ -234,7 +234,7 @@ def test_cpu_time_of_an_ended_command_is_known(copying: Settings) -> None:
     assert (run.host.cpu_s or 0.0) + (run.host.run_wait_s or 0.0) > 1.0
 
 
-def test_what_is_told_is_bounded(copying: Settings) -> None:
+def test_declared_facts_are_bounded(copying: Settings) -> None:
     with connect(copying) as client:
         with pytest.raises(DaemonError, match="at most 16384 characters"):
             client.open(told={"much": "x" * 16_000, "more": "x" * 1000})

@@ -11,7 +11,7 @@ from tests.waiting import wait_until_async
 
 
 class Disk:
-    """A store whose flushes end as these tell, the last one again and again; ``gate`` holds each up while it is closed."""
+    """A store whose flushes return these answers, the last one again and again; ``gate`` holds each up while it is closed."""
 
     def __init__(self, *answers: bool, refused: str | None = None, full: bool = False) -> None:
         self._answers = list(answers)

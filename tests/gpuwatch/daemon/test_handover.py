@@ -71,7 +71,7 @@ def pid_at(found: Settings) -> int:
 
 
 def test_daemon_of_a_person_takes_over_from_one_of_a_window(on_demand: Settings, tmp_path: Path) -> None:
-    """What the first one judged is kept, and windows reach the second one."""
+    """Windows that the first one judged stay stored, and later windows reach the second one."""
     with gpuwatch.window("before", settings=on_demand) as w:
         pass
     first = pid_at(on_demand)
@@ -215,11 +215,11 @@ def test_windows_that_stay_open_are_named_with_what_to_do(on_demand: Settings) -
         client.open(label="long")
         asking = connect_at(on_demand.socket, on_demand)
         assert asking is not None
-        told: list[str] = []
+        notes: list[str] = []
         with asking, pytest.raises(DaemonError, match="1 window is open or being judged") as caught:
-            handover.ask_to_leave(asking, wait_s=0.3, tell=told.append)
+            handover.ask_to_leave(asking, wait_s=0.3, tell=notes.append)
         assert caught.value.code == "windows-open"
-        assert len(told) == 1
+        assert len(notes) == 1
 
 
 def test_lock_without_an_answer_is_refused_with_the_holder(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ class TestStop:
         )
         assert (done.returncode, f"pid {pid}" in done.stdout) == (0, True), done.stderr
 
-    def test_stop_leaves_an_open_window_unless_it_is_told(self, on_demand: Settings) -> None:
+    def test_stop_leaves_an_open_window_without_now(self, on_demand: Settings) -> None:
         with gpuwatch.window("open", settings=on_demand) as w:
             refused = command(on_demand, "stop", "--wait", "300ms")
             assert refused.code == 1
@@ -271,10 +271,10 @@ class TestStop:
     def test_stop_leaves_a_service_to_its_manager(self, tmp_path: Path) -> None:
         found = settings(tmp_path)
         with (
-            manager(tmp_path / "notify") as told,
-            service(told, [*found.flags(), "daemon"], log=tmp_path / "log") as process,
+            manager(tmp_path / "notify") as notified,
+            service(notified, [*found.flags(), "daemon"], log=tmp_path / "log") as process,
         ):
-            told.until(ready)
+            notified.until(ready)
             refused = command(found, "stop", "--json")
             assert (refused.code, refused.data["error"]["code"]) == (1, "service")
             assert "systemctl stop gpuwatch.socket gpuwatch.service" in refused.err

@@ -1,4 +1,4 @@
-"""The judge's worker: every answer is the one that was asked for, however late the worker is."""
+"""The judge's worker: every window gets its own answer, however late the worker is."""
 
 from __future__ import annotations
 

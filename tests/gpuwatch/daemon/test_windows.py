@@ -238,7 +238,7 @@ class Gated(Judge):
 
 
 def test_abandoned_windows_delay_other_users_by_one(store: Store, tmp_path: Path) -> None:
-    """A user abandons 2048 windows; the window of another user is judged next after the one in hand."""
+    """A user abandons 2048 windows; the window of another user is judged right after the one being judged."""
 
     async def body() -> None:
         judge = Gated()

@@ -99,7 +99,7 @@ def spin(seconds: float) -> None:
 @pytest.mark.parametrize("after_s", [0.0, 0.4], ids=["at once", "later"])
 def test_a_thread_that_computes_beside_a_window_is_found(copying: Settings, after_s: float) -> None:
     let_pass(0.05, "the kernel keeps a thread's beginning to 10 ms")
-    with gpuwatch.window("company", settings=copying) as w:
+    with gpuwatch.window("companion", settings=copying) as w:
         let_pass(after_s, "the daemon looks at the tree after it let the window go")
         thread = threading.Thread(target=spin, args=(0.8,))
         thread.start()

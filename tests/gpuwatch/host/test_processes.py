@@ -150,7 +150,7 @@ def test_identity_of_a_name_cut_within_a_letter_is_utf8(tmp_path: Path, script: 
 
 
 def test_identity_survives_running_out_of_descriptors() -> None:
-    """A descriptor that cannot be had makes a name unobserved; it must not end the census."""
+    """A descriptor that cannot be had makes a name unobserved; it must not end the reading of the process list."""
     program = """
 import os, resource
 from gpuwatch.host.processes import Identities, Identity
@@ -228,13 +228,13 @@ def test_a_difference_counts_what_happened_between_two_snapshots() -> None:
     )  # fmt: skip
 
 
-def test_what_the_machine_does_not_tell_stays_unobserved(tmp_path: Path) -> None:
+def test_facts_that_the_machine_hides_stay_unobserved(tmp_path: Path) -> None:
     read = cpu_pressure.pressure([PID], proc=tmp_path, sys=tmp_path, cgroups=tmp_path)
     empty, later = (replace(read, at_ns=at_ns) for at_ns in (0, 10**9))
     assert cpu_pressure.difference(empty, later) == Host(span_s=1.0, wall_step_s=0.0, watcher_cpu_s=0.0)
 
 
-def test_the_real_machine_tells_of_a_busy_process() -> None:
+def test_the_real_machine_shows_a_busy_process() -> None:
     before = cpu_pressure.pressure([os.getpid()])
     begin_ns = clock.thread_cpu_ns()
     while clock.thread_cpu_ns() - begin_ns < 50_000_000:

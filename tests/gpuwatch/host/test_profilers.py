@@ -99,7 +99,7 @@ def test_a_tracer_is_named(tmp_path: Path) -> None:
     assert attached([PID], proc=process(tmp_path, tracer=77)) == frozenset({"tracer:cuda-gdb"})
 
 
-def test_a_name_cannot_break_the_list_it_is_kept_in(tmp_path: Path) -> None:
+def test_a_name_cannot_break_the_list_it_is_stored_in(tmp_path: Path) -> None:
     (tmp_path / "77").mkdir()
     (tmp_path / "77/comm").write_text("a,tracer:b\n")
     assert text(attached([PID], proc=process(tmp_path, tracer=77))) == "tracer:a_tracer_b"

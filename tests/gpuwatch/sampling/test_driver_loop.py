@@ -1,4 +1,4 @@
-"""A source with a loop of its own: what it reads is told in the order of time, at once when somebody waits."""
+"""A source with its own loop: the sampler hands on its readings in the order of time, at once when a caller waits."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_loop_hands_on_an_edge_in_its_place() -> None:
             rows = times(kept, Lane.FAST, Lane.PULSE)
             assert rows == sorted(rows)
             assert [at_ns for at_ns in times(kept, Lane.EDGE) if at_ns <= edge_ns]
-            assert set(read_ns) <= set(rows), "all that had been read is told"
+            assert set(read_ns) <= set(rows), "all that had been read is handed on"
         assert len(kept.of(Lane.EDGE)) == 20
         assert len(kept.of(Lane.PROCESSES)) >= 20
 
@@ -161,15 +161,15 @@ def test_loop_reports_a_lost_gpu_once() -> None:
     with watched(source) as (sampler, kept):
         until(kept, Lane.FAST, 3)
         lost.set()
-        wait_until(lambda: sampler.lost, what="the loss is told")
+        wait_until(lambda: sampler.lost, what="the loss is reported")
         assert sampler.lost == "gone"
         sampler.edge()  # must not wait for a GPU that is not there
         assert handed(sampler, 0.0)
         lost.clear()
         seen = len(kept.of(Lane.FAST))
         until(kept, Lane.FAST, seen + 8)
-        told = [sweep.observed for sweep in kept.of(Lane.FAST) if isinstance(sweep.observed, Lost | Event)]
-        assert [type(each) for each in told] == [Lost, Event]
+        reported = [sweep.observed for sweep in kept.of(Lane.FAST) if isinstance(sweep.observed, Lost | Event)]
+        assert [type(each) for each in reported] == [Lost, Event]
         assert sampler.lost is None
         assert source.runs[-1] > 1
         read = [sweep.observed.at_ns for sweep in kept.of(Lane.FAST) if isinstance(sweep.observed, Reading)]
@@ -183,8 +183,8 @@ def test_loop_reports_a_hung_driver() -> None:
         until(kept, Lane.FAST, 3)
         source.hangs.set()
         wait_until(lambda: source.is_hung, what="a call hangs")
-        assert not handed(sampler, 0.02)  # what was read before is not told yet
-        assert "no answer" in (wait_until(lambda: sampler.lost, what="the loss is told") or "")
+        assert not handed(sampler, 0.02)  # earlier readings are not handed on yet
+        assert "no answer" in (wait_until(lambda: sampler.lost, what="the loss is reported") or "")
         source.hangs.clear()
         source.hung_for.set()
         wait_until(lambda: sampler.lost is None, what="the GPU is back")
@@ -192,7 +192,7 @@ def test_loop_reports_a_hung_driver() -> None:
         lost, back = [sweep.observed for sweep in kept.of(Lane.FAST) if not isinstance(sweep.observed, Reading)]
         assert isinstance(lost, Lost)
         assert isinstance(back, Event)
-        assert back.at_ns > lost.at_ns  # whatever had been read before it hung, and was told of after
+        assert back.at_ns > lost.at_ns  # whatever had been read before it hung, and was handed on after
 
 
 def test_source_without_a_loop_is_read_pass_by_pass() -> None:

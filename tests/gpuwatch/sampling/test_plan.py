@@ -103,7 +103,7 @@ def test_window_keeps_each_lane_within_its_periods(
     assert found.get(Lane.PULSE, 0) < found[Lane.FAST]
 
 
-def test_a_slow_lane_beyond_its_budget_is_stretched_too() -> None:
+def test_plan_lengthens_the_period_of_the_slow_lane_too() -> None:
     plan = plan_of(costs_ns={"energy_j": 18 * MS})
     assert 1.7 * SLOW_ACTIVE_NS < plan.period_ns(Lane.SLOW, active=True) < 1.9 * SLOW_ACTIVE_NS
     assert Lane.SLOW in plan.reasons
@@ -156,7 +156,7 @@ def test_refresh_periods_are_seen_while_measuring() -> None:
     plan = plan_of(seconds=1.0, values={"power_w": every(100 * MS), "power_cap_ns": every(200 * MS)})
     assert plan.refresh_ns["power_w"] == pytest.approx(100 * MS, rel=0.06)
     assert plan.refresh_ns["power_cap_ns"] == pytest.approx(200 * MS, rel=0.06)
-    assert "temperature_c" not in plan.refresh_ns  # it never changed, which tells nothing
+    assert "temperature_c" not in plan.refresh_ns  # it never changed, so its period is unknown
 
 
 def test_measuring_takes_its_time_and_no_more() -> None:
@@ -211,7 +211,7 @@ def test_refresh_ignores_flicker_while_the_driver_writes() -> None:
 def test_refresh_is_found_in_a_value_that_mostly_stands() -> None:
     """A value that mostly stands still shows the refresh period all the same."""
     times = [10.0 * i for i in range(2000)]
-    # Blips of one refresh, as of a clock that nothing limits, between stretches of two to seven refreshes.
+    # Blips of one refresh, as of a clock that nothing limits, between pauses of two to seven refreshes.
     edges = {0}
     while max(edges) < 200:
         edges |= {max(edges) + 2 + len(edges) % 6, max(edges) + 3 + len(edges) % 6}
@@ -219,7 +219,7 @@ def test_refresh_is_found_in_a_value_that_mostly_stands() -> None:
     assert rows(times, values).refresh_ns()["power_w"] == pytest.approx(100 * MS, rel=0.05)
 
 
-def test_an_idle_value_tells_nothing() -> None:
+def test_an_idle_value_shows_no_period() -> None:
     times = [10.0 * i for i in range(2000)]
     assert rows(times, [t // 5000 for t in times]).refresh_ns() == {}
 

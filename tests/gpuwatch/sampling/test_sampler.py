@@ -34,7 +34,7 @@ class Loop:
     def __init__(self, takes_ns: Callable[[int], int] = lambda pass_number: 0, period_ns: int = 10 * MS) -> None:
         self.clock = VirtualClock()
         self.begin_ns = self.clock.now_ns()
-        self.asked = 0
+        self.polls_count = 0
         self.takes_ns = takes_ns
         self.fails: Exception | None = None
         self.period_ns = period_ns
@@ -43,10 +43,10 @@ class Loop:
         self.sweeps = sweeps([self.turn], self.clock, threading.Event(), self.wake)
 
     def _ask(self) -> tuple[Reading]:
-        self.asked += 1
+        self.polls_count += 1
         if self.fails is not None:
             raise self.fails
-        self.clock.wait_until(self.clock.now_ns() + self.takes_ns(self.asked), threading.Event())
+        self.clock.wait_until(self.clock.now_ns() + self.takes_ns(self.polls_count), threading.Event())
         return (Reading(uuid=UUID, lane=Lane.FAST, at_ns=self.clock.now_ns(), took_ns=0),)
 
     def take(self, number: int) -> list[tuple[float, float, int]]:
@@ -68,7 +68,7 @@ def test_overrun_makes_the_next_pass_late() -> None:
 def test_deadlines_that_passed_are_counted_and_never_queued() -> None:
     loop = Loop(takes_ns=lambda n: 45 * MS if n == 1 else 0)
     assert loop.take(3) == [(0, 0, 0), (40, 5, 3), (50, 0, 0)]
-    assert loop.asked == 3
+    assert loop.polls_count == 3
 
 
 def test_new_period_holds_from_the_next_pass() -> None:
@@ -99,7 +99,7 @@ def test_lost_gpu_is_reported_once_and_retried() -> None:
     assert isinstance(lost.observed, Lost)
     assert lost.observed.reason == "fell off the bus"
     assert loop.turn.lost == "fell off the bus"
-    asked = loop.asked
+    polls_before_count = loop.polls_count
     deadline_ns = loop.clock.now_ns() + 100 * S
     answers: list[Sweep] = []
 
@@ -119,14 +119,14 @@ def test_lost_gpu_is_reported_once_and_retried() -> None:
     until_back()
     gaps = [round(b - a, 2) for a, b in pairwise(retries)]
     assert gaps[:5] == [2, 4, 8, 16, 30]
-    assert loop.asked > asked
+    assert loop.polls_count > polls_before_count
     assert isinstance(answers[0].observed, Event)
     assert answers[0].observed.kind == "back"
     assert isinstance(answers[1].observed, Reading)
     assert loop.turn.lost is None
 
 
-def test_the_loop_ends_when_told_to() -> None:
+def test_the_loop_ends_when_stopped() -> None:
     stop = threading.Event()
     clock = VirtualClock()
     turn = LaneTurn("fast", UUID, Lane.FAST, lambda: (), lambda: MS)
@@ -239,8 +239,8 @@ def test_gpu_lost_in_a_pulse_comes_back_with_a_whole_row() -> None:
     sampler.set_active(True)
     list(taken(sampler, clock, 0.02))
     lost.set()
-    told = [sweep for sweep in taken(sampler, clock, 2.5) if sweep.lane in (Lane.FAST, Lane.PULSE)]
-    assert [(sweep.lane, type(sweep.observed)) for sweep in told] == [(Lane.FAST, Lost)]
+    reported = [sweep for sweep in taken(sampler, clock, 2.5) if sweep.lane in (Lane.FAST, Lane.PULSE)]
+    assert [(sweep.lane, type(sweep.observed)) for sweep in reported] == [(Lane.FAST, Lost)]
     sampler.set_active(False)  # the window ended meanwhile: nothing waits for a pulse
     lost.clear()
     back = [sweep for sweep in taken(sampler, clock, 5.0) if sweep.lane in (Lane.FAST, Lane.PULSE)]
@@ -286,7 +286,7 @@ def test_the_simulated_gpu_runs_faster_than_real_time() -> None:
     assert refresh.refresh_ns()["power_w"] == pytest.approx(100 * MS, rel=0.2)
 
 
-def test_statistics_tell_lateness_losses_and_rate() -> None:
+def test_statistics_hold_lateness_losses_and_rate() -> None:
     pace = Pace()
     for second in range(100):
         pace.note(second * S, second * 1000, 1 * MS, 1 if second == 70 else 0)
@@ -407,8 +407,8 @@ def test_hung_call_stops_only_its_own_thread(threads: Any) -> None:
         assert sampler.lost == "no answer for 0.2 s"
         before = len(kept.of(Lane.POWER))
         assert kept.wait_for(lambda found: sum(s.lane == Lane.POWER for s in found) > before)
-        told = sum(isinstance(sweep.observed, Lost) for sweep in kept.of(Lane.FAST))
-        assert told == 1
+        losses_count = sum(isinstance(sweep.observed, Lost) for sweep in kept.of(Lane.FAST))
+        assert losses_count == 1
     finally:
         hang.clear()
         release.set()
