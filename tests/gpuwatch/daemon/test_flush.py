@@ -37,7 +37,7 @@ def test_what_is_stored_at_once_is_no_wait() -> None:
     assert asyncio.run(Flushing(Disk(True)).refusal()) is None
 
 
-def test_what_was_refused_once_is_asked_again() -> None:
+def test_flush_tries_again_after_a_refusal() -> None:
     disk = Disk(False, True)
     assert asyncio.run(Flushing(disk).refusal()) is None
     assert disk.flushes_count == 2

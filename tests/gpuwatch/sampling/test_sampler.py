@@ -299,7 +299,7 @@ def test_statistics_hold_lateness_losses_and_rate() -> None:
     assert found.cost_ratio == pytest.approx(0.001)
 
 
-def test_a_thread_that_was_not_asked_has_no_statistics_to_invent() -> None:
+def test_thread_that_read_nothing_has_empty_statistics() -> None:
     found = Pace().statistics("slow", S, "lost")
     assert (found.asked_count, found.rate_hz, found.late_max_ns, found.lost) == (0, 0.0, 0, "lost")
     assert ThreadCost().ratio() is None
@@ -375,7 +375,7 @@ def test_edge_is_read_in_the_callers_thread(threads: Any) -> None:
     assert kept.wait_for(readings(Lane.SLOW, 0), 2.0)
 
 
-def test_a_gpu_that_is_lost_is_not_asked_at_an_edge(threads: Any) -> None:
+def test_lost_gpu_is_not_read_at_an_edge(threads: Any) -> None:
     lost = threading.Event()
 
     def fails(lane: Lane) -> None:
