@@ -190,6 +190,7 @@ def greet_and_leave(listener: socket.socket, place: Path, successor: Settings) -
 
 def test_daemon_that_leaves_takes_no_more_windows(on_demand: Settings) -> None:
     """A window whose client was greeted before the daemon decided to leave is sent to the next one."""
+    pid = pid_at(on_demand)
     with connect(on_demand) as client, connect(on_demand) as stopping:
         opened = client.open(label="keeps the daemon busy with its end")
         with connect(on_demand) as late:
@@ -197,6 +198,7 @@ def test_daemon_that_leaves_takes_no_more_windows(on_demand: Settings) -> None:
             stopping.leave(now=True)
             with pytest.raises(DaemonError, match="went away"):
                 late.open(label="late")
+    wait_until(lambda: ended(pid), what="the daemon has stored its windows")
     with Reader(on_demand.state) as reader:
         assert [run.id for run in reader.runs()] == [opened.run]
 
