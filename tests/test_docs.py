@@ -119,3 +119,31 @@ def test_every_module_on_the_map_exists() -> None:
     assert len(named) > 20
     for path in named:
         assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("page", ["README.md", "DEVELOPMENT.md", "SECURITY.md", "CHANGELOG.md"])
+def test_every_path_named_exists(page: str) -> None:
+    """Every path from the top of the tree exists; a word in capitals, as in ``bench_NAME.py``, stands for any."""
+    for path in re.findall(r"`((?:annotate|gpuwatch|tests|dashboards|systemd|docs)/[\w./-]+)`", (ROOT / page).read_text()):
+        assert any(ROOT.glob(re.sub(r"[A-Z]{4,}(?=\.py)", "*", path))), path
+
+
+def test_every_test_that_security_names_exists() -> None:
+    """A promise whose test was renamed would stand without one."""
+    defined = {
+        name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)\(", path.read_text())
+    }
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "SECURITY.md").read_text()))
+    assert len(named) > 5
+    assert named <= defined, named - defined
+
+
+def test_every_record_that_a_recipe_names_exists() -> None:
+    """A recipe that says "one `Alert`" names a class of this tree."""
+    recipes = (ROOT / "DEVELOPMENT.md").read_text().partition("## Recipes")[2].partition("## How code reads here")[0]
+    named = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)`", recipes))
+    code = [
+        path.read_text() for folder in ("annotate", "gpuwatch", "dashboards", "tests") for path in (ROOT / folder).rglob("*.py")
+    ]
+    assert len(named) > 5
+    assert named <= {name for text in code for name in re.findall(r"^class (\w+)", text, re.M)}

@@ -11,7 +11,7 @@ from tests.waiting import wait_until_async
 
 
 class Disk:
-    """A store whose flushes end as these tell, the last one again and again; ``gate`` holds each up while it is closed."""
+    """A store whose flushes return these answers, the last one again and again; ``gate`` holds each up while it is closed."""
 
     def __init__(self, *answers: bool, refused: str | None = None, full: bool = False) -> None:
         self._answers = list(answers)
@@ -37,7 +37,7 @@ def test_what_is_stored_at_once_is_no_wait() -> None:
     assert asyncio.run(Flushing(Disk(True)).refusal()) is None
 
 
-def test_what_was_refused_once_is_asked_again() -> None:
+def test_flush_tries_again_after_a_refusal() -> None:
     disk = Disk(False, True)
     assert asyncio.run(Flushing(disk).refusal()) is None
     assert disk.flushes_count == 2
@@ -50,7 +50,8 @@ def test_a_slow_disk_is_waited_for() -> None:
     assert asyncio.run(Flushing(disk).refusal()) is None
 
 
-def test_one_that_never_answers_is_waited_for_no_longer_than_that() -> None:
+def test_flush_of_a_silent_store_ends_with_its_patience() -> None:
+    """The wait for a store that never answers lasts no longer than its patience."""
     disk = Disk(True)
     disk.gate.clear()
     assert asyncio.run(Flushing(disk, patience_s=0.2).refusal()) == "the disk did not take them in time"
@@ -63,7 +64,8 @@ def test_one_that_refuses_is_named() -> None:
     assert asyncio.run(Flushing(Disk(False, refused=why), patience_s=0.2).refusal()) == why
 
 
-def test_a_full_one_is_not_waited_for_as_it_drops_what_it_refuses() -> None:
+def test_flush_does_not_wait_for_a_full_disk() -> None:
+    """A full disk is not waited for, because the store drops the rows that it refuses."""
     disk = Disk(False, refused="the disk is full", full=True)
     assert asyncio.run(Flushing(disk).refusal()) == "the disk is full"
     assert disk.flushes_count == 1
@@ -77,7 +79,8 @@ def test_a_daemon_that_leaves_does_not_try_again() -> None:
     assert disk.flushes_count == 1
 
 
-def test_windows_that_end_together_share_a_flush_that_begins_after_all_of_them() -> None:
+def test_windows_that_end_together_share_a_flush() -> None:
+    """Windows that end together share a flush, which begins after all of them have ended."""
     disk = Disk(True)
 
     async def body() -> list[str | None]:

@@ -71,7 +71,7 @@ def pid_at(found: Settings) -> int:
 
 
 def test_daemon_of_a_person_takes_over_from_one_of_a_window(on_demand: Settings, tmp_path: Path) -> None:
-    """What the first one judged is kept, and windows reach the second one."""
+    """Windows that the first one judged stay stored, and later windows reach the second one."""
     with gpuwatch.window("before", settings=on_demand) as w:
         pass
     first = pid_at(on_demand)
@@ -92,7 +92,8 @@ def test_daemon_of_a_person_takes_over_from_one_of_a_window(on_demand: Settings,
         }
 
 
-def test_takeover_reaches_the_owner_of_the_store_at_another_socket(on_demand: Settings, tmp_path: Path) -> None:
+def test_takeover_finds_the_store_owner_at_another_socket(on_demand: Settings, tmp_path: Path) -> None:
+    """A daemon that takes a store over reaches its owner although that one listens at another socket."""
     first = pid_at(on_demand)
     other = load(
         {"source": on_demand.source, "state": str(on_demand.state), "socket": f"{on_demand.socket}2"}, environment={"HOME": "/"}
@@ -189,6 +190,7 @@ def greet_and_leave(listener: socket.socket, place: Path, successor: Settings) -
 
 def test_daemon_that_leaves_takes_no_more_windows(on_demand: Settings) -> None:
     """A window whose client was greeted before the daemon decided to leave is sent to the next one."""
+    pid = pid_at(on_demand)
     with connect(on_demand) as client, connect(on_demand) as stopping:
         opened = client.open(label="keeps the daemon busy with its end")
         with connect(on_demand) as late:
@@ -196,6 +198,7 @@ def test_daemon_that_leaves_takes_no_more_windows(on_demand: Settings) -> None:
             stopping.leave(now=True)
             with pytest.raises(DaemonError, match="went away"):
                 late.open(label="late")
+    wait_until(lambda: ended(pid), what="the daemon has stored its windows")
     with Reader(on_demand.state) as reader:
         assert [run.id for run in reader.runs()] == [opened.run]
 
@@ -214,11 +217,11 @@ def test_windows_that_stay_open_are_named_with_what_to_do(on_demand: Settings) -
         client.open(label="long")
         asking = connect_at(on_demand.socket, on_demand)
         assert asking is not None
-        told: list[str] = []
+        notes: list[str] = []
         with asking, pytest.raises(DaemonError, match="1 window is open or being judged") as caught:
-            handover.ask_to_leave(asking, wait_s=0.3, tell=told.append)
+            handover.ask_to_leave(asking, wait_s=0.3, tell=notes.append)
         assert caught.value.code == "windows-open"
-        assert len(told) == 1
+        assert len(notes) == 1
 
 
 def test_lock_without_an_answer_is_refused_with_the_holder(tmp_path: Path) -> None:
@@ -255,7 +258,7 @@ class TestStop:
         )
         assert (done.returncode, f"pid {pid}" in done.stdout) == (0, True), done.stderr
 
-    def test_stop_leaves_an_open_window_unless_it_is_told(self, on_demand: Settings) -> None:
+    def test_stop_leaves_an_open_window_without_now(self, on_demand: Settings) -> None:
         with gpuwatch.window("open", settings=on_demand) as w:
             refused = command(on_demand, "stop", "--wait", "300ms")
             assert refused.code == 1
@@ -270,10 +273,10 @@ class TestStop:
     def test_stop_leaves_a_service_to_its_manager(self, tmp_path: Path) -> None:
         found = settings(tmp_path)
         with (
-            manager(tmp_path / "notify") as told,
-            service(told, [*found.flags(), "daemon"], log=tmp_path / "log") as process,
+            manager(tmp_path / "notify") as notified,
+            service(notified, [*found.flags(), "daemon"], log=tmp_path / "log") as process,
         ):
-            told.until(ready)
+            notified.until(ready)
             refused = command(found, "stop", "--json")
             assert (refused.code, refused.data["error"]["code"]) == (1, "service")
             assert "systemctl stop gpuwatch.socket gpuwatch.service" in refused.err

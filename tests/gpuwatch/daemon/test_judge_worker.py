@@ -1,4 +1,4 @@
-"""The judge's worker: every answer is the one that was asked for, however late the worker is."""
+"""The judge's worker: every window gets its own answer, however late the worker is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from gpuwatch.store import Store
 from tests.waiting import let_pass_async
 
 
-def test_a_worker_that_starts_slowly_does_not_answer_one_window_with_what_is_of_another(tmp_path: Path) -> None:
+def test_slow_worker_answers_each_window_with_its_own(tmp_path: Path) -> None:
+    """A worker that starts slowly does not answer one window with the verdict of another."""
     Store(tmp_path, source="simulated", boot_id="b").close()
 
     async def asked() -> list[str]:
@@ -30,7 +31,9 @@ def test_a_worker_that_starts_slowly_does_not_answer_one_window_with_what_is_of_
     assert second.startswith("run second0: expected one")
 
 
-def test_ctrl_c_in_the_daemons_terminal_does_not_reach_a_worker_that_starts(tmp_path: Path) -> None:
+def test_ctrl_c_does_not_reach_a_starting_worker(tmp_path: Path) -> None:
+    """Ctrl-C in the daemon's terminal does not reach a worker that is starting."""
+
     async def started() -> list[int]:
         judge = Judge(tmp_path)
         try:
@@ -46,7 +49,8 @@ def test_ctrl_c_in_the_daemons_terminal_does_not_reach_a_worker_that_starts(tmp_
     assert group != os.getpgid(0)
 
 
-def test_a_worker_that_cannot_start_is_no_reason_for_the_daemon_to_fail(tmp_path: Path) -> None:
+def test_daemon_survives_a_worker_that_cannot_start(tmp_path: Path) -> None:
+    """A worker that cannot start does not make the daemon fail."""
     log = tmp_path / "not" / "there.log"
 
     async def warmed() -> str:

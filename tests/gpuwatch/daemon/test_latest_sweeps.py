@@ -12,7 +12,7 @@ def listed(at_s: int, *processes: Process, use_asked: bool = False) -> ProcessLi
 
 
 def test_latest_sweeps_keep_use_for_screens_only() -> None:
-    """Screens are told how busy a process was when that was last read; windows get the driver's last list as it was."""
+    """Screens show how busy a process was when that was last read; windows get the driver's last list as it was."""
     latest = LatestSweeps()
 
     def taken(observed: Observed) -> tuple[ProcessList | None, Observed]:
@@ -20,8 +20,8 @@ def test_latest_sweeps_keep_use_for_screens_only() -> None:
         return latest.process_list(UUID), latest.by_lane()[(UUID, Lane.PROCESSES)].observed
 
     hidden = Process(pid=9, utilization_ratio=0.5, listed=False)
-    asked, plain, nobody = listed(1, hidden, use_asked=True), listed(2), listed(3, use_asked=True)
-    assert taken(asked) == (asked, asked)
+    with_use, plain, nobody = listed(1, hidden, use_asked=True), listed(2), listed(3, use_asked=True)
+    assert taken(with_use) == (with_use, with_use)
     raw, shown = taken(plain)
     assert raw == plain
     assert isinstance(shown, ProcessList)

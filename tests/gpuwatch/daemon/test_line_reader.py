@@ -109,11 +109,11 @@ def test_end_of_a_connection_is_noticed_between_lines() -> None:
     assert waited(b"one\ntwo\n", ends=True) is None
 
 
-def test_lines_said_during_a_wait_are_kept() -> None:
+def test_lines_sent_during_a_wait_are_delivered() -> None:
     assert waited(b"one\n", b"two\n", ends=False) == b"one"
 
 
-def test_lines_said_during_a_wait_are_bounded() -> None:
+def test_lines_sent_during_a_wait_are_bounded() -> None:
     async def wait() -> None:
         reader = asyncio.StreamReader()
         lines = LineReader(reader, UnfinishedLines(), MINE)

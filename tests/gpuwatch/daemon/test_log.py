@@ -13,7 +13,7 @@ S = 1_000_000_000
 
 
 class Log:
-    """A logger of its own behind the filter, whose clock the test sets."""
+    """A separate logger behind the filter, whose clock the test sets."""
 
     def __init__(self, name: str) -> None:
         self.now_ns = 0

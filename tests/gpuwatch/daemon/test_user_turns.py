@@ -36,7 +36,7 @@ async def order(turns: UserTurns, asked: list[tuple[int, str]], late: list[tuple
 
 
 def test_user_turns_serve_a_newcomer_next() -> None:
-    """A user who asks while another has 2048 waiting is served after the one in hand."""
+    """A user who asks while another has 2048 waiting is served right after the one being served."""
     many = [(MINE, f"mine{number}") for number in range(2048)]
     served = asyncio.run(order(UserTurns(), many, [(THEIRS, "theirs")]))
     assert served[:3] == ["mine0", "theirs", "mine1"]

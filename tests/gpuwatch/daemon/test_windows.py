@@ -112,7 +112,9 @@ async def opened(held: Windows, uid: int) -> tuple[str, int]:
     return run.id, run.begin_ns
 
 
-def test_a_window_that_cannot_be_opened_does_not_keep_the_daemon_for_ever(store: Store, tmp_path: Path) -> None:
+def test_failed_open_leaves_no_tracked_window(store: Store, tmp_path: Path) -> None:
+    """A window that cannot be opened does not keep the daemon alive for ever."""
+
     async def body() -> None:
         held = windows(store, tmp_path, gpus=NoThreads())
         with pytest.raises(RuntimeError):
@@ -122,7 +124,9 @@ def test_a_window_that_cannot_be_opened_does_not_keep_the_daemon_for_ever(store:
     asyncio.run(body())
 
 
-def test_nobody_closes_or_reads_a_window_of_another_user_but_root(store: Store, tmp_path: Path) -> None:
+def test_window_of_another_user_is_refused_except_to_root(store: Store, tmp_path: Path) -> None:
+    """Nobody but root closes or reads a window of another user."""
+
     async def body() -> None:
         held = windows(store, tmp_path)
         run, begin_ns = await opened(held, MINE)
@@ -174,7 +178,9 @@ class Dying(ThreadPoolExecutor):
         self.done_count += 1
 
 
-def test_threads_that_do_nothing_any_more_leave_nobody_waiting_and_the_daemon_may_leave(store: Store, tmp_path: Path) -> None:
+def test_dead_threads_leave_no_window_waiting(store: Store, tmp_path: Path) -> None:
+    """Threads that do nothing any more leave no client waiting, and the daemon may leave."""
+
     async def body() -> None:
         threads = Dying(2)
         held = windows(store, tmp_path, threads=threads, host_s=0.3)
@@ -190,7 +196,9 @@ def test_threads_that_do_nothing_any_more_leave_nobody_waiting_and_the_daemon_ma
     asyncio.run(body())
 
 
-def test_what_could_not_be_stored_is_not_judged_as_if_it_had_not_been(tmp_path: Path) -> None:
+def test_window_without_stored_readings_is_not_judged(tmp_path: Path) -> None:
+    """A window whose readings could not be stored is not judged as if there had been none."""
+
     async def body() -> None:
         store = FullDisk(tmp_path / "state", source="nvml", boot_id="boot")
         judge = Judge()
@@ -230,7 +238,7 @@ class Gated(Judge):
 
 
 def test_abandoned_windows_delay_other_users_by_one(store: Store, tmp_path: Path) -> None:
-    """A user abandons 2048 windows; the window of another user is judged next after the one in hand."""
+    """A user abandons 2048 windows; the window of another user is judged right after the one being judged."""
 
     async def body() -> None:
         judge = Gated()

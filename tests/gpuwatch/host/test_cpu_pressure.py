@@ -30,7 +30,8 @@ def look(at_ns: int, **threads: tuple[int, int]) -> Pressure:
     )
 
 
-def test_threads_of_the_process_and_processes_are_counted_apart_with_their_processor_time() -> None:
+def test_born_threads_and_processes_are_counted_apart() -> None:
+    """New threads of the process and new processes are counted apart, with their CPU time."""
     before = look(0, t1_1=(5 * MS, 0))
     after = look(10**9, t1_1=(905 * MS, 0), t2_1=(50 * MS, 0), t7_7=(20 * MS, 0), t8_7=(30 * MS, 0))
     host = difference(before, after)
@@ -42,21 +43,24 @@ def test_nothing_born_is_zero_and_not_unknown() -> None:
     assert (host.threads_born_count, host.processes_born_count, host.born_cpu_s) == (0, 0, 0.0)
 
 
-def test_a_root_that_only_starts_the_work_and_waits_has_no_company_whenever_the_work_began() -> None:
+def test_waiting_root_has_no_companions() -> None:
+    """A root that only starts the work and waits for it has no companions, whenever the work began."""
     after = look(10**9, t1_1=(20 * MS, 0), t7_7=(800 * MS, 0), t8_7=(100 * MS, 0))
     for before in (look(0, t1_1=(0, 0)), look(0, t1_1=(0, 0), t7_7=(0, 0))):
         host = difference(before, after, root=1)
         assert (host.threads_born_count, host.processes_born_count, host.born_cpu_s) == (None, None, None)
 
 
-def test_in_a_tree_that_slept_nobody_says_who_is_the_work_and_who_is_company() -> None:
+def test_sleeping_tree_hides_which_process_is_the_work() -> None:
+    """In a tree that slept, the work and its companions cannot be told apart, so the counts are unknown."""
     host = difference(look(0, t1_1=(0, 0)), look(3 * 10**9, t1_1=(5 * MS, 0), t7_7=(1 * MS, 0)), root=1)
     assert (host.threads_born_count, host.processes_born_count, host.born_cpu_s) == (None, None, None)
     alone = difference(look(0, t1_1=(0, 0)), look(3 * 10**9, t1_1=(5 * MS, 0)), root=1)
     assert (alone.threads_born_count, alone.processes_born_count) == (0, 0)
 
 
-def test_a_thread_of_the_root_itself_is_company_though_the_main_thread_waits() -> None:
+def test_busy_thread_of_a_waiting_root_is_a_companion() -> None:
+    """A thread of the root itself is a companion although the main thread waits."""
     host = difference(look(0, t1_1=(0, 0)), look(10**9, t1_1=(1 * MS, 0), t2_1=(900 * MS, 0)), root=1)
     assert (host.threads_born_count, host.born_cpu_s) == (1, 0.9)
 
@@ -95,7 +99,7 @@ def spin(seconds: float) -> None:
 @pytest.mark.parametrize("after_s", [0.0, 0.4], ids=["at once", "later"])
 def test_a_thread_that_computes_beside_a_window_is_found(copying: Settings, after_s: float) -> None:
     let_pass(0.05, "the kernel keeps a thread's beginning to 10 ms")
-    with gpuwatch.window("company", settings=copying) as w:
+    with gpuwatch.window("companion", settings=copying) as w:
         let_pass(after_s, "the daemon looks at the tree after it let the window go")
         thread = threading.Thread(target=spin, args=(0.8,))
         thread.start()
@@ -106,7 +110,8 @@ def test_a_thread_that_computes_beside_a_window_is_found(copying: Settings, afte
     assert finding.says.startswith("1 thread began")
 
 
-def test_a_command_in_a_window_of_gpuwatch_run_is_the_work_and_no_company(copying: Settings) -> None:
+def test_command_of_gpuwatch_run_is_no_companion(copying: Settings) -> None:
+    """A command in a window of `gpuwatch run` is the work and no companion."""
     work = "from tests.gpuwatch.host.test_cpu_pressure import spin; spin(1.2)"
     given = [sys.executable, "-m", "gpuwatch", *copying.flags(), "run", "--json", "-", "--", sys.executable, "-c", work]
     done = subprocess.run(given, capture_output=True, text=True, timeout=PATIENCE_S, check=False)

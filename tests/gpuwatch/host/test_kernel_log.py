@@ -61,7 +61,7 @@ def test_an_xid_of_a_watched_gpu_reaches_the_sinks_and_no_other() -> None:
     assert (sweep.observed.text or "").endswith("GPU has fallen off the bus.")
 
 
-def test_what_the_driver_reports_itself_is_not_told_twice() -> None:
+def test_xid_that_the_driver_reports_too_is_counted_once() -> None:
     kept = Kept()
     with reading(kept) as (kernel, log):
         kernel.sendall(OFF_THE_BUS.encode())

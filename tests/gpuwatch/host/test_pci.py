@@ -15,7 +15,8 @@ def test_a_place_is_the_same_in_both_spellings() -> None:
     assert pci.place("nonsense") is None
 
 
-def test_gpus_are_in_the_order_of_their_places_or_as_given_where_one_has_none() -> None:
+def test_gpus_are_ordered_by_pci_address() -> None:
+    """GPUs are in the order of their PCI addresses, or as given where one has none."""
     first, second = (
         replace(DEVICE, uuid=uuid, pci_bus_id=at) for uuid, at in (("GPU-b", "0000:3B:00.0"), ("GPU-a", "0000:AF:00.0"))
     )

@@ -37,7 +37,8 @@ def test_only_the_first_pid_namespace_sees_the_whole_machine(tmp_path: Path) -> 
     assert processes.visibility(proc=tmp_path / "inside") == Visibility.NAMESPACE
 
 
-def test_where_the_namespace_cannot_be_read_a_kernel_thread_shows_the_host_and_nothing_shows_nothing(tmp_path: Path) -> None:
+def test_kernel_thread_shows_an_unreadable_host_namespace(tmp_path: Path) -> None:
+    """Where the namespace cannot be read, a kernel thread shows the host's; without one it is unknown."""
     assert processes.visibility(proc=tmp_path) == Visibility.UNKNOWN
     write(tmp_path / "2/comm", "kthreadd\n")
     assert processes.visibility(proc=tmp_path) == Visibility.HOST
@@ -57,9 +58,10 @@ def test_where_the_namespace_cannot_be_read_a_kernel_thread_shows_the_host_and_n
         ({"proc/self/cgroup": "0::/user.slice/session-1.scope\n"}, {}, None),
     ],
 )
-def test_a_container_is_recognised_by_what_its_kind_leaves_behind(
+def test_container_is_recognised_by_its_files_and_variables(
     tmp_path: Path, files: dict[str, str], environ: dict[str, str], kind: str | None
 ) -> None:
+    """A container is recognised by the files and variables that its kind leaves behind."""
     for name, text in files.items():
         write(tmp_path / name, text)
     assert processes.container(root=tmp_path, environ=environ) == kind
@@ -73,7 +75,8 @@ def test_facts_of_the_machine_are_its_boot_and_kernel(tmp_path: Path) -> None:
     assert processes.facts(proc=tmp_path / "nothing", root=tmp_path).boot_id is None
 
 
-def test_a_tree_is_a_process_and_everything_below_it_over_all_threads(tmp_path: Path) -> None:
+def test_tree_holds_the_children_of_all_threads(tmp_path: Path) -> None:
+    """A tree is a process and everything below it, over all threads."""
     write(tmp_path / "1/task/1/children", "2 3 ")
     write(tmp_path / "1/task/9/children", "4")
     write(tmp_path / "3/task/3/children", "5\n")
@@ -100,7 +103,8 @@ def test_the_real_tree_holds_a_child_and_its_child() -> None:
     assert processes.descendants(child.pid) == frozenset()
 
 
-def test_a_parent_is_found_behind_a_name_with_brackets_and_blanks(tmp_path: Path) -> None:
+def test_parent_is_read_behind_an_odd_process_name(tmp_path: Path) -> None:
+    """A parent is found behind a name with brackets and blanks."""
     write(tmp_path / "10/stat", "10 (a) b) (c) S 1 10 10")
     write(tmp_path / "11/stat", "11 (child) S 10 11 11")
     write(tmp_path / "1/stat", "1 (init) S 0 1 1")
@@ -146,7 +150,7 @@ def test_identity_of_a_name_cut_within_a_letter_is_utf8(tmp_path: Path, script: 
 
 
 def test_identity_survives_running_out_of_descriptors() -> None:
-    """A descriptor that cannot be had makes a name unobserved; it must not end the census."""
+    """A descriptor that cannot be had makes a name unobserved; it must not end the reading of the process list."""
     program = """
 import os, resource
 from gpuwatch.host.processes import Identities, Identity
@@ -162,7 +166,8 @@ def test_a_process_that_never_was_has_no_identity() -> None:
     assert Identities().of(2**22 + 12345) == Identity()
 
 
-def test_an_identity_is_asked_once_asked_again_when_old_and_kept_when_the_process_is_gone() -> None:
+def test_identity_is_read_again_when_old() -> None:
+    """An identity is read once, read again when it is old, and remembered when the process is gone."""
     asked: list[int] = []
     answers = [Identity(name="python", user="me", started_s=1.0), Identity()]
     now = [0]
@@ -223,13 +228,13 @@ def test_a_difference_counts_what_happened_between_two_snapshots() -> None:
     )  # fmt: skip
 
 
-def test_what_the_machine_does_not_tell_stays_unobserved(tmp_path: Path) -> None:
+def test_facts_that_the_machine_hides_stay_unobserved(tmp_path: Path) -> None:
     read = cpu_pressure.pressure([PID], proc=tmp_path, sys=tmp_path, cgroups=tmp_path)
     empty, later = (replace(read, at_ns=at_ns) for at_ns in (0, 10**9))
     assert cpu_pressure.difference(empty, later) == Host(span_s=1.0, wall_step_s=0.0, watcher_cpu_s=0.0)
 
 
-def test_the_real_machine_tells_of_a_busy_process() -> None:
+def test_the_real_machine_shows_a_busy_process() -> None:
     before = cpu_pressure.pressure([os.getpid()])
     begin_ns = clock.thread_cpu_ns()
     while clock.thread_cpu_ns() - begin_ns < 50_000_000:
@@ -246,7 +251,8 @@ def test_the_real_machine_tells_of_a_busy_process() -> None:
     assert found.cpu_busy_ratio is None or 0 <= found.cpu_busy_ratio <= 1
 
 
-def test_a_pci_device_names_its_memory_node_in_the_kernels_spelling(tmp_path: Path) -> None:
+def test_numa_node_is_read_in_the_kernels_spelling(tmp_path: Path) -> None:
+    """The memory node of a PCI device is read under the kernel's spelling of its address."""
     write(tmp_path / "bus/pci/devices/0000:0a:00.0/numa_node", "1\n")
     write(tmp_path / "bus/pci/devices/0000:0b:00.0/numa_node", "-1\n")
     assert processes.numa_node("00000000:0A:00.0", sys=tmp_path) == 1
@@ -255,7 +261,8 @@ def test_a_pci_device_names_its_memory_node_in_the_kernels_spelling(tmp_path: Pa
     assert processes.numa_node(None, sys=tmp_path) is None
 
 
-def test_the_memory_nodes_of_the_processors_a_process_may_use_are_named(tmp_path: Path) -> None:
+def test_numa_nodes_of_allowed_processors_are_named(tmp_path: Path) -> None:
+    """The memory nodes of the processors that a process may use are named."""
     proc, sys = tmp_path / "proc", tmp_path / "sys"
     for node, processors in ((0, "0-15,32-47"), (1, "16-31,48-63"), (2, "")):
         write(sys / f"devices/system/node/node{node}/cpulist", processors + "\n")
@@ -268,13 +275,15 @@ def test_the_memory_nodes_of_the_processors_a_process_may_use_are_named(tmp_path
     assert cpu_pressure.pressure([PID], proc=proc, sys=tmp_path / "none", cgroups=tmp_path).numa_nodes is None
 
 
-def test_a_wall_clock_that_was_set_meanwhile_is_told_with_its_sign() -> None:
+def test_wall_clock_step_has_its_sign() -> None:
+    """A wall clock that was set meanwhile is reported with the sign of its step."""
     before, after = Pressure(at_ns=0, wall_offset_ns=10**18), Pressure(at_ns=10**9, wall_offset_ns=10**18 - 40_000_000)
     assert cpu_pressure.difference(before, after).wall_step_s == -0.04
     assert cpu_pressure.difference(before, Pressure(at_ns=10**9)).wall_step_s is None
 
 
-def test_the_real_wall_clock_stands_still_against_the_monotonic_one() -> None:
+def test_real_wall_clock_keeps_pace_with_the_monotonic_one() -> None:
+    """The real wall clock stands still against the monotonic one."""
     step_s = cpu_pressure.difference(cpu_pressure.pressure([]), cpu_pressure.pressure([])).wall_step_s
     assert step_s is not None
     assert abs(step_s) < 0.005
@@ -306,7 +315,8 @@ class TestSharing:
         proc = self.process(tmp_path, "CUDA_MPS_PIPE_DIRECTORY=/elsewhere", pipe="/tmp/nvidia-mps")
         assert sharing(PID, proc=proc) == ""
 
-    def test_where_its_files_cannot_be_seen_a_running_server_is_taken_for_its_own(self, tmp_path: Path) -> None:
+    def test_running_server_counts_where_files_are_hidden(self, tmp_path: Path) -> None:
+        """Where a process's files cannot be seen, a running MPS server is taken for its own."""
         write(tmp_path / "77/comm", "nvidia-cuda-mps\n")
         assert sharing(PID, proc=tmp_path) == "MPS"
 

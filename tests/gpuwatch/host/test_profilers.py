@@ -50,7 +50,8 @@ def living(code: str, **environ: str) -> Iterator[int]:
             child.communicate(b"\n")
 
 
-def test_a_plain_process_has_nothing_and_one_that_is_gone_is_unknown(tmp_path: Path) -> None:
+def test_plain_process_has_no_profiler(tmp_path: Path) -> None:
+    """A plain process has nothing attached, and one that is gone is unknown."""
     assert attached([PID], proc=process(tmp_path, environ={"PATH": "/bin", "CUDA_HOME": "/usr/local/cuda"})) == frozenset()
     assert attached([PID + 1], proc=tmp_path) is None
     assert attached([], proc=tmp_path) is None
@@ -68,9 +69,8 @@ def test_a_plain_process_has_nothing_and_one_that_is_gone_is_unknown(tmp_path: P
         ("/home/libToolsInjection/lib/libz.so", set()),
     ],
 )  # fmt: skip
-def test_an_injected_library_is_known_by_its_name_and_a_linked_one_is_idle(
-    tmp_path: Path, path: str, expected: set[str]
-) -> None:
+def test_injected_library_is_known_by_its_name(tmp_path: Path, path: str, expected: set[str]) -> None:
+    """An injected library is known by its name, and a linked one is idle."""
     assert attached([PID], proc=process(tmp_path, maps=mapped("/usr/lib/libc.so.6", path))) == frozenset(expected)
 
 
@@ -99,13 +99,14 @@ def test_a_tracer_is_named(tmp_path: Path) -> None:
     assert attached([PID], proc=process(tmp_path, tracer=77)) == frozenset({"tracer:cuda-gdb"})
 
 
-def test_a_name_cannot_break_the_list_it_is_kept_in(tmp_path: Path) -> None:
+def test_a_name_cannot_break_the_list_it_is_stored_in(tmp_path: Path) -> None:
     (tmp_path / "77").mkdir()
     (tmp_path / "77/comm").write_text("a,tracer:b\n")
     assert text(attached([PID], proc=process(tmp_path, tracer=77))) == "tracer:a_tracer_b"
 
 
-def test_what_was_seen_at_one_edge_stays_though_it_is_gone_at_the_other() -> None:
+def test_profiler_of_one_edge_stays() -> None:
+    """A profiler seen at one edge stays although it is gone at the other."""
     assert text(None, "tracer:gdb") == "tracer:gdb"
     assert text(frozenset(), None) == ""
     assert text(frozenset({"library:libx.so"}), "tracer:gdb") == "library:libx.so,tracer:gdb"
@@ -124,7 +125,8 @@ def test_only_the_first_of_many_processes_are_looked_at(tmp_path: Path) -> None:
     assert attached([*range(1, profilers.LOOKED_AT_COUNT + 1), PID], proc=tmp_path) is None
 
 
-def test_a_window_under_a_profiler_is_found_by_the_daemon_which_the_process_tells_nothing(tmp_path: Path) -> None:
+def test_daemon_finds_an_undeclared_profiler(tmp_path: Path) -> None:
+    """The daemon finds the profiler of a window although the process declares nothing."""
     program = """
 import sys, threading, gpuwatch
 from gpuwatch.config.settings import load

@@ -1,4 +1,4 @@
-"""A source with a loop of its own: what it reads is told in the order of time, at once when somebody waits."""
+"""A source with its own loop: the sampler hands on its readings in the order of time, at once when a caller waits."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ def until(kept: Kept, lane: Lane, count: int) -> list[Sweep]:
     return kept.of(lane)
 
 
-def test_the_first_reading_is_told_at_once_and_later_ones_many_at_a_time() -> None:
+def test_loop_hands_on_its_first_reading_at_once() -> None:
+    """The loop hands on its first reading at once, and later ones many at a time."""
     source = Looping(MonotonicClock())
     with watched(source) as (sampler, kept):
         assert until(kept, Lane.FAST, 1)
@@ -112,7 +113,8 @@ def test_the_first_reading_is_told_at_once_and_later_ones_many_at_a_time() -> No
         assert sampler.statistics().of("fast").asked_count >= 12
 
 
-def test_an_edge_is_told_in_its_place_and_everything_can_be_asked_for_now() -> None:
+def test_loop_hands_on_an_edge_in_its_place() -> None:
+    """An edge is handed on in its place, and everything read so far can be asked for at once."""
     source = Looping(MonotonicClock())
     with watched(source) as (sampler, kept):
         until(kept, Lane.FAST, 3)
@@ -123,12 +125,13 @@ def test_an_edge_is_told_in_its_place_and_everything_can_be_asked_for_now() -> N
             rows = times(kept, Lane.FAST, Lane.PULSE)
             assert rows == sorted(rows)
             assert [at_ns for at_ns in times(kept, Lane.EDGE) if at_ns <= edge_ns]
-            assert set(read_ns) <= set(rows), "all that had been read is told"
+            assert set(read_ns) <= set(rows), "all that had been read is handed on"
         assert len(kept.of(Lane.EDGE)) == 20
         assert len(kept.of(Lane.PROCESSES)) >= 20
 
 
-def test_a_window_that_opens_gets_a_whole_row_at_once_and_pulses_after_it() -> None:
+def test_loop_reads_a_whole_row_for_a_new_window() -> None:
+    """A window that opens gets a whole row at once, and pulses after it."""
     source = Looping(MonotonicClock())
     with watched(source, idle_period_ns=round(10 * PATIENCE_S * 1e9)) as (sampler, kept):  # no deadline of the idle lane comes
         until(kept, Lane.FAST, 1)
@@ -146,7 +149,8 @@ def test_a_window_that_opens_gets_a_whole_row_at_once_and_pulses_after_it() -> N
         assert kept.sweeps[-1].lane is not Lane.PULSE
 
 
-def test_a_gpu_lost_in_a_series_is_told_once_after_what_was_read_and_loops_again_when_back() -> None:
+def test_loop_reports_a_lost_gpu_once() -> None:
+    """A GPU lost in the loop is reported once, after all that was read, and is looped over again when back."""
     lost = threading.Event()
 
     def fails(lane: Lane) -> None:
@@ -157,29 +161,30 @@ def test_a_gpu_lost_in_a_series_is_told_once_after_what_was_read_and_loops_again
     with watched(source) as (sampler, kept):
         until(kept, Lane.FAST, 3)
         lost.set()
-        wait_until(lambda: sampler.lost, what="the loss is told")
+        wait_until(lambda: sampler.lost, what="the loss is reported")
         assert sampler.lost == "gone"
         sampler.edge()  # must not wait for a GPU that is not there
         assert handed(sampler, 0.0)
         lost.clear()
         seen = len(kept.of(Lane.FAST))
         until(kept, Lane.FAST, seen + 8)
-        told = [sweep.observed for sweep in kept.of(Lane.FAST) if isinstance(sweep.observed, Lost | Event)]
-        assert [type(each) for each in told] == [Lost, Event]
+        reported = [sweep.observed for sweep in kept.of(Lane.FAST) if isinstance(sweep.observed, Lost | Event)]
+        assert [type(each) for each in reported] == [Lost, Event]
         assert sampler.lost is None
         assert source.runs[-1] > 1
         read = [sweep.observed.at_ns for sweep in kept.of(Lane.FAST) if isinstance(sweep.observed, Reading)]
         assert read == sorted(read)
 
 
-def test_a_driver_that_does_not_answer_in_a_series_is_told_and_comes_back() -> None:
+def test_loop_reports_a_hung_driver() -> None:
+    """A driver that does not answer in the loop is reported, and comes back."""
     source = Looping(MonotonicClock())
     with watched(source, hang_ns=150 * MS) as (sampler, kept):
         until(kept, Lane.FAST, 3)
         source.hangs.set()
         wait_until(lambda: source.is_hung, what="a call hangs")
-        assert not handed(sampler, 0.02)  # what was read before is not told yet
-        assert "no answer" in (wait_until(lambda: sampler.lost, what="the loss is told") or "")
+        assert not handed(sampler, 0.02)  # earlier readings are not handed on yet
+        assert "no answer" in (wait_until(lambda: sampler.lost, what="the loss is reported") or "")
         source.hangs.clear()
         source.hung_for.set()
         wait_until(lambda: sampler.lost is None, what="the GPU is back")
@@ -187,10 +192,11 @@ def test_a_driver_that_does_not_answer_in_a_series_is_told_and_comes_back() -> N
         lost, back = [sweep.observed for sweep in kept.of(Lane.FAST) if not isinstance(sweep.observed, Reading)]
         assert isinstance(lost, Lost)
         assert isinstance(back, Event)
-        assert back.at_ns > lost.at_ns  # whatever had been read before it hung, and was told of after
+        assert back.at_ns > lost.at_ns  # whatever had been read before it hung, and was handed on after
 
 
-def test_a_source_without_a_loop_for_this_gpu_is_asked_pass_by_pass() -> None:
+def test_source_without_a_loop_is_read_pass_by_pass() -> None:
+    """A source without a loop for this GPU is read pass by pass."""
     source = Looping(MonotonicClock(), has_loop=False)
     with watched(source) as (sampler, kept):
         assert len(until(kept, Lane.FAST, 5)) >= 5

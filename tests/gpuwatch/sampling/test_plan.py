@@ -45,7 +45,8 @@ def test_cheap_signals_stay_in_their_lanes_at_full_rate() -> None:
     assert plan.cost_ns["sm_clock_mhz"] == 1000
 
 
-def test_a_fast_signal_that_costs_more_than_a_millisecond_is_asked_in_the_slow_lane_and_the_plan_says_why() -> None:
+def test_plan_reads_a_costly_fast_signal_in_the_slow_lane() -> None:
+    """A fast signal that costs more than a millisecond is read in the slow lane, and the plan says why."""
     plan = plan_of(costs_ns={"sw_thermal_ns": 2 * MS})
     assert "sw_thermal_ns" not in plan.names[Lane.FAST]
     assert "sw_thermal_ns" in plan.names[Lane.SLOW]
@@ -54,14 +55,16 @@ def test_a_fast_signal_that_costs_more_than_a_millisecond_is_asked_in_the_slow_l
     assert plan.period_ns(Lane.FAST, active=True) == ROW_NS
 
 
-def test_one_signal_that_would_eat_the_lanes_budget_moves_though_it_is_below_a_millisecond() -> None:
+def test_plan_moves_a_signal_that_exceeds_the_budget() -> None:
+    """One signal that would use up the lane's budget moves although it costs less than a millisecond."""
     plan = plan_of(costs_ns={"sync_boost_ns": 600_000})
     assert "sync_boost_ns" in plan.names[Lane.SLOW]
     assert plan.period_ns(Lane.PULSE, active=True) == FAST_ACTIVE_NS
     assert plan.period_ns(Lane.FAST, active=True) == ROW_NS
 
 
-def test_where_every_call_is_dear_all_stay_and_the_lane_is_stretched_to_the_budget() -> None:
+def test_plan_lengthens_the_period_where_every_call_is_dear() -> None:
+    """Where every call is dear, all signals stay, and the lane's period grows until it fits the budget."""
     plan = plan_of(usual_cost_ns=100_000)  # a driver without a shared page
     assert set(plan.names[Lane.FAST]) == set(FAST)
     row_ns = 100_000 * len(FAST)
@@ -70,13 +73,15 @@ def test_where_every_call_is_dear_all_stay_and_the_lane_is_stretched_to_the_budg
     assert "is asked every 120 ms at most" in plan.reasons[Lane.FAST]
 
 
-def test_where_every_call_is_dear_the_pulse_goes_on_while_whole_rows_grow_rare() -> None:
+def test_plan_keeps_the_pulse_where_every_call_is_dear() -> None:
+    """Where every call is dear, the pulse goes on while whole rows grow rare."""
     plan = plan_of(usual_cost_ns=100_000)
     assert plan.period_ns(Lane.PULSE, active=True) == 2 * 100_000 * 100
     assert "is asked every 20 ms at most" in plan.reasons[Lane.PULSE]
 
 
-def test_what_is_in_the_pulse_is_what_this_gpu_answers_in_the_fast_lane() -> None:
+def test_pulse_holds_the_answered_fast_signals() -> None:
+    """The pulse holds those of its signals that this GPU answers in the fast lane."""
     assert plan_of(values={"event_reasons_mask": silent}).names[Lane.PULSE] == ("sm_clock_mhz",)
     assert plan_of(costs_ns={"sm_clock_mhz": 2 * MS}).names[Lane.PULSE] == ("event_reasons_mask",)
     without = plan_of(values=dict.fromkeys(PULSE, silent))
@@ -86,9 +91,10 @@ def test_what_is_in_the_pulse_is_what_this_gpu_answers_in_the_fast_lane() -> Non
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**9), st.integers(0, 10**9), st.integers(0, 10**9), st.booleans())
-def test_a_window_asks_no_lane_more_often_than_wished_or_allowed_and_none_too_rarely(
+def test_window_keeps_each_lane_within_its_periods(
     idle_ns: int, active_ns: int, least_row_ns: int, least_pulse_ns: int, pulse: bool
 ) -> None:
+    """A window reads no lane more often than configured or allowed, and none too rarely."""
     least = {Lane.FAST: least_row_ns, Lane.PULSE: least_pulse_ns}
     found = in_a_window(idle_ns, active_ns, least, pulse=pulse)
     assert all(period_ns >= max(active_ns, least[lane]) for lane, period_ns in found.items())
@@ -97,20 +103,22 @@ def test_a_window_asks_no_lane_more_often_than_wished_or_allowed_and_none_too_ra
     assert found.get(Lane.PULSE, 0) < found[Lane.FAST]
 
 
-def test_a_slow_lane_beyond_its_budget_is_stretched_too() -> None:
+def test_plan_lengthens_the_period_of_the_slow_lane_too() -> None:
     plan = plan_of(costs_ns={"energy_j": 18 * MS})
     assert 1.7 * SLOW_ACTIVE_NS < plan.period_ns(Lane.SLOW, active=True) < 1.9 * SLOW_ACTIVE_NS
     assert Lane.SLOW in plan.reasons
 
 
-def test_what_never_answers_is_dropped_and_a_lock_that_may_come_is_not() -> None:
+def test_plan_drops_signals_that_never_answer() -> None:
+    """Signals that never answer are dropped; a clock lock, which may come later, is not."""
     plan = plan_of(values={"sync_boost_ns": silent, "energy_j": silent, "sm_clock_lock_mhz": silent})
     named = {name for names in plan.names.values() for name in names}
     assert named == set(SIGNALS) - {"sync_boost_ns", "energy_j", "thermal_violation_ns"}
     assert plan.reasons["energy_j"] == "this GPU or driver does not answer it"
 
 
-def test_the_dear_thermal_time_is_asked_at_edges_only_where_no_counter_says_it() -> None:
+def test_thermal_time_is_read_only_without_a_counter() -> None:
+    """The dear thermal violation time is read at edges only where no counter gives it."""
     assert "thermal_violation_ns" not in plan_of().names[Lane.EDGE]
     assert "thermal_violation_ns" in plan_of(values={"sw_thermal_ns": silent}).names[Lane.EDGE]
 
@@ -127,7 +135,8 @@ def test_what_answers_only_after_a_while_is_not_dropped(seconds: float) -> None:
     assert "sm_activity_ratio" in plan.names[Lane.SLOW]
 
 
-def test_the_first_read_does_not_count_because_it_opens_the_drivers_page() -> None:
+def test_cost_leaves_out_the_first_read() -> None:
+    """The first read does not count as a cost, because it opens the driver's page."""
     clock = VirtualClock()
     source = Scripted(clock)
     first = dict.fromkeys(SIGNALS, True)
@@ -147,7 +156,7 @@ def test_refresh_periods_are_seen_while_measuring() -> None:
     plan = plan_of(seconds=1.0, values={"power_w": every(100 * MS), "power_cap_ns": every(200 * MS)})
     assert plan.refresh_ns["power_w"] == pytest.approx(100 * MS, rel=0.06)
     assert plan.refresh_ns["power_cap_ns"] == pytest.approx(200 * MS, rel=0.06)
-    assert "temperature_c" not in plan.refresh_ns  # it never changed, which tells nothing
+    assert "temperature_c" not in plan.refresh_ns  # it never changed, so its period is unknown
 
 
 def test_measuring_takes_its_time_and_no_more() -> None:
@@ -167,7 +176,8 @@ def test_the_simulated_gpu_is_measured_like_any_other() -> None:
     assert "energy_j" in plan.names[Lane.SLOW]
 
 
-def test_a_gpu_that_could_not_be_measured_is_asked_everything_in_its_own_lane() -> None:
+def test_unmeasured_gpu_reads_each_signal_in_its_own_lane() -> None:
+    """A GPU that could not be measured is asked for every signal in the signal's own lane."""
     plan = unmeasured(DEVICE, 40 * MS, 20 * MS)
     assert plan.names[Lane.FAST] == FAST
     assert plan.period_ns(Lane.FAST, active=False) == 40 * MS
@@ -191,15 +201,17 @@ def test_the_period_is_found_at_any_sampling_rate_and_phase(period_ms: int, step
     assert found["power_w"] == pytest.approx(period_ms * MS, abs=step_ms * MS)
 
 
-def test_a_value_that_flickers_while_the_driver_writes_does_not_shorten_the_period() -> None:
+def test_refresh_ignores_flicker_while_the_driver_writes() -> None:
+    """A value that flickers while the driver writes does not shorten the refresh period."""
     times = [float(i) for i in range(3000)]
     values = [t // 100 + (0.5 if t % 100 == 2 else 0.0) for t in times]  # changes back within two milliseconds
     assert rows(times, values).refresh_ns()["power_w"] == pytest.approx(100 * MS, rel=0.05)
 
 
-def test_a_value_that_mostly_stands_tells_the_refresh_all_the_same() -> None:
+def test_refresh_is_found_in_a_value_that_mostly_stands() -> None:
+    """A value that mostly stands still shows the refresh period all the same."""
     times = [10.0 * i for i in range(2000)]
-    # Blips of one refresh, as of a clock that nothing limits, between stretches of two to seven refreshes.
+    # Blips of one refresh, as of a clock that nothing limits, between pauses of two to seven refreshes.
     edges = {0}
     while max(edges) < 200:
         edges |= {max(edges) + 2 + len(edges) % 6, max(edges) + 3 + len(edges) % 6}
@@ -207,7 +219,7 @@ def test_a_value_that_mostly_stands_tells_the_refresh_all_the_same() -> None:
     assert rows(times, values).refresh_ns()["power_w"] == pytest.approx(100 * MS, rel=0.05)
 
 
-def test_an_idle_value_tells_nothing() -> None:
+def test_an_idle_value_shows_no_period() -> None:
     times = [10.0 * i for i in range(2000)]
     assert rows(times, [t // 5000 for t in times]).refresh_ns() == {}
 
@@ -217,7 +229,8 @@ def test_changes_across_a_hole_in_the_readings_are_not_counted() -> None:
     assert rows(times, times).refresh_ns() == {}
 
 
-def test_pulses_between_do_not_close_the_holes_of_what_is_asked_more_rarely() -> None:
+def test_refresh_of_rarely_read_signals_ignores_pulses() -> None:
+    """Pulses in between do not close the holes of signals that are read more rarely."""
     refresh = Refresh(UUID)
     for i in range(2000):
         lane, power_w = (Lane.PULSE, None) if i % 30 else (Lane.FAST, float(i))

@@ -1,4 +1,4 @@
-"""Asking the whole fast row every 50 ms in a window, and only clock and reasons every 10, changes no verdict on a recorded H200.
+"""Reading the whole fast row every 50 ms in a window, and only clock and reasons every 10, changes no verdict on a recorded H200.
 
 The values of the driver's page are new every 100 ms, its dense power record comes apart from the rows, and a window's edges are
 read as ever.  ``h200-held-out.npz`` holds times of iterations and no telemetry: there is nothing in it to thin.
@@ -24,7 +24,7 @@ TRACES = Path(__file__).parents[2] / "traces"
 MS = 1_000_000
 PHASES_NS = tuple(range(0, ROW_NS, 10 * MS))
 
-# Without a power record before it, where this stretch's last pause ended is known from utilisation alone, and so to a row: 2.69
+# Without a power record before it, where this interval's last pause ended is known from utilisation alone, and so to a row: 2.69
 # or 2.66 s before a window of 3.2 s, which is 9.8 or 10.7 % of it where the limit is 10 %.  Before a window a daemon has
 # never read more than 20 rows a second, and it has the power record.
 BORDERLINE = {("clean_gemm4k", 3.2, 100_298_973_297)}
@@ -50,12 +50,13 @@ def test_a_recorded_window_keeps_its_status_and_its_hazards(window: Evidence, ch
         assert said(slower(window, phase_ns=phase_ns, changes_only=changes_only)) == before, phase_ns
 
 
-def test_stretches_of_the_clean_windows_keep_theirs_but_for_one_at_a_limit() -> None:
+def test_intervals_of_clean_windows_keep_their_verdicts() -> None:
+    """Intervals of the clean windows keep their status and hazards, but for one at a limit."""
     moved = set()
-    for label, stretch in clean.recorded(step_s=0.5):
-        window, before = stretch.window, said(stretch)
+    for label, interval in clean.recorded(step_s=0.5):
+        window, before = interval.window, said(interval)
         for phase_ns in PHASES_NS[::2]:
-            if said(slower(stretch, phase_ns=phase_ns, changes_only="_" not in label)) != before:
+            if said(slower(interval, phase_ns=phase_ns, changes_only="_" not in label)) != before:
                 moved.add((label, round(window.length_s, 1), window.begin_ns))
     assert moved <= BORDERLINE
 

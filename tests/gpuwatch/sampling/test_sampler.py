@@ -34,7 +34,7 @@ class Loop:
     def __init__(self, takes_ns: Callable[[int], int] = lambda pass_number: 0, period_ns: int = 10 * MS) -> None:
         self.clock = VirtualClock()
         self.begin_ns = self.clock.now_ns()
-        self.asked = 0
+        self.polls_count = 0
         self.takes_ns = takes_ns
         self.fails: Exception | None = None
         self.period_ns = period_ns
@@ -43,10 +43,10 @@ class Loop:
         self.sweeps = sweeps([self.turn], self.clock, threading.Event(), self.wake)
 
     def _ask(self) -> tuple[Reading]:
-        self.asked += 1
+        self.polls_count += 1
         if self.fails is not None:
             raise self.fails
-        self.clock.wait_until(self.clock.now_ns() + self.takes_ns(self.asked), threading.Event())
+        self.clock.wait_until(self.clock.now_ns() + self.takes_ns(self.polls_count), threading.Event())
         return (Reading(uuid=UUID, lane=Lane.FAST, at_ns=self.clock.now_ns(), took_ns=0),)
 
     def take(self, number: int) -> list[tuple[float, float, int]]:
@@ -59,7 +59,8 @@ def test_deadlines_are_absolute_so_lateness_never_adds_up() -> None:
     assert Loop(takes_ns=lambda n: 3 * MS).take(4) == [(0, 0, 0), (10, 0, 0), (20, 0, 0), (30, 0, 0)]
 
 
-def test_a_pass_that_overruns_makes_the_next_one_late_and_says_so() -> None:
+def test_overrun_makes_the_next_pass_late() -> None:
+    """A pass that overruns makes the next one late, and the lateness is recorded."""
     loop = Loop(takes_ns=lambda n: 14 * MS if n == 1 else 0)
     assert loop.take(3) == [(0, 0, 0), (10, 4, 0), (20, 0, 0)]
 
@@ -67,10 +68,11 @@ def test_a_pass_that_overruns_makes_the_next_one_late_and_says_so() -> None:
 def test_deadlines_that_passed_are_counted_and_never_queued() -> None:
     loop = Loop(takes_ns=lambda n: 45 * MS if n == 1 else 0)
     assert loop.take(3) == [(0, 0, 0), (40, 5, 3), (50, 0, 0)]
-    assert loop.asked == 3
+    assert loop.polls_count == 3
 
 
-def test_a_new_period_holds_from_the_next_pass_and_a_hurried_pass_comes_at_once() -> None:
+def test_new_period_holds_from_the_next_pass() -> None:
+    """A new period holds from the next pass, and a hurried pass comes at once."""
     loop = Loop(period_ns=50 * MS)
     loop.take(1)
     loop.period_ns = 10 * MS
@@ -88,7 +90,8 @@ def test_hurried_passes_keep_their_spacing() -> None:
     assert loop.take(1) == [(100, 0, 0)]
 
 
-def test_a_lost_gpu_is_told_once_retried_with_growing_patience_and_told_when_back() -> None:
+def test_lost_gpu_is_reported_once_and_retried() -> None:
+    """A lost GPU is reported once, retried with growing patience, and reported when it is back."""
     loop = Loop(period_ns=10 * MS)
     loop.take(1)
     loop.fails = DeviceLostError(UUID, "fell off the bus")
@@ -96,7 +99,7 @@ def test_a_lost_gpu_is_told_once_retried_with_growing_patience_and_told_when_bac
     assert isinstance(lost.observed, Lost)
     assert lost.observed.reason == "fell off the bus"
     assert loop.turn.lost == "fell off the bus"
-    asked = loop.asked
+    polls_before_count = loop.polls_count
     deadline_ns = loop.clock.now_ns() + 100 * S
     answers: list[Sweep] = []
 
@@ -116,14 +119,14 @@ def test_a_lost_gpu_is_told_once_retried_with_growing_patience_and_told_when_bac
     until_back()
     gaps = [round(b - a, 2) for a, b in pairwise(retries)]
     assert gaps[:5] == [2, 4, 8, 16, 30]
-    assert loop.asked > asked
+    assert loop.polls_count > polls_before_count
     assert isinstance(answers[0].observed, Event)
     assert answers[0].observed.kind == "back"
     assert isinstance(answers[1].observed, Reading)
     assert loop.turn.lost is None
 
 
-def test_the_loop_ends_when_told_to() -> None:
+def test_the_loop_ends_when_stopped() -> None:
     stop = threading.Event()
     clock = VirtualClock()
     turn = LaneTurn("fast", UUID, Lane.FAST, lambda: (), lambda: MS)
@@ -163,14 +166,16 @@ def test_each_lane_has_its_rate_idle_and_active(active: bool, expected: dict[str
     assert found == pytest.approx(expected, abs=1)
 
 
-def test_utilisation_of_processes_is_asked_once_a_second_in_a_window() -> None:
+def test_process_utilisation_is_read_once_a_second() -> None:
+    """The utilisation of processes is read once a second in a window."""
     sampler, source, clock = virtual(active=True)
     list(taken(sampler, clock, 5.0))
     assert source.censuses.count(True) == pytest.approx(6, abs=1)
     assert source.censuses.count(False) == pytest.approx(26, abs=1)
 
 
-def test_activation_switches_at_once_and_reads_the_slow_lane_soon() -> None:
+def test_activation_switches_the_lanes_at_once() -> None:
+    """Activation switches the lanes at once and reads the slow lane soon."""
     sampler, _, clock = virtual()
     list(taken(sampler, clock, 3.02))
     sampler.set_active(True)
@@ -189,7 +194,8 @@ def test_activation_switches_at_once_and_reads_the_slow_lane_soon() -> None:
     assert sum(sweep.lane == Lane.FAST for sweep in taken(sampler, clock, 1.0)) == pytest.approx(20, abs=2)
 
 
-def test_a_pulse_asks_clock_and_reasons_between_two_whole_rows_and_only_in_a_window() -> None:
+def test_pulse_reads_clock_and_reasons_in_a_window() -> None:
+    """A pulse reads clock and reasons between two whole rows, and only in a window."""
     sampler, source, clock = virtual(active=True)
     readings = [sweep.observed for sweep in taken(sampler, clock, 1.0) if isinstance(sweep.observed, Reading)]
     fast = [reading.at_ns for reading in readings if reading.lane is Lane.FAST]
@@ -207,7 +213,8 @@ def test_a_pulse_asks_clock_and_reasons_between_two_whole_rows_and_only_in_a_win
     assert Lane.PULSE not in sampler.period_ns
 
 
-def test_late_passes_move_no_row_and_what_is_missed_is_counted_once() -> None:
+def test_late_passes_move_no_row() -> None:
+    """Late passes move no row, and each missed pass is counted once."""
     clock = VirtualClock()
     source = Scripted(clock, takes_time=True, usual_cost_ns=300_000)  # a row takes 3.6 ms
     sampler = Sampler(source, unmeasured(DEVICE), (), clock, threading.Event())
@@ -220,7 +227,8 @@ def test_late_passes_move_no_row_and_what_is_missed_is_counted_once() -> None:
     assert len(due) + pulses + missed == pytest.approx(300, abs=2)
 
 
-def test_a_gpu_that_is_lost_in_a_pulse_is_lost_once_and_back_with_a_whole_row() -> None:
+def test_gpu_lost_in_a_pulse_comes_back_with_a_whole_row() -> None:
+    """A GPU that is lost in a pulse is lost once, and back with a whole row."""
     clock, lost = VirtualClock(), threading.Event()
 
     def fails(lane: Lane) -> None:
@@ -231,8 +239,8 @@ def test_a_gpu_that_is_lost_in_a_pulse_is_lost_once_and_back_with_a_whole_row() 
     sampler.set_active(True)
     list(taken(sampler, clock, 0.02))
     lost.set()
-    told = [sweep for sweep in taken(sampler, clock, 2.5) if sweep.lane in (Lane.FAST, Lane.PULSE)]
-    assert [(sweep.lane, type(sweep.observed)) for sweep in told] == [(Lane.FAST, Lost)]
+    reported = [sweep for sweep in taken(sampler, clock, 2.5) if sweep.lane in (Lane.FAST, Lane.PULSE)]
+    assert [(sweep.lane, type(sweep.observed)) for sweep in reported] == [(Lane.FAST, Lost)]
     sampler.set_active(False)  # the window ended meanwhile: nothing waits for a pulse
     lost.clear()
     back = [sweep for sweep in taken(sampler, clock, 5.0) if sweep.lane in (Lane.FAST, Lane.PULSE)]
@@ -252,7 +260,8 @@ def test_whoever_asks_for_whole_rows_at_the_full_rate_gets_them() -> None:
     assert sampler.period_ns == {Lane.FAST: 200 * MS, Lane.SLOW: S}
 
 
-def test_configured_periods_hold_but_never_below_what_the_budget_allows() -> None:
+def test_configured_periods_stay_within_the_budget() -> None:
+    """Configured periods hold, but are never shorter than the budget allows."""
     clock = VirtualClock()
     source = Scripted(clock, usual_cost_ns=50_000)
     sampler = Sampler(source, measure(source, DEVICE, clock), (), clock, threading.Event())
@@ -277,7 +286,7 @@ def test_the_simulated_gpu_runs_faster_than_real_time() -> None:
     assert refresh.refresh_ns()["power_w"] == pytest.approx(100 * MS, rel=0.2)
 
 
-def test_statistics_tell_lateness_losses_and_rate() -> None:
+def test_statistics_hold_lateness_losses_and_rate() -> None:
     pace = Pace()
     for second in range(100):
         pace.note(second * S, second * 1000, 1 * MS, 1 if second == 70 else 0)
@@ -290,7 +299,7 @@ def test_statistics_tell_lateness_losses_and_rate() -> None:
     assert found.cost_ratio == pytest.approx(0.001)
 
 
-def test_a_thread_that_was_not_asked_has_no_statistics_to_invent() -> None:
+def test_thread_that_read_nothing_has_empty_statistics() -> None:
     found = Pace().statistics("slow", S, "lost")
     assert (found.asked_count, found.rate_hz, found.late_max_ns, found.lost) == (0, 0.0, 0, "lost")
     assert ThreadCost().ratio() is None
@@ -339,7 +348,8 @@ def test_both_threads_give_every_lane_to_the_sinks(threads: Any) -> None:
     assert sampler.stop()
 
 
-def test_pulses_reach_the_sinks_in_their_order_and_no_later_than_the_next_whole_row(threads: Any) -> None:
+def test_pulses_reach_the_sinks_in_order(threads: Any) -> None:
+    """Pulses reach the sinks in their order, and no later than the next whole row."""
     sampler, _, kept = threads()
     assert kept.wait_for(readings(Lane.FAST, 0))
     sampler.set_active(True)
@@ -351,7 +361,8 @@ def test_pulses_reach_the_sinks_in_their_order_and_no_later_than_the_next_whole_
     assert kept.sweeps[-1].lane is not Lane.PULSE
 
 
-def test_an_edge_is_read_in_the_callers_thread_and_followed_by_the_slow_lane(threads: Any) -> None:
+def test_edge_is_read_in_the_callers_thread(threads: Any) -> None:
+    """An edge is read in the caller's thread, and the slow lane follows it."""
     sampler, _, kept = threads()
     assert kept.wait_for(readings(Lane.SLOW, 0))
     kept.sweeps.clear()
@@ -364,7 +375,7 @@ def test_an_edge_is_read_in_the_callers_thread_and_followed_by_the_slow_lane(thr
     assert kept.wait_for(readings(Lane.SLOW, 0), 2.0)
 
 
-def test_a_gpu_that_is_lost_is_not_asked_at_an_edge(threads: Any) -> None:
+def test_lost_gpu_is_not_read_at_an_edge(threads: Any) -> None:
     lost = threading.Event()
 
     def fails(lane: Lane) -> None:
@@ -380,7 +391,8 @@ def test_a_gpu_that_is_lost_is_not_asked_at_an_edge(threads: Any) -> None:
     assert kept.of(Lane.EDGE) == []
 
 
-def test_a_hung_call_is_told_takes_only_its_thread_and_is_told_when_it_returns(threads: Any) -> None:
+def test_hung_call_stops_only_its_own_thread(threads: Any) -> None:
+    """A hung call is reported, stops only its own thread, and is reported when it returns."""
     hang, release = threading.Event(), threading.Event()
 
     def fails(lane: Lane) -> None:
@@ -395,8 +407,8 @@ def test_a_hung_call_is_told_takes_only_its_thread_and_is_told_when_it_returns(t
         assert sampler.lost == "no answer for 0.2 s"
         before = len(kept.of(Lane.POWER))
         assert kept.wait_for(lambda found: sum(s.lane == Lane.POWER for s in found) > before)
-        told = sum(isinstance(sweep.observed, Lost) for sweep in kept.of(Lane.FAST))
-        assert told == 1
+        losses_count = sum(isinstance(sweep.observed, Lost) for sweep in kept.of(Lane.FAST))
+        assert losses_count == 1
     finally:
         hang.clear()
         release.set()
@@ -404,7 +416,8 @@ def test_a_hung_call_is_told_takes_only_its_thread_and_is_told_when_it_returns(t
     assert sampler.lost is None
 
 
-def test_when_the_source_is_gone_it_is_opened_again_once_for_both_threads(threads: Any) -> None:
+def test_gone_source_is_reopened_once_for_both_threads(threads: Any) -> None:
+    """A source that is gone is opened again once for both threads."""
     gone = threading.Event()
     opened: list[Scripted] = []
 
@@ -438,7 +451,8 @@ def test_events_are_given_to_the_sinks_as_they_come() -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_a_real_gpu_is_watched_at_both_rates_within_its_budget() -> None:
+def test_gpu_is_watched_at_both_rates_within_its_budget() -> None:
+    """A real GPU is watched at both rates within its budget."""
     from gpuwatch.sources.nvml import Nvml
 
     clock, kept, stop, pause = MonotonicClock(), Kept(), threading.Event(), threading.Event()

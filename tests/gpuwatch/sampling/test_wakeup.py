@@ -45,7 +45,8 @@ TestLikeAnEvent = LikeAnEvent.TestCase
 TestLikeAnEvent.settings = settings(max_examples=40, stateful_step_count=20)
 
 
-def test_a_wait_lasts_as_long_as_it_was_told_and_says_that_nothing_came() -> None:
+def test_wait_lasts_its_timeout() -> None:
+    """A wait without a wake-up lasts its whole timeout and returns that nothing came."""
     begin_s = time.monotonic()
     assert not Wakeup().wait(0.05)
     assert time.monotonic() - begin_s >= 0.05
@@ -89,7 +90,8 @@ def test_every_order_given_before_a_wake_up_is_seen_after_it(setters_count: int)
     assert not wake.wait(0.01)
 
 
-def test_no_wake_up_is_lost_between_two_threads_that_wait_for_each_other() -> None:
+def test_no_wake_up_is_lost_between_two_threads() -> None:
+    """No wake-up is lost between two threads that wait for each other."""
     ping, pong, rounds_count = Wakeup(), Wakeup(), 3000
 
     def answer() -> None:
