@@ -30,8 +30,7 @@ def moved(evidence: Evidence) -> Moved | None:
     """Measure the movement; None where it was hardly read, no process list was, or another process may have caused it."""
     if not evidence.trace.censuses:
         return None
-    values = evidence.within("memory_used_bytes", step_ns=evidence.trace.refresh_of_ns("memory_used_bytes")).values
-    values = values[~np.isnan(values)]
+    values = evidence.within("memory_used_bytes", step_ns=evidence.trace.refresh_of_ns("memory_used_bytes")).observed.values
     if len(values) < _LEAST_COUNT or any(not presence.own for presence in presences(evidence)):
         return None
     return Moved(len(values), int((np.diff(values) != 0).sum()), float(np.ptp(values)))

@@ -24,9 +24,7 @@ def utilization_ratio(evidence: Evidence) -> float | None:
     """The driver's mean over the window; None in less than three refreshes or if mostly unobserved."""
     if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("utilization_ratio"):
         return None
-    values = evidence.within("utilization_ratio").values
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) and 2 * len(known) >= len(values) else None
+    return evidence.within("utilization_ratio").mean()
 
 
 def beyond_declared_ratio(evidence: Evidence) -> float | None:
@@ -57,17 +55,13 @@ def beyond_timed_ratio(evidence: Evidence) -> float | None:
     end_ns = min(int(times.at_ns[-1] + entries_s[-1] * 1e9), evidence.window.end_ns)
     if end_ns - begin_ns < _SHORTEST_NS:
         return None
-    utilization = evidence.trace.within("utilization_ratio", begin_ns, end_ns).values
-    utilization = utilization[~np.isnan(utilization)]
-    if not len(utilization):
-        return None
-    return float(utilization.mean() - entries_s.sum() * 1e9 / (end_ns - begin_ns))
+    utilization = evidence.trace.within("utilization_ratio", begin_ns, end_ns).observed.values
+    return float(utilization.mean() - entries_s.sum() * 1e9 / (end_ns - begin_ns)) if len(utilization) else None
 
 
 def has_reason(masks: Values, bits: Reason) -> Mask:
     """Return which of these event reasons hold one of the bits; never where they were not observed."""
-    held: Mask = (np.nan_to_num(masks).astype(np.int64) & int(bits)) != 0
-    return held
+    return np.asarray((np.nan_to_num(masks).astype(np.int64) & int(bits)) != 0)
 
 
 def busy_at(evidence: Evidence, at_ns: Times) -> Mask:
@@ -85,7 +79,7 @@ def idle_at(evidence: Evidence, at_ns: Times) -> Mask:
 def memory_use_ratio(evidence: Evidence) -> float | None:
     """The mean memory bandwidth in use: measured where it is, else the share of time in which memory was in use."""
     for name in ("dram_activity_ratio", "mem_utilization_ratio"):
-        values = evidence.within(name).values
-        if (~np.isnan(values)).any():
-            return float(np.nanmean(values))
+        values = evidence.within(name).observed.values
+        if len(values):
+            return float(values.mean())
     return None

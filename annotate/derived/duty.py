@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from annotate.derived.busy import utilization_ratio
+from annotate.derived.busy import has_reason, utilization_ratio
 from annotate.derived.sm_clock import median_mhz, working
 from annotate.evidence import Column, Evidence, Reason, Timings
 from annotate.times.durations import inside
@@ -25,10 +25,9 @@ def duty(evidence: Evidence) -> tuple[float | None, str | None]:
     if isinstance(declared, int | float) and not isinstance(declared, bool) and 0.0 <= declared <= 1.5:
         return float(declared), "told"
     if evidence.window.length_ns >= 3 * evidence.trace.refresh_of_ns("sm_activity_ratio"):
-        values = evidence.within("sm_activity_ratio").values
-        known = values[~np.isnan(values)]
-        if 2 * len(known) >= len(values) and len(known):
-            return float(known.mean()), "SM activity"
+        activity = evidence.within("sm_activity_ratio").mean()
+        if activity is not None:
+            return activity, "SM activity"
     return None, None
 
 
@@ -50,24 +49,21 @@ def capped_clock_ratio(evidence: Evidence) -> float | None:
         return None
     step_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
     before = evidence.trace.within("sm_clock_mhz", int(column.at_ns[0]), evidence.window.begin_ns, step_ns=step_ns)
-    masks = np.nan_to_num(evidence.trace.at("event_reasons_mask", before.at_ns)).astype(np.int64)
+    capped = has_reason(evidence.trace.at("event_reasons_mask", before.at_ns), Reason.SW_POWER_CAP)
     # Capped in bursts is not capped for good: its clock says nothing of work back to back.
-    used = evidence.trace.at("utilization_ratio", before.at_ns)
-    capped = before.values[((masks & int(Reason.SW_POWER_CAP)) != 0) & ~np.isnan(before.values) & (used >= _DENSE_RATIO)]
-    if len(capped) * step_ns < _KNOWN_NS:
-        return None
-    return float(np.median(capped)) / window_mhz
+    dense = evidence.trace.at("utilization_ratio", before.at_ns) >= _DENSE_RATIO
+    capped_mhz = before.where(capped & dense).observed.values
+    return float(np.median(capped_mhz)) / window_mhz if len(capped_mhz) * step_ns >= _KNOWN_NS else None
 
 
 def is_light(evidence: Evidence, busy: float, power_ratio: float) -> bool:
     """Return whether power would stay far below its limit if the GPU were busy throughout."""
     limit_w = evidence.device.power_limit_w if evidence.device else None
-    power = evidence.within("power_w").values
-    known = power[~np.isnan(power)]
-    return bool(limit_w and len(known) and busy > 0 and float(known.mean()) / busy < power_ratio * limit_w)
+    power = evidence.within("power_w").observed.values
+    return bool(limit_w and len(power) and busy > 0 and float(power.mean()) / busy < power_ratio * limit_w)
 
 
 def iterations(timings: Timings, begin_ns: int, end_ns: int) -> Column:
     """The times of the iterations that began in an interval; what is no duration is left out."""
     kept = (timings.at_ns >= begin_ns) & (timings.at_ns < end_ns) & timings.timed
-    return Column(timings.at_ns[kept], timings.took_s[kept])
+    return Column(timings.at_ns, timings.took_s).where(kept)

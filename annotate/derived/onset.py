@@ -100,8 +100,7 @@ def last_pause_end_ns(evidence: Evidence, *, within_s: float, longest_s: float) 
 
 def _gauge_pause_end_ns(evidence: Evidence, name: str, since_ns: int, share: float) -> int | None:
     window, refresh_ns = evidence.window, evidence.trace.refresh_of_ns(name)
-    during = evidence.within(name).values
-    during = during[~np.isnan(during)]
+    during = evidence.within(name).observed.values
     if not len(during):
         return None
     # The first refresh of the window still speaks of the time before.

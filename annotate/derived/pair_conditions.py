@@ -147,8 +147,7 @@ def driver_reloaded(a: Evidence, b: Evidence) -> bool | None:
     if a.device is None or b.device is None or a.device.uuid != b.device.uuid:
         return None
     earlier, later = sorted((a, b), key=lambda each: each.window.begin_ns)
-    before, after = (each.trace.column("energy_j").values for each in (earlier, later))
-    before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+    before, after = (each.trace.column("energy_j").observed.values for each in (earlier, later))
     return bool(after[-1] < before[0]) if len(before) and len(after) else None
 
 
@@ -211,8 +210,7 @@ def _clock_error_ratio(evidence: Evidence) -> float:
     clock = times.sm_clock_mhz
     if clock is None:
         return 0.0
-    known = np.isfinite(clock)
-    blocks = block_means(Column(times.at_ns[known], clock[known]), _BLOCK_NS).values
+    blocks = block_means(Column(times.at_ns, clock).observed, _BLOCK_NS).values
     if len(blocks) < _BLOCKS_COUNT:
         return 0.0
     worth = max(3.0, effective_count(blocks))

@@ -32,8 +32,8 @@ def working(evidence: Evidence) -> Column:
 
 def median_mhz(column: Column) -> float | None:
     """The median of what was observed; None of nothing."""
-    known = column.values[~np.isnan(column.values)]
-    return centre(known) if len(known) else None
+    known = column.observed
+    return centre(known.values) if len(known) else None
 
 
 @dataclass(frozen=True, slots=True)

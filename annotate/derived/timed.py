@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -86,8 +86,7 @@ def loop(evidence: Evidence) -> Loop | None:
     if timings.took_s.min() < _LEAST_S or timings.took_s.max() * calls_count > _MOST_S:
         return None
     begin_ns, end_ns = int(timings.at_ns[0]), int(timings.at_ns[-1] + timings.took_s[-1] * calls_count * 1e9)
-    first = slice(_FIRST_COUNT)
-    gaps_s = _gaps_s(replace(timings, at_ns=timings.at_ns[first], took_s=timings.took_s[first]))
+    gaps_s = _gaps_s(timings)[: _FIRST_COUNT - 1]
     laid_out = len(gaps_s) > 0 and bool((np.abs(gaps_s) < _ROUNDING_S).all())
     return Loop(
         timings=timings,
@@ -100,8 +99,7 @@ def loop(evidence: Evidence) -> Loop | None:
 
 
 def _gaps_s(timings: Timings) -> Values:
-    gaps_s: Values = np.diff(timings.at_ns) / 1e9 - timings.took_s[:-1] * timings.calls_count
-    return gaps_s
+    return np.asarray(np.diff(timings.at_ns) / 1e9 - timings.took_s[:-1] * timings.calls_count)
 
 
 def elsewhere(evidence: Evidence) -> bool | None:
@@ -120,8 +118,7 @@ def untimed_because(evidence: Evidence, utilization_ratio: float) -> str | None:
         return "a neighbour was computing, which explains why the GPU was busy"
     told_ratio = amount(evidence.declared, "busy_ratio")
     if told_ratio is not None:
-        counted = told_ratio > utilization_ratio / 2
-        return "the harness counted the GPU's work between its times" if counted else None
+        return "the harness counted the GPU's work between its times" if told_ratio > utilization_ratio / 2 else None
     if amount(evidence.declared, "flush_bytes") or text(evidence.declared, "cache") == "cold":
         return "the cache was flushed between timed calls, and how long that took was not declared"
     return None
@@ -141,6 +138,4 @@ def _utilization_ratio(evidence: Evidence, begin_ns: int, end_ns: int) -> float 
     begin_ns, end_ns = begin_ns + refresh_ns, min(end_ns, evidence.window.end_ns)
     if end_ns - begin_ns < _SHORTEST_S * 1e9 - refresh_ns:
         return None
-    values = evidence.trace.within("utilization_ratio", begin_ns, end_ns).values
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) and 2 * len(known) >= len(values) else None
+    return evidence.trace.within("utilization_ratio", begin_ns, end_ns).mean()

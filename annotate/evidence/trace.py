@@ -138,9 +138,8 @@ class Trace:
         50 ms) a reading just inside serves too, because a slow lane is first asked when the window opens.
         A counter that fell was reset (driver reload): None.
         """
-        column = self.column(name)
-        seen = ~np.isnan(column.values) if len(column) else np.empty(0, bool)
-        at_ns, values = column.at_ns[seen], column.values[seen]
+        seen = self.column(name).observed
+        at_ns, values = seen.at_ns, seen.values
         if len(at_ns) < 2:
             return None
         slack_ns = max(50_000_000, (end_ns - begin_ns) // 20)

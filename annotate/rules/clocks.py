@@ -250,8 +250,7 @@ def _longer_level(evidence: Evidence, clock: Column) -> Column:
     if move is None:
         return clock
     later = clock.at_ns >= move.at_ns
-    side = later if 2 * later.sum() >= len(later) else ~later
-    return Column(clock.at_ns[side], clock.values[side])
+    return clock.where(later if 2 * later.sum() >= len(later) else ~later)
 
 
 def _span_ns(clock: Column) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
+from annotate.derived.busy import has_reason
 from annotate.derived.unwatched import SILENT_NS, dark_spans_ns, fast_rows, lost_because
 from annotate.evidence import SIGNALS, Evidence, Fact, Lane, Reason
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
@@ -254,10 +255,9 @@ def _capped_at_end_ratio(evidence: Evidence) -> float | None:
         increase = evidence.trace.increase("power_cap_ns", begin_ns, window.end_ns)
         if increase is not None:
             return min(1.0, increase.ratio)
-        mask = evidence.trace.within("event_reasons_mask", begin_ns, window.end_ns).values
-        known = mask[~np.isnan(mask)].astype(np.int64)
-        if len(known):
-            return float(((known & Reason.SW_POWER_CAP) != 0).mean())
+        masks = evidence.trace.within("event_reasons_mask", begin_ns, window.end_ns).observed.values
+        if len(masks):
+            return float(has_reason(masks, Reason.SW_POWER_CAP).mean())
     return None
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numpy as np
-
 from annotate.claims import Claim
 from annotate.declared import amount
-from annotate.derived.busy import beyond_declared_ratio
+from annotate.derived.busy import beyond_declared_ratio, busy_at
 from annotate.derived.held import by_bits
 from annotate.derived.presence import alone, list_is_whole, presences, unread_s
 from annotate.derived.timed import SEEN_RATIO, SPREAD_S, beside
@@ -24,8 +22,6 @@ _SHARED = {
     "gpushare": "a scheduler that gives parts of its memory to several containers",
 }
 _MPS_NAME = "nvidia-cuda-mps"
-# Utilisation at or below this is a GPU at rest: the driver rounds to whole points.
-_IDLE_RATIO = 0.01
 
 
 @rule(
@@ -254,12 +250,9 @@ def _text(number: int | None) -> str | None:
 
 def _while_busy(evidence: Evidence, name: str) -> float | None:
     """The best state of the link while the GPU worked; None if it was not read then."""
-    window, column = evidence.window, evidence.trace.column(name)
-    inside = (column.at_ns >= window.begin_ns) & (column.at_ns <= window.end_ns)
-    at_ns, values = column.at_ns[inside], column.values[inside]
-    used = evidence.trace.at("utilization_ratio", at_ns)
-    masks = np.nan_to_num(evidence.trace.at("event_reasons_mask", at_ns)).astype(np.int64)
-    busy = values[(used > _IDLE_RATIO) & (masks & int(Reason.GPU_IDLE) == 0) & ~np.isnan(values)]
+    window, column = evidence.window, evidence.trace.column(name).observed
+    inside = column.where((column.at_ns >= window.begin_ns) & (column.at_ns <= window.end_ns))
+    busy = inside.values[busy_at(evidence, inside.at_ns)]
     return float(busy.max()) if len(busy) else None
 
 

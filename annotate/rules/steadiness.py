@@ -219,7 +219,7 @@ def _clock_step_ratio(evidence: Evidence, clock: Column, change: OnsetTurn) -> f
 def _move_ratio(clock: Column, at_ns: int) -> float | None:
     """The clock from a time on, over that before; None where one side was not observed."""
     later = clock.at_ns >= at_ns
-    before_mhz, after_mhz = (median_mhz(Column(clock.at_ns[side], clock.values[side])) for side in (~later, later))
+    before_mhz, after_mhz = (median_mhz(clock.where(side)) for side in (~later, later))
     return after_mhz / before_mhz - 1.0 if before_mhz and after_mhz else None
 
 

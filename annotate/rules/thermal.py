@@ -163,8 +163,7 @@ def _worst(witnesses: Sequence[Held | None], *, or_else: Held | None = None) -> 
 
 
 def _temperature(evidence: Evidence) -> dict[str, Fact]:
-    values = evidence.trace.within("temperature_c", evidence.window.begin_ns, evidence.window.end_ns).values
-    known = values[~np.isnan(values)]
+    known = evidence.trace.within("temperature_c", evidence.window.begin_ns, evidence.window.end_ns).observed.values
     if not len(known):
         return {"at": ""}
     return {"hottest_c": int(known.max()), "at": f", at up to {known.max():.0f} °C"}

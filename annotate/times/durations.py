@@ -35,10 +35,7 @@ def usable(timings: Timings | None, window: WindowRecord) -> Timings | None:
     took_s = np.where(timings.timed & (timings.took_s < _MOST_S / timings.calls_count), timings.took_s, np.nan)
     if clock is not None:
         clock = np.where((clock >= _LEAST_MHZ) & (clock <= _MOST_MHZ), clock, np.nan)
-    if (np.diff(at_ns) < 0).any():
-        order = np.argsort(at_ns, kind="stable")
-        at_ns, took_s, clock = at_ns[order], took_s[order], None if clock is None else clock[order]
-    return Timings(at_ns, took_s, clock, timings.calls_count)
+    return Timings(at_ns, took_s, clock, timings.calls_count).in_order()
 
 
 def inside(evidence: Evidence) -> Timings:
@@ -46,14 +43,8 @@ def inside(evidence: Evidence) -> Timings:
     timings = evidence.timings
     if timings is None:
         return Timings(np.empty(0, np.int64), np.empty(0, np.float64))
-    at_ns, took_s, clock = timings.at_ns, timings.took_s, timings.sm_clock_mhz
-    kept = timings.timed & (at_ns >= evidence.window.begin_ns) & (at_ns < evidence.window.end_ns)
-    if not kept.all():
-        at_ns, took_s, clock = at_ns[kept], took_s[kept], None if clock is None else clock[kept]
-    if (np.diff(at_ns) < 0).any():
-        order = np.argsort(at_ns, kind="stable")
-        at_ns, took_s, clock = at_ns[order], took_s[order], None if clock is None else clock[order]
-    return Timings(at_ns, took_s, clock, timings.calls_count)
+    kept = timings.timed & (timings.at_ns >= evidence.window.begin_ns) & (timings.at_ns < evidence.window.end_ns)
+    return (timings if kept.all() else timings.pick(kept)).in_order()
 
 
 def floor_s(median_s: float) -> float:
