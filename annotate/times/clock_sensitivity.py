@@ -141,7 +141,9 @@ def sensitivity(timings: Timings) -> Sensitivity | NoFit:
         np.log(_medians(clock_mhz, length)), np.log(_medians(took_s, length)), high_sd=_SLOW_SD, floor=_LOG_FLOOR
     )
     if not -line.r >= _LEAST_CORRELATION:
-        return NoFit(f"Time follows the clock too loosely (r {line.r:.2f}, needed −{_LEAST_CORRELATION}): something else moves it.")
+        return NoFit(
+            f"Time follows the clock too loosely (r {line.r:.2f}, needed −{_LEAST_CORRELATION}): something else moves it."
+        )
     beta, error = -line.slope, line.slope_error(confidence=_CONFIDENCE)
     if error is None or error > _MOST_BETA_ERROR:
         return NoFit("The clock swung too rarely to tell its effect from a drift of something else.")
