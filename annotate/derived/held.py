@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from annotate.evidence import SIGNALS, Column, Evidence, Lane, Reason, Times, grid
+from annotate.evidence import EMPTY, SIGNALS, Column, Evidence, Lane, Reason, Times, grid
 
 # Over fully capped half seconds an H200's violation time read 0.97-1.03 of the time: 15 ms of error, rounded up.
 _VIOLATION_ERROR_NS = 20_000_000
@@ -109,12 +109,11 @@ def reports(evidence: Evidence, bits: Reason) -> bool:
 
 def reasons(evidence: Evidence) -> tuple[Times, Times]:
     """Times on a grid over the window, and the event reasons in force then, as integers; both empty where they do not speak."""
-    none = np.empty(0, np.int64)
-    if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("event_reasons_mask"):
-        return none, none
     column = evidence.within("event_reasons_mask", step_ns=_GRID_NS)
     known = column.observed
-    return (known.at_ns, known.values.astype(np.int64)) if 2 * len(known) >= len(column) else (none, none)
+    if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("event_reasons_mask") or 2 * len(known) < len(column):
+        known = EMPTY
+    return known.at_ns, known.values.astype(np.int64)
 
 
 def began_ns(evidence: Evidence, name: str) -> int | None:

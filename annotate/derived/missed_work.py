@@ -66,8 +66,8 @@ def stopped_early(evidence: Evidence, limits: EarlyStopLimits) -> Answer:
     if timed is None:
         if not late or late_s is None or timer is not None:
             return Unobserved("no times were handed over")
-        facts["what"] = f"the GPU worked {readable(late_s)} longer than the body, which times taken inside it miss"
-        return Found(Severity.NOTE, facts)
+        what = f"the GPU worked {readable(late_s)} longer than the body, which times taken inside it miss"
+        return Found(Severity.NOTE, facts | {"what": what})
     if timer not in _BY_HOST:
         return Unobserved("what took the times was not declared")
     if late and late_s is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from annotate.derived import sm_clock
-from annotate.derived.true_clock import measured
+from annotate.derived.sm_clock import measured
 from annotate.evidence import Column, Device, Evidence, Fact
 from annotate.stats.intervals import batch_interval
 from annotate.stats.robust import block_means, effective_count

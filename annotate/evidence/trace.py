@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from annotate.evidence.column import EMPTY, Column, Times, Values, grid
-from annotate.evidence.process_list import ProcessList
 from annotate.evidence.reading import HEARTBEAT_NS, SIGNALS, Lane, Reading
-from annotate.evidence.records import Event, Gap, PowerRecord
+from annotate.evidence.records import Event, Gap, PowerRecord, ProcessList
 
 _STALE_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
 

@@ -9,8 +9,7 @@ from annotate.declared import amount
 from annotate.derived.busy import utilization_ratio
 from annotate.derived.held import Held, by_bits, by_counter, by_violation, power_cap
 from annotate.derived.settings_throughout import has_same_settings, power_limit_w, standing_value, target_clock_mhz
-from annotate.derived.sm_clock import working
-from annotate.derived.true_clock import driver_clock_mhz, measured
+from annotate.derived.sm_clock import driver_clock_mhz, measured, working
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 

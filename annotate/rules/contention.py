@@ -55,13 +55,14 @@ def contention_process(
         NVML's compute and graphics process lists, and per-process utilisation.  Figures: H200, driver 580.159.04.
     """
     found = _worst_neighbour(evidence, active_ratio=active_ratio, loaded_ratio=loaded_ratio, small_ratio=small_ratio)
-    own_listed = own_was_listed(evidence)
-    whole = list_is_whole(evidence)
+    own_listed, whole = own_was_listed(evidence), list_is_whole(evidence)
     if found and not (whole or own_listed or _nobody_is_own(evidence)):
         return Unobserved("the process list cannot be trusted: the window's own processes are not on it")
     if found and found.severity is not Severity.NOTE:
         return found
-    if not own_listed and evidence.window.pids and not _idle(evidence, active_ratio):
+    utilization = utilization_ratio(evidence)
+    used = utilization is None or utilization > active_ratio
+    if not own_listed and evidence.window.pids and used:
         return Unobserved("the process list cannot be trusted: the GPU was in use, the window's own processes are not on it")
     if not whole:
         return Unobserved("processes outside this container may be missing from the process list")
@@ -222,11 +223,6 @@ def _nobody_is_own(evidence: Evidence) -> bool:
     return not evidence.window.pids and not any(presence.own for presence in presences(evidence))
 
 
-def _idle(evidence: Evidence, active_ratio: float) -> bool:
-    utilization = utilization_ratio(evidence)
-    return utilization is not None and utilization <= active_ratio
-
-
 def _worst_neighbour(evidence: Evidence, *, active_ratio: float, loaded_ratio: float, small_ratio: float) -> Found | None:
     # A display server is a hazard of its own.
     listed = [presence for presence in presences(evidence) if presence.listed and not presence.graphics]
@@ -235,8 +231,7 @@ def _worst_neighbour(evidence: Evidence, *, active_ratio: float, loaded_ratio: f
         others = others[1:]
     if not others:
         return None
-    total_bytes = evidence.device.memory_total_bytes if evidence.device else None
-    small_bytes = small_ratio * total_bytes if total_bytes else 0.0
+    small_bytes = small_ratio * ((evidence.device.memory_total_bytes if evidence.device else None) or 0.0)
 
     def severity(other: Presence) -> Severity:
         if other.least_ratio is not None and other.least_ratio > loaded_ratio:

@@ -121,13 +121,12 @@ def hardware_error(
         counter, and Xid events.
     """
     found = hardware_errors(evidence, replays_count=replays_count, replays_per_minute_count=replays_per_minute_count)
-    facts = dict(found.facts)
     if found.grave or found.slight:
-        facts["errors"] = ", ".join(dict.fromkeys([*found.grave, *found.slight]))
-        return Found(Severity.REJECT if found.grave else Severity.FLAG, facts)
+        errors = ", ".join(dict.fromkeys([*found.grave, *found.slight]))
+        return Found(Severity.REJECT if found.grave else Severity.FLAG, {**found.facts, "errors": errors})
     if found.unread:
         return Unobserved(evidence.absence or f"not observed: {', '.join(found.unread)}")
-    return Clear(facts)
+    return Clear(found.facts)
 
 
 @rule(

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from annotate.claims import Claim
 from annotate.derived.held import by_bits, by_counter, power_cap
-from annotate.derived.sm_clock import working
-from annotate.derived.true_clock import measured
+from annotate.derived.sm_clock import measured, working
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 

@@ -8,8 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
-from annotate.derived.busy import utilization_ratio
-from annotate.derived.duty import capped_clock_ratio, duty, is_light, iterations, regular_pause_s
+from annotate.derived.busy import capped_clock_ratio, duty, is_light, iterations, regular_pause_s, utilization_ratio
 from annotate.derived.held import began_ns, power_cap, running
 from annotate.derived.onset import OnsetTurn, cap_turn, engaged_ns, last_pause_end_ns
 from annotate.derived.sm_clock import median_mhz, sudden, working

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from annotate.evidence import Evidence, Timings, Values, WindowRecord
+from annotate.evidence import EMPTY, Evidence, Timings, Values, WindowRecord
+from annotate.rule import Unobserved
 from annotate.stats.robust import centre, effective_count, spread
 
 # CUDA's events tick at up to half a microsecond: no spread is smaller than half a tick.
@@ -13,10 +14,11 @@ _TICK_S = 0.25e-6
 _LEAST_RATIO = 1e-3
 # An autocorrelation function of more values costs more than it tells: they are taken in blocks.
 _BLOCKS_COUNT = 4096
-# An entry takes less than a million seconds, a clock of an SM lies between these, and a batch has no more calls.
+# An entry takes less than a million seconds, no SM ever ran outside these clocks, and a batch has no more calls.
 _MOST_S = 1e6
-_LEAST_MHZ, _MOST_MHZ = 1.0, 10_000.0
+LEAST_MHZ, MOST_MHZ = 1.0, 10_000.0
 _MOST_CALLS_COUNT = 10**9
+NO_ITERATION = Unobserved("no iteration was timed inside the window")
 # Further from the window is as wrong as this far, and differences of instants stay within 64 bits.
 _FAR_NS = 10**18
 
@@ -34,7 +36,7 @@ def usable(timings: Timings | None, window: WindowRecord) -> Timings | None:
     at_ns = np.clip(timings.at_ns, window.begin_ns - _FAR_NS, window.end_ns + _FAR_NS)
     took_s = np.where(timings.timed & (timings.took_s < _MOST_S / timings.calls_count), timings.took_s, np.nan)
     if clock is not None:
-        clock = np.where((clock >= _LEAST_MHZ) & (clock <= _MOST_MHZ), clock, np.nan)
+        clock = np.where((clock >= LEAST_MHZ) & (clock <= MOST_MHZ), clock, np.nan)
     return Timings(at_ns, took_s, clock, timings.calls_count).in_order()
 
 
@@ -42,7 +44,7 @@ def inside(evidence: Evidence) -> Timings:
     """The iterations that began inside the window, in order; what is no duration is left out, and all if none is known."""
     timings = evidence.timings
     if timings is None:
-        return Timings(np.empty(0, np.int64), np.empty(0, np.float64))
+        return Timings(EMPTY.at_ns, EMPTY.values)
     kept = timings.timed & (timings.at_ns >= evidence.window.begin_ns) & (timings.at_ns < evidence.window.end_ns)
     return (timings if kept.all() else timings.pick(kept)).in_order()
 
@@ -66,9 +68,7 @@ def worth_count(values: Values) -> float:
         return effective_count(values)
     blocks = values[: count // size * size].reshape(-1, size).mean(axis=1)
     varies = float(blocks.var())
-    if varies <= 0.0:
-        return float(count)
-    return float(np.clip(effective_count(blocks) * float(values.var()) / varies, 1.0, count))
+    return float(np.clip(effective_count(blocks) * float(values.var()) / varies, 1.0, count)) if varies > 0.0 else float(count)
 
 
 def every_count(indices: npt.NDArray[np.intp], *, share_ratio: float = 0.5) -> int | None:

@@ -16,11 +16,9 @@ from annotate import __version__
 from annotate.evidence import Lane
 from gpuwatch import clock
 from gpuwatch.exporter import gpu_series
-from gpuwatch.exporter.buckets import Buckets
-from gpuwatch.exporter.gpu_counters import GpuTally, Tallies
+from gpuwatch.exporter.counters import Buckets, GpuTally, Outcomes, Tallies
 from gpuwatch.exporter.metrics import REASON_CLASSES, SCRAPE_BUCKETS
 from gpuwatch.exporter.metrics_page import MetricsPage
-from gpuwatch.exporter.window_counters import Outcomes
 from gpuwatch.host import processes
 from gpuwatch.interfaces import WatchedGpu
 

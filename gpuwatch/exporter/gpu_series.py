@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Mapping
 
 from annotate.evidence import Device, Lane, ProcessList, Reading, Reason, Visibility
-from gpuwatch.exporter.gpu_counters import LOADS, GpuTally
+from gpuwatch.exporter.counters import LOADS, GpuTally
 from gpuwatch.exporter.metrics import ASKED, LANES, REASON_CLASSES
 from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.interfaces import WatchedGpu

@@ -8,7 +8,7 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
-from gpuwatch.exporter.buckets import Buckets
+from gpuwatch.exporter.counters import Buckets
 from gpuwatch.exporter.metrics import METRICS, MetricKind
 
 _LE: dict[tuple[float, ...], tuple[str, ...]] = {}

@@ -1,20 +1,24 @@
-"""The exporter's counts of every sample, so that what happens between two scrapes is not lost.
+"""The exporter's counts of every sample and window since the daemon started, so that nothing between two scrapes is lost.
 
-A sink of the samplers: one lock, a few additions and three bisections a sample, and no list that grows.
+Of GPUs, a sink of the samplers: one lock, a few additions and three bisections a sample, and no list that grows.  Of windows,
+what is counted as each is judged, and never read from the store.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from copy import copy
 
 from annotate.evidence import Device, Event, Lane, PowerRecord, ProcessList, Reading, Reason
+from annotate.rule import Severity
+from annotate.rules import RULES
+from annotate.verdict import Answered, Status
 from gpuwatch import clock
-from gpuwatch.exporter.buckets import Buckets
-from gpuwatch.exporter.metrics import LATENESS_BUCKETS, POWER_BUCKETS, RATIO_BUCKETS
-from gpuwatch.interfaces import Lost, Sweep
+from gpuwatch.exporter.metrics import JUDGING_BUCKETS, LATENESS_BUCKETS, LENGTH_BUCKETS, POWER_BUCKETS, RATIO_BUCKETS
+from gpuwatch.interfaces import Lost, Run, Sweep
 
 _IDLE = Reason.GPU_IDLE.value
 LOADS = ("busy", "idle", "unknown")
@@ -173,3 +177,54 @@ class Tallies:
             return None
         with self._adding:
             return self._gpus.setdefault(uuid, GpuTally(device))
+
+
+class Buckets:
+    """Counts of values up to each bound, and above the last.  Its owner's lock guards it: an unguarded += could step back."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def note(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def copy(self) -> Buckets:
+        """As it is now, for a page."""
+        other = Buckets(self.bounds)
+        other.counts, other.total = self.counts.copy(), self.total
+        return other
+
+
+class Outcomes:
+    """Statuses, hazards found, rules that failed, lengths, and how long judging took.  ``lock`` is held by whoever writes or reads them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.statuses = dict.fromkeys((status.value for status in Status), 0)
+        # All there can be, from zero: increase() sees only what it saw smaller before.
+        self.findings = Counter({(rule.name, severity.value): 0 for rule in RULES for severity in Severity})
+        self.failures = Counter({rule.name: 0 for rule in RULES})
+        self.lengths = {status.value: Buckets(LENGTH_BUCKETS) for status in Status}
+        self.judging = Buckets(JUDGING_BUCKETS)
+
+    def judged(self, run: Run, judging_s: float | None) -> None:
+        """A window came to its end; ``judging_s`` is None where it was not judged at all."""
+        with self.lock:
+            if run.status not in self.statuses:
+                return
+            self.statuses[run.status] += 1
+            if run.end_ns is not None:
+                self.lengths[run.status].note((run.end_ns - run.begin_ns) / 1e9)
+            if judging_s is not None:
+                self.judging.note(judging_s)
+            for verdict in run.verdicts:
+                for finding in verdict["findings"]:
+                    if finding["answered"] == Answered.FOUND:
+                        self.findings[finding["rule"], finding["severity"] or "note"] += 1
+                    elif finding.get("failure") is not None:
+                        self.failures[finding["rule"]] += 1
