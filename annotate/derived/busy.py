@@ -16,17 +16,10 @@ from annotate.times.durations import inside
 
 # The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
 _SHORTEST_NS = 1_000_000_000
-# Below this an event pair contains the gap to the next launch and overstates the busy time.
-_LAUNCH_BOUND_S = 50e-6
 # Utilisation at or below this is a GPU at rest: the driver rounds to whole points.
 _IDLE_RATIO = 0.01
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-# A capped clock is known by so much of it, while the GPU was kept so busy.
-_KNOWN_NS = 500_000_000
-_DENSE_RATIO = 0.8
-# With fewer iterations a median pause is nobody's habit.
-_FEWEST_COUNT = 10
 
 
 def utilization_ratio(evidence: Evidence) -> float | None:
@@ -48,7 +41,8 @@ def beyond_declared_ratio(evidence: Evidence) -> float | None:
 def launch_bound(evidence: Evidence) -> bool:
     """Return whether the timed calls are so short that a good part of their time is the gap to the next launch."""
     times = inside(evidence)
-    return bool(len(times.took_s)) and float(np.median(times.took_s)) < _LAUNCH_BOUND_S
+    # Below this an event pair contains the gap to the next launch and overstates the busy time.
+    return bool(len(times.took_s)) and float(np.median(times.took_s)) < 50e-6
 
 
 def beyond_timed_ratio(evidence: Evidence) -> float | None:
@@ -112,7 +106,8 @@ def duty(evidence: Evidence) -> tuple[float | None, str | None]:
 def regular_pause_s(evidence: Evidence, gap_ratio: float, gap_s: float) -> float | None:
     """The median pause between iterations, if it is regular and long; None if not, or if no times are known."""
     times = inside(evidence)
-    if len(times.at_ns) < _FEWEST_COUNT:
+    # With fewer iterations a median pause is nobody's habit.
+    if len(times.at_ns) < 10:
         return None
     entries_s = times.took_s * times.calls_count
     pause_s = float(np.median(np.diff(times.at_ns) / 1e9 - entries_s[:-1]))
@@ -129,9 +124,10 @@ def capped_clock_ratio(evidence: Evidence) -> float | None:
     before = evidence.trace.within("sm_clock_mhz", int(column.at_ns[0]), evidence.window.begin_ns, step_ns=step_ns)
     capped = has_reason(evidence.trace.at("event_reasons_mask", before.at_ns), Reason.SW_POWER_CAP)
     # Capped in bursts is not capped for good: its clock says nothing of work back to back.
-    dense = evidence.trace.at("utilization_ratio", before.at_ns) >= _DENSE_RATIO
+    dense = evidence.trace.at("utilization_ratio", before.at_ns) >= 0.8
     capped_mhz = before.where(capped & dense).observed.values
-    return float(np.median(capped_mhz)) / window_mhz if len(capped_mhz) * step_ns >= _KNOWN_NS else None
+    # Half a second makes it known.
+    return float(np.median(capped_mhz)) / window_mhz if len(capped_mhz) * step_ns >= 500_000_000 else None
 
 
 def is_light(evidence: Evidence, busy: float, power_ratio: float) -> bool:

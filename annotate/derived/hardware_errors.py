@@ -10,7 +10,6 @@ from annotate.evidence import Evidence, Fact, Increase
 _GRAVE = {"ecc_uncorrected_count": "uncorrectable memory error"}
 _SLIGHT = {"ecc_corrected_count": "corrected memory error", "remapped_rows_count": "remapped memory row"}
 _REMAPS = {"remap_pending_count": "a row remap waits for a reset", "remap_failed_count": "a row remap failed"}
-_REMAPS_STAND_NS = 11_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +58,5 @@ def _counted(rises: Mapping[str, Increase | None], texts: Mapping[str, str]) -> 
 def _stands(evidence: Evidence, name: str) -> bool | None:
     """Return whether a state was on about the window; None if it was not read."""
     column, window = evidence.trace.column(name), evidence.window
-    near = column.where((column.at_ns >= window.begin_ns - _REMAPS_STAND_NS) & (column.at_ns <= window.end_ns)).observed
+    near = column.where((column.at_ns >= window.begin_ns - 11_000_000_000) & (column.at_ns <= window.end_ns)).observed
     return bool((near.values > 0).any()) if len(near) else None

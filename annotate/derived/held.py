@@ -14,7 +14,6 @@ from annotate.evidence import EMPTY, SIGNALS, Column, Evidence, Lane, Reason, Ti
 
 # Over fully capped half seconds an H200's violation time read 0.97-1.03 of the time: 15 ms of error, rounded up.
 _VIOLATION_ERROR_NS = 20_000_000
-_GRID_NS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ def reports(evidence: Evidence, bits: Reason) -> bool:
 
 def reasons(evidence: Evidence) -> tuple[Times, Times]:
     """Times on a grid over the window, and the event reasons in force then, as integers; both empty where they do not speak."""
-    column = evidence.within("event_reasons_mask", step_ns=_GRID_NS)
+    column = evidence.within("event_reasons_mask")
     known = column.observed
     if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("event_reasons_mask") or 2 * len(known) < len(column):
         known = EMPTY

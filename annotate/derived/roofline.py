@@ -15,9 +15,6 @@ from dataclasses import dataclass
 from annotate.declared import amount, text
 from annotate.evidence import Device, Evidence
 
-# Memory of both kinds moves two bits a pin each time of the clock NVML gives, as in CUDA's best practices guide (section on
-# bandwidth): H200 3201 MHz x 6144 bit = 4.92 TB/s, L4 6251 MHz x 192 bit = 300 GB/s.
-_BITS_A_CLOCK = 2
 # What torch may do a float32 product in, by torch.get_float32_matmul_precision().
 _FLOAT32: dict[str | None, str] = {"highest": "fp32", "high": "tf32", "medium": "bf16"}
 
@@ -31,37 +28,37 @@ class _Sm:
     l2_most_bytes: int
 
 
-# The best any part of the generation does.  GeForce parts halve products accumulated in fp32, so they never reach it.
-_VOLTA = _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 64, "int8": 512}, 6 << 20)
-_TURING = _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 4, "int8": 2048, "int4": 4096}, 6 << 20)
-_A100 = _Sm(
-    64, {"fp16": 2048, "bf16": 2048, "tf32": 1024, "fp32": 128, "fp64": 128, "int8": 4096, "int4": 8192}, 48 << 20
-)  # fmt: skip
-_AMPERE = _Sm(128, {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "int8": 2048, "int4": 4096}, 6 << 20)
-_ADA = _Sm(
-    128, {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "fp8": 2048, "int8": 2048, "int4": 4096}, 96 << 20
-)  # fmt: skip
-_HOPPER = _Sm(
-    128, {"fp16": 4096, "bf16": 4096, "tf32": 2048, "fp32": 256, "fp64": 256, "fp8": 8192, "int8": 8192}, 60 << 20
-)  # fmt: skip
-_BLACKWELL = _Sm(
-    128,
-    {"fp16": 8192, "bf16": 8192, "tf32": 4096, "fp32": 256, "fp64": 128, "fp8": 16384, "int8": 16384, "fp4": 32768},
-    128 << 20,
-)
-_RTX_BLACKWELL = _Sm(
-    128, {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "fp8": 2048, "int8": 2048, "fp4": 4096}, 128 << 20
-)  # fmt: skip
-
+# The best any part of the generation does, by compute capability.  GeForce parts halve products accumulated in fp32, so they
+# never reach it.
 _SMS: Mapping[str, _Sm] = {
-    "7.0": _VOLTA,
-    "7.5": _TURING,
-    "8.0": _A100,
-    "8.6": _AMPERE,
-    "8.9": _ADA,
-    "9.0": _HOPPER,
-    "10.0": _BLACKWELL,
-    "12.0": _RTX_BLACKWELL,
+    # Volta
+    "7.0": _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 64, "int8": 512}, 6 << 20),
+    # Turing
+    "7.5": _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 4, "int8": 2048, "int4": 4096}, 6 << 20),
+    # A100
+    "8.0": _Sm(64, {"fp16": 2048, "bf16": 2048, "tf32": 1024, "fp32": 128, "fp64": 128, "int8": 4096, "int4": 8192}, 48 << 20),
+    # Ampere
+    "8.6": _Sm(128, {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "int8": 2048, "int4": 4096}, 6 << 20),
+    # Ada
+    "8.9": _Sm(
+        128,
+        {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "fp8": 2048, "int8": 2048, "int4": 4096},
+        96 << 20,
+    ),
+    # Hopper
+    "9.0": _Sm(128, {"fp16": 4096, "bf16": 4096, "tf32": 2048, "fp32": 256, "fp64": 256, "fp8": 8192, "int8": 8192}, 60 << 20),
+    # Blackwell
+    "10.0": _Sm(
+        128,
+        {"fp16": 8192, "bf16": 8192, "tf32": 4096, "fp32": 256, "fp64": 128, "fp8": 16384, "int8": 16384, "fp4": 32768},
+        128 << 20,
+    ),
+    # RTX Blackwell
+    "12.0": _Sm(
+        128,
+        {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "fp8": 2048, "int8": 2048, "fp4": 4096},
+        128 << 20,
+    ),
 }
 
 _NAMES: Mapping[str, str] = {
@@ -115,7 +112,9 @@ def peak_bytes_a_second(device: Device) -> float | None:
     """The most bytes a second between the GPU and its own memory, at its highest memory clock; None where not known."""
     if not device.mem_clock_max_mhz or not device.memory_bus_bits_count:
         return None
-    return device.mem_clock_max_mhz * 1e6 * device.memory_bus_bits_count * _BITS_A_CLOCK / 8
+    # Memory of both kinds moves two bits a pin each time of the clock NVML gives, as in CUDA's best practices guide (section on
+    # bandwidth): H200 3201 MHz x 6144 bit = 4.92 TB/s, L4 6251 MHz x 192 bit = 300 GB/s.
+    return device.mem_clock_max_mhz * 1e6 * device.memory_bus_bits_count * 2 / 8
 
 
 def most_l2_bytes(device: Device) -> int | None:

@@ -14,12 +14,6 @@ from annotate.evidence import EMPTY, Column, Evidence, Reason, Times, Values
 from annotate.stats.robust import block_means, centre, step
 from annotate.times.durations import LEAST_MHZ, MOST_MHZ, inside
 
-_GRID_NS = 10_000_000
-# A search over more blocks places a step no better, and takes longer by the square of their number.
-_MOST_BLOCKS = 600
-# A straight line leaves a two-level fit half of its deviation; a step within noise leaves it less.
-_EXPLAINED_RATIO = 0.7
-
 
 def working(evidence: Evidence) -> Column:
     """The gauge over the window but its first refresh, NaN while the driver calls the GPU idle; empty if it does not speak.
@@ -28,7 +22,7 @@ def working(evidence: Evidence) -> Column:
     """
     if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("sm_clock_mhz"):
         return EMPTY
-    column = evidence.within("sm_clock_mhz", step_ns=_GRID_NS)
+    column = evidence.within("sm_clock_mhz")
     masks = np.nan_to_num(evidence.trace.at("event_reasons_mask", column.at_ns)).astype(np.int64)
     worked = Column(column.at_ns, np.where(masks & int(Reason.GPU_IDLE), np.nan, column.values))
     return worked if 2 * len(worked.observed) >= len(worked) else EMPTY
@@ -60,7 +54,8 @@ def sudden(
     least_ratio: float,
     side_count: int = 3,
     deviations: float = 5.0,
-    explained_ratio: float = _EXPLAINED_RATIO,
+    # A straight line leaves a two-level fit half of its deviation; a step within noise leaves it less.
+    explained_ratio: float = 0.7,
 ) -> Move | None:
     """The one step that explains how a series went, or None if it did not step, or stepped more than once.
 
@@ -69,7 +64,8 @@ def sudden(
     """
     if len(column) < 2:
         return None
-    width_ns = max(block_ns, int(column.at_ns[-1] - column.at_ns[0]) // _MOST_BLOCKS)
+    # A search over more blocks places a step no better, and takes longer by the square of their number.
+    width_ns = max(block_ns, int(column.at_ns[-1] - column.at_ns[0]) // 600)
     blocks = block_means(column, width_ns)
     if not len(blocks) or not (blocks.values > 0).all():
         return None
@@ -127,7 +123,7 @@ def _of_window(evidence: Evidence) -> Measured | None:
     # Where in the window the stamps lie was not declared: in its middle, and never beyond it.
     half_ns = int(min(told_s * 1e9, window.length_ns)) // 2
     middle_ns = (window.begin_ns + window.end_ns) // 2
-    at_ns = np.arange(middle_ns - half_ns, middle_ns + half_ns, _GRID_NS, dtype=np.int64)
+    at_ns = np.arange(middle_ns - half_ns, middle_ns + half_ns, 10_000_000, dtype=np.int64)
     if not len(at_ns):
         return None
     return Measured(told_mhz, at_ns, np.ones(len(at_ns)), 2 * half_ns / 1e9, iterations=False)

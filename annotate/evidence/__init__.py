@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from annotate.evidence.column import EMPTY, GRID_COUNT, Column, Times, Values, grid
 from annotate.evidence.evidence import Evidence, Fact
-from annotate.evidence.reading import COUNTERS, HEARTBEAT_NS, SIGNALS, Lane, Reading, Reason, signals
+from annotate.evidence.reading import COUNTERS, HEARTBEAT_NS, SIGNALS, STALE_NS, Lane, Reading, Reason, signals
 from annotate.evidence.records import Device, Event, Gap, Ownership, PowerRecord, Process, ProcessList, Visibility
 from annotate.evidence.trace import Increase, Trace
 from annotate.evidence.window_record import Host, Timings, WindowRecord
@@ -22,6 +22,7 @@ __all__ = [
     "GRID_COUNT",
     "HEARTBEAT_NS",
     "SIGNALS",
+    "STALE_NS",
     "Column",
     "Device",
     "Event",

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from annotate.evidence.column import EMPTY, Column, Times, Values, grid
-from annotate.evidence.reading import HEARTBEAT_NS, SIGNALS, Lane, Reading
+from annotate.evidence.reading import HEARTBEAT_NS, SIGNALS, STALE_NS, Lane, Reading
 from annotate.evidence.records import Event, Gap, PowerRecord, ProcessList
-
-_STALE_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
 
 # Refresh periods to assume where none was measured: the driver's shared page on data-centre boards, driver 580.
 _REFRESH_NS = 100_000_000
@@ -117,7 +115,7 @@ class Trace:
         index = np.searchsorted(column.at_ns, times_ns, side="right") - 1
         known = index >= 0
         lane = SIGNALS.get(name, Lane.FAST)
-        stale_ns = _STALE_NS if lane == Lane.FAST else 11_000_000_000
+        stale_ns = STALE_NS if lane == Lane.FAST else 11_000_000_000
         known[known] = times_ns[known] - column.at_ns[index[known]] <= stale_ns
         out[known] = column.values[index[known]]
         for gap in self.gaps:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from annotate.claims import Claim
 from annotate.derived.busy import has_reason
-from annotate.derived.unwatched import SILENT_NS, dark_spans_ns, fast_rows, lost_because
-from annotate.evidence import SIGNALS, Evidence, Fact, Lane, Reason
+from annotate.derived.unwatched import dark_spans_ns, fast_rows, lost_because
+from annotate.evidence import SIGNALS, STALE_NS, Evidence, Fact, Lane, Reason
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 # An exception of more letters is no sentence.
@@ -41,7 +41,7 @@ def stale_daemon(evidence: Evidence, claim: Claim) -> Answer:
     if because := lost_because(evidence) or evidence.absence:
         return Unobserved(because)
     for name, column in evidence.trace.columns.items():
-        near = column.where((column.at_ns >= window.begin_ns - SILENT_NS) & (column.at_ns <= window.end_ns))
+        near = column.where((column.at_ns >= window.begin_ns - STALE_NS) & (column.at_ns <= window.end_ns))
         if SIGNALS.get(name) == Lane.FAST and len(near.observed):
             return Clear()
     return Unobserved("no reading of this GPU in the window")

@@ -19,8 +19,6 @@ from annotate.times.outlying import outlying, regular
 _FEWEST_COUNT = 6
 # Fewer make no eight batches of ten; beyond this lag-1 correlation they are no independent values either.
 _BATCHES_COUNT, _ALIKE = 80, 0.3
-# Timers of gpuwatch, whose intervals are those of batches.
-_BY_GPUWATCH = ("events", "graph", "host")
 
 
 @rule(
@@ -129,7 +127,8 @@ def autocorrelated(
         "effective_count": worth,
         "half_width_ratio": sure_ratio,
     }
-    own = text(evidence.declared, "timer") in _BY_GPUWATCH
+    # Timers of gpuwatch, whose intervals are those of batches.
+    own = text(evidence.declared, "timer") in ("events", "graph", "host")
     misleads = worth < least_ratio * len(times.took_s) and sure_ratio > error_ratio
     if misleads and (interval := _interval(times)) is not None:
         misleads = interval.half_width_ratio <= noisy_ratio

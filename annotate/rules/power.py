@@ -12,8 +12,6 @@ from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 
 # What the driver calls average power: field 185, and nvmlDeviceGetPowerUsage on boards of today.
 _AVERAGE_S = 1.0
-# How far apart the driver's dense record keeps its samples.
-_RECORD_S = 0.02
 # Of a cap, by what the number claims.
 _SEVERITIES = {Claim.SUSTAINED: Severity.NOTE, Claim.BURST: Severity.FLAG, Claim.FIXED_CLOCK: Severity.REJECT}
 
@@ -150,7 +148,8 @@ def power_reading_stale(
     # What each sensor needs, and how it falls short, finest first.
     needs: list[tuple[float, str]] = []
     if len(dense):
-        needs.append((samples_count * _RECORD_S, f"the driver's record holds {count} samples of it"))
+        # How far apart the driver's dense record keeps its samples.
+        needs.append((samples_count * 0.02, f"the driver's record holds {count} samples of it"))
     if evidence.observes("power_w"):
         needs.append((refreshes_count * refresh_s, f"the reading is refreshed every {refresh_s:.2g} s"))
     if evidence.observes("power_average_w"):

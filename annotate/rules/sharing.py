@@ -21,7 +21,6 @@ _SHARED = {
     "MPS": "MPS, whose clients run side by side",
     "gpushare": "a scheduler that gives parts of its memory to several containers",
 }
-_MPS_NAME = "nvidia-cuda-mps"
 
 
 @rule(
@@ -54,7 +53,7 @@ def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
     names = set(filter(None, (host.sharing or "").split(",")))
     if device.virtualization:
         names.add(device.virtualization)
-    if any((presence.name or "").startswith(_MPS_NAME) for presence in presences(evidence)):
+    if any((presence.name or "").startswith("nvidia-cuda-mps") for presence in presences(evidence)):
         names.add("MPS")
     if device.parent_uuid is not None or device.mig_mode or (evidence.within("mig_mode").values == 1.0).any():
         names.add("MIG")

@@ -9,15 +9,8 @@ from annotate.evidence import EMPTY, Evidence, Timings, Values, WindowRecord
 from annotate.rule import Unobserved
 from annotate.stats.robust import centre, effective_count, spread
 
-# CUDA's events tick at up to half a microsecond: no spread is smaller than half a tick.
-_TICK_S = 0.25e-6
-_LEAST_RATIO = 1e-3
-# An autocorrelation function of more values costs more than it tells: they are taken in blocks.
-_BLOCKS_COUNT = 4096
-# An entry takes less than a million seconds, no SM ever ran outside these clocks, and a batch has no more calls.
-_MOST_S = 1e6
+# No SM ever ran outside these.
 LEAST_MHZ, MOST_MHZ = 1.0, 10_000.0
-_MOST_CALLS_COUNT = 10**9
 NO_ITERATION = Unobserved("no iteration was timed inside the window")
 # Further from the window is as wrong as this far, and differences of instants stay within 64 bits.
 _FAR_NS = 10**18
@@ -28,13 +21,14 @@ def usable(timings: Timings | None, window: WindowRecord) -> Timings | None:
 
     They come from a program that may be wrong, so no rule should meet what would overflow its arithmetic.
     """
-    if timings is None or not 1 <= timings.calls_count <= _MOST_CALLS_COUNT:
+    if timings is None or not 1 <= timings.calls_count <= 10**9:
         return None
     clock = timings.sm_clock_mhz
     if len(timings.at_ns) != len(timings.took_s) or (clock is not None and len(clock) != len(timings.at_ns)):
         return None
     at_ns = np.clip(timings.at_ns, window.begin_ns - _FAR_NS, window.end_ns + _FAR_NS)
-    took_s = np.where(timings.timed & (timings.took_s < _MOST_S / timings.calls_count), timings.took_s, np.nan)
+    # An entry takes less than a million seconds.
+    took_s = np.where(timings.timed & (timings.took_s < 1e6 / timings.calls_count), timings.took_s, np.nan)
     if clock is not None:
         clock = np.where((clock >= LEAST_MHZ) & (clock <= MOST_MHZ), clock, np.nan)
     return Timings(at_ns, took_s, clock, timings.calls_count).in_order()
@@ -51,7 +45,8 @@ def inside(evidence: Evidence) -> Timings:
 
 def floor_s(median_s: float) -> float:
     """The least spread to believe: times are quantised, and more than half of them may be equal."""
-    return max(_TICK_S, _LEAST_RATIO * median_s)
+    # CUDA's events tick at up to half a microsecond: no spread is smaller than half a tick.
+    return max(0.25e-6, 1e-3 * median_s)
 
 
 def usual_s(took_s: Values) -> tuple[float, float]:
@@ -63,7 +58,8 @@ def usual_s(took_s: Values) -> tuple[float, float]:
 def worth_count(values: Values) -> float:
     """``effective_count`` of a series of any length: a long one is taken in blocks, whose means show how its mean varies."""
     count = len(values)
-    size = -(-count // _BLOCKS_COUNT)
+    # An autocorrelation function of more values costs more than it tells: they are taken in blocks.
+    size = -(-count // 4096)
     if size == 1:
         return effective_count(values)
     blocks = values[: count // size * size].reshape(-1, size).mean(axis=1)
