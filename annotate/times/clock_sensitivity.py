@@ -128,8 +128,7 @@ def sensitivity(timings: Timings) -> Sensitivity | NoFit:
     # The 5 and 95 % points.
     ranks = (len(clock_mhz) // 20, len(clock_mhz) - 1 - len(clock_mhz) // 20)
     low_mhz, high_mhz = np.partition(clock_mhz, ranks)[list(ranks)].tolist()
-    # An uncapped H200 moves 0.4 %, and correcting that gains nothing.
-    if high_mhz < 1.01 * low_mhz:
+    if high_mhz < 1.01 * low_mhz:  # an uncapped H200 moves 0.4 %, and correcting that gains nothing
         moved = high_mhz / low_mhz - 1.0
         return NoFit(f"The clock stayed within {moved:.1%} ({low_mhz:.0f}–{high_mhz:.0f} MHz): nothing to correct.")
 
@@ -143,11 +142,9 @@ def sensitivity(timings: Timings) -> Sensitivity | NoFit:
             f"Time follows the clock too loosely (r {line.r:.2f}, needed −{_LEAST_CORRELATION}): something else moves it."
         )
     beta, error = -line.slope, line.slope_error(confidence=_CONFIDENCE)
-    # Half of the interval is wider: too few swings of the clock to tell it from a drift.
-    if error is None or error > 0.3:
+    if error is None or error > 0.3:  # half of the interval is wider: too few swings of the clock
         return NoFit("The clock swung too rarely to tell its effect from a drift of something else.")
-    # No kernel follows the clock more than in proportion; a little is for the fit's own error.
-    if beta - error > 1.2:
+    if beta - error > 1.2:  # no kernel follows the clock more than in proportion, but for the fit's own error
         return NoFit(f"Time changed as the clock to the power −{beta:.1f}, steeper than any kernel: something else moved it.")
     # Of all warm iterations, blocked or not: what a reader calls the noise.
     logs = np.log(took_s)
