@@ -57,9 +57,7 @@ def contention_process(
         return Unobserved("the process list cannot be trusted: the window's own processes are not on it")
     if found and found.severity is not Severity.NOTE:
         return found
-    utilization = utilization_ratio(evidence)
-    used = utilization is None or utilization > active_ratio
-    if not own_listed and evidence.window.pids and used:
+    if not own_listed and evidence.window.pids and not _idle(evidence, active_ratio):
         return Unobserved("the process list cannot be trusted: the GPU was in use, the window's own processes are not on it")
     if not whole:
         return Unobserved("processes outside this container may be missing from the process list")
@@ -225,6 +223,11 @@ def _stretched_ratio(evidence: Evidence) -> float | None:
 def _nobody_is_own(evidence: Evidence) -> bool:
     """An interval nobody wrapped: no process is known to be the measured one."""
     return not evidence.window.pids and not any(presence.own for presence in presences(evidence))
+
+
+def _idle(evidence: Evidence, active_ratio: float) -> bool:
+    utilization = utilization_ratio(evidence)
+    return utilization is not None and utilization <= active_ratio
 
 
 def _worst_neighbour(evidence: Evidence, *, active_ratio: float, loaded_ratio: float, small_ratio: float) -> Found | None:
