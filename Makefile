@@ -54,8 +54,8 @@ shape: $(STAMP)  ## figures of the code's shape beside their limits: lengths, pa
 	$(BIN)/python -m tests.shape
 
 pages: $(STAMP)  ## write the generated pages again
-	$(BIN)/python -m annotate.output.rule_pages
-	$(BIN)/python -m gpuwatch.exporter.metrics_doc
+	$(BIN)/python -m tests.annotate.output.page
+	$(BIN)/python -m tests.gpuwatch.exporter.page
 	$(BIN)/python -m tests.gpuwatch.fleet.page
 	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.hardware.render
@@ -67,8 +67,8 @@ pictures: $(STAMP)  ## the pictures of the README, from the commands themselves
 
 .PHONY: pages-fresh
 pages-fresh: $(STAMP)
-	$(BIN)/python -m annotate.output.rule_pages --check
-	$(BIN)/python -m gpuwatch.exporter.metrics_doc --check
+	$(BIN)/python -m tests.annotate.output.page --check
+	$(BIN)/python -m tests.gpuwatch.exporter.page --check
 	$(BIN)/python -m tests.gpuwatch.fleet.page --check
 	$(BIN)/python -m dashboards.build --check
 	$(BIN)/python -m tests.hardware.render --check

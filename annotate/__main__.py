@@ -21,8 +21,6 @@ from annotate.judge import judge
 from annotate.output.report import plain, texts
 from annotate.policy import Policy
 
-_BAD_INPUT = 2
-
 
 def main(arguments: Sequence[str]) -> int:
     """Print the verdict on every window of a recording; return 2, with one line on stderr, for what is no recording."""
@@ -36,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         evidence = _read(chosen.file)
     except CapsuleError as error:
         sys.stderr.write(plain(f"{chosen.file}: {error}") + "\n")
-        return _BAD_INPUT
+        return 2
     for _, pieces in groupby(evidence, key=lambda piece: piece.window):
         verdicts = [judge(piece, policy) for piece in pieces]
         sys.stdout.write(texts(verdicts, verbose=chosen.verbose, more="`python -m annotate -v` lists them") + "\n")

@@ -25,19 +25,16 @@ class Claim(StrEnum):
 
 
 # Each entry is a group of rules of which at least one must have been able to answer, else the window is unproven.
-_ALWAYS: tuple[tuple[str, ...], ...] = (
-    ("stale-daemon",),
-    ("incomplete-body",),
-    ("sampler-gap",),
-    ("clock-drift", "clock-ramp"),
-    ("power-limited",),
-    ("throttle-thermal",),
-    ("throttle-hw-slowdown",),
-    ("contention-process", "contention-residual"),
+REQUIRED: Mapping[Claim, tuple[tuple[str, ...], ...]] = dict.fromkeys(
+    Claim,
+    (
+        ("stale-daemon",),
+        ("incomplete-body",),
+        ("sampler-gap",),
+        ("clock-drift", "clock-ramp"),
+        ("power-limited",),
+        ("throttle-thermal",),
+        ("throttle-hw-slowdown",),
+        ("contention-process", "contention-residual"),
+    ),
 )
-
-REQUIRED: Mapping[Claim, tuple[tuple[str, ...], ...]] = {
-    Claim.SUSTAINED: _ALWAYS,
-    Claim.BURST: _ALWAYS,
-    Claim.FIXED_CLOCK: _ALWAYS,
-}

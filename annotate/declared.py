@@ -73,14 +73,12 @@ FACTS: Mapping[str, str] = {
     "canary_record_count": "how many earlier healthy canaries of this GPU are on record",
 }
 
-_MOST = 1e24
-
 
 def amount(declared: Mapping[str, Fact], name: str) -> float | None:
     """A declared amount, finite and not negative; None for what is missing or makes no sense: the process may be wrong."""
     value = declared.get(name)
     # Neither NaN nor infinity passes, nor what is beyond every amount there is: quotients of two must stay finite.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MOST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e24:
         return None
     return float(value)
 

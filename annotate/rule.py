@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import Any, TypeAlias, get_type_hints
+from typing import TypeAlias, get_type_hints
 
 from annotate.claims import Claim
 from annotate.declared import FACTS
@@ -104,7 +104,7 @@ class Rule:
         source = _record(self.check) or self.check
         hints = get_type_hints(source, include_extras=True)
         return {
-            name: Limit(name, parameter.default, _why(hints[name]))
+            name: Limit(name, parameter.default, hints[name].__metadata__[0])
             for name, parameter in inspect.signature(source).parameters.items()
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         }
@@ -147,11 +147,6 @@ def _missing(need: str, absence: str | None) -> str:
     if root == "baseline":
         return "it was not compared with another window"
     return absence or f"{_NEEDS.get(need, need)} was not observed"
-
-
-def _why(hint: Any) -> str:  # an Annotated alias has no narrower type
-    notes = getattr(hint, "__metadata__", ())
-    return str(notes[0]) if notes else ""
 
 
 def rule(

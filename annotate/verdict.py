@@ -114,7 +114,7 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the schema is ``annotate/verdict.schema.json``."""
         data: dict[str, Any] = msgspec.to_builtins(self)
-        data["findings"] = [{**finding, "span_ns": _listed(finding["span_ns"])} for finding in data["findings"]]
+        data["findings"] = [{**each, "span_ns": each["span_ns"] and list(each["span_ns"])} for each in data["findings"]]
         device = {"uuid": data.pop("device_uuid"), "name": data.pop("device_name")}
         head = {name: data.pop(name) for name in ("status", "label", "claim")}
         return {"schema": SCHEMA, **head, "device": device, **data}
@@ -128,8 +128,7 @@ class Verdict:
                     f"verdict schema: expected at most {SCHEMA}, found {data['schema']}; use a newer gpuwatch"
                 )
             device = data["device"]
-            flat = {**data, "device_uuid": device["uuid"], "device_name": device["name"]}
-            return msgspec.convert(flat, Verdict)
+            return msgspec.convert({**data, "device_uuid": device["uuid"], "device_name": device["name"]}, Verdict)
         except (LookupError, TypeError, ValueError) as error:
             raise InvalidValueError(f"not a verdict: {type(error).__name__} {error}") from error
 
@@ -137,7 +136,3 @@ class Verdict:
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
     """The verdict that decides for a window over several GPUs; the first among equals.  Raises ValueError if empty."""
     return max(verdicts, key=lambda verdict: verdict.status.badness)
-
-
-def _listed(span_ns: tuple[int, int] | None) -> list[int] | None:
-    return list(span_ns) if span_ns else None

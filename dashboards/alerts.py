@@ -1,4 +1,4 @@
-"""The alerts: what is wrong, and what whoever is called does about it.
+"""The alerts: what is wrong, and what whoever is called does about it; as a rule file for Prometheus, and as their page.
 
 Three mistakes are common, and each alert has tests against them.  ``increase()`` takes the first value it sees for old, so
 the exporter shows counters from zero, and states are asked of gauges.  A series that never came looks like health: what never
@@ -7,6 +7,8 @@ succeeded is asked for by what did.  A scrape gap, a restart of the daemon and a
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dashboards.queries import increase
@@ -15,6 +17,18 @@ _GPU = "GPU {{ $labels.gpu }} of {{ $labels.instance }}"
 _HOST = "{{ $labels.instance }}"
 # What an Xid of an application says nothing of the board for: an exception in a kernel, a fault of its addresses, its end.
 _OF_APPLICATIONS = "13|31|43|45|68|109"
+_HEAD = """\
+# Alerts on gpuwatch's metrics. Written by python -m dashboards.build from dashboards/alerts.py; docs/ALERTS.md is their page.
+# Scrape jobs are expected to be named gpuwatch, or to begin with it.
+groups:
+"""
+_PAGE = """\
+# Alerts
+
+What each alert of `dashboards/alerts.yml` means and what to do. Written by `python -m dashboards.build`; tested with
+`promtool test rules`, each alert through scrape gaps, restarts and driver reloads, and on targets that never answered.
+Scrape jobs are expected to be named `gpuwatch`, or to begin with it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,3 +212,39 @@ _JUDGED = (
 
 GROUPS = {"gpuwatch-watched": _WATCHED, "gpuwatch-hardware": _HARDWARE, "gpuwatch-judged": _JUDGED}
 ALERTS = tuple(alert for group in GROUPS.values() for alert in group)
+
+
+def rules() -> str:
+    """The rule file's text."""
+    return _HEAD + "".join(_group(name, group) for name, group in GROUPS.items())
+
+
+def page() -> str:
+    """The page that alerts link to."""
+    parts = [_PAGE]
+    for alert in ALERTS:
+        same = f"\n\nOf a window, the same is said by [{alert.rule}](../annotate/RULES.md#{alert.rule})." if alert.rule else ""
+        held = "at once" if alert.hold == "0m" else f"after {alert.hold}"
+        parts.append(
+            f"## {alert.name}\n\n{alert.severity}, {held}. {alert.why}\n\n**Do:** {alert.do}{same}\n\n```promql\n{alert.expr}\n```\n"
+        )
+    return "\n".join(parts)
+
+
+def _group(name: str, alerts: Iterable[Alert]) -> str:
+    return f"  - name: {name}\n    rules:\n" + "".join(_rule(alert) for alert in alerts)
+
+
+def _rule(alert: Alert) -> str:
+    expr = "\n".join(f"          {line}" for line in alert.expr.splitlines())
+    return (
+        f"      - alert: {alert.name}\n        expr: |-\n{expr}\n        for: {alert.hold}\n"
+        f"        labels:\n          severity: {alert.severity}\n        annotations:\n"
+        f"          summary: {_quoted(alert.says)}\n          description: {_quoted(f'{alert.why} {alert.do}')}\n"
+        f"          runbook_url: {_quoted(f'docs/ALERTS.md#{alert.name.lower()}')}\n"
+    )
+
+
+def _quoted(text: str) -> str:
+    """A string as YAML reads it: JSON's form is one of YAML's."""
+    return json.dumps(text, ensure_ascii=False)

@@ -17,7 +17,6 @@ FARTHEST_NS = 1 << 62  # 146 years, of which any two have a difference in 64 bit
 LONGEST_NS = 31 * 86_400_000_000_000  # of one window
 NEAR_NS = 3_600_000_000_000  # how far from its window a reading may lie: seconds do
 LARGEST = float(1 << 64)  # of any value: a mask or a counter of 64 bits
-_SHORTEST_REFRESH_NS = 100_000
 
 
 def times(at_ns: Times, *, ascending: bool = True) -> Times:
@@ -68,6 +67,6 @@ def numbers(record: object) -> None:
 
 def refresh(name: str, period_ns: int) -> int:
     """Raises ValueError."""
-    if not _SHORTEST_REFRESH_NS <= period_ns <= LONGEST_NS:
+    if not 100_000 <= period_ns <= LONGEST_NS:
         raise ValueError(f"{name}: expected a refresh period of 0.1 ms to 31 days, found {period_ns} ns")
     return period_ns

@@ -29,10 +29,6 @@ from annotate.evidence import (
     Values,
 )
 
-# Decimal places in which drivers count: milliwatts, percents, microseconds.
-_SCALES = (1, 100, 1000, 1_000_000, 1_000_000_000)
-_EXACT = float(1 << 53)
-
 
 def pack(evidences: Sequence[Evidence], *, decimate: bool = True) -> bytes:
     """One or more windows' evidence as one blob, lossless for any that covers less than ten minutes.
@@ -66,10 +62,11 @@ class _Arrays:
 
     def real(self, values: Values) -> int:
         """Exactly these values: as whole numbers of some decimal unit where they are, which takes a quarter of the room."""
-        for scale in _SCALES:
+        # Decimal places in which drivers count: milliwatts, percents, microseconds.
+        for scale in (1, 100, 1000, 1_000_000, 1_000_000_000):
             scaled = np.round(values * scale)
             if (
-                (np.abs(scaled) < _EXACT).all()
+                (np.abs(scaled) < float(1 << 53)).all()
                 and (scaled / scale == values).all()
                 and not np.signbit(values[values == 0]).any()
             ):

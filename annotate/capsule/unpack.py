@@ -37,8 +37,6 @@ _DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, LookupError, TypeError, ValueError, AttributeError, OSError,
     RuntimeError, ArithmeticError, MemoryError,
 )  # fmt: skip
-# Of others the damage is told in yet more ways, and none of ours is packed so.
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _head: msgspec.json.Decoder[Head] = msgspec.json.Decoder(Head)
 
 
@@ -71,7 +69,8 @@ def _member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
     entry = archive.getinfo(name)
     if entry.file_size > most_bytes:
         raise CapsuleError(f"expected at most {most_bytes} bytes of evidence in {name}, found {entry.file_size}")
-    if entry.compress_type not in _METHODS:
+    # Of others the damage is told in yet more ways, and none of ours is packed so.
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise CapsuleError(f"expected {name} deflated, found method {entry.compress_type}")
     return archive.read(entry)
 

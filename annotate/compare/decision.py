@@ -26,8 +26,6 @@ MARGIN_RATIO = 0.005
 CONFIDENCE_RATIO = 0.95
 # Below six pairs no order statistic reaches 95 %; thirty are what the design asks for.
 LEAST_PAIRS_COUNT = 30
-# Answers of more pairs than this are years away: say that the question is too fine instead.
-_MOST_PAIRS_COUNT = 1_000_000
 
 
 class Decision(StrEnum):
@@ -220,7 +218,8 @@ def _needed_pairs_count(wide: Interval, narrow: Interval, count: int, floor_rati
         ways.append(_half_width(narrow) / (margin_ratio - change))
     needed = [math.ceil(count * way**2) - count for way in ways if way > 1.0]
     least = min(needed, default=None)
-    return None if least is None or least > _MOST_PAIRS_COUNT else max(1, least)
+    # Answers of more pairs than this are years away: say that the question is too fine instead.
+    return None if least is None or least > 1_000_000 else max(1, least)
 
 
 def _half_width(interval: Interval) -> float:
@@ -269,11 +268,5 @@ def duration_text(took_s: float) -> str:
 
 
 def _plain(interval: Interval | None) -> dict[str, float] | None:
-    if interval is None:
-        return None
-    return {
-        "ratio": interval.centre,
-        "low_ratio": interval.low,
-        "high_ratio": interval.high,
-        "confidence_ratio": interval.confidence,
-    }
+    names = {"ratio": "centre", "low_ratio": "low", "high_ratio": "high", "confidence_ratio": "confidence"}
+    return None if interval is None else {name: getattr(interval, field) for name, field in names.items()}

@@ -14,7 +14,7 @@ import numpy as np
 
 from annotate.compare.decision import MARGIN_RATIO, Comparison, Condition, Decision, of_intervals
 from annotate.derived import pair_conditions
-from annotate.evidence import Evidence, Timings, Values
+from annotate.evidence import Evidence, Timings
 from annotate.judge import judge
 from annotate.policy import Policy
 from annotate.rules import comparison, comparison_design
@@ -25,8 +25,6 @@ from annotate.verdict import Finding, Verdict
 # Identical work timed in turn on an H200 differed by up to 3.2 %; corrected to one clock, by a tenth of that.
 SEQUENTIAL_FLOOR_RATIO = 0.03
 CORRECTED_FLOOR_RATIO = 0.005
-# Hazards of the comparison that end it unless accepted; the others are said beside the answer.
-_ENDING = ("hardware-mismatch", "software-mismatch", "boot-changed")
 _FAMILY = frozenset(rule.name for rule in (*comparison.RULES, *comparison_design.RULES))
 
 
@@ -52,23 +50,22 @@ def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tu
         floor_ratio=SEQUENTIAL_FLOOR_RATIO if common is None else CORRECTED_FLOOR_RATIO,
         simulated=any(each.device is not None and each.device.simulated for each in (a, b)),
     )
+    untold = Decision.INCOMPARABLE if ending else Decision.INCONCLUSIVE
     timed = [name for name, each in zip(names, (a, b), strict=True) if each.timings is not None]
     if len(timed) < 2:
         missing = " and ".join(name for name in names if name not in timed)
         reason = f"{missing} kept no times of single iterations: use w.iteration(), w.record() or gpuwatch.bench"
-        decision = Decision.INCOMPARABLE if ending else Decision.INCONCLUSIVE
-        return replace(about, decision=decision, reasons=(*about.reasons, reason))
+        return replace(about, decision=untold, reasons=(*about.reasons, reason))
     about = replace(about, a_s=_median_s(a), b_s=_median_s(b))
     if common is not None:
         wide, narrow, mhz = common
         about = replace(about, ratio=wide, design=f"sequential, corrected to {mhz:.0f} MHz")
     else:
-        both = [_as_they_ran(a, b, confidence) for confidence in (0.95, 0.9)]
-        if both[0] is None or both[1] is None:
+        ran = [_as_they_ran(a, b, confidence) for confidence in (0.95, 0.9)]
+        if ran[0] is None or ran[1] is None:
             reason = "the runs are too short, or their times too correlated, for an interval: measure for 3 s and more"
-            decision = Decision.INCOMPARABLE if ending else Decision.INCONCLUSIVE
-            return replace(about, decision=decision, reasons=(*about.reasons, reason))
-        wide, narrow = both[0], both[1]
+            return replace(about, decision=untold, reasons=(*about.reasons, reason))
+        wide, narrow = ran[0], ran[1]
         about = replace(about, ratio=wide)
     if ending:
         return about
@@ -99,8 +96,7 @@ def conditions(a: Evidence, b: Evidence) -> tuple[Condition, ...]:
     clocks = pair_conditions.clocks_mhz(a, b)
     if clocks is not None:
         name = "true SM clock" if clocks.true else "SM clock (driver)"
-        limit = 0.01 if clocks.true else 0.03
-        differs = abs(clocks.b_mhz / clocks.a_mhz - 1.0) > limit
+        differs = clocks.apart_ratio > (0.01 if clocks.true else 0.03)
         found.append(Condition(name, f"{clocks.a_mhz:.0f} MHz", f"{clocks.b_mhz:.0f} MHz", differs=differs))
     return tuple(sorted(found, key=lambda condition: not condition.differs))
 
@@ -109,7 +105,8 @@ def _ending(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
     """Why the two cannot be compared."""
 
     def ends(finding: Finding) -> bool:
-        if finding.rule in _ENDING:
+        # Hazards of the comparison that end it unless accepted; the others are said beside the answer.
+        if finding.rule in ("hardware-mismatch", "software-mismatch", "boot-changed"):
             return finding.severity in ("flag", "reject")
         if finding.rule == "clock-between-arms" and corrected:
             return False
@@ -125,8 +122,7 @@ def _ending(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
 
 def _beside(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
     """Return what is said beside the answer: every other hazard of the comparison."""
-    found = [finding for finding in verdicts[1].hazards if finding.rule in _FAMILY]
-    return tuple(f"{finding.rule}: {finding.says}" for finding in found)
+    return tuple(f"{finding.rule}: {finding.says}" for finding in verdicts[1].hazards if finding.rule in _FAMILY)
 
 
 def _as_they_ran(a: Evidence, b: Evidence, confidence: float) -> Interval | None:
@@ -141,8 +137,7 @@ def _at_common_clock(a: Timings | None, b: Timings | None) -> tuple[Interval, In
     """The ratio of the times at the middle of the clocks both saw, at 95 and 90 %; None where either refuses."""
     if a is None or b is None or a.sm_clock_mhz is None or b.sm_clock_mhz is None:
         return None
-    fits = [sensitivity(each) for each in (a, b)]
-    first, second = fits
+    first, second = sensitivity(a), sensitivity(b)
     if not isinstance(first, Sensitivity) or not isinstance(second, Sensitivity):
         return None
     low = max(first.clock_low_mhz, second.clock_low_mhz)
@@ -179,5 +174,4 @@ def _log(ratio: float) -> float:
 
 
 def _median_s(evidence: Evidence) -> float:
-    took_s: Values = evidence.timings.took_s if evidence.timings is not None else np.empty(0)
-    return float(np.nanmedian(took_s))
+    return float(np.nanmedian(evidence.timings.took_s if evidence.timings is not None else np.empty(0)))

@@ -9,8 +9,6 @@ import numpy as np
 from annotate.derived.presence import presences
 from annotate.evidence import Evidence
 
-_LEAST_COUNT = 5
-
 
 @dataclass(frozen=True, slots=True)
 class Moved:
@@ -30,8 +28,7 @@ def moved(evidence: Evidence) -> Moved | None:
     """Measure the movement; None where it was hardly read, no process list was, or another process may have caused it."""
     if not evidence.trace.censuses:
         return None
-    values = evidence.within("memory_used_bytes", step_ns=evidence.trace.refresh_of_ns("memory_used_bytes")).values
-    values = values[~np.isnan(values)]
-    if len(values) < _LEAST_COUNT or any(not presence.own for presence in presences(evidence)):
+    values = evidence.within("memory_used_bytes", step_ns=evidence.trace.refresh_of_ns("memory_used_bytes")).observed.values
+    if len(values) < 5 or any(not presence.own for presence in presences(evidence)):
         return None
     return Moved(len(values), int((np.diff(values) != 0).sum()), float(np.ptp(values)))

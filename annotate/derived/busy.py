@@ -1,4 +1,7 @@
-"""The share of a window in which the GPU was busy: by the driver's gauges, and as the benchmark declares it."""
+"""The share of a window in which the GPU was busy: by the driver's gauges, as the benchmark declares it, and by its pauses.
+
+Pauses hide the clock and power of the same work back to back.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,12 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from annotate.evidence import Evidence, Reason, Times, Values
+from annotate.derived.sm_clock import median_mhz, working
+from annotate.evidence import Column, Evidence, Reason, Times, Timings, Values
 from annotate.times.durations import inside
 
 # The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
 _SHORTEST_NS = 1_000_000_000
-# Below this an event pair contains the gap to the next launch and overstates the busy time.
-_LAUNCH_BOUND_S = 50e-6
 # Utilisation at or below this is a GPU at rest: the driver rounds to whole points.
 _IDLE_RATIO = 0.01
 
@@ -24,9 +26,7 @@ def utilization_ratio(evidence: Evidence) -> float | None:
     """The driver's mean over the window; None in less than three refreshes or if mostly unobserved."""
     if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("utilization_ratio"):
         return None
-    values = evidence.within("utilization_ratio").values
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) and 2 * len(known) >= len(values) else None
+    return evidence.within("utilization_ratio").mean()
 
 
 def beyond_declared_ratio(evidence: Evidence) -> float | None:
@@ -41,7 +41,8 @@ def beyond_declared_ratio(evidence: Evidence) -> float | None:
 def launch_bound(evidence: Evidence) -> bool:
     """Return whether the timed calls are so short that a good part of their time is the gap to the next launch."""
     times = inside(evidence)
-    return bool(len(times.took_s)) and float(np.median(times.took_s)) < _LAUNCH_BOUND_S
+    # Below this an event pair contains the gap to the next launch and overstates the busy time.
+    return bool(len(times.took_s)) and float(np.median(times.took_s)) < 50e-6
 
 
 def beyond_timed_ratio(evidence: Evidence) -> float | None:
@@ -57,17 +58,13 @@ def beyond_timed_ratio(evidence: Evidence) -> float | None:
     end_ns = min(int(times.at_ns[-1] + entries_s[-1] * 1e9), evidence.window.end_ns)
     if end_ns - begin_ns < _SHORTEST_NS:
         return None
-    utilization = evidence.trace.within("utilization_ratio", begin_ns, end_ns).values
-    utilization = utilization[~np.isnan(utilization)]
-    if not len(utilization):
-        return None
-    return float(utilization.mean() - entries_s.sum() * 1e9 / (end_ns - begin_ns))
+    utilization = evidence.trace.within("utilization_ratio", begin_ns, end_ns).observed.values
+    return float(utilization.mean() - entries_s.sum() * 1e9 / (end_ns - begin_ns)) if len(utilization) else None
 
 
 def has_reason(masks: Values, bits: Reason) -> Mask:
     """Return which of these event reasons hold one of the bits; never where they were not observed."""
-    held: Mask = (np.nan_to_num(masks).astype(np.int64) & int(bits)) != 0
-    return held
+    return np.asarray((np.nan_to_num(masks).astype(np.int64) & int(bits)) != 0)
 
 
 def busy_at(evidence: Evidence, at_ns: Times) -> Mask:
@@ -85,7 +82,62 @@ def idle_at(evidence: Evidence, at_ns: Times) -> Mask:
 def memory_use_ratio(evidence: Evidence) -> float | None:
     """The mean memory bandwidth in use: measured where it is, else the share of time in which memory was in use."""
     for name in ("dram_activity_ratio", "mem_utilization_ratio"):
-        values = evidence.within(name).values
-        if (~np.isnan(values)).any():
-            return float(np.nanmean(values))
+        values = evidence.within(name).observed.values
+        if len(values):
+            return float(values.mean())
     return None
+
+
+def duty(evidence: Evidence) -> tuple[float | None, str | None]:
+    """The share of the window in which the GPU worked, and who says so: the driver, else the harness, else its counters."""
+    busy = utilization_ratio(evidence)
+    if busy is not None:
+        return busy, "utilisation"
+    declared = evidence.declared.get("busy_ratio")
+    if isinstance(declared, int | float) and not isinstance(declared, bool) and 0.0 <= declared <= 1.5:
+        return float(declared), "told"
+    if evidence.window.length_ns >= 3 * evidence.trace.refresh_of_ns("sm_activity_ratio"):
+        activity = evidence.within("sm_activity_ratio").mean()
+        if activity is not None:
+            return activity, "SM activity"
+    return None, None
+
+
+def regular_pause_s(evidence: Evidence, gap_ratio: float, gap_s: float) -> float | None:
+    """The median pause between iterations, if it is regular and long; None if not, or if no times are known."""
+    times = inside(evidence)
+    # With fewer iterations a median pause is nobody's habit.
+    if len(times.at_ns) < 10:
+        return None
+    entries_s = times.took_s * times.calls_count
+    pause_s = float(np.median(np.diff(times.at_ns) / 1e9 - entries_s[:-1]))
+    return pause_s if pause_s > gap_s and pause_s > gap_ratio * float(np.median(entries_s)) else None
+
+
+def capped_clock_ratio(evidence: Evidence) -> float | None:
+    """The clock while capped, anywhere in the trace, over the window's: known if it was capped for half a second before."""
+    window_mhz = median_mhz(working(evidence))
+    column = evidence.trace.column("sm_clock_mhz")
+    if not window_mhz or not len(column):
+        return None
+    step_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
+    before = evidence.trace.within("sm_clock_mhz", int(column.at_ns[0]), evidence.window.begin_ns, step_ns=step_ns)
+    capped = has_reason(evidence.trace.at("event_reasons_mask", before.at_ns), Reason.SW_POWER_CAP)
+    # Capped in bursts is not capped for good: its clock says nothing of work back to back.
+    dense = evidence.trace.at("utilization_ratio", before.at_ns) >= 0.8
+    capped_mhz = before.where(capped & dense).observed.values
+    # Half a second makes it known.
+    return float(np.median(capped_mhz)) / window_mhz if len(capped_mhz) * step_ns >= 500_000_000 else None
+
+
+def is_light(evidence: Evidence, busy: float, power_ratio: float) -> bool:
+    """Return whether power would stay far below its limit if the GPU were busy throughout."""
+    limit_w = evidence.device.power_limit_w if evidence.device else None
+    power = evidence.within("power_w").observed.values
+    return bool(limit_w and len(power) and busy > 0 and float(power.mean()) / busy < power_ratio * limit_w)
+
+
+def iterations(timings: Timings, begin_ns: int, end_ns: int) -> Column:
+    """The times of the iterations that began in an interval; what is no duration is left out."""
+    kept = (timings.at_ns >= begin_ns) & (timings.at_ns < end_ns) & timings.timed
+    return Column(timings.at_ns, timings.took_s).where(kept)

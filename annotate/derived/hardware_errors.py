@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from annotate.evidence import Evidence, Fact, Increase
 
 _GRAVE = {"ecc_uncorrected_count": "uncorrectable memory error"}
 _SLIGHT = {"ecc_corrected_count": "corrected memory error", "remapped_rows_count": "remapped memory row"}
 _REMAPS = {"remap_pending_count": "a row remap waits for a reset", "remap_failed_count": "a row remap failed"}
-_REMAPS_STAND_NS = 11_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +58,5 @@ def _counted(rises: Mapping[str, Increase | None], texts: Mapping[str, str]) -> 
 def _stands(evidence: Evidence, name: str) -> bool | None:
     """Return whether a state was on about the window; None if it was not read."""
     column, window = evidence.trace.column(name), evidence.window
-    near = column.values[(column.at_ns >= window.begin_ns - _REMAPS_STAND_NS) & (column.at_ns <= window.end_ns)]
-    known = near[~np.isnan(near)]
-    return bool((known > 0).any()) if len(known) else None
+    near = column.where((column.at_ns >= window.begin_ns - 11_000_000_000) & (column.at_ns <= window.end_ns)).observed
+    return bool((near.values > 0).any()) if len(near) else None

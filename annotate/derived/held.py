@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from annotate.evidence import SIGNALS, Column, Evidence, Lane, Reason, Times, Trace, Values, grid
+from annotate.evidence import EMPTY, SIGNALS, Column, Evidence, Lane, Reason, Times, grid
 
 # Over fully capped half seconds an H200's violation time read 0.97-1.03 of the time: 15 ms of error, rounded up.
 _VIOLATION_ERROR_NS = 20_000_000
-_GRID_NS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,8 @@ def power_cap(evidence: Evidence) -> Held | None:
 def by_violation(evidence: Evidence, name: str) -> Held | None:
     """Return what continuous violation time says; None without a reading close to each edge, or after a reset."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
-    at_ns, values = _seen(evidence.trace, name)
+    seen = evidence.trace.column(name).observed
+    at_ns, values = seen.at_ns, seen.values
     if len(at_ns) < 2 or end_ns <= begin_ns:
         return None
     first, last = (int(np.argmin(np.abs(at_ns - edge_ns))) for edge_ns in (begin_ns, end_ns))
@@ -73,13 +73,12 @@ def by_counter(evidence: Evidence, name: str) -> Held | None:
     if rise is None or window.length_ns <= 0:
         return None
     refresh_ns = trace.refresh_of_ns(name)
-    at_ns, values = _seen(trace, name)
+    seen = trace.column(name).observed
     if SIGNALS.get(name, Lane.FAST) == Lane.FAST:
         start, stop = trace.at(name, np.array([window.begin_ns + refresh_ns, window.end_ns], np.int64))
     else:  # asked seconds apart: a value before the window's first refresh says nothing of when it grew
-        start = _first(at_ns, values, window.begin_ns + refresh_ns)
-        stop = _last(at_ns, values, window.end_ns)
-    bottom, top = _last(at_ns, values, window.begin_ns), _first(at_ns, values, window.end_ns + refresh_ns)
+        start, stop = _first(seen, window.begin_ns + refresh_ns), _last(seen, window.end_ns)
+    bottom, top = _last(seen, window.begin_ns), _first(seen, window.end_ns + refresh_ns)
     least_ns = stop - start if not np.isnan(stop - start) and window.length_ns > refresh_ns else 0.0
     most_ns = top - bottom if not np.isnan(top - bottom) else rise.amount + rise.error_ns
     return Held.of(rise.ratio * window.length_ns, least_ns, max(least_ns, most_ns), window.length_ns, "counter")
@@ -109,44 +108,33 @@ def reports(evidence: Evidence, bits: Reason) -> bool:
 
 def reasons(evidence: Evidence) -> tuple[Times, Times]:
     """Times on a grid over the window, and the event reasons in force then, as integers; both empty where they do not speak."""
-    none = np.empty(0, np.int64)
-    if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("event_reasons_mask"):
-        return none, none
-    column = evidence.within("event_reasons_mask", step_ns=_GRID_NS)
-    known = ~np.isnan(column.values)
-    if 2 * int(known.sum()) < len(known):
-        return none, none
-    return column.at_ns[known], column.values[known].astype(np.int64)
+    column = evidence.within("event_reasons_mask")
+    known = column.observed
+    if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("event_reasons_mask") or 2 * len(known) < len(column):
+        known = EMPTY
+    return known.at_ns, known.values.astype(np.int64)
 
 
 def began_ns(evidence: Evidence, name: str) -> int | None:
     """Return when a counter of nanoseconds first ran inside the window, by the size of its first step; None if it never did."""
     window = evidence.window
-    at_ns, values = _seen(evidence.trace, name)
-    base = _last(at_ns, values, window.begin_ns)
-    if np.isnan(base):
+    seen = evidence.trace.column(name).observed
+    base = _last(seen, window.begin_ns)
+    # A base that was not observed is below nothing.
+    later = seen.where((seen.at_ns > window.begin_ns) & (seen.at_ns <= window.end_ns) & (seen.values > base))
+    if not len(later):
         return None
-    later = (at_ns > window.begin_ns) & (at_ns <= window.end_ns) & (values > base)
-    if not later.any():
-        return None
-    first = int(np.argmax(later))
-    return int(min(max(at_ns[first] - (values[first] - base), window.begin_ns), window.end_ns))
+    return int(min(max(later.at_ns[0] - (later.values[0] - base), window.begin_ns), window.end_ns))
 
 
-def _seen(trace: Trace, name: str) -> tuple[Times, Values]:
-    column = trace.column(name)
-    known = ~np.isnan(column.values)
-    return column.at_ns[known], column.values[known]
+def _last(seen: Column, until_ns: int) -> float:
+    index = int(np.searchsorted(seen.at_ns, until_ns, side="right")) - 1
+    return float(seen.values[index]) if index >= 0 else float("nan")
 
 
-def _last(at_ns: Times, values: Values, until_ns: int) -> float:
-    index = int(np.searchsorted(at_ns, until_ns, side="right")) - 1
-    return float(values[index]) if index >= 0 else float("nan")
-
-
-def _first(at_ns: Times, values: Values, from_ns: int) -> float:
-    index = int(np.searchsorted(at_ns, from_ns, side="left"))
-    return float(values[index]) if index < len(at_ns) else float("nan")
+def _first(seen: Column, from_ns: int) -> float:
+    index = int(np.searchsorted(seen.at_ns, from_ns, side="left"))
+    return float(seen.values[index]) if index < len(seen) else float("nan")
 
 
 def running(evidence: Evidence, name: str, bits: Reason) -> Column:

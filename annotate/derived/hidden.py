@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from annotate.derived.busy import beyond_declared_ratio, beyond_timed_ratio
 from annotate.derived.presence import Presence, list_is_whole, own_was_listed, presences, unexplained_bytes
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Severity
@@ -67,18 +66,8 @@ def by_memory(evidence: Evidence, memory_bytes: float) -> Sign:
     return Sign(clear=True, facts=facts)
 
 
-def by_declared(evidence: Evidence, flag_ratio: float, reject_ratio: float) -> Sign:
-    beyond_ratio = beyond_declared_ratio(evidence)
-    return _beyond(beyond_ratio, "the busy time the harness declared", flag_ratio, reject_ratio)
-
-
-def by_timings(evidence: Evidence, flag_ratio: float, reject_ratio: float, *, clear: bool) -> Sign:
-    """Utilisation outside timed iterations: often just work that was not timed, so it counts only where nothing clears."""
-    beyond_ratio = None if clear else beyond_timed_ratio(evidence)
-    return _beyond(beyond_ratio, "the timed iterations", flag_ratio, reject_ratio)
-
-
-def _beyond(beyond_ratio: float | None, what: str, flag_ratio: float, reject_ratio: float) -> Sign:
+def by_excess(beyond_ratio: float | None, what: str, flag_ratio: float, reject_ratio: float) -> Sign:
+    """Return whether the GPU was busy for longer than the process says."""
     severity = _graded(beyond_ratio or 0.0, flag_ratio, reject_ratio)
     if beyond_ratio is None or severity is None:
         return Sign()

@@ -14,8 +14,6 @@ from annotate.rule import Answer, Clear, Found, Severity, Unobserved
 from annotate.times.durations import readable
 
 # These are read on the GPU, in the order of its work: they end no earlier than the work between them.
-_ON_GPU = ("events", "graph")
-_BY_HOST = ("host", "caller")
 NO_UTILISATION = "utilisation over a timed loop of a second, with the beginning of each call, was not observed"
 
 
@@ -57,7 +55,8 @@ def has_empty_spans(evidence: Evidence) -> bool:
 def stopped_early(evidence: Evidence, limits: EarlyStopLimits) -> Answer:
     """Find times by the host's clock that stopped before the GPU did."""
     timer, timed = text(evidence.declared, "timer"), loop(evidence)
-    if timer in _ON_GPU:
+    # These are read on the GPU: they end no earlier than the work between them.
+    if timer in ("events", "graph"):
         return Unobserved("the times were taken on the GPU, in the order of its work")
     late_s = amount(evidence.declared, "sync_s")
     late_s = late_s if late_s is not None and late_s <= evidence.window.length_s else None
@@ -66,9 +65,9 @@ def stopped_early(evidence: Evidence, limits: EarlyStopLimits) -> Answer:
     if timed is None:
         if not late or late_s is None or timer is not None:
             return Unobserved("no times were handed over")
-        facts["what"] = f"the GPU worked {readable(late_s)} longer than the body, which times taken inside it miss"
-        return Found(Severity.NOTE, facts)
-    if timer not in _BY_HOST:
+        what = f"the GPU worked {readable(late_s)} longer than the body, which times taken inside it miss"
+        return Found(Severity.NOTE, facts | {"what": what})
+    if timer not in ("host", "caller"):
         return Unobserved("what took the times was not declared")
     if late and late_s is not None:
         # Work that followed the last timed call may be what the GPU still did.

@@ -12,11 +12,8 @@ from annotate.derived.held import began_ns, by_violation, power_cap, running
 from annotate.evidence import Evidence, Reason, Values
 
 # Over a second the counter's error, a refresh at each edge, still leaves capped and free apart.
-_BLOCK_NS = 1_000_000_000
-_BLOCKS_COUNT = 300  # at most: of a window of a day, parts of five minutes, each of which may still be certainly mixed
 # The driver's dense record of power: its spacing, which is also its lag.
 _DENSE_NS = 20_000_000
-_GRID_NS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,9 @@ class OnsetTurn:
 def cap_turn(evidence: Evidence, *, capped_ratio: float, free_ratio: float) -> OnsetTurn | None:
     """Find where the cap engaged or let go, if parts of a second or more certainly differ, or one was certainly mixed."""
     window = evidence.window
-    count = min(max(1, window.length_ns // _BLOCK_NS), _BLOCKS_COUNT)
+    # Over a second the counter's error, a refresh at each edge, still leaves capped and free apart.
+    # At most 300: of a day, parts of five minutes, each of which may still be certainly mixed.
+    count = min(max(1, window.length_ns // 1_000_000_000), 300)
     edges_ns = [window.begin_ns + window.length_ns * i // count for i in range(count + 1)]
     blocks = [power_cap(evidence.part(begin_ns, end_ns)) for begin_ns, end_ns in pairwise(edges_ns)]
     known = [held for held in (*blocks, power_cap(evidence)) if held is not None]
@@ -100,12 +99,11 @@ def last_pause_end_ns(evidence: Evidence, *, within_s: float, longest_s: float) 
 
 def _gauge_pause_end_ns(evidence: Evidence, name: str, since_ns: int, share: float) -> int | None:
     window, refresh_ns = evidence.window, evidence.trace.refresh_of_ns(name)
-    during = evidence.within(name).values
-    during = during[~np.isnan(during)]
+    during = evidence.within(name).observed.values
     if not len(during):
         return None
     # The first refresh of the window still speaks of the time before.
-    before = evidence.trace.within(name, since_ns, min(window.begin_ns + refresh_ns, window.end_ns), step_ns=_GRID_NS)
+    before = evidence.trace.within(name, since_ns, min(window.begin_ns + refresh_ns, window.end_ns))
     low = before.values < share * float(np.median(during))
     # It shows the refresh before: whoever warmed up for as long as asked must not fall short of it by the gauge's lag.
     return min(window.begin_ns, int(before.at_ns[low][-1]) - refresh_ns) if low.any() else None

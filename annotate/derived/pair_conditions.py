@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from annotate.derived import sm_clock
-from annotate.derived.true_clock import measured
+from annotate.derived.sm_clock import measured
 from annotate.evidence import Column, Device, Evidence, Fact
 from annotate.stats.intervals import batch_interval
 from annotate.stats.robust import block_means, effective_count
@@ -52,12 +52,6 @@ _TOLD: Mapping[str, str] = {
     "input_dtype": "data type of inputs",
     "input_bytes": "size of inputs",
 }
-_CAPPED_RATIO = 0.95
-# A mean clock is judged by blocks of one refresh of the power controller; fewer say nothing of how it wanders.
-_BLOCK_NS = 100_000_000
-_BLOCKS_COUNT = 8
-# No version, count or size is as large.
-_MOST = 1e18
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +141,7 @@ def driver_reloaded(a: Evidence, b: Evidence) -> bool | None:
     if a.device is None or b.device is None or a.device.uuid != b.device.uuid:
         return None
     earlier, later = sorted((a, b), key=lambda each: each.window.begin_ns)
-    before, after = (each.trace.column("energy_j").values for each in (earlier, later))
-    before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+    before, after = (each.trace.column("energy_j").observed.values for each in (earlier, later))
     return bool(after[-1] < before[0]) if len(before) and len(after) else None
 
 
@@ -195,7 +188,7 @@ def overlap_ratio(a: Evidence, b: Evidence) -> float:
 def capped_throughout(evidence: Evidence) -> bool:
     """Return whether the power cap held the whole window."""
     capped = evidence.increase("power_violation_ns") or evidence.increase("power_cap_ns")
-    return capped is not None and capped.span_ns > 0 and capped.ratio + capped.error_ratio >= _CAPPED_RATIO
+    return capped is not None and capped.span_ns > 0 and capped.ratio + capped.error_ratio >= 0.95
 
 
 def _true_mhz(evidence: Evidence) -> float | None:
@@ -211,9 +204,9 @@ def _clock_error_ratio(evidence: Evidence) -> float:
     clock = times.sm_clock_mhz
     if clock is None:
         return 0.0
-    known = np.isfinite(clock)
-    blocks = block_means(Column(times.at_ns[known], clock[known]), _BLOCK_NS).values
-    if len(blocks) < _BLOCKS_COUNT:
+    # A mean clock is judged by blocks of one refresh of the power controller; fewer than eight say nothing of how it wanders.
+    blocks = block_means(Column(times.at_ns, clock).observed, 100_000_000).values
+    if len(blocks) < 8:
         return 0.0
     worth = max(3.0, effective_count(blocks))
     return float(stdtrit(worth - 1.0, 0.975) * blocks.std(ddof=1) / np.sqrt(worth) / blocks.mean())
@@ -244,7 +237,8 @@ def _value(name: str, value: Any) -> str:  # whatever a record or a declared fac
 
 def _sensible(value: Fact) -> Fact:
     """A declared setting; None for a number that none can be."""
-    return value if isinstance(value, str | bool | None) or abs(value) < _MOST else None
+    # No version, count or size is as large.
+    return value if isinstance(value, str | bool | None) or abs(value) < 1e18 else None
 
 
 def _short(text: str) -> str:

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from annotate.evidence import HEARTBEAT_NS, Evidence, Lane, Ownership, Process, ProcessList, Visibility
-
-# Unchanged lists are kept once a heartbeat, so one stands for a heartbeat and a half.
-_STANDS_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
-# A neighbour fits into a longer silence of a list that is read five times a second.
-_UNREAD_S = 0.5
+from annotate.evidence import HEARTBEAT_NS, STALE_NS, Evidence, Lane, Ownership, Process, ProcessList, Visibility
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +47,7 @@ def presences(evidence: Evidence) -> tuple[Presence, ...]:
     inside = [census for census in censuses if window.begin_ns <= census.at_ns <= window.end_ns]
     before = [census for census in censuses if census.at_ns < window.begin_ns][-1:]
     if not inside:
-        inside = [census for census in before if window.begin_ns - census.at_ns <= _STANDS_NS]
+        inside = [census for census in before if window.begin_ns - census.at_ns <= STALE_NS]
     if not inside:
         return ()
     at_begin = {process.pid for process in (before or inside)[0].processes}
@@ -73,13 +68,14 @@ def own_was_listed(evidence: Evidence) -> bool:
 
 def list_is_whole(evidence: Evidence) -> bool:
     """Return whether every process of the machine would have been on the list, as far as the witness knows."""
-    near = [c for c in evidence.trace.censuses if c.at_ns >= evidence.window.begin_ns - _STANDS_NS]
+    near = [c for c in evidence.trace.censuses if c.at_ns >= evidence.window.begin_ns - STALE_NS]
     return bool(near) and all(census.visibility is Visibility.HOST for census in near)
 
 
 def alone(evidence: Evidence) -> bool:
     """Return whether the window's own processes were provably the only ones on the GPU: a whole list that names nobody else."""
-    whole = list_is_whole(evidence) and unread_s(evidence) <= _UNREAD_S
+    # A neighbour fits into a longer silence of a list that is read five times a second.
+    whole = list_is_whole(evidence) and unread_s(evidence) <= 0.5
     return whole and own_was_listed(evidence) and all(presence.own for presence in presences(evidence))
 
 
@@ -91,7 +87,7 @@ def unread_s(evidence: Evidence) -> float:
         if census.at_ns >= end_ns:
             break
         longest_ns = max(longest_ns, census.at_ns - until_ns)
-        until_ns = max(begin_ns, census.at_ns + _STANDS_NS)
+        until_ns = max(begin_ns, census.at_ns + STALE_NS)
     longest_ns = max(longest_ns, end_ns - until_ns)
     for gap in evidence.trace.gaps:
         if gap.lane == Lane.PROCESSES:
@@ -113,7 +109,7 @@ def unexplained_bytes(evidence: Evidence) -> float | None:
     at_ns = np.array([census.at_ns for census in evidence.trace.censuses], np.int64)
     held_bytes = np.array([_held_bytes(census) for census in evidence.trace.censuses])
     index = np.searchsorted(at_ns, used.at_ns, side="right") - 1
-    fresh = (index >= 0) & (used.at_ns - at_ns[np.maximum(index, 0)] <= _STANDS_NS)
+    fresh = (index >= 0) & (used.at_ns - at_ns[np.maximum(index, 0)] <= STALE_NS)
     rest_bytes = np.where(fresh, used.values - held_bytes[np.maximum(index, 0)] - reserved_bytes, np.nan)
     known = rest_bytes[~np.isnan(rest_bytes)]
     # The middle one: a list and a gauge read at different instants disagree while memory is being allocated.

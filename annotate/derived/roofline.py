@@ -1,4 +1,6 @@
-"""The most a GPU can do: arithmetic from its SMs and their clock, traffic from its memory clock and bus.
+"""The most a GPU can do, and the least time it needs for the declared work of one call.
+
+Arithmetic comes from its SMs and their clock, traffic from its memory clock and bus.
 
 Sources of the table: NVIDIA's architecture white papers (Volta 2017, Turing 2018, A100 2020, GA102 2021, Ada 2023, H100 2022,
 Blackwell and RTX Blackwell 2025), each peak divided by the part's SMs and boost clock; cores of an SM from the CUDA C++
@@ -10,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from annotate.evidence import Device
+from annotate.declared import amount, text
+from annotate.evidence import Device, Evidence
 
-# Memory of both kinds moves two bits a pin each time of the clock NVML gives, as in CUDA's best practices guide (section on
-# bandwidth): H200 3201 MHz x 6144 bit = 4.92 TB/s, L4 6251 MHz x 192 bit = 300 GB/s.
-_BITS_A_CLOCK = 2
+# What torch may do a float32 product in, by torch.get_float32_matmul_precision().
+_FLOAT32: dict[str | None, str] = {"highest": "fp32", "high": "tf32", "medium": "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,37 +28,37 @@ class _Sm:
     l2_most_bytes: int
 
 
-# The best any part of the generation does.  GeForce parts halve products accumulated in fp32, so they never reach it.
-_VOLTA = _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 64, "int8": 512}, 6 << 20)
-_TURING = _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 4, "int8": 2048, "int4": 4096}, 6 << 20)
-_A100 = _Sm(
-    64, {"fp16": 2048, "bf16": 2048, "tf32": 1024, "fp32": 128, "fp64": 128, "int8": 4096, "int4": 8192}, 48 << 20
-)  # fmt: skip
-_AMPERE = _Sm(128, {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "int8": 2048, "int4": 4096}, 6 << 20)
-_ADA = _Sm(
-    128, {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "fp8": 2048, "int8": 2048, "int4": 4096}, 96 << 20
-)  # fmt: skip
-_HOPPER = _Sm(
-    128, {"fp16": 4096, "bf16": 4096, "tf32": 2048, "fp32": 256, "fp64": 256, "fp8": 8192, "int8": 8192}, 60 << 20
-)  # fmt: skip
-_BLACKWELL = _Sm(
-    128,
-    {"fp16": 8192, "bf16": 8192, "tf32": 4096, "fp32": 256, "fp64": 128, "fp8": 16384, "int8": 16384, "fp4": 32768},
-    128 << 20,
-)
-_RTX_BLACKWELL = _Sm(
-    128, {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "fp8": 2048, "int8": 2048, "fp4": 4096}, 128 << 20
-)  # fmt: skip
-
+# The best any part of the generation does, by compute capability.  GeForce parts halve products accumulated in fp32, so they
+# never reach it.
 _SMS: Mapping[str, _Sm] = {
-    "7.0": _VOLTA,
-    "7.5": _TURING,
-    "8.0": _A100,
-    "8.6": _AMPERE,
-    "8.9": _ADA,
-    "9.0": _HOPPER,
-    "10.0": _BLACKWELL,
-    "12.0": _RTX_BLACKWELL,
+    # Volta
+    "7.0": _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 64, "int8": 512}, 6 << 20),
+    # Turing
+    "7.5": _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 4, "int8": 2048, "int4": 4096}, 6 << 20),
+    # A100
+    "8.0": _Sm(64, {"fp16": 2048, "bf16": 2048, "tf32": 1024, "fp32": 128, "fp64": 128, "int8": 4096, "int4": 8192}, 48 << 20),
+    # Ampere
+    "8.6": _Sm(128, {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "int8": 2048, "int4": 4096}, 6 << 20),
+    # Ada
+    "8.9": _Sm(
+        128,
+        {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "fp8": 2048, "int8": 2048, "int4": 4096},
+        96 << 20,
+    ),
+    # Hopper
+    "9.0": _Sm(128, {"fp16": 4096, "bf16": 4096, "tf32": 2048, "fp32": 256, "fp64": 256, "fp8": 8192, "int8": 8192}, 60 << 20),
+    # Blackwell
+    "10.0": _Sm(
+        128,
+        {"fp16": 8192, "bf16": 8192, "tf32": 4096, "fp32": 256, "fp64": 128, "fp8": 16384, "int8": 16384, "fp4": 32768},
+        128 << 20,
+    ),
+    # RTX Blackwell
+    "12.0": _Sm(
+        128,
+        {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp32": 256, "fp64": 4, "fp8": 2048, "int8": 2048, "fp4": 4096},
+        128 << 20,
+    ),
 }
 
 _NAMES: Mapping[str, str] = {
@@ -110,10 +112,80 @@ def peak_bytes_a_second(device: Device) -> float | None:
     """The most bytes a second between the GPU and its own memory, at its highest memory clock; None where not known."""
     if not device.mem_clock_max_mhz or not device.memory_bus_bits_count:
         return None
-    return device.mem_clock_max_mhz * 1e6 * device.memory_bus_bits_count * _BITS_A_CLOCK / 8
+    # Memory of both kinds moves two bits a pin each time of the clock NVML gives, as in CUDA's best practices guide (section on
+    # bandwidth): H200 3201 MHz x 6144 bit = 4.92 TB/s, L4 6251 MHz x 192 bit = 300 GB/s.
+    return device.mem_clock_max_mhz * 1e6 * device.memory_bus_bits_count * 2 / 8
 
 
 def most_l2_bytes(device: Device) -> int | None:
     """The largest L2 cache any GPU of the generation has: an upper limit where CUDA did not say; None where not known."""
     sm = _SMS.get(device.compute_capability or "")
     return sm.l2_most_bytes if sm else None
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One limit of the GPU: the least time of a call, and in words what is claimed of it and what it can do.
+
+    ``peak_a_second`` and ``least_s`` are at the same clock.
+    """
+
+    least_s: float
+    what: str
+    unit: str
+    amount: float
+    peak_a_second: float
+
+    def rate(self, call_s: float) -> str:
+        """Return what calls of such a time would amount to."""
+        return readable_rate(self.amount / call_s, self.unit)
+
+    @property
+    def peak(self) -> str:
+        return f"{readable_rate(self.peak_a_second, self.unit)} {self.what}"
+
+
+def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> Bound | None:
+    """Bound the time by the declared operations and the SM clock, in the fastest type if none was declared; None if unknown."""
+    device, flops = evidence.device, amount(evidence.declared, "call_flops_count")
+    if device is None or not flops or not clock_mhz:
+        return None
+    dtype = _done_in(evidence, device)
+    peak = peak_flops(device, dtype, clock_mhz) if dtype else None
+    if dtype is None or peak is None:
+        return None
+    return Bound(flops / peak, f"in {dtype} at {clock_mhz:.0f} MHz", "FLOP/s", flops, peak)
+
+
+def traffic_bound(evidence: Evidence) -> Bound | None:
+    """Bound the time by the declared bytes, less what the L2 cache can hold, and the memory's highest clock."""
+    device, call_bytes = evidence.device, amount(evidence.declared, "call_bytes")
+    peak = peak_bytes_a_second(device) if device else None
+    l2_bytes = amount(evidence.declared, "l2_bytes") or (most_l2_bytes(device) if device else None)
+    if not call_bytes or peak is None or l2_bytes is None:
+        return None
+    touched_bytes = amount(evidence.declared, "working_set_bytes") or call_bytes
+    rest_bytes = call_bytes * max(0.0, 1.0 - l2_bytes / touched_bytes)
+    return Bound(rest_bytes / peak, "of its memory", "B/s", call_bytes, peak)
+
+
+def readable_rate(rate: float, unit: str) -> str:
+    """An amount, of a second or of a call, as people write it."""
+    for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if rate >= scale:
+            return f"{rate / scale:.3g} {prefix}{unit}"
+    return f"{rate:.3g} {unit}"
+
+
+def _done_in(evidence: Evidence, device: Device) -> str | None:
+    """The short name of the type the arithmetic may be done in: float32 is faster than it says where torch may round it."""
+    declared = text(evidence.declared, "dtype")
+    if declared is None:
+        return fastest(device)
+    dtype = arithmetic(declared)
+    if dtype != "fp32":
+        return dtype
+    precision = text(evidence.declared, "matmul_precision")
+    rounded = "tf32" if evidence.declared.get("cudnn_tf32") is not False or precision is None else "fp32"
+    candidates = {"fp32", rounded, _FLOAT32.get(precision, "fp32")}
+    return max(candidates, key=lambda name: peak_flops(device, name, 1.0) or 0.0)

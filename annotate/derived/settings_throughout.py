@@ -10,12 +10,9 @@ from annotate.evidence import Evidence, Reason
 
 def standing_value(evidence: Evidence, name: str) -> float | None:
     """A setting that had one value all through the window; None if it was not read, or changed."""
-    window, column = evidence.window, evidence.trace.column(name)
-    known = ~np.isnan(column.values)
-    at_ns, values = column.at_ns[known], column.values[known]
-    first = max(0, int(np.searchsorted(at_ns, window.begin_ns, side="right")) - 1)
-    last = int(np.searchsorted(at_ns, window.end_ns, side="left"))
-    near = values[first : last + 1]
+    window, column = evidence.window, evidence.trace.column(name).observed
+    first = max(0, int(np.searchsorted(column.at_ns, window.begin_ns, side="right")) - 1)
+    near = column.values[first : int(np.searchsorted(column.at_ns, window.end_ns, side="left")) + 1]
     return float(near[0]) if len(near) and (near == near[0]).all() else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,17 +10,6 @@ from annotate.declared import amount, text
 from annotate.derived.presence import presences
 from annotate.evidence import Evidence, Timings, Values
 from annotate.times.durations import inside
-
-# The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
-_SHORTEST_S = 1.0
-# Times handed over without beginnings are laid end to end, to the nanosecond.
-_ROUNDING_S = 5e-9
-_FIRST_COUNT = 1000
-# What is shorter than a cycle of any clock, or longer than any window, is no time.
-_LEAST_S = 1e-12
-_MOST_S = 1e7
-# The driver shows 1-2 % for a process that does nothing.
-_AT_REST_RATIO = 0.02
 
 # 15 kinds of kernel on an H200 left every SM free for every stamp, and its threads began within 0.13 µs in 95 of 100.
 SEEN_RATIO, SPREAD_S = 0.99, 0.25e-6
@@ -83,12 +72,13 @@ def loop(evidence: Evidence) -> Loop | None:
     if not len(timings.at_ns) or timings.calls_count < 1:
         return None
     calls_count = timings.calls_count
-    if timings.took_s.min() < _LEAST_S or timings.took_s.max() * calls_count > _MOST_S:
+    # What is shorter than a cycle of any clock, or longer than any window, is no time.
+    if timings.took_s.min() < 1e-12 or timings.took_s.max() * calls_count > 1e7:
         return None
     begin_ns, end_ns = int(timings.at_ns[0]), int(timings.at_ns[-1] + timings.took_s[-1] * calls_count * 1e9)
-    first = slice(_FIRST_COUNT)
-    gaps_s = _gaps_s(replace(timings, at_ns=timings.at_ns[first], took_s=timings.took_s[first]))
-    laid_out = len(gaps_s) > 0 and bool((np.abs(gaps_s) < _ROUNDING_S).all())
+    gaps_s = _gaps_s(timings)[:999]
+    # Times handed over without beginnings are laid end to end, to the nanosecond.
+    laid_out = len(gaps_s) > 0 and bool((np.abs(gaps_s) < 5e-9).all())
     return Loop(
         timings=timings,
         call_s=float(np.median(timings.took_s)),
@@ -100,8 +90,7 @@ def loop(evidence: Evidence) -> Loop | None:
 
 
 def _gaps_s(timings: Timings) -> Values:
-    gaps_s: Values = np.diff(timings.at_ns) / 1e9 - timings.took_s[:-1] * timings.calls_count
-    return gaps_s
+    return np.asarray(np.diff(timings.at_ns) / 1e9 - timings.took_s[:-1] * timings.calls_count)
 
 
 def elsewhere(evidence: Evidence) -> bool | None:
@@ -116,12 +105,12 @@ def untimed_because(evidence: Evidence, utilization_ratio: float) -> str | None:
     """Why a GPU so busy may honestly have done more than was timed; None where nothing explains it."""
     if elsewhere(evidence):
         return SEVERAL
-    if any(not presence.own and (presence.most_ratio or 0.0) > _AT_REST_RATIO for presence in presences(evidence)):
+    # The driver shows 1-2 % for a process that does nothing.
+    if any(not presence.own and (presence.most_ratio or 0.0) > 0.02 for presence in presences(evidence)):
         return "a neighbour was computing, which explains why the GPU was busy"
     told_ratio = amount(evidence.declared, "busy_ratio")
     if told_ratio is not None:
-        counted = told_ratio > utilization_ratio / 2
-        return "the harness counted the GPU's work between its times" if counted else None
+        return "the harness counted the GPU's work between its times" if told_ratio > utilization_ratio / 2 else None
     if amount(evidence.declared, "flush_bytes") or text(evidence.declared, "cache") == "cold":
         return "the cache was flushed between timed calls, and how long that took was not declared"
     return None
@@ -139,8 +128,7 @@ def _utilization_ratio(evidence: Evidence, begin_ns: int, end_ns: int) -> float 
     refresh_ns = evidence.trace.refresh_of_ns("utilization_ratio")
     # What the gauge shows at first is of the time before, and what it shows after the end is no longer of the loop.
     begin_ns, end_ns = begin_ns + refresh_ns, min(end_ns, evidence.window.end_ns)
-    if end_ns - begin_ns < _SHORTEST_S * 1e9 - refresh_ns:
+    # The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
+    if end_ns - begin_ns < 1e9 - refresh_ns:
         return None
-    values = evidence.trace.within("utilization_ratio", begin_ns, end_ns).values
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) and 2 * len(known) >= len(values) else None
+    return evidence.trace.within("utilization_ratio", begin_ns, end_ns).mean()

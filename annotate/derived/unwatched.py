@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from annotate.evidence import HEARTBEAT_NS, SIGNALS, Evidence, Lane, Times, Trace
-
-# A value stands for a heartbeat and a half; what is silent for longer was not being read.
-SILENT_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
-# An edge row is read when the window's end is marked, a call or two before or after it.
-_EDGE_SLACK_NS = 50_000_000
+from annotate.evidence import HEARTBEAT_NS, SIGNALS, STALE_NS, Evidence, Lane, Times, Trace
 
 
 def lost_because(evidence: Evidence) -> str:
@@ -49,14 +44,15 @@ def dark_spans_ns(evidence: Evidence, seen: Times, blank: Times) -> list[tuple[i
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     spans = [(gap.begin_ns, gap.end_ns) for gap in evidence.trace.gaps if gap.lane == Lane.FAST]
     spans.append((begin_ns, int(seen[0])))
-    silent = np.flatnonzero(np.diff(seen) > SILENT_NS)
+    silent = np.flatnonzero(np.diff(seen) > STALE_NS)
     spans += zip((seen[silent] + HEARTBEAT_NS).tolist(), seen[silent + 1].tolist(), strict=True)
     spans += zip(blank.tolist(), np.append(seen, end_ns)[np.searchsorted(seen, blank)].tolist(), strict=True)
     last_ns = int(seen[-1])
     alive_ns = max(last_ns, _last_sign_of_life_ns(evidence.trace))
-    if last_ns + SILENT_NS < end_ns:
+    if last_ns + STALE_NS < end_ns:
         spans.append((min(last_ns + HEARTBEAT_NS, max(alive_ns, last_ns)), end_ns))
-    elif alive_ns < end_ns - _EDGE_SLACK_NS:
+    # An edge row is read when the window's end is marked, a call or two before or after it.
+    elif alive_ns < end_ns - 50_000_000:
         spans.append((alive_ns, end_ns))
     return _merged([(max(a, begin_ns), min(b, end_ns)) for a, b in spans])
 

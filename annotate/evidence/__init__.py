@@ -9,20 +9,20 @@ columns.  With the `Host`'s facts, `Timings` and what was declared, that is the 
 
 from __future__ import annotations
 
-from annotate.evidence.column import GRID_COUNT, Column, Times, Values, grid
-from annotate.evidence.device import Device
+from annotate.evidence.column import EMPTY, GRID_COUNT, Column, Times, Values, grid
 from annotate.evidence.evidence import Evidence, Fact
-from annotate.evidence.process_list import Ownership, Process, ProcessList, Visibility
-from annotate.evidence.reading import COUNTERS, HEARTBEAT_NS, SIGNALS, Lane, Reading, Reason, signals
-from annotate.evidence.records import Event, Gap, PowerRecord
+from annotate.evidence.reading import COUNTERS, HEARTBEAT_NS, SIGNALS, STALE_NS, Lane, Reading, Reason, signals
+from annotate.evidence.records import Device, Event, Gap, Ownership, PowerRecord, Process, ProcessList, Visibility
 from annotate.evidence.trace import Increase, Trace
 from annotate.evidence.window_record import Host, Timings, WindowRecord
 
 __all__ = [
     "COUNTERS",
+    "EMPTY",
     "GRID_COUNT",
     "HEARTBEAT_NS",
     "SIGNALS",
+    "STALE_NS",
     "Column",
     "Device",
     "Event",

@@ -24,6 +24,20 @@ class Column:
     def __len__(self) -> int:
         return len(self.at_ns)
 
+    @property
+    def observed(self) -> Column:
+        """The rows that hold a value."""
+        return self.where(~np.isnan(self.values))
+
+    def where(self, rows: npt.NDArray[np.bool_]) -> Column:
+        """The rows that a mask names."""
+        return Column(self.at_ns[rows], self.values[rows])
+
+    def mean(self) -> float | None:
+        """Return the mean of what was observed; None where less than half was."""
+        known = self.observed.values
+        return float(known.mean()) if len(known) and 2 * len(known) >= len(self) else None
+
 
 EMPTY = Column(np.empty(0, np.int64), np.empty(0, np.float64))
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from annotate.evidence.column import Column
-from annotate.evidence.device import Device
+from annotate.evidence.records import Device
 from annotate.evidence.trace import Increase, Trace
 from annotate.evidence.window_record import Host, Timings, WindowRecord
 

@@ -12,6 +12,7 @@ from typing import Any
 
 # A reading is repeated at least this often even if nothing changed, so a longer silence is a gap.
 HEARTBEAT_NS = 1_000_000_000
+STALE_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2  # a value stands for so long; what is silent for longer was not being read
 
 
 class Lane(StrEnum):

@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from annotate.evidence.column import EMPTY, Column, Times, Values, grid
-from annotate.evidence.process_list import ProcessList
-from annotate.evidence.reading import HEARTBEAT_NS, SIGNALS, Lane, Reading
-from annotate.evidence.records import Event, Gap, PowerRecord
-
-_STALE_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2
+from annotate.evidence.reading import HEARTBEAT_NS, SIGNALS, STALE_NS, Lane, Reading
+from annotate.evidence.records import Event, Gap, PowerRecord, ProcessList
 
 # Refresh periods to assume where none was measured: the driver's shared page on data-centre boards, driver 580.
 _REFRESH_NS = 100_000_000
@@ -118,7 +115,7 @@ class Trace:
         index = np.searchsorted(column.at_ns, times_ns, side="right") - 1
         known = index >= 0
         lane = SIGNALS.get(name, Lane.FAST)
-        stale_ns = _STALE_NS if lane == Lane.FAST else 11_000_000_000
+        stale_ns = STALE_NS if lane == Lane.FAST else 11_000_000_000
         known[known] = times_ns[known] - column.at_ns[index[known]] <= stale_ns
         out[known] = column.values[index[known]]
         for gap in self.gaps:
@@ -138,9 +135,8 @@ class Trace:
         50 ms) a reading just inside serves too, because a slow lane is first asked when the window opens.
         A counter that fell was reset (driver reload): None.
         """
-        column = self.column(name)
-        seen = ~np.isnan(column.values) if len(column) else np.empty(0, bool)
-        at_ns, values = column.at_ns[seen], column.values[seen]
+        seen = self.column(name).observed
+        at_ns, values = seen.at_ns, seen.values
         if len(at_ns) < 2:
             return None
         slack_ns = max(50_000_000, (end_ns - begin_ns) // 20)

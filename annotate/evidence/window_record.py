@@ -46,6 +46,15 @@ class Timings:
         """Return which entries hold a duration: nothing takes less than a nanosecond, or a million seconds, or no number."""
         return np.asarray((self.took_s > 1e-9) & (self.took_s < 1e6))
 
+    def pick(self, entries: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Timings:
+        """The entries that a mask or an order names."""
+        clock = self.sm_clock_mhz
+        return Timings(self.at_ns[entries], self.took_s[entries], None if clock is None else clock[entries], self.calls_count)
+
+    def in_order(self) -> Timings:
+        """The entries by when they began."""
+        return self.pick(np.argsort(self.at_ns, kind="stable")) if (np.diff(self.at_ns) < 0).any() else self
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:

@@ -1,4 +1,4 @@
-"""A verdict as text and as Markdown: strings only, no colour.
+"""A verdict as text, as Markdown and as a small piece of HTML for notebooks: strings only, no colour, script or style sheet.
 
 Labels, process names and device names come from outside, so nothing of them reaches a terminal or a page unescaped.
 """
@@ -10,6 +10,7 @@ import textwrap
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from html import escape
 
 from annotate.verdict import Answered, Finding, Status, Verdict
 
@@ -21,6 +22,7 @@ _LIVE = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE
 
 
 _MORE = "`gpuwatch show -v` lists them"
+_BORDER = {Status.VALID: "#2e7d32", Status.UNPROVEN: "#6b7280", Status.FLAGGED: "#b45309", Status.REJECTED: "#b91c1c"}
 
 
 def text(verdict: Verdict, *, verbose: bool = False, more: str = _MORE, width: int | None = None) -> str:
@@ -190,3 +192,31 @@ def _rules(count: int) -> str:
 def _value(value: object) -> str:
     """A phrase that a sentence takes in begins with its comma; alone it does not."""
     return f"{value:.6g}" if isinstance(value, float) else plain(str(value)).lstrip(",; ")
+
+
+def html(verdicts: Sequence[Verdict]) -> str:
+    """One card a GPU, worst first as given."""
+    return "".join(map(_card, verdicts))
+
+
+def _card(verdict: Verdict) -> str:
+    title = [
+        f"<b>{verdict.status.value.upper()}</b>",
+        *(["<b>SIMULATED</b>"] if verdict.simulated else []),
+        *(escape(text) for text in (verdict.label, verdict.device_name) if text),
+        f"{verdict.length_s:.3g} s",
+    ]
+    why = f"<div>{escape(verdict.why)}</div>" if verdict.why else ""
+    rows = "".join(map(_card_row, verdict.hazards))
+    blind = len(verdict.unobserved)
+    rest = f"<div>not checked: {blind} rule{'s' * (blind != 1)}</div>" if blind else ""
+    return (
+        f'<div style="border-left:4px solid {_BORDER[verdict.status]};padding:4px 10px;margin:4px 0">'
+        f"<div>{' &nbsp; '.join(title)}</div>{why}<table>{rows}</table>{rest}</div>"
+    )
+
+
+def _card_row(finding: Finding) -> str:
+    severity = f"{finding.severity}{', accepted' if finding.accepted else ''}"
+    cells = (finding.rule, severity, f"{finding.says}: {finding.remedy}")
+    return "<tr>" + "".join(f'<td style="text-align:left;vertical-align:top">{escape(cell)}</td>' for cell in cells) + "</tr>"

@@ -6,9 +6,8 @@ from typing import Annotated
 
 from annotate.claims import Claim
 from annotate.declared import amount, text
-from annotate.derived.roofline import peak_bytes_a_second
+from annotate.derived.roofline import peak_bytes_a_second, traffic_bound
 from annotate.derived.timed import elsewhere, loop
-from annotate.derived.work import traffic_bound
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 

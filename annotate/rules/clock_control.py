@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numpy as np
-
 from annotate.claims import Claim
 from annotate.declared import amount
 from annotate.derived.busy import utilization_ratio
 from annotate.derived.held import Held, by_bits, by_counter, by_violation, power_cap
 from annotate.derived.settings_throughout import has_same_settings, power_limit_w, standing_value, target_clock_mhz
-from annotate.derived.sm_clock import working
-from annotate.derived.true_clock import driver_clock_mhz, measured
+from annotate.derived.sm_clock import driver_clock_mhz, measured, working
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
@@ -58,7 +55,7 @@ def locked_clock_missed(
     if target_mhz is None:
         return Unobserved(evidence.absence or "no lock is on record, and a locked range cannot be read back from the driver")
     true = measured(evidence)
-    clock_mhz = true.clock_mhz if true else _driver_mhz(evidence)
+    clock_mhz = true.clock_mhz if true else working(evidence).mean()
     held = power_cap(evidence)
     if clock_mhz is None and held is None:
         return Unobserved("neither the clock of a working GPU nor time under the power cap was observed")
@@ -253,12 +250,6 @@ def nvml_clock_untrue(
     return Found(Severity.NOTE, facts) if abs(off_ratio) > limit_ratio else Clear(facts)
 
 
-def _driver_mhz(evidence: Evidence) -> float | None:
-    values = working(evidence).values
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else None
-
-
 def _ran(clock_mhz: float | None, capped: Held | None) -> str:
     at = f"at {clock_mhz:.0f} MHz" if clock_mhz is not None else ""
     under = f"under the power cap for {capped.ratio:.0%} of the window" if capped else ""
@@ -273,16 +264,13 @@ def _slower_ratio(low_ratio: float) -> float | None:
 def _without_record(evidence: Evidence, clock_mhz: float, facts: dict[str, Fact], limit_ratio: float) -> Answer:
     """A canary without a record: against what the driver says it ran at, then against what the board may reach."""
     capped = by_violation(evidence, "power_violation_ns") or by_counter(evidence, "power_cap_ns")
-    target_mhz = target_clock_mhz(evidence)
-    driver_mhz = evidence.trace.column("sm_clock_mhz").values
-    most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
-    known_mhz = driver_mhz[~np.isnan(driver_mhz)]
-    if len(known_mhz) and capped is not None and capped.ratio == 0.0:
-        seen_mhz = float(known_mhz.max())
+    driver_mhz = evidence.trace.column("sm_clock_mhz").observed.values
+    if len(driver_mhz) and capped is not None and capped.ratio == 0.0:
+        seen_mhz = float(driver_mhz.max())
         if (low_ratio := 1.0 - clock_mhz / seen_mhz) > limit_ratio:
             facts |= {"low_ratio": low_ratio, "than": f"the driver's clock of {seen_mhz:.0f} MHz would have it"}
             return Found(Severity.FLAG, facts, effect_ratio=_slower_ratio(low_ratio))
-    goal_mhz = target_mhz or most_mhz
+    goal_mhz = target_clock_mhz(evidence) or (evidence.device.sm_clock_max_mhz if evidence.device else None)
     if goal_mhz is None:
         return Unobserved("neither a record of this GPU's canary nor its highest clock is known")
     facts |= {"low_ratio": 1.0 - clock_mhz / goal_mhz, "than": f"{goal_mhz:.0f} MHz would have it"}

@@ -17,12 +17,6 @@ from annotate.stats.robust import block_means, centre, trend, without_cycle
 # Under a power cap an H200's clock swings about its mean, with a period near one second.
 _CYCLE_NS = 1_000_000_000
 _CYCLE_S = np.linspace(0.8, 1.25, 10)
-# What of a drift is sure: its size less so many standard errors (99 % one-sided, with the few blocks of short windows).
-_ERRORS = 2.5
-# More blocks sharpen nothing, and the pairs a trend is made of grow as their square.
-_MOST_BLOCKS = 200
-# From here on a step of the clock is named as a change of regime.
-_STEP_RATIO = 0.03
 _SLOWED = Reason.SW_POWER_CAP | Reason.HW_SLOWDOWN | Reason.SW_THERMAL | Reason.HW_THERMAL | Reason.HW_POWER_BRAKE
 
 
@@ -86,7 +80,8 @@ def clock_drift(evidence: Evidence, claim: Claim, *, limits: DriftLimits) -> Ans
         return Unobserved(f"only {span_s:.1f} s of steady work were observed, too few to tell a drift")
     found = trend((blocks.at_ns - blocks.at_ns[0]) / 1e9, blocks.values)
     typical_mhz = centre(blocks.values)
-    drift_ratio, least_ratio = (slope * span_s / typical_mhz for slope in (found.slope, found.least(_ERRORS)))
+    # What of a drift is sure: its size less so many standard errors (99 % one-sided, with the few blocks of short windows).
+    drift_ratio, least_ratio = (slope * span_s / typical_mhz for slope in (found.slope, found.least(2.5)))
     # The fitted line may end where no clock ever was.
     begin_mhz, end_mhz = (
         float(np.clip(typical_mhz * (1.0 + side * drift_ratio / 2), blocks.values.min(), blocks.values.max()))
@@ -246,12 +241,12 @@ def _grid_ns(evidence: Evidence) -> int:
 
 def _longer_level(evidence: Evidence, clock: Column) -> Column:
     """The longer side of a single sudden step, which is a change of regime and judged as one; all of a clock without."""
-    move = sudden(clock, block_ns=evidence.trace.refresh_of_ns("sm_clock_mhz"), least_ratio=_STEP_RATIO)
+    # From here on a step of the clock is named as a change of regime.
+    move = sudden(clock, block_ns=evidence.trace.refresh_of_ns("sm_clock_mhz"), least_ratio=0.03)
     if move is None:
         return clock
     later = clock.at_ns >= move.at_ns
-    side = later if 2 * later.sum() >= len(later) else ~later
-    return Column(clock.at_ns[side], clock.values[side])
+    return clock.where(later if 2 * later.sum() >= len(later) else ~later)
 
 
 def _span_ns(clock: Column) -> int:
@@ -265,7 +260,8 @@ def _blocks(evidence: Evidence, clock: Column, count: int) -> Column:
     """
     span_ns = _span_ns(clock)
     refresh_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
-    width_ns = max(refresh_ns, min(_CYCLE_NS, span_ns // max(1, count)), span_ns // _MOST_BLOCKS)
+    # More blocks sharpen nothing, and the pairs a trend is made of grow as their square.
+    width_ns = max(refresh_ns, min(_CYCLE_NS, span_ns // max(1, count)), span_ns // 200)
     if width_ns < _CYCLE_NS and 2 * refresh_ns < _CYCLE_S[0] * 1e9:
         thin = max(1, refresh_ns // 2 // int(clock.at_ns[1] - clock.at_ns[0]))
         clock = Column(clock.at_ns[::thin], clock.values[::thin])

@@ -9,14 +9,11 @@ import numpy as np
 
 from annotate.claims import Claim
 from annotate.derived.busy import beyond_declared_ratio, beyond_timed_ratio, launch_bound, utilization_ratio
-from annotate.derived.hidden import Sign, by_declared, by_memory, by_record, by_timings
+from annotate.derived.hidden import by_excess, by_memory, by_record
 from annotate.derived.presence import Presence, alone, list_is_whole, own_was_listed, presences, unread_s
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.times.durations import inside
-
-# Starved launches are few and very late: they draw the mean of the times away from the median.
-_LATE_MEAN_RATIO = 1.2
 
 
 @rule(
@@ -55,8 +52,7 @@ def contention_process(
         NVML's compute and graphics process lists, and per-process utilisation.  Figures: H200, driver 580.159.04.
     """
     found = _worst_neighbour(evidence, active_ratio=active_ratio, loaded_ratio=loaded_ratio, small_ratio=small_ratio)
-    own_listed = own_was_listed(evidence)
-    whole = list_is_whole(evidence)
+    own_listed, whole = own_was_listed(evidence), list_is_whole(evidence)
     if found and not (whole or own_listed or _nobody_is_own(evidence)):
         return Unobserved("the process list cannot be trusted: the window's own processes are not on it")
     if found and found.severity is not Severity.NOTE:
@@ -107,9 +103,15 @@ def contention_residual(
     named = by_record(evidence, flag_ratio, reject_ratio)
     held = by_memory(evidence, memory_bytes)
     # Where nobody else can have been there, the work nobody counted is the process's own: another hazard.
-    declared = Sign() if alone(evidence) else by_declared(evidence, flag_ratio, reject_ratio)
-    timed = by_timings(evidence, flag_ratio, reject_ratio, clear=named.clear or held.clear)
-    signs = (named, held, declared, timed)
+    uncounted_ratio = None if alone(evidence) else beyond_declared_ratio(evidence)
+    # Often it is just work that was not timed, so it counts only where nothing clears.
+    untimed_ratio = None if named.clear or held.clear else beyond_timed_ratio(evidence)
+    signs = (
+        named,
+        held,
+        by_excess(uncounted_ratio, "the busy time the harness declared", flag_ratio, reject_ratio),
+        by_excess(untimed_ratio, "the timed iterations", flag_ratio, reject_ratio),
+    )
     found = [sign for sign in signs if sign.severity]
     if found:
         worst = max(found, key=lambda sign: sign.severity is Severity.REJECT)
@@ -211,7 +213,8 @@ def _stretched_ratio(evidence: Evidence) -> float | None:
         declared = None  # the harness counts its gaps between launches as busy, the driver as idle
     if timed is not None and evidence.timings is not None:
         took_s = inside(evidence).took_s
-        if took_s.mean() < _LATE_MEAN_RATIO * np.median(took_s):
+        # Starved launches are few and very late: they draw the mean of the times away from the median.
+        if took_s.mean() < 1.2 * np.median(took_s):
             timed = None
     known = [-beyond for beyond in (declared, timed) if beyond is not None]
     return max(known) if known else None
@@ -235,8 +238,7 @@ def _worst_neighbour(evidence: Evidence, *, active_ratio: float, loaded_ratio: f
         others = others[1:]
     if not others:
         return None
-    total_bytes = evidence.device.memory_total_bytes if evidence.device else None
-    small_bytes = small_ratio * total_bytes if total_bytes else 0.0
+    small_bytes = small_ratio * ((evidence.device.memory_total_bytes if evidence.device else None) or 0.0)
 
     def severity(other: Presence) -> Severity:
         if other.least_ratio is not None and other.least_ratio > loaded_ratio:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numpy as np
-
 from annotate.claims import Claim
-from annotate.derived.unwatched import SILENT_NS, dark_spans_ns, fast_rows, lost_because
-from annotate.evidence import SIGNALS, Evidence, Fact, Lane, Reason
+from annotate.derived.busy import has_reason
+from annotate.derived.unwatched import dark_spans_ns, fast_rows, lost_because
+from annotate.evidence import SIGNALS, STALE_NS, Evidence, Fact, Lane, Reason
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 # An exception of more letters is no sentence.
@@ -39,16 +38,12 @@ def stale_daemon(evidence: Evidence, claim: Claim) -> Answer:
         Every reading of the fast lane around the window, and the driver's own lost and back events.
     """
     window = evidence.window
-    lost = lost_because(evidence)
-    if lost:
-        return Unobserved(lost)
-    if evidence.absence:
-        return Unobserved(evidence.absence)
+    if because := lost_because(evidence) or evidence.absence:
+        return Unobserved(because)
     for name, column in evidence.trace.columns.items():
-        if SIGNALS.get(name) == Lane.FAST:
-            near = (column.at_ns >= window.begin_ns - SILENT_NS) & (column.at_ns <= window.end_ns)
-            if not np.isnan(column.values[near]).all():
-                return Clear()
+        near = column.where((column.at_ns >= window.begin_ns - STALE_NS) & (column.at_ns <= window.end_ns))
+        if SIGNALS.get(name) == Lane.FAST and len(near.observed):
+            return Clear()
     return Unobserved("no reading of this GPU in the window")
 
 
@@ -181,8 +176,7 @@ def incomplete_body(evidence: Evidence, claim: Claim) -> Answer:
     """
     if abandoned := evidence.declared.get("abandoned"):
         return Unobserved(f"the window was cut short: {_worded(abandoned)}")
-    exception = evidence.declared.get("exception")
-    if exception:
+    if exception := evidence.declared.get("exception"):
         return Unobserved(f"the measured work ended with {_worded(exception)}")
     return Clear()
 
@@ -254,10 +248,9 @@ def _capped_at_end_ratio(evidence: Evidence) -> float | None:
         increase = evidence.trace.increase("power_cap_ns", begin_ns, window.end_ns)
         if increase is not None:
             return min(1.0, increase.ratio)
-        mask = evidence.trace.within("event_reasons_mask", begin_ns, window.end_ns).values
-        known = mask[~np.isnan(mask)].astype(np.int64)
-        if len(known):
-            return float(((known & Reason.SW_POWER_CAP) != 0).mean())
+        masks = evidence.trace.within("event_reasons_mask", begin_ns, window.end_ns).observed.values
+        if len(masks):
+            return float(has_reason(masks, Reason.SW_POWER_CAP).mean())
     return None
 
 

@@ -193,9 +193,9 @@ def _of_cheap_data(evidence: Evidence, claim: Claim) -> Severity:
 
 def _high_power_w(evidence: Evidence) -> float | None:
     """Return what it drew at its busiest: a mean over pauses would be low for any data."""
-    values = evidence.within("power_w").values
-    known = values[~np.isnan(values)]
-    return float(np.quantile(known, 0.9)) if 2 * len(known) > len(values) else None
+    column = evidence.within("power_w")
+    known = column.observed.values
+    return float(np.quantile(known, 0.9)) if 2 * len(known) > len(column) else None
 
 
 @rule(

@@ -57,9 +57,8 @@ def setting_changed(
     changes: list[tuple[float, str, float, float, int, int]] = []
     read: list[str] = []
     for name in _SETTINGS:
-        column = evidence.trace.column(name)
-        known = ~np.isnan(column.values)
-        at_ns, values = column.at_ns[known], column.values[known]
+        column = evidence.trace.column(name).observed
+        at_ns, values = column.at_ns, column.values
         first = max(0, int(np.searchsorted(at_ns, window.begin_ns, side="right")) - 1)
         last = min(len(at_ns) - 1, int(np.searchsorted(at_ns, window.end_ns, side="left")))
         if last <= first:
@@ -122,13 +121,12 @@ def hardware_error(
         counter, and Xid events.
     """
     found = hardware_errors(evidence, replays_count=replays_count, replays_per_minute_count=replays_per_minute_count)
-    facts = dict(found.facts)
     if found.grave or found.slight:
-        facts["errors"] = ", ".join(dict.fromkeys([*found.grave, *found.slight]))
-        return Found(Severity.REJECT if found.grave else Severity.FLAG, facts)
+        errors = ", ".join(dict.fromkeys([*found.grave, *found.slight]))
+        return Found(Severity.REJECT if found.grave else Severity.FLAG, {**found.facts, "errors": errors})
     if found.unread:
         return Unobserved(evidence.absence or f"not observed: {', '.join(found.unread)}")
-    return Clear(facts)
+    return Clear(found.facts)
 
 
 @rule(
@@ -158,8 +156,7 @@ def persistence_off(
     Source:
         NVML's persistence mode, and who was on the GPU before the window began.
     """
-    mode = evidence.trace.column("persistence_mode").values
-    modes = [bool(value) for value in mode[~np.isnan(mode)]]
+    modes = [bool(value) for value in evidence.trace.column("persistence_mode").observed.values]
     if evidence.device and evidence.device.persistence_mode is not None:
         modes.append(evidence.device.persistence_mode)
     if not modes:

@@ -12,16 +12,13 @@ from annotate.evidence import Evidence, Fact, Timings, Values
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.stats.intervals import Interval, batch_interval, median_interval
 from annotate.stats.robust import autocorrelations, centre
-from annotate.times.durations import inside, readable, usual_s, worth_count
+from annotate.times.durations import NO_ITERATION, inside, readable, usual_s, worth_count
 from annotate.times.outlying import outlying, regular
 
-_NONE = Unobserved("no iteration was timed inside the window")
 # Below six values no two order statistics hold a median with 95 %.
 _FEWEST_COUNT = 6
 # Fewer make no eight batches of ten; beyond this lag-1 correlation they are no independent values either.
 _BATCHES_COUNT, _ALIKE = 80, 0.3
-# Timers of gpuwatch, whose intervals are those of batches.
-_BY_GPUWATCH = ("events", "graph", "host")
 
 
 @rule(
@@ -62,7 +59,7 @@ def noisy(
     """
     times = inside(evidence)
     if not len(times.took_s):
-        return _NONE
+        return NO_ITERATION
     interval = _interval(times)
     if interval is None:
         return Unobserved("iterations are too few, or resemble those before too much, to tell how sure their median is")
@@ -119,7 +116,7 @@ def autocorrelated(
     """
     times = inside(evidence)
     if len(times.took_s) < _FEWEST_COUNT:
-        return Unobserved("too few iterations to compare them with those before") if len(times.took_s) else _NONE
+        return Unobserved("too few iterations to compare them with those before") if len(times.took_s) else NO_ITERATION
     # One very late iteration would outweigh all others, and it resembles none.
     middle_s, noise_s = usual_s(times.took_s)
     kept_s = np.clip(times.took_s, middle_s - 5.0 * noise_s, middle_s + 5.0 * noise_s)
@@ -130,7 +127,8 @@ def autocorrelated(
         "effective_count": worth,
         "half_width_ratio": sure_ratio,
     }
-    own = text(evidence.declared, "timer") in _BY_GPUWATCH
+    # Timers of gpuwatch, whose intervals are those of batches.
+    own = text(evidence.declared, "timer") in ("events", "graph", "host")
     misleads = worth < least_ratio * len(times.took_s) and sure_ratio > error_ratio
     if misleads and (interval := _interval(times)) is not None:
         misleads = interval.half_width_ratio <= noisy_ratio
@@ -172,7 +170,9 @@ def mean_vs_median_gap(
     """
     times = inside(evidence)
     if len(times.took_s) < 3:
-        return Unobserved("the mean and the median of fewer than three iterations are one") if len(times.took_s) else _NONE
+        return (
+            Unobserved("the mean and the median of fewer than three iterations are one") if len(times.took_s) else NO_ITERATION
+        )
     mean_s, median_s = float(times.took_s.mean()), centre(times.took_s)
     gap_ratio = mean_s / median_s - 1.0
     facts: dict[str, Fact] = {
@@ -227,7 +227,7 @@ def too_few_samples(
     times = inside(evidence)
     count = len(times.took_s)
     if not count:
-        return _NONE
+        return NO_ITERATION
     median_s, noise_s = usual_s(times.took_s)
     fewest = 3 if median_s * times.calls_count >= long_s else _FEWEST_COUNT
     noise_ratio = noise_s / median_s

@@ -9,8 +9,8 @@ import numpy as np
 
 from annotate.claims import Claim
 from annotate.declared import amount, text
+from annotate.derived.roofline import arithmetic_bound, readable_rate, traffic_bound
 from annotate.derived.timed import SEVERAL, elsewhere, loop
-from annotate.derived.work import arithmetic_bound, readable_rate, traffic_bound
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.times.durations import inside, readable
@@ -73,8 +73,9 @@ def result_cached(
     busy = f"the GPU worked {timed.utilization_ratio:.0%} of the time"
     # Work that takes more than all the time there was is a timer's fault, or a wrong count, while the GPU is busy.
     if least_ratio >= claimed_ratio and timed.utilization_ratio < done_ratio * min(1.0, least_ratio):
-        facts["what"] = f"{busy}, while the declared work takes {least_ratio:.0%} of it at least"
-        return Found(Severity.REJECT, facts)
+        return Found(
+            Severity.REJECT, facts | {"what": f"{busy}, while the declared work takes {least_ratio:.0%} of it at least"}
+        )
     on_gpu = text(evidence.declared, "timer") in ("events", "graph") and timed.timed_s > claimed_ratio * timed.span_s
     if on_gpu and timed.utilization_ratio < idle_ratio:
         facts["what"] = f"{busy}, while the calls timed on it took {timed.timed_s / timed.span_s:.0%} of it"
@@ -206,10 +207,7 @@ def _clock_mhz(evidence: Evidence) -> float | None:
     most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
     clocks = inside(evidence).sm_clock_mhz
     known = clocks[np.isfinite(clocks) & (clocks > 0)] if clocks is not None else np.empty(0)
-    if not len(known):
-        return most_mhz
-    true_mhz = float(np.median(known))
-    return min(true_mhz, most_mhz) if most_mhz else true_mhz
+    return min((mhz for mhz in (float(np.median(known)) if len(known) else None, most_mhz) if mhz), default=None)
 
 
 RULES: tuple[Rule, ...] = (result_cached, impossible_time, semantic_mismatch)

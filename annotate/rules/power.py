@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numpy as np
-
 from annotate.claims import Claim
 from annotate.derived.held import by_bits, by_counter, power_cap
-from annotate.derived.sm_clock import working
-from annotate.derived.true_clock import measured
+from annotate.derived.sm_clock import measured, working
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 
 # What the driver calls average power: field 185, and nvmlDeviceGetPowerUsage on boards of today.
 _AVERAGE_S = 1.0
-# How far apart the driver's dense record keeps its samples.
-_RECORD_S = 0.02
+# Of a cap, by what the number claims.
+_SEVERITIES = {Claim.SUSTAINED: Severity.NOTE, Claim.BURST: Severity.FLAG, Claim.FIXED_CLOCK: Severity.REJECT}
 
 
 @rule(
@@ -54,7 +51,7 @@ def power_limited(
     held = power_cap(evidence)
     if held is None:
         return Unobserved(evidence.absence or "time under the power cap was not observed")
-    mhz = _clock_mhz(evidence)
+    mhz = working(evidence).mean()
     most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
     facts: dict[str, Fact] = {
         "capped_ratio": held.ratio,
@@ -75,13 +72,7 @@ def power_limited(
         if most_mhz:
             facts["of_maximum_ratio"] = clock_mhz / most_mhz
             facts["clock"] = f"{facts['clock']} ({clock_mhz / most_mhz:.0%} of the maximum)"
-    match claim:
-        case Claim.FIXED_CLOCK:
-            return Found(Severity.REJECT, facts)
-        case Claim.BURST:
-            return Found(Severity.FLAG, facts)
-        case _:
-            return Found(Severity.NOTE, facts)
+    return Found(_SEVERITIES[claim], facts)
 
 
 @rule(
@@ -157,7 +148,8 @@ def power_reading_stale(
     # What each sensor needs, and how it falls short, finest first.
     needs: list[tuple[float, str]] = []
     if len(dense):
-        needs.append((samples_count * _RECORD_S, f"the driver's record holds {count} samples of it"))
+        # How far apart the driver's dense record keeps its samples.
+        needs.append((samples_count * 0.02, f"the driver's record holds {count} samples of it"))
     if evidence.observes("power_w"):
         needs.append((refreshes_count * refresh_s, f"the reading is refreshed every {refresh_s:.2g} s"))
     if evidence.observes("power_average_w"):
@@ -169,13 +161,6 @@ def power_reading_stale(
     needed_s, because = min((need for need in needs if need[0] > window.length_s), default=(_AVERAGE_S, needs[0][1]))
     facts: dict[str, Fact] = {"window_s": window.length_s, "needed_s": needed_s, "because": because}
     return Clear(facts) if enough else Found(Severity.NOTE, facts)
-
-
-def _clock_mhz(evidence: Evidence) -> float | None:
-    """The mean of the driver's SM clock while the GPU worked; None if that was not observed for most of the window."""
-    values = working(evidence).values
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else None
 
 
 RULES: tuple[Rule, ...] = (power_limited, sync_boost_limited, power_reading_stale)

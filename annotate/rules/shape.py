@@ -12,11 +12,10 @@ from annotate.derived.held import power_cap
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.stats.robust import centre
-from annotate.times.durations import every_count, inside, readable
+from annotate.times.durations import NO_ITERATION, every_count, inside, readable
 from annotate.times.modes import FEWEST_COUNT, Modes, two_modes
 from annotate.times.outlying import outlying, pattern
 
-_NONE = Unobserved("no iteration was timed inside the window")
 # Fewer have no neighbours to lie apart from, and no group of their own.
 _FEWEST_COUNT = 6
 
@@ -60,7 +59,7 @@ def outliers(
     """
     times = inside(evidence)
     if len(times.took_s) < _FEWEST_COUNT:
-        return Unobserved("too few iterations to say which lie apart") if len(times.took_s) else _NONE
+        return Unobserved("too few iterations to say which lie apart") if len(times.took_s) else NO_ITERATION
     lying = outlying(times)
     waited_s, span_s = evidence.host.run_wait_s, evidence.host.span_s
     waited = waited_s is not None and bool(span_s) and waited_s > wait_ratio * (span_s or 0.0)
@@ -126,7 +125,7 @@ def bimodal(evidence: Evidence, claim: Claim, *, limits: BimodalLimits) -> Answe
     """
     times = inside(evidence)
     if len(times.took_s) < FEWEST_COUNT:
-        return Unobserved("too few iterations to tell two speeds from one") if len(times.took_s) else _NONE
+        return Unobserved("too few iterations to tell two speeds from one") if len(times.took_s) else NO_ITERATION
     modes = two_modes(times.took_s, minor_ratio=limits.minor_ratio)
     if (
         modes is None

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numpy as np
-
 from annotate.claims import Claim
 from annotate.declared import amount
-from annotate.derived.busy import beyond_declared_ratio
+from annotate.derived.busy import beyond_declared_ratio, busy_at
 from annotate.derived.held import by_bits
-from annotate.derived.presence import alone, list_is_whole, presences, unread_s
+from annotate.derived.presence import Presence, alone, list_is_whole, presences, unread_s
 from annotate.derived.timed import SEEN_RATIO, SPREAD_S, beside
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
@@ -23,9 +21,6 @@ _SHARED = {
     "MPS": "MPS, whose clients run side by side",
     "gpushare": "a scheduler that gives parts of its memory to several containers",
 }
-_MPS_NAME = "nvidia-cuda-mps"
-# Utilisation at or below this is a GPU at rest: the driver rounds to whole points.
-_IDLE_RATIO = 0.01
 
 
 @rule(
@@ -58,10 +53,9 @@ def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
     names = set(filter(None, (host.sharing or "").split(",")))
     if device.virtualization:
         names.add(device.virtualization)
-    if any((presence.name or "").startswith(_MPS_NAME) for presence in presences(evidence)):
+    if any((presence.name or "").startswith("nvidia-cuda-mps") for presence in presences(evidence)):
         names.add("MPS")
-    modes = evidence.within("mig_mode").values
-    if device.parent_uuid is not None or device.mig_mode or (modes == 1.0).any():
+    if device.parent_uuid is not None or device.mig_mode or (evidence.within("mig_mode").values == 1.0).any():
         names.add("MIG")
     shared = [text for name, text in {**_SLICED, **_SHARED}.items() if name in names]
     if "MIG" in names:
@@ -167,7 +161,7 @@ def display_active(
     drawing = [presence for presence in presences(evidence) if presence.graphics and presence.listed and not presence.own]
     clocked = by_bits(evidence, Reason.DISPLAY_CLOCK)
     if drawing:
-        worst = max(drawing, key=lambda presence: presence.load())
+        worst = max(drawing, key=Presence.load)
         peak_ratio = max((presence.peak_ratio or 0.0 for presence in drawing), default=0.0)
         unknown = any(presence.peak_ratio is None for presence in drawing)
         facts: dict[str, Fact] = {
@@ -222,14 +216,14 @@ def numa_pcie_affinity(evidence: Evidence, claim: Claim) -> Answer:
     device, host = evidence.device, evidence.host
     if device is None:
         return Unobserved(evidence.absence or "the device was not observed")
-    facts: dict[str, Fact] = {"gpu_node": _text(device.numa_node_count), "process_nodes": host.numa_nodes}
+    node = None if device.numa_node_count is None else str(device.numa_node_count)
+    facts: dict[str, Fact] = {"gpu_node": node, "process_nodes": host.numa_nodes}
     far: list[str] = []
     unknown: list[str] = []
-    nodes = set((host.numa_nodes or "").split(","))
-    if device.numa_node_count is None or host.numa_nodes is None:
+    if node is None or host.numa_nodes is None:
         unknown.append("the memory nodes of GPU and process")
-    elif str(device.numa_node_count) not in nodes:
-        far.append(f"the GPU is on memory node {device.numa_node_count}, the benchmark on {host.numa_nodes}")
+    elif node not in host.numa_nodes.split(","):
+        far.append(f"the GPU is on memory node {node}, the benchmark on {host.numa_nodes}")
     for name, most, text in (
         ("pcie_generation_count", device.pcie_generation_max_count, "PCIe generation"),
         ("pcie_width_count", device.pcie_width_max_count, "PCIe width"),
@@ -241,25 +235,17 @@ def numa_pcie_affinity(evidence: Evidence, claim: Claim) -> Answer:
             far.append(f"its {text} is {now:.0f} of {most}")
         facts[name] = now
     if far:
-        facts["far"] = ", and ".join(far)
-        return Found(Severity.FLAG, facts)
+        return Found(Severity.FLAG, facts | {"far": ", and ".join(far)})
     if unknown:
         return Unobserved(f"not observed: {', '.join(unknown)}")
     return Clear(facts)
 
 
-def _text(number: int | None) -> str | None:
-    return None if number is None else str(number)
-
-
 def _while_busy(evidence: Evidence, name: str) -> float | None:
     """The best state of the link while the GPU worked; None if it was not read then."""
-    window, column = evidence.window, evidence.trace.column(name)
-    inside = (column.at_ns >= window.begin_ns) & (column.at_ns <= window.end_ns)
-    at_ns, values = column.at_ns[inside], column.values[inside]
-    used = evidence.trace.at("utilization_ratio", at_ns)
-    masks = np.nan_to_num(evidence.trace.at("event_reasons_mask", at_ns)).astype(np.int64)
-    busy = values[(used > _IDLE_RATIO) & (masks & int(Reason.GPU_IDLE) == 0) & ~np.isnan(values)]
+    window, column = evidence.window, evidence.trace.column(name).observed
+    inside = column.where((column.at_ns >= window.begin_ns) & (column.at_ns <= window.end_ns))
+    busy = inside.values[busy_at(evidence, inside.at_ns)]
     return float(busy.max()) if len(busy) else None
 
 

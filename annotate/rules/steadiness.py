@@ -8,8 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from annotate.claims import Claim
-from annotate.derived.busy import utilization_ratio
-from annotate.derived.duty import capped_clock_ratio, duty, is_light, iterations, regular_pause_s
+from annotate.derived.busy import capped_clock_ratio, duty, is_light, iterations, regular_pause_s, utilization_ratio
 from annotate.derived.held import began_ns, power_cap, running
 from annotate.derived.onset import OnsetTurn, cap_turn, engaged_ns, last_pause_end_ns
 from annotate.derived.sm_clock import median_mhz, sudden, working
@@ -17,18 +16,11 @@ from annotate.evidence import Column, Evidence, Fact, Reason
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
-# Where an onset is to be expected (after 56 to 75 ms), iteration times are searched in blocks this fine.
-_HEAD_NS = 250_000_000
+# In the first quarter second, where an onset is to be expected (after 56 to 75 ms), times are searched in blocks this fine.
 _FINE_NS = 10_000_000
 _TAIL_NS = 1_000_000_000
-# The power controller's swing has a period near one second.
-_CYCLE_NS = 1_000_000_000
-# A counter that ran this soon after the beginning ran before it: its steps are read by sweeps some 10 ms apart.
-_HELD_NS = 20_000_000
 # Where a window holds three swings, their means over three refreshes stay within a step and a third of what counts.
 _SWUNG_NS, _SWUNG_RATIO = 3_000_000_000, 4 / 3
-# Clocks this close are one, as far as steps of 15 MHz tell.
-_SETTLED_RATIO = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +136,8 @@ def _onset(evidence: Evidence) -> OnsetTurn | None:
     sampled_ns = int(on.at_ns[int(np.argmax(on.values))]) if len(on) and on.values.any() else None
     counted_ns = began_ns(evidence, "power_cap_ns")
     at_ns = counted_ns if counted_ns is not None else sampled_ns
-    if at_ns is None or at_ns - window.begin_ns <= _HELD_NS:
+    # A counter that ran this soon after the beginning ran before it: its steps are read by sweeps some 10 ms apart.
+    if at_ns is None or at_ns - window.begin_ns <= 20_000_000:
         return None
     return OnsetTurn("after a pause the power cap engaged", min(engaged_ns(evidence, at_ns), window.end_ns))
 
@@ -163,7 +156,8 @@ def _unsettled(evidence: Evidence, clock: Column, pause_end_ns: int, limits: Reg
     # Where the window goes on for long enough, it shows itself whether the clock had settled.
     seen = window.end_ns - settled_ns >= _TAIL_NS
     move_ratio = _move_ratio(clock, settled_ns) if seen else None
-    settled = move_ratio is not None and abs(move_ratio) < _SETTLED_RATIO
+    # Clocks this close are one, as far as steps of 15 MHz tell.
+    settled = move_ratio is not None and abs(move_ratio) < 0.01
     return Found(
         Severity.NOTE if settled or rest_ratio <= limits.reject_ratio else Severity.FLAG,
         {**facts, "clock_step_ratio": move_ratio},
@@ -188,8 +182,8 @@ def _by_clock(evidence: Evidence, clock: Column, step_ratio: float) -> OnsetTurn
 
 
 def _least_ratio(evidence: Evidence, step_ratio: float) -> float:
-    """Half of the controller's swing looks like a step in less than two of its periods: only what is larger counts."""
-    return step_ratio if evidence.window.length_ns >= 2 * _CYCLE_NS else 2.0 * step_ratio
+    """Half of the controller's swing looks like a step in less than two of its periods, of a second each: only what is larger counts."""
+    return step_ratio if evidence.window.length_ns >= 2_000_000_000 else 2.0 * step_ratio
 
 
 def _by_timings(evidence: Evidence, step_ratio: float) -> OnsetTurn | None:
@@ -198,7 +192,7 @@ def _by_timings(evidence: Evidence, step_ratio: float) -> OnsetTurn | None:
         return None
     window = evidence.window
     times = iterations(evidence.timings, window.begin_ns, window.end_ns)
-    head = iterations(evidence.timings, window.begin_ns, min(window.end_ns, window.begin_ns + _HEAD_NS))
+    head = iterations(evidence.timings, window.begin_ns, min(window.end_ns, window.begin_ns + 250_000_000))
     move = sudden(head, block_ns=_FINE_NS, least_ratio=2.0 * step_ratio, side_count=2)
     if move is None or move.ratio < 0:  # a slow head is a cold start, which is no state of the GPU
         move = sudden(times, block_ns=10 * _FINE_NS, least_ratio=_least_ratio(evidence, step_ratio))
@@ -219,7 +213,7 @@ def _clock_step_ratio(evidence: Evidence, clock: Column, change: OnsetTurn) -> f
 def _move_ratio(clock: Column, at_ns: int) -> float | None:
     """The clock from a time on, over that before; None where one side was not observed."""
     later = clock.at_ns >= at_ns
-    before_mhz, after_mhz = (median_mhz(Column(clock.at_ns[side], clock.values[side])) for side in (~later, later))
+    before_mhz, after_mhz = (median_mhz(clock.where(side)) for side in (~later, later))
     return after_mhz / before_mhz - 1.0 if before_mhz and after_mhz else None
 
 

@@ -12,8 +12,6 @@ from annotate.derived.held import Held, by_bits, by_counter, by_violation, reaso
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 
-_HARDWARE_COUNTERS = ("hw_thermal_ns", "power_brake_ns")
-
 
 @rule(
     "throttle-thermal",
@@ -101,8 +99,7 @@ def throttle_hw_slowdown(
     """
     window = evidence.window
     facts: dict[str, Fact] = {"window_s": window.length_s}
-    counters = [by_counter(evidence, name) for name in _HARDWARE_COUNTERS]
-    counted = _worst(counters)
+    counted = _worst([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
     if counted and counted.least_ratio * window.length_s > counted_s:
         return Found(Severity.REJECT, {**facts, "slowed_s": counted.ratio * window.length_s, "by": counted.by})
     at_ns, masks = reasons(evidence)
@@ -163,11 +160,8 @@ def _worst(witnesses: Sequence[Held | None], *, or_else: Held | None = None) -> 
 
 
 def _temperature(evidence: Evidence) -> dict[str, Fact]:
-    values = evidence.trace.within("temperature_c", evidence.window.begin_ns, evidence.window.end_ns).values
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return {"at": ""}
-    return {"hottest_c": int(known.max()), "at": f", at up to {known.max():.0f} °C"}
+    known = evidence.trace.within("temperature_c", evidence.window.begin_ns, evidence.window.end_ns).observed.values
+    return {"hottest_c": int(known.max()), "at": f", at up to {known.max():.0f} °C"} if len(known) else {"at": ""}
 
 
 def _effect_ratio(evidence: Evidence, bits: Reason) -> float | None:
@@ -175,11 +169,10 @@ def _effect_ratio(evidence: Evidence, bits: Reason) -> float | None:
     at_ns, masks = reasons(evidence)
     clocks = evidence.trace.at("sm_clock_mhz", at_ns)
     slowed = (masks & int(bits)) != 0
-    inside, outside = clocks[slowed & ~np.isnan(clocks)], clocks[~slowed & ~np.isnan(clocks)]
+    inside, outside = (clocks[during & ~np.isnan(clocks)] for during in (slowed, ~slowed))
     if not len(inside) or not len(outside) or not inside.mean() > 0:
         return None
-    full_mhz = float(np.median(outside))
-    return max(0.0, full_mhz / float(np.concatenate([inside, outside]).mean()) - 1.0)
+    return max(0.0, float(np.median(outside) / np.concatenate([inside, outside]).mean()) - 1.0)
 
 
 RULES: tuple[Rule, ...] = (throttle_thermal, throttle_hw_slowdown, throttle_power_brake)

@@ -11,9 +11,7 @@ from annotate.evidence import Evidence, Fact
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.stats.robust import centre
 from annotate.times.cold import cold_prefix_count
-from annotate.times.durations import inside, readable
-
-_NONE = Unobserved("no iteration was timed inside the window")
+from annotate.times.durations import NO_ITERATION, inside, readable
 
 
 @rule(
@@ -52,7 +50,7 @@ def cold_start(
     """
     times = inside(evidence)
     if len(times.took_s) < 2:
-        return Unobserved("one iteration has nothing to be cold against") if len(times.took_s) else _NONE
+        return Unobserved("one iteration has nothing to be cold against") if len(times.took_s) else NO_ITERATION
     count = cold_prefix_count(times.took_s)
     if not count:
         return Clear({"cold_count": 0})
@@ -122,7 +120,7 @@ def mid_run_compile(
     """
     times = inside(evidence)
     if len(times.took_s) < 2:
-        return Unobserved("one iteration has nothing to be slow against") if len(times.took_s) else _NONE
+        return Unobserved("one iteration has nothing to be slow against") if len(times.took_s) else NO_ITERATION
     median_s = centre(times.took_s)
     slow = times.took_s > max(slow_ratio * median_s, least_s / times.calls_count)
     slow[0] = False

@@ -13,13 +13,6 @@ import numpy as np
 from annotate.evidence import Times, Values
 from annotate.stats.robust import autocorrelations, centre
 
-_SEED = 20261121
-_MOST_BATCHES = 20  # more would be shorter than the cap controller's swings
-_FEWEST_BATCHES = 8  # with fewer batches their scatter is a guess
-_BATCH_ITERATIONS_COUNT = 10  # fewer make no median
-_BATCH_S = 0.05  # half a refresh of the power controller
-_BATCH_CORRELATION = 0.3  # beyond it batches are not independent, and are made twice as long
-
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -35,13 +28,9 @@ class Interval:
     blocks_count: int
 
     @property
-    def half_width(self) -> float:
-        return 0.5 * (self.high - self.low)
-
-    @property
     def half_width_ratio(self) -> float:
         """Half the width as a share of the centre."""
-        return self.half_width / abs(self.centre) if self.centre else float("inf")
+        return 0.5 * (self.high - self.low) / abs(self.centre) if self.centre else float("inf")
 
     def excludes(self, value: float) -> bool:
         return not self.low <= value <= self.high
@@ -66,10 +55,14 @@ def batch_interval(
     if not len(took_s):
         return None
     span_s = float(at_ns[-1] - at_ns[0]) / 1e9 + float(took_s[-1])
-    count = min(_MOST_BATCHES, len(took_s) // _BATCH_ITERATIONS_COUNT, int(span_s / _BATCH_S))
-    while count >= _FEWEST_BATCHES:
+    # More batches would be shorter than the cap controller's swings; fewer than ten iterations make no median; 50 ms are half a
+    # refresh of the power controller.
+    count = min(20, len(took_s) // 10, int(span_s / 0.05))
+    # With fewer than eight batches their scatter is a guess.
+    while count >= 8:
         medians = _batch_medians(took_s, count)
-        if autocorrelations(medians)[1] <= _BATCH_CORRELATION:
+        # Beyond this, batches are not independent, and are made twice as long.
+        if autocorrelations(medians)[1] <= 0.3:
             return _t_interval(centre(took_s), medians, confidence)
         count //= 2
     return None
@@ -131,7 +124,7 @@ def ratio_interval(
     if count < 12 or autocorrelations(log_ratios)[1] < correlation:
         return plain
     length = block_length_count(log_ratios)
-    rng = np.random.default_rng(_SEED)
+    rng = np.random.default_rng(20261121)
     starts = rng.integers(0, count, (resamples_count, -(-count // length)))
     index = (starts[:, :, np.newaxis] + np.arange(length)).reshape(resamples_count, -1)[:, :count] % count
     medians = np.median(log_ratios[index], axis=1)

@@ -14,18 +14,12 @@ import numpy.typing as npt
 
 from annotate.evidence import Column, Values
 
-_LONG_COUNT = 1000
-# Turns the median absolute deviation into the standard deviation of a normal distribution.
-_MAD_TO_SD = 1.4826
-# An autocorrelation beyond this many standard errors counts (two-sided 5 %).
-_SIGNIFICANT_SE = 1.96
-
 
 def centre(values: Values) -> float:
     """The median.  Raises ValueError for an empty series."""
     if not len(values):
         raise ValueError("expected at least one value, found none")
-    if len(values) < _LONG_COUNT or np.isnan(values.sum()):
+    if len(values) < 1000 or np.isnan(values.sum()):
         return float(np.median(values))
     # np.median parts a long series at three places at once, which takes seven times as long as at one.
     half = len(values) // 2
@@ -39,7 +33,8 @@ def spread(values: Values, *, floor: float = 0.0) -> float:
     A floor of the size of the quantisation keeps a series with more than half of its values equal from having none.
     Raises ValueError for an empty series.
     """
-    return max(floor, _MAD_TO_SD * centre(np.abs(values - centre(values))))
+    # Turns the median absolute deviation into the standard deviation of a normal distribution.
+    return max(floor, 1.4826 * centre(np.abs(values - centre(values))))
 
 
 def block_means(column: Column, width_ns: int) -> Column:
@@ -127,7 +122,8 @@ def _widening(residuals: Values) -> float:
     correlations = autocorrelations(rankdata(np.round(residuals, 9)))[1:]
     lags = np.arange(1, count)
     # Positive ones only: taking the slope out leaves spurious negative ones at long lags, which would undo the correction.
-    significant = correlations > _SIGNIFICANT_SE / np.sqrt(count)
+    # An autocorrelation beyond this many standard errors counts (two-sided 5 %).
+    significant = correlations > 1.96 / np.sqrt(count)
     weights = (count - lags) * (count - lags - 1) * (count - lags - 2)
     sum_ = float((weights * correlations)[significant].sum())
     return max(1.0, 1.0 + 2.0 / (count * (count - 1) * (count - 2)) * sum_)

@@ -8,7 +8,7 @@ refusal with its reason.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,12 +23,8 @@ _CONFIDENCE = 0.95
 _LOG_FLOOR = 1e-3
 _FEWEST_COUNT = 60  # fewer give no interval worth having
 _SHORTEST_KERNEL_S = 50e-6  # below this gaps between launches drown the signal (measured on an H200)
-_LEAST_CLOCK_RATIO = 0.01  # an uncapped H200 moves 0.4 %, and correcting that gains nothing
 _LEAST_CORRELATION = 0.9  # a weaker one leaves a fifth of the noise, or more, unexplained
-_MOST_BETA_ERROR = 0.3  # a wider half of the interval: too few swings of the clock to tell it from a drift
-_STEEPEST = 1.2  # no kernel follows the clock more than in proportion; a little for the fit's own error
 _SLOW_SD = 10.0  # so far above the fit an iteration was slow for another reason
-_BLOCKS_COUNT = 500  # medians of so many blocks carry the fit: less noise in the clocks, and it stays fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +103,10 @@ class Sensitivity:
 
 def warm_and_stamped(timings: Timings) -> tuple[Timings | None, int]:
     """The warm iterations that carry a clock, None without any, and how many were cold."""
-    took_s, clock_mhz = timings.took_s, timings.sm_clock_mhz
-    timed = timings.timed
-    cold_ones = np.zeros(len(took_s), np.bool_)
-    cold_ones[timed] = cold(timings.at_ns[timed], took_s[timed])
-    cold_count = int(cold_ones.sum())
-    if clock_mhz is None:
-        return None, cold_count
-    kept = timed & ~cold_ones & np.isfinite(clock_mhz) & (clock_mhz > 0.0)
-    if not kept.any():
-        return None, cold_count
-    return replace(timings, at_ns=timings.at_ns[kept], took_s=took_s[kept], sm_clock_mhz=clock_mhz[kept]), cold_count
+    timed = timings.pick(timings.timed)
+    cold_ones, clock_mhz = cold(timed.at_ns, timed.took_s), timed.sm_clock_mhz
+    kept = ~cold_ones & np.isfinite(clock_mhz) & (clock_mhz > 0.0) if clock_mhz is not None else np.zeros(0, np.bool_)
+    return timed.pick(kept) if kept.any() else None, int(cold_ones.sum())
 
 
 def sensitivity(timings: Timings) -> Sensitivity | NoFit:
@@ -136,22 +125,26 @@ def sensitivity(timings: Timings) -> Sensitivity | NoFit:
         return NoFit(
             f"One call takes {usual_s * 1e6:.0f} µs: below {_SHORTEST_KERNEL_S * 1e6:.0f} µs launch gaps drown the clock."
         )
-    low_mhz, high_mhz = _edges(clock_mhz)
-    if high_mhz < (1.0 + _LEAST_CLOCK_RATIO) * low_mhz:
+    # The 5 and 95 % points.
+    ranks = (len(clock_mhz) // 20, len(clock_mhz) - 1 - len(clock_mhz) // 20)
+    low_mhz, high_mhz = np.partition(clock_mhz, ranks)[list(ranks)].tolist()
+    if high_mhz < 1.01 * low_mhz:  # an uncapped H200 moves 0.4 %, and correcting that gains nothing
         moved = high_mhz / low_mhz - 1.0
         return NoFit(f"The clock stayed within {moved:.1%} ({low_mhz:.0f}–{high_mhz:.0f} MHz): nothing to correct.")
 
-    length = -(-len(took_s) // _BLOCKS_COUNT)
+    # Medians of 500 blocks carry the fit: less noise in the clocks, and it stays fast.
+    length = -(-len(took_s) // 500)
     line = robust_line(
         np.log(_medians(clock_mhz, length)), np.log(_medians(took_s, length)), high_sd=_SLOW_SD, floor=_LOG_FLOOR
     )
-    r = line.r
-    if not -r >= _LEAST_CORRELATION:
-        return NoFit(f"Time follows the clock too loosely (r {r:.2f}, needed −{_LEAST_CORRELATION}): something else moves it.")
+    if not -line.r >= _LEAST_CORRELATION:
+        return NoFit(
+            f"Time follows the clock too loosely (r {line.r:.2f}, needed −{_LEAST_CORRELATION}): something else moves it."
+        )
     beta, error = -line.slope, line.slope_error(confidence=_CONFIDENCE)
-    if error is None or error > _MOST_BETA_ERROR:
+    if error is None or error > 0.3:  # half of the interval is wider: too few swings of the clock
         return NoFit("The clock swung too rarely to tell its effect from a drift of something else.")
-    if beta - error > _STEEPEST:
+    if beta - error > 1.2:  # no kernel follows the clock more than in proportion, but for the fit's own error
         return NoFit(f"Time changed as the clock to the power −{beta:.1f}, steeper than any kernel: something else moved it.")
     # Of all warm iterations, blocked or not: what a reader calls the noise.
     logs = np.log(took_s)
@@ -161,7 +154,7 @@ def sensitivity(timings: Timings) -> Sensitivity | NoFit:
         beta=beta,
         beta_low=beta - error,
         beta_high=beta + error,
-        r=r,
+        r=line.r,
         explained_ratio=float(np.clip(1.0 - residuals.var() / logs.var(), 0.0, 1.0)),
         clock_low_mhz=float(np.exp(line.x.min())),
         clock_high_mhz=float(np.exp(line.x.max())),
@@ -169,13 +162,6 @@ def sensitivity(timings: Timings) -> Sensitivity | NoFit:
         count=len(took_s) + cold_count,
         slow_count=int(slow.sum()),
     )
-
-
-def _edges(values: Values) -> tuple[float, float]:
-    """Their 5 and 95 % points."""
-    ranks = (len(values) // 20, len(values) - 1 - len(values) // 20)
-    parted = np.partition(values, ranks)
-    return float(parted[ranks[0]]), float(parted[ranks[1]])
 
 
 def _medians(values: Values, length: int) -> Values:

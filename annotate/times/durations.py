@@ -5,18 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from annotate.evidence import Evidence, Timings, Values, WindowRecord
+from annotate.evidence import EMPTY, Evidence, Timings, Values, WindowRecord
+from annotate.rule import Unobserved
 from annotate.stats.robust import centre, effective_count, spread
 
-# CUDA's events tick at up to half a microsecond: no spread is smaller than half a tick.
-_TICK_S = 0.25e-6
-_LEAST_RATIO = 1e-3
-# An autocorrelation function of more values costs more than it tells: they are taken in blocks.
-_BLOCKS_COUNT = 4096
-# An entry takes less than a million seconds, a clock of an SM lies between these, and a batch has no more calls.
-_MOST_S = 1e6
-_LEAST_MHZ, _MOST_MHZ = 1.0, 10_000.0
-_MOST_CALLS_COUNT = 10**9
+# No SM ever ran outside these.
+LEAST_MHZ, MOST_MHZ = 1.0, 10_000.0
+NO_ITERATION = Unobserved("no iteration was timed inside the window")
 # Further from the window is as wrong as this far, and differences of instants stay within 64 bits.
 _FAR_NS = 10**18
 
@@ -26,39 +21,32 @@ def usable(timings: Timings | None, window: WindowRecord) -> Timings | None:
 
     They come from a program that may be wrong, so no rule should meet what would overflow its arithmetic.
     """
-    if timings is None or not 1 <= timings.calls_count <= _MOST_CALLS_COUNT:
+    if timings is None or not 1 <= timings.calls_count <= 10**9:
         return None
     clock = timings.sm_clock_mhz
     if len(timings.at_ns) != len(timings.took_s) or (clock is not None and len(clock) != len(timings.at_ns)):
         return None
     at_ns = np.clip(timings.at_ns, window.begin_ns - _FAR_NS, window.end_ns + _FAR_NS)
-    took_s = np.where(timings.timed & (timings.took_s < _MOST_S / timings.calls_count), timings.took_s, np.nan)
+    # An entry takes less than a million seconds.
+    took_s = np.where(timings.timed & (timings.took_s < 1e6 / timings.calls_count), timings.took_s, np.nan)
     if clock is not None:
-        clock = np.where((clock >= _LEAST_MHZ) & (clock <= _MOST_MHZ), clock, np.nan)
-    if (np.diff(at_ns) < 0).any():
-        order = np.argsort(at_ns, kind="stable")
-        at_ns, took_s, clock = at_ns[order], took_s[order], None if clock is None else clock[order]
-    return Timings(at_ns, took_s, clock, timings.calls_count)
+        clock = np.where((clock >= LEAST_MHZ) & (clock <= MOST_MHZ), clock, np.nan)
+    return Timings(at_ns, took_s, clock, timings.calls_count).in_order()
 
 
 def inside(evidence: Evidence) -> Timings:
     """The iterations that began inside the window, in order; what is no duration is left out, and all if none is known."""
     timings = evidence.timings
     if timings is None:
-        return Timings(np.empty(0, np.int64), np.empty(0, np.float64))
-    at_ns, took_s, clock = timings.at_ns, timings.took_s, timings.sm_clock_mhz
-    kept = timings.timed & (at_ns >= evidence.window.begin_ns) & (at_ns < evidence.window.end_ns)
-    if not kept.all():
-        at_ns, took_s, clock = at_ns[kept], took_s[kept], None if clock is None else clock[kept]
-    if (np.diff(at_ns) < 0).any():
-        order = np.argsort(at_ns, kind="stable")
-        at_ns, took_s, clock = at_ns[order], took_s[order], None if clock is None else clock[order]
-    return Timings(at_ns, took_s, clock, timings.calls_count)
+        return Timings(EMPTY.at_ns, EMPTY.values)
+    kept = timings.timed & (timings.at_ns >= evidence.window.begin_ns) & (timings.at_ns < evidence.window.end_ns)
+    return (timings if kept.all() else timings.pick(kept)).in_order()
 
 
 def floor_s(median_s: float) -> float:
     """The least spread to believe: times are quantised, and more than half of them may be equal."""
-    return max(_TICK_S, _LEAST_RATIO * median_s)
+    # CUDA's events tick at up to half a microsecond: no spread is smaller than half a tick.
+    return max(0.25e-6, 1e-3 * median_s)
 
 
 def usual_s(took_s: Values) -> tuple[float, float]:
@@ -70,14 +58,13 @@ def usual_s(took_s: Values) -> tuple[float, float]:
 def worth_count(values: Values) -> float:
     """``effective_count`` of a series of any length: a long one is taken in blocks, whose means show how its mean varies."""
     count = len(values)
-    size = -(-count // _BLOCKS_COUNT)
+    # An autocorrelation function of more values costs more than it tells: they are taken in blocks.
+    size = -(-count // 4096)
     if size == 1:
         return effective_count(values)
     blocks = values[: count // size * size].reshape(-1, size).mean(axis=1)
     varies = float(blocks.var())
-    if varies <= 0.0:
-        return float(count)
-    return float(np.clip(effective_count(blocks) * float(values.var()) / varies, 1.0, count))
+    return float(np.clip(effective_count(blocks) * float(values.var()) / varies, 1.0, count)) if varies > 0.0 else float(count)
 
 
 def every_count(indices: npt.NDArray[np.intp], *, share_ratio: float = 0.5) -> int | None:

@@ -13,10 +13,6 @@ from annotate.stats.robust import centre, spread
 from annotate.times.cold import cold
 from annotate.times.durations import every_count, floor_s, readable
 
-# A clock that moves over half a second makes nobody an outlier, and a burst of a neighbour is far shorter.
-_LOCAL_S = 0.5
-_LOCAL_COUNT = 25
-
 
 @dataclass(frozen=True, slots=True)
 class Outlying:
@@ -73,7 +69,8 @@ def outlying(
 def _around(at_ns: Times, took_s: Values) -> Values:
     """The median of the block each iteration is in."""
     span_s = float(at_ns[-1] - at_ns[0]) / 1e9
-    blocks = min(max(1, round(span_s / _LOCAL_S)), max(1, len(took_s) // _LOCAL_COUNT))
+    # A clock that moves over half a second makes nobody an outlier, and a burst of a neighbour is far shorter.
+    blocks = min(max(1, round(span_s / 0.5)), max(1, len(took_s) // 25))
     size = len(took_s) // blocks
     medians = np.median(took_s[: blocks * size].reshape(blocks, size), axis=1)
     around = np.empty(len(took_s))

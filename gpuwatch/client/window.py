@@ -239,9 +239,9 @@ class Window:
         return f"<gpuwatch.window {plain(self.label or self.run_id or '')} {state if self.begin_ns else 'not entered'}>"
 
     def _repr_html_(self) -> str:
-        from annotate.output import card
+        from annotate.output import report
 
-        return card.html(self.verdicts) if self.end_ns is not None else html.escape(repr(self))
+        return report.html(self.verdicts) if self.end_ns is not None else html.escape(repr(self))
 
 
 def _find_open(window: Window | None) -> Window | None:

@@ -16,15 +16,24 @@ from annotate import __version__
 from annotate.evidence import Lane
 from gpuwatch import clock
 from gpuwatch.exporter import gpu_series
-from gpuwatch.exporter.buckets import Buckets
-from gpuwatch.exporter.gpu_counters import GpuTally, Tallies
+from gpuwatch.exporter.counters import Buckets, GpuTally, Outcomes, Tallies
 from gpuwatch.exporter.metrics import REASON_CLASSES, SCRAPE_BUCKETS
 from gpuwatch.exporter.metrics_page import MetricsPage
-from gpuwatch.exporter.window_counters import Outcomes
 from gpuwatch.host import processes
 from gpuwatch.interfaces import WatchedGpu
 
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# A figure of the store, its metric and further labels.
+_STORE = (
+    ("readings_bytes", "gpuwatch_store_bytes", "readings"),
+    ("ledger_bytes", "gpuwatch_store_bytes", "ledger"),
+    ("budget_bytes", "gpuwatch_store_budget_bytes"),
+    ("rows_count", "gpuwatch_store_rows_total"),
+    ("dropped_count", "gpuwatch_store_rows_dropped_total"),
+    ("dropped_segments_count", "gpuwatch_store_segments_dropped_total"),
+    ("set_aside_count", "gpuwatch_store_segments_set_aside_total"),
+    ("queued_count", "gpuwatch_store_queued_rows"),
+    ("disk_full", "gpuwatch_store_disk_full"),
+)
 
 
 class Machine(Protocol):
@@ -137,15 +146,8 @@ class Collector(Collecting):
         page.put("gpuwatch_daemon_resident_memory_bytes", _resident_bytes())
         page.put("gpuwatch_daemon_start_timestamp_seconds", self._started_s)
         store = self._daemon.store()
-        page.put("gpuwatch_store_bytes", store["readings_bytes"], "readings")
-        page.put("gpuwatch_store_bytes", store["ledger_bytes"], "ledger")
-        page.put("gpuwatch_store_budget_bytes", store["budget_bytes"])
-        page.put("gpuwatch_store_rows_total", store["rows_count"])
-        page.put("gpuwatch_store_rows_dropped_total", store["dropped_count"])
-        page.put("gpuwatch_store_segments_dropped_total", store["dropped_segments_count"])
-        page.put("gpuwatch_store_segments_set_aside_total", store["set_aside_count"])
-        page.put("gpuwatch_store_queued_rows", store["queued_count"])
-        page.put("gpuwatch_store_disk_full", store["disk_full"])
+        for figure, name, *labels in _STORE:
+            page.put(name, store[figure], *labels)
         page.histogram("gpuwatch_scrape_seconds", self._scrapes)
         for reason, count in self._refused.items():
             page.put("gpuwatch_scrapes_refused_total", count, reason)
@@ -153,4 +155,4 @@ class Collector(Collecting):
 
 def _resident_bytes() -> int | None:
     words = (processes.contents("/proc/self/statm") or "").split()
-    return int(words[1]) * _PAGE_BYTES if len(words) > 1 else None
+    return int(words[1]) * os.sysconf("SC_PAGE_SIZE") if len(words) > 1 else None

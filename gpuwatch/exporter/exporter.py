@@ -10,9 +10,8 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.exporter.access import access
 from gpuwatch.exporter.collector import Collector, DaemonFigures, Machine
-from gpuwatch.exporter.gpu_counters import Tallies
+from gpuwatch.exporter.counters import Outcomes, Tallies
 from gpuwatch.exporter.http_server import HttpServer
-from gpuwatch.exporter.window_counters import Outcomes
 
 _log = logging.getLogger("gpuwatch.exporter")
 

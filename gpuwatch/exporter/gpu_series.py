@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 
-from annotate.evidence import Device, Lane, ProcessList, Reading, Reason, Visibility
-from gpuwatch.exporter.gpu_counters import LOADS, GpuTally
-from gpuwatch.exporter.metrics import ASKED, LANES, REASON_CLASSES
+from annotate.clock_reasons import bits
+from annotate.evidence import Device, Lane, ProcessList, Reason, Visibility
+from gpuwatch.exporter.counters import LOADS, GpuTally
+from gpuwatch.exporter.metrics import ASKED, LANES, METRICS, REASON_CLASSES
 from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.interfaces import WatchedGpu
 
@@ -16,7 +19,6 @@ LEAST_STALE_NS = 5_000_000_000
 STALE_PERIODS = 3  # a lane that has not answered for so many of its periods tells nothing of now
 
 REASON_NAMES: Mapping[int, str] = dict(zip((reason.value for reason in Reason), REASON_CLASSES, strict=True))
-_KNOWN_MASK = sum(REASON_NAMES)
 # The driver's own counters of time, by the reason they count.
 _DRIVER_NS = {
     Reason.SW_POWER_CAP.value: "power_cap_ns",
@@ -28,7 +30,7 @@ _DRIVER_NS = {
 _COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")  # in the order of nvml.h
 
 # name of the metric, field of the reading, factor to base units, further labels
-_GAUGES: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
+_OBSERVED: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
     ("gpuwatch_gpu_clock_hertz", "sm_clock_mhz", MHZ, ("sm",)),
     ("gpuwatch_gpu_clock_hertz", "mem_clock_mhz", MHZ, ("memory",)),
     ("gpuwatch_gpu_clock_limit_hertz", "sm_clock_lock_mhz", MHZ, ("sm", "locked")),
@@ -51,13 +53,12 @@ _GAUGES: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
     ("gpuwatch_gpu_persistence_mode", "persistence_mode", 1, ()),
     ("gpuwatch_gpu_ecc_mode", "ecc_mode", 1, ()),
     ("gpuwatch_gpu_mig_mode", "mig_mode", 1, ()),
-)
-_COUNTERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("gpuwatch_gpu_energy_joules_total", "energy_j", ()),
-    ("gpuwatch_gpu_ecc_errors_total", "ecc_corrected_count", ("corrected",)),
-    ("gpuwatch_gpu_ecc_errors_total", "ecc_uncorrected_count", ("uncorrected",)),
-    ("gpuwatch_gpu_remapped_rows_total", "remapped_rows_count", ()),
-    ("gpuwatch_gpu_pcie_replays_total", "pcie_replay_count", ()),
+    # Counters as the driver counts: Prometheus sees by itself where one began anew.
+    ("gpuwatch_gpu_energy_joules_total", "energy_j", 1, ()),
+    ("gpuwatch_gpu_ecc_errors_total", "ecc_corrected_count", 1, ("corrected",)),
+    ("gpuwatch_gpu_ecc_errors_total", "ecc_uncorrected_count", 1, ("uncorrected",)),
+    ("gpuwatch_gpu_remapped_rows_total", "remapped_rows_count", 1, ()),
+    ("gpuwatch_gpu_pcie_replays_total", "pcie_replay_count", 1, ()),
 )
 # What bounds a board: name of the metric, field of the device, factor, further labels
 _LIMITS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
@@ -77,25 +78,9 @@ _LIMITS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
 
 def identity(page: MetricsPage, watched: WatchedGpu) -> None:
     """Put the identity of a GPU, and whether it answers: there even while it is lost."""
-    device = watched.device
-    ids = (device.uuid, str(watched.position))
-    page.put(
-        "gpuwatch_device_info",
-        1,
-        *ids,
-        device.name,
-        *(
-            getattr(device, name) or ""
-            for name in (
-                "pci_bus_id",
-                "driver_version",
-                "vbios_version",
-                "architecture",
-                "compute_capability",
-                "virtualization",
-            )
-        ),
-    )
+    ids = (watched.device.uuid, str(watched.position))
+    labels = METRICS["gpuwatch_device_info"].labels
+    page.put("gpuwatch_device_info", 1, *ids, *(getattr(watched.device, label) or "" for label in labels[len(ids) :]))
     page.put("gpuwatch_gpu_up", watched.lost is None, *ids)
     for field, supported in watched.supported.items():
         page.put("gpuwatch_gpu_field_supported", supported, *ids, field)
@@ -129,12 +114,9 @@ def readings(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: in
     device = watched.device
     ids = (device.uuid, str(watched.position))
     observed = _observed(watched, tally, now_ns)
-    for name, field, factor, labels in _GAUGES:
+    for name, field, factor, labels in _OBSERVED:
         if (value := observed.get(field)) is not None:
             page.put(name, value * factor, *ids, *labels)
-    for name, field, labels in _COUNTERS:
-        if (value := observed.get(field)) is not None:
-            page.put(name, value, *ids, *labels)  # as the driver counts: Prometheus sees by itself where it began anew
     for name, field, factor, labels in _LIMITS:
         if (value := getattr(device, field)) is not None:
             page.put(name, value * factor, *ids, *labels)
@@ -154,22 +136,17 @@ def readings(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: in
 
 def _observed(watched: WatchedGpu, tally: GpuTally, now_ns: int) -> dict[str, float]:
     """Every signal of the last rows that are not stale, by field."""
-    rows: list[Reading] = []
+    observed: dict[str, float] = {}
+    # A signal is asked in one lane or the other, by what it costs here; the row of the other says None.
     for lane, row in ((Lane.SLOW, tally.slow), (Lane.FAST, tally.fast)):
         if row is not None and _fresh(row.at_ns, watched.period_ns.get(lane, 0), now_ns):
-            rows.append(row)
-    # A signal is asked in one lane or the other, by what it costs here; the row of the other says None.
-    observed: dict[str, float] = {}
-    for row in rows:
-        for field in _FIELDS:
-            if (value := getattr(row, field)) is not None:
-                observed[field] = value
+            observed |= {field: value for field in _FIELDS if (value := getattr(row, field)) is not None}
     return observed
 
 
 _FIELDS = (
     *dict.fromkeys(
-        [field for _, field, _, _ in _GAUGES] + [field for _, field, _ in _COUNTERS] + list(_DRIVER_NS.values())
+        [field for _, field, _, _ in _OBSERVED] + list(_DRIVER_NS.values())
         + ["power_limit_w", "compute_mode", "event_reasons_mask"]
     ),
 )  # fmt: skip
@@ -191,16 +168,11 @@ def _events(
     mask = observed.get("event_reasons_mask")
     if mask is None:
         return
-    seen_mask = int(mask)
-    for held in tally.held_ns:
-        seen_mask |= held
+    listed_mask = sum(REASON_NAMES) if device.supported_reasons_mask is None else device.supported_reasons_mask
     # A reason the driver does not list and never gave has no series; one it gave has, whatever it lists.
-    shown_mask = seen_mask | (_KNOWN_MASK if device.supported_reasons_mask is None else device.supported_reasons_mask)
-    for bit in range(shown_mask.bit_length()):
-        if not shown_mask >> bit & 1:
-            continue
-        value = 1 << bit
-        reason = REASON_NAMES.get(value, f"unknown_bit_{bit}")
+    shown_mask = reduce(or_, tally.held_ns, int(mask) | listed_mask)
+    for value in bits(shown_mask):
+        reason = REASON_NAMES.get(value, f"unknown_bit_{value.bit_length() - 1}")
         page.put("gpuwatch_gpu_clock_event_active", bool(int(mask) & value), *ids, reason)
         field = _DRIVER_NS.get(value)
         if field is not None and supported.get(field, field in observed):
@@ -220,6 +192,3 @@ def _processes(page: MetricsPage, ids: tuple[str, str], census: ProcessList, mos
     sized = {process.pid: process for process in listed if process.memory_bytes is not None}
     for process in heapq.nlargest(most_count, sized.values(), key=lambda each: each.memory_bytes or 0):
         page.put("gpuwatch_process_gpu_memory_bytes", process.memory_bytes, *ids, str(process.pid), process.name or "")
-
-
-__all__ = ["identity", "readings", "watching"]

@@ -61,14 +61,7 @@ class Metric:
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of labels with a closed set of values
     buckets: tuple[float, ...] = ()
 
-    @property
-    def unit(self) -> str:
-        """The base unit, as the name says it; ``1`` for counts and ratios."""
-        words = self.name.removesuffix("_total").split("_")
-        return words[-1] if words[-1] in _UNITS else "1"
 
-
-_UNITS = frozenset({"hertz", "watts", "joules", "celsius", "bytes", "seconds"})
 _DOMAINS = {"domain": ("sm", "memory")}
 _NOW_MAX = {"kind": ("current", "max")}
 

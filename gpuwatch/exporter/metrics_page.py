@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from prometheus_client.core import Metric as Family
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
-from gpuwatch.exporter.buckets import Buckets
+from gpuwatch.exporter.counters import Buckets
 from gpuwatch.exporter.metrics import METRICS, MetricKind
-
-_LE: dict[tuple[float, ...], tuple[str, ...]] = {}
 
 
 class MetricsPage:
@@ -24,8 +23,8 @@ class MetricsPage:
         """A sample; ``None`` and what is no number was not observed and gives none."""
         if value is None or value != value:
             return
-        names = METRICS[name].labels
-        self._samples[name].append(Sample(name, dict(zip(names, labels, strict=True)), float(value)))
+        own = dict(zip(METRICS[name].labels, labels, strict=True))
+        self._samples[name].append(Sample(name, own, float(value)))
 
     def histogram(self, name: str, buckets: Buckets, *labels: str, from_zero: bool = False) -> None:
         """Put a histogram's samples.  One that never saw a value gives none, unless its increases are asked for from zero."""
@@ -54,7 +53,6 @@ class MetricsPage:
                 yield family
 
 
+@cache
 def _les(bounds: tuple[float, ...]) -> tuple[str, ...]:
-    if bounds not in _LE:
-        _LE[bounds] = (*map(floatToGoString, bounds), "+Inf")
-    return _LE[bounds]
+    return (*map(floatToGoString, bounds), "+Inf")

@@ -70,12 +70,11 @@ def _by_partition(store: Reader, since_wall_s: float | None, host: str | None) -
 
 def _chunks(store: Reader, ids: Sequence[str], host: str) -> Iterator[list[Row]]:
     for i in range(0, len(ids), _CHUNK):
-        found = store.named(ids[i : i + _CHUNK])
-        yield [row for run in found for row in rows(run, _devices(store, run), host)]
-
-
-def _devices(store: Reader, run: Run) -> dict[str, Device | None]:
-    return {uuid: _device(store, run, uuid) for uuid in run.uuids}
+        yield [
+            row
+            for run in store.named(ids[i : i + _CHUNK])
+            for row in rows(run, {uuid: _device(store, run, uuid) for uuid in run.uuids}, host)
+        ]
 
 
 def _device(store: Reader, run: Run, uuid: str) -> Device | None:

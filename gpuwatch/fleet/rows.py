@@ -75,8 +75,7 @@ def _of_run(run: Run, host: str) -> Row:
 
 
 def _of_gpu(uuid: str | None, device: Device | None) -> Row:
-    of_device = {f"gpu_{name}": getattr(device, name) if device else None for name in _OF_GPU}
-    return {**of_device, "gpu_uuid": uuid}
+    return {f"gpu_{name}": getattr(device, name) if device else None for name in _OF_GPU} | {"gpu_uuid": uuid}
 
 
 def _of_verdict(run: Run, verdict: Mapping[str, Any] | None) -> Row:

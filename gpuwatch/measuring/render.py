@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from html import escape
 
-from annotate.output import card, report
+from annotate.output import report
 from annotate.times.clock_sensitivity import NoFit
 from annotate.verdict import Status
 from gpuwatch.measuring.batching import ENTRY_S
@@ -41,7 +41,7 @@ def html(measured: RateFigures) -> str:
     """Render a small card for notebooks, followed by the verdict's: no script, no style sheet."""
     head = f"<b>{escape(report.plain(measured.label))}</b> &nbsp; {escape(time(measured.median_s))} {escape(_width(measured))}"
     body = "".join(f"<div>{escape(line)}</div>" for line in [*figures(measured), *notes(measured)])
-    return f'<div style="padding:4px 10px;margin:4px 0"><div>{head}</div>{body}</div>{card.html(measured.verdicts)}'
+    return f'<div style="padding:4px 10px;margin:4px 0"><div>{head}</div>{body}</div>{report.html(measured.verdicts)}'
 
 
 def _width(measured: RateFigures) -> str:

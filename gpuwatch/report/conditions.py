@@ -10,7 +10,7 @@ import numpy as np
 
 from annotate import clock_reasons
 from annotate.declared import FACTS
-from annotate.derived.true_clock import measured
+from annotate.derived.sm_clock import measured
 from annotate.evidence import Evidence, Ownership
 from gpuwatch.report.record import ReportedWindow
 

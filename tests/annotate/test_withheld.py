@@ -148,6 +148,7 @@ SPARED: Mapping[str, Mapping[str, str]] = {
         "declared.l2_bytes": "the largest cache of the generation bounds it then",
         "declared.working_set_bytes": "a call's bytes stand for it",
         "device.sm_clock_max_mhz": "stamps give the clock then",
+        "timings.sm_clock_mhz": "the highest clock bounds it then",
         "utilization_ratio": _ASKED_ALONG,
     },
     "mid-run-compile": {"host.run_wait_s": "nothing was slow", "host.span_s": "nothing was slow"},

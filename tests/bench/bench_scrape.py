@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from annotate.evidence import Device, Lane, Reading
 from gpuwatch.exporter.access import Access
-from gpuwatch.exporter.gpu_counters import Tallies
+from gpuwatch.exporter.counters import Tallies
 from gpuwatch.exporter.http_server import HttpServer
 from gpuwatch.interfaces import Sweep
 from tests.gpuwatch.exporter.fleet import Fleet

@@ -8,18 +8,16 @@ from pathlib import Path
 
 import pytest
 
-import annotate
 from annotate.claims import Claim
 from annotate.evidence import Evidence
-from annotate.output.rule_pages import HEADINGS, main, page, pages, words
+from annotate.output.rule_pages import HEADINGS, page, words
 from annotate.rule import Answer, Clear, Rule, rule
 from annotate.rules import RULES
-
-WRITTEN = Path(annotate.__file__).parent / "RULES.md"
+from tests.annotate.output.page import WRITTEN, main, pages
 
 
 def test_the_written_pages_are_fresh() -> None:
-    assert WRITTEN.read_text(encoding="utf-8") == pages(), "stale: python -m annotate.output.rule_pages"
+    assert WRITTEN.read_text(encoding="utf-8") == pages(), "stale: python -m tests.annotate.output.page"
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
@@ -78,11 +76,11 @@ def test_other_arguments_are_refused_with_the_usage(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments, tmp_path / "RULES.md") == 2
-    assert capsys.readouterr().err == "usage: python -m annotate.output.rule_pages [--check]\n"
+    assert capsys.readouterr().err == "usage: python -m tests.annotate.output.page [--check]\n"
     assert not list(tmp_path.iterdir())
 
 
 def test_rule_pages_writes_beside_the_judge() -> None:
     """The module, run as a program, checks the committed page and no copy beside itself."""
-    done = subprocess.run([sys.executable, "-m", "annotate.output.rule_pages", "--check"], check=False)
+    done = subprocess.run([sys.executable, "-m", "tests.annotate.output.page", "--check"], check=False)
     assert done.returncode == 0

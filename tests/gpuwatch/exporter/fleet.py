@@ -17,8 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 from annotate.evidence import SIGNALS, Device, Event, Lane, PowerRecord, ProcessList, Reading
 from gpuwatch.clock import VirtualClock
 from gpuwatch.exporter.collector import Collector, DaemonFigures
-from gpuwatch.exporter.gpu_counters import Tallies
-from gpuwatch.exporter.window_counters import Outcomes
+from gpuwatch.exporter.counters import Outcomes, Tallies
 from gpuwatch.interfaces import Sweep, WatchedGpu
 from gpuwatch.sampling.plan import SamplingPlan, unmeasured
 from gpuwatch.sampling.sampler import Sampler

@@ -16,7 +16,7 @@ from annotate.rules import RULES
 from annotate.verdict import Status
 from gpuwatch.clock import VirtualClock
 from gpuwatch.exporter.collector import Collector, DaemonFigures
-from gpuwatch.exporter.gpu_counters import KNOWN_XIDS, LOADS, OTHER_XID
+from gpuwatch.exporter.counters import KNOWN_XIDS, LOADS, OTHER_XID
 from gpuwatch.exporter.gpu_series import LEAST_STALE_NS
 from gpuwatch.exporter.metrics import METRICS, RATIO_BUCKETS, MetricKind
 from gpuwatch.sources.simulated import SCENES

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotate.evidence import Device, Lane
-from gpuwatch.exporter.gpu_counters import GpuTally
+from gpuwatch.exporter.counters import GpuTally
 from tests.gpuwatch.store.streams import BEGIN_NS, UUID, fast, pulse
 
 MS = 1_000_000

@@ -13,7 +13,7 @@ from annotate.verdict import Status
 from dashboards.dcgm import ALIASES
 from gpuwatch.exporter.gpu_series import REASON_NAMES
 from gpuwatch.exporter.metrics import GPU, LANES, METRICS, REASON_CLASSES, MetricKind
-from gpuwatch.exporter.other_exporters import DCGM, NVIDIA_SMI, OPENTELEMETRY
+from tests.gpuwatch.exporter.other_exporters import DCGM, NVIDIA_SMI, OPENTELEMETRY
 
 GOLDEN = Path(__file__).parent / "metrics.golden"
 

@@ -14,8 +14,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 
 from annotate.evidence import Device, Lane, Reading
-from gpuwatch.exporter.buckets import Buckets
-from gpuwatch.exporter.gpu_counters import Tallies
+from gpuwatch.exporter.counters import Buckets, Tallies
 from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.interfaces import Lost, Sweep
 from tests.bench.bench_scrape import eight, making_ms, sample_us

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from annotate.verdict import Answered, Finding, Status, Verdict
-from gpuwatch.exporter.window_counters import Outcomes
+from gpuwatch.exporter.counters import Outcomes
 from gpuwatch.store import Run
 from tests.gpuwatch.exporter.fleet import Fleet, of
 

@@ -1,4 +1,4 @@
-"""docs/METRICS.md, written from the table of metrics: `python -m gpuwatch.exporter.metrics_doc`, or `--check` whether it is fresh."""
+"""docs/METRICS.md, written from the table of metrics: `python -m tests.gpuwatch.exporter.page`, or `--check` whether it is fresh."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 from gpuwatch.config.keys import KEYS, LISTEN_PORT
 from gpuwatch.exporter.metrics import METRICS, Metric
-from gpuwatch.exporter.other_exporters import DCGM, NVIDIA_SMI, OPENTELEMETRY
+from tests.gpuwatch.exporter.other_exporters import DCGM, NVIDIA_SMI, OPENTELEMETRY
 
 PAGE = Path("docs/METRICS.md")
 
 _HEAD = f"""\
 # Metrics
 
-Written by `python -m gpuwatch.exporter.metrics_doc` from `gpuwatch/exporter/metrics.py`; edit that.
+Written by `python -m tests.gpuwatch.exporter.page` from `gpuwatch/exporter/metrics.py`; edit that.
 
 ```sh
 gpuwatch daemon --listen {LISTEN_PORT}          # http://127.0.0.1:{LISTEN_PORT}/metrics, for this machine only
@@ -101,6 +101,7 @@ On loopback the page is read only under a name of this machine: `localhost`, an 
 in front of it sends `Host: localhost`. Beyond loopback every name is admitted, since discovery names hosts as it likes.
 """
 
+_UNITS = frozenset({"hertz", "watts", "joules", "celsius", "bytes", "seconds"})
 _OTHERS = """\
 ## What others call it
 
@@ -126,8 +127,14 @@ def _table(metrics: Sequence[Metric]) -> str:
         if metric.buckets:
             meaning += " Up to " + ", ".join(f"{bound:g}" for bound in metric.buckets) + "."
         labels = ", ".join(_label(metric, label) for label in metric.labels)
-        lines.append(f"| `{metric.name}` | {metric.kind.value} | {labels} | {metric.unit} | {meaning} | {metric.of} |")
+        lines.append(f"| `{metric.name}` | {metric.kind.value} | {labels} | {_unit(metric)} | {meaning} | {metric.of} |")
     return "\n".join(lines) + "\n"
+
+
+def _unit(metric: Metric) -> str:
+    """The base unit, as the name says it; ``1`` for counts and ratios."""
+    word = metric.name.removesuffix("_total").rpartition("_")[2]
+    return word if word in _UNITS else "1"
 
 
 def _label(metric: Metric, label: str) -> str:

@@ -1,22 +1,26 @@
-"""The exporter's counts of every sample, so that what happens between two scrapes is not lost.
+"""The exporter's counts of every sample and window since the daemon started, so that nothing between two scrapes is lost.
 
-A sink of the samplers: one lock, a few additions and three bisections a sample, and no list that grows.
+Of GPUs, a sink of the samplers: one lock, a few additions and three bisections a sample, and no list that grows.  Of windows,
+what is counted as each is judged, and never read from the store.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass
 
 from annotate.evidence import Device, Event, Lane, PowerRecord, ProcessList, Reading, Reason
+from annotate.rule import Severity
+from annotate.rules import RULES
+from annotate.verdict import Answered, Status
 from gpuwatch import clock
-from gpuwatch.exporter.buckets import Buckets
-from gpuwatch.exporter.metrics import LATENESS_BUCKETS, POWER_BUCKETS, RATIO_BUCKETS
-from gpuwatch.interfaces import Lost, Sweep
+from gpuwatch.exporter.metrics import JUDGING_BUCKETS, LATENESS_BUCKETS, LENGTH_BUCKETS, POWER_BUCKETS, RATIO_BUCKETS
+from gpuwatch.interfaces import Lost, Run, Sweep
 
-_IDLE = Reason.GPU_IDLE.value
 LOADS = ("busy", "idle", "unknown")
 PEAK_NS = 60_000_000_000  # the dense record's maximum is of this last stretch, for as many scrapers as there are
 STANDS_NS = 1_500_000_000  # a mask stands until the next sample, but not across a hole: a reading goes stale after this
@@ -29,17 +33,15 @@ OTHER_XID = "other"
 XIDS_COUNT = 64  # numbers kept apart for one GPU; a label must stay bounded whatever a driver invents
 
 
+@dataclass(slots=True)
 class LaneTally:
     """One lane of one GPU: how often asked, missed and lost, the time inside its calls, and its last answer."""
 
-    __slots__ = ("at_ns", "call_ns", "count", "lost_count", "missed_count")
-
-    def __init__(self) -> None:
-        self.count = self.missed_count = self.lost_count = self.call_ns = 0
-        self.at_ns: int | None = None
-
-    def copy(self) -> LaneTally:
-        return copy(self)
+    count: int = 0
+    missed_count: int = 0
+    lost_count: int = 0
+    call_ns: int = 0
+    at_ns: int | None = None
 
 
 class GpuTally:
@@ -97,7 +99,7 @@ class GpuTally:
         other = GpuTally(self.device)
         with self.lock:
             other.fast, other.slow, other.census = self.fast, self.slow, self.census
-            other.lanes = {lane: lane_tally.copy() for lane, lane_tally in self.lanes.items()}
+            other.lanes = {lane: copy(lane_tally) for lane, lane_tally in self.lanes.items()}
             other.sm = tuple(buckets.copy() for buckets in self.sm)
             other.mem = tuple(buckets.copy() for buckets in self.mem)
             other.power, other.lateness = self.power.copy(), self.lateness.copy()
@@ -120,7 +122,7 @@ class GpuTally:
     def _clock(self, reading: Reading, late_ns: int) -> int:
         """Count what a whole fast row and a pulse share; return the load it was under."""
         mask = reading.event_reasons_mask
-        load = 2 if mask is None else 1 if mask & _IDLE else 0
+        load = 2 if mask is None else 1 if mask & Reason.GPU_IDLE.value else 0
         if (clock_mhz := reading.sm_clock_mhz) is not None and (max_mhz := self.device.sm_clock_max_mhz):
             self.sm[load].note(clock_mhz / max_mhz)
         if late_ns:  # the edges of windows are read when they come: no deadline, no lateness
@@ -138,12 +140,10 @@ class GpuTally:
             lane.lost_count += 1
             self.mask = None
         elif observed.kind == "xid" and observed.value is not None:
-            self._xid(str(observed.value))
-
-    def _xid(self, number: str) -> None:
-        if number not in self.xids and len(self.xids) > XIDS_COUNT:  # the other ones' own place not counted
-            number = OTHER_XID
-        self.xids[number] = (self.xids.get(number, (0, None))[0] + 1, clock.wall_s())
+            number = str(observed.value)
+            if number not in self.xids and len(self.xids) > XIDS_COUNT:  # the other ones' own place not counted
+                number = OTHER_XID
+            self.xids[number] = (self.xids.get(number, (0, None))[0] + 1, clock.wall_s())
 
 
 def _is_newer(reading: Reading, than: Reading | None) -> bool:
@@ -160,16 +160,63 @@ class Tallies:
         self._adding = threading.Lock()
 
     def take(self, sweep: Sweep) -> None:
-        tally = self._gpus.get(sweep.uuid) or self._new(sweep.uuid)
-        if tally is not None:
+        tally = self._gpus.get(sweep.uuid)
+        if tally is None and (device := self._device(sweep.uuid)) is not None:
+            with self._adding:
+                tally = self._gpus.setdefault(sweep.uuid, GpuTally(device))
+        if tally is not None:  # else an event of a MIG instance, or of a GPU that is not watched
             tally.take(sweep)
 
     def of(self, uuid: str) -> GpuTally | None:
         return self._gpus.get(uuid)
 
-    def _new(self, uuid: str) -> GpuTally | None:
-        device = self._device(uuid)
-        if device is None:  # an event of a MIG instance, or of a GPU that is not watched
-            return None
-        with self._adding:
-            return self._gpus.setdefault(uuid, GpuTally(device))
+
+class Buckets:
+    """Counts of values up to each bound, and above the last.  Its owner's lock guards it: an unguarded += could step back."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def note(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def copy(self) -> Buckets:
+        """As it is now, for a page."""
+        other = Buckets(self.bounds)
+        other.counts, other.total = self.counts.copy(), self.total
+        return other
+
+
+class Outcomes:
+    """Statuses, hazards found, rules that failed, lengths, and how long judging took.  ``lock`` is held by whoever writes or reads them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.statuses = dict.fromkeys((status.value for status in Status), 0)
+        # All there can be, from zero: increase() sees only what it saw smaller before.
+        self.findings = Counter({(rule.name, severity.value): 0 for rule in RULES for severity in Severity})
+        self.failures = Counter({rule.name: 0 for rule in RULES})
+        self.lengths = {status.value: Buckets(LENGTH_BUCKETS) for status in Status}
+        self.judging = Buckets(JUDGING_BUCKETS)
+
+    def judged(self, run: Run, judging_s: float | None) -> None:
+        """A window came to its end; ``judging_s`` is None where it was not judged at all."""
+        with self.lock:
+            if run.status not in self.statuses:
+                return
+            self.statuses[run.status] += 1
+            if run.end_ns is not None:
+                self.lengths[run.status].note((run.end_ns - run.begin_ns) / 1e9)
+            if judging_s is not None:
+                self.judging.note(judging_s)
+            for verdict in run.verdicts:
+                for finding in verdict["findings"]:
+                    if finding["answered"] == Answered.FOUND:
+                        self.findings[finding["rule"], finding["severity"] or "note"] += 1
+                    elif finding.get("failure") is not None:
+                        self.failures[finding["rule"]] += 1
