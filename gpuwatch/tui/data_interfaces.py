@@ -62,7 +62,7 @@ class HistorySource(Protocol):
 class ScreenContent:
     """The content of every screen: ``live`` is of now, or of ``past_ns`` if the user went back in time."""
 
-    live: Live | None
+    live: Live
     format_time: Callable[[int], str]  # the wall time of a moment
     problem: str | None = None  # why the daemon could not be polled
     is_paused: bool = False

@@ -110,14 +110,12 @@ class EventsScreen(MomentListScreen):
 
     def show_content(self, content: ScreenContent) -> None:
         self._content = content
-        live = content.live
-        if live is not None and self._past is not None and not self._asking and self._is_due(live.at_ns):
-            self._asked_ns, self._asking = live.at_ns, True
-            self.run_worker(self._ask(self._past, live.at_ns))
+        at_ns = content.live.at_ns
+        is_due = self._asked_ns is None or not 0 <= at_ns - self._asked_ns < _AGAIN_NS
+        if self._past is not None and not self._asking and is_due:
+            self._asked_ns, self._asking = at_ns, True
+            self.run_worker(self._ask(self._past, at_ns))
         self.draw()
-
-    def _is_due(self, at_ns: int) -> bool:
-        return self._asked_ns is None or not 0 <= at_ns - self._asked_ns < _AGAIN_NS
 
     async def _ask(self, past: HistorySource, at_ns: int) -> None:
         try:
@@ -129,7 +127,7 @@ class EventsScreen(MomentListScreen):
         self.draw()
 
     def draw(self) -> None:
-        if self._content is None or self._content.live is None or not self.is_attached:
+        if self._content is None or not self.is_attached:
             return
         self._found = last_hour(self._content.live, self._events)
         shown = lines(self._found, self._content.live, self._content.format_time, self.columns)

@@ -17,11 +17,18 @@ from gpuwatch.tui.history_fetcher import HistoryFetcher
 from gpuwatch.tui.overview_history import HistoryQuery, OverviewHistory
 from gpuwatch.tui.requests import ExplainNames, OpenGpu, OpenWindow
 from gpuwatch.tui.screens.screen_base import BaseScreen, QuietScroll
+from gpuwatch.tui.text import window_table
 from gpuwatch.tui.text.open_window_hazards import OpenWindowHazards
 from gpuwatch.tui.widgets.gpu_list import GpuList
 from gpuwatch.tui.widgets.row_list import RowList, moved
-from gpuwatch.tui.widgets.window_list import WindowList
 from gpuwatch.view.live import Live
+
+
+class WindowList(RowList):
+    """Each window's verdict, or that it is still open, and the rules that found something."""
+
+    def show_live(self, live: Live, width: int, so_far: Mapping[str, Sequence[str]], chosen: str | None) -> None:
+        self.show_rows(window_table.window_lines(live, width, so_far), [None, *(window.run for window in live.windows)], chosen)
 
 
 class OverviewScreen(BaseScreen):
@@ -60,15 +67,14 @@ class OverviewScreen(BaseScreen):
         self._histories.add_live(live)
 
     def show_content(self, content: ScreenContent) -> None:
-        if content.live is not None:
-            hazards = self._hazards
-            if content.past_ns is not None:  # later hazards are not of that moment
-                hazards = OpenWindowHazards()
-                hazards.add_live(content.live)
-            self._live, self._hazard_names = content.live, hazards.names()
-            self._is_past = content.past_ns is not None
-            self._draw(content.live)
-            self._fetch_missing()
+        hazards = self._hazards
+        if content.past_ns is not None:  # later hazards are not of that moment
+            hazards = OpenWindowHazards()
+            hazards.add_live(content.live)
+        self._live, self._hazard_names = content.live, hazards.names()
+        self._is_past = content.past_ns is not None
+        self._draw(content.live)
+        self._fetch_missing()
 
     def action_choose(self, by: int) -> None:
         if self._live is not None:

@@ -105,7 +105,7 @@ class ProcessesScreen(SecondaryScreen):
         yield QuietScroll(TextLines())
 
     def show_content(self, content: ScreenContent) -> None:
-        self._live = content.live or self._live
+        self._live = content.live
         self._draw()
 
     def action_sort(self) -> None:

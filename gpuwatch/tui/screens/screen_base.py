@@ -17,9 +17,8 @@ from textual.widgets import Footer
 
 from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.requests import Redraw
-from gpuwatch.tui.widgets.banner import Banner
 from gpuwatch.tui.widgets.row_list import RowList, moved
-from gpuwatch.tui.widgets.status_line import StatusLine
+from gpuwatch.tui.widgets.status_line import Banner, StatusLine
 
 
 class BaseScreen(Screen[None]):

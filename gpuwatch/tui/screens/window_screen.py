@@ -35,12 +35,12 @@ class WindowScreen(MomentListScreen):
         Binding("left", "app.step(-1)", "earlier", id="earlier", show=False, tooltip="By 1 s"),
     ]
 
-    def __init__(self, run: str, past: HistorySource | None) -> None:
+    def __init__(self, run: str, past: HistorySource | None, content: ScreenContent) -> None:
         super().__init__()
         self._run = run
         self._past = past
         self._window: Shown | None = None
-        self._content: ScreenContent | None = None
+        self._content = content
         self._verdicts: Sequence[Verdict] = ()
         self._asked: str | None = None  # the window's status when its verdicts were asked for
         self._why = "its verdict is read" if past is not None else "there is no store to read its verdict from"
@@ -52,8 +52,7 @@ class WindowScreen(MomentListScreen):
 
     def show_content(self, content: ScreenContent) -> None:
         self._content = content
-        live = content.live
-        found = next((each for each in live.windows if each.run == self._run), None) if live is not None else None
+        found = next((each for each in content.live.windows if each.run == self._run), None)
         self._window = found or self._window
         status = found.status if found is not None else self._asked or ""
         if self._past is not None and not self._verdicts and status != self._asked:
@@ -79,7 +78,7 @@ class WindowScreen(MomentListScreen):
         }
 
     def draw(self) -> None:
-        if self._content is None or not self.is_attached:
+        if not self.is_attached:
             return
         lines: list[list[Piece]] = []
         names: list[str | None] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from annotate.evidence import Ownership, Process, Visibility
 from annotate.output import report
-from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.text import gpu_words, words
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, clip_pieces
 from gpuwatch.tui.window_coverage import process_owner
@@ -17,28 +16,23 @@ _WHOSE = {
 }
 
 
-def head(uuid: str, gpu: LiveGpu | None, content: ScreenContent, width: int) -> list[Piece]:
+def head(uuid: str, gpu: LiveGpu | None, live: Live, width: int) -> list[Piece]:
     """Name the GPU, and its trouble."""
-    everyone = [each.device.uuid for each in content.live.gpus] if content.live is not None else []
-    pieces = [Piece(f" GPU {everyone.index(uuid)}{_of(len(everyone))}" if uuid in everyone else " GPU")]
+    everyone = [each.device.uuid for each in live.gpus]
+    of = f" of 0–{len(everyone) - 1}" if len(everyone) > 1 else ""
+    pieces = [Piece(f" GPU {everyone.index(uuid)}{of}" if uuid in everyone else " GPU")]
     if gpu is not None:
         pieces.append(Piece(f"  {gpu_words.name(gpu)}"))
-    pieces += [*_wrong(gpu, content), Piece(f"  {report.plain(uuid)}", Tone.DIM)]
+    pieces += [*_wrong(gpu, live), Piece(f"  {report.plain(uuid)}", Tone.DIM)]
     return clip_pieces(pieces, width)
 
 
-def _of(count: int) -> str:
-    return f" of 0–{count - 1}" if count > 1 else ""
-
-
-def _wrong(gpu: LiveGpu | None, content: ScreenContent) -> list[Piece]:
-    if content.live is None:
-        return []
+def _wrong(gpu: LiveGpu | None, live: Live) -> list[Piece]:
     if gpu is None:
         return [Piece("  × not among the GPUs of this time", Tone.BAD)]
     if gpu.lost is not None:
         return [Piece(f"  × LOST  {report.plain(gpu.lost)}", Tone.BAD)]
-    stale_s = gpu_words.stale_s(gpu, content.live.at_ns)
+    stale_s = gpu_words.stale_s(gpu, live.at_ns)
     return [Piece(f"  ! STALE {stale_s:.0f} s", Tone.BAD)] if stale_s is not None else []
 
 
