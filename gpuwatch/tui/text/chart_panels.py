@@ -41,9 +41,9 @@ UTILISATION = Panel("utilisation", "utilization_ratio", "%", 100.0, percent=True
 PANELS = (CLOCK, POWER, TEMPERATURE, UTILISATION)  # the most important first
 
 
-def rows_counts(height: int, count: int = len(PANELS)) -> list[int]:
+def rows_counts(height: int) -> list[int]:
     """Return the lines of curve of each panel below its title; where room is short the first panels get them."""
-    shown = min(count, (max(height, 0) + 1) // 5)  # four lines each, the title not counted; the last one may get three
+    shown = min(len(PANELS), (max(height, 0) + 1) // 5)  # four lines each, the title not counted; the last one may get three
     if not shown:
         return []
     each, over = divmod(height - shown, shown)
@@ -59,7 +59,7 @@ class PanelData:
     cells: Span
     moment_ns: int
     cursor: int | None
-    held: Tones | None = None  # of the clock: how grave the reasons of each cell are
+    held: Tones  # of the clock: how grave the reasons of each cell are
 
 
 def lines(panel: Panel, of: PanelData, rows_count: int) -> Iterator[list[Piece]]:
@@ -74,8 +74,7 @@ def lines(panel: Panel, of: PanelData, rows_count: int) -> Iterator[list[Piece]]
     if panel.percent:
         low, high = min(low, 0.0), max(high, 100.0)
     scale = plot.scale(low, high, least=panel.least, ticks_count=rows_count // 2)
-    look = PlotStyle(_tones(panel, of, found.paired(), line), line, Tone.DIM, of.cursor)
-    yield from plot.lines(found, scale, rows_count, look)
+    yield from plot.lines(found, scale, rows_count, PlotStyle(_tones(panel, of, found.paired(), line), line, of.cursor))
 
 
 def clip_trace(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
@@ -110,12 +109,11 @@ def _band(panel: Panel, of: PanelData) -> tuple[Band, bool]:
 
 def _title(panel: Panel, of: PanelData, found: Band, line: float | None, *, dense: bool) -> list[Piece]:
     value, exact = value_at(panel, of.trace, of.moment_ns)
-    title = Piece(f" {panel.title:<12}")
     if value is None:
         shown = Piece(NOTHING, Tone.DIM)
     else:
         shown = Piece(f"{value:.0f} {panel.unit}" + (f" {value / line:.0%}" if line and panel in (CLOCK, POWER) else ""))
-    pieces = [title, shown]
+    pieces = [Piece(f" {panel.title:<12}"), shown]
     if line is not None:
         pieces.append(Piece(f"  {plot.LINE}{plot.LINE} {panel.line_name} {line:.0f}", Tone.DIM))
     if of.cursor is not None and value is not None:
@@ -148,9 +146,9 @@ def _in_force(of: Column, moment: Times, holds_ns: int) -> float | None:
 
 def _tones(panel: Panel, of: PanelData, cells: Band, line: float | None) -> Tones:
     """Return loud tones where the table of all GPUs has them; of the clock, where a reason holds it."""
-    plain = plot.tones(of.cells.slices_count)
+    plain = plot.plain_tones(of.cells.slices_count)
     if panel is CLOCK:
-        return of.held if of.held is not None else plain
+        return of.held
     if line is None:
         return plain
     if panel is POWER:

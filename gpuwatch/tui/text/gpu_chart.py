@@ -74,7 +74,7 @@ def _strip(name: str, cells: Sequence[Chip]) -> list[Piece]:
 
 def _clock_tones(letters: Sequence[Chip]) -> plot.Tones:
     """Return the clock's tone from the reasons of each cell: loud ones as they are, quiet ones plain."""
-    held = plot.tones(len(letters))
+    held = plot.plain_tones(len(letters))
     for tone in (Tone.WARN, Tone.BAD):
         held = plot.toned(held, np.array([chip.tone is tone for chip in letters], bool), tone)
     return held
@@ -82,9 +82,11 @@ def _clock_tones(letters: Sequence[Chip]) -> plot.Tones:
 
 def _process_counts(view: ChartView, cells: Span) -> list[Chip]:
     """Return the number of processes in each cell; F where one was foreign to an open window."""
-    open_then = _open_in(view)
     rows = np.array(
-        [(census.at_ns, len(census.processes), foreign(census, view.device.uuid, open_then)) for census in view.trace.censuses],
+        [
+            (census.at_ns, len(census.processes), foreign(census, view.device.uuid, view.windows))
+            for census in view.trace.censuses
+        ],
         np.int64,
     )
     at_ns, counts, foreign_counts = rows.reshape(-1, 3).T
@@ -107,17 +109,9 @@ def _process_chip(count: float, foreign_counts: float) -> Chip:
     return Chip(f"{count:.0f}" if count < 10 else "+", "processes", Tone.DIM) if count else Chip("·", "none", Tone.DIM)
 
 
-def _open_in(view: ChartView) -> list[Shown]:
-    """Return the windows that were open at some time of the range, or shortly before."""
-    begin_ns = view.begin_ns - CENSUS_HOLDS_NS
-    return [each for each in view.windows if each.begin_ns < view.end_ns and (each.end_ns is None or each.end_ns >= begin_ns)]
-
-
 def foreign(census: ProcessList, uuid: str, windows: Sequence[Shown]) -> int:
     """Count the listed processes that belong to no window open on that GPU then; 0 where none was open."""
     then = [each for each in windows if each.begin_ns <= census.at_ns and (each.end_ns is None or census.at_ns <= each.end_ns)]
-    if not then:
-        return 0
     pids = {process.pid for process in census.processes}
     owners = [set(each.pids) for each in then if is_window_on(each, uuid, pids)]
     return len(pids.difference(*owners)) if any(owners) else 0
@@ -159,8 +153,10 @@ def _axis(view: ChartView, cells: Span, cursor: int | None) -> list[Piece]:
         label = _offset(step * step_s, step_s)
         middle = int((step * step_s - begin_s) * 1e9 / cells.slice_ns)
         _put(text, middle - len(label) // 2, label)
-    marks = [Chip(letter, "", tone) for letter, tone in zip(text, tones, strict=True)]
-    return [Piece(" " * GUTTER_COUNT), *reason_strip.pieces(marks)]
+    return [
+        Piece(" " * GUTTER_COUNT),
+        *reason_strip.pieces([Chip(letter, "", tone) for letter, tone in zip(text, tones, strict=True)]),
+    ]
 
 
 def _put(text: list[str], begin: int, words: str) -> None:
@@ -202,11 +198,10 @@ def _at_cursor(view: ChartView, cells: Span, cursor: int | None, reasons: reason
         : bisect_right(view.trace.censuses, max(view.cursor_ns, end_ns - 1), key=lambda each: each.at_ns)
     ]
     if before and view.cursor_ns - before[-1].at_ns <= CENSUS_HOLDS_NS:
-        foreign_counts = foreign(before[-1], view.device.uuid, view.windows)
         count = len(before[-1].processes)
         yield Piece(f"  {count} process{'' if count == 1 else 'es'}")
-        if foreign_counts:
-            yield Piece(f", {foreign_counts} foreign", Tone.WARN)
+        if foreign_count := foreign(before[-1], view.device.uuid, view.windows):
+            yield Piece(f", {foreign_count} foreign", Tone.WARN)
     for window in view.windows:
         if view.device.uuid in window.uuids and window.begin_ns < end_ns and (window.end_ns or view.end_ns) >= begin_ns:
             chip = status(window.status)

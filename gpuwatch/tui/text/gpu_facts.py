@@ -9,6 +9,7 @@ from gpuwatch.tui.text.words import NOTHING, Piece, Tone, clip_pieces
 from gpuwatch.tui.window_coverage import process_owner
 from gpuwatch.view.live import Live, LiveGpu
 
+_MODES = {"ecc_mode": "ECC", "mig_mode": "MIG", "persistence_mode": "persistence"}
 _WHOSE = {
     Ownership.OWN: Piece("own    ", Tone.GOOD),
     Ownership.FOREIGN: Piece("FOREIGN", Tone.WARN),
@@ -39,29 +40,26 @@ def _wrong(gpu: LiveGpu | None, live: Live) -> list[Piece]:
 def limits(gpu: LiveGpu, width: int) -> list[Piece]:
     """List the limits and settings, the most telling first, without what was not observed."""
     device, said = gpu.device, gpu.said
-    facts: list[str] = []
-    if device.sm_clock_max_mhz is not None:
-        facts.append(f"max {device.sm_clock_max_mhz} MHz")
-    if (lock_mhz := said("sm_clock_lock_mhz")) is not None:
-        facts.append(f"locked {lock_mhz} MHz")
-    limit_w = said("power_limit_w") or device.power_limit_w
-    if limit_w is not None:
-        default_w = device.power_limit_default_w
-        facts.append(f"limit {limit_w:.0f} W" + (f" (default {default_w:.0f})" if default_w not in (None, limit_w) else ""))
-    if device.temperature_slowdown_c is not None:
-        facts.append(f"slow-down {device.temperature_slowdown_c} °C")
-    for name, shown in (("ecc_mode", "ECC"), ("mig_mode", "MIG"), ("persistence_mode", "persistence")):
-        mode = said(name) if said(name) is not None else getattr(device, name)
-        if mode is not None:
-            facts.append(f"{shown} {'on' if mode else 'off'}")
+    modes = {name: said(name) if said(name) is not None else getattr(device, name) for name in _MODES}
+    limit_w, default_w = said("power_limit_w") or device.power_limit_w, device.power_limit_default_w
     generation, lanes = said("pcie_generation_count"), said("pcie_width_count")
-    if generation is not None and lanes is not None:
-        facts.append(f"PCIe {generation} x{lanes}")
-    if device.pci_bus_id:
-        facts.append(report.plain(device.pci_bus_id))
-    if device.driver_version:
-        facts.append(f"driver {report.plain(device.driver_version)}")
-    return clip_pieces([Piece(f"{'  ' if index else ' '}{each}", Tone.DIM) for index, each in enumerate(facts)], width)
+    facts = [
+        _fact("max {} MHz", device.sm_clock_max_mhz),
+        _fact("locked {} MHz", said("sm_clock_lock_mhz")),
+        _fact("limit {:.0f} W", limit_w) + _fact(" (default {:.0f})", default_w if limit_w not in (None, default_w) else None),
+        _fact("slow-down {} °C", device.temperature_slowdown_c),
+        *(f"{shown} {'on' if modes[name] else 'off'}" for name, shown in _MODES.items() if modes[name] is not None),
+        f"PCIe {generation} x{lanes}" if generation is not None and lanes is not None else "",
+        report.plain(device.pci_bus_id or ""),
+        _fact("driver {}", report.plain(device.driver_version) if device.driver_version else None),
+    ]
+    return clip_pieces(
+        [Piece(f"{'  ' if index else ' '}{each}", Tone.DIM) for index, each in enumerate(filter(None, facts))], width
+    )
+
+
+def _fact(text: str, value: float | str | None) -> str:
+    return "" if value is None else text.format(value)
 
 
 def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:

@@ -25,11 +25,10 @@ def name(gpu: LiveGpu) -> str:
 def clock(gpu: LiveGpu) -> Piece:
     """Format the SM clock against its maximum; in colour only where a reason holds it."""
     mhz, most = gpu.said("sm_clock_mhz"), gpu.device.sm_clock_max_mhz
-    held = any(chip.tone in (Tone.WARN, Tone.BAD) for chip in chips(gpu.said("event_reasons_mask")))
-    tone = Tone.PLAIN if not held else Tone.WARN
     if mhz is None:
         return Piece(NOTHING, Tone.DIM)
-    return Piece(f"{mhz}/{most} {mhz / most:4.0%}" if most else f"{mhz}", tone)
+    held = any(chip.tone in (Tone.WARN, Tone.BAD) for chip in chips(gpu.said("event_reasons_mask")))
+    return Piece(f"{mhz}/{most} {mhz / most:4.0%}" if most else f"{mhz}", Tone.WARN if held else Tone.PLAIN)
 
 
 def power(gpu: LiveGpu) -> Piece:
