@@ -14,14 +14,15 @@ from textual.worker import Worker
 
 from gpuwatch import clock
 from gpuwatch.tui import hangup, preferences
-from gpuwatch.tui.data_interfaces import HistorySource, LiveSource, ScreenContent
-from gpuwatch.tui.live_feed import LiveFeed
+from gpuwatch.tui.background_queries import LiveFeed
+from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
 from gpuwatch.tui.screens.overview_screen import OverviewScreen
 from gpuwatch.tui.screens.screen_base import BaseScreen
 from gpuwatch.tui.text import time_text
 from gpuwatch.tui.time_travel import END_NS
 from gpuwatch.tui.time_travel_app import TimeTravelApp
 from gpuwatch.tui.widgets.status_line import Banner, ScreenState, StatusLine, screen_state
+from gpuwatch.view.live import Looker
 
 
 class TopApp(TimeTravelApp):
@@ -48,7 +49,7 @@ class TopApp(TimeTravelApp):
 
     def __init__(
         self,
-        live_source: LiveSource | None,
+        live_source: Looker | None,
         past: HistorySource | None = None,
         *,
         rate_hz: float | None = None,

@@ -1,4 +1,4 @@
-"""The interfaces the screens stand on: a source of now, a source of the past, and the content each screen draws."""
+"""The interfaces the screens stand on: a source of the past, and the content each screen draws."""
 
 from __future__ import annotations
 
@@ -9,23 +9,6 @@ from typing import Protocol
 from annotate.evidence import Event, Trace
 from annotate.verdict import Verdict
 from gpuwatch.view.live import Live
-
-
-class LiveSource(Protocol):
-    """A source of now: ``live.Looker``, or frozen answers in a test."""
-
-    def look(self) -> Live:
-        """Return the newest answer.
-
-        Raises DaemonError; the next call tries again.
-        """
-        ...
-
-    def start_again(self) -> None:
-        """Let the next ``look`` start a daemon."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class HistorySource(Protocol):

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
+from gpuwatch.tui.background_queries import HistoryFetcher
 from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
 from gpuwatch.tui.gpu_history import GpuHistory
-from gpuwatch.tui.history_fetcher import HistoryFetcher
 from gpuwatch.tui.text.gpu_chart import ChartView
 from gpuwatch.tui.time_range import TimeRange, Viewport
 from gpuwatch.view.live import LiveGpu
@@ -65,7 +65,7 @@ class GpuTimeline:
             return None
         begin_ns, range_end_ns = self.range.edges(viewport)
         end_ns = min(range_end_ns, viewport.newest_ns)
-        is_following = viewport.past_ns is None and self.range.is_following
+        is_following = viewport.past_ns is None and self.range.end_ns is None
         interval_ns = self.history.next_query(begin_ns, end_ns, every_ns=FETCHED_NS if is_following else 0)
         if interval_ns is not None:
             return partial(self._fetch_trace, interval_ns, viewport.newest_ns, at_ns)

@@ -48,8 +48,9 @@ class NavigationApp(PreferencesApp):
             await self._open(EventsScreen(self._past))
 
     async def action_help(self) -> None:
-        bindings = list(self.screen.active_bindings.values())
-        await self.push_screen(HelpScreen(bindings, self._preferences_file.path, self.action_names()))
+        await self.push_screen(
+            HelpScreen(list(self.screen.active_bindings.values()), self._preferences_file.path, self.action_names())
+        )
 
     @on(requests.OpenGpu)
     async def open_gpu(self, request: requests.OpenGpu) -> None:

@@ -31,10 +31,6 @@ class TimeRange:
     def range_ns(self) -> int:
         return self.range_s * S
 
-    @property
-    def is_following(self) -> bool:
-        return self.end_ns is None
-
     def cursor(self, viewport: Viewport) -> int | None:
         """Return the marked moment: back in time the moment itself, until the user moves the cursor."""
         return self.cursor_ns if self.cursor_ns is not None else viewport.past_ns

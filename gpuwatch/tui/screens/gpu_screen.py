@@ -7,7 +7,6 @@ from functools import partial
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.visual import VisualType
 from textual.widget import Widget
 from textual.worker import Worker
 
@@ -24,19 +23,11 @@ from gpuwatch.view.live import LiveGpu
 ROOMY_COUNT = 30  # lines of a screen that has room for more than curves
 
 
-class SteadyLine(TextLines):
-    """One line that never changes the layout: nothing around it moves when it changes, four times a second."""
-
-    DEFAULT_CSS = "SteadyLine { height: 1; }"
-
-    def update(self, content: VisualType = "", *, layout: bool = True) -> None:  # noqa: ARG002 - textual's signature
-        super().update(content, layout=False)
-
-
 class GpuScreen(SecondaryScreen):
     """The screen of one GPU."""
 
     CSS = """
+    GpuScreen #head, GpuScreen #limits, GpuScreen #now { height: 1; }
     GpuScreen Curves { height: 1fr; }
     GpuScreen #processes { height: auto; }
     GpuScreen.old #now, GpuScreen.old #processes { opacity: 75%; }
@@ -62,9 +53,9 @@ class GpuScreen(SecondaryScreen):
         self._drawn_ns = 0
 
     def body(self) -> Iterable[Widget]:
-        yield SteadyLine(id="head")
-        yield SteadyLine(id="limits")
-        yield SteadyLine(id="now")
+        yield TextLines(id="head")
+        yield TextLines(id="limits")
+        yield TextLines(id="now")
         yield Curves()
         yield TextLines(id="processes")
 

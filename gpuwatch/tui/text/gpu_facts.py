@@ -5,8 +5,8 @@ from __future__ import annotations
 from annotate.evidence import Ownership, Process, Visibility
 from annotate.output import report
 from gpuwatch.tui.text import gpu_words, words
+from gpuwatch.tui.text.window_coverage import owned_processes
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, clip_pieces
-from gpuwatch.tui.window_coverage import process_owner
 from gpuwatch.view.live import Live, LiveGpu
 
 _MODES = {"ecc_mode": "ECC", "mig_mode": "MIG", "persistence_mode": "persistence"}
@@ -75,11 +75,12 @@ def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
     room = width - sum(len(piece.text) for piece in pieces)
     pieces += words.reasons(gpu.said("event_reasons_mask"), max(room, 3))
     crowd = gpu_words.processes(gpu, live.windows)
-    pieces += [_with(gpu_words.memory(gpu), " GB"), _with(crowd, " process" if crowd.text == "1" else " processes")]
-    if (memory_mhz := gpu.said("mem_clock_mhz")) is not None:
-        pieces.append(Piece(f"  memory {memory_mhz} MHz", Tone.DIM))
-    if (average_w := gpu.said("power_average_w")) is not None:
-        pieces.append(Piece(f"  1 s mean {average_w:.0f} W", Tone.DIM))
+    pieces += [
+        _with(gpu_words.memory(gpu), " GB"),
+        _with(crowd, " process" if crowd.text == "1" else " processes"),
+        Piece(_fact("  memory {} MHz", gpu.said("mem_clock_mhz")), Tone.DIM),
+        Piece(_fact("  1 s mean {:.0f} W", gpu.said("power_average_w")), Tone.DIM),
+    ]
     return clip_pieces(pieces, width)
 
 
@@ -98,12 +99,11 @@ def process_lines(gpu: LiveGpu, live: Live, width: int, most: int) -> list[list[
     partial = census.visibility is Visibility.NAMESPACE
     if not census.processes:
         return [[Piece(" no process on it" + (", as far as this container sees" if partial else ""), Tone.DIM)]]
-    pids = {process.pid for process in census.processes}
-    seen = [(process_owner(process, gpu.device.uuid, pids, live.windows), process) for process in census.processes]
-    seen.sort(key=lambda each: (each[0] is not Ownership.FOREIGN, -(each[1].memory_bytes or 0), each[1].pid))
+    seen = owned_processes(gpu, live.windows)
+    seen.sort(key=lambda each: (each[1] is not Ownership.FOREIGN, -(each[0].memory_bytes or 0), each[0].pid))
     count = len(seen) + gpu.processes_left_out_count
     fit = most if count <= most and not partial else max(most - 1, 1)
-    lines = [_process(process, owner, width) for owner, process in seen[:fit]]
+    lines = [_process(process, owner, width) for process, owner in seen[:fit]]
     rest = [f"and {count - fit} more"] if count > fit else []
     rest += ["a container's view: others may be on it unseen"] if partial else []
     return [*lines, [Piece(words.cut(f" {', '.join(rest)}", width), Tone.DIM)]] if rest and most > 1 else lines

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from annotate.evidence import Lane, Visibility
 from annotate.output import report
+from gpuwatch.tui.text.window_coverage import open_windows_on
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, chips
-from gpuwatch.tui.window_coverage import open_windows_on
 from gpuwatch.view.live import LiveGpu
 from gpuwatch.wire import messages
 

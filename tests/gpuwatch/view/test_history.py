@@ -14,7 +14,7 @@ from gpuwatch.client.connection import connect
 from gpuwatch.client.window import window
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.interfaces import Sweep
-from gpuwatch.tui.text import gpu_table, gpu_words, words
+from gpuwatch.tui.text import gpu_words, overview_tables, words
 from gpuwatch.view import at_moment
 from gpuwatch.view.history import Recorded, StoredHistory
 from gpuwatch.view.live import Live, of
@@ -186,7 +186,7 @@ def test_a_recording_is_shown_at_any_moment_of_it(name: str, windows_count: int)
         assert live.source == f"replay:{TRACES / name}"
         assert all(each.begin_ns <= at_ns for each in live.windows)
         assert all(row.at_ns <= at_ns for gpu in live.gpus for row in gpu.rows.values())
-        assert words.text(gpu_table.gpu_lines(live, 99))
+        assert words.text(overview_tables.gpu_lines(live, 99))
     assert past.has_wall_time is name.endswith(".csv")
 
 
