@@ -88,14 +88,12 @@ def _signed(windows: tuple[ReportedWindow, ...], without: tuple[str, ...]) -> st
 
 
 def _text(windows: tuple[ReportedWindow, ...], without: tuple[str, ...], *, markdown: bool, junit: bool) -> str:
+    from gpuwatch.report import ci_formats
+
     if markdown:
-        from gpuwatch.report.markdown import markdown as as_markdown
-
-        return as_markdown(windows)
+        return ci_formats.markdown(windows)
     if junit:
-        from gpuwatch.report.junit import junit as as_junit
-
-        return as_junit(windows)
+        return ci_formats.junit(windows)
     from gpuwatch.report import html_page, record
 
     return html_page.render(record.make_record(windows, without), secrets.token_urlsafe(24))

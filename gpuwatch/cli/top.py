@@ -148,14 +148,14 @@ def _show(live: Live, *, as_json: bool) -> None:
 
 
 def _print(live: Live) -> None:
-    from gpuwatch.tui.text import gpu_table, window_table, words
+    from gpuwatch.tui.text import overview_tables, words
 
     width = output.width(sys.stdout) or PASTED_COLUMNS
     if live.source.startswith("replay:"):
         output.emit(f"REPLAY  a recording, not now: {live.source.partition(':')[2]}")
     elif live.simulated:
         output.emit(f"SIMULATED  these GPUs do not exist: {live.source}")
-    output.emit(words.text(gpu_table.gpu_lines(live, width)))
+    output.emit(words.text(overview_tables.gpu_lines(live, width)))
     if live.windows:
         output.emit()
-        output.emit(words.text(window_table.window_lines(live, width)))
+        output.emit(words.text(overview_tables.window_lines(live, width)))

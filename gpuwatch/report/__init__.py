@@ -2,5 +2,5 @@
 
 ``record`` holds everything a page is made of and ``html_page`` renders it; ``timeline``, ``histograms``, ``conditions`` and
 ``comparisons`` derive its parts.  ``read_page`` reads the record back, ``rejudge`` judges it, ``signatures`` checks who
-signed it, ``redaction`` replaces names before, ``junit`` and ``markdown`` are for CI.
+signed it, ``redaction`` replaces names before, ``ci_formats`` has JUnit and Markdown.
 """

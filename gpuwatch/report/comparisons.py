@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from annotate.compare import two_runs
 from annotate.compare.decision import Comparison
 from annotate.errors import AnnotateError
+from annotate.evidence import Evidence
 from annotate.output.report import plain
 from annotate.policy import Policy
 from gpuwatch.report.record import ReportedWindow
@@ -23,32 +24,23 @@ def comparisons(windows: Sequence[ReportedWindow]) -> list[Comparison]:
 
     The second window's policy judges, as in `gpuwatch compare`.
     """
-    labels = names(windows)
-    timed = [place for place, window in enumerate(windows) if _has_times(window)]
     found = []
-    for place in timed:
-        earlier = [each for each in timed if each < place and _is_other_run(windows[each], windows[place])]
-        same_gpu = [each for each in earlier if windows[each].verdict.device_uuid == windows[place].verdict.device_uuid]
-        if earlier:
-            first = (same_gpu or earlier)[0]
-            found.append(_compare(windows[first], windows[place], (labels[first], labels[place])))
+    earlier: list[tuple[str, ReportedWindow, Evidence]] = []
+    for label, window in zip(names(windows), windows, strict=True):
+        evidence = window.evidence
+        if evidence is None or evidence.timings is None or not evidence.timings.timed.any():
+            continue
+        others = [each for each in earlier if each[1].run_id is None or each[1].run_id != window.run_id]
+        same_gpu = [each for each in others if each[1].verdict.device_uuid == window.verdict.device_uuid]
+        if others:
+            first_label, _, first = (same_gpu or others)[0]
+            found.append(two_runs.of_runs(first, evidence, _policy(window), names=(first_label, label)))
+        earlier.append((label, window, evidence))
     return found
 
 
-def _compare(a: ReportedWindow, b: ReportedWindow, both: tuple[str, str]) -> Comparison:
-    if a.evidence is None or b.evidence is None:
-        raise ValueError("expected windows with evidence")
+def _policy(window: ReportedWindow) -> Policy:
     try:
-        policy = Policy.from_dict(b.verdict.policy)
+        return Policy.from_dict(window.verdict.policy)
     except AnnotateError:  # of a version whose rules or limits are gone
-        policy = Policy()
-    return two_runs.of_runs(a.evidence, b.evidence, policy, names=both)
-
-
-def _has_times(window: ReportedWindow) -> bool:
-    timings = window.evidence.timings if window.evidence is not None else None
-    return timings is not None and bool(timings.timed.any())
-
-
-def _is_other_run(a: ReportedWindow, b: ReportedWindow) -> bool:
-    return a.run_id is None or a.run_id != b.run_id
+        return Policy()

@@ -28,7 +28,7 @@ def conditions(window: ReportedWindow) -> dict[str, str]:
     if device is not None:
         settings = {
             "driver": device.driver_version,
-            "power limit": _amount(device.power_limit_w, "W"),
+            "power limit": None if device.power_limit_w is None else f"{device.power_limit_w:g} W",
             "ECC": _switch(device.ecc_mode),
             "MIG": _switch(device.mig_mode),
             "persistence": _switch(device.persistence_mode),
@@ -136,10 +136,6 @@ def _processes(evidence: Evidence) -> str | None:
 
 def _present(texts: dict[str, str | None]) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text}
-
-
-def _amount(value: float | None, unit: str) -> str | None:
-    return None if value is None else f"{value:g} {unit}"
 
 
 def _switch(on: bool | None) -> str | None:  # noqa: FBT001 - a driver's answer, not a flag

@@ -51,27 +51,26 @@ def overlay(windows: Sequence[tuple[str, Evidence]]) -> dict[str, Any] | None:
     if len(good) < len(timed) or low_mhz > high_mhz:
         return out
     mhz = 0.5 * (low_mhz + high_mhz)  # as the comparison of two runs does
-    at_clock = {name: _at_clock(fit, timed[name], mhz) for name, fit in good.items()}
-    return out | {"clock_mhz": rounded(mhz), "corrected": histograms(at_clock)}
+    corrected = histograms({name: _at_clock(fit, timed[name], mhz) for name, fit in good.items()})
+    return out | {"clock_mhz": rounded(mhz), "corrected": corrected}
 
 
 def histograms(series: Mapping[str, Values]) -> list[dict[str, Any]]:
     """Count each series over the same bins, its highest bin at 1, so that widths and places compare."""
     ends = [np.percentile(values, _SHOWN_PERCENT) for values in series.values()]
     low, high = float(min(end[0] for end in ends)), float(max(end[1] for end in ends))
-    fewest = min(map(len, series.values()))
-    bins = max(min(_MOST_BINS, fewest // _EACH_BIN), _LEAST_BINS)
+    bins = max(min(_MOST_BINS, *(len(values) // _EACH_BIN for values in series.values())), _LEAST_BINS)
     out = []
     for name, values in series.items():
         counts, edges = np.histogram(values, bins=bins, range=(low, high))
-        histogram = {
+        shown = {
             "name": name,
             "x": all_rounded((edges[:-1] + edges[1:]) / 2),
             "y": all_rounded(counts / max(counts.max(), 1)),
             "counts": counts.tolist(),
             "beyond_count": len(values) - int(counts.sum()),
         }
-        out.append(histogram)
+        out.append(shown)
     return out
 
 

@@ -45,10 +45,11 @@ def render(record: Record, nonce: str) -> str:
 def write_page(record: Record, data: Mapping[str, Any], evidence: str, nonce: str) -> str:
     """Render the page around a record's embedded data and evidence: equal arguments give equal pages."""
     labels = comparisons.names(record.windows)
-    shown = [_shown(window, label) for window, label in zip(record.windows, labels, strict=True)]
     pieces = itertools.count()
-    for each, window in zip(shown, record.windows, strict=True):
-        each["piece"] = next(pieces) if window.evidence is not None else None
+    shown = [
+        _shown(window, label, next(pieces) if window.evidence is not None else None)
+        for window, label in zip(record.windows, labels, strict=True)
+    ]
     several = len(shown) > 1
     known = [(label, window.evidence) for label, window in zip(labels, record.windows, strict=True) if window.evidence]
     overlaid = histograms.overlay(known) if several else None
@@ -89,11 +90,11 @@ def sentence(verdict: Verdict) -> str:
     return f"{means}: {counting[0].says.rstrip('.')}{rest}."
 
 
-def _shown(window: ReportedWindow, label: str) -> dict[str, Any]:
+def _shown(window: ReportedWindow, label: str, piece: int | None) -> dict[str, Any]:
     verdict, evidence = window.verdict, window.evidence
-    clear = [finding.rule for finding in verdict.findings if finding.answered is Answered.CLEAR]
     return {
         "label": label,
+        "piece": piece,
         "verdict": verdict,
         "sentence": sentence(verdict),
         "conditions": conditions.conditions(window),
@@ -101,7 +102,7 @@ def _shown(window: ReportedWindow, label: str) -> dict[str, Any]:
         "environment": conditions.environment(window),
         "declared": conditions.declared(window),
         "reasons": conditions.reasons_seen(evidence) if evidence is not None else [],
-        "cleared": clear,
+        "cleared": [finding.rule for finding in verdict.findings if finding.answered is Answered.CLEAR],
         "signer": fingerprint(window.signature.public_key) if window.signature is not None else None,
         "drawn": {
             "timeline": timeline.timeline(verdict, evidence) if evidence is not None else None,
@@ -127,9 +128,7 @@ def _template() -> Any:  # jinja2's Template, whose stubs do not know its undefi
     environment.filters |= {
         "plain": lambda text: plain(str(text)),
         "fact": _fact,
-        "percent": _percent,
-        "digits": _digits,
-        "change": lambda comparison: change_text(comparison.ratio, uncertain=comparison.within_noise),
+        "change": change_text,
         "duration": duration_text,
         "typeset": _typeset,
     }
@@ -145,11 +144,3 @@ def _fact(value: object) -> str:
 def _typeset(words: str) -> Markup:
     """Render text between backticks as code."""
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(words))))  # noqa: S704 - escaped just before
-
-
-def _percent(ratio: float) -> str:
-    return f"{ratio:+.2%}"
-
-
-def _digits(value: float, count: int) -> str:
-    return f"{value:.{count}g}"

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 from jinja2 import TemplateError
 
 from annotate.errors import AnnotateError, CapsuleError
 from gpuwatch.errors import UsageError
 from gpuwatch.report import html_page, record
-from gpuwatch.report.record import Record
 from gpuwatch.utf8 import clean_tree
 
 _MOST_BYTES = 50_000_000  # ten times the largest report
@@ -30,7 +28,7 @@ _PARTS = ("gpuwatch-record", "gpuwatch-evidence", "gpuwatch-plotly")
 class PageContent:
     """The record of a page; ``as_written``: the page is what this version writes for it, None: another version wrote it."""
 
-    record: Record
+    record: record.Record
     as_written: bool | None
 
 
@@ -52,13 +50,10 @@ def load(path: Path) -> PageContent:
         parts.feed(html)
     except AssertionError as error:  # the library's error for invalid markup, as "<![<"
         raise UsageError(f"{path}: expected a gpuwatch report, found markup that is none: {error}") from error
-    missing = [name for name in _PARTS if len(parts.found.get(name, [])) != 1]
-    if missing:
-        count = len(parts.found.get(missing[0], []))
-        found = (
-            f"{count} parts named {missing[0]}" if count else f"another file, or the beginning of one: no {missing[0]} in it"
-        )
-        raise UsageError(f"{path}: expected a gpuwatch report, found {found}")
+    for name in _PARTS:
+        if (count := len(parts.found.get(name, []))) != 1:
+            found = f"{count} parts named {name}" if count else f"another file, or the beginning of one: no {name} in it"
+            raise UsageError(f"{path}: expected a gpuwatch report, found {found}")
     try:
         data = clean_tree(json.loads(parts.found["gpuwatch-record"][0]))
         evidence = parts.found["gpuwatch-evidence"][0]
@@ -71,17 +66,12 @@ def load(path: Path) -> PageContent:
         return PageContent(held, None)
     nonce = parts.nonce or ""
     # Reading drops unknown data: everything embedded must come back from the record.
-    whole_data = data == record.to_data(held)[0]
-    whole = _page_of(held, data, evidence, nonce) if whole_data and re.fullmatch(r"[A-Za-z0-9_-]{16,64}", nonce) else None
-    return PageContent(held, whole is not None and _comparable(whole) == _comparable(html))
-
-
-def _page_of(held: Record, data: dict[str, Any], evidence: str, nonce: str) -> str | None:
-    """Render the page of this version for the record; None where it cannot, and so did not."""
+    if data != record.to_data(held)[0] or not re.fullmatch(r"[A-Za-z0-9_-]{16,64}", nonce):
+        return PageContent(held, as_written=False)
     try:
-        return html_page.write_page(held, data, evidence, nonce)
+        return PageContent(held, _comparable(html_page.write_page(held, data, evidence, nonce)) == _comparable(html))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TemplateError, AnnotateError):
-        return None
+        return PageContent(held, as_written=False)  # what this version cannot render it did not write
 
 
 class _Parts(HTMLParser):

@@ -75,10 +75,12 @@ def to_data(record: Record, *, decimate: bool = False) -> tuple[dict[str, Any], 
         if window.evidence is not None:
             packed = window.packed if window.packed is not None else pack.pack([window.evidence], decimate=decimate)
             lines.append(base64.b64encode(packed).decode())
-        data = {name: getattr(window, name) for name in _FACTS}
-        data |= {"verdict": window.verdict.to_dict(), "has_evidence": window.evidence is not None}
-        data["signature"] = None if window.signature is None else base64.b64encode(window.signature.packed).decode()
-        windows.append(data)
+        parts = {
+            "verdict": window.verdict.to_dict(),
+            "has_evidence": window.evidence is not None,
+            "signature": None if window.signature is None else base64.b64encode(window.signature.packed).decode(),
+        }
+        windows.append({name: getattr(window, name) for name in _FACTS} | parts)
     whole = {"schema": SCHEMA, "maker": record.maker, "redacted": list(record.redacted), "windows": windows}
     return whole, "\n".join(lines)
 

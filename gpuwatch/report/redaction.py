@@ -70,12 +70,10 @@ def _replacer(stand_ins: Mapping[str, str]) -> Callable[[str], str]:
 
 
 def _redact_window(window: ReportedWindow, without: Callable[[str], str]) -> ReportedWindow:
-    verdict = Verdict.from_dict(_through(window.verdict.to_dict(), without))
-    evidence = window.evidence
     return replace(
         window,
-        verdict=verdict,
-        evidence=None if evidence is None else _redact_evidence(evidence, without),
+        verdict=Verdict.from_dict(_through(window.verdict.to_dict(), without)),
+        evidence=None if window.evidence is None else _redact_evidence(window.evidence, without),
         packed=None,  # nor the signature: it covers the original
         signature=None,
         user=without(window.user) if window.user else None,

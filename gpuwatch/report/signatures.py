@@ -13,7 +13,6 @@ from gpuwatch.report.record import ReportedWindow
 from gpuwatch.report.rejudge import begun_fits
 from gpuwatch.signing import fingerprint, holds, read_public, statement
 
-_FIELDS = {"run": "run_id"}
 SYSTEM_TRUSTED = paths.SYSTEM_CONFIG.parent / "trusted"
 
 
@@ -35,14 +34,13 @@ class CheckedSignature:
     name: str | None = None
 
     def __str__(self) -> str:
-        match self.worth:
-            case Worth.UNSIGNED:
-                return "unsigned: nothing proves who recorded the evidence"
-            case Worth.UNKNOWN:
-                return f"signed by {self.key} (unknown signer)"
-            case Worth.TRUSTED:
-                return f"signed by {self.name} (trusted), {self.key}"
-        return f"BROKEN: {self.key} did not sign this verdict with this evidence"
+        texts = {
+            Worth.UNSIGNED: "unsigned: nothing proves who recorded the evidence",
+            Worth.UNKNOWN: f"signed by {self.key} (unknown signer)",
+            Worth.TRUSTED: f"signed by {self.name} (trusted), {self.key}",
+            Worth.BROKEN: f"BROKEN: {self.key} did not sign this verdict with this evidence",
+        }
+        return texts[self.worth]
 
 
 def check_signature(window: ReportedWindow, trusted: Mapping[bytes, str]) -> CheckedSignature:
@@ -66,7 +64,8 @@ def unsigned_names(window: ReportedWindow) -> tuple[str, ...]:
     """Name the parts of this window on a page that neither a signature nor evidence judged again confirms."""
     names = []
     if window.signature is None:
-        names += [name for name in ("run", "user", "process") if getattr(window, _FIELDS.get(name, name)) is not None]
+        shown = {"run": window.run_id, "user": window.user, "process": window.process}
+        names += [name for name, value in shown.items() if value is not None]
     if window.begun is not None and (window.signature is None or begun_fits(window) is None):
         names.append("begun")
     if window.evidence is None:

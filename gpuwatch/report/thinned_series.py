@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from annotate.evidence import Evidence, Times, Values
 
+_MOST_LINE_POINTS = 4000  # two for each pixel of a wide screen
 _MOST_POINTS = 1500  # each is an element of the page: sixteen thousand took a second to draw
 
 
@@ -24,9 +25,7 @@ def plot_series(name: str, at_ns: Times, values: Values, evidence: Evidence, *, 
     }
 
 
-def thinned(
-    values: Values, *, most: Annotated[int, "two for each pixel of a wide screen"] = 4000
-) -> np.ndarray[Any, np.dtype[np.int64]]:
+def thinned(values: Values, *, most: int = _MOST_LINE_POINTS) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the places to draw: all, or the lowest and highest of each interval."""
     if len(values) <= most:
         return np.arange(len(values))
@@ -41,13 +40,13 @@ def thinned(
 
 def seconds_since(evidence: Evidence, at_ns: int) -> float:
     """Return the seconds since the window began, to the microsecond."""
-    return rounded((at_ns - evidence.window.begin_ns) / 1e9, 6)
+    return round((at_ns - evidence.window.begin_ns) / 1e9, 6)
 
 
-def rounded(value: float, digits_count: int | None = None) -> float:
+def rounded(value: float) -> float:
     """Round to seven digits: another processor's last bits must not change the page."""
-    return round(value, digits_count) if digits_count is not None else float(f"{value:.7g}")
+    return float(f"{value:.7g}")
 
 
-def all_rounded(values: Sequence[float] | Iterable[float]) -> list[float]:
+def all_rounded(values: Iterable[float]) -> list[float]:
     return [rounded(float(each)) for each in values]

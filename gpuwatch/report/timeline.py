@@ -66,27 +66,30 @@ def _is_whole(verdict: Verdict, span_ns: tuple[int, int]) -> bool:
 
 
 def _findings(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
-    spans = [
-        {
-            "name": finding.rule + (", accepted" if finding.accepted else ""),
-            "role": "muted" if finding.accepted or finding.severity == "note" else finding.severity,
-            "at": [[seconds_since(evidence, begin_ns), seconds_since(evidence, end_ns)]],
-        }
-        for finding, (begin_ns, end_ns) in spanned(verdict)
-    ]
-    return {"title": "Findings", "unit": "", "spans": spans}
+    return {
+        "title": "Findings",
+        "unit": "",
+        "spans": [
+            {
+                "name": finding.rule + (", accepted" if finding.accepted else ""),
+                "role": "muted" if finding.accepted or finding.severity == "note" else finding.severity,
+                "at": [[seconds_since(evidence, begin_ns), seconds_since(evidence, end_ns)]],
+            }
+            for finding, (begin_ns, end_ns) in spanned(verdict)
+        ],
+    }
 
 
 def _clock(evidence: Evidence) -> dict[str, Any]:
-    series = _of_signal(evidence, "sm_clock_mhz", "NVML", shape="step")
+    series = _of_signal(evidence, "sm_clock_mhz", "NVML")
     timings = evidence.timings
     if timings is not None and timings.sm_clock_mhz is not None:
         seen = np.isfinite(timings.sm_clock_mhz)
         series += [
             plot_series("true, per iteration", timings.at_ns[seen], timings.sm_clock_mhz[seen], evidence, shape="points")
         ]
-    top = evidence.device.sm_clock_max_mhz if evidence.device else None
-    return {"title": "SM clock", "unit": "MHz", "series": series, "limit": top, "limit_name": "maximum"}
+    limit_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
+    return {"title": "SM clock", "unit": "MHz", "series": series, "limit": limit_mhz, "limit_name": "maximum"}
 
 
 def _power(evidence: Evidence) -> dict[str, Any]:
@@ -103,8 +106,7 @@ def _power(evidence: Evidence) -> dict[str, Any]:
 
 
 def _temperature(evidence: Evidence) -> dict[str, Any]:
-    series = _of_signal(evidence, "temperature_c", "GPU", shape="step")
-    series += _of_signal(evidence, "memory_temperature_c", "memory", shape="step")
+    series = [*_of_signal(evidence, "temperature_c", "GPU"), *_of_signal(evidence, "memory_temperature_c", "memory")]
     return {"title": "Temperature", "unit": "°C", "series": series, "limit": None, "limit_name": ""}
 
 
@@ -170,13 +172,12 @@ def _spans(at_ns: Times, on: np.ndarray[Any, np.dtype[np.bool_]], evidence: Evid
     return out
 
 
-def _of_signal(evidence: Evidence, signal: str, name: str, *, shape: str = "line") -> list[dict[str, Any]]:
+def _of_signal(evidence: Evidence, signal: str, name: str) -> list[dict[str, Any]]:
     column = evidence.trace.column(signal)
-    return [_column(name, column, evidence, shape=shape)] if len(column) else []
+    return [_column(name, _near(column, evidence), evidence, shape="step")] if len(column) else []
 
 
-def _column(name: str, column: Column, evidence: Evidence, *, shape: str = "line") -> dict[str, Any]:
-    near = _near(column, evidence)
+def _column(name: str, near: Column, evidence: Evidence, *, shape: str = "line") -> dict[str, Any]:
     return plot_series(name, near.at_ns, near.values, evidence, shape=shape)
 
 

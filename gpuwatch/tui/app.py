@@ -14,15 +14,15 @@ from textual.worker import Worker
 
 from gpuwatch import clock
 from gpuwatch.tui import hangup, preferences
-from gpuwatch.tui.data_interfaces import HistorySource, LiveSource, ScreenContent
-from gpuwatch.tui.live_feed import LiveFeed
+from gpuwatch.tui.background_queries import LiveFeed
+from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
 from gpuwatch.tui.screens.overview_screen import OverviewScreen
 from gpuwatch.tui.screens.screen_base import BaseScreen
 from gpuwatch.tui.text import time_text
 from gpuwatch.tui.time_travel import END_NS
 from gpuwatch.tui.time_travel_app import TimeTravelApp
-from gpuwatch.tui.widgets.banner import Banner
-from gpuwatch.tui.widgets.status_line import ScreenState, StatusLine, screen_state
+from gpuwatch.tui.widgets.status_line import Banner, ScreenState, StatusLine, screen_state
+from gpuwatch.view.live import Looker
 
 
 class TopApp(TimeTravelApp):
@@ -49,7 +49,7 @@ class TopApp(TimeTravelApp):
 
     def __init__(
         self,
-        live_source: LiveSource | None,
+        live_source: Looker | None,
         past: HistorySource | None = None,
         *,
         rate_hz: float | None = None,
@@ -109,15 +109,16 @@ class TopApp(TimeTravelApp):
 
     def draw(self) -> None:
         """Hand the topmost screen its content; widgets that would look the same draw nothing."""
-        live, then = self.feed.live, self._travel.then if self._travel is not None else None
-        content = ScreenContent(
-            live=then or live,
-            format_time=self._format_time,
-            problem=self.feed.problem,
-            is_paused=self._is_paused,
-            past_ns=self.past_ns,
-        )
-        if (state := screen_state(content)) is not self._state:
+        live, problem, then = self.feed.live, self.feed.problem, self._travel.then if self._travel is not None else None
+        if (shown := then or live) is not None:
+            self.content = ScreenContent(
+                live=shown,
+                format_time=self._format_time,
+                problem=problem,
+                is_paused=self._is_paused,
+                past_ns=self.past_ns,
+            )
+        if (state := screen_state(self.content, problem)) is not self._state:
             self._state = state
             self.refresh_bindings()
         screens = [screen for screen in self.screen_stack if isinstance(screen, BaseScreen)]
@@ -126,11 +127,11 @@ class TopApp(TimeTravelApp):
         top = screens[-1]
         top.set_class(state is ScreenState.GONE, "old")
         for line in top.query(StatusLine):
-            line.show_content(content, self.size.width - 1, live.at_ns if live is not None else None)
-        for banner in top.query(Banner):
-            if content.live is not None:
-                banner.show_live(content.live)
-        top.show_content(content)
+            line.show_content(self.content, problem, self.size.width - 1, live.at_ns if live is not None else None)
+        if self.content is not None:
+            for banner in top.query(Banner):
+                banner.show_live(self.content.live)
+            top.show_content(self.content)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer only keys that would do something now."""

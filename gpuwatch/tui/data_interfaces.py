@@ -1,4 +1,4 @@
-"""The interfaces the screens stand on: a source of now, a source of the past, and the content each screen draws."""
+"""The interfaces the screens stand on: a source of the past, and the content each screen draws."""
 
 from __future__ import annotations
 
@@ -9,23 +9,6 @@ from typing import Protocol
 from annotate.evidence import Event, Trace
 from annotate.verdict import Verdict
 from gpuwatch.view.live import Live
-
-
-class LiveSource(Protocol):
-    """A source of now: ``live.Looker``, or frozen answers in a test."""
-
-    def look(self) -> Live:
-        """Return the newest answer.
-
-        Raises DaemonError; the next call tries again.
-        """
-        ...
-
-    def start_again(self) -> None:
-        """Let the next ``look`` start a daemon."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class HistorySource(Protocol):
@@ -62,7 +45,7 @@ class HistorySource(Protocol):
 class ScreenContent:
     """The content of every screen: ``live`` is of now, or of ``past_ns`` if the user went back in time."""
 
-    live: Live | None
+    live: Live
     format_time: Callable[[int], str]  # the wall time of a moment
     problem: str | None = None  # why the daemon could not be polled
     is_paused: bool = False

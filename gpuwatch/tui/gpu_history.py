@@ -62,11 +62,11 @@ class GpuHistory:
             self._known_ns, self._settled_ns = (begin_ns, end_ns), begin_ns
         if begin_ns < self._known_ns[0] and end_ns < self._known_ns[1]:  # it grew backwards
             self._forget_after(begin_ns + self._kept_ns)
-        self._known_ns = min(begin_ns, self._known_ns[0]), max(end_ns, self._known_ns[1])
-        if end_ns == self._known_ns[1]:
+        last_ns = max(end_ns, self._known_ns[1])
+        from_ns = max(min(begin_ns, self._known_ns[0]), last_ns - self._kept_ns)
+        if end_ns == last_ns:
             self._settled_ns = max(self._settled_ns, min(end_ns, now_ns - SETTLE_NS))
-        from_ns = max(self._known_ns[0], self._known_ns[1] - self._kept_ns)
-        self._known_ns = from_ns, self._known_ns[1]
+        self._known_ns = from_ns, last_ns
         columns = {name: _spliced(self.trace.column(name), answer.column(name), begin_ns, from_ns) for name in self._signals}
         gaps = {(gap.lane, gap.begin_ns): gap for gap in (*self.trace.gaps, *answer.gaps)}
         self.trace = Trace(
@@ -104,8 +104,9 @@ def _appended(column: Column, row: Reading, name: str, kept_ns: int) -> Column:
     if (len(column) and row.at_ns <= column.at_ns[-1]) or (value is None and not len(column)):
         return column
     begin = int(np.searchsorted(column.at_ns, row.at_ns - kept_ns)) if len(column) > 1024 else 0
-    number = np.nan if value is None else float(value)
-    return Column(np.append(column.at_ns[begin:], row.at_ns), np.append(column.values[begin:], number))
+    return Column(
+        np.append(column.at_ns[begin:], row.at_ns), np.append(column.values[begin:], np.nan if value is None else float(value))
+    )
 
 
 def _spliced(old: Column, new: Column, begin_ns: int, from_ns: int) -> Column:

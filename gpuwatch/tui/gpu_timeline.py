@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
+from gpuwatch.tui.background_queries import HistoryFetcher
 from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
 from gpuwatch.tui.gpu_history import GpuHistory
-from gpuwatch.tui.history_fetcher import HistoryFetcher
 from gpuwatch.tui.text.gpu_chart import ChartView
 from gpuwatch.tui.time_range import TimeRange, Viewport
 from gpuwatch.view.live import LiveGpu
@@ -34,31 +34,28 @@ class GpuTimeline:
         """Begin with another GPU."""
         self.uuid, self.history, self._fetcher = uuid, GpuHistory(), HistoryFetcher(self._past)
 
-    def viewport(self, content: ScreenContent, cells_count: int) -> Viewport | None:
-        """Return where the range stands; None while there is nothing to show."""
-        if content.live is None:
-            return None
+    def viewport(self, content: ScreenContent, cells_count: int) -> Viewport:
+        """Return where the range stands."""
         newest_ns = content.live.at_ns if content.past_ns is None else max(self._last_ns or 0, content.past_ns)
         return Viewport(newest_ns, content.past_ns, max(cells_count, 1))
 
-    def redraw_every_ns(self, viewport: Viewport | None) -> int:
+    def redraw_every_ns(self, viewport: Viewport) -> int:
         """Return the time between drawings: a long range moves slowly."""
-        return min(max(DRAWN_NS, self.range.dot_ns(viewport) // 2 if viewport is not None else 0), 2_000_000_000)
+        return min(max(DRAWN_NS, self.range.dot_ns(viewport) // 2), 2_000_000_000)
 
     def view(self, gpu: LiveGpu, content: ScreenContent, viewport: Viewport) -> ChartView:
         """Return what the curves draw."""
         begin_ns, end_ns = self.range.edges(viewport)
-        live_ns, windows = (content.live.at_ns, content.live.windows) if content.live is not None else (0, ())
         refusal = self._fetcher.refusal
         return ChartView(
             trace=self.history.trace,
             device=replace(gpu.device, power_limit_w=gpu.said("power_limit_w") or gpu.device.power_limit_w),
             begin_ns=begin_ns,
             end_ns=end_ns,
-            zero_ns=viewport.past_ns if viewport.past_ns is not None else live_ns,
+            zero_ns=viewport.past_ns if viewport.past_ns is not None else content.live.at_ns,
             format_time=content.format_time,
             cursor_ns=self.range.cursor(viewport),
-            windows=self._later[1] if self._later is not None and viewport.past_ns is not None else windows,
+            windows=self._later[1] if self._later is not None and viewport.past_ns is not None else content.live.windows,
             notice=_LIVE_ONLY if self._past is None else f"{refusal}; {_LIVE_ONLY}" if refusal is not None else None,
         )
 
@@ -68,7 +65,7 @@ class GpuTimeline:
             return None
         begin_ns, range_end_ns = self.range.edges(viewport)
         end_ns = min(range_end_ns, viewport.newest_ns)
-        is_following = viewport.past_ns is None and self.range.is_following
+        is_following = viewport.past_ns is None and self.range.end_ns is None
         interval_ns = self.history.next_query(begin_ns, end_ns, every_ns=FETCHED_NS if is_following else 0)
         if interval_ns is not None:
             return partial(self._fetch_trace, interval_ns, viewport.newest_ns, at_ns)

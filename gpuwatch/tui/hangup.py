@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import termios
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -23,7 +22,7 @@ def exit_on_hangup(leave: Callable[[], Any]) -> Iterator[None]:
 
     def gone(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGCONT, _nothing)
-        if not _is_there():  # a user may have sent the signal: then textual restores the terminal
+        if not all(map(os.isatty, _STANDARD)):  # a user may have sent the signal: then textual restores the terminal
             nowhere = os.open(os.devnull, os.O_RDWR)
             for descriptor in _STANDARD:
                 os.dup2(nowhere, descriptor)
@@ -35,15 +34,6 @@ def exit_on_hangup(leave: Callable[[], Any]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def _is_there() -> bool:
-    try:
-        for descriptor in _STANDARD:
-            termios.tcgetattr(descriptor)
-    except termios.error:
-        return False
-    return True
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:

@@ -6,7 +6,7 @@ from textual import on
 from textual.screen import Screen
 
 from gpuwatch.tui import requests
-from gpuwatch.tui.data_interfaces import HistorySource
+from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
 from gpuwatch.tui.preferences import PreferencesFile
 from gpuwatch.tui.preferences_app import PreferencesApp
 from gpuwatch.tui.screens.help_screen import HelpScreen
@@ -21,6 +21,7 @@ class NavigationApp(PreferencesApp):
     def __init__(self, preferences_file: PreferencesFile, rate_hz: float | None, past: HistorySource | None) -> None:
         super().__init__(preferences_file, rate_hz)
         self._past = past
+        self.content: ScreenContent | None = None  # of the last drawing; a row that opens a screen was in it
 
     def draw(self) -> None:
         """Hand the topmost screen its content."""
@@ -47,20 +48,23 @@ class NavigationApp(PreferencesApp):
             await self._open(EventsScreen(self._past))
 
     async def action_help(self) -> None:
-        bindings = list(self.screen.active_bindings.values())
-        await self.push_screen(HelpScreen(bindings, self._preferences_file.path, self.action_names()))
+        await self.push_screen(
+            HelpScreen(list(self.screen.active_bindings.values()), self._preferences_file.path, self.action_names())
+        )
 
     @on(requests.OpenGpu)
     async def open_gpu(self, request: requests.OpenGpu) -> None:
         from gpuwatch.tui.screens.gpu_screen import GpuScreen
 
-        await self._open(GpuScreen(request.uuid, self._past))
+        if self.content is not None:
+            await self._open(GpuScreen(request.uuid, self._past, self.content))
 
     @on(requests.OpenWindow)
     async def open_window(self, request: requests.OpenWindow) -> None:
         from gpuwatch.tui.screens.window_screen import WindowScreen
 
-        await self._open(WindowScreen(request.run, self._past))
+        if self.content is not None:
+            await self._open(WindowScreen(request.run, self._past, self.content))
 
     @on(requests.ExplainNames)
     async def explain(self, request: requests.ExplainNames) -> None:

@@ -10,7 +10,6 @@ from annotate.evidence import Device, Lane, Trace
 from gpuwatch.tui.data_interfaces import HistorySource
 from gpuwatch.tui.gpu_history import GpuHistory
 from gpuwatch.tui.text import plot, reason_strip
-from gpuwatch.tui.text.plot import Span
 from gpuwatch.tui.text.words import Chip, Piece, Tone
 from gpuwatch.view.live import Live
 
@@ -65,7 +64,7 @@ class OverviewHistory:
 
     def __init__(self) -> None:
         self._histories: dict[str, GpuHistory] = {}
-        self._drawn: dict[str, tuple[Span, HistoryLines]] = {}
+        self._drawn: dict[str, tuple[plot.Span, HistoryLines]] = {}
 
     def add_live(self, live: Live) -> None:
         """Add an answer of now, and forget GPUs that are not in it."""
@@ -100,7 +99,7 @@ class OverviewHistory:
         """Draw the two minutes before a moment in ``count`` whole cells: lines change once per cell, not at every answer."""
         slice_ns = RANGE_NS // count
         end_ns = at_ns // slice_ns * slice_ns
-        span, drawn = Span(end_ns - count * slice_ns, end_ns, count), self._drawn.get(device.uuid)
+        span, drawn = plot.Span(end_ns - count * slice_ns, end_ns, count), self._drawn.get(device.uuid)
         if drawn is None or drawn[0] != span:
             drawn = self._drawn[device.uuid] = span, draw_lines(self.history(device.uuid).trace, device, span)
         return drawn[1]
@@ -110,7 +109,7 @@ class OverviewHistory:
         return self._histories.setdefault(uuid, GpuHistory((CLOCK, REASONS), kept_ns=KEPT_NS))
 
 
-def draw_lines(trace: Trace, device: Device, span: Span) -> HistoryLines:
+def draw_lines(trace: Trace, device: Device, span: plot.Span) -> HistoryLines:
     """Draw the clock at its lowest in each cell, against its maximum, and the gravest reason; nothing in a gap."""
     chips = reason_strip.letters(reason_strip.slices(plot.without(trace.column(REASONS), trace.gaps), span))
     lowest = plot.band(plot.without(trace.column(CLOCK), trace.gaps), span).low

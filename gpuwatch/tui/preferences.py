@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class PreferencesFile:
         self.preferences = replace(self.preferences, **changed)
         if self.path is None or self.complaint is not None:
             return None
-        data = {name: value for name in ("theme", "rate_hz", "sort", "keys") if (value := getattr(self.preferences, name))}
+        data = {name: value for name, value in asdict(self.preferences).items() if value}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             atomic_write.replace(self.path, f"{json.dumps(data, indent=2)}\n".encode(), mode=0o600)
@@ -81,7 +81,7 @@ def _read(path: Path) -> Preferences:
     data = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(data, dict):
         raise ValueError(f"expected an object, found {type(data).__name__}")
-    known = {"theme", "rate_hz", "sort", "keys"}
+    known = {each.name for each in fields(Preferences)}
     if unknown := set(data) - known:
         raise ValueError(f"expected {', '.join(sorted(known))}, found {', '.join(sorted(map(repr, unknown)))}")
     for name in ("theme", "sort"):
@@ -92,4 +92,4 @@ def _read(path: Path) -> Preferences:
     keys = data.get("keys", {})
     if not isinstance(keys, dict) or not all(isinstance(given, str) for given in keys.values()):
         raise ValueError('keys: expected actions and their keys, as {"pause": "p"}')
-    return Preferences(data.get("theme"), data.get("rate_hz"), data.get("sort"), keys)
+    return Preferences(**data)

@@ -68,16 +68,24 @@ class PreferencesApp(App[None]):
 
     def action_names(self) -> set[str]:
         """Return the names of the actions whose keys the user can change, on every screen of ours."""
-        from gpuwatch.tui.screens.events_screen import EventsScreen
-        from gpuwatch.tui.screens.gpu_screen import GpuScreen
-        from gpuwatch.tui.screens.overview_screen import OverviewScreen
-        from gpuwatch.tui.screens.processes_screen import ProcessesScreen
-        from gpuwatch.tui.screens.screen_base import SecondaryScreen
-        from gpuwatch.tui.screens.window_screen import WindowScreen
+        from gpuwatch.tui.screens import (
+            events_screen,
+            gpu_screen,
+            overview_screen,
+            processes_screen,
+            screen_base,
+            window_screen,
+        )
 
-        every = self._app_bindings()
-        for screen in (OverviewScreen, SecondaryScreen, GpuScreen, WindowScreen, ProcessesScreen, EventsScreen):
-            every += screen.BINDINGS
+        every = [
+            *self._app_bindings(),
+            *overview_screen.OverviewScreen.BINDINGS,
+            *screen_base.SecondaryScreen.BINDINGS,
+            *gpu_screen.GpuScreen.BINDINGS,
+            *window_screen.WindowScreen.BINDINGS,
+            *processes_screen.ProcessesScreen.BINDINGS,
+            *events_screen.EventsScreen.BINDINGS,
+        ]
         return {binding.id for binding in Binding.make_bindings(every) if binding.id}
 
     def _app_bindings(self) -> list[BindingType]:

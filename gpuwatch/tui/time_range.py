@@ -31,10 +31,6 @@ class TimeRange:
     def range_ns(self) -> int:
         return self.range_s * S
 
-    @property
-    def is_following(self) -> bool:
-        return self.end_ns is None
-
     def cursor(self, viewport: Viewport) -> int | None:
         """Return the marked moment: back in time the moment itself, until the user moves the cursor."""
         return self.cursor_ns if self.cursor_ns is not None else viewport.past_ns
@@ -72,13 +68,13 @@ class TimeRange:
         begin_ns, end_ns = self.edges(viewport)
         self.end_ns = _bounded(end_ns + step * (end_ns - begin_ns) // 2, viewport)
 
-    def zoom(self, step: int, viewport: Viewport | None) -> None:
+    def zoom(self, step: int, viewport: Viewport) -> None:
         """Show a longer or shorter range; the cursor stays in its place on the screen."""
-        edges = self.edges(viewport) if viewport is not None else None
+        _, end_ns = self.edges(viewport)
         place = min(max(RANGES_S.index(self.range_s) + step, 0), len(RANGES_S) - 1)
         ratio, self.range_s = RANGES_S[place] / self.range_s, RANGES_S[place]
-        if edges is not None and viewport is not None and self.cursor_ns is not None and ratio != 1:
-            self.end_ns = _bounded(self.cursor_ns + round((edges[1] - self.cursor_ns) * ratio), viewport)
+        if self.cursor_ns is not None and ratio != 1:
+            self.end_ns = _bounded(self.cursor_ns + round((end_ns - self.cursor_ns) * ratio), viewport)
 
     def follow(self) -> None:
         self.cursor_ns = self.end_ns = None

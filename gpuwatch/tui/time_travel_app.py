@@ -13,8 +13,8 @@ from textual.worker import Worker
 from annotate.output import report
 from gpuwatch import clock
 from gpuwatch.tui import requests
+from gpuwatch.tui.background_queries import LiveFeed
 from gpuwatch.tui.data_interfaces import HistorySource
-from gpuwatch.tui.live_feed import LiveFeed
 from gpuwatch.tui.navigation import NavigationApp
 from gpuwatch.tui.preferences import PreferencesFile
 from gpuwatch.tui.text import time_text

@@ -1,4 +1,4 @@
-"""Back in time, for screens: what a store or a recording knows of a moment, as ``tui.seams.Past`` wants it."""
+"""Back in time, for screens: what a store or a recording knows of a moment, as ``tui.data_interfaces.HistorySource`` wants it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from annotate.errors import AnnotateError
-from annotate.evidence import Device, Event, Evidence, Trace
+from annotate.evidence import Event, Evidence, Trace
 from annotate.verdict import Verdict
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.host import pci
@@ -22,7 +22,7 @@ from gpuwatch.wire import messages
 
 if TYPE_CHECKING:
     from gpuwatch.store import Reader, Run
-    from gpuwatch.store.boot import Boot, SegmentSpan
+    from gpuwatch.store.boot import Boot
 
 NEAR_NS = 60_000_000_000  # a GPU that was read within so long belongs to a moment
 _KEPT_RUNS_COUNT = 256  # with their verdicts, which take a millisecond each to unpack
@@ -30,7 +30,7 @@ _WALL_NS = 1_000_000_000_000_000_000  # times above it are nanoseconds since 197
 
 
 class StoredHistory:
-    """The last boot of a store.  ``where`` names its folder when it is first asked for; it may raise StoreError too."""
+    """The last boot of a store.  ``where`` names its folder when it is first read; it may raise StoreError too."""
 
     def __init__(self, where: Callable[[], Path]) -> None:
         self._where = where
@@ -40,18 +40,18 @@ class StoredHistory:
 
     def span_ns(self) -> tuple[int, int] | None:
         with self._open() as (_, boot):
-            stretches = boot.segment_spans()
-            return (stretches[0].begin_ns, max(each.end_ns for each in stretches)) if stretches else None
+            spans = boot.segment_spans()
+            return (spans[0].begin_ns, max(each.end_ns for each in spans)) if spans else None
 
     def live(self, at_ns: int) -> Live:
         from gpuwatch.view import snapshot
 
         with self._open() as (reader, boot):
-            near = _near(boot.segment_spans(), at_ns)
-            uuids = list(dict.fromkeys(uuid for stretch in near for uuid in stretch.uuids))
+            near = [each for each in boot.segment_spans() if each.begin_ns - NEAR_NS <= at_ns <= each.end_ns + NEAR_NS]
+            uuids = list(dict.fromkeys(uuid for each in near for uuid in each.uuids))
             lost = boot.lost(uuids, at_ns)
             # A store knows them in the order of their first readings, which is chance.
-            devices = pci.in_order(self._device(reader, boot, uuid, at_ns) for uuid in uuids)
+            devices = pci.in_order(reader.device(uuid, boot_id=boot.boot_id, at_ns=at_ns) for uuid in uuids)
             gpus = [
                 at_moment.then(
                     device,
@@ -124,9 +124,6 @@ class StoredHistory:
         self._opened = None
         self._runs.clear()
 
-    def _device(self, reader: Reader, boot: Boot, uuid: str, at_ns: int) -> Device:
-        return reader.device(uuid, boot_id=boot.boot_id, at_ns=at_ns)
-
     def _begun(self, reader: Reader, boot: Boot, at_ns: int) -> tuple[list[Run], int]:
         """The newest windows that had begun by then, open ones first; what ended later was open."""
         ids, left_out_count = boot.begun(at_ns, most=messages.SHOWN_WINDOWS_COUNT)
@@ -140,10 +137,6 @@ class StoredHistory:
             for run in runs
         ]
         return sorted(runs, key=lambda run: run.end_ns is not None), left_out_count
-
-
-def _near(stretches: Sequence[SegmentSpan], at_ns: int) -> list[SegmentSpan]:
-    return [each for each in stretches if each.begin_ns - NEAR_NS <= at_ns <= each.end_ns + NEAR_NS]
 
 
 class Recorded:
@@ -164,10 +157,11 @@ class Recorded:
     @property
     def has_wall_time(self) -> bool:
         """Whether its times are the wall's; else they count from when some machine was booted."""
-        return self._span_ns()[0] >= _WALL_NS
+        return self.span_ns()[0] >= _WALL_NS
 
     def span_ns(self) -> tuple[int, int]:
-        return self._span_ns()
+        windows = [evidence.window for evidence in self._gpus.values()]
+        return min(each.begin_ns for each in windows), max(each.end_ns for each in windows)
 
     def live(self, at_ns: int) -> Live:
         gpus = tuple(
@@ -210,10 +204,6 @@ class Recorded:
 
     def close(self) -> None:
         """Nothing is held open."""
-
-    def _span_ns(self) -> tuple[int, int]:
-        windows = [evidence.window for evidence in self._gpus.values()]
-        return min(each.begin_ns for each in windows), max(each.end_ns for each in windows)
 
     def _shown(self, run: str, pieces: Sequence[Evidence], at_ns: int) -> messages.Shown:
         window = pieces[0].window

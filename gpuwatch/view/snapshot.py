@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from annotate.evidence import Lane, Process, ProcessList, Reading
+from annotate.evidence import Lane, ProcessList, Reading
 from gpuwatch.interfaces import Run, Sweep, WatchedGpu
 from gpuwatch.wire import messages
 
@@ -79,13 +79,12 @@ def _gpu(watched: WatchedGpu, latest: Mapping[tuple[str, Lane], Sweep], since_ns
 
 def _process_list(listed: ProcessList) -> tuple[dict[str, Any], int]:
     most = sorted(listed.processes, key=lambda process: -(process.memory_bytes or 0))
-    shown = tuple(map(_cut, most[: messages.SHOWN_PROCESSES_COUNT]))
+    shown = tuple(
+        replace(process, name=process.name and _short(process.name), user=process.user and _short(process.user))
+        for process in most[: messages.SHOWN_PROCESSES_COUNT]
+    )
     data = _plain(replace(listed, processes=shown)) | {"processes": [_plain(process) for process in shown]}
     return data, len(listed.processes) - len(shown)
-
-
-def _cut(process: Process) -> Process:
-    return replace(process, name=process.name and _short(process.name), user=process.user and _short(process.user))
 
 
 def _shown(run: Run) -> messages.Shown:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from annotate.evidence import Event
 from annotate.output import report
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
 from gpuwatch.tui.requests import GoToMoment
-from gpuwatch.tui.screens.screen_base import MomentListScreen, QuietScroll
+from gpuwatch.tui.screens.screen_base import ChoosingScreen, SecondaryScreen
 from gpuwatch.tui.text import words
 from gpuwatch.tui.text.words import Piece, Tone
 from gpuwatch.tui.widgets.row_list import RowList
@@ -40,8 +40,8 @@ class EventEntry:
 
 def last_hour(live: Live, events: Sequence[Event]) -> list[EventEntry]:
     """Return the last hour before the content, the newest first."""
-    found = [*map(_of_event, events), *_of_windows(live)]
-    return sorted((each for each in found if live.at_ns - HOUR_NS <= each.at_ns <= live.at_ns), key=lambda each: -each.at_ns)
+    every = chain(map(_of_event, events), _of_windows(live))
+    return sorted((each for each in every if live.at_ns - HOUR_NS <= each.at_ns <= live.at_ns), key=lambda each: -each.at_ns)
 
 
 def _of_event(event: Event) -> EventEntry:
@@ -86,13 +86,13 @@ def lines(found: Sequence[EventEntry], live: Live, format_time: Callable[[int], 
         yield [Piece("  nothing in the hour before", Tone.DIM)]
 
 
-class EventsScreen(MomentListScreen):
+class EventsScreen(ChoosingScreen, SecondaryScreen):
     """The last hour, newest first; one line is chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="What came after it"),
         Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="What came before it"),
-        Binding("enter", "jump", "jump", id="open", key_display="⏎", tooltip="Back in time to when it happened"),
+        Binding("enter", "open", "jump", id="open", key_display="⏎", tooltip="Back in time to when it happened"),
     ]
 
     def __init__(self, past: HistorySource | None) -> None:
@@ -103,21 +103,15 @@ class EventsScreen(MomentListScreen):
         self._found: list[EventEntry] = []
         self._asked_ns: int | None = None
         self._asking = False
-        self._chosen: str | None = None
-
-    def body(self) -> Iterable[Widget]:
-        yield QuietScroll(RowList())
 
     def show_content(self, content: ScreenContent) -> None:
         self._content = content
-        live = content.live
-        if live is not None and self._past is not None and not self._asking and self._is_due(live.at_ns):
-            self._asked_ns, self._asking = live.at_ns, True
-            self.run_worker(self._ask(self._past, live.at_ns))
+        at_ns = content.live.at_ns
+        is_due = self._asked_ns is None or not 0 <= at_ns - self._asked_ns < _AGAIN_NS
+        if self._past is not None and not self._asking and is_due:
+            self._asked_ns, self._asking = at_ns, True
+            self.run_worker(self._ask(self._past, at_ns))
         self.draw()
-
-    def _is_due(self, at_ns: int) -> bool:
-        return self._asked_ns is None or not 0 <= at_ns - self._asked_ns < _AGAIN_NS
 
     async def _ask(self, past: HistorySource, at_ns: int) -> None:
         try:
@@ -129,16 +123,16 @@ class EventsScreen(MomentListScreen):
         self.draw()
 
     def draw(self) -> None:
-        if self._content is None or self._content.live is None or not self.is_attached:
+        if self._content is None or not self.is_attached:
             return
         self._found = last_hour(self._content.live, self._events)
         shown = lines(self._found, self._content.live, self._content.format_time, self.columns)
-        self.query_one(RowList).show_rows(shown, [None, *(each.name for each in self._found)], self._chosen)
+        self.query_one(RowList).show_rows(zip_longest([None, *self.names()], shown), self._chosen)
 
     def names(self) -> list[str]:
         return [each.name for each in self._found]
 
-    def action_jump(self) -> None:
+    def action_open(self) -> None:
         chosen = next((each for each in self._found if each.name == self._chosen), None)
         if chosen is not None:
             self.post_message(GoToMoment(chosen.at_ns))

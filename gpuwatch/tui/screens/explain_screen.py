@@ -65,8 +65,7 @@ class ExplainScreen(ModalScreen[None]):
             yield Markdown(open_links=False)
 
     async def on_mount(self) -> None:
-        page = await asyncio.to_thread(page_of, self._names)
-        await self.query_one(Markdown).update(page)
+        await self.query_one(Markdown).update(await asyncio.to_thread(page_of, self._names))
         self.query_one(VerticalScroll).focus()
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.visual import VisualType
 from textual.widget import Widget
 from textual.worker import Worker
 
@@ -24,19 +23,11 @@ from gpuwatch.view.live import LiveGpu
 ROOMY_COUNT = 30  # lines of a screen that has room for more than curves
 
 
-class SteadyLine(TextLines):
-    """One line that never changes the layout: nothing around it moves when it changes, four times a second."""
-
-    DEFAULT_CSS = "SteadyLine { height: 1; }"
-
-    def update(self, content: VisualType = "", *, layout: bool = True) -> None:  # noqa: ARG002 - textual's signature
-        super().update(content, layout=False)
-
-
 class GpuScreen(SecondaryScreen):
     """The screen of one GPU."""
 
     CSS = """
+    GpuScreen #head, GpuScreen #limits, GpuScreen #now { height: 1; }
     GpuScreen Curves { height: 1fr; }
     GpuScreen #processes { height: auto; }
     GpuScreen.old #now, GpuScreen.old #processes { opacity: 75%; }
@@ -55,27 +46,25 @@ class GpuScreen(SecondaryScreen):
         Binding("N,shift+tab", "turn(-1)", "GPU before", id="gpu-before", show=False, tooltip="The GPU before this one"),
     ]
 
-    def __init__(self, uuid: str, past: HistorySource | None) -> None:
+    def __init__(self, uuid: str, past: HistorySource | None, content: ScreenContent) -> None:
         super().__init__()
         self._timeline = GpuTimeline(uuid, past)
-        self._content: ScreenContent | None = None
+        self._content = content
         self._drawn_ns = 0
 
     def body(self) -> Iterable[Widget]:
-        yield SteadyLine(id="head")
-        yield SteadyLine(id="limits")
-        yield SteadyLine(id="now")
+        yield TextLines(id="head")
+        yield TextLines(id="limits")
+        yield TextLines(id="now")
         yield Curves()
         yield TextLines(id="processes")
 
     def on_mount(self) -> None:
-        if self._content is not None:
-            self.show_content(self._content)
+        self.show_content(self._content)
 
     def on_resize(self) -> None:
-        if self._content is not None:
-            self._write(self._content)
-            self.call_after_refresh(self._draw)
+        self._write()
+        self.call_after_refresh(self._draw)
 
     @property
     def uuid(self) -> str:
@@ -85,7 +74,7 @@ class GpuScreen(SecondaryScreen):
     def show_content(self, content: ScreenContent) -> None:
         """Show this; curves of now follow at half the rate."""
         before, self._content = self._content, content
-        if before is not None and before.past_ns != content.past_ns:
+        if before.past_ns != content.past_ns:
             self._timeline.range.follow()
             self._drawn_ns = 0
         if not self.is_mounted:
@@ -93,21 +82,19 @@ class GpuScreen(SecondaryScreen):
         gpu = self._gpu
         if gpu is not None and content.past_ns is None and content.problem is None:
             self._timeline.history.add_live(gpu)
-        self._write(content)
-        at_ns = content.live.at_ns if content.live is not None else 0
-        if content.past_ns is not None or abs(at_ns - self._drawn_ns) >= self._timeline.redraw_every_ns(self._viewport):
+        self._write()
+        age_ns = abs(content.live.at_ns - self._drawn_ns)
+        if content.past_ns is not None or age_ns >= self._timeline.redraw_every_ns(self._viewport):
             self._draw()
         self._fetch_missing()
 
     def action_cursor(self, step: int) -> None:
-        if (viewport := self._viewport) is not None:
-            self._timeline.range.move(step, viewport)
-            self._redraw()
+        self._timeline.range.move(step, self._viewport)
+        self._redraw()
 
     def action_pan(self, step: int) -> None:
-        if (viewport := self._viewport) is not None:
-            self._timeline.range.pan(step, viewport)
-            self._redraw()
+        self._timeline.range.pan(step, self._viewport)
+        self._redraw()
 
     def action_zoom(self, step: int) -> None:
         self._timeline.range.zoom(step, self._viewport)
@@ -119,8 +106,6 @@ class GpuScreen(SecondaryScreen):
 
     def action_turn(self, step: int) -> None:
         """Show another GPU, at the same place in time."""
-        if self._content is None or self._content.live is None:
-            return
         uuids = [each.device.uuid for each in self._content.live.gpus]
         if len(uuids) > 1 or (uuids and self.uuid not in uuids):
             place = (uuids.index(self.uuid) + step) % len(uuids) if self.uuid in uuids else 0
@@ -134,47 +119,41 @@ class GpuScreen(SecondaryScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - textual's signature
         """Offer no keys that would do nothing."""
-        live = self._content.live if self._content is not None else None
-        return action != "turn" or live is None or len(live.gpus) > 1
+        return action != "turn" or len(self._content.live.gpus) > 1
 
     @property
     def _gpu(self) -> LiveGpu | None:
-        gpus = self._content.live.gpus if self._content is not None and self._content.live is not None else ()
-        return next((gpu for gpu in gpus if gpu.device.uuid == self.uuid), None)
+        return next((gpu for gpu in self._content.live.gpus if gpu.device.uuid == self.uuid), None)
 
     @property
-    def _viewport(self) -> Viewport | None:
+    def _viewport(self) -> Viewport:
         width = self.query_one(Curves).size.width or self.size.width
-        return self._timeline.viewport(self._content, width - GUTTER_COUNT) if self._content is not None else None
+        return self._timeline.viewport(self._content, width - GUTTER_COUNT)
 
     def _redraw(self) -> None:
         self._draw()
         self._fetch_missing()
 
-    def _write(self, content: ScreenContent) -> None:
-        gpu, height = self._gpu, self.size.height
-        self.query_one("#head", TextLines).show([gpu_facts.head(self.uuid, gpu, content, self.columns)])
-        if gpu is None or content.live is None:
+    def _write(self) -> None:
+        gpu, live, height = self._gpu, self._content.live, self.size.height
+        self.query_one("#head", TextLines).show([gpu_facts.head(self.uuid, gpu, live, self.columns)])
+        if gpu is None:
             return
         limits = self.query_one("#limits", TextLines)
         limits.display = height >= ROOMY_COUNT  # on a small screen the curves have them
         limits.show([gpu_facts.limits(gpu, self.columns)])
-        self.query_one("#now", TextLines).show([gpu_facts.now(gpu, content.live, self.columns)])
+        self.query_one("#now", TextLines).show([gpu_facts.now(gpu, live, self.columns)])
         most = 2 if height < ROOMY_COUNT else 4 if height < 2 * ROOMY_COUNT else 8
-        self.query_one("#processes", TextLines).show(gpu_facts.process_lines(gpu, content.live, self.columns, most))
+        self.query_one("#processes", TextLines).show(gpu_facts.process_lines(gpu, live, self.columns, most))
 
     def _draw(self) -> None:
-        content, gpu, viewport = self._content, self._gpu, self._viewport
-        if content is not None and content.live is not None and gpu is not None and viewport is not None:
-            self._drawn_ns = content.live.at_ns
-            self.query_one(Curves).show(self._timeline.view(gpu, content, viewport))
+        if (gpu := self._gpu) is not None:
+            self._drawn_ns = self._content.live.at_ns
+            self.query_one(Curves).show(self._timeline.view(gpu, self._content, self._viewport))
 
     def _fetch_missing(self) -> None:
         """Query the past for the unknown part of the range."""
-        content, viewport = self._content, self._viewport
-        if content is None or content.live is None or viewport is None:
-            return
-        if (fetch := self._timeline.next_fetch(viewport, content.live.at_ns)) is not None:
+        if (fetch := self._timeline.next_fetch(self._viewport, self._content.live.at_ns)) is not None:
             _: Worker[None] = self.run_worker(partial(self._fetch, fetch))
 
     async def _fetch(self, fetch: Callable[[], Awaitable[None]]) -> None:

@@ -38,10 +38,16 @@ class HelpScreen(ModalScreen[None]):
             yield TextLines()
 
     def on_mount(self) -> None:
-        lines = [[Piece("Keys")], *self._keys()]
-        lines += [[Piece("Clock event reasons")], *_legend([*words.CHIPS.values(), words.UNKNOWN])]
-        lines += [[Piece("Verdicts")], *_legend(list(words.STATUSES.values()))]
-        lines += [[Piece("Marks")], *([Piece(f"  {mark:<8}"), Piece(means, Tone.DIM)] for mark, means in words.MARKS.items())]
+        lines = [
+            [Piece("Keys")],
+            *self._keys(),
+            [Piece("Clock event reasons")],
+            *_legend([*words.CHIPS.values(), words.UNKNOWN]),
+            [Piece("Verdicts")],
+            *_legend(list(words.STATUSES.values())),
+            [Piece("Marks")],
+            *([Piece(f"  {mark:<8}"), Piece(means, Tone.DIM)] for mark, means in words.MARKS.items()),
+        ]
         if self._kept_at is not None:
             lines += [[Piece("Kept: theme, rate, order; and keys of yours, as "), Piece('"keys": {"pause": "f5,space"}')]]
             lines += [[Piece(f"  {self._kept_at}")], [Piece(f"  {', '.join(sorted(self._actions))}", Tone.DIM)]]
@@ -54,7 +60,7 @@ class HelpScreen(ModalScreen[None]):
             binding = active.binding
             if binding.id is None or not binding.description:  # textual's own
                 continue
-            keys, _ = said.setdefault(binding.description + (binding.tooltip or ""), ([], _said(binding)))
+            keys, _ = said.setdefault(binding.description + binding.tooltip, ([], _said(binding)))
             key = self.app.get_key_display(binding)
             if key not in keys:
                 keys.append(key)
@@ -63,11 +69,10 @@ class HelpScreen(ModalScreen[None]):
 
 
 def _said(binding: Binding) -> str:
-    return f"{binding.description}: {_lowered(binding.tooltip)}" if binding.tooltip else binding.description
-
-
-def _lowered(sentence: str) -> str:
-    return sentence[0].lower() + sentence[1:] if sentence[1:2].islower() or sentence[1:2] == " " else sentence
+    if not binding.tooltip:
+        return binding.description
+    first, rest = binding.tooltip[0], binding.tooltip[1:]
+    return f"{binding.description}: {first.lower() if rest[:1].islower() or rest[:1] == ' ' else first}{rest}"
 
 
 def _together(keys: Sequence[str]) -> str:

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import ClassVar
 
-from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.worker import Worker
 
 from annotate.evidence import Reason
+from gpuwatch.tui.background_queries import HistoryFetcher
 from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
-from gpuwatch.tui.history_fetcher import HistoryFetcher
 from gpuwatch.tui.overview_history import HistoryQuery, OverviewHistory
 from gpuwatch.tui.requests import ExplainNames, OpenGpu, OpenWindow
-from gpuwatch.tui.screens.screen_base import BaseScreen, QuietScroll
-from gpuwatch.tui.text.open_window_hazards import OpenWindowHazards
+from gpuwatch.tui.screens.screen_base import ChoosingScreen, QuietScroll
+from gpuwatch.tui.text import overview_tables
+from gpuwatch.tui.text.window_coverage import OpenWindowHazards
 from gpuwatch.tui.widgets.gpu_list import GpuList
-from gpuwatch.tui.widgets.row_list import RowList, moved
-from gpuwatch.tui.widgets.window_list import WindowList
+from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.view.live import Live
 
 
-class OverviewScreen(BaseScreen):
+class WindowList(RowList):
+    """Each window's verdict, or that it is still open, and the rules that found something."""
+
+    def show_live(self, live: Live, width: int, so_far: Mapping[str, Sequence[str]], chosen: str | None) -> None:
+        names = [None, *(window.run for window in live.windows)]
+        self.show_rows(zip_longest(names, overview_tables.window_lines(live, width, so_far)), chosen)
+
+
+class OverviewScreen(ChoosingScreen):
     """The tables of GPUs and windows; one line, in either, can be chosen and opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -46,7 +54,6 @@ class OverviewScreen(BaseScreen):
         self._histories = OverviewHistory()
         self._is_past = False
         self._live: Live | None = None
-        self._chosen: str | None = None
         self._hazards = OpenWindowHazards()
         self._hazard_names: Mapping[str, Sequence[str]] = {}
 
@@ -60,31 +67,28 @@ class OverviewScreen(BaseScreen):
         self._histories.add_live(live)
 
     def show_content(self, content: ScreenContent) -> None:
-        if content.live is not None:
-            hazards = self._hazards
-            if content.past_ns is not None:  # later hazards are not of that moment
-                hazards = OpenWindowHazards()
-                hazards.add_live(content.live)
-            self._live, self._hazard_names = content.live, hazards.names()
-            self._is_past = content.past_ns is not None
-            self._draw(content.live)
-            self._fetch_missing()
+        hazards = self._hazards
+        if content.past_ns is not None:  # later hazards are not of that moment
+            hazards = OpenWindowHazards()
+            hazards.add_live(content.live)
+        self._live, self._hazard_names = content.live, hazards.names()
+        self._is_past = content.past_ns is not None
+        self.draw()
+        self._fetch_missing()
 
-    def action_choose(self, by: int) -> None:
-        if self._live is not None:
-            self._choose(moved([*_uuids(self._live), *(window.run for window in self._live.windows)], self._chosen, by))
+    def names(self) -> list[str]:
+        return [*self._uuids, *(window.run for window in self._live.windows)] if self._live is not None else []
 
     def action_open(self) -> None:
-        chosen = self._chosen if self._chosen is not None else next(iter(_uuids(self._live)), None)
+        chosen = self._chosen if self._chosen is not None else next(iter(self._uuids), None)
         if chosen is not None:
-            self._choose(chosen)
-            self._open(chosen)
+            self.choose(chosen)
+            self.post_message(OpenGpu(chosen) if chosen in self._uuids else OpenWindow(chosen))
 
     def action_number(self, number: int) -> None:
-        uuids = _uuids(self._live)
-        if number < len(uuids):
-            self._choose(uuids[number])
-            self._open(uuids[number])
+        if number < len(self._uuids):
+            self._chosen = self._uuids[number]
+            self.action_open()
         else:
             self.notify(f"there is no GPU {number}", severity="warning", timeout=3)
 
@@ -98,7 +102,7 @@ class OverviewScreen(BaseScreen):
             if window.run == chosen:
                 names = window.hazards[:1]
         for gpu in live.gpus:
-            if gpu.device.uuid == (chosen or _uuids(live)[0]):
+            if gpu.device.uuid == (chosen or self._uuids[0]):
                 mask, notice = gpu.said("event_reasons_mask") or 0, "no reason holds its clock"
                 names = [reason.name or "" for reason in Reason if mask & reason]
         if names:
@@ -106,18 +110,9 @@ class OverviewScreen(BaseScreen):
         elif chosen or live.gpus:
             self.notify(notice, timeout=3)
 
-    @on(RowList.Chosen)
-    def point(self, event: RowList.Chosen) -> None:
-        self._choose(event.name)
-        if event.opened:
-            self._open(event.name)
-
-    def _choose(self, name: str | None) -> None:
-        self._chosen = name
-        if self._live is not None:
-            self._draw(self._live)
-            for rows in self.query(RowList):
-                self.keep_in_view(rows, name)
+    @property
+    def _uuids(self) -> list[str]:
+        return [gpu.device.uuid for gpu in self._live.gpus] if self._live is not None else []
 
     def _fetch_missing(self) -> None:
         """Query the past for the unknown part of the last two minutes."""
@@ -130,17 +125,11 @@ class OverviewScreen(BaseScreen):
         answer = await self._fetcher.fetch(query.run, query.at_ns)
         if answer is not None:
             self._histories.add_answer(query, answer)
-        if self._live is not None and self.query(GpuList):  # not there any more as the monitor leaves
-            self._draw(self._live)
+        if self.query(GpuList):  # not there any more as the monitor leaves
+            self.draw()
             self._fetch_missing()
 
-    def _draw(self, live: Live) -> None:
-        self.query_one(GpuList).show_live(live, self.columns, self.app.size.height, self._histories, self._chosen)
-        self.query_one(WindowList).show_live(live, self.columns, self._hazard_names, self._chosen)
-
-    def _open(self, name: str) -> None:
-        self.post_message(OpenGpu(name) if name in _uuids(self._live) else OpenWindow(name))
-
-
-def _uuids(live: Live | None) -> list[str]:
-    return [gpu.device.uuid for gpu in live.gpus] if live is not None else []
+    def draw(self) -> None:
+        if self._live is not None:
+            self.query_one(GpuList).show_live(self._live, self.columns, self.app.size.height, self._histories, self._chosen)
+            self.query_one(WindowList).show_live(self._live, self.columns, self._hazard_names, self._chosen)

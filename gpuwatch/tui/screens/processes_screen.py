@@ -15,9 +15,9 @@ from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.requests import StoreSortOrder
 from gpuwatch.tui.screens.screen_base import QuietScroll, SecondaryScreen
 from gpuwatch.tui.text import words
+from gpuwatch.tui.text.window_coverage import owned_processes
 from gpuwatch.tui.text.words import Piece, Tone
 from gpuwatch.tui.widgets.text_lines import TextLines
-from gpuwatch.tui.window_coverage import process_owner
 from gpuwatch.view.live import Live
 
 ORDERS = ("gpu", "memory", "user", "name")
@@ -37,14 +37,11 @@ class GpuProcess:
 
 def gpu_processes(live: Live) -> list[GpuProcess]:
     """Return every process of every GPU with its owner, as seen from the open windows."""
-    found = []
-    for position, gpu in enumerate(live.gpus):
-        processes = gpu.census.processes if gpu.census is not None else ()
-        pids = {process.pid for process in processes}
-        for process in processes:
-            owner = process_owner(process, gpu.device.uuid, pids, live.windows)
-            found.append(GpuProcess(position, process, owner))
-    return found
+    return [
+        GpuProcess(position, process, owner)
+        for position, gpu in enumerate(live.gpus)
+        for process, owner in owned_processes(gpu, live.windows)
+    ]
 
 
 def sort_processes(found: Sequence[GpuProcess], order: str) -> list[GpuProcess]:
@@ -82,8 +79,7 @@ def lines(live: Live, order: str, width: int) -> Iterator[list[Piece]]:
     if not found:
         seen = any(gpu.census is not None for gpu in live.gpus)
         yield [Piece("  nobody is on any GPU" if seen else "  the process lists were not observed", Tone.DIM)]
-    left_out_count = sum(gpu.processes_left_out_count for gpu in live.gpus)
-    if left_out_count:
+    if left_out_count := sum(gpu.processes_left_out_count for gpu in live.gpus):
         yield [Piece(f"  and {left_out_count} more", Tone.DIM)]
     if any(gpu.census is not None and gpu.census.visibility is Visibility.NAMESPACE for gpu in live.gpus):
         yield [Piece(words.cut("  ≥ a container's view: others may be on the GPUs unseen", width), Tone.DIM)]
@@ -105,7 +101,7 @@ class ProcessesScreen(SecondaryScreen):
         yield QuietScroll(TextLines())
 
     def show_content(self, content: ScreenContent) -> None:
-        self._live = content.live or self._live
+        self._live = content.live
         self._draw()
 
     def action_sort(self) -> None:

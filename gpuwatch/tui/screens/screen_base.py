@@ -17,9 +17,8 @@ from textual.widgets import Footer
 
 from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.requests import Redraw
-from gpuwatch.tui.widgets.banner import Banner
 from gpuwatch.tui.widgets.row_list import RowList, moved
-from gpuwatch.tui.widgets.status_line import StatusLine
+from gpuwatch.tui.widgets.status_line import Banner, StatusLine
 
 
 class BaseScreen(Screen[None]):
@@ -50,12 +49,6 @@ class BaseScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         self.post_message(Redraw())
 
-    def keep_in_view(self, rows: RowList, name: str | None) -> None:
-        """Scroll to the line of that name."""
-        place = rows.place(name)
-        if place is not None and isinstance(rows.parent, VerticalScroll):
-            rows.parent.scroll_to_region(Region(0, place, 1, 1), animate=False)
-
 
 class SecondaryScreen(BaseScreen):
     """A screen over the first one."""
@@ -65,10 +58,13 @@ class SecondaryScreen(BaseScreen):
     ]
 
 
-class MomentListScreen(SecondaryScreen):
-    """A list of things with a moment: one is chosen, and jumping goes to its moment."""
+class ChoosingScreen(BaseScreen):
+    """A screen of rows: one is chosen, and can be opened."""
 
     _chosen: str | None = None
+
+    def body(self) -> Iterable[Widget]:
+        yield QuietScroll(RowList())
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -78,21 +74,24 @@ class MomentListScreen(SecondaryScreen):
     def draw(self) -> None: ...
 
     @abstractmethod
-    def action_jump(self) -> None: ...
+    def action_open(self) -> None: ...
 
     def action_choose(self, by: int) -> None:
-        self._choose(moved(self.names(), self._chosen, by))
+        self.choose(moved(self.names(), self._chosen, by))
 
     @on(RowList.Chosen)
     def point(self, event: RowList.Chosen) -> None:
-        self._choose(event.name)
+        self.choose(event.name)
         if event.opened:
-            self.action_jump()
+            self.action_open()
 
-    def _choose(self, name: str | None) -> None:
+    def choose(self, name: str | None) -> None:
+        """Mark the row of that name, and scroll to it."""
         self._chosen = name
         self.draw()
-        self.keep_in_view(self.query_one(RowList), name)
+        for rows in self.query(RowList):
+            if (place := rows.place(name)) is not None and isinstance(rows.parent, VerticalScroll):
+                rows.parent.scroll_to_region(Region(0, place, 1, 1), animate=False)
 
 
 class QuietScroll(VerticalScroll, can_focus=False):

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from annotate.output import report
 from annotate.verdict import Finding, Verdict
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
 from gpuwatch.tui.requests import ExplainNames, GoToMoment
-from gpuwatch.tui.screens.screen_base import MomentListScreen, QuietScroll
+from gpuwatch.tui.screens.screen_base import ChoosingScreen, SecondaryScreen
 from gpuwatch.tui.text import finding_words, words
 from gpuwatch.tui.text.words import Piece, Tone
 from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.wire.messages import Shown
 
 
-class WindowScreen(MomentListScreen):
+class WindowScreen(ChoosingScreen, SecondaryScreen):
     """The findings of one window, worst first; one is chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The finding above"),
         Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="The finding below"),
-        Binding("enter", "jump", "jump", id="open", key_display="⏎", tooltip="Back in time to when it happened"),
+        Binding("enter", "open", "jump", id="open", key_display="⏎", tooltip="Back in time to when it happened"),
         Binding("e", "explain", "explain", id="explain", tooltip="The page of its rule"),
         Binding("c", "copy", "copy", id="copy", tooltip="The verdict as Markdown, to the terminal's clipboard"),
         # Eighty columns hold the names of nine keys; the page itself names this one, and who goes back in time jumps.
@@ -35,25 +34,20 @@ class WindowScreen(MomentListScreen):
         Binding("left", "app.step(-1)", "earlier", id="earlier", show=False, tooltip="By 1 s"),
     ]
 
-    def __init__(self, run: str, past: HistorySource | None) -> None:
+    def __init__(self, run: str, past: HistorySource | None, content: ScreenContent) -> None:
         super().__init__()
         self._run = run
         self._past = past
         self._window: Shown | None = None
-        self._content: ScreenContent | None = None
+        self._content = content
         self._verdicts: Sequence[Verdict] = ()
         self._asked: str | None = None  # the window's status when its verdicts were asked for
         self._why = "its verdict is read" if past is not None else "there is no store to read its verdict from"
         self._every = False
-        self._chosen: str | None = None
-
-    def body(self) -> Iterable[Widget]:
-        yield QuietScroll(RowList())
 
     def show_content(self, content: ScreenContent) -> None:
         self._content = content
-        live = content.live
-        found = next((each for each in live.windows if each.run == self._run), None) if live is not None else None
+        found = next((each for each in content.live.windows if each.run == self._run), None)
         self._window = found or self._window
         status = found.status if found is not None else self._asked or ""
         if self._past is not None and not self._verdicts and status != self._asked:
@@ -79,10 +73,9 @@ class WindowScreen(MomentListScreen):
         }
 
     def draw(self) -> None:
-        if self._content is None or not self.is_attached:
+        if not self.is_attached:
             return
-        lines: list[list[Piece]] = []
-        names: list[str | None] = []
+        rows: list[tuple[str | None, list[Piece]]] = []
         for number, verdict in enumerate(self._verdicts):
             head, tail = finding_words.around(verdict, self.columns, every=self._every)
             if number == 0:
@@ -90,17 +83,15 @@ class WindowScreen(MomentListScreen):
                     f"    began {self._content.format_time(verdict.begin_ns)}, {verdict.claim}, run {report.plain(self._run)}"
                 )
                 head.insert(1, [Piece(words.cut(began, self.columns), Tone.DIM)])
-            lines += head
-            names += [None] * len(head)
+            rows += [(None, line) for line in head]
             for finding in verdict.hazards:
                 block = finding_words.lines(finding, self._content.format_time, self.columns)
-                lines += block
-                names += [f"{number} {finding.rule}"] * len(block)
-            lines += [*tail, []]
-            names += [None] * (len(tail) + 1)
+                rows += [(f"{number} {finding.rule}", line) for line in block]
+            rows += [(None, line) for line in (*tail, [])]
         if not self._verdicts:
-            lines = [self._title(), [Piece(words.cut(f"  {report.plain(self._why)}", self.columns), Tone.DIM)]]
-        self.query_one(RowList).show_rows(lines, names, self._chosen)
+            why = [Piece(words.cut(f"  {report.plain(self._why)}", self.columns), Tone.DIM)]
+            rows = [(None, self._title()), (None, why)]
+        self.query_one(RowList).show_rows(rows, self._chosen)
 
     def _title(self) -> list[Piece]:
         window = self._window
@@ -113,7 +104,7 @@ class WindowScreen(MomentListScreen):
     def names(self) -> list[str]:
         return list(self._findings())
 
-    def action_jump(self) -> None:
+    def action_open(self) -> None:
         chosen = self._findings().get(self._chosen or "")
         if chosen is not None:
             verdict, finding = chosen

@@ -9,9 +9,8 @@ from operator import attrgetter
 
 import numpy as np
 
-from annotate.evidence import SIGNALS, Column, Device, Lane, Times, Trace
+from annotate.evidence import SIGNALS, Column, Device, Lane, Trace
 from gpuwatch.tui.text import plot
-from gpuwatch.tui.text.plot import Band, PlotStyle, Span, Tones
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, clip_pieces, span
 
 DENSE_HOLDS_NS = 100_000_000  # five of its samples: a longer silence is one, and the sampled power stands in
@@ -41,9 +40,9 @@ UTILISATION = Panel("utilisation", "utilization_ratio", "%", 100.0, percent=True
 PANELS = (CLOCK, POWER, TEMPERATURE, UTILISATION)  # the most important first
 
 
-def rows_counts(height: int, count: int = len(PANELS)) -> list[int]:
+def rows_counts(height: int) -> list[int]:
     """Return the lines of curve of each panel below its title; where room is short the first panels get them."""
-    shown = min(count, (max(height, 0) + 1) // 5)  # four lines each, the title not counted; the last one may get three
+    shown = min(len(PANELS), (max(height, 0) + 1) // 5)  # four lines each, the title not counted; the last one may get three
     if not shown:
         return []
     each, over = divmod(height - shown, shown)
@@ -56,10 +55,10 @@ class PanelData:
 
     trace: Trace
     device: Device
-    cells: Span
+    cells: plot.Span
     moment_ns: int
     cursor: int | None
-    held: Tones | None = None  # of the clock: how grave the reasons of each cell are
+    held: plot.Tones  # of the clock: how grave the reasons of each cell are
 
 
 def lines(panel: Panel, of: PanelData, rows_count: int) -> Iterator[list[Piece]]:
@@ -74,8 +73,7 @@ def lines(panel: Panel, of: PanelData, rows_count: int) -> Iterator[list[Piece]]
     if panel.percent:
         low, high = min(low, 0.0), max(high, 100.0)
     scale = plot.scale(low, high, least=panel.least, ticks_count=rows_count // 2)
-    look = PlotStyle(_tones(panel, of, found.paired(), line), line, Tone.DIM, of.cursor)
-    yield from plot.lines(found, scale, rows_count, look)
+    yield from plot.lines(found, scale, rows_count, plot.PlotStyle(_tones(panel, of, found.paired(), line), line, of.cursor))
 
 
 def clip_trace(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
@@ -98,24 +96,23 @@ def clip_trace(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
     )
 
 
-def _band(panel: Panel, of: PanelData) -> tuple[Band, bool]:
+def _band(panel: Panel, of: PanelData) -> tuple[plot.Band, bool]:
     """Return the signal over the dots of the span, and True if the driver's dense record is in it."""
     dots = of.cells.dots()
     found = plot.band(of.trace.column(panel.signal), dots)
     if panel is not POWER:
-        return (Band(found.low * 100.0, found.high * 100.0), False) if panel.percent else (found, False)
+        return (plot.Band(found.low * 100.0, found.high * 100.0), False) if panel.percent else (found, False)
     dense = plot.band(of.trace.dense_power, dots, holds_ns=DENSE_HOLDS_NS)
     return dense.over(found), bool(np.isfinite(dense.low).any())
 
 
-def _title(panel: Panel, of: PanelData, found: Band, line: float | None, *, dense: bool) -> list[Piece]:
+def _title(panel: Panel, of: PanelData, found: plot.Band, line: float | None, *, dense: bool) -> list[Piece]:
     value, exact = value_at(panel, of.trace, of.moment_ns)
-    title = Piece(f" {panel.title:<12}")
     if value is None:
         shown = Piece(NOTHING, Tone.DIM)
     else:
         shown = Piece(f"{value:.0f} {panel.unit}" + (f" {value / line:.0%}" if line and panel in (CLOCK, POWER) else ""))
-    pieces = [title, shown]
+    pieces = [Piece(f" {panel.title:<12}"), shown]
     if line is not None:
         pieces.append(Piece(f"  {plot.LINE}{plot.LINE} {panel.line_name} {line:.0f}", Tone.DIM))
     if of.cursor is not None and value is not None:
@@ -132,25 +129,24 @@ def _title(panel: Panel, of: PanelData, found: Band, line: float | None, *, dens
 
 def value_at(panel: Panel, trace: Trace, at_ns: int) -> tuple[float | None, bool]:
     """Return the value in force at a moment, None where none was; and True if it is of the dense record."""
-    moment = np.array([at_ns], np.int64)
-    if panel is POWER and (value := _in_force(trace.dense_power, moment, DENSE_HOLDS_NS)) is not None:
+    if panel is POWER and (value := _in_force(trace.dense_power, at_ns, DENSE_HOLDS_NS)) is not None:
         return value, True
-    value = _in_force(trace.column(panel.signal), moment, plot.HOLDS_NS)
+    value = _in_force(trace.column(panel.signal), at_ns, plot.HOLDS_NS)
     return (value * 100.0 if value is not None and panel.percent else value), False
 
 
-def _in_force(of: Column, moment: Times, holds_ns: int) -> float | None:
-    index = int(np.searchsorted(of.at_ns, moment[0], side="right")) - 1
-    if index < 0 or moment[0] - of.at_ns[index] > holds_ns or not np.isfinite(of.values[index]):
+def _in_force(of: Column, at_ns: int, holds_ns: int) -> float | None:
+    index = int(np.searchsorted(of.at_ns, at_ns, side="right")) - 1
+    if index < 0 or at_ns - of.at_ns[index] > holds_ns or not np.isfinite(of.values[index]):
         return None
     return float(of.values[index])
 
 
-def _tones(panel: Panel, of: PanelData, cells: Band, line: float | None) -> Tones:
+def _tones(panel: Panel, of: PanelData, cells: plot.Band, line: float | None) -> plot.Tones:
     """Return loud tones where the table of all GPUs has them; of the clock, where a reason holds it."""
-    plain = plot.tones(of.cells.slices_count)
+    plain = plot.plain_tones(of.cells.slices_count)
     if panel is CLOCK:
-        return of.held if of.held is not None else plain
+        return of.held
     if line is None:
         return plain
     if panel is POWER:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from annotate.output import report
 from annotate.verdict import Finding, Verdict
@@ -31,15 +31,14 @@ def around(verdict: Verdict, width: int, *, every: bool) -> tuple[list[list[Piec
 def lines(finding: Finding, format_time: Callable[[int], str], width: int) -> list[list[Piece]]:
     """Return a finding's rule, effect and time, its text, its remedy, and its figures."""
     letter, tone = _SEVERITIES.get(finding.severity or "note", ("n", Tone.NOTE))
-    severity = f"{finding.severity}, accepted" if finding.accepted else str(finding.severity)
-    head = f"  {severity}{_effect(finding)}{_when(finding, format_time)}"
+    head = f"  {finding.severity}{', accepted' if finding.accepted else ''}{_effect(finding)}{_when(finding, format_time)}"
     rule = f"{letter} {report.plain(finding.rule)}"
     shown = [[Piece(rule, Tone.DIM if finding.accepted else tone), Piece(words.cut(head, max(width - len(rule), 8)), Tone.DIM)]]
     shown += _wrapped([_INDENT + report.plain(finding.says)], width, Tone.PLAIN)
     if finding.remedy:
         shown += _wrapped([f"{_INDENT}→ {report.plain(finding.remedy)}"], width, Tone.GOOD)
     figures = "   ".join(
-        f"{report.plain(name)} {_figure(value)}"
+        f"{report.plain(name)} {f'{value:.4g}' if isinstance(value, float) else report.plain(str(value))}"
         for name, value in finding.facts.items()
         if value is not None and not (isinstance(value, str) and value in finding.says)
     )
@@ -60,14 +59,6 @@ def _when(finding: Finding, format_time: Callable[[int], str]) -> str:
     return f"   {format_time(begin_ns)} for {words.span(max(0, end_ns - begin_ns) / 1e9)}"
 
 
-def _figure(value: Any) -> str:  # a JSON scalar
-    return f"{value:.4g}" if isinstance(value, float) else report.plain(str(value))
-
-
 def _wrapped(texts: list[str], width: int, tone: Tone) -> list[list[Piece]]:
-    wrapped = [
-        line
-        for text in texts
-        for line in textwrap.wrap(text, max(width, 20), subsequent_indent=_INDENT, break_on_hyphens=False, drop_whitespace=True)
-    ]
-    return [[Piece(line, tone)] for line in wrapped]
+    wrap = partial(textwrap.wrap, width=max(width, 20), subsequent_indent=_INDENT, break_on_hyphens=False)
+    return [[Piece(line, tone)] for text in texts for line in wrap(text)]

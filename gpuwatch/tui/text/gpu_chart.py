@@ -11,10 +11,8 @@ import numpy as np
 from annotate.evidence import Column, Device, Lane, ProcessList, Times, Trace, Values
 from annotate.output import report
 from gpuwatch.tui.text import chart_panels, plot, reason_strip
-from gpuwatch.tui.text.chart_panels import CENSUS_HOLDS_NS, PanelData
-from gpuwatch.tui.text.plot import GUTTER_COUNT, Span
+from gpuwatch.tui.text.window_coverage import is_window_on
 from gpuwatch.tui.text.words import NOTHING, Chip, Piece, Tone, chips, clip_pieces, cut, status
-from gpuwatch.tui.window_coverage import is_window_on
 from gpuwatch.wire.messages import Shown
 
 ROOMY_COUNT = 20  # lines from which processes and windows have strips too
@@ -38,8 +36,8 @@ class ChartView:
     windows: tuple[Shown, ...] = ()
     notice: str | None = None  # why there is less than there might be
 
-    def cells(self, width: int) -> Span:
-        return Span(self.begin_ns, self.end_ns, max(width - GUTTER_COUNT, 1))
+    def cells(self, width: int) -> plot.Span:
+        return plot.Span(self.begin_ns, self.end_ns, max(width - plot.GUTTER_COUNT, 1))
 
 
 def lines(view: ChartView, width: int, height: int) -> list[list[Piece]]:
@@ -54,7 +52,7 @@ def lines(view: ChartView, width: int, height: int) -> list[list[Piece]]:
     below += [_axis(view, cells, cursor), clip_pieces(list(_at_cursor(view, cells, cursor, reasons)), width)]
     if view.notice is not None:
         below.append([Piece(cut(f" {report.plain(view.notice)}", width), Tone.DIM)])
-    data = PanelData(
+    data = chart_panels.PanelData(
         trace=view.trace,
         device=view.device,
         cells=cells,
@@ -69,22 +67,24 @@ def lines(view: ChartView, width: int, height: int) -> list[list[Piece]]:
 
 
 def _strip(name: str, cells: Sequence[Chip]) -> list[Piece]:
-    return [Piece(f"{name:>{GUTTER_COUNT - 1}}│", Tone.DIM), *reason_strip.pieces(cells)]
+    return [Piece(f"{name:>{plot.GUTTER_COUNT - 1}}│", Tone.DIM), *reason_strip.pieces(cells)]
 
 
 def _clock_tones(letters: Sequence[Chip]) -> plot.Tones:
     """Return the clock's tone from the reasons of each cell: loud ones as they are, quiet ones plain."""
-    held = plot.tones(len(letters))
+    held = plot.plain_tones(len(letters))
     for tone in (Tone.WARN, Tone.BAD):
         held = plot.toned(held, np.array([chip.tone is tone for chip in letters], bool), tone)
     return held
 
 
-def _process_counts(view: ChartView, cells: Span) -> list[Chip]:
+def _process_counts(view: ChartView, cells: plot.Span) -> list[Chip]:
     """Return the number of processes in each cell; F where one was foreign to an open window."""
-    open_then = _open_in(view)
     rows = np.array(
-        [(census.at_ns, len(census.processes), foreign(census, view.device.uuid, open_then)) for census in view.trace.censuses],
+        [
+            (census.at_ns, len(census.processes), foreign(census, view.device.uuid, view.windows))
+            for census in view.trace.censuses
+        ],
         np.int64,
     )
     at_ns, counts, foreign_counts = rows.reshape(-1, 3).T
@@ -92,7 +92,7 @@ def _process_counts(view: ChartView, cells: Span) -> list[Chip]:
 
     def most(values: Times) -> Values:
         column = plot.without(Column(at_ns, values.astype(np.float64)), gaps)
-        return plot.band(column, cells, holds_ns=CENSUS_HOLDS_NS).high
+        return plot.band(column, cells, holds_ns=chart_panels.CENSUS_HOLDS_NS).high
 
     return [
         _process_chip(count, other) for count, other in zip(most(counts).tolist(), most(foreign_counts).tolist(), strict=True)
@@ -107,23 +107,15 @@ def _process_chip(count: float, foreign_counts: float) -> Chip:
     return Chip(f"{count:.0f}" if count < 10 else "+", "processes", Tone.DIM) if count else Chip("·", "none", Tone.DIM)
 
 
-def _open_in(view: ChartView) -> list[Shown]:
-    """Return the windows that were open at some time of the range, or shortly before."""
-    begin_ns = view.begin_ns - CENSUS_HOLDS_NS
-    return [each for each in view.windows if each.begin_ns < view.end_ns and (each.end_ns is None or each.end_ns >= begin_ns)]
-
-
 def foreign(census: ProcessList, uuid: str, windows: Sequence[Shown]) -> int:
     """Count the listed processes that belong to no window open on that GPU then; 0 where none was open."""
     then = [each for each in windows if each.begin_ns <= census.at_ns and (each.end_ns is None or census.at_ns <= each.end_ns)]
-    if not then:
-        return 0
     pids = {process.pid for process in census.processes}
     owners = [set(each.pids) for each in then if is_window_on(each, uuid, pids)]
     return len(pids.difference(*owners)) if any(owners) else 0
 
 
-def _verdicts(view: ChartView, cells: Span) -> list[Chip]:
+def _verdicts(view: ChartView, cells: plot.Span) -> list[Chip]:
     """Draw the windows on this GPU by their letters, the worst where several lie in one cell."""
     shown = [Chip(" ", "none", Tone.DIM)] * cells.slices_count
     edges_ns = cells.edges_ns()
@@ -138,7 +130,7 @@ def _verdicts(view: ChartView, cells: Span) -> list[Chip]:
     return shown
 
 
-def _axis(view: ChartView, cells: Span, cursor: int | None) -> list[Piece]:
+def _axis(view: ChartView, cells: plot.Span, cursor: int | None) -> list[Piece]:
     """Draw the wall time at both ends, the steps between them, the driver's events, and the cursor."""
     count = cells.slices_count
     step_s = next((step for step in _STEPS_S if step * 1e9 / cells.slice_ns >= _LABEL_COUNT), 3600)
@@ -159,8 +151,10 @@ def _axis(view: ChartView, cells: Span, cursor: int | None) -> list[Piece]:
         label = _offset(step * step_s, step_s)
         middle = int((step * step_s - begin_s) * 1e9 / cells.slice_ns)
         _put(text, middle - len(label) // 2, label)
-    marks = [Chip(letter, "", tone) for letter, tone in zip(text, tones, strict=True)]
-    return [Piece(" " * GUTTER_COUNT), *reason_strip.pieces(marks)]
+    return [
+        Piece(" " * plot.GUTTER_COUNT),
+        *reason_strip.pieces([Chip(letter, "", tone) for letter, tone in zip(text, tones, strict=True)]),
+    ]
 
 
 def _put(text: list[str], begin: int, words: str) -> None:
@@ -180,7 +174,7 @@ def _offset(seconds: int, step_s: int) -> str:
     return f"{sign}{size // 60} min" if size % 3600 else f"{sign}{size // 3600} h"
 
 
-def _at_cursor(view: ChartView, cells: Span, cursor: int | None, reasons: reason_strip.ReasonSlices) -> Iterator[Piece]:
+def _at_cursor(view: ChartView, cells: plot.Span, cursor: int | None, reasons: reason_strip.ReasonSlices) -> Iterator[Piece]:
     """Name the reasons, processes, windows and events of the marked cell; without one, the share of each reason in view."""
     if cursor is None or view.cursor_ns is None:
         yield Piece(" in view", Tone.DIM)
@@ -201,12 +195,11 @@ def _at_cursor(view: ChartView, cells: Span, cursor: int | None, reasons: reason
     before = view.trace.censuses[
         : bisect_right(view.trace.censuses, max(view.cursor_ns, end_ns - 1), key=lambda each: each.at_ns)
     ]
-    if before and view.cursor_ns - before[-1].at_ns <= CENSUS_HOLDS_NS:
-        foreign_counts = foreign(before[-1], view.device.uuid, view.windows)
+    if before and view.cursor_ns - before[-1].at_ns <= chart_panels.CENSUS_HOLDS_NS:
         count = len(before[-1].processes)
         yield Piece(f"  {count} process{'' if count == 1 else 'es'}")
-        if foreign_counts:
-            yield Piece(f", {foreign_counts} foreign", Tone.WARN)
+        if foreign_count := foreign(before[-1], view.device.uuid, view.windows):
+            yield Piece(f", {foreign_count} foreign", Tone.WARN)
     for window in view.windows:
         if view.device.uuid in window.uuids and window.begin_ns < end_ns and (window.end_ns or view.end_ns) >= begin_ns:
             chip = status(window.status)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from annotate.evidence import Ownership, Process, Visibility
 from annotate.output import report
-from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.text import gpu_words, words
+from gpuwatch.tui.text.window_coverage import owned_processes
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, clip_pieces
-from gpuwatch.tui.window_coverage import process_owner
 from gpuwatch.view.live import Live, LiveGpu
 
+_MODES = {"ecc_mode": "ECC", "mig_mode": "MIG", "persistence_mode": "persistence"}
 _WHOSE = {
     Ownership.OWN: Piece("own    ", Tone.GOOD),
     Ownership.FOREIGN: Piece("FOREIGN", Tone.WARN),
@@ -17,57 +17,49 @@ _WHOSE = {
 }
 
 
-def head(uuid: str, gpu: LiveGpu | None, content: ScreenContent, width: int) -> list[Piece]:
+def head(uuid: str, gpu: LiveGpu | None, live: Live, width: int) -> list[Piece]:
     """Name the GPU, and its trouble."""
-    everyone = [each.device.uuid for each in content.live.gpus] if content.live is not None else []
-    pieces = [Piece(f" GPU {everyone.index(uuid)}{_of(len(everyone))}" if uuid in everyone else " GPU")]
+    everyone = [each.device.uuid for each in live.gpus]
+    of = f" of 0–{len(everyone) - 1}" if len(everyone) > 1 else ""
+    pieces = [Piece(f" GPU {everyone.index(uuid)}{of}" if uuid in everyone else " GPU")]
     if gpu is not None:
         pieces.append(Piece(f"  {gpu_words.name(gpu)}"))
-    pieces += [*_wrong(gpu, content), Piece(f"  {report.plain(uuid)}", Tone.DIM)]
+    pieces += [*_wrong(gpu, live), Piece(f"  {report.plain(uuid)}", Tone.DIM)]
     return clip_pieces(pieces, width)
 
 
-def _of(count: int) -> str:
-    return f" of 0–{count - 1}" if count > 1 else ""
-
-
-def _wrong(gpu: LiveGpu | None, content: ScreenContent) -> list[Piece]:
-    if content.live is None:
-        return []
+def _wrong(gpu: LiveGpu | None, live: Live) -> list[Piece]:
     if gpu is None:
         return [Piece("  × not among the GPUs of this time", Tone.BAD)]
     if gpu.lost is not None:
         return [Piece(f"  × LOST  {report.plain(gpu.lost)}", Tone.BAD)]
-    stale_s = gpu_words.stale_s(gpu, content.live.at_ns)
+    stale_s = gpu_words.stale_s(gpu, live.at_ns)
     return [Piece(f"  ! STALE {stale_s:.0f} s", Tone.BAD)] if stale_s is not None else []
 
 
 def limits(gpu: LiveGpu, width: int) -> list[Piece]:
     """List the limits and settings, the most telling first, without what was not observed."""
     device, said = gpu.device, gpu.said
-    facts: list[str] = []
-    if device.sm_clock_max_mhz is not None:
-        facts.append(f"max {device.sm_clock_max_mhz} MHz")
-    if (lock_mhz := said("sm_clock_lock_mhz")) is not None:
-        facts.append(f"locked {lock_mhz} MHz")
-    limit_w = said("power_limit_w") or device.power_limit_w
-    if limit_w is not None:
-        default_w = device.power_limit_default_w
-        facts.append(f"limit {limit_w:.0f} W" + (f" (default {default_w:.0f})" if default_w not in (None, limit_w) else ""))
-    if device.temperature_slowdown_c is not None:
-        facts.append(f"slow-down {device.temperature_slowdown_c} °C")
-    for name, shown in (("ecc_mode", "ECC"), ("mig_mode", "MIG"), ("persistence_mode", "persistence")):
-        mode = said(name) if said(name) is not None else getattr(device, name)
-        if mode is not None:
-            facts.append(f"{shown} {'on' if mode else 'off'}")
+    modes = {name: said(name) if said(name) is not None else getattr(device, name) for name in _MODES}
+    limit_w, default_w = said("power_limit_w") or device.power_limit_w, device.power_limit_default_w
     generation, lanes = said("pcie_generation_count"), said("pcie_width_count")
-    if generation is not None and lanes is not None:
-        facts.append(f"PCIe {generation} x{lanes}")
-    if device.pci_bus_id:
-        facts.append(report.plain(device.pci_bus_id))
-    if device.driver_version:
-        facts.append(f"driver {report.plain(device.driver_version)}")
-    return clip_pieces([Piece(f"{'  ' if index else ' '}{each}", Tone.DIM) for index, each in enumerate(facts)], width)
+    facts = [
+        _fact("max {} MHz", device.sm_clock_max_mhz),
+        _fact("locked {} MHz", said("sm_clock_lock_mhz")),
+        _fact("limit {:.0f} W", limit_w) + _fact(" (default {:.0f})", default_w if limit_w not in (None, default_w) else None),
+        _fact("slow-down {} °C", device.temperature_slowdown_c),
+        *(f"{shown} {'on' if modes[name] else 'off'}" for name, shown in _MODES.items() if modes[name] is not None),
+        f"PCIe {generation} x{lanes}" if generation is not None and lanes is not None else "",
+        report.plain(device.pci_bus_id or ""),
+        _fact("driver {}", report.plain(device.driver_version) if device.driver_version else None),
+    ]
+    return clip_pieces(
+        [Piece(f"{'  ' if index else ' '}{each}", Tone.DIM) for index, each in enumerate(filter(None, facts))], width
+    )
+
+
+def _fact(text: str, value: float | str | None) -> str:
+    return "" if value is None else text.format(value)
 
 
 def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
@@ -83,11 +75,12 @@ def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
     room = width - sum(len(piece.text) for piece in pieces)
     pieces += words.reasons(gpu.said("event_reasons_mask"), max(room, 3))
     crowd = gpu_words.processes(gpu, live.windows)
-    pieces += [_with(gpu_words.memory(gpu), " GB"), _with(crowd, " process" if crowd.text == "1" else " processes")]
-    if (memory_mhz := gpu.said("mem_clock_mhz")) is not None:
-        pieces.append(Piece(f"  memory {memory_mhz} MHz", Tone.DIM))
-    if (average_w := gpu.said("power_average_w")) is not None:
-        pieces.append(Piece(f"  1 s mean {average_w:.0f} W", Tone.DIM))
+    pieces += [
+        _with(gpu_words.memory(gpu), " GB"),
+        _with(crowd, " process" if crowd.text == "1" else " processes"),
+        Piece(_fact("  memory {} MHz", gpu.said("mem_clock_mhz")), Tone.DIM),
+        Piece(_fact("  1 s mean {:.0f} W", gpu.said("power_average_w")), Tone.DIM),
+    ]
     return clip_pieces(pieces, width)
 
 
@@ -106,12 +99,11 @@ def process_lines(gpu: LiveGpu, live: Live, width: int, most: int) -> list[list[
     partial = census.visibility is Visibility.NAMESPACE
     if not census.processes:
         return [[Piece(" no process on it" + (", as far as this container sees" if partial else ""), Tone.DIM)]]
-    pids = {process.pid for process in census.processes}
-    seen = [(process_owner(process, gpu.device.uuid, pids, live.windows), process) for process in census.processes]
-    seen.sort(key=lambda each: (each[0] is not Ownership.FOREIGN, -(each[1].memory_bytes or 0), each[1].pid))
+    seen = owned_processes(gpu, live.windows)
+    seen.sort(key=lambda each: (each[1] is not Ownership.FOREIGN, -(each[0].memory_bytes or 0), each[0].pid))
     count = len(seen) + gpu.processes_left_out_count
     fit = most if count <= most and not partial else max(most - 1, 1)
-    lines = [_process(process, owner, width) for owner, process in seen[:fit]]
+    lines = [_process(process, owner, width) for process, owner in seen[:fit]]
     rest = [f"and {count - fit} more"] if count > fit else []
     rest += ["a container's view: others may be on it unseen"] if partial else []
     return [*lines, [Piece(words.cut(f" {', '.join(rest)}", width), Tone.DIM)]] if rest and most > 1 else lines

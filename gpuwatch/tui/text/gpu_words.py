@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from annotate.evidence import Lane, Visibility
 from annotate.output import report
+from gpuwatch.tui.text.window_coverage import open_windows_on
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, chips
-from gpuwatch.tui.window_coverage import open_windows_on
 from gpuwatch.view.live import LiveGpu
 from gpuwatch.wire import messages
 
@@ -25,11 +25,10 @@ def name(gpu: LiveGpu) -> str:
 def clock(gpu: LiveGpu) -> Piece:
     """Format the SM clock against its maximum; in colour only where a reason holds it."""
     mhz, most = gpu.said("sm_clock_mhz"), gpu.device.sm_clock_max_mhz
-    held = any(chip.tone in (Tone.WARN, Tone.BAD) for chip in chips(gpu.said("event_reasons_mask")))
-    tone = Tone.PLAIN if not held else Tone.WARN
     if mhz is None:
         return Piece(NOTHING, Tone.DIM)
-    return Piece(f"{mhz}/{most} {mhz / most:4.0%}" if most else f"{mhz}", tone)
+    held = any(chip.tone in (Tone.WARN, Tone.BAD) for chip in chips(gpu.said("event_reasons_mask")))
+    return Piece(f"{mhz}/{most} {mhz / most:4.0%}" if most else f"{mhz}", Tone.WARN if held else Tone.PLAIN)
 
 
 def power(gpu: LiveGpu) -> Piece:

@@ -131,8 +131,7 @@ def scale(low: float, high: float, *, least: float = 1.0, ticks_count: int = 3) 
         low, high = (0.0, least) if low >= 0 and high <= least else (high - least, high)
     fine = _nice((high - low) / 20)
     low, high = math.floor(low / fine + 1e-9) * fine, math.ceil(high / fine - 1e-9) * fine
-    step = _nice((high - low) / max(ticks_count, 1))
-    return Scale(low, high, step)
+    return Scale(low, high, _nice((high - low) / max(ticks_count, 1)))
 
 
 def _nice(least: float) -> float:
@@ -153,15 +152,14 @@ def label(value: float, step: float) -> str:
 class PlotStyle:
     """The style of a curve: a tone for each cell, a value to draw a line at, a cell to mark."""
 
-    tones: Tones | None = None
+    tones: Tones
     line: float | None = None
-    line_tone: Tone = Tone.DIM
     cursor: int | None = None
 
 
-def tones(count: int, tone: Tone = Tone.PLAIN) -> Tones:
-    """Return one tone for every cell."""
-    return np.full(count, _TONES.index(tone), np.intp)
+def plain_tones(count: int) -> Tones:
+    """Return the plain tone for every cell."""
+    return np.full(count, _TONES.index(Tone.PLAIN), np.intp)
 
 
 def toned(cells: Tones, where: npt.NDArray[np.bool_], tone: Tone) -> Tones:
@@ -178,11 +176,10 @@ def lines(of: Band, within: Scale, rows_count: int, look: PlotStyle) -> Iterator
     if line_row is not None and look.line is not None:
         marks[line_row] = label(look.line, 1.0 if look.line >= 10 else within.step)
     marks.setdefault(rows_count - 1, label(within.low, within.step))  # where the range begins, in any case
-    plain = look.tones if look.tones is not None else tones(cells_count)
     for row in range(rows_count):
         blank = codes[row] == _BLANK
         text = np.where(blank, ord(LINE if row == line_row else " "), codes[row])
-        tone = np.where(blank, _TONES.index(look.line_tone), plain)
+        tone = np.where(blank, _TONES.index(Tone.DIM), look.tones)
         if look.cursor is not None and 0 <= look.cursor < cells_count:
             tone[look.cursor] = _TONES.index(Tone.NOTE)
             if blank[look.cursor]:
@@ -201,8 +198,7 @@ def _row(value: float | None, within: Scale, rows_count: int) -> int | None:
 def _dots(values: Values, within: Scale, rows_count: int) -> npt.NDArray[np.float64]:
     """Return rows of dots from the top, inside the box; NaN stays."""
     most = 4 * rows_count - 1
-    share = (within.high - values) / (within.high - within.low)
-    return np.clip(np.rint(share * most), 0, most)
+    return np.clip(np.rint((within.high - values) / (within.high - within.low) * most), 0, most)
 
 
 def _codes(of: Band, within: Scale, rows_count: int) -> npt.NDArray[np.uint32]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Column, Times
 from gpuwatch.tui.text.plot import HOLDS_NS, Span
-from gpuwatch.tui.text.words import CHIPS, NOTHING, UNKNOWN, Chip, Piece, Tone, chips
+from gpuwatch.tui.text.words import CHIPS, KNOWN_MASK, NOTHING, UNKNOWN, Chip, Piece, Tone, chips
 
 _MOST = 2.0**52  # a mask beyond it is no mask
-_KNOWN_MASK = sum(reason.value for reason in CHIPS)
+_TONES = (Tone.BAD, Tone.WARN, Tone.NOTE, Tone.DIM)
+# Bits and chips; a bit without a name may be grave, and stands before harmless ones.
+_GRAVEST_FIRST: Sequence[tuple[int, Chip]] = sorted(
+    [*((reason.value, chip) for reason, chip in CHIPS.items()), (~KNOWN_MASK, UNKNOWN)],
+    key=lambda entry: _TONES.index(entry[1].tone),
+)
 NOT_OBSERVED = Chip(NOTHING, "not observed", Tone.DIM)
 NONE = Chip("·", "none", Tone.DIM)
 
@@ -31,12 +37,12 @@ class ReasonSlices:
         return int(self.masks[index]) if self.seen[index] else None
 
 
-def slices(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> ReasonSlices:
+def slices(column: Column, span: Span) -> ReasonSlices:
     """Cut a column of masks into slices; each mask stands until the next row."""
     count = span.slices_count
     if not len(column) or span.end_ns <= span.begin_ns:
         return ReasonSlices(np.zeros(count, np.int64), np.zeros(count, bool), np.zeros(count, bool))
-    begins_ns, ends_ns, masks = _intervals(column, holds_ns)
+    begins_ns, ends_ns, masks = _intervals(column)
     edges_ns = span.edges_ns()
     # A slice meets the intervals from the first that ends after its begin to the last that begins before its end.
     first = np.searchsorted(ends_ns, edges_ns[:-1], side="right")
@@ -59,53 +65,37 @@ def slices(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> ReasonSli
 def letters(of: ReasonSlices) -> list[Chip]:
     """Return the gravest reason of each slice; none only for a slice that was observed all the time."""
     codes = np.where(of.whole, 1, 0)
-    for code, (bits, _) in enumerate(reversed(_ordered()), start=2):
+    for code, (bits, _) in enumerate(reversed(_GRAVEST_FIRST), start=2):
         codes = np.where(of.seen & (of.masks & bits != 0), code, codes)
-    shown = [NOT_OBSERVED, NONE, *(chip for _, chip in reversed(_ordered()))]
+    shown = [NOT_OBSERVED, NONE, *(chip for _, chip in reversed(_GRAVEST_FIRST))]
     return [shown[code] for code in codes.tolist()]
 
 
 def pieces(cells: Sequence[Chip]) -> list[Piece]:
     """Return cells as text, cut where their tone changes."""
-    found: list[Piece] = []
-    begin = 0
-    for end in range(1, len(cells) + 1):
-        if end == len(cells) or cells[end].tone is not cells[begin].tone:
-            found.append(Piece("".join(cell.letter for cell in cells[begin:end]), cells[begin].tone))
-            begin = end
-    return found
+    return [Piece("".join(cell.letter for cell in alike), tone) for tone, alike in itertools.groupby(cells, attrgetter("tone"))]
 
 
-def shares(column: Column, begin_ns: int, end_ns: int, *, holds_ns: int = HOLDS_NS) -> dict[Chip, float]:
+def shares(column: Column, begin_ns: int, end_ns: int) -> dict[Chip, float]:
     """Return the share of the observed time each reason held, gravest first; only those that did."""
     if not len(column):
         return {}
-    begins_ns, ends_ns, masks = _intervals(column, holds_ns)
+    begins_ns, ends_ns, masks = _intervals(column)
     lengths_ns = np.clip(np.minimum(ends_ns, end_ns) - np.maximum(begins_ns, begin_ns), 0, None)
     total_ns = int(lengths_ns.sum())
     every = int(np.bitwise_or.reduce(masks[lengths_ns > 0], initial=0))
-    if not total_ns or not every:
-        return {}
-    held = {chip: (bits, chip) for bits, chip in _ordered() if every & bits}
     unknown = next((chip for chip in chips(every) if chip.letter == UNKNOWN.letter), UNKNOWN)
     return {
         (unknown if chip is UNKNOWN else chip): float(lengths_ns[masks & bits != 0].sum() / total_ns)
-        for chip, (bits, _) in held.items()
+        for bits, chip in _GRAVEST_FIRST
+        if every & bits
     }
 
 
-@lru_cache(maxsize=1)
-def _ordered() -> tuple[tuple[int, Chip], ...]:
-    """Return bits and chips, gravest first; a bit without a name may be grave, and stands before harmless ones."""
-    order = [Tone.BAD, Tone.WARN, Tone.NOTE, Tone.DIM]
-    every = [*((reason.value, chip) for reason, chip in CHIPS.items()), (~_KNOWN_MASK, UNKNOWN)]
-    return tuple(sorted(every, key=lambda entry: order.index(entry[1].tone)))
-
-
-def _intervals(column: Column, holds_ns: int) -> tuple[Times, Times, Times]:
+def _intervals(column: Column) -> tuple[Times, Times, Times]:
     """Return begins, ends and masks of the intervals in which a mask was in force, in order and disjoint."""
     begins_ns = column.at_ns
-    ends_ns = np.minimum(np.append(begins_ns[1:], begins_ns[-1] + holds_ns), begins_ns + holds_ns)
+    ends_ns = np.minimum(np.append(begins_ns[1:], begins_ns[-1] + HOLDS_NS), begins_ns + HOLDS_NS)
     good = np.isfinite(column.values) & (column.values >= 0) & (column.values < _MOST) & (ends_ns > begins_ns)
     return begins_ns[good], ends_ns[good], column.values[good].astype(np.int64)
 

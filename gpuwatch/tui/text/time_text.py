@@ -32,7 +32,10 @@ def moment_ns(text: str, *, begin_ns: int, now_ns: int, wall_offset_ns: int | No
     if word.lower() in ("now", "end", "live"):
         return now_ns
     if word[:1] in ("-", "+"):
-        length_ns = _length_ns(word[1:], text, wall_offset_ns)
+        try:
+            length_ns = quantities.lapse_ns(word[1:])
+        except QuantityError:
+            raise _refused(text, wall_offset_ns) from None
         return now_ns - length_ns if word[0] == "-" else begin_ns + length_ns
     if wall_offset_ns is None:
         raise _refused(text, wall_offset_ns)
@@ -49,13 +52,6 @@ def moment_ns(text: str, *, begin_ns: int, now_ns: int, wall_offset_ns: int | No
             at = at if at.tzinfo else at.astimezone()
         return round(at.timestamp() * 1e9) - wall_offset_ns
     except (ValueError, OverflowError, OSError):
-        raise _refused(text, wall_offset_ns) from None
-
-
-def _length_ns(word: str, text: str, wall_offset_ns: int | None) -> int:
-    try:
-        return quantities.lapse_ns(word)
-    except QuantityError:
         raise _refused(text, wall_offset_ns) from None
 
 

@@ -55,7 +55,7 @@ CHIPS: Mapping[Reason, Chip] = {
     Reason.GPU_IDLE: Chip("i", "idle", Tone.DIM),
 }
 UNKNOWN = Chip("?", "unknown bits", Tone.WARN)
-_KNOWN_MASK = sum(reason.value for reason in CHIPS)
+KNOWN_MASK = sum(reason.value for reason in CHIPS)
 
 STATUSES: Mapping[str, Chip] = {
     "valid": Chip("V", "VALID", Tone.GOOD),
@@ -83,8 +83,7 @@ def chips(mask: int | None) -> list[Chip]:
     if mask is None:
         return [Chip(NOTHING, "not observed", Tone.DIM)]
     found = [chip for reason, chip in CHIPS.items() if mask & reason.value]
-    unknown = mask & ~_KNOWN_MASK
-    if unknown:
+    if unknown := mask & ~KNOWN_MASK:
         found.append(Chip(UNKNOWN.letter, f"bits {unknown:#x}", UNKNOWN.tone))
     return found or [Chip("·", "none", Tone.DIM)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from textual.events import Click
 from textual.message import Message
 
@@ -16,12 +18,11 @@ class Curves(LineView):
 
     DEFAULT_CSS = "Curves { height: 1fr; }"
 
+    @dataclass
     class Picked(Message):
         """A click on a moment."""
 
-        def __init__(self, at_ns: int) -> None:
-            super().__init__()
-            self.at_ns = at_ns
+        at_ns: int
 
     def __init__(self) -> None:
         super().__init__()

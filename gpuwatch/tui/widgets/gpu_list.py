@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 
 from gpuwatch.tui.overview_history import HistoryLines, OverviewHistory
-from gpuwatch.tui.text import gpu_table
+from gpuwatch.tui.text import overview_tables
 from gpuwatch.tui.text.words import Piece, Tone
 from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.view.live import Live
@@ -44,24 +44,21 @@ class GpuList(RowList):
 
     def show_live(self, live: Live, width: int, height: int, histories: OverviewHistory, chosen: str | None) -> None:
         if not live.gpus:
-            self.show_rows(gpu_table.absence_lines(live), [None], None)
+            self.show_rows([(None, line) for line in overview_tables.absence_lines(live)], None)
             return
         more_count = bool(live.gpus_left_out_count) + bool(live.unanswered)
         where = place_history(len(live.gpus), width, height, more_count=more_count)
-        lines, names = [], list[str | None]([None])
-        every = gpu_table.gpu_lines(live, min(width, _BESIDE_COUNT - 2) if where is HistoryPlacement.BESIDE else width)
+        every = overview_tables.gpu_lines(live, min(width, _BESIDE_COUNT - 2) if where is HistoryPlacement.BESIDE else width)
         heading = next(every)
-        lines.append([*_padded(heading), Piece("the last 2 min", Tone.DIM)] if where is HistoryPlacement.BESIDE else heading)
+        if where is HistoryPlacement.BESIDE:
+            heading = [*_padded(heading), Piece("the last 2 min", Tone.DIM)]
+        rows: list[tuple[str | None, list[Piece]]] = [(None, heading)]
         for gpu, line in zip(live.gpus, every, strict=False):
-            shown = (
-                histories.lines(gpu.device, live.at_ns, cells_count(where, width))
-                if where is not HistoryPlacement.NOWHERE
-                else None
-            )
-            block = [line] if shown is None else list(_with(line, shown, where))
-            lines += block
-            names += [gpu.device.uuid] * len(block)
-        self.show_rows([*lines, *every], names, chosen)
+            block: Iterable[list[Piece]] = [line]
+            if where is not HistoryPlacement.NOWHERE:
+                block = _with(line, histories.lines(gpu.device, live.at_ns, cells_count(where, width)), where)
+            rows += [(gpu.device.uuid, each) for each in block]
+        self.show_rows([*rows, *((None, line) for line in every)], chosen)
 
 
 def _with(line: list[Piece], lines: HistoryLines, where: HistoryPlacement) -> Iterator[list[Piece]]:

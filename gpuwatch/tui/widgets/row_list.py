@@ -24,9 +24,9 @@ class RowList(LineView):
         name: str
         opened: bool
 
-    def show_rows(self, lines: Iterable[list[Piece]], names: Sequence[str | None], chosen: str | None) -> None:
-        """Show lines; ``names`` belong to the first of them, the rest have none."""
-        self._names = tuple(names)
+    def show_rows(self, rows: Iterable[tuple[str | None, list[Piece]]], chosen: str | None) -> None:
+        """Show lines, each with its name."""
+        self._names, lines = zip(*rows, strict=True)
         self.draw_lines(lines, chosen=self.place(chosen))
 
     def place(self, name: str | None) -> int | None:

@@ -1,4 +1,4 @@
-"""The first line of every screen: now, or when; and what was found."""
+"""The first lines of every screen: now, or when, and what was found; and the mark of data that is no driver's."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.text import gpu_words, words
 from gpuwatch.tui.text.words import Piece, Tone
 from gpuwatch.tui.widgets.text_lines import TextLines
+from gpuwatch.view.live import Live
 
 
 class ScreenState(StrEnum):
@@ -33,43 +34,52 @@ _LOOKS = {  # mark and tone
 }
 
 
-def screen_state(content: ScreenContent) -> ScreenState:
-    """Return what the screen shows."""
-    live = content.live
-    if content.past_ns is not None:
+def screen_state(content: ScreenContent | None, problem: str | None) -> ScreenState:
+    """Return what the screen shows; without content nothing was answered yet."""
+    if content is not None and content.past_ns is not None:
         return ScreenState.PAST
-    if content.problem is not None:
+    if problem is not None:
         return ScreenState.GONE
-    if live is None:
+    if content is None:
         return ScreenState.ASKING
     if content.is_paused:
         return ScreenState.PAUSED
-    answering = [gpu for gpu in live.gpus if gpu.lost is None and Lane.FAST in gpu.rows]
-    stale = [gpu for gpu in answering if gpu_words.stale_s(gpu, live.at_ns) is not None]
+    answering = [gpu for gpu in content.live.gpus if gpu.lost is None and Lane.FAST in gpu.rows]
+    stale = [gpu for gpu in answering if gpu_words.stale_s(gpu, content.live.at_ns) is not None]
     return ScreenState.STALE if answering and len(stale) == len(answering) else ScreenState.LIVE
 
 
 class StatusLine(TextLines):
     """LIVE, PAUSED, STALE, GONE with the reason, or PAST and how long ago; the time, and the number of GPUs and windows."""
 
-    def show_content(self, content: ScreenContent, width: int, now_ns: int | None = None) -> None:
+    def show_content(self, content: ScreenContent | None, problem: str | None, width: int, now_ns: int | None) -> None:
         """Show the state; ``now_ns`` is now on the axis of the content, None where there is no now."""
-        state, live = screen_state(content), content.live
+        state = screen_state(content, problem)
         mark, tone = _LOOKS[state]
-        line = [Piece(" gpuwatch  "), Piece(f"{mark} {state.value}", tone)]
-        if live is not None:
-            line += [Piece(f"  {content.format_time(live.at_ns)}", Tone.PLAIN if state is ScreenState.PAST else Tone.DIM)]
-        if state is ScreenState.PAST and live is not None and now_ns is not None:
-            line += [Piece(f", {words.ago(max(0, now_ns - live.at_ns) / 1e9)} ago", Tone.PLAIN)]
+        line, back = [Piece(" gpuwatch  "), Piece(f"{mark} {state.value}", tone)], ""
+        if content is not None:
+            at_ns = content.live.at_ns
+            line += [Piece(f"  {content.format_time(at_ns)}", Tone.PLAIN if state is ScreenState.PAST else Tone.DIM)]
+            if state is ScreenState.PAST and now_ns is not None:
+                line += [Piece(f", {words.ago(max(0, now_ns - at_ns) / 1e9)} ago", Tone.PLAIN)]
+                back = "; l goes back to live"
         room = width - sum(len(piece.text) for piece in line)
         if state is ScreenState.GONE:
-            line += [Piece(words.cut(f"  r starts one; {report.plain(content.problem or '')}", room))]
-        elif live is None:
+            line += [Piece(words.cut(f"  r starts one; {report.plain(problem or '')}", room))]
+        elif content is None:
             line += [Piece(words.cut("  the daemon is asked, or started", room), Tone.DIM)]
         else:
-            opened = sum(each.end_ns is None for each in live.windows)
-            gpus, windows = words.counted(len(live.gpus), "GPU"), words.counted(opened, "open window")
-            back = "; l goes back to live" if state is ScreenState.PAST and now_ns is not None else ""
-            said = f"  {gpus}, {windows}"
+            opened_count = sum(each.end_ns is None for each in content.live.windows)
+            said = f"  {words.counted(len(content.live.gpus), 'GPU')}, {words.counted(opened_count, 'open window')}"
             line += [Piece(words.cut(said + (back if len(said + back) <= room else ""), room), Tone.DIM)]
         self.show([line])
+
+
+class Banner(TextLines):
+    """A line visible while the source is not a driver: simulated GPUs, or a recording."""
+
+    def show_live(self, live: Live) -> None:
+        replayed = live.source.startswith("replay:")
+        self.display = live.simulated or replayed
+        word, why = ("REPLAY", "a recording, not now") if replayed else ("SIMULATED", "these GPUs do not exist")
+        self.show([[Piece(f" {word}  {why}: {report.plain(live.source.removeprefix('replay:'))}  {word} ")]])

@@ -20,7 +20,10 @@ STYLES: Mapping[Tone, str] = {
 
 
 class TextLines(Static):
-    """Text in tones; it remembers what it drew last, so that a screen at rest costs nothing."""
+    """Text in tones; it remembers what it drew last, so that a screen at rest costs nothing.
+
+    One with a fixed height changes no layout: nothing around it moves when it changes, four times a second.
+    """
 
     _shown: tuple[tuple[Piece, ...], ...] = ()
 
@@ -28,7 +31,8 @@ class TextLines(Static):
         wanted = tuple(tuple(line) for line in lines)
         if wanted != self._shown:
             self._shown = wanted
-            self.update(Content("\n").join(map(_line, wanted)))
+            is_as_high_as_its_text = self.styles.height is None or self.styles.height.is_auto
+            self.update(Content("\n").join(map(_line, wanted)), layout=is_as_high_as_its_text)
 
     @property
     def text(self) -> str:

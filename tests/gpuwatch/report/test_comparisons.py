@@ -9,8 +9,8 @@ from markdown_it import MarkdownIt
 
 from annotate.compare.decision import Comparison, Decision
 from gpuwatch.report import histograms
+from gpuwatch.report.ci_formats import markdown
 from gpuwatch.report.comparisons import comparisons, names
-from gpuwatch.report.markdown import markdown
 from tests.gpuwatch.report.conftest import Page, judged, rendered, scaled, scene
 from tests.gpuwatch.report.test_html_page import HOSTILE
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 from annotate.verdict import Status
-from gpuwatch.report.junit import junit
+from gpuwatch.report.ci_formats import junit
 from tests.gpuwatch.report.conftest import judged, scene
 
 

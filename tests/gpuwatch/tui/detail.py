@@ -107,7 +107,7 @@ class Host(App[None]):
     def __init__(self, content: ScreenContent, past: HistorySource | None, uuid: str = "GPU-00000000") -> None:
         super().__init__()
         self.animation_level = "none"
-        self.detail = GpuScreen(uuid, past)
+        self.detail = GpuScreen(uuid, past, content)
         self._told = content
 
     def on_mount(self) -> None:
@@ -118,7 +118,7 @@ class Host(App[None]):
         """As the app does."""
         self._told = content
         for state in self.detail.query(StatusLine):
-            state.show_content(content, self.size.width - 1, NOW_NS)
+            state.show_content(content, None, self.size.width - 1, NOW_NS)
         self.detail.show_content(content)
 
     def on_resize(self) -> None:

@@ -13,7 +13,7 @@ from annotate.verdict import Answered, Finding, Status, Verdict
 from gpuwatch.errors import DaemonError, StoreError
 from gpuwatch.tui.app import TopApp
 from gpuwatch.tui.preferences import PreferencesFile
-from gpuwatch.view.live import Live, LiveGpu
+from gpuwatch.view.live import Live, LiveGpu, Looker
 from gpuwatch.wire.messages import Shown
 
 NOW_NS = 1_000_000_000_000
@@ -80,7 +80,7 @@ GONE = DaemonError("the daemon went away (connection closed)", "gone")
 
 
 @dataclass
-class Frozen:
+class Frozen(Looker):
     """Shows what it was given, the last of it for ever; an error is raised instead."""
 
     pictures: list[Live | DaemonError]

@@ -14,12 +14,11 @@ from textual.widget import Widget
 from gpuwatch.errors import DaemonError
 from gpuwatch.tui.app import TopApp
 from gpuwatch.tui.screens.help_screen import HelpScreen
-from gpuwatch.tui.widgets.banner import Banner
+from gpuwatch.tui.screens.overview_screen import WindowList
 from gpuwatch.tui.widgets.gpu_list import GpuList
 from gpuwatch.tui.widgets.line_view import LineView
-from gpuwatch.tui.widgets.status_line import StatusLine
+from gpuwatch.tui.widgets.status_line import Banner, StatusLine
 from gpuwatch.tui.widgets.text_lines import TextLines
-from gpuwatch.tui.widgets.window_list import WindowList
 from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, STALE, Frozen, top
 from tests.waiting import wait_until_async

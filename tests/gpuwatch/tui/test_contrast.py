@@ -11,8 +11,8 @@ from textual.theme import BUILTIN_THEMES
 
 from gpuwatch.tui.contrast import LEAST_RATIO, WRITTEN_ON, contrast_ratio, make_legible
 from gpuwatch.tui.text.words import Tone
-from gpuwatch.tui.widgets.banner import Banner
 from gpuwatch.tui.widgets.line_view import LineView
+from gpuwatch.tui.widgets.status_line import Banner
 from tests.gpuwatch.tui.frozen import ONE, travelling
 
 THEMES = sorted(name for name in BUILTIN_THEMES if "ansi" not in name)  # whose colours are the terminal's

@@ -16,14 +16,13 @@ from gpuwatch.tui.preferences import PreferencesFile
 from gpuwatch.tui.screens.explain_screen import ExplainScreen, ExplanationProvider
 from gpuwatch.tui.screens.gpu_screen import GpuScreen
 from gpuwatch.tui.screens.help_screen import HelpScreen
-from gpuwatch.tui.screens.overview_screen import OverviewScreen
+from gpuwatch.tui.screens.overview_screen import OverviewScreen, WindowList
 from gpuwatch.tui.screens.processes_screen import ProcessesScreen
 from gpuwatch.tui.screens.window_screen import WindowScreen
 from gpuwatch.tui.widgets.gpu_list import GpuList
 from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.tui.widgets.status_line import StatusLine
 from gpuwatch.tui.widgets.text_lines import TextLines
-from gpuwatch.tui.widgets.window_list import WindowList
 from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, VERDICT, travelling
 from tests.gpuwatch.tui.test_app import until

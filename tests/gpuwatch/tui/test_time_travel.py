@@ -14,13 +14,13 @@ from gpuwatch.tui.app import TopApp
 from gpuwatch.tui.screens.events_screen import EventsScreen
 from gpuwatch.tui.screens.goto_screen import GoToScreen
 from gpuwatch.tui.screens.gpu_screen import GpuScreen
+from gpuwatch.tui.screens.overview_screen import WindowList
 from gpuwatch.tui.screens.window_screen import WindowScreen
 from gpuwatch.tui.widgets.gpu_list import GpuList
 from gpuwatch.tui.widgets.line_view import LineView
 from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.tui.widgets.status_line import StatusLine
 from gpuwatch.tui.widgets.text_lines import TextLines
-from gpuwatch.tui.widgets.window_list import WindowList
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NOW_NS, FrozenPast, S, travelling
 from tests.gpuwatch.tui.test_app import until
 

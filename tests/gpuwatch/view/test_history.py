@@ -14,7 +14,7 @@ from gpuwatch.client.connection import connect
 from gpuwatch.client.window import window
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.interfaces import Sweep
-from gpuwatch.tui.text import gpu_table, gpu_words, words
+from gpuwatch.tui.text import gpu_words, overview_tables, words
 from gpuwatch.view import at_moment
 from gpuwatch.view.history import Recorded, StoredHistory
 from gpuwatch.view.live import Live, of
@@ -74,7 +74,8 @@ def test_a_moment_is_shown_as_it_was(lived: Lived, past: StoredHistory) -> None:
     assert gpu_words.stale_s(then.gpus[0], then.at_ns) is None
 
 
-def test_a_window_that_had_not_ended_is_open_and_one_that_had_has_its_verdict(lived: Lived, past: StoredHistory) -> None:
+def test_window_is_open_until_it_ended_then_has_its_verdict(lived: Lived, past: StoredHistory) -> None:
+    """A window that had not ended at that moment is open; one that had ended has its verdict."""
     (opened,) = past.live(lived.during.at_ns).windows
     assert (opened.status, opened.end_ns, opened.label, opened.hazards) == ("open", None, "looked at", [])
     assert past.live(lived.after.at_ns).windows == lived.after.windows
@@ -110,7 +111,8 @@ def test_a_trace_holds_the_readings_between_two_moments(lived: Lived, past: Stor
 
 
 @pytest.mark.slow
-def test_a_moment_of_two_gpus_is_asked_in_less_than_a_tenth_of_a_second(lived: Lived, past: StoredHistory) -> None:
+def test_moment_of_two_gpus_is_read_in_a_tenth_of_a_second(lived: Lived, past: StoredHistory) -> None:
+    """Reading a moment of two GPUs takes less than a tenth of a second."""
     past.live(lived.during.at_ns)
     took = []
     for _ in range(5):
@@ -147,7 +149,8 @@ def test_a_lost_gpu_and_its_events_are_shown_until_it_was_back(tmp_path: Path) -
     past.close()
 
 
-def test_gpus_stand_in_the_order_of_the_buses_whichever_was_read_first(tmp_path: Path) -> None:
+def test_gpus_are_in_bus_order_whichever_was_read_first(tmp_path: Path) -> None:
+    """The GPUs stand in the order of their buses, whichever of them was read first."""
     first, second = (
         replace(DEVICE, uuid=uuid, pci_bus_id=at) for uuid, at in (("GPU-z", "0000:3B:00.0"), ("GPU-a", "0000:AF:00.0"))
     )
@@ -183,11 +186,12 @@ def test_a_recording_is_shown_at_any_moment_of_it(name: str, windows_count: int)
         assert live.source == f"replay:{TRACES / name}"
         assert all(each.begin_ns <= at_ns for each in live.windows)
         assert all(row.at_ns <= at_ns for gpu in live.gpus for row in gpu.rows.values())
-        assert words.text(gpu_table.gpu_lines(live, 99))
+        assert words.text(overview_tables.gpu_lines(live, 99))
     assert past.has_wall_time is name.endswith(".csv")
 
 
-def test_a_recorded_neighbour_is_foreign_in_its_window_and_the_verdict_says_so() -> None:
+def test_recorded_neighbour_is_foreign_as_the_verdict_says() -> None:
+    """A recorded neighbour is a foreign process in its window, and the verdict says so."""
     past = Recorded(TRACES / "h200-windows.capsule")
     found = next(each for each in past.live(past.span_ns()[1]).windows if each.label == "neighbour-gemm-4096")
     assert (found.status, found.hazards[0]) == ("rejected", "contention-process")

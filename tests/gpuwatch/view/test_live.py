@@ -98,7 +98,8 @@ def test_the_largest_answer_is_one_line_of_the_protocol() -> None:
     assert gpu.census.processes[0].pid == 999, "those with most memory are shown"
 
 
-def test_gpus_that_never_answered_are_told_and_an_older_daemon_tells_of_none() -> None:
+def test_unanswered_gpus_are_listed_none_by_an_older_daemon() -> None:
+    """GPUs that never answered are listed; an older daemon lists none."""
     answer = snapshot.readings(WatchedMachine(source="nvml", unanswered=["GPU 1: no answer for 3 s"]), (), at_ns=300)
     again = messages.decode_reply(messages.encode(answer))
     assert isinstance(again, messages.Readings)
@@ -107,7 +108,8 @@ def test_gpus_that_never_answered_are_told_and_an_older_daemon_tells_of_none() -
     assert live.of(told(FAST)).unanswered == ()
 
 
-def test_a_windows_hazards_are_the_rules_that_found_one_worst_first() -> None:
+def test_hazards_of_a_window_are_its_rules_worst_first() -> None:
+    """A window's hazards are the rules that found one, worst first."""
     findings = [
         {"rule": "noisy", "answered": "found", "severity": "note"}, {"rule": "clear", "answered": "clear", "severity": None},
         {"rule": "accepted", "answered": "found", "severity": "reject", "accepted": True},
@@ -117,7 +119,8 @@ def test_a_windows_hazards_are_the_rules_that_found_one_worst_first() -> None:
     assert shown.hazards == ["contention-process", "noisy"]
 
 
-def test_a_lane_of_a_newer_daemon_is_passed_over_and_nonsense_refused() -> None:
+def test_unknown_lane_is_ignored_and_nonsense_is_refused() -> None:
+    """A lane that only a newer daemon has is passed over; nonsense is refused."""
     answer = told(FAST)
     newer = msgspec.structs.replace(answer, gpus=[msgspec.structs.replace(answer.gpus[0], rows=[{"lane": "dense"}])])
     assert live.of(newer).gpus[0].rows == {}
@@ -156,7 +159,8 @@ def test_how_busy_a_process_was_stands_until_it_is_asked_again(two_gpus: Setting
     assert None not in told
 
 
-def test_windows_judged_before_the_daemon_was_started_anew_are_still_recent(tmp_path: Path) -> None:
+def test_windows_judged_before_a_restart_are_still_recent(tmp_path: Path) -> None:
+    """Windows judged before the daemon was restarted still count as recent."""
     with running(tmp_path) as first:
         for label in ("older", "newer"):
             with window(label, sync=False, settings=first.settings) as judged:
@@ -171,7 +175,8 @@ def test_windows_judged_before_the_daemon_was_started_anew_are_still_recent(tmp_
     assert shown[1].status == status
 
 
-def test_a_daemon_that_was_stopped_is_not_started_by_looking_again(two_gpus: Settings) -> None:
+def test_stopped_daemon_is_not_started_by_another_look(two_gpus: Settings) -> None:
+    """A daemon that somebody stopped is not started by looking again."""
     looker = live.Looker(replace(two_gpus, socket=two_gpus.socket.with_name("nobody")), start=False)
     for _ in range(2):
         with pytest.raises(DaemonError, match="no daemon answers"):

@@ -290,7 +290,7 @@ def test_n_and_tab_turn_to_the_next_gpu() -> None:
     ("content", "uuid", "said"),
     [
         (NOW, "GPU-00000006", "! STALE 7 s"), (NOW, "GPU-none", "× not among the GPUs of this time"),
-        (ScreenContent(live=None, format_time=format_time), "GPU-00000000", "GPU-00000000"), (NOW, "GPU-00000005", "MIG"),
+        (NOW, "GPU-00000000", "GPU-00000000"), (NOW, "GPU-00000005", "MIG"),
     ],
 )  # fmt: skip
 def test_trouble_stands_beside_the_name_of_the_gpu(content: ScreenContent, uuid: str, said: str) -> None:

@@ -25,7 +25,8 @@ def column(*rows: tuple[float, float]) -> Column:
 
 def drawn(of: Column, span: Span, rows_count: int = 4, low: float = 0.0, high: float = 100.0, **look: float) -> list[str]:
     within = plot.Scale(low, high, (high - low) / 2)
-    return words.text(list(lines(band(of, span.dots()), within, rows_count, PlotStyle(**look)))).split("\n")  # type: ignore[arg-type]
+    style = PlotStyle(plot.plain_tones(span.slices_count), **look)  # type: ignore[arg-type]
+    return words.text(list(lines(band(of, span.dots()), within, rows_count, style))).split("\n")
 
 
 _numbers = st.floats(width=64) | st.sampled_from([0.0, 1e308, 5e-324, -1e308, math.nan])
@@ -47,7 +48,7 @@ def test_plot_stays_in_its_box_for_any_column(
 ) -> None:
     found = band(of, Span(begin_ns, begin_ns + length_ns, width).dots())
     low, high = found.ends() or (0.0, 1.0)
-    seen = [*lines(found, scale(low, high, ticks_count=height), height, PlotStyle(line=line, cursor=cursor))]
+    seen = [*lines(found, scale(low, high, ticks_count=height), height, PlotStyle(plot.plain_tones(width), line, cursor))]
     assert len(seen) == height
     for row in seen:
         assert len("".join(piece.text for piece in row)) == GUTTER_COUNT + width
@@ -121,7 +122,7 @@ def test_cursor_goes_through_every_line() -> None:
 
 
 def test_tones_follow_the_cells() -> None:
-    loud = plot.toned(plot.tones(4), np.array([False, True, True, False]), Tone.WARN)
+    loud = plot.toned(plot.plain_tones(4), np.array([False, True, True, False]), Tone.WARN)
     of = band(column((0, 50.0), (1, 50.0)), Span(0, 2 * S, 4).dots())
     row = next(lines(of, plot.Scale(0, 100, 50), 1, PlotStyle(tones=loud)))[1:]
     assert [(piece.tone, len(piece.text)) for piece in row] == [(Tone.PLAIN, 1), (Tone.WARN, 2), (Tone.PLAIN, 1)]

@@ -8,7 +8,7 @@ import pytest
 
 from annotate.evidence import Lane, Reason, Visibility
 from annotate.verdict import Status
-from gpuwatch.tui.text import gpu_table, gpu_words, window_table, words
+from gpuwatch.tui.text import gpu_words, overview_tables, words
 from gpuwatch.tui.text.words import Tone
 from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire.messages import Shown
@@ -16,14 +16,18 @@ from tests.gpuwatch.tui.frozen import EIGHT, NO_GPU, NOW_NS, WINDOWS, gpu, windo
 
 
 def line(gpu: LiveGpu, width: int = 120, windows: tuple[Shown, ...] = ()) -> str:
-    return words.text(gpu_table.gpu_lines(Live(at_ns=NOW_NS, source="nvml", gpus=(gpu,), windows=windows), width)).split("\n")[
-        1
-    ]
+    return words.text(overview_tables.gpu_lines(Live(at_ns=NOW_NS, source="nvml", gpus=(gpu,), windows=windows), width)).split(
+        "\n"
+    )[1]
 
 
 @pytest.mark.parametrize("width", [79, 119, 199])
 def test_no_line_is_wider_than_the_screen(width: int) -> None:
-    for lines in (gpu_table.gpu_lines(EIGHT, width), window_table.window_lines(EIGHT, width), gpu_table.absence_lines(NO_GPU)):
+    for lines in (
+        overview_tables.gpu_lines(EIGHT, width),
+        overview_tables.window_lines(EIGHT, width),
+        overview_tables.absence_lines(NO_GPU),
+    ):
         assert max(map(len, words.text(lines).split("\n"))) <= width
 
 
@@ -42,7 +46,7 @@ def test_every_status_has_a_letter_and_a_word() -> None:
 
 
 def test_loud_colours_come_with_letters() -> None:
-    for seen in gpu_table.gpu_lines(EIGHT, 120):
+    for seen in overview_tables.gpu_lines(EIGHT, 120):
         loud = [piece for piece in seen if piece.tone in (Tone.WARN, Tone.BAD)]
         if loud:
             text = words.text([seen])
@@ -84,7 +88,7 @@ def test_only_a_silent_sampler_is_stale() -> None:
 
 
 def test_user_text_reaches_no_terminal_unescaped() -> None:
-    shown = words.text(window_table.window_lines(Live(at_ns=NOW_NS, source="nvml", windows=WINDOWS), 199))
+    shown = words.text(overview_tables.window_lines(Live(at_ns=NOW_NS, source="nvml", windows=WINDOWS), 199))
     assert "\x1b" not in shown
     assert "[bold]not" in shown
 

@@ -1,14 +1,16 @@
-"""Hazards seen by live readings in an open window; no verdict: a hazard not seen yet may still be there."""
+"""The windows of a GPU: the owners of its processes, and the hazards seen while a window is open.
+
+Hazards are no verdict: a hazard not seen yet may still be there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from annotate.evidence import Lane, Reason
+from annotate.evidence import Lane, Ownership, Process, Reason
 from gpuwatch.tui.text import words
-from gpuwatch.tui.window_coverage import is_window_on
 from gpuwatch.view.live import Live, LiveGpu
-from gpuwatch.wire import messages
+from gpuwatch.wire.messages import Shown
 
 # What spoils a number; the power cap, which is how a heavy kernel runs, last.
 _AGAINST: tuple[Reason, ...] = (
@@ -16,6 +18,30 @@ _AGAINST: tuple[Reason, ...] = (
 )  # fmt: skip
 _FOREIGN, _LOST = "foreign process", "GPU lost"
 _ORDER = (_LOST, _FOREIGN, *(words.CHIPS[reason].name for reason in _AGAINST))
+
+
+def is_window_on(window: Shown, uuid: str, pids: Collection[int]) -> bool:
+    """Return True for a GPU the window names, or, if it names none, one of its processes is on: ``pids`` are on this GPU."""
+    return uuid in window.uuids if window.uuids else not set(window.pids).isdisjoint(pids)
+
+
+def open_windows_on(windows: Iterable[Shown], uuid: str, pids: Collection[int]) -> list[Shown]:
+    """Return the open windows on this GPU."""
+    return [each for each in windows if each.end_ns is None and is_window_on(each, uuid, pids)]
+
+
+def owned_processes(gpu: LiveGpu, windows: Iterable[Shown]) -> list[tuple[Process, Ownership]]:
+    """Return its processes: own or foreign as seen from the windows open on this GPU, unknown while there is none."""
+    processes = gpu.census.processes if gpu.census is not None else ()
+    opened = open_windows_on(windows, gpu.device.uuid, {process.pid for process in processes})
+    owners = [each.pids for each in opened if each.pids]
+
+    def owner(process: Process) -> Ownership:
+        if process.ownership is not Ownership.UNKNOWN or not owners:
+            return process.ownership
+        return Ownership.OWN if any(process.pid in each for each in owners) else Ownership.FOREIGN
+
+    return [(process, owner(process)) for process in processes]
 
 
 class OpenWindowHazards:
@@ -33,7 +59,7 @@ class OpenWindowHazards:
         return {run: [name for name in _ORDER if name in seen] for run, seen in self._seen.items() if seen}
 
 
-def _found(window: messages.Shown, gpus: Sequence[LiveGpu]) -> Iterator[str]:
+def _found(window: Shown, gpus: Sequence[LiveGpu]) -> Iterator[str]:
     """Name the hazards in one answer; only readings since the window began count."""
     for gpu in gpus:
         pids = {process.pid for process in gpu.census.processes} if gpu.census is not None else set()

@@ -1,21 +1,25 @@
-"""The daemon's newest answer, polled in a thread."""
+"""Queries of the daemon and of the past, each in a thread: what hangs holds up no key."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeVar
 
 from gpuwatch import clock
-from gpuwatch.errors import DaemonError
-from gpuwatch.tui.data_interfaces import LiveSource
-from gpuwatch.view.live import Live
+from gpuwatch.errors import DaemonError, StoreError
+from gpuwatch.tui.data_interfaces import HistorySource
+from gpuwatch.view.live import Live, Looker
 
 SILENT_S = 2.0  # an unanswered poll this old: the screen no longer shows now
+AGAIN_NS = 5_000_000_000  # after a store refused
+_T = TypeVar("_T")
 
 
 class LiveFeed:
     """The last answer of a source and the reason why there is no newer one; a recording has no source."""
 
-    def __init__(self, source: LiveSource | None) -> None:
+    def __init__(self, source: Looker | None) -> None:
         self.source = source
         self.live: Live | None = None
         self.problem: str | None = None  # the last poll failed, or is unanswered
@@ -52,3 +56,34 @@ class LiveFeed:
     def close(self) -> None:
         if self.source is not None:
             self.source.close()
+
+
+class HistoryFetcher:
+    """The one pending query of a screen; without a history source there is none."""
+
+    def __init__(self, past: HistorySource | None) -> None:
+        self._past = past
+        self._is_busy = False
+        self._refused_ns = 0
+        self.refusal: str | None = None  # why the store refused
+
+    def can_fetch(self, at_ns: int) -> bool:
+        """Return True if a query would be sent at that time."""
+        if self._past is None or self._is_busy:
+            return False
+        return self.refusal is None or abs(at_ns - self._refused_ns) >= AGAIN_NS
+
+    async def fetch(self, query: Callable[[HistorySource], _T], at_ns: int) -> _T | None:
+        """Run a query; return None where the store refused, or another query is pending."""
+        if self._past is None or self._is_busy:
+            return None
+        self._is_busy = True
+        try:
+            answer = await asyncio.to_thread(query, self._past)
+            self.refusal = None
+        except StoreError as error:
+            self.refusal, self._refused_ns = str(error), at_ns
+            return None
+        finally:
+            self._is_busy = False
+        return answer
