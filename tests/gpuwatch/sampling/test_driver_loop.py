@@ -109,7 +109,7 @@ def test_the_first_reading_is_told_at_once_and_later_ones_many_at_a_time() -> No
         assert source.runs[0] == 1
         assert max(source.runs) >= 4
         assert [b > a for a, b in pairwise(times(kept, Lane.FAST))] == [True] * (len(times(kept, Lane.FAST)) - 1)
-        assert sampler.statistics().of("fast").asked_count >= 12
+        assert sampler.status()["questions"]["fast"]["asked_count"] >= 12
 
 
 def test_an_edge_is_told_in_its_place_and_everything_can_be_asked_for_now() -> None:

@@ -38,9 +38,9 @@ def test_cheap_signals_stay_in_their_lanes_at_full_rate() -> None:
         **{lane: set(signals(lane)) - {"thermal_violation_ns"} for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)},
         Lane.PULSE: set(PULSE),
     }
-    assert plan.period_ns(Lane.PULSE, active=True) == FAST_ACTIVE_NS
-    assert plan.period_ns(Lane.FAST, active=True) == ROW_NS
-    assert plan.period_ns(Lane.FAST, active=False) == FAST_IDLE_NS
+    assert plan.active_period_ns[Lane.PULSE] == FAST_ACTIVE_NS
+    assert plan.active_period_ns[Lane.FAST] == ROW_NS
+    assert plan.idle_period_ns[Lane.FAST] == FAST_IDLE_NS
     assert set(plan.reasons) == {"thermal_violation_ns"}
     assert plan.cost_ns["sm_clock_mhz"] == 1000
 
@@ -50,29 +50,29 @@ def test_a_fast_signal_that_costs_more_than_a_millisecond_is_asked_in_the_slow_l
     assert "sw_thermal_ns" not in plan.names[Lane.FAST]
     assert "sw_thermal_ns" in plan.names[Lane.SLOW]
     assert "2.00 ms" in plan.reasons["sw_thermal_ns"]
-    assert plan.period_ns(Lane.PULSE, active=True) == FAST_ACTIVE_NS
-    assert plan.period_ns(Lane.FAST, active=True) == ROW_NS
+    assert plan.active_period_ns[Lane.PULSE] == FAST_ACTIVE_NS
+    assert plan.active_period_ns[Lane.FAST] == ROW_NS
 
 
 def test_one_signal_that_would_eat_the_lanes_budget_moves_though_it_is_below_a_millisecond() -> None:
     plan = plan_of(costs_ns={"sync_boost_ns": 600_000})
     assert "sync_boost_ns" in plan.names[Lane.SLOW]
-    assert plan.period_ns(Lane.PULSE, active=True) == FAST_ACTIVE_NS
-    assert plan.period_ns(Lane.FAST, active=True) == ROW_NS
+    assert plan.active_period_ns[Lane.PULSE] == FAST_ACTIVE_NS
+    assert plan.active_period_ns[Lane.FAST] == ROW_NS
 
 
 def test_where_every_call_is_dear_all_stay_and_the_lane_is_stretched_to_the_budget() -> None:
     plan = plan_of(usual_cost_ns=100_000)  # a driver without a shared page
     assert set(plan.names[Lane.FAST]) == set(FAST)
     row_ns = 100_000 * len(FAST)
-    assert plan.period_ns(Lane.FAST, active=True) == row_ns * 100 == plan.least_period_ns[Lane.FAST]
-    assert plan.period_ns(Lane.FAST, active=False) == row_ns * 100
+    assert plan.active_period_ns[Lane.FAST] == row_ns * 100 == plan.least_period_ns[Lane.FAST]
+    assert plan.idle_period_ns[Lane.FAST] == row_ns * 100
     assert "is asked every 120 ms at most" in plan.reasons[Lane.FAST]
 
 
 def test_where_every_call_is_dear_the_pulse_goes_on_while_whole_rows_grow_rare() -> None:
     plan = plan_of(usual_cost_ns=100_000)
-    assert plan.period_ns(Lane.PULSE, active=True) == 2 * 100_000 * 100
+    assert plan.active_period_ns[Lane.PULSE] == 2 * 100_000 * 100
     assert "is asked every 20 ms at most" in plan.reasons[Lane.PULSE]
 
 
@@ -82,7 +82,7 @@ def test_what_is_in_the_pulse_is_what_this_gpu_answers_in_the_fast_lane() -> Non
     without = plan_of(values=dict.fromkeys(PULSE, silent))
     assert without.names[Lane.PULSE] == ()
     assert Lane.PULSE not in without.active_period_ns
-    assert without.period_ns(Lane.FAST, active=True) == FAST_ACTIVE_NS  # no reason to ask the rest more rarely
+    assert without.active_period_ns[Lane.FAST] == FAST_ACTIVE_NS  # no reason to ask the rest more rarely
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**9), st.integers(0, 10**9), st.integers(0, 10**9), st.booleans())
@@ -99,7 +99,7 @@ def test_a_window_asks_no_lane_more_often_than_wished_or_allowed_and_none_too_ra
 
 def test_a_slow_lane_beyond_its_budget_is_stretched_too() -> None:
     plan = plan_of(costs_ns={"energy_j": 18 * MS})
-    assert 1.7 * SLOW_ACTIVE_NS < plan.period_ns(Lane.SLOW, active=True) < 1.9 * SLOW_ACTIVE_NS
+    assert 1.7 * SLOW_ACTIVE_NS < plan.active_period_ns[Lane.SLOW] < 1.9 * SLOW_ACTIVE_NS
     assert Lane.SLOW in plan.reasons
 
 
@@ -170,9 +170,9 @@ def test_the_simulated_gpu_is_measured_like_any_other() -> None:
 def test_a_gpu_that_could_not_be_measured_is_asked_everything_in_its_own_lane() -> None:
     plan = unmeasured(DEVICE, 40 * MS, 20 * MS)
     assert plan.names[Lane.FAST] == FAST
-    assert plan.period_ns(Lane.FAST, active=False) == 40 * MS
-    assert plan.period_ns(Lane.FAST, active=True) == 40 * MS
-    assert plan.period_ns(Lane.PULSE, active=True) == 20 * MS
+    assert plan.idle_period_ns[Lane.FAST] == 40 * MS
+    assert plan.active_period_ns[Lane.FAST] == 40 * MS
+    assert plan.active_period_ns[Lane.PULSE] == 20 * MS
     assert plan.reasons
 
 
