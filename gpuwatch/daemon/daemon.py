@@ -20,20 +20,17 @@ from annotate.evidence import Device, ProcessList
 from gpuwatch import clock
 from gpuwatch.config.settings import Settings
 from gpuwatch.daemon.flush import Flushing
-from gpuwatch.daemon.gpu_overview import GpuOverview
+from gpuwatch.daemon.gpu_overview import GpuOverview, report_to_manager
 from gpuwatch.daemon.greeting import Greeting
 from gpuwatch.daemon.judge_worker import Judge
-from gpuwatch.daemon.judged_windows import JudgedWindows
-from gpuwatch.daemon.manager_report import ManagerReport
-from gpuwatch.daemon.pools import running_pool
 from gpuwatch.daemon.server import Answers, Server
-from gpuwatch.daemon.suspend_watch import SuspendWatch
 from gpuwatch.daemon.tracked_window import WindowServices
-from gpuwatch.daemon.user_turns import THREADS_COUNT, UserThreads
+from gpuwatch.daemon.user_turns import THREADS_COUNT, UserThreads, running_pool
 from gpuwatch.daemon.watched_gpus import WatchedGpus
-from gpuwatch.daemon.windows import Windows
+from gpuwatch.daemon.windows import JudgedWindows, Windows
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.host import processes
+from gpuwatch.host.suspend import SuspendWatch
 from gpuwatch.interfaces import Sink, Sweep
 from gpuwatch.store import Store, StoreLimits
 from gpuwatch.systemd import notify
@@ -102,9 +99,7 @@ class Daemon:
         on_judged = self._exporter.outcomes.judged if self._exporter else None
         judged = JudgedWindows(settings.state, self._boot_id)
         self._windows = Windows(services, judged, boot_id=self._boot_id, on_judged=on_judged, is_shared=shared)
-        self._report = ManagerReport(self._manager, self._overview, self._windows, lambda: self.settings.idle_period_ns)
-        answers = Answers(self._greeting, self.status, self._now, self._leave)
-        self._server = Server(self._windows, answers, is_shared=shared)
+        self._server = Server(self._windows, Answers(self._greeting, self.status, self._now, self._leave), is_shared=shared)
 
     def _export(self, settings: Settings) -> Exporter:
         from gpuwatch.exporter.exporter import Exporter  # 50 ms that a daemon without a page need not spend
@@ -154,7 +149,8 @@ class Daemon:
             self._ready()
             self._serving = True
             self._manager.ready(self._overview.summary())
-            watches += [asyncio.create_task(each) for each in (self._report.run(), self._stay_reachable())]
+            report = report_to_manager(self._manager, self._overview, self._windows, lambda: self.settings.idle_period_ns)
+            watches += [asyncio.create_task(each) for each in (report, self._stay_reachable())]
             self._suspensions.look()
             _log.info("ready: %s, %d GPUs, %s", self._overview.source_name, len(self._gpus.uuids), self.settings.socket)
             await self._until_done()

@@ -1,13 +1,11 @@
 """Whether all that was taken so far is stored: asked for many windows at once, and again where a disk is slow or held."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from gpuwatch import clock
-from gpuwatch.daemon.pools import running_pool
+from gpuwatch.daemon.user_turns import running_pool
 
 PATIENCE_S = 10.0  # a commit takes milliseconds; who waits for a verdict does so for 30 s, and the judge has yet to be asked
 AGAIN_S = 0.5  # as often as the store tries by itself

@@ -1,14 +1,18 @@
-"""What a daemon tells of the GPUs it watches: to screens, to the metrics page, and to the service manager."""
+"""The daemon's overview of its GPUs, for screens, for the metrics page and for the service manager."""
 
-from __future__ import annotations
-
+import asyncio
+import logging
+import math
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from annotate.evidence import SIGNALS, Lane
 from gpuwatch import clock
 from gpuwatch.daemon.watched_gpus import WatchedGpus
+from gpuwatch.daemon.windows import Windows
 from gpuwatch.interfaces import WatchedGpu
+from gpuwatch.systemd.notify import Manager
 from gpuwatch.view.snapshot import WatchedMachine
 
 
@@ -102,3 +106,27 @@ class GpuOverview:
         plan = sampler.plan
         supported = {name: name not in plan.unanswered for name in SIGNALS} if plan.row_cost_ns else {}
         return WatchedGpu(device, position, sampler.lost, sampler.period_ns, supported)
+
+
+_log = logging.getLogger("gpuwatch.daemon.daemon")
+
+REPORT_S = 10.0  # how often the service manager is told at least
+
+
+async def report_to_manager(
+    manager: Manager, overview: GpuOverview, windows: Windows, idle_period_ns: Callable[[], int]
+) -> None:
+    """Report to the service manager until cancelled; feed its watchdog only while every GPU that is not lost is being read.
+
+    The event loop itself does so: where it hangs, the watchdog starves as well.
+    """
+    if not manager.listens:
+        return
+    within_s = min(REPORT_S, (manager.watchdog_s or math.inf) / 2)
+    while True:
+        await asyncio.sleep(within_s)
+        silent = overview.silent(within_s, idle_period_ns())
+        if silent:
+            _log.error("no reading for %g s of %s", within_s, ", ".join(silent))
+        status = f"no reading of {', '.join(silent)}; " if silent else ""
+        manager.status(f"{status}{overview.summary()}; {windows.tracked_count} windows", alive=not silent)

@@ -1,7 +1,5 @@
 """The first exchange of a connection: the daemon's description of itself, and why a client is refused."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a daemon is asked to leave: by `gpuwatch daemon stop`, and by a daemon that a person starts in its place."""
 
-from __future__ import annotations
-
 import shlex
 import threading
 from collections.abc import Callable, Iterator

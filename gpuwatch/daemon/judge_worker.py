@@ -170,8 +170,7 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
     if signer is not None:
         for verdict in said:
             kept = packed.get(verdict["device"]["uuid"])
-            signature = signer.sign(statement(verdict, kept, run=run.id, user=run.user, process=run.process))
-            signed.append(signature.packed)
+            signed.append(signer.sign(statement(verdict, kept, run=run.id, user=run.user, process=run.process)).packed)
     return Judgement(run=run_id, verdicts=said, evidence=packed, signatures=signed)
 
 

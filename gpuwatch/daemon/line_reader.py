@@ -1,7 +1,5 @@
 """Lines from one connection, and what a client may make the daemon hold and wait for while it sends them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Where a daemon's messages go: to standard error, or to a log in its state folder where a window started it."""
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import logging

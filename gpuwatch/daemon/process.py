@@ -1,7 +1,5 @@
 """The daemon as a process: left by its parent, alone on its socket, with its log; and how it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl
@@ -43,7 +41,7 @@ def main(
     """
     manager, sockets = notify.taken(os.environ)
     listener = notify.listener_at(settings.socket, sockets)
-    ready = _leave_parent() if on_demand else _nothing
+    ready = _leave_parent() if on_demand else lambda: None
     _raise_limits()
     config.ensure_socket_folder(settings.socket)
     make_room = None if on_demand else partial(handover.make_room, settings, say, is_handed=listener is not None)
@@ -110,10 +108,6 @@ def _watch_children_without_threads() -> None:
         with contextlib.suppress(OSError):  # a service's or container's filter of system calls may refuse it
             os.close(os.pidfd_open(os.getpid()))
             asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
-
-
-def _nothing() -> None:
-    pass
 
 
 def _leave_parent() -> Callable[[], None]:
@@ -216,12 +210,10 @@ def _wait_for(lock: int, path: Path, socket: Path, make_room: Callable[[], None]
 
 def _holder(path: Path) -> int | None:
     """The process that holds a lock on a file, None where the kernel does not tell."""
-    try:
+    with contextlib.suppress(OSError, IndexError, ValueError):
         inode = str(path.stat().st_ino)
         for line in Path("/proc/locks").read_text().splitlines():
             words = line.split()  # 1: FLOCK ADVISORY WRITE 4538 00:2d:1234 0 EOF
             if words[1:2] == ["FLOCK"] and words[5].rpartition(":")[2] == inode and int(words[4]) > 0:
                 return int(words[4])
-    except (OSError, IndexError, ValueError):
-        pass
     return None

@@ -1,7 +1,5 @@
 """The daemon's socket: connections, their users, and the answer to each message."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -145,8 +143,9 @@ class Server:
             elif self._is_shared and uid and self._by_uid[uid] > USER_CONNECTIONS_COUNT:
                 await _turn_away(reader, writer, "busy", f"more than {USER_CONNECTIONS_COUNT} connections of yours; close some")
             elif not self._is_shared and uid not in (os.getuid(), 0):
-                why = f"this daemon serves uid {os.getuid()}, not {uid}; start your own"
-                await _turn_away(reader, writer, "not-yours", why)
+                await _turn_away(
+                    reader, writer, "not-yours", f"this daemon serves uid {os.getuid()}, not {uid}; start your own"
+                )
             elif await self._greet(lines, writer):
                 while await self._serve(peer, lines, writer):
                     pass
@@ -231,8 +230,9 @@ class Server:
                 return self._answers.readings(peer.uid, request.since_ns)
             case messages.Leave():
                 if peer.uid not in (os.getuid(), 0):
-                    why = f"expected uid {os.getuid()} or root to stop this daemon, found uid {peer.uid}"
-                    return messages.Refused("not-yours", why)
+                    return messages.Refused(
+                        "not-yours", f"expected uid {os.getuid()} or root to stop this daemon, found uid {peer.uid}"
+                    )
                 return self._answers.leave(request)
             case _:
                 return messages.Refused("bad-message", "hello comes once, as the first message")

@@ -1,7 +1,5 @@
 """The place of a daemon's socket in the file system."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket
@@ -36,8 +34,7 @@ class SocketPlace:
             listener.bind(str(self.path))
         except OSError as error:
             listener.close()
-            why = error.strerror or error
-            raise UsageError(f"{self.path}: cannot listen: {why}; choose another --socket") from error
+            raise UsageError(f"{self.path}: cannot listen: {error.strerror or error}; choose another --socket") from error
         finally:
             os.umask(before)
         self._bound = _identity(self.path)

@@ -1,7 +1,6 @@
 """The source of a daemon's GPUs: opened, looked for while it is absent, and opened again when it is gone."""
 
-from __future__ import annotations
-
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +9,7 @@ from annotate.evidence import Device
 from gpuwatch.errors import SourceError, UsageError
 from gpuwatch.host import pci
 from gpuwatch.interfaces import Clock, Sink, Source
-from gpuwatch.sampling.driver_events import EventWatch
+from gpuwatch.sampling.sampler_thread import EventWatch
 from gpuwatch.sources import open_source
 
 _log = logging.getLogger("gpuwatch.daemon.watched_gpus")
@@ -72,10 +71,8 @@ class SourceKeeper:
             self._open()
             self._looked.set()
         elif self.unanswered:
-            try:
+            with contextlib.suppress(SourceError):  # the lanes tell of it
                 self._join(source, source.devices())
-            except SourceError:
-                return  # the lanes tell of it
 
     def reopen(self, failed: Source) -> Source:
         """Return a fresh source for a sampler whose source is gone.

@@ -1,7 +1,5 @@
 """A tracked window: its life from its opening to its verdict, from top to bottom."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -16,8 +14,7 @@ from gpuwatch.daemon.flush import Flushing
 from gpuwatch.daemon.judge_worker import Judge
 from gpuwatch.daemon.user_turns import UserThreads, UserTurns
 from gpuwatch.daemon.watched_gpus import WatchedGpus
-from gpuwatch.daemon.window_gpus import WindowGpus
-from gpuwatch.daemon.window_host import WindowHost
+from gpuwatch.daemon.window_scope import WindowGpus, WindowHost
 from gpuwatch.errors import UsageError
 from gpuwatch.host.processes import Identities
 from gpuwatch.interfaces import Run
@@ -34,9 +31,6 @@ DECLARING_S = 20.0  # how long an ended window may take to hand over its times
 TAIL_S = 0.25
 
 
-def _nothing() -> None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowServices:
     """Parts of the daemon that every window uses."""
@@ -46,7 +40,7 @@ class WindowServices:
     judge: Judge
     flushing: Flushing
     threads: UserThreads
-    before_edge: Callable[[], None] = _nothing  # called before a window opens, and before it is judged
+    before_edge: Callable[[], None] = lambda: None  # called before a window opens, and before it is judged
     identities: Identities = field(default_factory=Identities)
     # A user who opens windows faster than they are judged waits for them; other users do not.
     judging_turns: UserTurns = field(default_factory=UserTurns)
@@ -178,8 +172,13 @@ class TrackedWindow:
         watched = self._services.gpus
         self._note_latest(since_ns=self.run.begin_ns)
         uuids, why = self.gpus.covered(self.run.told, watched.uuids, watched.source.absence, is_visible=bool(self.run.pid))
-        host = self.host.between_edges()
-        self._put(status="judging", uuids=uuids, why=self.run.why or why, pids=frozenset(self.host.pids), host=host)
+        self._put(
+            status="judging",
+            uuids=uuids,
+            why=self.run.why or why,
+            pids=frozenset(self.host.pids),
+            host=self.host.between_edges(),
+        )
         if (times := timings.decode(self._times)) is not None:
             self._services.store.put_timings(self.run.id, times)
             self._times.clear()

@@ -1,19 +1,46 @@
 """Places and threads that users of one daemon share: however many windows one user has waiting, another's is next."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Protocol, TypeVar
+
+from gpuwatch.errors import DaemonError
 
 _T = TypeVar("_T")
 
 THREADS_COUNT = 4  # that read the operating system and the store for windows
 PATIENCE_S = 60.0  # milliseconds of work behind that of a thousand windows; longer is a thread that could not be started
+
+
+_START_S = 10.0
+
+
+def running_pool(count: int, name: str) -> ThreadPoolExecutor:
+    """Make a pool whose threads run already.
+
+    A thread that is started for a request may fail to start; where memory is short, starting it may never return.
+
+    Raises DaemonError: when the machine gives fewer threads.
+    """
+    pool = ThreadPoolExecutor(max_workers=count, thread_name_prefix=name)
+    met = threading.Barrier(count + 1)  # no thread is idle before all are there, so each submission starts one
+    try:
+        for _ in range(count):
+            pool.submit(met.wait, _START_S)
+        met.wait(_START_S)
+    except RuntimeError as error:  # a broken barrier is one, too
+        met.abort()
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise DaemonError(
+            f"expected to start {count} threads, found: {error or 'not all of them began'}; "
+            "raise the limit of tasks (ulimit -u, TasksMax, pids.max) or of memory"
+        ) from error
+    return pool
 
 
 class UserTurns:

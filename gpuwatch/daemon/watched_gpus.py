@@ -1,6 +1,4 @@
-"""The GPUs being watched: each measured and sampled, at the full rate while windows are open on it."""
-
-from __future__ import annotations
+"""The GPUs being watched: each measured and sampled, at the full rate while windows are open on it; their latest sweeps."""
 
 import asyncio
 import logging
@@ -8,11 +6,11 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, wait
+from dataclasses import replace
 
-from annotate.evidence import Device, Event, Lane, Reading
+from annotate.evidence import Device, Event, Lane, ProcessList, Reading
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config.settings import Settings
-from gpuwatch.daemon.latest_sweeps import LatestSweeps
 from gpuwatch.daemon.source_keeper import SourceKeeper
 from gpuwatch.errors import DeviceLostError, SourceGoneError
 from gpuwatch.host import kernel_log, pci
@@ -29,6 +27,36 @@ _log = logging.getLogger("gpuwatch.daemon.watched_gpus")
 
 STOP_S = 3.0  # for the threads of all GPUs together, and then for the driver: what hangs there is left
 LOOK_S = 10.0  # how often an absent driver is looked for: no driver is a state, not a failure to start
+
+
+class LatestSweeps:
+    """A sink that keeps the last sweep of each lane.  Written by sampling threads, read by any."""
+
+    def __init__(self) -> None:
+        self._sweeps: dict[tuple[str, Lane], Sweep] = {}
+        self._process_lists: dict[str, ProcessList] = {}
+        self._with_use: dict[str, ProcessList] = {}  # by GPU, the last that told how busy each process was
+
+    def take(self, sweep: Sweep) -> None:
+        if isinstance(sweep.observed, ProcessList):
+            self._process_lists[sweep.uuid] = sweep.observed
+            sweep = replace(sweep, observed=self._add_use(sweep.observed))
+        elif sweep.lane is Lane.PROCESSES:  # lost: the list before is no answer for a window
+            self._process_lists.pop(sweep.uuid, None)
+        self._sweeps[(sweep.uuid, sweep.lane)] = sweep
+
+    def by_lane(self) -> Mapping[tuple[str, Lane], Sweep]:
+        """Return the last sweep of every GPU and lane; process lists with how busy each process was when that was last read."""
+        return self._sweeps
+
+    def process_list(self, uuid: str) -> ProcessList | None:
+        """Return the last list as the driver gave it, None if it did not answer the last question."""
+        return self._process_lists.get(uuid)
+
+    def _add_use(self, listed: ProcessList) -> ProcessList:
+        if listed.tells_use:
+            self._with_use[listed.uuid] = listed
+        return listed.with_use(self._with_use.get(listed.uuid, listed))
 
 
 class WatchedGpus:
@@ -144,8 +172,7 @@ class WatchedGpus:
         """Measure one GPU, then sample it."""
         uuid = device.uuid
         self._store.put_device(device)
-        plan = self._plan(source, device)
-        sampler = Sampler(source, plan, self._sinks, self._clock, self._stop, reopen=self.source.reopen)
+        sampler = Sampler(source, self._plan(source, device), self._sinks, self._clock, self._stop, reopen=self.source.reopen)
         with self._adding:
             self._refresh = {**self._refresh, uuid: Refresh(uuid)}
             # Replaced, not changed: others iterate over it.  In the source's order, however long each took to measure.

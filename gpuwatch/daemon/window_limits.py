@@ -1,7 +1,5 @@
 """Limits on what windows may take of the daemon, for each user and for all users together."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 

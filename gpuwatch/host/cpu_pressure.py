@@ -1,7 +1,5 @@
 """The kernel's counters of how hard a process tree must fight for a processor, meaningful only as differences."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -161,20 +159,19 @@ def difference(before: Pressure, after: Pressure, about: Host | None = None, *, 
         ran_ns[thread] = max(0, ran - ran_before)
         waited_ns += max(0, waited - waited_before)
     seen = bool(after.threads)
-    born = _born(before, after, ran_ns, root) if before.owners else _Born()
+    host = about or Host()
+    if before.owners:
+        host = _with_born(host, before, after, ran_ns, root)
     spent = {state: ticks - before.ticks[state] for state, ticks in after.ticks.items() if state in before.ticks}
     total = sum(spent.values())
     idle = spent.get("idle", 0) + spent.get("iowait", 0)
     return replace(
-        about or Host(),
+        host,
         cpu_allowed_count=after.cpu_allowed_count,
         span_s=span_s,
         cpu_s=sum(ran_ns.values()) / 1e9 if seen else None,
         run_wait_s=waited_ns / 1e9 if seen else None,
         threads_count=len(after.threads) if seen else None,
-        threads_born_count=born.threads_count,
-        processes_born_count=born.processes_count,
-        born_cpu_s=born.cpu_s,
         cgroup_throttled_s=_grown(before.cgroup_throttled_ns, after.cgroup_throttled_ns, 1e9),
         steal_ratio=spent["steal"] / total if total > 0 and "steal" in spent else None,
         cpu_busy_ratio=1 - idle / total if total > 0 else None,
@@ -185,32 +182,24 @@ def difference(before: Pressure, after: Pressure, about: Host | None = None, *, 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Born:
-    """Threads and processes that a tree started between two snapshots; None where that is the measured work itself."""
+def _with_born(host: Host, before: Pressure, after: Pressure, ran_ns: Mapping[int, int], root: int | None) -> Host:
+    """Add the threads and processes that a tree started between two snapshots, unless they are the measured work itself.
 
-    threads_count: int | None = None
-    processes_count: int | None = None
-    cpu_s: float | None = None
-
-
-def _born(before: Pressure, after: Pressure, ran_ns: Mapping[int, int], root: int | None) -> _Born:
-    """Count what was started; the threads of a new process are counted with it, not among the threads.
-
-    A root that starts the work and waits for it, as ``gpuwatch run`` does, hardly runs: then nothing of the work was there
+    The threads of a new process are counted with it, not among the threads.  A root that starts the work and waits for it, as ``gpuwatch run`` does, hardly runs: then nothing of the work was there
     before the window, and what the work starts for itself is no company.  Of a tree that slept nobody can say who is the work.
     """
     of_root_ns = sum(ran for thread, ran in ran_ns.items() if after.owners.get(thread) == root)
     if root is not None and of_root_ns < _LAUNCHER_RATIO * sum(ran_ns.values()):
-        return _Born()
+        return host
     known = set(before.owners.values())
     new = {thread: owner for thread, owner in after.owners.items() if thread not in before.threads}
     if root is not None and new and sum(ran_ns.values()) < _ASLEEP_RATIO * (after.at_ns - before.at_ns):
-        return _Born()
-    return _Born(
-        threads_count=sum(owner in known for owner in new.values()),
-        processes_count=len({owner for owner in new.values() if owner not in known}),
-        cpu_s=sum(ran_ns.get(thread, 0) for thread in new) / 1e9,
+        return host
+    return replace(
+        host,
+        threads_born_count=sum(owner in known for owner in new.values()),
+        processes_born_count=len({owner for owner in new.values() if owner not in known}),
+        born_cpu_s=sum(ran_ns.get(thread, 0) for thread in new) / 1e9,
     )
 
 

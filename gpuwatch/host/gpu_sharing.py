@@ -3,8 +3,6 @@
 Time slices of NVIDIA's Kubernetes plugin leave no mark inside a container: the list of devices reads as if each were whole.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

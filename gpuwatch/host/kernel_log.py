@@ -3,8 +3,6 @@
 Only where /dev/kmsg may be read: by root, with CAP_SYSLOG, or where kernel.dmesg_restrict is off.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

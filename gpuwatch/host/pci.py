@@ -1,7 +1,5 @@
 """Where GPUs sit on the PCI buses, which is the order in which a driver lists them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

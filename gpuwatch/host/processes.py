@@ -3,8 +3,6 @@
 Everything under /proc and /sys is optional: what is missing, forbidden or gone meanwhile is None, never zero.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -59,8 +57,7 @@ def visibility(*, proc: Path = PROC) -> Visibility:
     try:
         namespace = str((proc / "self/ns/pid").readlink())
     except OSError:
-        kernel_thread = contents(proc / "2/comm")
-        return Visibility.HOST if (kernel_thread or "").strip() == "kthreadd" else Visibility.UNKNOWN
+        return Visibility.HOST if (contents(proc / "2/comm") or "").strip() == "kthreadd" else Visibility.UNKNOWN
     return Visibility.HOST if namespace == _INITIAL_PID_NAMESPACE else Visibility.NAMESPACE
 
 

@@ -4,8 +4,6 @@ A finding is ``kind:name``.  ``library`` and ``variable`` are signs that somethi
 debugs it, and ``idle`` is a profiling library that is merely mapped: torch's own wheels link CUPTI, so it proves nothing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,11 +1,13 @@
-"""Whether the machine was suspended: the clock of all evidence stands still meanwhile, and nothing on it shows that."""
+"""Suspensions of the machine: the clock of all evidence stands still meanwhile, and nothing on it shows that."""
 
-from __future__ import annotations
-
+import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpuwatch import clock
+
+_log = logging.getLogger("gpuwatch.daemon.daemon")
 
 LOOK_S = 0.2  # while a window is open: what lies between two looks is not known to have been watched
 IDLE_LOOK_S = 1.0
@@ -15,7 +17,7 @@ REFRESH_NS = 100_000_000  # what was read last may be a refresh of the driver's 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """The stretch of CLOCK_MONOTONIC in which the machine was suspended, and for how long it was."""
+    """The interval of CLOCK_MONOTONIC in which the machine was suspended, and for how long it was."""
 
     begin_ns: int
     end_ns: int
@@ -39,3 +41,27 @@ class Sleeps:
         if slept_ns < SLEPT_NS:
             return None
         return Sleep(looked_ns - REFRESH_NS, self._looked_ns, slept_ns / 1e9)
+
+
+class SuspendWatch:
+    """Looks again and again in the event loop, more often while a window is open."""
+
+    def __init__(self, note: Callable[[Sleep], None], *, is_busy: Callable[[], bool]) -> None:
+        self._note = note
+        self._is_busy = is_busy
+        self._sleeps = Sleeps()
+        self._next_look: asyncio.TimerHandle | None = None
+
+    def look(self, again_s: float | None = None) -> None:
+        """Look now, and again after ``again_s`` or as often as what is open needs."""
+        if self._next_look is not None:
+            self._next_look.cancel()
+        again_s = again_s or (LOOK_S if self._is_busy() else IDLE_LOOK_S)
+        self._next_look = asyncio.get_running_loop().call_later(again_s, self.look)
+        if (slept := self._sleeps.look()) is not None:
+            _log.warning("the machine was suspended for %.1f s", slept.slept_s)
+            self._note(slept)
+
+    def look_before_edge(self) -> None:
+        """Look before a window opens or is judged."""
+        self.look(LOOK_S)

@@ -1,7 +1,5 @@
 """The edges of windows on the GPUs they watch: read in threads, never waited for longer than a benchmark can bear."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence

@@ -1,16 +1,95 @@
-"""The fast lane of one GPU: the whole row when it is due, its pulse at the deadlines between."""
+"""The fast lane of one GPU: the whole row when it is due, its pulse at the deadlines between.
 
-from __future__ import annotations
+A source's own loop is run by the fast thread and interrupted by others; what it reads is given in the order of time.
+"""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
-from annotate.evidence import Lane
-from gpuwatch.interfaces import Clock, Observed
-from gpuwatch.sampling.current_source import CurrentSource
-from gpuwatch.sampling.driver_loop import FastLaneLoop
-from gpuwatch.sampling.lane_periods import LanePeriods
-from gpuwatch.sampling.loop import LaneTurn, Passes
-from gpuwatch.sampling.plan import SamplingPlan
+from annotate.evidence import Lane, Reading
+from gpuwatch.errors import SourceError
+from gpuwatch.interfaces import Clock, DriverLoop, Observed, Pass, Source, Sweep
+from gpuwatch.sampling.loop import CurrentSource, LaneTurn, Passes
+from gpuwatch.sampling.plan import LanePeriods, SamplingPlan
+
+
+class FastLaneLoop:
+    """The loop of one GPU.  Until a source was seen to have a loop, everything passes straight through."""
+
+    def __init__(self, uuid: str, row: Sequence[str], pulse: Sequence[str], give: Callable[[Sweep], None]) -> None:
+        self._uuid, self._row, self._pulse = uuid, tuple(row), tuple(pulse)
+        self._give = give
+        self._series: DriverLoop | None = None
+        self._aside: deque[Sweep] = deque()  # read by others while the loop ran
+        self._awaited: deque[Callable[[], None]] = deque()
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the source has a loop, as far as was seen."""
+        return self._series is not None
+
+    @property
+    def asking_since_ns(self) -> int | None:
+        series = self._series
+        return series.asking_since_ns if series is not None else None
+
+    def run(
+        self,
+        source: Source,
+        due_ns: int,
+        until_ns: int,
+        period_ns: int,
+        *,
+        row_at_ns: int,
+        row_after_ns: int,
+        is_woken: Callable[[], bool],
+    ) -> tuple[Sequence[Pass], SourceError | None] | None:
+        """Return the passes that the source's loop makes until then; None where it has no loop."""
+        self.give_all()
+        offer = getattr(source, "series", None)
+        try:
+            found: DriverLoop | None = offer(self._uuid, self._row, self._pulse) if offer is not None else None
+        except SourceError as error:
+            return (), error
+        self._series = found
+        if found is None:
+            return None
+        if is_woken():  # just before there was this loop to interrupt
+            return (), None
+        return found.run(due_ns, until_ns, period_ns, row_at_ns=row_at_ns, row_after_ns=row_after_ns)
+
+    def interrupt(self) -> None:
+        series = self._series
+        if series is not None:
+            series.interrupt()
+
+    def give(self, sweep: Sweep) -> None:
+        """Give a sweep of the fast thread, after what others read before it."""
+        while self._aside and self._aside[0].observed.at_ns <= sweep.observed.at_ns:
+            self._give(self._aside.popleft())
+        self._give(sweep)
+
+    def give_from_aside(self, sweep: Sweep) -> None:
+        """Give a sweep of another thread, after those passes that were made before it and not given yet."""
+        if self._series is not None and isinstance(sweep.observed, Reading):
+            self._aside.append(sweep)
+        else:
+            self._give(sweep)
+
+    def hand_over(self, given: Callable[[], None]) -> None:
+        """Have ``given`` called once all that was read so far has been given, which the fast thread does when it is woken."""
+        if self._series is None:
+            given()
+        else:
+            self._awaited.append(given)
+
+    def give_all(self) -> None:
+        """From the fast thread, which has given all it read: give what others read, and let waiting callers go on."""
+        awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]
+        while self._aside:
+            self._give(self._aside.popleft())
+        for given in awaited:
+            given()
 
 
 class FastLane:

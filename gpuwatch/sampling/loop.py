@@ -1,7 +1,6 @@
 """The loop of sampling: questions on absolute deadlines; late says so, missed is skipped and counted, never queued."""
 
-from __future__ import annotations
-
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -145,3 +144,27 @@ def sweeps(
 
 def _due_ns(turn: LaneTurn) -> int:
     return turn.due_ns
+
+
+class CurrentSource:
+    """Holds a source for the threads of one GPU.  ``reopen`` is given the source that is gone, before each retry."""
+
+    def __init__(self, source: Source, reopen: Callable[[Source], Source] | None) -> None:
+        self.source = source
+        self._reopen = reopen
+        self._reopening = threading.Lock()
+
+    def reopened_for(self, turn: LaneTurn) -> Callable[[], Sequence[Observed]]:
+        """Return the turn's question, asked of a fresh source where the one that it asked is gone."""
+        ask = turn.ask
+
+        def ask_current() -> Sequence[Observed]:
+            if turn.gone and self._reopen is not None:
+                failed = turn.asked_of
+                with self._reopening:
+                    if self.source is failed:  # the GPU's other thread was not quicker
+                        self.source = self._reopen(failed)
+            turn.asked_of = self.source
+            return ask()
+
+        return ask_current

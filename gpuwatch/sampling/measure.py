@@ -1,7 +1,5 @@
 """The costs of one GPU's signals, measured, and the sampling plan that follows from them."""
 
-from __future__ import annotations
-
 import statistics
 import threading
 from collections.abc import Mapping, Sequence
@@ -40,10 +38,9 @@ def measure(source: Source, device: Device, clock: Clock, targets: PlanTargets =
     read_ns = clock.now_ns()
     fast = tuple(name for name in signals(Lane.FAST) if name not in costs.silent)
     costs.pulse = tuple(name for name in PULSE if name in fast)
-    watch = _Watch(source, uuid, clock, refresh)
     if costs.pulse:
-        costs.pulse_ns = watch.row_ns(Lane.PULSE, costs.pulse, min(until_ns, read_ns + _PULSE_WATCHED_NS))
-    costs.row_ns = watch.row_ns(Lane.FAST, fast, until_ns)
+        costs.pulse_ns = _row_ns(source, refresh, clock, Lane.PULSE, costs.pulse, min(until_ns, read_ns + _PULSE_WATCHED_NS))
+    costs.row_ns = _row_ns(source, refresh, clock, Lane.FAST, fast, until_ns)
     if costs.silent:
         # On a busy machine the first questions may have taken all the time; a signal read too soon would be silent for good.
         clock.wait_until(read_ns + _MEANS_NS, threading.Event())
@@ -77,27 +74,18 @@ def _read_means(source: Source, uuid: str, costs: _Costs) -> None:
     costs.silent -= answered
 
 
-@dataclass(frozen=True, slots=True)
-class _Watch:
-    """Reads rows for a while, as a lane does."""
-
-    source: Source
-    uuid: str
-    clock: Clock
-    refresh: Refresh
-
-    def row_ns(self, lane: Lane, names: tuple[str, ...], until_ns: int) -> int:
-        """Return what a row of these signals costs, and learn how often their values change."""
-        never = threading.Event()
-        took_ns: list[int] = []
-        due_ns = self.clock.now_ns()
-        while not took_ns or due_ns < until_ns:
-            reading = self.source.read(self.uuid, lane, names)
-            self.refresh.observe(reading)
-            took_ns.append(reading.took_ns)
-            due_ns = max(due_ns + _STEP_NS, self.clock.now_ns())
-            self.clock.wait_until(due_ns, never)
-        return sorted(took_ns)[len(took_ns) // 4]  # of a quiet quarter, as above; after pauses, which is how a lane reads
+def _row_ns(source: Source, refresh: Refresh, clock: Clock, lane: Lane, names: tuple[str, ...], until_ns: int) -> int:
+    """Read rows for a while, as a lane does; return what one costs, and learn how often their values change."""
+    never = threading.Event()
+    took_ns: list[int] = []
+    due_ns = clock.now_ns()
+    while not took_ns or due_ns < until_ns:
+        reading = source.read(refresh.uuid, lane, names)
+        refresh.observe(reading)
+        took_ns.append(reading.took_ns)
+        due_ns = max(due_ns + _STEP_NS, clock.now_ns())
+        clock.wait_until(due_ns, never)
+    return sorted(took_ns)[len(took_ns) // 4]  # of a quiet quarter, as above; after pauses, which is how a lane reads
 
 
 def _planned(uuid: str, costs: _Costs, refresh: Refresh, targets: PlanTargets) -> SamplingPlan:

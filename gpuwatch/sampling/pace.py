@@ -1,11 +1,8 @@
 """The sampler's own error: how late, how often and at what cost it really asked."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 
 from gpuwatch import clock
 
@@ -81,10 +78,9 @@ class ThreadCost:
             self._looks.append((now_ns, self._cpu_ns()))
             self._next_ns = now_ns + self._every_ns
 
-    def ratio(self, *, last: int = 60) -> float | None:
-        """Share of one processor over the last looks; None before the second."""
+    def ratio(self) -> float | None:
+        """Share of one processor over the last minute; None before the second look."""
         looks = self._looks.copy()
-        looks = deque(islice(looks, max(0, len(looks) - last - 1), None))
         if len(looks) < 2 or looks[-1][0] <= looks[0][0]:
             return None
         return (looks[-1][1] - looks[0][1]) / (looks[-1][0] - looks[0][0])

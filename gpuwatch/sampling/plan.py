@@ -1,6 +1,4 @@
-"""Which signal is asked how often on this GPU: decided by what each call was measured to cost, never by a model's name."""
-
-from __future__ import annotations
+"""The plan of one GPU: its signals by lane and their periods, decided by what each call was measured to cost."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,13 +42,6 @@ class SamplingPlan:
     reasons: Mapping[str, str] = field(default_factory=dict)  # by signal or lane: why it was dropped, moved or stretched
     unanswered: frozenset[str] = frozenset()  # dropped because this GPU or driver does not answer
 
-    def period_ns(self, lane: Lane, *, active: bool) -> int:
-        return (self.active_period_ns if active else self.idle_period_ns)[lane]
-
-    def in_a_window(self, idle_period_ns: int, active_period_ns: int) -> Mapping[Lane, int]:
-        """The periods of the fast lane and its pulse in a window, of those asked for and what the budget allows."""
-        return in_a_window(idle_period_ns, active_period_ns, self.least_period_ns, pulse=bool(self.names.get(Lane.PULSE)))
-
 
 def in_a_window(idle_period_ns: int, active_period_ns: int, least_ns: Mapping[Lane, int], *, pulse: bool) -> dict[Lane, int]:
     """A pulse at the full rate and the whole row as often as its values need, or no pulse where that is no rarer.
@@ -74,3 +65,40 @@ def unmeasured(device: Device, idle_period_ns: int = FAST_IDLE_NS, active_period
         active_period_ns={**in_a_window(idle_period_ns, active_period_ns, {}, pulse=True), Lane.SLOW: SLOW_ACTIVE_NS},
         reasons=dict.fromkeys((Lane.FAST, Lane.SLOW), "not measured: the GPU did not answer when the daemon started"),
     )
+
+
+class LanePeriods:
+    """Periods as planned, changed by the configuration within the plan's budget.  Any thread may read them."""
+
+    def __init__(self, plan: SamplingPlan) -> None:
+        self.is_active = False
+        self._plan = plan
+        self._idle_ns: Mapping[Lane, int] = plan.idle_period_ns
+        self._active_ns: Mapping[Lane, int] = plan.active_period_ns
+
+    @property
+    def by_lane_ns(self) -> Mapping[Lane, int]:
+        """How often each lane is read now; the pulse only while a window is open."""
+        return self._active_ns if self.is_active else self._idle_ns
+
+    @property
+    def fast_ns(self) -> int:
+        """How often the fast lane is read now, with its pulse or the whole row."""
+        by_lane_ns = self.by_lane_ns
+        return by_lane_ns.get(Lane.PULSE) or by_lane_ns[Lane.FAST]
+
+    @property
+    def row_after_ns(self) -> int:
+        """How old the last whole row must be for the next; while it is younger the pulse is read."""
+        by_lane_ns = self.by_lane_ns
+        pulse_ns = by_lane_ns.get(Lane.PULSE)
+        # Deadlines lie a pulse apart and are met more or less late: half of one tells this row's from the next's.
+        return 0 if pulse_ns is None else by_lane_ns[Lane.FAST] - pulse_ns // 2
+
+    def configure(self, idle_period_ns: int, active_period_ns: int) -> None:
+        """Change the periods of the fast lane and its pulse, from the next pass on."""
+        plan = self._plan
+        self._idle_ns = {**self._idle_ns, Lane.FAST: max(idle_period_ns, plan.least_period_ns.get(Lane.FAST, 0))}
+        has_pulse = bool(plan.names.get(Lane.PULSE))
+        active_ns = in_a_window(idle_period_ns, active_period_ns, plan.least_period_ns, pulse=has_pulse)
+        self._active_ns = {**active_ns, Lane.SLOW: self._active_ns[Lane.SLOW]}

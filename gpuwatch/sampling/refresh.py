@@ -1,7 +1,5 @@
 """The refresh period of each value of a driver's page, learnt from readings."""
 
-from __future__ import annotations
-
 import statistics
 from collections import deque
 from collections.abc import Sequence
@@ -35,7 +33,7 @@ class Refresh:
         fewest: int = 3,
         kept: int = 64,
     ) -> None:
-        self._uuid = uuid
+        self.uuid = uuid
         self._double_ns = double_ns
         self._idle_ns = idle_ns
         self._fewest = fewest
@@ -50,7 +48,7 @@ class Refresh:
             self.observe(sweep.observed)
 
     def observe(self, reading: Reading) -> None:
-        if reading.uuid != self._uuid:
+        if reading.uuid != self.uuid:
             return
         at_ns = reading.at_ns
         for name in _MOVING:

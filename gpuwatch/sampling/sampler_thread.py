@@ -1,13 +1,16 @@
-"""A sampler's threads: each asks several questions of one GPU, and a third tells when one of them hangs."""
+"""The threads of sampling.
 
-from __future__ import annotations
+Two of each GPU ask it several questions, and a third tells when one of them hangs.  One of each source waits for the
+driver's own reports: an Xid, a GPU that fell off the bus.
+"""
 
 import threading
 from collections.abc import Callable, Sequence
 
-from annotate.evidence import Lane
-from gpuwatch.interfaces import Clock, Lost, Sweep
-from gpuwatch.sampling.driver_loop import FastLaneLoop
+from annotate.evidence import Event, Lane
+from gpuwatch.errors import SourceError
+from gpuwatch.interfaces import Clock, Lost, Sink, Source, Sweep
+from gpuwatch.sampling.fast_lane import FastLaneLoop
 from gpuwatch.sampling.loop import LaneTurn, sweeps
 from gpuwatch.sampling.pace import ThreadCost
 from gpuwatch.sampling.wakeup import Wakeup
@@ -118,3 +121,43 @@ class HangWatch:
     def _note_hung(self, turn: LaneTurn, now_ns: int, reason: str) -> None:
         turn.hung, turn.hung_at_ns = reason, now_ns
         self._give(Sweep(turn.uuid, turn.lane, now_ns, 0, 0, Lost(now_ns, reason)))
+
+
+class EventWatch:
+    """The one thread that waits for what the driver reports by itself, for all GPUs of a source."""
+
+    def __init__(
+        self,
+        source: Source,
+        sinks: Sequence[Sink],
+        clock: Clock,
+        stop: threading.Event,
+        *,
+        timeout_s: float = 0.5,  # how long ``stop`` may go unseen
+        retry_ns: int = 5_000_000_000,
+    ) -> None:
+        self._source = source
+        self._sinks = tuple(sinks)
+        self._clock = clock
+        self._stop = stop
+        self._timeout_s = timeout_s
+        self._retry_ns = retry_ns
+        self._thread = threading.Thread(target=self._run, name="gpuwatch-events", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                found = self._source.events(self._timeout_s)
+            except SourceError:  # the lanes tell of it; here it only means that nothing can be reported
+                self._clock.wait_until(self._clock.now_ns() + self._retry_ns, self._stop)
+                continue
+            for event in found:
+                self._give(event)
+
+    def _give(self, event: Event) -> None:
+        sweep = Sweep(event.uuid, Lane.EVENTS, event.at_ns, 0, 0, event)
+        for sink in self._sinks:
+            sink.take(sweep)

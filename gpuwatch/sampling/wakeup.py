@@ -4,8 +4,6 @@ An Event makes a lock, a list entry and two wake-ups of every wait, which is 40 
 here a wait is one lock, acquired with a timeout.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 

@@ -1,13 +1,12 @@
 """The sources of evidence: the only module that knows which source a specification means."""
 
-from __future__ import annotations
-
 import ctypes
+import difflib
+from collections.abc import Iterable
 from pathlib import Path
 
 from gpuwatch.errors import UsageError
 from gpuwatch.interfaces import Clock, Source
-from gpuwatch.sources.suggestions import nearest
 
 KINDS = ("auto", "nvml", "simulated", "replay")
 
@@ -50,3 +49,10 @@ def has_driver(devices: Path = Path("/dev")) -> bool:
 
 def _hint(kind: str) -> str:
     return f"{kind!r} takes no argument here" if kind in ("auto", "nvml") else nearest(kind, KINDS)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``did you mean 'x'?`` if one is near, else the list of what there is."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"

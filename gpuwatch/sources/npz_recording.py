@@ -5,8 +5,6 @@ recorded); ``mark_X`` holds begin and end of scenario X, ``timing_X`` rows of (b
 hold what identifies the GPU, as JSON.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 import tokenize
@@ -92,12 +90,11 @@ def whole(path: Path) -> tuple[Evidence, ...]:
     """The telemetry from its first row to its last.  Raises UsageError."""
     arrays = _arrays(path)
     at_ns = _telemetry(path, arrays)
-    trace = Trace(columns={signal: Column(at_ns, values) for signal, values in _columns(path, arrays).items()})
     return (
         Evidence(
             window=WindowRecord(begin_ns=int(at_ns[0]), end_ns=int(at_ns[-1])),
             device=_device(path, arrays),
-            trace=trace,
+            trace=Trace(columns={signal: Column(at_ns, values) for signal, values in _columns(path, arrays).items()}),
         ),
     )
 
@@ -145,9 +142,11 @@ def _wrong(path: Path, said: object) -> UsageError:
 def _telemetry(path: Path, arrays: Mapping[str, Any]) -> Times:
     table, names = arrays["telemetry"], _names(arrays)
     if table.dtype.kind not in "fi" or table.ndim != 2 or table.shape[1] != len(names) or "t_ns" not in names:
-        expected = "telemetry as a table with one column for each of cols, t_ns among them"
-        found = f"{table.dtype} {table.shape} and columns {', '.join(names)}"
-        raise _wrong(path, f"expected {expected}, found {found}")
+        raise _wrong(
+            path,
+            "expected telemetry as a table with one column for each of cols, t_ns among them,"
+            f" found {table.dtype} {table.shape} and columns {', '.join(names)}",
+        )
     if not len(table):
         raise _wrong(path, "expected readings, found an empty telemetry table")
     times = table[:, names.index("t_ns")]

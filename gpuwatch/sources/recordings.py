@@ -1,7 +1,5 @@
 """Recordings as evidence: the only module that tells one file format from another."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

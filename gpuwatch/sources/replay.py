@@ -1,7 +1,5 @@
 """A recording played as a Source, at real time or faster."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Sequence
@@ -46,8 +44,6 @@ class Replay:
 
     Raises UsageError if the recording cannot be read, or holds no reading.
     """
-
-    simulated = False
 
     def __init__(self, path: str | Path, clock: Clock, *, speed: float = 1.0) -> None:
         if not (math.isfinite(speed) and speed > 0):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from annotate.evidence import Reason
 from gpuwatch.errors import UsageError
-from gpuwatch.sources.suggestions import nearest
+from gpuwatch.sources import nearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,13 +132,10 @@ def _take(where: str, readers: tuple[ColumnReader, ...], cells: list[str], gpus:
         values["event_reasons_mask"] = float(sum(bit * active for bit, active in reasons.items()))
     gpu = gpus.setdefault(str(facts.get("uuid") or facts.get("pci_bus_id") or facts.get("index", "")), _LoggedGpu())
     if gpu.at_ns and at_ns < gpu.at_ns[-1]:
-        raise UsageError(f"{where}: expected a time no earlier than the row before, found {cells[_place(readers)]}")
+        said = next(cell for reader, cell in zip(readers, cells, strict=True) if reader.name == "timestamp")
+        raise UsageError(f"{where}: expected a time no earlier than the row before, found {said}")
     gpu.facts.update(facts)
     gpu.append(at_ns, values)
-
-
-def _place(readers: tuple[ColumnReader, ...]) -> int:
-    return next(i for i, reader in enumerate(readers) if reader.name == "timestamp")
 
 
 def _evidence(path: Path, key: str, gpu: _LoggedGpu) -> Evidence:

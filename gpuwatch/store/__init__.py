@@ -4,8 +4,6 @@
 dropped whole, oldest first.
 """
 
-from __future__ import annotations
-
 from gpuwatch.interfaces import Run
 from gpuwatch.store.files import SQLITE_VERSION
 from gpuwatch.store.reader import Reader

@@ -2,8 +2,6 @@
 
 # ruff: noqa: S608 - the names in these statements are ours; values are always bound
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +11,8 @@ from sqlite_utils import Database
 from annotate.evidence import Event
 from gpuwatch.errors import StoreError
 from gpuwatch.store import files
-from gpuwatch.store.ledger_connection import LedgerConnection
-from gpuwatch.store.segment_reader import query_segment
+from gpuwatch.store.read_traces import query_segment
+from gpuwatch.store.run_reader import LedgerConnection
 
 _TABLES = ("fast", "slow", "edge", "census", "power")
 
@@ -44,8 +42,7 @@ class Boot(LedgerConnection):
 
     def wall_offset_ns(self) -> int | None:
         """The latest offset from a time of this boot to wall time; None if nothing was ever watched."""
-        sql = "SELECT wall_offset_ns FROM clocks WHERE boot_id = ? ORDER BY begin_ns DESC LIMIT 1"
-        row = self._first(sql, (self.boot_id,))
+        row = self._first("SELECT wall_offset_ns FROM clocks WHERE boot_id = ? ORDER BY begin_ns DESC LIMIT 1", (self.boot_id,))
         return row[0] if row else None
 
     def segment_spans(self) -> list[SegmentSpan]:

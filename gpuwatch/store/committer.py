@@ -1,18 +1,18 @@
-"""The work of a store's thread: one commit after another, and the housekeeping between them."""
+"""The work of a store's thread: one commit after another, and the housekeeping between them.
 
-from __future__ import annotations
+Readings go through the row writer; windows, devices, events and timings go into the ledger.
+"""
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from annotate.evidence import Event
 from gpuwatch.interfaces import Sweep
 from gpuwatch.store.compaction import SegmentRows
 from gpuwatch.store.ledger import Ledger
-from gpuwatch.store.ledger_writer import LedgerWrite, LedgerWriter
 from gpuwatch.store.retries import UNSTORABLE, Failure, Retries
 from gpuwatch.store.row_writer import RowWriter
 from gpuwatch.store.state_folder import StateFolder
@@ -21,7 +21,61 @@ from gpuwatch.store.store_options import StoreLimits, WriterFacts
 HOUSEKEEPING_NS = 60_000_000_000
 STEP_NS = 100_000_000  # a time daemon slews by at most 83 ms a second; more within a commit is a step
 
+RETRIED_COUNT = 10_000  # writes to the ledger that wait for room on a full disk
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerWrite:
+    """One change of the ledger.  ``known_as``: the fact and GPU that a ledger begun later must be told again."""
+
+    apply: Callable[[Ledger], None]
+    known_as: tuple[str, str] | None = None
+
+
 Storable: TypeAlias = Sweep | SegmentRows | LedgerWrite
+
+
+class LedgerWriter:
+    """Writes in order, a transaction for all of a commit.  It belongs to the writer's thread."""
+
+    def __init__(self, folder: StateFolder, retries: Retries) -> None:
+        self._folder = folder
+        self._retries = retries
+        self._waiting: list[LedgerWrite] = []
+        self._known: dict[tuple[str, str], LedgerWrite] = {}
+        self._informed = folder.ledger  # has every known fact, written or waiting
+        self.dropped_count = 0
+
+    def put(self, write: LedgerWrite) -> None:
+        """Add a change to the next commit."""
+        if write.known_as is not None:
+            self._known[write.known_as] = write
+        self._waiting.append(write)
+
+    def write(self) -> bool:
+        """Commit every change in one transaction; if one is at fault, each in its own, without it."""
+        if self._folder.ledger is not self._informed:  # a new one knows nothing yet
+            self._informed, self._waiting = self._folder.ledger, [*self._known.values(), *self._waiting]
+        writes, self._waiting = self._waiting, []
+        if not writes or self._retries.succeeds(partial(self._commit, writes)):
+            return True
+        if self._retries.failure is not Failure.VALUE:
+            self._waiting = writes[-RETRIED_COUNT:]
+            self.dropped_count += max(0, len(writes) - RETRIED_COUNT)
+            return False
+        for write in writes:
+            if not self._retries.succeeds(partial(self._commit, [write])):
+                if self._retries.failure is Failure.VALUE:
+                    self.dropped_count += 1
+                else:
+                    self._waiting.append(write)
+        return not self._waiting
+
+    def _commit(self, writes: list[LedgerWrite]) -> None:
+        ledger = self._folder.ledger
+        with ledger.database.atomic():
+            for write in writes:
+                write.apply(ledger)
 
 
 class Committer:
@@ -62,7 +116,7 @@ class Committer:
         is_there = self.folder.is_there or self._retries.succeeds(self._begin_again)
         is_usable = is_there and self._retries.succeeds(self.folder.renew_logs)
         for event in self._rows.gather():
-            self._ledger.put(LedgerWrite(partial(_put_event, event, self._facts.wall_s(event.at_ns))))
+            self._ledger.put(LedgerWrite(partial(Ledger.put_event, event=event, wall_s=self._facts.wall_s(event.at_ns))))
         if is_usable:
             is_stored = all((self._rows.write(), self._ledger.write()))  # each for itself
         else:
@@ -130,7 +184,3 @@ class Committer:
         wall_s = (now_ns + self._wall_offset_ns) / 1e9
         segments.retain(limits.budget_bytes, limits.max_age_s, wall_s=wall_s, other_bytes=other_bytes)
         self._sizes_bytes = (segments.size_bytes, ledger.size_bytes)
-
-
-def _put_event(event: Event, wall_s: float, ledger: Ledger) -> None:
-    ledger.put_event(event, wall_s)

@@ -6,6 +6,7 @@ an old value was still seen is known, which a heartbeat would not tell.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +71,7 @@ class SegmentRows:
 
 
 @dataclass(slots=True)
-class _Interval:
+class _StandingRow:
     """Equal content from ``at_ns`` until ``until_ns``, and up to when that was already handed out."""
 
     at_ns: int
@@ -81,9 +82,9 @@ class _Interval:
 
 @dataclass(slots=True)
 class _GpuState:
-    fast: _Interval | None = None
-    pulse: _Interval | None = None
-    listing: _Interval | None = None
+    fast: _StandingRow | None = None
+    pulse: _StandingRow | None = None
+    listing: _StandingRow | None = None
     due_ns: int | None = None
     period_ns: int | None = None
     power_at_ns: list[int] = field(default_factory=list)
@@ -98,14 +99,11 @@ class Compactor:
     """Takes sweeps of any GPU in order of arrival; hands out rows."""
 
     def __init__(self) -> None:
-        self._gpus: dict[str, _GpuState] = {}
+        self._gpus: defaultdict[str, _GpuState] = defaultdict(_GpuState)
         self._rows = SegmentRows()
 
     def take(self, sweep: Sweep) -> None:
-        gpu = self._gpus.get(sweep.uuid)
-        if gpu is None:
-            gpu = self._gpus[sweep.uuid] = _GpuState()
-        observed = sweep.observed
+        gpu, observed = self._gpus[sweep.uuid], sweep.observed
         if isinstance(observed, Reading):
             if observed.lane is Lane.FAST:
                 self._fast(gpu, sweep, observed)
@@ -169,7 +167,7 @@ class Compactor:
             interval.until_ns = at_ns
         else:
             self._close(Lane.FAST, uuid, interval)
-            gpu.fast = _Interval(at_ns, at_ns, content)
+            gpu.fast = _StandingRow(at_ns, at_ns, content)
         if denied:
             self._close(Lane.PULSE, uuid, gpu.pulse)
             gpu.pulse = None
@@ -181,7 +179,7 @@ class Compactor:
             interval.until_ns = reading.at_ns
         else:
             self._close(Lane.PULSE, reading.uuid, interval)
-            gpu.pulse = _Interval(reading.at_ns, reading.at_ns, content)
+            gpu.pulse = _StandingRow(reading.at_ns, reading.at_ns, content)
 
     def _is_gap(self, gpu: _GpuState, sweep: Sweep, last_ns: int | None, at_ns: int) -> bool:
         """Tell whether the lane was silent for longer than its deadlines explain."""
@@ -199,7 +197,7 @@ class Compactor:
         interval = gpu.fast
         if interval is not None and interval.until_ns > interval.at_ns:
             self._close(Lane.FAST, uuid, interval)
-            gpu.fast = _Interval(interval.until_ns, interval.until_ns, interval.content)
+            gpu.fast = _StandingRow(interval.until_ns, interval.until_ns, interval.content)
 
     def _census(self, gpu: _GpuState, census: ProcessList) -> None:
         was_lost = self._back(gpu, census.uuid, Lane.PROCESSES, census.at_ns)
@@ -212,7 +210,7 @@ class Compactor:
             interval.until_ns = census.at_ns
             return
         self._close_listing(census.uuid, interval)
-        gpu.listing = _Interval(census.at_ns, census.at_ns, (census.took_ns // 1000, *content))
+        gpu.listing = _StandingRow(census.at_ns, census.at_ns, (census.took_ns // 1000, *content))
         if busy:
             self._close_listing(census.uuid, gpu.listing)
             gpu.listing = None
@@ -241,7 +239,7 @@ class Compactor:
         self._rows.gaps.append((uuid, lane, begin_ns, at_ns))
         return True
 
-    def _close(self, lane: Lane, uuid: str, interval: _Interval | None) -> None:
+    def _close(self, lane: Lane, uuid: str, interval: _StandingRow | None) -> None:
         """A row of what was not handed out yet."""
         if interval is None or interval.handed_ns == interval.until_ns:
             return
@@ -249,7 +247,7 @@ class Compactor:
         stood_ms = (interval.until_ns - interval.at_ns) // _MS
         self._rows.readings.append((lane, interval.at_ns, uuid, stood_ms, interval.content))
 
-    def _close_listing(self, uuid: str, interval: _Interval | None) -> None:
+    def _close_listing(self, uuid: str, interval: _StandingRow | None) -> None:
         if interval is None or interval.handed_ns == interval.until_ns:
             return
         interval.handed_ns = interval.until_ns
@@ -265,10 +263,7 @@ def _denies(content: tuple[Any, ...], pulse: tuple[Any, ...]) -> bool:
 
 def _same(content: tuple[Any, ...], stored: tuple[Any, ...]) -> bool:
     """Equal, but for power, which may have moved by less than its own noise."""
-    if content == stored:
-        return True
-    for i, value in enumerate(content):
-        old = stored[i]
-        if value != old and (i not in _POWER or value is None or old is None or abs(value - old) >= POWER_BAND_W):
-            return False
-    return True
+    return content == stored or all(
+        value == old or (i in _POWER and value is not None and old is not None and abs(value - old) < POWER_BAND_W)
+        for i, (value, old) in enumerate(zip(content, stored, strict=True))
+    )

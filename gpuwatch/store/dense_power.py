@@ -3,8 +3,6 @@
 The driver's samples are means over about 25 ms, taken about 20 ms apart, and step by 0.13 W on an H200 (driver 580).
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 

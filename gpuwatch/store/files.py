@@ -1,7 +1,5 @@
 """Database files as files: how they are opened, left plain, set aside, locked, and what lies under them."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import logging
@@ -9,7 +7,7 @@ import os
 import shlex
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -228,16 +226,6 @@ def file_system(path: Path, *, mountinfo: Path = Path("/proc/self/mountinfo")) -
     return found
 
 
-@contextlib.contextmanager
-def _raw(path: Path, mode: int) -> Iterator[int]:
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode)
-    try:
-        yield descriptor
-    except BaseException:
-        os.close(descriptor)
-        raise
-
-
 def is_locked_by(descriptor: int, folder: Path) -> bool:
     """Tell whether the lock of this folder is still the one held."""
     held = os.fstat(descriptor)
@@ -248,7 +236,8 @@ def lock(folder: Path, *, mode: int) -> int:
     """Be the one writer of a folder until the descriptor is closed.  Raises StoreError naming who is."""
     path = folder / store_owner.LOCK
     # Only its owner may open it: whoever can read a file can hold a shared lock on it, and keep every daemon from starting.
-    with _raw(path, mode & 0o600) as descriptor:
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode & 0o600)
+    try:
         with contextlib.suppress(PermissionError):  # made by another version, as another user
             os.fchmod(descriptor, mode & 0o600)
         try:
@@ -259,7 +248,10 @@ def lock(folder: Path, *, mode: int) -> int:
         (folder / store_owner.NAME).unlink(missing_ok=True)  # of the owner before
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        return descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _lock_patiently(descriptor: int) -> None:

@@ -4,8 +4,6 @@ A log that was removed lives on in the writer's connection alone: every reader f
 holds would be lost with the writer.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from pathlib import Path
@@ -25,7 +23,7 @@ class HeldFile:
 
     def __init__(self, path: Path, db: Database, *, durable: bool) -> None:
         self.path = path
-        self._db = db
+        self.database = db
         self._durable = durable
         self._is_open = True
         self._identity = files.identity(path)
@@ -43,25 +41,21 @@ class HeldFile:
         """Tell whether the write-ahead log and its index that lie beside the file are those that are written."""
         return not self._has_log or (None not in self._logs.values() and self._lying_logs() == self._logs)
 
-    @property
-    def database(self) -> Database:
-        return self._db
-
     def renew_logs(self) -> bool:
         """Save what the lost log holds into the file and begin a new one; False while a reader keeps that from happening.
 
         Raises sqlite3.Error, OSError; a second call goes on where the first one failed.
         """
         if self._is_open:
-            if not files.write_back(self._db):
+            if not files.write_back(self.database):
                 return False
             self._remove_foreign_logs()
             # Before the new one is opened: SQLite shares one index among all connections of a process.
-            self._db.conn.close()
+            self.database.conn.close()
             self._is_open = False
-        self._db = files.reopen_to_write(self.path, durable=self._durable)
+        self.database = files.reopen_to_write(self.path, durable=self._durable)
         self._is_open = True
-        self._db.execute(_SCHEMA_READ).fetchone()
+        self.database.execute(_SCHEMA_READ).fetchone()
         self._logs = self._lying_logs()
         return True
 

@@ -2,8 +2,6 @@
 
 # ruff: noqa: S608 - the names in these statements are ours; values are always bound
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,78 +41,79 @@ class Ledger(HeldFile):
 
     def put_clock(self, at_ns: int, wall_offset_ns: int) -> None:
         """Note how far wall time is ahead of monotonic time: one interval for as long as that holds."""
-        last = self._db.execute(
+        last = self.database.execute(
             "SELECT begin_ns, wall_offset_ns FROM clocks WHERE boot_id = ? ORDER BY begin_ns DESC LIMIT 1", (self._boot_id,)
         ).fetchone()
         if last and abs(last[1] - wall_offset_ns) < _SAME_CLOCK_NS:
             sql = "UPDATE clocks SET end_ns = ? WHERE boot_id = ? AND begin_ns = ?"
-            self._db.execute(sql, (at_ns, self._boot_id, last[0]))
+            self.database.execute(sql, (at_ns, self._boot_id, last[0]))
         else:
             sql = "INSERT OR REPLACE INTO clocks VALUES (?, ?, ?, ?)"
-            self._db.execute(sql, (self._boot_id, at_ns, at_ns, wall_offset_ns))
+            self.database.execute(sql, (self._boot_id, at_ns, at_ns, wall_offset_ns))
 
     def put_device(self, device: Device, at_ns: int, wall_s: float) -> None:
         """A new row whenever any fact of a GPU differs from the last time."""
-        facts = {name: _plain(getattr(device, name)) for name in DEVICE_COLUMNS}
+        facts = {name: getattr(device, name) for name in DEVICE_COLUMNS}
         latest = f"SELECT {quoted(facts)} FROM devices WHERE uuid = ? ORDER BY id DESC LIMIT 1"
-        if next(self._db.query(latest, (device.uuid,)), None) != facts:
+        if next(self.database.query(latest, (device.uuid,)), None) != facts:
             row = {"boot_id": self._boot_id, "since_ns": at_ns, "since_wall_s": wall_s, **facts}
-            self._db.table("devices").insert(row)
+            self.database.table("devices").insert(row)
 
     def put_refresh(self, uuid: str, refresh_ns: Mapping[str, int]) -> None:
-        rows = [(uuid, name, int(period_ns)) for name, period_ns in refresh_ns.items()]
-        with self._db.atomic():
-            self._db.conn.executemany("INSERT OR REPLACE INTO refresh VALUES (?, ?, ?)", rows)
+        with self.database.atomic():
+            self.database.conn.executemany(
+                "INSERT OR REPLACE INTO refresh VALUES (?, ?, ?)",
+                [(uuid, name, int(period_ns)) for name, period_ns in refresh_ns.items()],
+            )
 
     def put_event(self, event: Event, wall_s: float) -> None:
-        row = (event.uuid, self._boot_id, event.at_ns, wall_s, event.kind, event.value, event.text)
-        self._db.execute(
-            "INSERT INTO events (uuid, boot_id, at_ns, at_wall_s, kind, value, text) VALUES (?, ?, ?, ?, ?, ?, ?)", row
+        self.database.execute(
+            "INSERT INTO events (uuid, boot_id, at_ns, at_wall_s, kind, value, text) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (event.uuid, self._boot_id, event.at_ns, wall_s, event.kind, event.value, event.text),
         )
 
     def put_timings(self, run_id: str, timings: Timings) -> None:
-        clock = None if timings.sm_clock_mhz is None else timings.sm_clock_mhz.astype("<f4").tobytes()
-        row = (
-            run_id,
-            len(timings.at_ns),
-            timings.at_ns.astype("<i8").tobytes(),
-            timings.took_s.astype("<f8").tobytes(),
-            clock,
-            timings.calls_count,
+        self.database.execute(
+            "INSERT OR REPLACE INTO timings (run, count, at_ns, took_s, sm_clock_mhz, calls_count) VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                run_id,
+                len(timings.at_ns),
+                timings.at_ns.astype("<i8").tobytes(),
+                timings.took_s.astype("<f8").tobytes(),
+                None if timings.sm_clock_mhz is None else timings.sm_clock_mhz.astype("<f4").tobytes(),
+                timings.calls_count,
+            ),
         )
-        columns = "run, count, at_ns, took_s, sm_clock_mhz, calls_count"
-        self._db.execute(f"INSERT OR REPLACE INTO timings ({columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def put_run(self, run: Run, evidence: Mapping[str, bytes], signatures: Sequence[bytes] = ()) -> None:
         """Insert or replace a run, its verdicts, their signatures and what they found; evidence once given stays."""
-        with self._db.atomic():
+        with self.database.atomic():
             row = to_row(run)
             sql = f"INSERT OR REPLACE INTO runs ({quoted(row)}) VALUES ({', '.join('?' * len(row))})"
-            self._db.execute(sql, list(row.values()))
-            self._db.execute("DELETE FROM verdicts WHERE run = ?", (run.id,))
-            self._db.execute("DELETE FROM findings WHERE run = ?", (run.id,))
-            self._db.execute("DELETE FROM signatures WHERE run = ?", (run.id,))
+            self.database.execute(sql, list(row.values()))
+            self.database.execute("DELETE FROM verdicts WHERE run = ?", (run.id,))
+            self.database.execute("DELETE FROM findings WHERE run = ?", (run.id,))
+            self.database.execute("DELETE FROM signatures WHERE run = ?", (run.id,))
             for position, verdict in enumerate(run.verdicts):
                 uuid = (verdict.get("device") or {}).get("uuid")
                 packed = zlib.compress(msgspec.json.encode(verdict))
-                self._db.execute(
+                self.database.execute(
                     "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?)", (run.id, position, uuid, str(verdict.get("status")), packed)
                 )
                 found = [_finding_row(run.id, uuid, i, finding) for i, finding in enumerate(_hazards(verdict))]
-                self._db.conn.executemany(f"INSERT INTO findings VALUES ({', '.join('?' * 12)})", found)
+                self.database.conn.executemany(f"INSERT INTO findings VALUES ({', '.join('?' * 12)})", found)
             signed = [(run.id, position, signature) for position, signature in enumerate(signatures)]
-            self._db.conn.executemany("INSERT INTO signatures VALUES (?, ?, ?)", signed)
+            self.database.conn.executemany("INSERT INTO signatures VALUES (?, ?, ?)", signed)
             for uuid, capsule in evidence.items():
-                self._db.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?, ?)", (run.id, uuid, capsule))
+                self.database.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?, ?)", (run.id, uuid, capsule))
         if evidence:
             self._bound(sum(map(len, evidence.values())))
 
     def end_unfinished(self, last_ns: int | None) -> int:
         """Runs a dead daemon left open or unjudged become unproven; how many there were.  To be called at the start."""
-        marks = ", ".join("?" * len(UNFINISHED))
-        query = f"SELECT * FROM runs WHERE status IN ({marks})"
-        left = list(self._db.query(query, UNFINISHED))
-        with self._db.atomic():
+        query = f"SELECT * FROM runs WHERE status IN ({', '.join('?' * len(UNFINISHED))})"
+        left = list(self.database.query(query, UNFINISHED))
+        with self.database.atomic():
             for row in left:
                 told = row["told"]
                 begin_ns, end_ns, why = row["begin_ns"], row["end_ns"], _UNJUDGED
@@ -122,28 +121,28 @@ class Ledger(HeldFile):
                     told, why = _with_abandoned(told), _DIED
                     alive = last_ns is not None and row["boot_id"] == self._boot_id
                     end_ns = max(begin_ns, last_ns) if alive and last_ns is not None else begin_ns
-                self._db.execute(
+                self.database.execute(
                     "UPDATE runs SET status = ?, badness = ?, why = ?, end_ns = ?, told = ? WHERE id = ?",
                     (Status.UNPROVEN.value, Status.UNPROVEN.badness, why, end_ns, told, row["id"]),
                 )
         return len(left)
 
     def close(self) -> bool:
-        return files.close_plain(self._db, self.path)
+        return files.close_plain(self.database, self.path)
 
     def _bound(self, added_bytes: int) -> None:
         """Packed evidence may not grow for ever either: the oldest goes, its run and verdicts stay."""
         if self._kept_bytes is None:
-            self._kept_bytes = self._db.execute("SELECT coalesce(sum(length(capsule)), 0) FROM evidence").fetchone()[0]
+            self._kept_bytes = self.database.execute("SELECT coalesce(sum(length(capsule)), 0) FROM evidence").fetchone()[0]
         else:
             self._kept_bytes += added_bytes
         while self._kept_bytes > self.evidence_bytes:
-            oldest = self._db.execute(
+            oldest = self.database.execute(
                 "SELECT run, sum(length(capsule)) FROM evidence GROUP BY run ORDER BY run LIMIT 1"
             ).fetchone()
             if oldest is None:
                 return
-            self._db.execute("DELETE FROM evidence WHERE run = ?", (oldest[0],))
+            self.database.execute("DELETE FROM evidence WHERE run = ?", (oldest[0],))
             self._kept_bytes -= oldest[1]
 
 
@@ -194,10 +193,6 @@ def _with_abandoned(told: str) -> str:
         return as_json({**msgspec.json.decode(told), "abandoned": True})
     except (ValueError, TypeError, RecursionError):
         return told
-
-
-def _plain(value: object) -> object:
-    return int(value) if isinstance(value, bool) else value
 
 
 def _hazards(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -1,20 +1,26 @@
-"""Readings of one segment as columns: rows that stood for a while become the readings they were."""
+"""Readings of segments as columns: rows that stood for a while become the readings they were.
+
+A segment may be dropped, damaged or written to while it is read.
+"""
 
 # ruff: noqa: S608 - the names in these statements are ours; values are always bound
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 from sqlite_utils import Database
 
 from annotate.evidence import HEARTBEAT_NS, SIGNALS, Column, Gap, Lane, Process, ProcessList, Times, Trace, Values, Visibility
-from gpuwatch.store import dense_power
+from gpuwatch.errors import StoreError
+from gpuwatch.store import dense_power, files
 from gpuwatch.store.compaction import POWER_BLOB_NS
+from gpuwatch.store.run import as_json
+from gpuwatch.store.run_reader import DAMAGE
 from gpuwatch.store.signal_columns import LANE_COLUMNS, key, quoted
 
 _MS = 1_000_000
@@ -147,13 +153,68 @@ def _joined(pieces: Sequence[tuple[Times, Values]]) -> tuple[Times, Values]:
 
 def _processes(db: Database, numbers: Sequence[int]) -> dict[int, Process]:
     """Only those that are asked for: a segment may have seen a hundred thousand come and go."""
-    known: dict[int, Process] = {}
-    for i in range(0, len(numbers), 500):  # SQLite allows 999 values at least
-        some = numbers[i : i + 500]
-        sql = f"""SELECT process, pid, started_s, name, user, graphics, listed FROM processes
-            WHERE process IN ({", ".join("?" * len(some))})"""
-        for number, pid, started_s, name, user, graphics, listed in db.execute(sql, list(some)):
-            known[number] = Process(
-                pid=pid, started_s=started_s, name=name, user=user, graphics=bool(graphics), listed=bool(listed)
-            )
-    return known
+    sql = """SELECT process, pid, started_s, name, user, graphics, listed FROM processes
+        WHERE process IN (SELECT value FROM json_each(?))"""
+    return {
+        number: Process(pid=pid, started_s=started_s, name=name, user=user, graphics=bool(graphics), listed=bool(listed))
+        for number, pid, started_s, name, user, graphics, listed in db.execute(sql, (as_json(numbers),))
+    }
+
+
+_SLACK_NS = 60_000_000_000
+_FIRST_ROW = "SELECT boot_id, begin_ns FROM segment"
+
+_log = logging.getLogger("gpuwatch.store")
+_T = TypeVar("_T")
+
+
+class SegmentReader:
+    """The segments of a folder by the time they hold.  Methods raise StoreError, in one line."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._begins: dict[Path, tuple[str, int]] = {}
+
+    def paths(self, boot_id: str, begin_ns: int, end_ns: int) -> Iterator[Path]:
+        """Segments of a boot that may hold readings of an interval, oldest first."""
+        of_boot = []
+        for path in sorted(self._state.glob(files.SEGMENTS)):
+            if path not in self._begins:
+                row = self._first_row(path)
+                if row is None:
+                    continue
+                self._begins[path] = (row[0], row[1])
+            if self._begins[path][0] == boot_id:
+                of_boot.append((self._begins[path][1], path))
+        for i, (segment_ns, path) in enumerate(of_boot):
+            ends_ns = of_boot[i + 1][0] if i + 1 < len(of_boot) else None
+            # What was read just before a segment began may lie in it, and a blob of power begins seconds earlier.
+            if segment_ns - _SLACK_NS <= end_ns and (ends_ns is None or ends_ns + _SLACK_NS >= begin_ns):
+                yield path
+
+    def _first_row(self, path: Path) -> tuple[str, int] | None:
+        """A segment's boot and beginning; None for a damaged one, whose readings are missed where they are asked for."""
+        try:
+            row: tuple[str, int] | None = query_segment(path, lambda db: db.execute(_FIRST_ROW).fetchone())
+        except StoreError as error:
+            if error.__cause__ is None or not (files.is_broken(error.__cause__) or "no such" in str(error.__cause__)):
+                raise
+            _log.warning("%s; it is left out", error)
+            return None
+        return row
+
+
+def query_segment(path: Path, query: Callable[[Database], _T]) -> _T | None:
+    """Query one segment; None if the writer dropped it meanwhile.  Raises StoreError, in one line."""
+    try:
+        db = files.open_to_read(path)
+    except StoreError:
+        if not path.exists():
+            return None
+        raise
+    try:
+        return query(db)
+    except DAMAGE as error:
+        raise StoreError(f"{path}: expected readings, found: {error}") from error
+    finally:
+        db.conn.close()

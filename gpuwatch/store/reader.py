@@ -1,18 +1,17 @@
-"""A store as others see it: read-only, from any process, while the writer lives or after it."""
+"""A store as others see it: read-only, from any process, while the writer lives or after it; evidence, with its processes' owners."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from annotate.capsule.pack import unpack
 from annotate.errors import CapsuleError
-from annotate.evidence import Device, Event, Evidence, Host, Trace, WindowRecord
+from annotate.evidence import Device, Event, Evidence, Host, Ownership, Process, ProcessList, Trace, WindowRecord
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run
-from gpuwatch.store.process_ownership import with_ownership
-from gpuwatch.store.read_traces import Pieces
+from gpuwatch.store.read_traces import Pieces, SegmentReader, query_segment
 from gpuwatch.store.run_reader import RunReader
-from gpuwatch.store.segment_reader import SegmentReader, query_segment
 from gpuwatch.store.signal_columns import device_from_row
 
 LEAD_NS = 5_000_000_000
@@ -122,3 +121,32 @@ class Reader(RunReader):
             rows = then or (rows[: same_boot or 1] if same_boot is not None else rows)
         with self._as_store_error():
             return device_from_row(rows[-1]) if rows else None
+
+
+def with_ownership(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> Trace:
+    """The same trace, seen from the window of these processes: whoever is named and not of its tree is foreign.
+
+    A process that started after the window ended only reused a PID.  One that reused the PID of a process of the tree while
+    the window was open counts as own: of two that had one PID, what is kept does not tell which was of the tree.  The first
+    may have been foreign, whose PID a child of the tree was given, and a tree that starts many may have been given it
+    twice; PIDs are kept without the moments at which they were found to be of the tree, and a start time may be that of who
+    had the PID up to half a minute before (``host.Identities``).  No process of the window's own is ever called foreign for
+    it.  Without PIDs nothing can be told.
+    """
+    if not pids:
+        return trace
+
+    def whose(process: Process) -> Process:
+        reused = process.started_s is not None and process.started_s > ended_wall_s + 1.0
+        own = process.pid in pids and not reused
+        return replace(process, ownership=Ownership.OWN if own else Ownership.FOREIGN)
+
+    lists: dict[int, tuple[Process, ...]] = {}  # a list that stood is one object in many censuses
+
+    def seen(census: ProcessList) -> ProcessList:
+        key = id(census.processes)
+        if key not in lists:
+            lists[key] = tuple(map(whose, census.processes))
+        return replace(census, processes=lists[key])
+
+    return replace(trace, censuses=tuple(map(seen, trace.censuses)))

@@ -1,7 +1,5 @@
 """Writes that may fail: tried again with room made for them, put off, or given up; what stands in their way is known."""
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 from collections.abc import Callable

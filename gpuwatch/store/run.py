@@ -1,9 +1,7 @@
 """One stored window, without its readings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -51,15 +49,13 @@ def to_row(run: Run) -> dict[str, Any]:
 
 
 def from_row(row: Mapping[str, Any], verdicts: tuple[Mapping[str, Any], ...]) -> Run:
-    known = {field.name for field in fields(Host)}
-    host = msgspec.json.decode(row["host"]) if row["host"] else None
     return Run(
         **{name: row[name] for name in PLAIN},
         policy=msgspec.json.decode(row["policy"]),
         uuids=tuple(msgspec.json.decode(row["uuids"])),
         pids=frozenset(msgspec.json.decode(row["pids"])),
         told=msgspec.json.decode(row["told"]),
-        host=Host(**{name: value for name, value in host.items() if name in known}) if host else None,
+        host=msgspec.json.decode(row["host"], type=Host) if row["host"] else None,
         simulated=bool(row["simulated"]),
         verdicts=verdicts,
     )

@@ -2,10 +2,10 @@
 
 # ruff: noqa: S608 - the names in these statements are ours; values are always bound
 
-from __future__ import annotations
-
+import sqlite3
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,53 @@ from annotate.evidence import Timings
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema
-from gpuwatch.store.ledger_connection import DAMAGE, LedgerConnection
-from gpuwatch.store.run import BADNESS, UNFINISHED, Ended, from_row
+from gpuwatch.store.run import BADNESS, UNFINISHED, Ended, as_json, from_row
 
 SHORTEST_PREFIX = 4
+
+
+# What a torn file can make of a row: nothing SQLite can read, or values that are none of ours.
+DAMAGE = (
+    sqlite3.Error,
+    zlib.error,
+    msgspec.MsgspecError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,  # JSON nested deeper than Python goes
+)
+
+
+class LedgerConnection:
+    """A read-only connection.  Every method raises StoreError, in one line, where the store cannot answer."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = Path(state)
+        self.path = self.state / files.DATABASE
+        self._db = files.open_to_read(self.path)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.conn.close()
+
+    def _first(self, sql: str, values: Iterable[Any] = ()) -> tuple[Any, ...] | None:
+        return next(iter(self._rows(sql, values)), None)
+
+    def _rows(self, sql: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._as_store_error():
+            return self._db.execute(sql, list(values)).fetchall()
+
+    def _dicts(self, sql: str, values: Iterable[Any] = ()) -> list[dict[str, Any]]:
+        with self._as_store_error():
+            return list(self._db.query(sql, list(values)))
+
+    @contextmanager
+    def _as_store_error(self) -> Iterator[None]:
+        try:
+            yield
+        except DAMAGE as error:
+            raise StoreError(f"{self.path}: expected a readable gpuwatch database, found: {error}") from error
 
 
 class RunReader(LedgerConnection):
@@ -76,11 +119,8 @@ class RunReader(LedgerConnection):
 
     def named(self, ids: Sequence[str]) -> list[Run]:
         """The runs of these ids, in the order given; who is not there is left out."""
-        runs: dict[str, Run] = {}
-        for i in range(0, len(ids), 500):
-            some = list(ids[i : i + 500])
-            sql = f"SELECT * FROM runs WHERE id IN ({', '.join('?' * len(some))})"
-            runs |= {run.id: run for run in self._readable(sql, some, self.left_out)}
+        sql = "SELECT * FROM runs WHERE id IN (SELECT value FROM json_each(?))"
+        runs = {run.id: run for run in self._readable(sql, [as_json(ids)], self.left_out)}
         return [runs[run_id] for run_id in ids if run_id in runs]
 
     def run(self, id_prefix: str) -> Run:
@@ -128,12 +168,9 @@ class RunReader(LedgerConnection):
         """The runs that can be read; ``unreadable`` is given the others, with the reasons."""
         rows = list(self._dicts(sql, values))
         packed: dict[str, list[bytes]] = {}
-        for i in range(0, len(rows), 500):  # SQLite allows 999 values at least
-            ids = [row["id"] for row in rows[i : i + 500]]
-            marks = ", ".join("?" * len(ids))
-            sql = f"SELECT run, verdict FROM verdicts WHERE run IN ({marks}) ORDER BY run, position"
-            for run_id, verdict in self._rows(sql, ids):
-                packed.setdefault(run_id, []).append(verdict)
+        sql = "SELECT run, verdict FROM verdicts WHERE run IN (SELECT value FROM json_each(?)) ORDER BY run, position"
+        for run_id, verdict in self._rows(sql, [as_json([row["id"] for row in rows])]):
+            packed.setdefault(run_id, []).append(verdict)
         runs = []
         for row in rows:
             try:

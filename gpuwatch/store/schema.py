@@ -2,8 +2,6 @@
 
 # ruff: noqa: S608 - the names in these statements are ours; values are always bound
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -40,21 +40,23 @@ class Segment(HeldFile):
         """Make a segment that begins at this time."""
         db = files.open_to_write(path, mode=facts.mode, wal=wal, durable=False)
         schema.prepare_readings(db)
-        row = (facts.boot_id, begin_ns, wall_offset_ns, facts.source)
         with db.atomic():
-            db.execute("INSERT OR REPLACE INTO segment VALUES (1, ?, ?, ?, ?)", row)
+            db.execute(
+                "INSERT OR REPLACE INTO segment VALUES (1, ?, ?, ?, ?)",
+                (facts.boot_id, begin_ns, wall_offset_ns, facts.source),
+            )
         return Segment(path, db, facts.boot_id)
 
     @property
     def pages_bytes(self) -> int:
         """The size of the file once its log is written back."""
-        pages_count: int = self._db.execute("PRAGMA page_count").fetchone()[0]
+        pages_count: int = self.database.execute("PRAGMA page_count").fetchone()[0]
         return pages_count * files.PAGE_BYTES
 
     def last_ns(self) -> int | None:
         """The last time anything of any GPU was still seen."""
         times = [
-            self._db.execute(f"SELECT at_ns + stood_ms * 1000000 FROM {lane.value} ORDER BY id DESC LIMIT 1").fetchone()
+            self.database.execute(f"SELECT at_ns + stood_ms * 1000000 FROM {lane.value} ORDER BY id DESC LIMIT 1").fetchone()
             for lane in LANE_COLUMNS
         ]
         return max((row[0] for row in times if row), default=None)
@@ -64,7 +66,7 @@ class Segment(HeldFile):
         if not len(rows):
             return 0
         try:
-            with self._db.atomic():
+            with self.database.atomic():
                 self._write(rows)
         except BaseException:
             self._recall()
@@ -73,10 +75,10 @@ class Segment(HeldFile):
 
     def note_absence(self, at_ns: int) -> None:
         """Nobody watched any of its GPUs between the last writer's end and now."""
-        with self._db.atomic():
-            self._db.execute("UPDATE gaps SET end_ns = max(?, begin_ns) WHERE end_ns IS NULL", (at_ns,))
+        with self.database.atomic():
+            self.database.execute("UPDATE gaps SET end_ns = max(?, begin_ns) WHERE end_ns IS NULL", (at_ns,))
             for gpu in self._gpus.values():
-                self._db.execute(
+                self.database.execute(
                     """INSERT OR IGNORE INTO gaps (gpu, lane, begin_ns, end_ns)
                     SELECT * FROM (SELECT gpu, 'fast', at_ns + stood_ms * 1000000 AS last_ns, ? FROM fast
                         WHERE id & 63 = ? ORDER BY id DESC LIMIT 1) WHERE last_ns < ?""",
@@ -92,10 +94,10 @@ class Segment(HeldFile):
 
     def close(self) -> bool:
         """Leave one plain file; False if a reader keeps that from happening now."""
-        return files.close_plain(self._db, self.path)
+        return files.close_plain(self.database, self.path)
 
     def _write(self, rows: SegmentRows) -> None:
-        connection = self._db.conn
+        connection = self.database.conn
         by_lane: dict[Lane, list[tuple[object, ...]]] = {}
         for lane, at_ns, uuid, stood_ms, values in rows.readings:
             encoded = [column.encode(value) for column, value in zip(LANE_COLUMNS[lane], values, strict=True)]
@@ -127,7 +129,7 @@ class Segment(HeldFile):
             if len(self._gpus) >= GPUS_COUNT:
                 raise OverflowError(f"expected at most {GPUS_COUNT} GPUs in a segment, found {uuid} beyond them")
             number = self._gpus[uuid] = len(self._gpus)
-            self._db.execute("INSERT INTO gpus VALUES (?, ?)", (number, uuid))
+            self.database.execute("INSERT INTO gpus VALUES (?, ?)", (number, uuid))
         return number
 
     def _present(self, processes: tuple[Process, ...]) -> str:
@@ -142,13 +144,12 @@ class Segment(HeldFile):
                 self._processes.clear()
             number = self._processes[key] = self._next_process
             self._next_process += 1
-            self._db.execute("INSERT INTO processes VALUES (?, ?, ?, ?, ?, ?, ?)", (number, *key))
+            self.database.execute("INSERT INTO processes VALUES (?, ?, ?, ?, ?, ?, ?)", (number, *key))
         return number
 
     def _recall(self) -> None:
         """The numbers that are committed, no others."""
-        self._gpus = {row[1]: row[0] for row in self._db.execute("SELECT gpu, uuid FROM gpus")}
-        self._next_process: int = self._db.execute("SELECT coalesce(max(process) + 1, 0) FROM processes").fetchone()[0]
+        self._gpus = {row[1]: row[0] for row in self.database.execute("SELECT gpu, uuid FROM gpus")}
+        self._next_process: int = self.database.execute("SELECT coalesce(max(process) + 1, 0) FROM processes").fetchone()[0]
         latest = "SELECT process, pid, started_s, name, user, graphics, listed FROM processes ORDER BY process DESC LIMIT ?"
-        processes = self._db.execute(latest, (KNOWN_COUNT,))
-        self._processes = {tuple(row[1:]): row[0] for row in processes}
+        self._processes = {tuple(row[1:]): row[0] for row in self.database.execute(latest, (KNOWN_COUNT,))}

@@ -1,7 +1,5 @@
 """The segments of one state folder: which is live, when the next begins, which are dropped."""
 
-from __future__ import annotations
-
 import datetime as dt
 import logging
 import sqlite3
@@ -44,18 +42,12 @@ class Segments:
         old.close()
         return True
 
-    def replace_broken(self, why: object) -> None:
-        """Set the live segment aside and begin a new one."""
+    def replace_live(self, why: object = None) -> None:
+        """Begin a new segment in place of one that somebody removed, or set it aside because it broke."""
         lost = self.live
         lost.database.conn.close()
-        self._set_aside(lost.path, why)
-        self.live = self._create()
-        self.live.note_loss(lost, self._facts.now_ns())
-
-    def replace_removed(self) -> None:
-        """Begin a new segment where somebody removed the live one."""
-        lost = self.live
-        lost.database.conn.close()
+        if why is not None:
+            self._set_aside(lost.path, why)
         self.live = self._create()
         self.live.note_loss(lost, self._facts.now_ns())
 

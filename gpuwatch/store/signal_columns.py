@@ -4,8 +4,6 @@ Watts, joules, ratios and bytes are stored in the driver's own whole units.  SQL
 an integer of one to six bytes instead of eight, and what is not whole is still stored exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter

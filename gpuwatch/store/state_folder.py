@@ -1,7 +1,5 @@
 """A state folder in its one writer's hands: locked, with its ledger and its segments, and begun again where they are gone."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -77,7 +75,7 @@ class StateFolder:
             self.ledger, _ = self._open_ledger()
             self.ledger.put_clock(self._facts.now_ns(), self._facts.wall_offset_ns())
         if not self.segments.live.is_there:
-            self.segments.replace_removed()
+            self.segments.replace_live()
         _log.error("%s: files of the store were removed while it was written: begun new ones", self.path)
 
     def renew_logs(self) -> None:
@@ -98,7 +96,7 @@ class StateFolder:
     def set_aside(self, broken: Ledger | Segment, why: object) -> None:
         """A segment is replaced at once; the ledger is then not there, and begun again with all that it must know."""
         if broken is self.segments.live:
-            self.segments.replace_broken(why)
+            self.segments.replace_live(why)
         else:
             broken.database.conn.close()
             files.set_aside(broken.path, why, wall_s=clock.wall_s())

@@ -1,7 +1,5 @@
 """The options of a store: what it may hold, and the facts that every file it begins depends on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

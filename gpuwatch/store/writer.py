@@ -1,11 +1,10 @@
 """The one writer of a state folder: a queue that any thread fills, and a thread that commits it twice a second."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,22 +14,15 @@ from gpuwatch import clock as clocks
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Clock, Run, Sweep
-from gpuwatch.store.committer import Committer, Storable
+from gpuwatch.store.committer import Committer, LedgerWrite, Storable
 from gpuwatch.store.compaction import SegmentRows
 from gpuwatch.store.ledger import Ledger
-from gpuwatch.store.ledger_writer import LedgerWrite
 from gpuwatch.store.state_folder import StateFolder
 from gpuwatch.store.store_options import StoreLimits, WriterFacts
 
 _log = logging.getLogger("gpuwatch.store")
 
 QUEUE_COUNT = 100_000  # a minute of sixteen GPUs at 100 Hz: a writer that far behind will not catch up
-
-
-class _Flush:
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.is_stored = False
 
 
 class Store:
@@ -58,7 +50,7 @@ class Store:
             now_ns=(clock or MonotonicClock()).now_ns,
             wall_offset_ns=wall_offset_ns,
         )
-        self._queue: deque[Storable | _Flush] = deque()
+        self._queue: deque[Storable | Future[bool]] = deque()
         self._dropped_count = 0
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -119,16 +111,22 @@ class Store:
 
     def flush(self, timeout_s: float = 1.0) -> bool:
         """Wait until everything taken so far is committed; False if it is not after that time, or could not be."""
-        flush = _Flush()
+        flush: Future[bool] = Future()
         self._queue.append(flush)
         self._wake.set()
-        return flush.done.wait(timeout_s) and flush.is_stored
+        try:
+            return flush.result(timeout_s)
+        except TimeoutError:
+            return False
 
     def statistics(self) -> dict[str, Any]:
         """Return the figures of what was stored and lost, as JSON values."""
         found = self._committer.statistics()
-        dropped_count = found["dropped_count"] + self._dropped_count
-        return {**found, "queued_count": len(self._queue), "dropped_count": dropped_count}
+        return {
+            **found,
+            "queued_count": len(self._queue),
+            "dropped_count": found["dropped_count"] + self._dropped_count,
+        }
 
     def close(self) -> None:
         """Commit what is left and leave plain files that open read-only anywhere.  A second call does nothing."""
@@ -154,8 +152,7 @@ class Store:
 
     def _commit(self) -> None:
         items = [self._queue.popleft() for _ in range(len(self._queue))]
-        flushes = [item for item in items if isinstance(item, _Flush)]
-        is_stored = self._committer.commit(item for item in items if not isinstance(item, _Flush))
-        for flush in flushes:
-            flush.is_stored = is_stored
-            flush.done.set()
+        is_stored = self._committer.commit(item for item in items if not isinstance(item, Future))
+        for item in items:
+            if isinstance(item, Future):
+                item.set_result(is_stored)

@@ -16,7 +16,7 @@ import pytest
 
 import gpuwatch
 from gpuwatch.client.connection import connect
-from gpuwatch.daemon.pools import running_pool
+from gpuwatch.daemon.user_turns import running_pool
 from gpuwatch.store import Store
 from tests.faults.test_memory import limit, mapped_bytes
 from tests.gpuwatch.live import Live, running
@@ -64,8 +64,8 @@ _WITHOUT_THREADS = """
 import os, resource, sys, threading
 from pathlib import Path
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.daemon.pools import running_pool
-from gpuwatch.daemon.pools import running_pool
+from gpuwatch.daemon.user_turns import running_pool
+from gpuwatch.daemon.user_turns import running_pool
 from gpuwatch.store import Store
 state = Path(sys.argv[1])
 if os.getuid() == 0:

@@ -1,7 +1,5 @@
 """The driver's own telemetry through NVML: the only package that imports pynvml.  It only looks: no setter is called."""
 
-from __future__ import annotations
-
 from gpuwatch.sources.nvml.nvml_source import Nvml
 
 __all__ = ["Nvml"]

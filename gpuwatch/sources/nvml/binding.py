@@ -1,7 +1,5 @@
 """The binding: which pynvml this is, whether the driver answers, and what each of its error codes means to us."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeAlias
 
@@ -75,17 +73,16 @@ def lost(error: Exception, uuid: str) -> NoReturn:
     raise DeviceLostError(uuid, _FORBIDDEN if forbidden else f"the driver does not find it: {error_text(error)}") from error
 
 
-def asked(api: Api, function: str, *args: Any, uuid: str | None = None, take: Callable[[Any], Any] | None = None) -> Any:
+def asked(api: Api, function: str, *args: Any, uuid: str | None = None) -> Any:
     """One call's answer, None where there is none.  Raises SourceGoneError, DeviceLostError."""
     call = getattr(api, function, None)  # an older binding lacks newer functions
     if call is None:
         return None
     try:
-        answer = read_text(lambda: call(*args))
+        return read_text(lambda: call(*args))
     except api.NVMLError as error:
         treat(error, uuid)
         return None
-    return answer if take is None else take(answer)
 
 
 def read_text(ask: Callable[[], Any]) -> Any:

@@ -5,8 +5,6 @@ After a pause of milliseconds nothing of an interpreter is in the processor's ca
 package is installed; where there was no compiler the sampler asks in Python, for 1.7 times the whole daemon's processor time.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

@@ -1,7 +1,5 @@
 """The identity of each GPU: every fact of a device that does not change from reading to reading."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

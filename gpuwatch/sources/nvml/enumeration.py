@@ -1,8 +1,7 @@
 """The roll call: every listed GPU says who it is, in a thread of its own, so that one that hangs or is lost costs only itself."""
 
-from __future__ import annotations
-
 import threading
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 from annotate.evidence import Device
 from gpuwatch.errors import DeviceLostError, SourceGoneError
@@ -13,36 +12,12 @@ from gpuwatch.sources.nvml.device_facts import BoardHandles
 _Present = list[tuple[BoardHandles, Device]]
 
 
-class _DeviceQuery:
-    """One place in the driver's list being asked: a GPU and its MIG instances, or why there is none."""
-
-    def __init__(self, api: Api, index: int, answered: threading.Condition) -> None:
-        self._api = api
-        self._index = index
-        self._answered = answered
-        self.found: _Present | None = None
-        self.why: str | None = None
-        self.gone: SourceGoneError | None = None
-        # Daemonic: one that never returns from the driver must not keep the process.
-        threading.Thread(target=self._ask, name=f"gpuwatch-roll-{index}", daemon=True).start()
-
-    @property
-    def done(self) -> bool:
-        return self.found is not None or self.why is not None or self.gone is not None
-
-    def _ask(self) -> None:
-        found, why, gone = None, None, None
-        try:
-            found = [(board, device_facts.device(self._api, board)) for board in device_facts.at(self._api, self._index)]
-        except DeviceLostError as error:
-            why = error.reason
-        except SourceGoneError as error:
-            gone = error
-        except Exception as error:  # noqa: BLE001 - an answer nobody foresaw, as text that is none: it is asked again
-            why = f"its answer is not understood: {type(error).__name__}: {error}"
-        with self._answered:
-            self.found, self.why, self.gone = found, why, gone
-            self._answered.notify_all()
+def _ask(api: Api, index: int, answer: Future[_Present]) -> None:
+    """Answer for one place in the driver's list: a GPU and its MIG instances, or why there is none."""
+    try:
+        answer.set_result([(board, device_facts.device(api, board)) for board in device_facts.at(api, index)])
+    except Exception as error:  # noqa: BLE001 - raised again where the answer is looked at
+        answer.set_exception(error)
 
 
 class RollCall:
@@ -52,8 +27,7 @@ class RollCall:
         self._api = api
         self._patience_s = patience_s
         self._calling = threading.Lock()
-        self._answered = threading.Condition()
-        self._open: dict[int, _DeviceQuery] = {}
+        self._open: dict[int, Future[_Present]] = {}
         self.missing: dict[int, str] = {}  # by place in the driver's list: why there was no answer
 
     def call(self) -> _Present:
@@ -65,26 +39,29 @@ class RollCall:
             count = device_facts.count(self._api)
             for index in range(count):
                 if index not in self._open:
-                    self._open[index] = _DeviceQuery(self._api, index, self._answered)
-            self._wait()
+                    answer = self._open[index] = Future()
+                    # Daemonic: one that never returns from the driver must not keep the process.
+                    threading.Thread(
+                        target=_ask, args=(self._api, index, answer), name=f"gpuwatch-roll-{index}", daemon=True
+                    ).start()
             asked = dict(self._open)
+            waiting = set(asked.values())
+            while waiting and (answered := wait(waiting, self._patience_s, FIRST_COMPLETED).done):
+                waiting -= answered
             # What was answered is not taken for an answer to the next call, also where this one ends here.
-            self._open = {index: question for index, question in asked.items() if not question.done}
+            self._open = {index: answer for index, answer in asked.items() if answer in waiting}
             found: _Present = []
             self.missing = {}
             for index in range(count):
-                question = asked[index]
-                if question.gone is not None:
-                    raise question.gone
-                if question.found is None:
-                    self.missing[index] = question.why or f"no answer for {self._patience_s:g} s"
-                found += question.found or []
+                if index in self._open:
+                    self.missing[index] = f"no answer for {self._patience_s:g} s"
+                    continue
+                try:
+                    found += asked[index].result()
+                except DeviceLostError as error:
+                    self.missing[index] = error.reason
+                except SourceGoneError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - an answer nobody foresaw, as text that is none: it is asked again
+                    self.missing[index] = f"its answer is not understood: {type(error).__name__}: {error}"
             return found
-
-    def _wait(self) -> None:
-        with self._answered:
-            while self._undone() and self._answered.wait(self._patience_s):
-                pass
-
-    def _undone(self) -> int:
-        return sum(not question.done for question in self._open.values())

@@ -1,7 +1,5 @@
 """The driver's own reports: Xids and memory errors, for all GPUs at once."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Iterable, Mapping
@@ -37,8 +35,7 @@ class EventWait:
             return
         for uuid, handle in boards:
             supported = asked(api, "nvmlDeviceGetSupportedEventTypes", handle) or 0
-            wanted = [bit for bit in _KINDS if bit & supported]
-            taken = [bit for bit in wanted if self._register(handle, bit)]
+            taken = [bit for bit in _KINDS if bit & supported and self._register(handle, bit)]
             if taken:
                 self._uuids[_address(handle)] = uuid
                 self.kinds[uuid] = frozenset(_KINDS[bit] for bit in taken)
@@ -71,10 +68,8 @@ class EventWait:
         return tuple(found)
 
     def _failed(self, error: Exception, timeout_s: float) -> None:
-        if error.value in (15, 16):  # type: ignore[attr-defined]  # some GPU is lost, not said which: its lanes will find out
-            self._closing.wait(timeout_s)
-            return
-        treat(error)
+        if error.value not in (15, 16):  # type: ignore[attr-defined]  # some GPU is lost, not said which: its lanes find out
+            treat(error)
         self._closing.wait(timeout_s)
 
     def _event(self, data: object) -> list[Event]:
@@ -85,8 +80,7 @@ class EventWait:
         text = _ECC_TEXTS.get(bit)
         if kind == "xid" and value == _UNKNOWN_XID:
             text = "an Xid the driver does not name"
-        # A clock event carries no payload: it says that the clock changed, not to what.
-        return [Event(uuid=uuid, at_ns=clock.now_ns(), kind=kind, value=None if kind == "clock" else int(value), text=text)]
+        return [Event(uuid=uuid, at_ns=clock.now_ns(), kind=kind, value=int(value), text=text)]
 
     def close(self) -> None:
         """Wait for a waiter to come back, then free the set; one that hangs in the driver keeps it."""

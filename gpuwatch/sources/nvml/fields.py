@@ -1,7 +1,5 @@
 """Field values: one call for many numbered readings, decoded and checked entry by entry."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The GPU performance monitor (Hopper and later): activity as a mean over the time between two samples."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -38,7 +36,8 @@ class Gpm:
         self._metrics: Any = None
 
     def supported(self) -> bool:
-        return bool(asked(self._api, "nvmlGpmQueryDeviceSupport", self._handle, uuid=self._uuid, take=_is_supported))
+        answer = asked(self._api, "nvmlGpmQueryDeviceSupport", self._handle, uuid=self._uuid)
+        return bool(answer and answer.isSupportedDevice)
 
     def ask(self, wanted: Sequence[tuple[str, int]], values: dict[str, Any]) -> None:
         """Put each metric's mean since the last call, as a ratio, under its signal's name; nothing the first time."""
@@ -87,7 +86,3 @@ class Gpm:
         self._lock.release()
         for sample in samples:
             asked(self._api, "nvmlGpmSampleFree", sample, uuid=self._uuid)
-
-
-def _is_supported(answer: Any) -> bool:
-    return bool(answer.isSupportedDevice)

@@ -1,10 +1,8 @@
 """The source ``nvml``: the driver's answers, in the form the sampler reads them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import metadata
 
@@ -18,7 +16,7 @@ from gpuwatch.sources.nvml.compiled_loop import CompiledLoop
 from gpuwatch.sources.nvml.enumeration import RollCall
 from gpuwatch.sources.nvml.events import EventWait
 from gpuwatch.sources.nvml.power_record import DensePower
-from gpuwatch.sources.nvml.process_queries import ProcessLists
+from gpuwatch.sources.nvml.process_lists import ProcessLists
 from gpuwatch.sources.nvml.questions import Questions, Row
 from gpuwatch.sources.nvml.signals import SIGNALS
 
@@ -44,6 +42,9 @@ class Nvml:
     ``api`` is the pynvml module, or in tests a second copy of it on top of a library made for the test.
     """
 
+    name = "nvml"
+    simulated = False
+
     def __init__(self, api: Api | None = None) -> None:
         self._api = binding.official() if api is None else api
         self._lock = threading.Lock()
@@ -56,14 +57,6 @@ class Nvml:
         self._boards: tuple[device_facts.BoardHandles, ...] = ()
         binding.start(self._api)
         self._driver_version: str | None = binding.asked(self._api, "nvmlSystemGetDriverVersion")
-
-    @property
-    def name(self) -> str:
-        return "nvml"
-
-    @property
-    def simulated(self) -> bool:
-        return False
 
     def devices(self) -> tuple[Device, ...]:
         """The GPUs as they are now; ``unanswered`` then says which others are listed.
@@ -187,14 +180,10 @@ class Nvml:
             gpus, self._gpus = self._gpus, {}
             waiting = self._events
         for release in [gpu.questions.gpm.close for gpu in gpus.values()] + ([waiting.close] if waiting else []):
-            try:
+            with suppress(DeviceLostError, SourceGoneError):  # the driver went first, and took it along
                 release()
-            except (DeviceLostError, SourceGoneError):
-                continue  # the driver went first, and took it along
-        try:
+        with suppress(self._api.NVMLError):
             self._api.nvmlShutdown()
-        except self._api.NVMLError:
-            return
 
     def _check_open(self) -> None:
         if self._closed:

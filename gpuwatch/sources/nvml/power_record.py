@@ -1,7 +1,5 @@
 """The driver's dense power record, and on which clock it stamps its samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -81,12 +79,9 @@ class DensePower:
             if error.value not in PERMANENT and error.value != NOT_FOUND:
                 treat(error, self._uuid)
             return []
-        rows: list[tuple[int, float]] = []
-        for stamp_us, raw in found:
-            value = decoded(kind, raw)
-            if value is not None and stamp_us > 0:
-                rows.append((stamp_us, value / 1000))
-        return sorted(rows)
+        return sorted(
+            (stamp_us, value / 1000) for stamp_us, raw in found if stamp_us > 0 and (value := decoded(kind, raw)) is not None
+        )
 
     def _nearest_clock(self, stamp_us: int) -> str | None:
         """The clock on which the newest sample is newest; None if on none it is of the last minute."""

@@ -1,9 +1,7 @@
 """A plan for one row: which calls and which batch of fields answer a set of signals on one GPU, decided once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from gpuwatch.sources.nvml.binding import PERMANENT, Api, treat
@@ -53,8 +51,6 @@ class Questions:
         self._board = board
         self._driver_version = driver_version
         self._chosen: dict[str, Question | None] = {}
-        self._counters: tuple[int, int, int] | None = None
-        self._counters_known = False
         self.gpm = Gpm(api, board.uuid, board.board_handle, board.instance_id)
 
     def row(self, names: Sequence[str]) -> Row:
@@ -68,8 +64,8 @@ class Questions:
                     calls.setdefault((function, args, instance), []).append((name, take))
                 case Field(fields_named, take):
                     fields.append((name, self._ids(fields_named), take))
-                case SlowdownCounter(position) if self._counters is not None:
-                    fields.append((name, (self._counters[position],), as_is))
+                case SlowdownCounter(position) if self._slowdown_counters is not None:
+                    fields.append((name, (self._slowdown_counters[position],), as_is))
                 case GpmMetric(metric):
                     metrics.append((name, getattr(self._api, metric)))
                 case _:
@@ -91,17 +87,15 @@ class Questions:
     @property
     def counters(self) -> str:
         """The origin of slow-down time, in words."""
-        ids = self._slowdown_counters()
+        ids = self._slowdown_counters
         if ids is None:
             return "nvmlDeviceGetViolationStatus (thermal and power only; no slow-down counters answer on this driver)"
         return f"fields {ids[0]}-{ids[2]}"
 
+    @cached_property
     def _slowdown_counters(self) -> tuple[int, int, int] | None:
-        if not self._counters_known:
-            board = self._board
-            self._counters = slowdown_counters(self._api, board.uuid, board.board_handle, self._driver_version)
-            self._counters_known = True
-        return self._counters
+        board = self._board
+        return slowdown_counters(self._api, board.uuid, board.board_handle, self._driver_version)
 
     def _works(self, question: Question) -> bool:
         match question:
@@ -121,7 +115,7 @@ class Questions:
                 handle, ids = self._board.board_handle, self._ids(names)
                 return any(answers(self._api, self._board.uuid, handle, ids) for _ in range(2))
             case SlowdownCounter():
-                return self._slowdown_counters() is not None
+                return self._slowdown_counters is not None
             case GpmMetric(name):
                 return hasattr(self._api, name) and self.gpm.supported()
 

@@ -4,8 +4,6 @@ Adding a reading is one line here.  Alternatives are tried in order, once a GPU:
 deprecated (gone with CUDA 14) as fallback.  Units are converted here and nowhere else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias

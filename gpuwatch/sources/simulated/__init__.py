@@ -1,7 +1,5 @@
 """A GPU with physics: the source for machines without one, for demonstrations, and for counting false alarms."""
 
-from __future__ import annotations
-
 from gpuwatch.sources.simulated.offline import simulate
 from gpuwatch.sources.simulated.scenes import FLEETS, SCENES, Scene
 from gpuwatch.sources.simulated.simulated_gpu import OWN_PID

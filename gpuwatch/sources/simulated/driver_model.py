@@ -3,12 +3,9 @@
 Refresh periods and costs were measured on one H200 (driver 580.159.04, pynvml, GPU busy, 2026-11).
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 from gpuwatch.sources.simulated.physics import SLOWDOWN_C, Physics, Totals
@@ -29,19 +26,6 @@ COST_NS: Mapping[str, int] = {
     "sm_activity_ratio": 1_450_000, "power_violation_ns": 600_000, "thermal_violation_ns": 600_000,
 }  # fmt: skip
 CENSUS_COST_NS, CENSUS_BUSY_COST_NS, POWER_RECORD_COST_NS = 15_000, 1_800_000, 250_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverPage:
-    """The driver's shared page, as it was last refreshed."""
-
-    sm_clock_mhz: int
-    power_w: float
-    power_average_w: float
-    event_reasons_mask: int
-    power_cap_ns: int
-    sync_boost_ns: int
-    sw_thermal_ns: int
 
 
 class Driver:
@@ -71,7 +55,8 @@ class Driver:
         """Return the values of these signals now, without those the board does not have."""
         if names & _GPM.keys():
             self._read_gpm()
-        return {name: _ASK[name](self) for name in names if name in _ASK}
+        read = {**self.page, **self.gpm}
+        return {name: read[name] if name in read else _ASK[name](self) for name in names if name in read or name in _ASK}
 
     def _refresh(self, now_ns: int) -> None:
         page_ns, utilization_ns, temperature_ns = self._due_ns
@@ -90,17 +75,18 @@ class Driver:
             self.temperature_c = round(self.physics.temperature_c)
             self._due_ns[2] = temperature_ns + TEMPERATURE_NS
 
-    def _fresh_page(self) -> DriverPage:
+    def _fresh_page(self) -> dict[str, float]:
+        """Return the signals of the driver's shared page, as they are at a refresh."""
         physics = self.physics
-        return DriverPage(
-            sm_clock_mhz=physics.programmed_mhz,
-            power_w=round(physics.record[-1][1] if physics.record else physics.average_w, 3),
-            power_average_w=round(physics.average_w, 3),
-            event_reasons_mask=int(physics.reasons_mask),
-            power_cap_ns=self.offset_ns + physics.totals.power_cap_ns,
-            sync_boost_ns=physics.totals.sync_boost_ns,
-            sw_thermal_ns=physics.totals.sw_thermal_ns,
-        )
+        return {
+            "sm_clock_mhz": physics.programmed_mhz,
+            "power_w": round(physics.record[-1][1] if physics.record else physics.average_w, 3),
+            "power_average_w": round(physics.average_w, 3),
+            "event_reasons_mask": int(physics.reasons_mask),
+            "power_cap_ns": self.offset_ns + physics.totals.power_cap_ns,
+            "sync_boost_ns": physics.totals.sync_boost_ns,
+            "sw_thermal_ns": physics.totals.sw_thermal_ns,
+        }
 
     def _read_gpm(self) -> None:
         now_ns, totals = self.physics.now_ns, self.physics.totals
@@ -113,12 +99,8 @@ class Driver:
             }
         self._gpm_at = (now_ns, replace(totals))
 
-    def gpm_ratio(self, name: str) -> float | None:
-        return self.gpm.get(name)
-
     def memory_used_bytes(self) -> int:
-        stretch = self.physics.stretch
-        at_s = stretch.begin_s
+        at_s = self.physics.stretch.begin_s
         neighbours = sum(n.memory_bytes for n in self.physics.script.scene.neighbours if n.begin_s <= at_s < n.end_s)
         own = OWN_BYTES if at_s >= self.physics.script.scene.context_s else 0
         return RESERVED_BYTES + own + neighbours
@@ -134,19 +116,13 @@ _GPM = {
     "dram_activity_ratio": "dram_active_ns",
 }
 
+# What is neither on the page nor of the GPM.
 _ASK: Mapping[str, Callable[[Driver], Any]] = {  # a signal's type is its field's in Reading, hence Any
-    "sm_clock_mhz": lambda driver: driver.page.sm_clock_mhz,
     "mem_clock_mhz": lambda driver: driver.physics.stretch.mem_clock_mhz,
-    "power_w": lambda driver: driver.page.power_w,
-    "power_average_w": lambda driver: driver.page.power_average_w,
     "temperature_c": lambda driver: driver.temperature_c,
-    "event_reasons_mask": lambda driver: driver.page.event_reasons_mask,
     "utilization_ratio": lambda driver: driver.utilization_ratio,
     "mem_utilization_ratio": lambda driver: driver.mem_utilization_ratio,
     "memory_used_bytes": Driver.memory_used_bytes,
-    "power_cap_ns": lambda driver: driver.page.power_cap_ns,
-    "sync_boost_ns": lambda driver: driver.page.sync_boost_ns,
-    "sw_thermal_ns": lambda driver: driver.page.sw_thermal_ns,
     "hw_thermal_ns": lambda driver: driver.physics.totals.hw_thermal_ns,
     "power_brake_ns": lambda driver: driver.physics.totals.power_brake_ns,
     "energy_j": lambda driver: round(1000.0 + driver.physics.totals.energy_j, 3),
@@ -160,7 +136,6 @@ _ASK: Mapping[str, Callable[[Driver], Any]] = {  # a signal's type is its field'
     "pcie_replay_count": lambda _: 0,
     "pcie_generation_count": lambda _: 5,
     "pcie_width_count": lambda _: 16,
-    **{name: partial(Driver.gpm_ratio, name=name) for name in _GPM},
     "power_limit_w": lambda driver: driver.physics.stretch.power_limit_w,
     "persistence_mode": lambda driver: driver.physics.board.persistence_mode,
     "ecc_mode": lambda _: True,

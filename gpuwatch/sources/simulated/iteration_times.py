@@ -1,7 +1,5 @@
 """Kernel times from the past of a board's true clock."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable
 

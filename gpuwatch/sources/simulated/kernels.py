@@ -3,26 +3,16 @@
 Clocks are true SM clocks (cycle counter over global timer), measured on one H200 (700 W, driver 580.159.04, 2026-11).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
-    """One kernel run back to back: how long it takes, what it draws, and what the driver's meters say of it.
+class Load:
+    """What a load draws, and what the driver's meters say of it."""
 
-    Its time is ``time_s * (reference_ratio / clock_ratio) ** beta``; all clock ratios are of the board's maximum.
-    """
-
-    name: str
-    time_s: float
-    reference_ratio: float  # the true clock at which it takes time_s
-    beta: float  # how its time follows the clock: 1 is compute-bound, 0 memory-bound
     dynamic_w: float  # above the static power, at the maximum clock
     ceiling_ratio: float  # true clock under this load before any cap: tensor work pulls it down at once
     shown_ratio: float = 1.0  # under a cap: the clock NVML shows over the true one
-    noise_ratio: float = 0.002  # of one iteration, what clock does not explain
     unrest_ratio: float = 0.005  # how much its power changes from one 20 ms to the next
     heat_ratio: float = 1.0  # share of its power that reaches the core's sensor
     utilization_ratio: float = 1.0
@@ -31,6 +21,20 @@ class Kernel:
     tensor_activity_ratio: float = 0.0
     dram_activity_ratio: float = 0.2
     occupancy_ratio: float = 0.14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel(Load):
+    """One kernel run back to back: its load, and how long it takes.
+
+    Its time is ``time_s * (reference_ratio / clock_ratio) ** beta``; all clock ratios are of the board's maximum.
+    """
+
+    name: str
+    time_s: float
+    reference_ratio: float  # the true clock at which it takes time_s
+    beta: float  # how its time follows the clock: 1 is compute-bound, 0 memory-bound
+    noise_ratio: float = 0.002  # of one iteration, what clock does not explain
 
 
 GEMM = Kernel(

@@ -1,7 +1,5 @@
 """A scene's benchmark as evidence, without threads and faster than real time: for counting false alarms."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,32 +46,20 @@ class _Witness:
         self._last_ns: dict[Lane, int] = {}
         self._lost_since_ns: dict[Lane, int] = {}
 
-    def fast(self, at_ns: int) -> None:
-        self._row(Lane.FAST, at_ns)
-
-    def pulse(self, at_ns: int) -> None:
-        self._row(Lane.PULSE, at_ns, PULSE)
-
-    def edge(self, at_ns: int) -> None:
-        self._row(Lane.EDGE, at_ns)
-
     def slow(self, at_ns: int) -> None:
-        self._row(Lane.SLOW, at_ns)
-        self._census(at_ns, utilization=True)
+        self.row(Lane.SLOW, at_ns)
+        self.census(at_ns, utilization=True)
         record = self._ask(Lane.POWER, at_ns, lambda: self.source.power_record(self.uuid))
         self.power += [record] if record else []
 
-    def processes(self, at_ns: int) -> None:
-        self._census(at_ns, utilization=False)
-
-    def _row(self, lane: Lane, at_ns: int, names: tuple[str, ...] | None = None) -> None:
-        names = names or signals_of(lane)
+    def row(self, lane: Lane, at_ns: int) -> None:
+        names = PULSE if lane is Lane.PULSE else signals_of(lane)
         # One question in two lengths: a loss in the pulse is the fast lane's.
         asked = Lane.FAST if lane is Lane.PULSE else lane
         reading = self._ask(asked, at_ns, lambda: self.source.read(self.uuid, lane, names))
         self.readings += [reading] if reading else []
 
-    def _census(self, at_ns: int, *, utilization: bool) -> None:
+    def census(self, at_ns: int, *, utilization: bool) -> None:
         census = self._ask(Lane.PROCESSES, at_ns, lambda: self.source.census(self.uuid, utilization=utilization))
         if census:
             self.censuses.append(replace(census, processes=tuple(_owned(p) for p in census.processes)))
@@ -122,12 +108,12 @@ def _simulate(
     for at_ns in _grid(first_ns, begin_ns, end_ns, last_ns):
         clock.wait_until(at_ns, _NEVER)
         whole = not begin_ns < at_ns < end_ns or (at_ns - begin_ns) % ROW_NS < 10 * _MS
-        (witness.fast if whole else witness.pulse)(at_ns)
+        witness.row(Lane.FAST if whole else Lane.PULSE, at_ns)
         elapsed_ns = at_ns - first_ns
         if at_ns in (begin_ns, end_ns):
-            witness.edge(at_ns)
+            witness.row(Lane.EDGE, at_ns)
         if elapsed_ns % (200 * _MS) < 10 * _MS:
-            witness.processes(at_ns)
+            witness.census(at_ns, utilization=False)
         # A daemon's own thread for slow questions gives way to the edges: it asks some milliseconds after each.
         if elapsed_ns % SLOW_ACTIVE_NS < 10 * _MS or edge:
             witness.slow(at_ns)

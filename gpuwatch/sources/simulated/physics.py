@@ -4,8 +4,6 @@ The figures were measured on one H200 (700 W, driver 580.159.04, 2026-11); ``tes
 what comes out with recordings that did not go in.  Nothing here knows a scene by name.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections import deque

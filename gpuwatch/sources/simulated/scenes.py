@@ -5,8 +5,6 @@ the judge makes of it, follows from the physics.  ``status`` and ``rules`` say w
 own benchmark under ``sustained``; only tests read them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -1,14 +1,12 @@
 """A scene as a row of stretches in which nothing changes: what the physics integrates over."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from annotate.evidence import Reason
-from gpuwatch.sources.simulated.kernels import Kernel
+from gpuwatch.sources.simulated.kernels import Kernel, Load
 from gpuwatch.sources.simulated.scenes import Fault, Mishap, Neighbour, Phase, Scene
 
 # Two busy processes share a GPU by time slices; the benchmark's got 46 % of them (measured, H200).
@@ -22,6 +20,13 @@ _REASONS = {
     Fault.POWER_BRAKE: Reason.HW_SLOWDOWN | Reason.HW_POWER_BRAKE,
     Fault.SYNC_BOOST: Reason.SYNC_BOOST,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums(Load):
+    """The load of an interval: the sums over its kernels."""
+
+    busy_share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,24 +48,6 @@ class ScriptPiece:
     mem_clock_mhz: int
     power_limit_w: float
     lost: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sums:
-    """The sums over the kernels of an interval."""
-
-    busy_share: float
-    dynamic_w: float
-    ceiling_ratio: float
-    shown_ratio: float
-    heat_ratio: float
-    unrest_ratio: float
-    utilization_ratio: float
-    mem_utilization_ratio: float
-    sm_activity_ratio: float
-    tensor_activity_ratio: float
-    dram_activity_ratio: float
-    occupancy_ratio: float
 
 
 class Script:

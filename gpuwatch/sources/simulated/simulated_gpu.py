@@ -1,7 +1,5 @@
 """One GPU of a simulated machine: its identity, its board behind the driver, and who is on it."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass, field
 
@@ -72,8 +70,7 @@ class SimulatedGpu:
                 continue
             pid, busy = neighbour.pid, busy_ratio(neighbour.pid)
             if neighbour.listed:
-                memory_bytes = neighbour.memory_bytes
-                out.append(Process(pid=pid, name=neighbour.name, memory_bytes=memory_bytes, utilization_ratio=busy))
+                out.append(Process(pid=pid, name=neighbour.name, memory_bytes=neighbour.memory_bytes, utilization_ratio=busy))
             elif busy:  # another container's: the list leaves it out, the utilisation record does not
                 out.append(Process(pid=pid, utilization_ratio=busy, listed=False))
         if utilization:

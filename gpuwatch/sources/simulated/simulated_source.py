@@ -1,7 +1,5 @@
 """The simulated Source: boards with physics behind the same questions a driver answers."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +7,7 @@ from typing import Any
 from annotate.evidence import SIGNALS, Device, Event, Lane, PowerRecord, ProcessList, Reading, Timings
 from gpuwatch.errors import DeviceLostError, SourceGoneError, UsageError
 from gpuwatch.interfaces import Clock
+from gpuwatch.sources import nearest
 from gpuwatch.sources.simulated.driver_model import (
     CENSUS_BUSY_COST_NS,
     CENSUS_COST_NS,
@@ -19,7 +18,6 @@ from gpuwatch.sources.simulated.driver_model import (
 from gpuwatch.sources.simulated.iteration_times import kernel_times
 from gpuwatch.sources.simulated.scenes import DEFAULT_FLEET, FLEETS, SCENES, Scene
 from gpuwatch.sources.simulated.simulated_gpu import SimulatedGpu, gpu_of
-from gpuwatch.sources.suggestions import nearest
 
 
 class Simulated:
@@ -56,11 +54,8 @@ class Simulated:
 
     def devices(self) -> tuple[Device, ...]:
         self._check_open()
-        out: list[Device] = []
-        for gpu in self._gpus.values():
-            if not gpu.is_lost(self._now_ns()):
-                out += [gpu.device, *gpu.instances]
-        return tuple(out)
+        answering = [gpu for gpu in self._gpus.values() if not gpu.is_lost(self._now_ns())]
+        return tuple(device for gpu in answering for device in (gpu.device, *gpu.instances))
 
     def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
         asked = frozenset(names)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from annotate.evidence import Lane, Process, ProcessList
-from gpuwatch.daemon.latest_sweeps import LatestSweeps
+from gpuwatch.daemon.watched_gpus import LatestSweeps
 from gpuwatch.interfaces import Lost, Observed, Sweep
 
 UUID = "GPU-1"

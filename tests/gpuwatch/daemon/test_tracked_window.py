@@ -7,8 +7,7 @@ import pytest
 
 from annotate.evidence import Host
 from gpuwatch.daemon.tracked_window import EDGE_SLACK_NS, TrackedWindow
-from gpuwatch.daemon.window_gpus import WindowGpus
-from gpuwatch.daemon.window_host import WindowHost
+from gpuwatch.daemon.window_scope import WindowGpus, WindowHost
 from gpuwatch.errors import UsageError
 from tests.gpuwatch.store.stored import a_run
 

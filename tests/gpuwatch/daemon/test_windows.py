@@ -14,11 +14,10 @@ import pytest
 
 from gpuwatch.daemon.flush import Flushing
 from gpuwatch.daemon.judge_worker import Judgement
-from gpuwatch.daemon.judged_windows import JudgedWindows
 from gpuwatch.daemon.tracked_window import WindowServices
 from gpuwatch.daemon.user_turns import UserThreads
 from gpuwatch.daemon.window_limits import OWN_TIMES_COUNT
-from gpuwatch.daemon.windows import Windows
+from gpuwatch.daemon.windows import JudgedWindows, Windows
 from gpuwatch.errors import UsageError
 from gpuwatch.store import Store
 from gpuwatch.wire import messages

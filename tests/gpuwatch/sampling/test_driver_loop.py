@@ -110,7 +110,7 @@ def test_loop_hands_on_its_first_reading_at_once() -> None:
         assert source.runs[0] == 1
         assert max(source.runs) >= 4
         assert [b > a for a, b in pairwise(times(kept, Lane.FAST))] == [True] * (len(times(kept, Lane.FAST)) - 1)
-        assert sampler.statistics().of("fast").asked_count >= 12
+        assert sampler.status()["questions"]["fast"]["asked_count"] >= 12
 
 
 def test_loop_hands_on_an_edge_in_its_place() -> None:

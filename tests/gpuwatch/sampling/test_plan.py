@@ -38,9 +38,9 @@ def test_cheap_signals_stay_in_their_lanes_at_full_rate() -> None:
         **{lane: set(signals(lane)) - {"thermal_violation_ns"} for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)},
         Lane.PULSE: set(PULSE),
     }
-    assert plan.period_ns(Lane.PULSE, active=True) == FAST_ACTIVE_NS
-    assert plan.period_ns(Lane.FAST, active=True) == ROW_NS
-    assert plan.period_ns(Lane.FAST, active=False) == FAST_IDLE_NS
+    assert plan.active_period_ns[Lane.PULSE] == FAST_ACTIVE_NS
+    assert plan.active_period_ns[Lane.FAST] == ROW_NS
+    assert plan.idle_period_ns[Lane.FAST] == FAST_IDLE_NS
     assert set(plan.reasons) == {"thermal_violation_ns"}
     assert plan.cost_ns["sm_clock_mhz"] == 1000
 
@@ -51,16 +51,16 @@ def test_plan_reads_a_costly_fast_signal_in_the_slow_lane() -> None:
     assert "sw_thermal_ns" not in plan.names[Lane.FAST]
     assert "sw_thermal_ns" in plan.names[Lane.SLOW]
     assert "2.00 ms" in plan.reasons["sw_thermal_ns"]
-    assert plan.period_ns(Lane.PULSE, active=True) == FAST_ACTIVE_NS
-    assert plan.period_ns(Lane.FAST, active=True) == ROW_NS
+    assert plan.active_period_ns[Lane.PULSE] == FAST_ACTIVE_NS
+    assert plan.active_period_ns[Lane.FAST] == ROW_NS
 
 
 def test_plan_moves_a_signal_that_exceeds_the_budget() -> None:
     """One signal that would use up the lane's budget moves although it costs less than a millisecond."""
     plan = plan_of(costs_ns={"sync_boost_ns": 600_000})
     assert "sync_boost_ns" in plan.names[Lane.SLOW]
-    assert plan.period_ns(Lane.PULSE, active=True) == FAST_ACTIVE_NS
-    assert plan.period_ns(Lane.FAST, active=True) == ROW_NS
+    assert plan.active_period_ns[Lane.PULSE] == FAST_ACTIVE_NS
+    assert plan.active_period_ns[Lane.FAST] == ROW_NS
 
 
 def test_plan_lengthens_the_period_where_every_call_is_dear() -> None:
@@ -68,15 +68,15 @@ def test_plan_lengthens_the_period_where_every_call_is_dear() -> None:
     plan = plan_of(usual_cost_ns=100_000)  # a driver without a shared page
     assert set(plan.names[Lane.FAST]) == set(FAST)
     row_ns = 100_000 * len(FAST)
-    assert plan.period_ns(Lane.FAST, active=True) == row_ns * 100 == plan.least_period_ns[Lane.FAST]
-    assert plan.period_ns(Lane.FAST, active=False) == row_ns * 100
+    assert plan.active_period_ns[Lane.FAST] == row_ns * 100 == plan.least_period_ns[Lane.FAST]
+    assert plan.idle_period_ns[Lane.FAST] == row_ns * 100
     assert "is asked every 120 ms at most" in plan.reasons[Lane.FAST]
 
 
 def test_plan_keeps_the_pulse_where_every_call_is_dear() -> None:
     """Where every call is dear, the pulse goes on while whole rows grow rare."""
     plan = plan_of(usual_cost_ns=100_000)
-    assert plan.period_ns(Lane.PULSE, active=True) == 2 * 100_000 * 100
+    assert plan.active_period_ns[Lane.PULSE] == 2 * 100_000 * 100
     assert "is asked every 20 ms at most" in plan.reasons[Lane.PULSE]
 
 
@@ -87,7 +87,7 @@ def test_pulse_holds_the_answered_fast_signals() -> None:
     without = plan_of(values=dict.fromkeys(PULSE, silent))
     assert without.names[Lane.PULSE] == ()
     assert Lane.PULSE not in without.active_period_ns
-    assert without.period_ns(Lane.FAST, active=True) == FAST_ACTIVE_NS  # no reason to ask the rest more rarely
+    assert without.active_period_ns[Lane.FAST] == FAST_ACTIVE_NS  # no reason to ask the rest more rarely
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**9), st.integers(0, 10**9), st.integers(0, 10**9), st.booleans())
@@ -105,7 +105,7 @@ def test_window_keeps_each_lane_within_its_periods(
 
 def test_plan_lengthens_the_period_of_the_slow_lane_too() -> None:
     plan = plan_of(costs_ns={"energy_j": 18 * MS})
-    assert 1.7 * SLOW_ACTIVE_NS < plan.period_ns(Lane.SLOW, active=True) < 1.9 * SLOW_ACTIVE_NS
+    assert 1.7 * SLOW_ACTIVE_NS < plan.active_period_ns[Lane.SLOW] < 1.9 * SLOW_ACTIVE_NS
     assert Lane.SLOW in plan.reasons
 
 
@@ -180,9 +180,9 @@ def test_unmeasured_gpu_reads_each_signal_in_its_own_lane() -> None:
     """A GPU that could not be measured is asked for every signal in the signal's own lane."""
     plan = unmeasured(DEVICE, 40 * MS, 20 * MS)
     assert plan.names[Lane.FAST] == FAST
-    assert plan.period_ns(Lane.FAST, active=False) == 40 * MS
-    assert plan.period_ns(Lane.FAST, active=True) == 40 * MS
-    assert plan.period_ns(Lane.PULSE, active=True) == 20 * MS
+    assert plan.idle_period_ns[Lane.FAST] == 40 * MS
+    assert plan.active_period_ns[Lane.FAST] == 40 * MS
+    assert plan.active_period_ns[Lane.PULSE] == 20 * MS
     assert plan.reasons
 
 

@@ -29,7 +29,7 @@ from gpuwatch.sources.nvml.compiled_loop import compiled
 from gpuwatch.sources.nvml.fields import _ENTRY, decoded
 from gpuwatch.sources.nvml.gpm import Gpm
 from gpuwatch.sources.nvml.power_record import DensePower
-from gpuwatch.sources.nvml.process_queries import ProcessLists
+from gpuwatch.sources.nvml.process_lists import ProcessLists
 from gpuwatch.sources.nvml.signals import SIGNALS
 from tests.gpuwatch.sources.nvml_double import BOARD, LOST, MIG_UUID, NOT_SUPPORTED, UUID, Library, binding, unofficial
 

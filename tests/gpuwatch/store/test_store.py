@@ -22,7 +22,7 @@ from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Sweep
 from gpuwatch.store import Reader, Store, files
-from gpuwatch.store.sifting import BAD_COUNT
+from gpuwatch.store.row_writer import BAD_COUNT
 from gpuwatch.store.writer import QUEUE_COUNT
 from tests.faults.stores import committed_ns, last_ns
 from tests.gpuwatch.store.stored import NEVER, WALL_OFFSET_NS, a_run, feed, opened, verdict

@@ -6,8 +6,7 @@ import sys
 from typing import Any
 
 from annotate.evidence import Host, Process, ProcessList
-from gpuwatch.daemon.window_gpus import WindowGpus, declared_gpus, find_named
-from gpuwatch.daemon.window_host import WindowHost
+from gpuwatch.daemon.window_scope import WindowGpus, WindowHost, declared_gpus, find_named
 
 A, B = "GPU-aaaa", "GPU-bbbb"
 UNUSED: Any = None  # nothing is read in a thread here

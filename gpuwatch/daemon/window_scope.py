@@ -1,0 +1,149 @@
+"""The scope of one window: its GPUs and its host.
+
+Its GPUs are those it names, else those on which its processes held a context.  Its host is its process tree, how hard that
+had to fight for a processor, and what profiled it.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from annotate.evidence import Host, ProcessList
+from gpuwatch.daemon.user_turns import InThread
+from gpuwatch.host import cpu_pressure, gpu_sharing, processes, profilers
+from gpuwatch.host.cpu_pressure import Pressure
+from gpuwatch.wire.messages import FactValue
+
+_UNSEEN = (
+    "the process of this window is not in the PID namespace of the daemon, which cannot find it on a GPU; give the daemon the"
+    " host's PIDs: hostPID: true in Kubernetes, --pid=host in Docker"
+)
+_NO_CONTEXT = "no process of this window held a context on a GPU; name the GPU if another process works for it: gpus=[UUID]"
+
+
+@dataclass(slots=True)
+class WindowHost:
+    """The operating system's view of one window.  Only the daemon's event loop changes it."""
+
+    pid: int  # of the process that opened the window; 0 where it is not visible from here
+    opened_ns: int
+    facts: Host  # that hold for the machine and the process throughout
+    in_thread: InThread
+    pids: set[int] = field(default_factory=set)
+    _before: Pressure | None = None
+    _after: Pressure | None = None
+    # Threads that ended before the window did were seen in between.
+    _threads: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _owners: dict[int, int] = field(default_factory=dict)
+
+    def includes(self, pid: int, *, is_new: bool) -> bool:
+        """Return whether a process is of the tree; only a new one is looked for below the window's process."""
+        if is_new and self.pid and pid not in self.pids and processes.descends(pid, self.pid):
+            self.pids.add(pid)
+        return pid in self.pids
+
+    async def begin(self) -> None:
+        """Read the process tree, the pressure it begins under, and what shares its GPUs or profiles it."""
+        self.pids |= await self.in_thread(_measured_tree, self.pid)
+        self._before = await self.in_thread(partial(cpu_pressure.pressure, self._tree(), there_by_ns=self.opened_ns))
+        self.facts = replace(self.facts, sharing=await self.in_thread(gpu_sharing.sharing, self.pid))
+        await self._look_for_profilers()
+
+    async def look_again(self) -> None:
+        """Read tree and pressure in between."""
+        self.pids |= await self.in_thread(_measured_tree, self.pid)
+        seen = await self.in_thread(cpu_pressure.pressure, self._tree())
+        self._threads.update(seen.threads)
+        self._owners.update(seen.owners)
+
+    async def end(self) -> None:
+        """Read the pressure at the window's end, and profilers again: a library may have been loaded meanwhile."""
+        if self._before is not None:
+            self._after = await self.in_thread(cpu_pressure.pressure, self._tree())
+            await self._look_for_profilers()
+
+    def between_edges(self) -> Host:
+        """Return what the host did to the window between its edges."""
+        if self._before is None or self._after is None:
+            return self.facts
+        threads, owners = {**self._threads, **self._after.threads}, {**self._owners, **self._after.owners}
+        after = replace(self._after, threads=threads, owners=owners)
+        return cpu_pressure.difference(self._before, after, self.facts, root=self.pid)
+
+    def _tree(self) -> tuple[int, ...]:
+        # The first process stands for the processors and the control group of all.
+        return tuple(sorted(self.pids, key=lambda pid: (pid != self.pid, pid)))
+
+    async def _look_for_profilers(self) -> None:
+        seen = await self.in_thread(profilers.attached, (self.pid, *sorted(self.pids - {self.pid})))
+        self.facts = replace(self.facts, profilers=profilers.text(seen, self.facts.profilers))
+
+
+def _measured_tree(pid: int) -> frozenset[int]:
+    """Return a process and its descendants without this daemon, which may be one: the first window starts it."""
+    return processes.descendants(pid) - processes.descendants(os.getpid())
+
+
+@dataclass(slots=True)
+class WindowGpus:
+    """The GPUs that one window covers, learnt from process lists.  Only the daemon's event loop changes it."""
+
+    named: tuple[str, ...] | None = None
+    seen: set[str] = field(default_factory=set)  # on which its processes held a context
+    foreign_pids: dict[str, set[int]] = field(default_factory=dict)  # by GPU, in its last process list
+    _is_hidden: bool = False  # a process list was taken that could not have shown the window's processes
+
+    def note(self, listed: ProcessList, host: WindowHost) -> None:
+        """Look for the window's processes in a list of those on a GPU."""
+        known, foreign_pids = self.foreign_pids.get(listed.uuid, set()), set()
+        for process in listed.processes:
+            # PIDs missing from the last list are looked at again: PIDs are reused.
+            if host.includes(process.pid, is_new=process.pid not in known):
+                self.seen.add(listed.uuid)
+            else:
+                foreign_pids.add(process.pid)
+        self.foreign_pids[listed.uuid] = foreign_pids
+        self._is_hidden = self._is_hidden or listed.visibility != "host"
+
+    def at_edges(self, declared: Mapping[str, FactValue], watched: Sequence[str]) -> tuple[str, ...]:
+        """Return the GPUs to read at an edge: those of the window as far as it is known, else all."""
+        if self.named is not None:
+            return self.named
+        return tuple(self.seen) or declared_gpus(declared, watched) or tuple(watched)
+
+    def covered(
+        self, declared: Mapping[str, FactValue], watched: Sequence[str], absence: str | None, *, is_visible: bool
+    ) -> tuple[tuple[str, ...], str]:
+        """Return which of the watched GPUs the window covers, and why there is none or what was beside them."""
+        if self.named is not None:
+            beside = [uuid for uuid in self.seen if uuid not in self.named]
+            return self.named, f"also held a context on {', '.join(beside)}, not judged" if beside else ""
+        used = self.seen.union(declared_gpus(declared, watched))
+        if uuids := tuple(uuid for uuid in watched if uuid in used):
+            return uuids, ""
+        if not watched:
+            return (), absence or "no GPU is being watched"
+        if self._is_hidden and len(watched) == 1:
+            return tuple(watched), ""
+        return (), _NO_CONTEXT if is_visible else _UNSEEN
+
+
+def find_named(names: Sequence[str] | None, watched: Sequence[str]) -> tuple[tuple[str, ...] | None, str | None]:
+    """Return the watched GPUs of these names, and what is wrong with one; None where no name was given."""
+    if names is None:
+        return None, None
+    found: list[str] = []
+    for name in names:
+        matches = [uuid for uuid in watched if uuid.startswith((name, f"GPU-{name}"))]
+        if len(matches) != 1:
+            known = ", ".join(watched) or "none"
+            return (), f"gpus: expected the UUID of one GPU, found {name!r}; known here: {known}"
+        found += matches
+    return tuple(dict.fromkeys(found)), None
+
+
+def declared_gpus(declared: Mapping[str, FactValue], watched: Sequence[str]) -> tuple[str, ...]:
+    """Return the watched GPUs that the window's process declared."""
+    uuids = str(declared.get("cuda_uuids") or "").split(",")
+    return tuple(uuid for uuid in watched if uuid in uuids)
