@@ -58,7 +58,6 @@ class DriverLoop(Protocol):
     @property
     def asking_since_ns(self) -> int | None:
         """Since when it waits for an answer of the driver; None while it does not."""
-        ...
 
     def run(
         self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int
@@ -68,11 +67,9 @@ class DriverLoop(Protocol):
         Each is of the whole row if the last one, at ``row_at_ns``, was ``row_after_ns`` before, else of the pulse.  What went
         wrong ends it, and comes beside the passes before.
         """
-        ...
 
     def interrupt(self) -> None:
         """Have ``run``, or the next one, return at once with what it has.  Any thread may call it."""
-        ...
 
 
 class Clock(Protocol):
@@ -82,7 +79,6 @@ class Clock(Protocol):
 
     def wait_until(self, due_ns: int, stop: Signal) -> bool:
         """Wait for a time; True if ``stop`` was set instead."""
-        ...
 
 
 class Source(Protocol):
@@ -95,30 +91,24 @@ class Source(Protocol):
     @property
     def name(self) -> str:
         """``nvml``, ``simulated:SCENE`` or ``replay:PATH``, as --source takes it."""
-        ...
 
     @property
     def simulated(self) -> bool: ...
 
     def devices(self) -> tuple[Device, ...]:
         """The GPUs, with identity, limits and modes as they are now.  MIG instances follow their board."""
-        ...
 
     def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
         """One row of the fast, slow or edge lane: these signals are asked, the others stay None."""
-        ...
 
     def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
         """Who is on the GPU; with ``utilization`` also how busy each was since the last such call (costs milliseconds)."""
-        ...
 
     def power_record(self, uuid: str) -> PowerRecord:
         """What the driver's dense power record gained since the last call; empty where there is none."""
-        ...
 
     def events(self, timeout_s: float) -> tuple[Event, ...]:
         """Wait for events of any GPU, at most so long."""
-        ...
 
     def close(self) -> None: ...
 

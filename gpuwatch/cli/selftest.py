@@ -65,7 +65,7 @@ def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor
         raise GpuwatchError("selftest: expected torch and a GPU with 4 GiB free, found none; `gpuwatch doctor` says more")
     torch.cuda.init()
     torch.empty(1, device="cuda")  # memory of its own makes a context, and that the GPU known
-    uuid = str(torch_state.facts().get("cuda_uuids") or "").split(",")[0]
+    uuid = str(torch_state.snapshot().facts.get("cuda_uuids") or "").split(",")[0]
     if not uuid:
         raise GpuwatchError("selftest: expected a torch that knows the GPU's UUID (2.4 or newer), found an older one")
     for kind, shared in product(selftest.KINDS, (False, True)):

@@ -11,10 +11,10 @@ import threading
 from pathlib import Path
 
 from gpuwatch import clock
-from gpuwatch.client import daemon_sockets
 from gpuwatch.config.settings import Settings, ensure_socket_folder
 from gpuwatch.errors import DaemonError
 from gpuwatch.wire import store_owner
+from gpuwatch.wire.peer import dial_user_daemon
 
 START_S = 15.0  # a cold start imports numpy and scipy and attaches to every GPU
 YIELDED_S = 3.0  # another window's daemon that does not answer by then may have failed
@@ -68,7 +68,7 @@ def _wait_for_answer(settings: Settings, output: _StartOutput) -> socket.socket:
         # The child ends as soon as the daemon it leaves behind answers or fails: the benchmark has no child of ours to wait
         # for, to count or to kill.
         ended = child.poll()
-        connection = daemon_sockets.dial_user_daemon(settings) if ended is not None else None
+        connection = dial_user_daemon(settings) if ended is not None else None
         if connection is not None:
             return connection
         # It may have left the field to the daemon of another window, and that one failed; what fails once is tried once more.

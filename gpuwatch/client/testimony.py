@@ -17,13 +17,12 @@ from gpuwatch.client.connection import Client
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.process import torch_state
 from gpuwatch.utf8 import found_words
-from gpuwatch.wire.messages import TOLD_LENGTH
+from gpuwatch.wire.messages import TOLD_LENGTH, FactValue
 
 if TYPE_CHECKING:
     from annotate.evidence import Timings
     from gpuwatch.client.marks import Marks
     from gpuwatch.cuda.stamp import Stamps
-    from gpuwatch.wire.messages import FactValue
 
 _log = logging.getLogger("gpuwatch")
 

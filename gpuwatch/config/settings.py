@@ -118,14 +118,8 @@ def files(flags: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Pat
         if not path.is_file():
             raise UsageError(f"{path}: expected a configuration file, found none")
         return (path,)
-    return tuple(path for path in (user_config(environment), SYSTEM_CONFIG) if _exists(path))
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except PermissionError:  # the home of somebody else, as after sudo -u: no configuration of ours
-        return False
+    # One that is out of reach, in the home of somebody else as after sudo -u, is no configuration of ours.
+    return tuple(path for path in (user_config(environment), SYSTEM_CONFIG) if os.access(path, os.F_OK))
 
 
 def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:

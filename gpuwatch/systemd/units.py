@@ -57,13 +57,10 @@ class InstallPlan:
 
 def folder() -> Path:
     """Find the units.  Raises UsageError: for an installation without them."""
-    beside = Path(__file__).parents[1].parent / "systemd"
-    candidates = [beside]
-    try:
+    candidates = [Path(__file__).parents[2] / "systemd"]
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         listed = importlib.metadata.files("gpuwatch-validity") or []
         candidates += [Path(str(file.locate())).parent for file in listed if file.match("systemd/gpuwatch.service")]
-    except importlib.metadata.PackageNotFoundError:
-        pass
     candidates.append(Path(sysconfig.get_path("data")) / "share/gpuwatch/systemd")
     for candidate in candidates:
         if (candidate / "gpuwatch.service").is_file() and (candidate / "user/gpuwatch.service").is_file():

@@ -46,7 +46,4 @@ class HostTimer:
 def settle() -> Callable[[], None] | None:
     """Return torch's synchronisation where this process made a context on a GPU, else None."""
     cuda = torch_state.cuda_with_context()
-    if cuda is None:
-        return None
-    synchronize: Callable[[], None] = cuda.synchronize
-    return synchronize
+    return None if cuda is None else cuda.synchronize
