@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from annotate.evidence import Evidence
+from annotate.output.report import plain
+from annotate.policy import Policy
 from annotate.verdict import Status, Verdict, worst
 from gpuwatch import clock
 from gpuwatch.cli import open_store, options, output, rejudge, times
 from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.errors import UsageError
+from gpuwatch.interfaces import Run
 from gpuwatch.utf8 import clean_text
-
-if TYPE_CHECKING:
-    from annotate.evidence import Evidence
-    from annotate.policy import Policy
-    from gpuwatch.store import Run
-
 
 _ROOMY = 110  # columns; in fewer, dates and words in the table are shortened to leave room for what was found
 LISTED_COUNT = 200  # a screen or four: a store may hold a million windows
@@ -50,16 +47,6 @@ class _Listing:
     count: int | None
     again: bool
 
-    @property
-    def given(self) -> dict[str, Any]:
-        return {
-            "--since": self.since,
-            "--label": self.label,
-            "--status": self.status,
-            "--count": self.count,
-            "--rejudge": self.again or None,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class _Interval:
@@ -72,10 +59,6 @@ class _Interval:
     trace: str | None
     verbose: bool
     query: str | None
-
-    @property
-    def is_given(self) -> bool:
-        return any(each is not None for each in (self.begin, self.end, self.trace))
 
 
 @click.command("audit", short_help="Every window so far, worst first.")
@@ -116,8 +99,9 @@ def command(
     """
     failing = options.fail_on(fail_on)
     policy = policy_options.policy()
-    if interval.is_given:
-        _refuse(listing.given, "lists windows; it says nothing of an interval or recording")
+    if interval.begin is not None or interval.end is not None or interval.trace is not None:
+        given = {"--since": listing.since, "--label": listing.label, "--status": listing.status, "--count": listing.count}
+        _refuse(given | {"--rejudge": listing.again or None}, "lists windows; it says nothing of an interval or recording")
         verdicts = rejudge.judged(_evidence(interval), policy)
         return _show(verdicts, failing, verbose=interval.verbose, as_json=as_json)
     _refuse(
@@ -188,19 +172,13 @@ def _explain_limits(pieces: Sequence[Evidence]) -> None:
 
 
 def _show(verdicts: Sequence[Verdict], failing: frozenset[Status], *, verbose: bool, as_json: bool) -> Exit:
-    from annotate.output import report
-
-    if as_json:
-        output.emit_json({"verdicts": [verdict.to_dict() for verdict in verdicts]})
-    else:
-        shown = report.texts(verdicts, verbose=verbose, more="`-v` lists them", width=output.width(sys.stdout))
-        output.emit(output.coloured(shown, sys.stdout))
+    shown = output.lay_out(verdicts, sys.stdout, verbose=verbose, more="`-v` lists them")
+    output.emit_either({"verdicts": [verdict.to_dict() for verdict in verdicts]}, shown, as_json=as_json)
     return worst_code(list_statuses(verdicts), failing)
 
 
 def _counts(listed: Sequence[_Listed]) -> dict[str, int]:
-    counted = Counter(each.status for each in listed)
-    return {status.value: counted[status] for status in Status}
+    return {status.value: sum(each.status is status for each in listed) for status in Status}
 
 
 def _plain(each: _Listed) -> dict[str, Any]:
@@ -246,8 +224,6 @@ def _distinct_length(ids: set[str]) -> int:
 
 
 def _row(each: _Listed, run_id: str, *, narrow: bool) -> tuple[str, ...]:
-    from annotate.output.report import plain
-
     begun = times.text(each.run.begun_wall_s)
     found = ", ".join(_hazards(each)) or (worst(each.verdicts).why if each.status is Status.UNPROVEN else "")
     return (

@@ -15,7 +15,6 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gpuwatch import clock
 from gpuwatch.cli.exit_codes import Exit, Stop
@@ -35,9 +34,6 @@ class Outcome:
     elapsed_s: float
     user_s: float
     system_s: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("exit_code", "signal", "elapsed_s", "user_s", "system_s")}
 
 
 @contextlib.contextmanager

@@ -60,11 +60,8 @@ def command(name: str | None, as_json: bool) -> None:
         near = " or ".join(repr(each) for each in alike[:3])
         hint = f"did you mean {near}? " if near else ""
         raise UsageError(f"unknown rule or reason {name!r}; {hint}`gpuwatch explain` lists them")
-    if as_json:
-        output.emit_json(data)
-        return
-    output.emit(text)
-    if name is None:
+    output.emit_either(data, text, as_json=as_json)
+    if name is None and not as_json:
         output.say("\ngpuwatch explain RULE prints its page; clock event reasons (sw_power_cap, 0x4) are explained too")
 
 

@@ -8,18 +8,15 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
 
 from annotate.claims import Claim
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch.config.settings import load
+from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
-
-if TYPE_CHECKING:
-    from gpuwatch.config.settings import Settings
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FLAGS = "gpuwatch.flags"

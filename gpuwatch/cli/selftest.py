@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
 from gpuwatch import clock
 from gpuwatch.cli import options, output, times
-from gpuwatch.comparing import floor_record
+from gpuwatch.cli.benchmarks import torch_with_gpu
+from gpuwatch.comparing import blocks, floor_record, selftest
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.process import torch_state
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command("selftest", short_help="Measure this GPU's noise floor between equal arms, and keep it.")
@@ -57,9 +56,6 @@ def command(seconds: float, show: bool, as_json: bool) -> None:
 
 
 def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor, ...]]:
-    from gpuwatch.cli.benchmarks import torch_with_gpu
-    from gpuwatch.comparing import blocks, selftest
-
     torch: Any = torch_with_gpu()
     if torch is None:
         raise GpuwatchError("selftest: expected torch and a GPU with 4 GiB free, found none; `gpuwatch doctor` says more")

@@ -73,8 +73,8 @@ def first_results(request: CompareRequest, calls: Calls, *, has_inputs: bool) ->
     for name in others:
         result = calls[name][0]()
         compare_arguments.check_result(name, result)
-        if is_comparable:
-            missing = Match(float("inf"), 0.0)
-            matched = reference.match_results(result, expected, request.tolerance_ratio) if result is not None else missing
-            found[name] = matched
+        if is_comparable and result is None:
+            found[name] = Match(float("inf"), 0.0)
+        elif is_comparable:
+            found[name] = reference.match_results(result, expected, request.tolerance_ratio)
     return found

@@ -14,7 +14,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.measuring import bench_arguments, prepare
 from gpuwatch.measuring.attempt import Attempt, Job, MeasuredWindow, run_attempt
 from gpuwatch.measuring.batching import size_entries
-from gpuwatch.measuring.bench_arguments import BenchRequest, CallCost, Limits, Work
+from gpuwatch.measuring.bench_arguments import BenchRequest, CallCost, Limits, Work, amount_or_none
 from gpuwatch.measuring.environment import BenchEnvironment
 from gpuwatch.measuring.measurement import Measurement
 from gpuwatch.measuring.progress import Progress
@@ -71,7 +71,7 @@ def bench(
     bench_arguments.check_choices(timer, cache)
     request = BenchRequest(
         work=Work.checked(fn, args, rotate, reference, rtol, check_inputs=check_inputs),
-        cost=CallCost.checked(flops, bytes, dtype),
+        cost=CallCost(amount_or_none("flops", flops), amount_or_none("bytes", bytes), bench_arguments.dtype_name(dtype)),
         limits=Limits.checked(min_s, max_s, target_ratio, warmup_max_s, retries),
         timer=timer,
         cache=cache,
@@ -95,7 +95,10 @@ def _run(request: BenchRequest, environment: BenchEnvironment) -> Measurement:
         setting = prepare.choose_cache(request, timer, gpu, environment)
         sized = size_entries(setting, timer)
         canary = environment.canary(gpu.device.uuid, request.settings) if gpu else None
-        facts = {**(canary.facts if canary else {}), **setting.facts, **_input_facts(request.work.args), **checks.facts}
+        input_facts: Mapping[str, FactValue] = {}
+        with spared("looking at the inputs"):  # some cannot be read, whatever they raise
+            input_facts = inputs.facts(*request.work.args)
+        facts = {**(canary.facts if canary else {}), **setting.facts, **input_facts, **checks.facts}
         job = Job(
             timer=timer,
             plan=sized.plan,
@@ -132,13 +135,6 @@ def _run(request: BenchRequest, environment: BenchEnvironment) -> Measurement:
 
 def _open_window(request: BenchRequest, environment: BenchEnvironment) -> AbstractContextManager[MeasuredWindow]:
     return environment.window(request.label, claim=request.claim, policy=request.policy, settings=request.settings)
-
-
-def _input_facts(args: tuple[Any, ...]) -> Mapping[str, FactValue]:
-    """Return the facts to declare of the arguments; none where they cannot be read, whatever they raise."""
-    with spared("looking at the inputs"):
-        return inputs.facts(*args)
-    return {}
 
 
 def _is_worth_repeating(last: Attempt) -> bool:

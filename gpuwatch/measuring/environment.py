@@ -13,7 +13,7 @@ from gpuwatch.client.connection import connect
 from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.measuring import cache, canary_run, torch_device
+from gpuwatch.measuring import cache, canary_record, torch_device
 from gpuwatch.measuring.attempt import MeasuredWindow
 
 
@@ -35,6 +35,6 @@ class BenchEnvironment:
     window: Callable[..., AbstractContextManager[MeasuredWindow]] = window
     start_daemon: Callable[[Settings | None], None] = start_daemon
     gpu: Callable[[], torch_device.TorchDevice | None] = torch_device.current_device
-    canary: Callable[[str, Settings | None], canary_run.CanaryRun | None] = canary_run.run_canary
+    canary: Callable[[str, Settings | None], canary_record.CanaryRun | None] = canary_record.run_canary
     flush: Callable[[int | None], tuple[Callable[[], None], int]] = cache.make_flush
     stream: TextIO | None = None

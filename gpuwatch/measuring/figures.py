@@ -1,4 +1,4 @@
-"""The figures of one benchmark: its times, and the clock and rates that follow from them."""
+"""The figures of one benchmark: its attempts, the times of the one that counts, and the clock and rates that follow."""
 
 from __future__ import annotations
 
@@ -7,12 +7,62 @@ from dataclasses import dataclass
 import numpy as np
 
 from annotate.derived import roofline
-from annotate.evidence import Values
+from annotate.evidence import Device, Timings, Values
 from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
 from annotate.times.durations import usual_s, worth_count
-from gpuwatch.measuring.bench_result import BenchResult
+from annotate.verdict import Status, Verdict
+from gpuwatch.measuring.attempt import Attempt, Warmup
+from gpuwatch.measuring.reference import Match
 
-_TRIM_RATIO = 0.1  # of each end
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # arrays have no one answer to ==
+class BenchResult:
+    """The attempts of one benchmark and the facts around them.
+
+    The attempt that counts is the last valid one, else the last, and never the fastest.
+    """
+
+    label: str
+    timer: str
+    cache: str | None  # cold or warm; None: the host's timer leaves the cache alone
+    attempts: tuple[Attempt, ...]
+    timer_overhead_s: float  # of an entry, and not subtracted
+    issue_s: float | None = None  # the host's time to launch a call
+    first_call_s: float | None = None
+    call_flops_count: float | None = None
+    call_bytes: float | None = None
+    dtype: str | None = None
+    device: Device | None = None
+    match: Match | None = None  # against the reference
+    output_unchanged: bool | None = None
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt that counts."""
+        valid = [one for one in self.attempts if one.verdict.status is Status.VALID]
+        return (valid or self.attempts)[-1]
+
+    @property
+    def timings(self) -> Timings:
+        return self.attempt.timings
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """One verdict for each GPU, worst first."""
+        return self.attempt.verdicts
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.attempt.verdict
+
+    @property
+    def run(self) -> str | None:
+        """The window's number, for ``gpuwatch show``."""
+        return self.attempt.run
+
+    @property
+    def warmup(self) -> Warmup:
+        return self.attempt.warmup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,7 +94,7 @@ class TimeFigures(BenchResult):
     @property
     def trimmed_mean_s(self) -> float:
         """The mean without the fastest and the slowest tenth."""
-        cut = int(_TRIM_RATIO * self.count)
+        cut = int(0.1 * self.count)
         return float(np.sort(self._took_s)[cut : self.count - cut].mean())
 
     @property

@@ -85,9 +85,7 @@ def _first_call_s(work: Work, now_ns: Callable[[], int]) -> float:
     """
     begin_ns = now_ns()
     work.fn(*work.args)
-    settle = timers.settle()
-    if settle is not None:
-        settle()
+    timers.settle()()
     return (now_ns() - begin_ns) / 1e9
 
 

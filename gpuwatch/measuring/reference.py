@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring import tensor_trees
+from gpuwatch.process.inputs import leaves
 
 # The error that a reduction of a few thousand products may have in a data type; torch's own defaults are for single operations.
 _LIMITS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2, "complex128": 1e-9, "complex64": 1e-4}
@@ -36,7 +37,7 @@ def match_results(result: object, reference: object, rtol: float | None = None) 
     zero need not have digits that no computation has: ``allclose`` with ``atol = rtol × mean |reference|``.  Without ``rtol`` the
     limit is the data type's.  Another shape, and a NaN where the reference has none, is an infinite error.
     """
-    mine, theirs = list(tensor_trees.leaves(result)), list(tensor_trees.leaves(reference))
+    mine, theirs = list(leaves(result)), list(leaves(reference))
     if all(leaf is None for leaf in mine) and any(leaf is not None for leaf in theirs):
         raise UsageError("reference: the function returned nothing to compare; let it return its result")
     if len(mine) != len(theirs):
@@ -124,7 +125,7 @@ def output_unchanged(fn: Callable[..., object], args: tuple[Any, ...]) -> bool:
         raise UsageError("check_inputs: expected floating-point tensors among args, found none")
     originals = [tensor_trees.copied(array) for array in inputs]
     before = tensor_trees.mapped(fn(*args), tensor_trees.copied)
-    if all(leaf is None for leaf in tensor_trees.leaves(before)):
+    if all(leaf is None for leaf in leaves(before)):
         raise UsageError("check_inputs: the function returned nothing to compare; let it return its result")
     changed: list[tuple[Any, Any]] = []
     try:

@@ -14,6 +14,7 @@ from annotate.evidence import Values
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring import tensor_trees
 from gpuwatch.measuring.reference import is_unchanged, match_results
+from gpuwatch.process.inputs import leaves
 
 finite = arrays.arrays(np.float64, st.integers(1, 20), elements=st.floats(-1e6, 1e6))
 
@@ -91,7 +92,7 @@ def test_trees_keep_their_shape() -> None:
     Pair = namedtuple("Pair", "a b")
     tree = (Pair(1, [2, 3]), {"c": 4})
     assert tensor_trees.mapped(tree, lambda leaf: leaf * 2) == (Pair(2, [4, 6]), {"c": 8})
-    assert list(tensor_trees.leaves(tree)) == [1, 2, 3, 4]
+    assert list(leaves(tree)) == [1, 2, 3, 4]
 
 
 def test_the_first_floating_point_array_names_the_data_type() -> None:
