@@ -92,9 +92,9 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mask: set[sign
 
 
 def _spawn(path: str, command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> int:
-    # Python ignores these two for itself; the command must find them as it would without us.
-    defaults = [signal.SIGPIPE, signal.SIGXFSZ]
-    return os.posix_spawnp(path, list(command), dict(environment), setsigmask=mask, setsigdef=defaults)
+    # Python ignores two signals for itself; the command must find them as it would without us.
+    own = (signal.SIGPIPE, signal.SIGXFSZ)
+    return os.posix_spawnp(path, list(command), dict(environment), setsigmask=mask, setsigdef=own)
 
 
 _LOOK_S = 0.1

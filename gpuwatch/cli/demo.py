@@ -26,8 +26,6 @@ _BANNER = """\
 │  No such GPUs exist; the rules that judge them are the real ones.    │
 └──────────────────────────────────────────────────────────────────────┘"""
 
-_MORE = "`gpuwatch demo --json` lists them"  # simulated windows are not kept
-
 _NEXT = """
 What to type next:
   {explain:<{column}}   why this matters, what it cannot see, what to do
@@ -119,7 +117,8 @@ def _print(windows: Sequence[Window]) -> None:
     verdicts: list[Verdict] = []
     for measured in windows:
         output.emit()
-        output.emit(output.lay_out(measured.verdicts, sys.stdout, more=_MORE))
+        # `gpuwatch show` could not: simulated windows are not kept.
+        output.emit(output.lay_out(measured.verdicts, sys.stdout, more="`gpuwatch demo --json` lists them"))
         verdicts += measured.verdicts
     rule = next((finding.rule for finding in worst(verdicts).hazards), "power-limited")
     name = _typed()

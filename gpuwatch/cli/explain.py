@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import io
 import re
@@ -105,11 +106,9 @@ def _explain_mask(mask: int) -> tuple[dict[str, Any], str]:
 
 def _read_mask(name: str) -> int | None:
     """Read a reason's name or a mask of reasons; None for neither."""
-    try:
+    with contextlib.suppress(ValueError):
         if int(name.strip(), 0) == 0:
             return 0
-    except ValueError:
-        pass
     mask = clock_reasons.named(name)
     return None if mask is None else int(mask)
 

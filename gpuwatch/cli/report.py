@@ -65,7 +65,7 @@ def command(
         output.check_file(Path(target))
     found = _of_recording(Path(trace)) if trace is not None else _of_runs(run_ids)
     windows = redaction.redacted(found, without)
-    text = _text(windows, without, markdown=markdown, junit=junit)
+    text = _text(windows, without, is_markdown=markdown, is_junit=junit)
     if target is None:
         output.emit(text.rstrip("\n"))
     else:
@@ -87,17 +87,13 @@ def _signed(windows: tuple[ReportedWindow, ...], without: tuple[str, ...]) -> st
     return f"signed by {', '.join(keys)}" + (f"; {count} of {len(windows)} windows unsigned" if count else "")
 
 
-def _text(windows: tuple[ReportedWindow, ...], without: tuple[str, ...], *, markdown: bool, junit: bool) -> str:
-    if markdown:
-        from gpuwatch.report.markdown import markdown as as_markdown
+def _text(windows: tuple[ReportedWindow, ...], without: tuple[str, ...], *, is_markdown: bool, is_junit: bool) -> str:
+    from gpuwatch.report import html_page, junit, markdown, record
 
-        return as_markdown(windows)
-    if junit:
-        from gpuwatch.report.junit import junit as as_junit
-
-        return as_junit(windows)
-    from gpuwatch.report import html_page, record
-
+    if is_markdown:
+        return markdown.markdown(windows)
+    if is_junit:
+        return junit.junit(windows)
     return html_page.render(record.make_record(windows, without), secrets.token_urlsafe(24))
 
 
@@ -127,7 +123,7 @@ def _of_run(store: Reader, run: Run) -> list[ReportedWindow]:
             verdict=verdict,
             evidence=store.evidence(run, uuid) if uuid is not None else None,
             run_id=run.id,
-            begun=times.zoned(run.begun_wall_s),
+            begun=times.text(run.begun_wall_s, has_zone=True),
             user=run.user,
             process=run.process,
             packed=store.packed(run, uuid) if uuid is not None else None,
@@ -141,5 +137,4 @@ def _of_run(store: Reader, run: Run) -> list[ReportedWindow]:
 def _of_recording(path: Path) -> list[ReportedWindow]:
     from annotate.judge import judge
 
-    pieces = rejudge.recorded(path, None, None, ())
-    return [ReportedWindow(verdict=judge(piece), evidence=piece) for piece in pieces]
+    return [ReportedWindow(verdict=judge(piece), evidence=piece) for piece in rejudge.recorded(path, None, None, ())]

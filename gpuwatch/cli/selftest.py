@@ -67,14 +67,9 @@ def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor
     for kind, shared in product(selftest.KINDS, (False, True)):
         buffers = "the same buffers" if shared else "different buffers"
         output.say(f"{kind}: {selftest.TRIALS_COUNT} trials of {seconds:g} s, identical work on {buffers}")
-        trials = selftest.differences(
-            blocks.choose_timer(),
-            selftest.equal_pairs(torch, kind, shared=shared),
-            trials_count=selftest.TRIALS_COUNT,
-            seconds=seconds,
-            warm_s=1.0,
-        )
-        found = list(trials)
+        pairs = selftest.equal_pairs(torch, kind, shared=shared)
+        count, timer = selftest.TRIALS_COUNT, blocks.choose_timer()
+        found = list(selftest.differences(timer, pairs, trials_count=count, seconds=seconds, warm_s=1.0))
         torch.cuda.empty_cache()
         if not found:
             raise GpuwatchError(f"selftest: {kind}: expected times of equal arms, found none above 0; try more --seconds")

@@ -45,17 +45,10 @@ def _moment_s(word: str, now_s: float) -> float:
     return at.timestamp() + second % 1
 
 
-def text(at_s: float) -> str:
-    """Write local time to the second, as tables show it."""
+def text(at_s: float, *, has_zone: bool = False) -> str:
+    """Write local time to the second, as tables show it; ``has_zone`` adds the offset from UTC, for readers elsewhere."""
     try:
-        return dt.datetime.fromtimestamp(at_s, tz=dt.UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        at = dt.datetime.fromtimestamp(int(at_s), tz=dt.UTC).astimezone()
     except (OverflowError, ValueError, OSError):  # beyond any calendar: somebody else wrote it
         return f"@{at_s:g}"
-
-
-def zoned(at_s: float) -> str:
-    """Write local time to the second with its offset from UTC, for readers elsewhere."""
-    try:
-        return dt.datetime.fromtimestamp(int(at_s), tz=dt.UTC).astimezone().isoformat(sep=" ")
-    except (OverflowError, ValueError, OSError):
-        return f"@{at_s:g}"
+    return at.isoformat(sep=" ") if has_zone else f"{at:%Y-%m-%d %H:%M:%S}"

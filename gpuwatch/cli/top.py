@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -19,12 +19,9 @@ from gpuwatch.cli import open_store, options, output
 from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.config.paths import user_config
 from gpuwatch.config.settings import Settings, load
-from gpuwatch.errors import StoreError, UsageError
+from gpuwatch.errors import UsageError
 from gpuwatch.view.history import Recorded, StoredHistory
 from gpuwatch.view.live import Live, LiveGpu, Looker
-
-if TYPE_CHECKING:
-    from gpuwatch.tui.preferences import PreferencesFile
 
 SCENES = "steady-gemm,from-idle,neighbour"  # what is shown where there is no driver
 PASTED_COLUMNS = 120
@@ -58,7 +55,7 @@ def command(once: bool, trace: str | None, as_json: bool) -> None:
         return
     with _watched(settings) as found:
         if not once:
-            _screen(found, kept_for=settings)
+            _run_screen(Looker(found), StoredHistory(lambda: open_store.readable_folder(found)), settings)
             return
         with contextlib.closing(Looker(found)) as looker:
             live = looker.look()
@@ -85,31 +82,17 @@ def _watched(settings: Settings) -> Iterator[Settings]:
             yield ours
 
 
-def _screen(settings: Settings, *, kept_for: Settings) -> None:
+def _run_screen(looker: Looker | None, history: StoredHistory | Recorded, settings: Settings, **options: Any) -> None:
+    """Run the screen with the user's stored preferences, which lie beside the configuration."""
     from gpuwatch.tui.app import TopApp
-
-    TopApp(Looker(settings), StoredHistory(lambda: _store(settings)), preferences_file=_preferences_file(kept_for)).run()
-
-
-def _store(settings: Settings) -> Path:
-    """Return where the readings lie that the screen goes back to.  Raises StoreError."""
-    where = open_store.folder(settings)
-    if why := open_store.closed(where):
-        raise StoreError(why)
-    return where
-
-
-def _preferences_file(settings: Settings) -> PreferencesFile:
-    """Return the user's stored preferences, which lie beside the configuration."""
     from gpuwatch.tui.preferences import PreferencesFile
 
     named = settings.given.get("config") or os.environ.get("GPUWATCH_CONFIG")
     beside = Path(named).absolute() if named else user_config(os.environ)
-    return PreferencesFile(beside.with_name("top.json"))
+    TopApp(looker, history, preferences_file=PreferencesFile(beside.with_name("top.json")), **options).run()
 
 
 def _recorded_screen(past: Recorded, settings: Settings) -> None:
-    from gpuwatch.tui.app import TopApp
     from gpuwatch.tui.text.time_text import time_of_day
 
     begin_ns, _ = past.span_ns()
@@ -117,13 +100,7 @@ def _recorded_screen(past: Recorded, settings: Settings) -> None:
     def format_time(at_ns: int) -> str:
         return time_of_day(at_ns, 0) if past.has_wall_time else f"t{(at_ns - begin_ns) / 1e9:+.1f} s"
 
-    TopApp(
-        None,
-        past,
-        format_time=format_time,
-        wall_offset_ns=(lambda: 0) if past.has_wall_time else None,
-        preferences_file=_preferences_file(settings),
-    ).run()
+    _run_screen(None, past, settings, format_time=format_time, wall_offset_ns=(lambda: 0) if past.has_wall_time else None)
 
 
 def _show(live: Live, *, as_json: bool) -> None:

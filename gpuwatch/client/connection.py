@@ -72,9 +72,12 @@ class Client:
         self.pid = os.getpid()
         pid, _ = peer_uid(connection)
         patience_s = START_S if pid not in _answering and is_manager(pid) else GREETING_S
-        state = str(settings.state) if settings.origin("state") != "default" else None
-        source = None if any_source else settings.source
-        hello = messages.Hello(protocol=protocol, version=__version__, source=source, state=None if any_source else state)
+        hello = messages.Hello(
+            protocol=protocol,
+            version=__version__,
+            source=None if any_source else settings.source,
+            state=None if any_source or settings.origin("state") == "default" else str(settings.state),
+        )
         try:
             with self._answering_within(patience_s) as until_ns:
                 self._send(hello, until_ns)

@@ -271,5 +271,4 @@ def window(
         raise UsageError(f"on_reject: expected 'report' or 'raise', found {found_words(on_reject)}")
     if settings is not None and not isinstance(settings, Settings):
         raise UsageError(f"settings: expected gpuwatch.config.settings.Settings, found {found_words(settings)}")
-    names = list_gpus(gpus)
-    return Window(name, check_policy(claim, policy), gpus=names, sync=sync, on_reject=on_reject, settings=settings)
+    return Window(name, check_policy(claim, policy), gpus=list_gpus(gpus), sync=sync, on_reject=on_reject, settings=settings)

@@ -20,8 +20,7 @@ _FACTORY = "make_"
 def input_sets(request: CompareRequest) -> list[tuple[Any, ...]]:
     """Return the sets of arguments: several where a function makes them, because where data lies is part of a time."""
     if callable(request.inputs):
-        make = request.inputs
-        return [compare_arguments.checked_inputs(make(), name="inputs()") for _ in range(request.buffers_count)]
+        return [compare_arguments.checked_inputs(request.inputs(), name="inputs()") for _ in range(request.buffers_count)]
     return [compare_arguments.checked_inputs(request.inputs)]
 
 

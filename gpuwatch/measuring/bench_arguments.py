@@ -19,8 +19,7 @@ from gpuwatch.timers import Timer
 from gpuwatch.wire.messages import LABEL_LENGTH
 
 Cache = Literal["cold", "warm"]
-TimerName = Literal["events", "graph", "host"]
-TimerChoice = TimerName | Timer | None
+TimerChoice = Literal["events", "graph", "host"] | Timer | None
 _DEFERRING = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 _DTYPE = re.compile(r"[a-z][a-z0-9_]*")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from typing import Any
 
 from annotate.claims import Claim
@@ -89,11 +89,11 @@ def _run(request: BenchRequest, environment: BenchEnvironment) -> Measurement:
     checks = prepare.check_work(request, environment.now_ns)
     with (
         prepare.open_timer(request.timer, request.work) as (timer, overhead_s),
-        Progress(request.label, shown=request.progress, stream=environment.stream) as progress,
+        closing(Progress(request.label, shown=request.progress, stream=environment.stream)) as progress,
     ):
         gpu = environment.gpu()
         setting = prepare.choose_cache(request, timer, gpu, environment)
-        sized = size_entries(setting, timer)
+        plan, entry_s, issue_s = size_entries(setting, timer)
         canary = environment.canary(gpu.device.uuid, request.settings) if gpu else None
         input_facts: Mapping[str, FactValue] = {}
         with spared("looking at the inputs"):  # some cannot be read, whatever they raise
@@ -101,8 +101,8 @@ def _run(request: BenchRequest, environment: BenchEnvironment) -> Measurement:
         facts = {**(canary.facts if canary else {}), **setting.facts, **input_facts, **checks.facts}
         job = Job(
             timer=timer,
-            plan=sized.plan,
-            entry_s=sized.entry_s,
+            plan=plan,
+            entry_s=entry_s,
             has_gpu=gpu is not None,
             clock_max_mhz=gpu.device.sm_clock_max_mhz if gpu else None,
             limits=request.limits,
@@ -122,7 +122,7 @@ def _run(request: BenchRequest, environment: BenchEnvironment) -> Measurement:
         cache=str(setting.facts["cache"]) if "cache" in setting.facts else None,
         attempts=tuple(attempts),
         timer_overhead_s=overhead_s,
-        issue_s=sized.issue_s,
+        issue_s=issue_s,
         first_call_s=checks.first_call_s,
         call_flops_count=checks.cost.flops_count,
         call_bytes=checks.cost.bytes_count,

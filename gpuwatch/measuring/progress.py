@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from types import TracebackType
 from typing import TextIO
 
 from annotate.output.report import plain
@@ -13,7 +12,7 @@ _WIDTH = 24
 
 
 class Progress:
-    """A context manager that shows the line and removes it at its end."""
+    """The line: shown again with each step, and removed at the end."""
 
     def __init__(self, label: str, *, shown: bool | None, stream: TextIO | None = None) -> None:
         self._stream: TextIO | None = stream or sys.stderr  # None in a process without one
@@ -23,10 +22,8 @@ class Progress:
         with contextlib.suppress(OSError, ValueError):  # of a closed stream
             self._shown = self._shown or (shown is None and self._stream is not None and self._stream.isatty())
 
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Remove the line."""
         if self._width:
             self._write("\r" + " " * self._width + "\r")
 

@@ -46,11 +46,6 @@ def match_results(result: object, reference: object, rtol: float | None = None) 
     return max(found, key=lambda one: one.error_ratio - one.limit_ratio, default=Match(0.0, rtol or 0.0))
 
 
-def is_unchanged(one: object, other: object) -> bool:
-    """Return True if two results are the same, bit for bit."""
-    return match_results(one, other, 0.0).error_ratio == 0.0
-
-
 def _match_leaf(result: Any, reference: Any, rtol: float | None) -> Match:
     kind = str(getattr(result, "dtype", "complex128" if isinstance(result, complex) else "float64")).removeprefix("torch.")
     limit = rtol if rtol is not None else _FP8_LIMIT if kind.startswith("float8") else _LIMITS.get(kind, 0.0)
@@ -132,7 +127,7 @@ def output_unchanged(fn: Callable[..., object], args: tuple[Any, ...]) -> bool:
         for array, value in zip(inputs, originals, strict=True):
             _change(array)
             changed.append((array, value))
-        return is_unchanged(tensor_trees.mapped(fn(*args), tensor_trees.copied), before)
+        return match_results(tensor_trees.mapped(fn(*args), tensor_trees.copied), before, 0.0).error_ratio == 0.0
     finally:
         for array, value in changed:
             _write(array, value)

@@ -19,8 +19,7 @@ ANSWER_S = 5.0  # a daemon that is silent for longer is treated as gone
 
 def peer_uid(connection: socket.socket) -> tuple[int, int]:
     """Return pid and uid of the process at the other end, by the kernel's word; the pid is 0 if it is not visible from here."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, uid, _ = struct.unpack("3i", credentials)
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return pid, uid
 
 

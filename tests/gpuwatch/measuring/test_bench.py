@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from fractions import Fraction
 from io import StringIO
 from typing import Any
@@ -521,7 +522,7 @@ def test_failing_progress_does_not_lose_benchmark(monkeypatch: pytest.MonkeyPatc
     closed.shown.close()
     assert bench(nothing, timer=closed.timer, seams=closed.environment(), min_s=0.1).count > 10
     monkeypatch.setattr("sys.stderr", None)
-    with Progress("x", shown=True) as shown:
+    with closing(Progress("x", shown=True)) as shown:
         shown.show("measuring", 0.5)
 
 
