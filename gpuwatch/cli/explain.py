@@ -67,10 +67,8 @@ def command(name: str | None, as_json: bool) -> None:
 
 
 def _list(rules: Sequence[Rule]) -> tuple[dict[str, Any], str]:
-    from annotate.output.rule_pages import words
-
     data = {"rules": [_rule(rule) for rule in rules], "reasons": [_reason(bit) for bit in REASONS]}
-    rows = [(rule.name, rule.family, words(rule).summary) for rule in rules]
+    rows = [(rule["name"], rule["family"], rule["summary"]) for rule in data["rules"]]
     return data, output.table(rows, header=("RULE", "FAMILY", "SUMMARY"))
 
 

@@ -36,11 +36,11 @@ def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
     cuda = sys.modules["torch"].cuda
     stream = raw_stream()(cuda.current_device())
     with closing(stamps):
-        clock_mhz = _spun_mhz(driver, stamps, stream)
+        clock_mhz = _spun_mhz(driver, cuda, stamps, stream)
     return Canary(clock_mhz, _copied_bytes_count(driver, cuda, stream))
 
 
-def _spun_mhz(driver: Any, stamps: Stamps, stream: int) -> float | None:
+def _spun_mhz(driver: Any, cuda: Any, stamps: Stamps, stream: int) -> float | None:
     cycles = ctypes.c_uint64(_SPIN_CYCLES)
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(cycles))
     spin, sms = load_kernel(driver, "gpuwatch_spin"), sms_count(driver)
@@ -52,7 +52,8 @@ def _spun_mhz(driver: Any, stamps: Stamps, stream: int) -> float | None:
     stamps.put()
     turn()
     stamps.put()
-    return stamps.read().mean_mhz(0, 1)  # which waits for the stream
+    cuda.current_stream().synchronize()
+    return stamps.read().mean_mhz(0, 1)
 
 
 def _copied_bytes_count(driver: Any, cuda: Any, stream: int) -> float | None:

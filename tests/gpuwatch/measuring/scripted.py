@@ -16,7 +16,7 @@ from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch.measuring import BenchEnvironment
 from gpuwatch.measuring.canary_record import CanaryRun
-from gpuwatch.measuring.torch_device import TorchDevice
+from gpuwatch.measuring.environment import TorchDevice
 from gpuwatch.timers import TimedEntries, TimingPlan
 from gpuwatch.wire.messages import FactValue
 

@@ -17,8 +17,8 @@ from annotate.policy import Policy
 from annotate.verdict import Status
 from gpuwatch.errors import GpuwatchError, RejectedError, UsageError, WrongResultError
 from gpuwatch.measuring import Measurement, Stopped, bench
+from gpuwatch.measuring.environment import TorchDevice
 from gpuwatch.measuring.progress import Progress
-from gpuwatch.measuring.torch_device import TorchDevice
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.measuring.scripted import H200, L2_BYTES, Model, ScriptedTimer, World, constant, nothing
 
