@@ -49,7 +49,7 @@ class _Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Interval:
+class _IntervalOptions:
     """The options of an interval or recording."""
 
     begin: str | None
@@ -88,9 +88,9 @@ class _Interval:
 @options.json_option
 @options.settings_options
 @options.gathered(_Listing, "listing")
-@options.gathered(_Interval, "interval")
+@options.gathered(_IntervalOptions, "interval")
 def command(
-    listing: _Listing, interval: _Interval, policy_options: options.PolicyOptions, fail_on: str | None, as_json: bool
+    listing: _Listing, interval: _IntervalOptions, policy_options: options.PolicyOptions, fail_on: str | None, as_json: bool
 ) -> Exit:
     """List the windows in the store, worst first.
 
@@ -111,7 +111,7 @@ def command(
     return _list(listing, policy, failing, as_json=as_json)
 
 
-def _evidence(interval: _Interval) -> tuple[Evidence, ...]:
+def _evidence(interval: _IntervalOptions) -> tuple[Evidence, ...]:
     """Return the evidence of an interval or recording, one piece per GPU.  Raises UsageError."""
     if interval.trace is None:
         if interval.begin is None:
