@@ -1,7 +1,5 @@
 """``python -m gpuwatch`` is ``gpuwatch``."""
 
-from __future__ import annotations
-
 import sys
 
 from gpuwatch.cli import main

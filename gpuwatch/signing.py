@@ -143,10 +143,12 @@ def pem(public_key: bytes) -> bytes:
 def _load_key(path: Path) -> Ed25519PrivateKey:
     """Read the key in its file; make one if there is no file.  Raises OSError, ValueError: for a key that proves nothing."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
     if not path.exists():
-        _create_key(path)
+        made = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        with contextlib.suppress(FileExistsError):  # another worker was quicker
+            atomic_write.create(path, made, mode=0o600, is_synced=True)
     there = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
     with os.fdopen(there, "rb") as file:
         mode = os.fstat(there)
@@ -161,15 +163,6 @@ def _load_key(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise ValueError(f"expected an Ed25519 key, found {type(key).__name__}")
     return key
-
-
-def _create_key(path: Path) -> None:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    data = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    with contextlib.suppress(FileExistsError):  # another worker was quicker
-        atomic_write.create(path, data, mode=0o600, is_synced=True)
 
 
 def _publish(path: Path, text: bytes) -> None:

@@ -7,14 +7,13 @@ import reprlib
 from typing import Any
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_REPLACEMENT = "\ufffd"
 
 
 def clean_text(text: bytes | str) -> str:
     """Replace all that UTF-8 cannot hold: undecodable bytes, and the lone surrogates Python decodes them to."""
     if isinstance(text, bytes):
         return text.decode("utf-8", "replace")
-    return text if text.isascii() else _SURROGATES.sub(_REPLACEMENT, text)
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 def clean_tree(tree: Any) -> Any:  # plain data of any shape

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from annotate.evidence import Evidence
+from annotate.output.report import plain
+from annotate.policy import Policy
 from annotate.verdict import Status, Verdict, worst
 from gpuwatch import clock
 from gpuwatch.cli import open_store, options, output, rejudge, times
 from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.errors import UsageError
+from gpuwatch.interfaces import Run
 from gpuwatch.utf8 import clean_text
-
-if TYPE_CHECKING:
-    from annotate.evidence import Evidence
-    from annotate.policy import Policy
-    from gpuwatch.store import Run
-
 
 _ROOMY = 110  # columns; in fewer, dates and words in the table are shortened to leave room for what was found
 LISTED_COUNT = 200  # a screen or four: a store may hold a million windows
@@ -50,19 +47,9 @@ class _Listing:
     count: int | None
     again: bool
 
-    @property
-    def given(self) -> dict[str, Any]:
-        return {
-            "--since": self.since,
-            "--label": self.label,
-            "--status": self.status,
-            "--count": self.count,
-            "--rejudge": self.again or None,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class _Interval:
+class _IntervalOptions:
     """The options of an interval or recording."""
 
     begin: str | None
@@ -72,10 +59,6 @@ class _Interval:
     trace: str | None
     verbose: bool
     query: str | None
-
-    @property
-    def is_given(self) -> bool:
-        return any(each is not None for each in (self.begin, self.end, self.trace))
 
 
 @click.command("audit", short_help="Every window so far, worst first.")
@@ -105,9 +88,9 @@ class _Interval:
 @options.json_option
 @options.settings_options
 @options.gathered(_Listing, "listing")
-@options.gathered(_Interval, "interval")
+@options.gathered(_IntervalOptions, "interval")
 def command(
-    listing: _Listing, interval: _Interval, policy_options: options.PolicyOptions, fail_on: str | None, as_json: bool
+    listing: _Listing, interval: _IntervalOptions, policy_options: options.PolicyOptions, fail_on: str | None, as_json: bool
 ) -> Exit:
     """List the windows in the store, worst first.
 
@@ -116,10 +99,10 @@ def command(
     """
     failing = options.fail_on(fail_on)
     policy = policy_options.policy()
-    if interval.is_given:
-        _refuse(listing.given, "lists windows; it says nothing of an interval or recording")
-        verdicts = rejudge.judged(_evidence(interval), policy)
-        return _show(verdicts, failing, verbose=interval.verbose, as_json=as_json)
+    if interval.begin is not None or interval.end is not None or interval.trace is not None:
+        given = {"--since": listing.since, "--label": listing.label, "--status": listing.status, "--count": listing.count}
+        _refuse(given | {"--rejudge": listing.again or None}, "lists windows; it says nothing of an interval or recording")
+        return _show(rejudge.judged(_evidence(interval), policy), failing, verbose=interval.verbose, as_json=as_json)
     _refuse(
         {"--gpu": interval.gpus or None, "--pid": interval.pids or None, "--verbose": interval.verbose or None},
         "needs --from, or --trace",
@@ -128,7 +111,7 @@ def command(
     return _list(listing, policy, failing, as_json=as_json)
 
 
-def _evidence(interval: _Interval) -> tuple[Evidence, ...]:
+def _evidence(interval: _IntervalOptions) -> tuple[Evidence, ...]:
     """Return the evidence of an interval or recording, one piece per GPU.  Raises UsageError."""
     if interval.trace is None:
         if interval.begin is None:
@@ -188,19 +171,13 @@ def _explain_limits(pieces: Sequence[Evidence]) -> None:
 
 
 def _show(verdicts: Sequence[Verdict], failing: frozenset[Status], *, verbose: bool, as_json: bool) -> Exit:
-    from annotate.output import report
-
-    if as_json:
-        output.emit_json({"verdicts": [verdict.to_dict() for verdict in verdicts]})
-    else:
-        shown = report.texts(verdicts, verbose=verbose, more="`-v` lists them", width=output.width(sys.stdout))
-        output.emit(output.coloured(shown, sys.stdout))
+    shown = output.lay_out(verdicts, sys.stdout, verbose=verbose, more="`-v` lists them")
+    output.emit_either({"verdicts": [verdict.to_dict() for verdict in verdicts]}, shown, as_json=as_json)
     return worst_code(list_statuses(verdicts), failing)
 
 
 def _counts(listed: Sequence[_Listed]) -> dict[str, int]:
-    counted = Counter(each.status for each in listed)
-    return {status.value: counted[status] for status in Status}
+    return {status.value: sum(each.status is status for each in listed) for status in Status}
 
 
 def _plain(each: _Listed) -> dict[str, Any]:
@@ -246,8 +223,6 @@ def _distinct_length(ids: set[str]) -> int:
 
 
 def _row(each: _Listed, run_id: str, *, narrow: bool) -> tuple[str, ...]:
-    from annotate.output.report import plain
-
     begun = times.text(each.run.begun_wall_s)
     found = ", ".join(_hazards(each)) or (worst(each.verdicts).why if each.status is Status.UNPROVEN else "")
     return (

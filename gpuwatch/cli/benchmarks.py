@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gpuwatch import clock
+from gpuwatch.comparing import selftest
 
-_GIB = 1 << 30
+_ROOM_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ def torch_with_gpu() -> Any | None:  # torch is not a dependency, so it has no t
         import torch
     except ImportError:
         return None
-    if not torch.cuda.is_available() or torch.cuda.mem_get_info()[0] < 4 * _GIB:
+    if not torch.cuda.is_available() or torch.cuda.mem_get_info()[0] < _ROOM_BYTES:
         return None
     return torch
 
@@ -58,50 +60,32 @@ def _repeat(torch: Any, step: Callable[[], Any], seconds: float, *, at_once: int
 
 
 def _copy(torch: Any) -> Benchmark:
-    source = torch.empty(_GIB, dtype=torch.uint8, device="cuda")
-    target = torch.empty_like(source)
-
-    def step() -> None:
-        target.copy_(source)
-
-    return Benchmark(
-        "copy-1gib",
-        "1 GiB copies, warmed for 3 s",
-        lambda: _repeat(torch, step, 3.0, at_once=20),
-        lambda: _repeat(torch, step, 3.0, at_once=20),
-    )
+    run = partial(_repeat, torch, selftest.make_copy(torch), 3.0, at_once=20)
+    return Benchmark("copy-1gib", "1 GiB copies, warmed for 3 s", run, run)
 
 
 def _from_idle(torch: Any) -> Benchmark:
-    a, b = (torch.randn(4096, 4096, dtype=torch.bfloat16, device="cuda") for _ in range(2))
-    out = torch.empty_like(a)
+    multiply = selftest.make_gemm(torch, 4096)
 
     def prepare() -> None:
-        torch.mm(a, b, out=out)
+        multiply()
         torch.cuda.synchronize()
         threading.Event().wait(3.0)
 
-    return Benchmark(
-        "gemm-from-idle",
-        "4096³ bf16 products straight from idle",
-        prepare,
-        lambda: _repeat(torch, lambda: torch.mm(a, b, out=out), 3.0),
-    )
+    says = "4096³ bf16 products straight from idle"
+    return Benchmark("gemm-from-idle", says, prepare, partial(_repeat, torch, multiply, 3.0))
 
 
 def _with_sleeps(torch: Any) -> Benchmark:
-    a, b = (torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda") for _ in range(2))
-    out = torch.empty_like(a)
+    multiply = selftest.make_gemm(torch, 8192)
 
     def measure() -> None:
         until_ns = clock.now_ns() + 3_000_000_000
         while clock.now_ns() < until_ns:
             for _ in range(8):
-                torch.mm(a, b, out=out)
+                multiply()
             torch.cuda.synchronize()
             threading.Event().wait(0.1)
 
-    def prepare() -> None:
-        _repeat(torch, lambda: torch.mm(a, b, out=out), 1.0, at_once=8)
-
+    prepare = partial(_repeat, torch, multiply, 1.0, at_once=8)
     return Benchmark("gemm-with-sleeps", "8192³ bf16 products with 100 ms sleeps between", prepare, measure)

@@ -15,7 +15,6 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gpuwatch import clock
 from gpuwatch.cli.exit_codes import Exit, Stop
@@ -35,9 +34,6 @@ class Outcome:
     elapsed_s: float
     user_s: float
     system_s: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("exit_code", "signal", "elapsed_s", "user_s", "system_s")}
 
 
 @contextlib.contextmanager
@@ -96,9 +92,9 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mask: set[sign
 
 
 def _spawn(path: str, command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> int:
-    # Python ignores these two for itself; the command must find them as it would without us.
-    defaults = [signal.SIGPIPE, signal.SIGXFSZ]
-    return os.posix_spawnp(path, list(command), dict(environment), setsigmask=mask, setsigdef=defaults)
+    # Python ignores two signals for itself; the command must find them as it would without us.
+    own = (signal.SIGPIPE, signal.SIGXFSZ)
+    return os.posix_spawnp(path, list(command), dict(environment), setsigmask=mask, setsigdef=own)
 
 
 _LOOK_S = 0.1

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from annotate.claims import Claim
-from annotate.errors import AnnotateError
+from annotate.compare.decision import Comparison, Decision
+from annotate.evidence import Evidence
 from annotate.output.report import plain
 from annotate.policy import Policy
-from gpuwatch.cli import open_store, options, output
+from gpuwatch.cli import open_store, options, output, rejudge
 from gpuwatch.cli.exit_codes import Exit, Stop
+from gpuwatch.comparing import Compared, compare, load
+from gpuwatch.comparing.load_variants import MODULE_PREFIX, names_function, wants_inputs
 from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.interfaces import Run
 
 if TYPE_CHECKING:
-    from annotate.compare.decision import Comparison
-    from annotate.evidence import Evidence
-    from gpuwatch.comparing import Compared
-    from gpuwatch.store import Reader, Run
+    from gpuwatch.store import Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,6 @@ def command(
 
     Other hardware, software or another boot makes two runs incomparable, unless --accept names the rule.
     """
-    from gpuwatch.comparing.load_variants import names_function
-
     failing = _failing(fail_on)
     policy = policy_options.policy()
     are_functions = [names_function(variant) for variant in variants]
@@ -80,18 +78,13 @@ def command(
             compared = _compare_runs(store, *runs, policy)
         data = {"design": "sequential", "timer": None, "comparisons": [compared.to_dict()], "verdict": None}
         data, text = data | {"runs": [run.id for run in runs]}, str(compared)
-    if as_json:
-        output.emit_json(data)
-    else:
-        # Any program may have declared the labels and conditions of a run: they must not steer this terminal.
-        harmless = "\n".join(plain(line) for line in text.split("\n"))
-        output.emit(output.coloured(harmless, sys.stdout))
+    # Any program may have declared the labels and conditions of a run: they must not steer this terminal.
+    harmless = "\n".join(plain(line) for line in text.split("\n"))
+    output.emit_either(data, output.coloured(harmless, sys.stdout), as_json=as_json)
     return Exit.FAILED if failing & {each["decision"] for each in data["comparisons"]} else Exit.OK
 
 
 def _failing(text: str | None) -> set[str]:
-    from annotate.compare.decision import Decision
-
     named = {word.strip().lower() for word in text.split(",") if word.strip()} if text is not None else set()
     if text is not None and (not named or named - set(Decision)):
         raise UsageError(f"--fail-on: expected some of {', '.join(Decision)}, found {text!r}")
@@ -124,9 +117,6 @@ def _compare_functions(variants: tuple[str, ...], how: _FunctionOptions) -> Comp
 
 
 def _run_functions(variants: tuple[str, ...], how: _FunctionOptions) -> Compared:
-    from gpuwatch.comparing import compare, load
-    from gpuwatch.comparing.load_variants import wants_inputs
-
     both = [load(variants[0], at=how.revision), load(variants[-1])]
     wanting = [each for each in both if wants_inputs(each.call)]
     inputs: Any = ()
@@ -159,8 +149,6 @@ def _run_functions(variants: tuple[str, ...], how: _FunctionOptions) -> Compared
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:
     """Return the part of a traceback that begins in the variants' own code."""
-    from gpuwatch.comparing.load_variants import MODULE_PREFIX
-
     while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(MODULE_PREFIX):
         trace = trace.tb_next
     return trace
@@ -169,14 +157,9 @@ def _own_part(trace: TracebackType | None) -> TracebackType | None:
 def _compare_runs(store: Reader, a: Run, b: Run, policy: Policy | None) -> Comparison:
     from annotate.compare.two_runs import of_runs
 
-    if policy is None:
-        try:
-            policy = Policy.from_dict(b.policy)
-        except AnnotateError:  # made by a version whose rules or limits are gone
-            policy = Policy(claim=Claim.of(b.claim))
     uuid = next((uuid for uuid in a.uuids if uuid in b.uuids), None)
     pieces = (_evidence(store, a, uuid), _evidence(store, b, uuid))
-    return of_runs(*pieces, policy, names=_names(a, b))
+    return of_runs(*pieces, rejudge.policy_of(b) if policy is None else policy, names=_names(a, b))
 
 
 def _evidence(store: Reader, run: Run, uuid: str | None) -> Evidence:

@@ -55,10 +55,8 @@ def validate(file: str | None, as_json: bool) -> None:
     options.settings({"config": file} if file else None)
     _warn()
     read = config.files({"config": file} if file else {}, os.environ)
-    if as_json:
-        output.emit_json({"valid": True, "files": [str(path) for path in read]})
-    else:
-        output.emit("\n".join(f"{path}: right" for path in read) or "no configuration file: defaults are in force")
+    text = "\n".join(f"{path}: right" for path in read) or "no configuration file: defaults are in force"
+    output.emit_either({"valid": True, "files": [str(path) for path in read]}, text, as_json=as_json)
 
 
 @command.command("path", short_help="The files that are looked for.")
@@ -69,10 +67,8 @@ def path(as_json: bool) -> None:
     paths = {str(config.user_config(os.environ)): "user", str(config.SYSTEM_CONFIG): "system"}
     if named := os.environ.get("GPUWATCH_CONFIG"):
         paths = {named: "GPUWATCH_CONFIG"}
-    if as_json:
-        output.emit_json({"files": [{"path": name, "of": of} for name, of in paths.items()]})
-    else:
-        output.emit("\n".join(paths))
+    data = {"files": [{"path": name, "of": of} for name, of in paths.items()]}
+    output.emit_either(data, "\n".join(paths), as_json=as_json)
 
 
 def _warn() -> None:

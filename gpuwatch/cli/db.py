@@ -19,7 +19,4 @@ def command() -> None:
 def path(as_json: bool) -> None:
     """Print the path of the database, whether it exists yet or not."""
     file = open_store.folder(options.settings()) / open_store.DATABASE
-    if as_json:
-        output.emit_json({"path": str(file), "exists": file.exists()})
-    else:
-        output.emit(str(file))
+    output.emit_either({"path": str(file), "exists": file.exists()}, str(file), as_json=as_json)

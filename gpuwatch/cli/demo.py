@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
-from annotate.verdict import Verdict
+from annotate.verdict import Verdict, worst
 from gpuwatch.cli import options, output
+from gpuwatch.cli.benchmarks import benchmarks, torch_with_gpu
 from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
@@ -24,8 +25,6 @@ _BANNER = """\
 │  {why:<68}│
 │  No such GPUs exist; the rules that judge them are the real ones.    │
 └──────────────────────────────────────────────────────────────────────┘"""
-
-_MORE = "`gpuwatch demo --json` lists them"  # simulated windows are not kept
 
 _NEXT = """
 What to type next:
@@ -71,7 +70,6 @@ def command(scenes: str | None, as_json: bool) -> None:
 
 def _why_simulated(settings: Settings) -> str | None:
     """Explain why there is nothing real to show; None if there is.  Raises SourceError: when a driver is there and fails."""
-    from gpuwatch.cli.benchmarks import torch_with_gpu
     from gpuwatch.clock import MonotonicClock
     from gpuwatch.sources import has_driver, open_source
 
@@ -92,8 +90,6 @@ def _simulated(names: str) -> list[Window]:
 
 
 def _real(settings: Settings) -> list[Window]:
-    from gpuwatch.cli.benchmarks import benchmarks, torch_with_gpu
-
     windows = []
     for benchmark in benchmarks(torch_with_gpu()):
         output.say(f"  {benchmark.name}: {benchmark.says} …")
@@ -118,15 +114,13 @@ def _typed() -> str:
 
 
 def _print(windows: Sequence[Window]) -> None:
-    from annotate.output import report
-
     verdicts: list[Verdict] = []
     for measured in windows:
         output.emit()
-        output.emit(output.coloured(report.texts(measured.verdicts, more=_MORE, width=output.width(sys.stdout)), sys.stdout))
+        # `gpuwatch show` could not: simulated windows are not kept.
+        output.emit(output.lay_out(measured.verdicts, sys.stdout, more="`gpuwatch demo --json` lists them"))
         verdicts += measured.verdicts
-    worst = max(verdicts, key=lambda verdict: verdict.status.badness)
-    rule = worst.hazards[0].rule if worst.hazards else "power-limited"
+    rule = next((finding.rule for finding in worst(verdicts).hazards), "power-limited")
     name = _typed()
     commands = {
         "explain": f"{name} explain {rule}",

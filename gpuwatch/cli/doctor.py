@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import click
 
@@ -33,7 +34,7 @@ def command(as_json: bool) -> Exit:
     failures = sum(check.grade is Grade.FAIL for check in found)
     warnings = sum(check.grade is Grade.WARN for check in found)
     if as_json:
-        output.emit_json({"ok": not failures, "checks": [check.to_dict() for check in found]})
+        output.emit_json({"ok": not failures, "checks": [asdict(check) for check in found]})
     else:
         output.say(f"\n{len(found)} checks, {failures} failed, {warnings} with a warning; --json has every figure")
     return Exit.FAILED if failures else Exit.OK

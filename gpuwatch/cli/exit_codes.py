@@ -35,10 +35,8 @@ def worst_code(found: set[Status], fail_on: frozenset[Status]) -> Exit:
 
 def list_statuses(verdicts: Iterable[Verdict]) -> set[Status]:
     """What --fail-on asks about: each status, and unproven too where a hazard was found but required evidence is missing."""
-    found = set()
-    for verdict in verdicts:
-        found |= {verdict.status, Status.UNPROVEN} if verdict.why else {verdict.status}
-    return found
+    found = list(verdicts)
+    return {verdict.status for verdict in found} | {Status.UNPROVEN for verdict in found if verdict.why}
 
 
 class ReaderLeft(Exception):  # noqa: N818 - no error: `| head` has what it wanted

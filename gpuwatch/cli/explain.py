@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import io
 import re
@@ -60,19 +61,14 @@ def command(name: str | None, as_json: bool) -> None:
         near = " or ".join(repr(each) for each in alike[:3])
         hint = f"did you mean {near}? " if near else ""
         raise UsageError(f"unknown rule or reason {name!r}; {hint}`gpuwatch explain` lists them")
-    if as_json:
-        output.emit_json(data)
-        return
-    output.emit(text)
-    if name is None:
+    output.emit_either(data, text, as_json=as_json)
+    if name is None and not as_json:
         output.say("\ngpuwatch explain RULE prints its page; clock event reasons (sw_power_cap, 0x4) are explained too")
 
 
 def _list(rules: Sequence[Rule]) -> tuple[dict[str, Any], str]:
-    from annotate.output.rule_pages import words
-
     data = {"rules": [_rule(rule) for rule in rules], "reasons": [_reason(bit) for bit in REASONS]}
-    rows = [(rule.name, rule.family, words(rule).summary) for rule in rules]
+    rows = [(rule["name"], rule["family"], rule["summary"]) for rule in data["rules"]]
     return data, output.table(rows, header=("RULE", "FAMILY", "SUMMARY"))
 
 
@@ -108,11 +104,9 @@ def _explain_mask(mask: int) -> tuple[dict[str, Any], str]:
 
 def _read_mask(name: str) -> int | None:
     """Read a reason's name or a mask of reasons; None for neither."""
-    try:
+    with contextlib.suppress(ValueError):
         if int(name.strip(), 0) == 0:
             return 0
-    except ValueError:
-        pass
     mask = clock_reasons.named(name)
     return None if mask is None else int(mask)
 

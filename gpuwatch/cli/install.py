@@ -124,8 +124,7 @@ def _difference(file: File) -> str:
 def _carry_out(plan: InstallPlan, root: Path, *, yes: bool) -> None:
     """Ask, then do it.  Raises Stop where it was declined or failed."""
     runs = root == Path("/") and units.MANAGER_RUNS.is_dir()
-    commands = (*plan.before, *plan.after) if runs else ()
-    for command in commands:
+    for command in (*plan.before, *plan.after) if runs else ():
         output.emit(f"run {' '.join(command)}")
     if not yes:
         if not sys.stdin or not sys.stdin.isatty():

@@ -44,13 +44,19 @@ def closed(where: Path) -> str | None:
     return f"{where}: only members of the group {group} may read it; run: sudo usermod -aG {group} $USER, and log in again"
 
 
+def readable_folder(settings: Settings) -> Path:
+    """Return the state folder.  Raises StoreError: when this user may not read it."""
+    where = folder(settings)
+    if why := closed(where):
+        raise StoreError(why)
+    return where
+
+
 def reader(settings: Settings) -> Reader:
     """Raises StoreError, with what to do, where there is no store yet."""
     from gpuwatch.store import Reader
 
-    where = folder(settings)
-    if why := closed(where):
-        raise StoreError(why)
+    where = readable_folder(settings)
     if not (where / DATABASE).is_file():  # a pipe in its place would be waited for
         raise StoreError(f"{where}: expected a store, found none; the first window makes one, or name another with --state")
     return Reader(where)

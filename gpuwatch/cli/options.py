@@ -8,18 +8,15 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
 
 from annotate.claims import Claim
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch.config.settings import load
+from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
-
-if TYPE_CHECKING:
-    from gpuwatch.config.settings import Settings
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FLAGS = "gpuwatch.flags"
@@ -150,14 +147,10 @@ def policy_options(command: _F) -> _F:
 
 def statuses(option: str, text: str | None) -> frozenset[Status]:
     """Read a comma-separated set of statuses.  Raises UsageError: for an unknown one."""
-    found: set[Status] = set()
-    for name in (text or "").split(",") if text is not None else ():
-        try:
-            found.add(Status(name.strip().lower()))
-        except ValueError:
-            known = ", ".join(Status)
-            raise UsageError(f"{option}: expected some of {known}, separated by commas, found {name.strip()!r}") from None
-    return frozenset(found)
+    names = [] if text is None else [name.strip() for name in text.split(",")]
+    if unknown := [name for name in names if name.lower() not in list(Status)]:
+        raise UsageError(f"{option}: expected some of {', '.join(Status)}, separated by commas, found {unknown[0]!r}")
+    return frozenset(Status(name.lower()) for name in names)
 
 
 def fail_on(text: str | None) -> frozenset[Status]:

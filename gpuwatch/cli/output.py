@@ -13,9 +13,12 @@ from typing import IO, Any
 
 import click
 
+from annotate.output import report
 from annotate.output.report import plain
-from annotate.verdict import Status
+from annotate.verdict import Status, Verdict
+from gpuwatch import atomic_write
 from gpuwatch.cli.exit_codes import Exit, ReaderLeft, Stop
+from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import clean_text
 
 SCHEMA = 1
@@ -38,6 +41,14 @@ def json_text(data: Mapping[str, Any], *, indent: int | None = None) -> str:
     return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1] if plain(found[0]) != found[0] else found[0], text).replace(
         "\x7f", "\\u007f"
     )
+
+
+def emit_either(data: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Write data for programs or text for people."""
+    if as_json:
+        emit_json(data)
+    else:
+        emit(text)
 
 
 def emit(text: str = "") -> None:
@@ -115,6 +126,11 @@ def coloured(text: str, stream: IO[str] | None) -> str:
     return "\n".join(_with_status_coloured(line) for line in text.split("\n"))
 
 
+def lay_out(verdicts: Sequence[Verdict], stream: IO[str] | None, *, more: str, verbose: bool = False) -> str:
+    """Lay verdicts out for a stream: as wide as it is, and coloured where it shows colours."""
+    return coloured(report.texts(verdicts, verbose=verbose, more=more, width=width(stream)), stream)
+
+
 def _with_status_coloured(line: str) -> str:
     head, space, rest = line.partition(" ")
     code = next((code for status, code in _COLOURS.items() if head == status.value.upper()), None)
@@ -145,3 +161,23 @@ def _finite(value: Any) -> Any:  # any JSON value
     if isinstance(value, list | tuple | set | frozenset):
         return [_finite(inner) for inner in value]
     return value
+
+
+def check_file(target: Path) -> None:
+    """Check before the work that the file can be written.
+
+    Raises UsageError: when it cannot, and for a device, a pipe or /dev/stdout, which root could replace by a file.
+    """
+    special = target.exists() and not target.is_file() and not target.is_dir()
+    if special or target.parent.resolve() == Path("/dev"):
+        raise UsageError(f"--output: expected a file, found {target}, which is a device or a pipe")
+    if target.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"--output: expected a file in a folder that can be written, found {target}")
+
+
+def write_file(target: Path, blob: bytes) -> None:
+    """Write all or nothing: readers meanwhile see the old file.  Raises UsageError: when it cannot be written."""
+    try:
+        atomic_write.replace(target, blob)
+    except OSError as error:
+        raise UsageError(f"--output: {target}: {error.strerror}") from error

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from annotate.evidence import Evidence
 from gpuwatch import clock
-from gpuwatch.cli import open_store, options, output, output_file, rejudge, times
+from gpuwatch.cli import open_store, options, output, rejudge, times
 from gpuwatch.config import quantities
 from gpuwatch.config.quantities import QuantityError
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, UsageError
-
-if TYPE_CHECKING:
-    from annotate.evidence import Evidence
-    from gpuwatch.config.settings import Settings
 
 _DEFAULT = "10s"
 
@@ -40,7 +37,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
     if len(given) > 1:
         raise UsageError(f"expected one of --seconds, --last and --run, found {' and '.join(given)}")
     target = Path(path)
-    output_file.check(target)
+    output.check_file(target)
     settings = options.settings()
     if run_id is not None:
         pieces = _of_run(settings, run_id, gpus)
@@ -49,11 +46,11 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
     else:
         pieces = _live(settings, _duration_s("--seconds", seconds or _DEFAULT), gpus)
     blob = pack(pieces)
-    output_file.write(target, blob)
+    output.write_file(target, blob)
     length_s = max(piece.window.length_s for piece in pieces)
     if as_json:
-        facts = {"path": str(target), "size_bytes": len(blob), "length_s": length_s, "gpus": [_uuid(piece) for piece in pieces]}
-        output.emit_json(facts)
+        uuids = [piece.device.uuid if piece.device is not None else None for piece in pieces]
+        output.emit_json({"path": str(target), "size_bytes": len(blob), "length_s": length_s, "gpus": uuids})
     else:
         output.say(
             f"{target}: {length_s:.1f} s of {len(pieces)} GPUs, {len(blob)} bytes; gpuwatch audit --trace {target} judges it"
@@ -80,11 +77,11 @@ def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Ev
     from gpuwatch.client.window import window
 
     with connect(settings) as client:
-        known = [str(gpu["uuid"]) for gpu in client.status()["gpus"]]
-        absence = client.status().get("absence")
+        status = client.status()
+    known = [str(gpu["uuid"]) for gpu in status["gpus"]]
     wanted = [uuid for uuid in known if not gpus or any(rejudge.named(name, uuid) for name in gpus)]
     if not wanted:
-        raise DaemonError(f"expected a GPU to record, found none: {absence or ', '.join(gpus)}", "no-gpu")
+        raise DaemonError(f"expected a GPU to record, found none: {status.get('absence') or ', '.join(gpus)}", "no-gpu")
     output.say(f"recording {len(wanted)} GPUs for {length_s:g} s; Ctrl-C keeps what there is")
     with window("record", gpus=wanted, sync=False, settings=settings) as watched:
         try:
@@ -115,7 +112,3 @@ def _of_past(settings: Settings, last: str, gpus: tuple[str, ...]) -> list[Evide
     if all(piece.absence for piece in pieces):
         raise UsageError(f"--last: expected readings since {times.text(begin_s)}, found none: was a daemon running?")
     return pieces
-
-
-def _uuid(piece: Evidence) -> str | None:
-    return piece.device.uuid if piece.device is not None else None

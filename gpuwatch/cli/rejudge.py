@@ -12,17 +12,18 @@ import msgspec
 
 from annotate.claims import Claim
 from annotate.errors import AnnotateError
+from annotate.evidence import Evidence, WindowRecord
 from annotate.policy import Policy
-from annotate.verdict import Verdict
+from annotate.verdict import Status, Verdict
 from gpuwatch import clock
 from gpuwatch.cli import times
 from gpuwatch.config import quantities
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import UsageError
+from gpuwatch.interfaces import Run
 
 if TYPE_CHECKING:
-    from annotate.evidence import Evidence, WindowRecord
-    from gpuwatch.store import Reader, Run
+    from gpuwatch.store import Reader
 
 # Times of a recording above this are nanoseconds since 1970 (2001 and later); below it, since its machine was booted.
 _WALL_NS = 1_000_000_000_000_000_000
@@ -38,8 +39,6 @@ def stored(run: Run) -> tuple[Verdict, ...]:
     """Return the verdicts of record, worst first; one that says why if there are none."""
     if run.verdicts:
         return tuple(Verdict.from_dict(verdict) for verdict in run.verdicts)
-    from annotate.verdict import Status
-
     return (
         Verdict(
             status=Status.UNPROVEN,
@@ -57,14 +56,17 @@ def stored(run: Run) -> tuple[Verdict, ...]:
 
 def again(store: Reader, run: Run, policy: Policy | None) -> tuple[Verdict, ...]:
     """Judge a run's stored evidence today, under its own policy or another; worst first.  Raises StoreError."""
-    if policy is None:
-        try:
-            policy = Policy.from_dict(run.policy)
-        except AnnotateError:  # made by a version whose rules or limits are gone
-            policy = Policy(claim=Claim.of(run.claim))
     if not run.uuids:
         return stored(run)
-    return judged([store.evidence(run, uuid) for uuid in run.uuids], policy)
+    return judged([store.evidence(run, uuid) for uuid in run.uuids], policy_of(run) if policy is None else policy)
+
+
+def policy_of(run: Run) -> Policy:
+    """Return the policy that a run was judged under, or that of its claim where this version lacks its rules or limits."""
+    try:
+        return Policy.from_dict(run.policy)
+    except AnnotateError:
+        return Policy(claim=Claim.of(run.claim))
 
 
 def all_again(
@@ -170,8 +172,6 @@ def named(name: str, uuid: str) -> bool:
 
 def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pids: Sequence[int]) -> tuple[Evidence, ...]:
     """Return stored evidence of an interval that nobody wrapped, one piece per GPU.  Raises UsageError, StoreError."""
-    from gpuwatch.store import Run
-
     now_s = clock.wall_s()
     begin_s = times.wall_s(begin, "--from", now_s=now_s)
     end_s = times.wall_s(end, "--to", now_s=now_s) if end is not None else now_s - _WRITTEN_S

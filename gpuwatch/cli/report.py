@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli import open_store, options, output, output_file, rejudge, times
+from gpuwatch.cli import open_store, options, output, rejudge, times
 from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.errors import UsageError
+from gpuwatch.interfaces import Run
+from gpuwatch.report.record import ReportedWindow
+from gpuwatch.signing import Signature, fingerprint
 
 if TYPE_CHECKING:
-    from gpuwatch.report.record import ReportedWindow
-    from gpuwatch.store import Reader, Run
+    from gpuwatch.store import Reader
 
 _LOOKS_COUNT = 30
 
@@ -60,14 +62,14 @@ def command(
     target = None if target == "-" else target
     failing, without = options.fail_on(fail_on), redaction.kinds(redact)
     if target is not None:
-        output_file.check(Path(target))
+        output.check_file(Path(target))
     found = _of_recording(Path(trace)) if trace is not None else _of_runs(run_ids)
     windows = redaction.redacted(found, without)
-    text = _text(windows, without, markdown=markdown, junit=junit)
+    text = _text(windows, without, is_markdown=markdown, is_junit=junit)
     if target is None:
         output.emit(text.rstrip("\n"))
     else:
-        output_file.write(Path(target), text.encode())
+        output.write_file(Path(target), text.encode())
         count = f"{len(windows)} {'window' if len(windows) == 1 else 'windows'}"
         output.say(f"{target}: {count}, {len(text) / 1e6:.1f} MB")
         if not markdown and not junit:
@@ -78,8 +80,6 @@ def command(
 
 def _signed(windows: tuple[ReportedWindow, ...], without: tuple[str, ...]) -> str:
     """Say in one line who signed."""
-    from gpuwatch.signing import fingerprint
-
     keys = dict.fromkeys(fingerprint(window.signature.public_key) for window in windows if window.signature is not None)
     if not keys:
         return "unsigned: a signature covers only what was not redacted" if without else "unsigned"
@@ -87,15 +87,13 @@ def _signed(windows: tuple[ReportedWindow, ...], without: tuple[str, ...]) -> st
     return f"signed by {', '.join(keys)}" + (f"; {count} of {len(windows)} windows unsigned" if count else "")
 
 
-def _text(windows: tuple[ReportedWindow, ...], without: tuple[str, ...], *, markdown: bool, junit: bool) -> str:
-    from gpuwatch.report import ci_formats
+def _text(windows: tuple[ReportedWindow, ...], without: tuple[str, ...], *, is_markdown: bool, is_junit: bool) -> str:
+    from gpuwatch.report import ci_formats, html_page, record
 
-    if markdown:
+    if is_markdown:
         return ci_formats.markdown(windows)
-    if junit:
+    if is_junit:
         return ci_formats.junit(windows)
-    from gpuwatch.report import html_page, record
-
     return html_page.render(record.make_record(windows, without), secrets.token_urlsafe(24))
 
 
@@ -107,8 +105,6 @@ def _of_runs(ids: tuple[str, ...]) -> list[ReportedWindow]:
 
 def _of_run(store: Reader, run: Run) -> list[ReportedWindow]:
     """Return the verdicts of record, each with its stored evidence."""
-    from gpuwatch.report.record import ReportedWindow
-    from gpuwatch.signing import Signature
     from gpuwatch.store.run import OPEN, UNFINISHED
 
     pause = threading.Event()
@@ -127,7 +123,7 @@ def _of_run(store: Reader, run: Run) -> list[ReportedWindow]:
             verdict=verdict,
             evidence=store.evidence(run, uuid) if uuid is not None else None,
             run_id=run.id,
-            begun=times.zoned(run.begun_wall_s),
+            begun=times.text(run.begun_wall_s, has_zone=True),
             user=run.user,
             process=run.process,
             packed=store.packed(run, uuid) if uuid is not None else None,
@@ -140,7 +136,5 @@ def _of_run(store: Reader, run: Run) -> list[ReportedWindow]:
 
 def _of_recording(path: Path) -> list[ReportedWindow]:
     from annotate.judge import judge
-    from gpuwatch.report.record import ReportedWindow
 
-    pieces = rejudge.recorded(path, None, None, ())
-    return [ReportedWindow(verdict=judge(piece), evidence=piece) for piece in pieces]
+    return [ReportedWindow(verdict=judge(piece), evidence=piece) for piece in rejudge.recorded(path, None, None, ())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,8 +13,9 @@ import click
 
 from annotate.errors import AnnotateError
 from annotate.verdict import Status, Verdict
-from gpuwatch.cli import child, options, output, refusals
+from gpuwatch.cli import child, options, output
 from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
+from gpuwatch.cli.failures import refusal_words
 from gpuwatch.client.window import Window, window
 from gpuwatch.errors import GpuwatchError
 
@@ -44,7 +46,7 @@ def _as_wrapper() -> Any:
     try:
         yield
     except click.ClickException as error:
-        raise Stop(Exit.WRAPPER_FAILED, refusals.words(error), "usage") from error
+        raise Stop(Exit.WRAPPER_FAILED, refusal_words(error), "usage") from error
     except (GpuwatchError, AnnotateError, OSError) as error:
         raise Stop(Exit.WRAPPER_FAILED, str(error), "wrapper") from error
 
@@ -152,18 +154,15 @@ def _report_file(path: str) -> contextlib.AbstractContextManager[IO[str]]:
 
 def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None, show: str) -> set[Status]:
     """Write the verdicts; the statuses found.  ``show`` is the command that shows them again."""
-    from annotate.output import report as reports
-
     try:
         verdicts: tuple[Verdict, ...] = watched.verdicts
-        shown = reports.texts(verdicts, more="`gpuwatch show -v` lists them", width=output.width(sys.stderr))
-        output.say(output.coloured(shown, sys.stderr))
+        output.say(output.lay_out(verdicts, sys.stderr, more="`gpuwatch show -v` lists them"))
         if watched.run_id is not None:
             output.say(f"  {show} says more")
         if report is not None:
             if report is not sys.stdout and report.seekable():
                 report.truncate(0)
-            output.emit_json(watched.to_dict() | {"command": outcome.to_dict()}, report)
+            output.emit_json(watched.to_dict() | {"command": asdict(outcome)}, report)
     except (GpuwatchError, AnnotateError) as error:
         output.say(f"gpuwatch: no verdict: {error}")
         return {Status.UNPROVEN}

@@ -12,6 +12,7 @@ from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.client.connection import Client, connect_running
 from gpuwatch.config import quantities
 from gpuwatch.config.quantities import QuantityError
+from gpuwatch.daemon import handover
 from gpuwatch.errors import DaemonError, UsageError
 
 _STARTED_BY = {
@@ -33,17 +34,13 @@ def status(as_json: bool) -> Exit:
     settings = options.settings()
     client = connect_running(settings)
     if client is None:
-        if as_json:
-            output.emit_json({"running": False, "socket": str(settings.socket), "state": str(settings.state)})
-        else:
-            output.emit(f"no daemon runs at {settings.socket}; the first window starts one, or: gpuwatch daemon")
+        data = {"running": False, "socket": str(settings.socket), "state": str(settings.state)}
+        text = f"no daemon runs at {settings.socket}; the first window starts one, or: gpuwatch daemon"
+        output.emit_either(data, text, as_json=as_json)
         return Exit.FAILED
     with client:
         facts = _facts(client)
-    if as_json:
-        output.emit_json(facts)
-    else:
-        output.emit(_text(facts))
+    output.emit_either(facts, _text(facts), as_json=as_json)
     return Exit.OK
 
 
@@ -59,12 +56,11 @@ def stop(wait: str, now: bool, as_json: bool) -> None:
 
     Exits 0 if it ended or none ran, 1 if its windows stayed open, or a service manager would start it again.
     """
-    from gpuwatch.daemon import handover
-
     wait_s, settings = _wait_s(wait), options.settings()
     client = connect_running(settings)
     if client is None:
-        _tell_stopped(as_json=as_json, stopped=False, said=f"no daemon runs at {settings.socket}: nothing to stop")
+        text = f"no daemon runs at {settings.socket}: nothing to stop"
+        output.emit_either({"stopped": False, "pid": None, "socket": None}, text, as_json=as_json)
         return
     with client:
         facts = _facts(client)
@@ -80,12 +76,11 @@ def stop(wait: str, now: bool, as_json: bool) -> None:
                 raise
             fix = "wait longer with --wait, or end them as unproven with --now"
             raise Stop(Exit.FAILED, f"the daemon of pid {facts['pid']} was not stopped: {error}; {fix}", error.code) from error
-    _tell_stopped(as_json=as_json, stopped=True, said=f"stopped the daemon of pid {facts['pid']} at {facts['socket']}", **facts)
+    text = f"stopped the daemon of pid {facts['pid']} at {facts['socket']}"
+    output.emit_either({"stopped": True, "pid": facts["pid"], "socket": facts["socket"]}, text, as_json=as_json)
 
 
 def _facts(client: Client) -> dict[str, Any]:
-    from gpuwatch.daemon import handover
-
     found = client.status()
     uptime_s = float(found.get("uptime_s") or 0.0)
     named = ("version", "pid", "source", "simulated", "socket", "state", "windows_count", "metrics")
@@ -110,13 +105,6 @@ def _text(facts: dict[str, Any]) -> str:
         "metrics": facts["metrics"] or "not served; gpuwatch daemon --listen PORT serves them",
     }
     return "\n".join(f"{name:<8} {value}" for name, value in rows.items())
-
-
-def _tell_stopped(*, as_json: bool, stopped: bool, said: str, **facts: Any) -> None:
-    if as_json:
-        output.emit_json({"stopped": stopped, "pid": facts.get("pid"), "socket": facts.get("socket")})
-    else:
-        output.emit(said)
 
 
 def _wait_s(text: str) -> float:

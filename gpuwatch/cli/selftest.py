@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
 from gpuwatch import clock
 from gpuwatch.cli import options, output, times
-from gpuwatch.comparing import floor_record
+from gpuwatch.cli.benchmarks import torch_with_gpu
+from gpuwatch.comparing import blocks, floor_record, selftest
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.process import torch_state
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command("selftest", short_help="Measure this GPU's noise floor between equal arms, and keep it.")
@@ -57,28 +56,20 @@ def command(seconds: float, show: bool, as_json: bool) -> None:
 
 
 def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor, ...]]:
-    from gpuwatch.cli.benchmarks import torch_with_gpu
-    from gpuwatch.comparing import blocks, selftest
-
     torch: Any = torch_with_gpu()
     if torch is None:
         raise GpuwatchError("selftest: expected torch and a GPU with 4 GiB free, found none; `gpuwatch doctor` says more")
     torch.cuda.init()
     torch.empty(1, device="cuda")  # memory of its own makes a context, and that the GPU known
-    uuid = str(torch_state.facts().get("cuda_uuids") or "").split(",")[0]
+    uuid = str(torch_state.snapshot().facts.get("cuda_uuids") or "").split(",")[0]
     if not uuid:
         raise GpuwatchError("selftest: expected a torch that knows the GPU's UUID (2.4 or newer), found an older one")
     for kind, shared in product(selftest.KINDS, (False, True)):
         buffers = "the same buffers" if shared else "different buffers"
         output.say(f"{kind}: {selftest.TRIALS_COUNT} trials of {seconds:g} s, identical work on {buffers}")
-        trials = selftest.differences(
-            blocks.choose_timer(),
-            selftest.equal_pairs(torch, kind, shared=shared),
-            trials_count=selftest.TRIALS_COUNT,
-            seconds=seconds,
-            warm_s=1.0,
-        )
-        found = list(trials)
+        pairs = selftest.equal_pairs(torch, kind, shared=shared)
+        count, timer = selftest.TRIALS_COUNT, blocks.choose_timer()
+        found = list(selftest.differences(timer, pairs, trials_count=count, seconds=seconds, warm_s=1.0))
         torch.cuda.empty_cache()
         if not found:
             raise GpuwatchError(f"selftest: {kind}: expected times of equal arms, found none above 0; try more --seconds")

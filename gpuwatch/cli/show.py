@@ -48,8 +48,7 @@ def command(
     elif markdown:
         output.emit("\n".join(report.markdown(verdict) for verdict in verdicts).rstrip())
     else:
-        shown = report.texts(verdicts, verbose=verbose, more="`-v` lists them", width=output.width(sys.stdout))
-        output.emit(output.coloured(shown, sys.stdout))
+        output.emit(output.lay_out(verdicts, sys.stdout, verbose=verbose, more="`-v` lists them"))
         who = f", by {run.user or run.uid}" if run.uid is not None else ""
         output.say(f"  run {run.id}, {times.text(run.begun_wall_s)}{who}{', judged again' if policy is not None else ''}")
     return worst_code(list_statuses(verdicts), failing)

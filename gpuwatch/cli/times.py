@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import re
 
@@ -15,56 +16,39 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,6})?))?\Z", re.ASCII)
 def wall_s(text: str, option: str, *, now_s: float) -> float:
     """Read seconds since the epoch; times without a zone are local.  Raises UsageError."""
     word = text.strip().replace("−", "-")
-    if word == "now":
-        return now_s
-    try:
+    with contextlib.suppress(QuantityError):
         if not word.replace(".", "", 1).isdecimal():  # "12" may be an hour, a day, or seconds
             return now_s - quantities.lapse_ns(word.removeprefix("-")) / 1e9
-    except QuantityError:
-        pass
-    if word.startswith("@"):
-        try:
-            return float(word[1:])
-        except ValueError:
-            raise _refused(text, option) from None
-    today = dt.datetime.fromtimestamp(now_s, tz=dt.UTC).astimezone()
-    if match := _CLOCK.match(word):
-        second = float(match[3] or 0)
-        try:
-            at = today.replace(hour=int(match[1]), minute=int(match[2]), second=int(second), microsecond=0)
-        except ValueError:
-            raise _refused(text, option) from None
-        # At half past midnight, 23:50 means yesterday's: what was measured lies in the past.
-        if at > today + dt.timedelta(minutes=1):
-            at -= dt.timedelta(days=1)
-        return at.timestamp() + second % 1
     try:
-        at = dt.datetime.fromisoformat(word)
-    except ValueError:
-        raise _refused(text, option) from None
-    try:
-        return (at if at.tzinfo else at.astimezone()).timestamp()
+        return _moment_s(word, now_s)
     except (OverflowError, ValueError, OSError):  # the first and the last year have no neighbour in another zone
-        raise _refused(text, option) from None
+        expected = '"24h" or "-5m" (ago), "14:02", "2026-11-20 14:02:31" or "@1790000000"'
+        raise UsageError(f"{option}: expected a time as {expected}, found {text!r}") from None
 
 
-def text(at_s: float) -> str:
-    """Write local time to the second, as tables show it."""
+def _moment_s(word: str, now_s: float) -> float:
+    """Read a point in time.  Raises ValueError, OverflowError, OSError: for other words, and beyond the calendar."""
+    if word == "now":
+        return now_s
+    if word.startswith("@"):
+        return float(word[1:])
+    match = _CLOCK.match(word)
+    if match is None:
+        at = dt.datetime.fromisoformat(word)
+        return (at if at.tzinfo else at.astimezone()).timestamp()
+    today = dt.datetime.fromtimestamp(now_s, tz=dt.UTC).astimezone()
+    second = float(match[3] or 0)
+    at = today.replace(hour=int(match[1]), minute=int(match[2]), second=int(second), microsecond=0)
+    # At half past midnight, 23:50 means yesterday's: what was measured lies in the past.
+    if at > today + dt.timedelta(minutes=1):
+        at -= dt.timedelta(days=1)
+    return at.timestamp() + second % 1
+
+
+def text(at_s: float, *, has_zone: bool = False) -> str:
+    """Write local time to the second, as tables show it; ``has_zone`` adds the offset from UTC, for readers elsewhere."""
     try:
-        return dt.datetime.fromtimestamp(at_s, tz=dt.UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        at = dt.datetime.fromtimestamp(int(at_s), tz=dt.UTC).astimezone()
     except (OverflowError, ValueError, OSError):  # beyond any calendar: somebody else wrote it
         return f"@{at_s:g}"
-
-
-def zoned(at_s: float) -> str:
-    """Write local time to the second with its offset from UTC, for readers elsewhere."""
-    try:
-        return dt.datetime.fromtimestamp(int(at_s), tz=dt.UTC).astimezone().isoformat(sep=" ")
-    except (OverflowError, ValueError, OSError):
-        return f"@{at_s:g}"
-
-
-def _refused(found: str, option: str) -> UsageError:
-    return UsageError(
-        f'{option}: expected a time as "24h" or "-5m" (ago), "14:02", "2026-11-20 14:02:31" or "@1790000000", found {found!r}'
-    )
+    return at.isoformat(sep=" ") if has_zone else f"{at:%Y-%m-%d %H:%M:%S}"

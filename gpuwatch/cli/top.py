@@ -8,19 +8,20 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
+import msgspec
 
+from annotate.clock_reasons import REASONS
+from annotate.evidence import SIGNALS, Lane
 from gpuwatch.cli import open_store, options, output
 from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.config.paths import user_config
 from gpuwatch.config.settings import Settings, load
-from gpuwatch.errors import StoreError, UsageError
-
-if TYPE_CHECKING:
-    from gpuwatch.tui.preferences import PreferencesFile
-    from gpuwatch.view.live import Live
+from gpuwatch.errors import UsageError
+from gpuwatch.view.history import Recorded, StoredHistory
+from gpuwatch.view.live import Live, LiveGpu, Looker
 
 SCENES = "steady-gemm,from-idle,neighbour"  # what is shown where there is no driver
 PASTED_COLUMNS = 120
@@ -31,7 +32,7 @@ PASTED_COLUMNS = 120
 @click.option("--trace", metavar="FILE", help="Look at a recording, as `audit --trace` reads it; no daemon is asked.")
 @options.json_option
 @options.settings_options
-def command(once: bool, trace: str | None, as_json: bool) -> Exit:
+def command(once: bool, trace: str | None, as_json: bool) -> None:
     """Show every GPU, why its clock is where it is, who is on it, and what became of the windows; ? tells the keys.
 
     Asks the daemon, and starts the user's where none runs.  On a machine without a driver the GPUs are simulated and say so.
@@ -46,9 +47,22 @@ def command(once: bool, trace: str | None, as_json: bool) -> Exit:
     if not once and os.environ.get("TERM") == "dumb":
         raise UsageError("top: expected a terminal that can move its cursor, found TERM=dumb; to print one table, say --once")
     if trace is not None:
-        return _recording(Path(trace), as_json=as_json) if once else _recorded_screen(Path(trace), settings)
+        past = Recorded(Path(trace))
+        if once:
+            _show(past.live(past.span_ns()[1]), as_json=as_json)
+        else:
+            _recorded_screen(past, settings)
+        return
     with _watched(settings) as found:
-        return _once(found, as_json=as_json) if once else _screen(found, kept_for=settings)
+        if not once:
+            _run_screen(Looker(found), StoredHistory(lambda: open_store.readable_folder(found)), settings)
+            return
+        with contextlib.closing(Looker(found)) as looker:
+            live = looker.look()
+        if not live.gpus:
+            why = live.absence or "the source names none"
+            raise Stop(Exit.FAILED, f"no GPU to watch: {why}; see: gpuwatch doctor", "no-gpu")
+        _show(live, as_json=as_json)
 
 
 @contextlib.contextmanager
@@ -68,88 +82,33 @@ def _watched(settings: Settings) -> Iterator[Settings]:
             yield ours
 
 
-def _screen(settings: Settings, *, kept_for: Settings) -> Exit:
+def _run_screen(looker: Looker | None, history: StoredHistory | Recorded, settings: Settings, **options: Any) -> None:
+    """Run the screen with the user's stored preferences, which lie beside the configuration."""
     from gpuwatch.tui.app import TopApp
-    from gpuwatch.view.history import StoredHistory
-    from gpuwatch.view.live import Looker
-
-    TopApp(Looker(settings), StoredHistory(lambda: _store(settings)), preferences_file=_preferences_file(kept_for)).run()
-    return Exit.OK
-
-
-def _store(settings: Settings) -> Path:
-    """Return where the readings lie that the screen goes back to.  Raises StoreError."""
-    where = open_store.folder(settings)
-    if why := open_store.closed(where):
-        raise StoreError(why)
-    return where
-
-
-def _preferences_file(settings: Settings) -> PreferencesFile:
-    """Return the user's stored preferences, which lie beside the configuration."""
     from gpuwatch.tui.preferences import PreferencesFile
 
     named = settings.given.get("config") or os.environ.get("GPUWATCH_CONFIG")
     beside = Path(named).absolute() if named else user_config(os.environ)
-    return PreferencesFile(beside.with_name("top.json"))
+    TopApp(looker, history, preferences_file=PreferencesFile(beside.with_name("top.json")), **options).run()
 
 
-def _recorded_screen(path: Path, settings: Settings) -> Exit:
-    from gpuwatch.tui.app import TopApp
+def _recorded_screen(past: Recorded, settings: Settings) -> None:
     from gpuwatch.tui.text.time_text import time_of_day
-    from gpuwatch.view.history import Recorded
 
-    past = Recorded(path)
     begin_ns, _ = past.span_ns()
 
     def format_time(at_ns: int) -> str:
         return time_of_day(at_ns, 0) if past.has_wall_time else f"t{(at_ns - begin_ns) / 1e9:+.1f} s"
 
-    TopApp(
-        None,
-        past,
-        format_time=format_time,
-        wall_offset_ns=(lambda: 0) if past.has_wall_time else None,
-        preferences_file=_preferences_file(settings),
-    ).run()
-    return Exit.OK
-
-
-def _recording(path: Path, *, as_json: bool) -> Exit:
-    from gpuwatch.view.history import Recorded
-
-    past = Recorded(path)
-    live = past.live(past.span_ns()[1])
-    _show(live, as_json=as_json)
-    return Exit.OK
-
-
-def _once(settings: Settings, *, as_json: bool) -> Exit:
-    from gpuwatch.view.live import Looker
-
-    looker = Looker(settings)
-    try:
-        live = looker.look()
-    finally:
-        looker.close()
-    if not live.gpus:
-        raise Stop(Exit.FAILED, f"no GPU to watch: {live.absence or 'the source names none'}; see: gpuwatch doctor", "no-gpu")
-    _show(live, as_json=as_json)
-    return Exit.OK
+    _run_screen(None, past, settings, format_time=format_time, wall_offset_ns=(lambda: 0) if past.has_wall_time else None)
 
 
 def _show(live: Live, *, as_json: bool) -> None:
-    if as_json:
-        from gpuwatch.cli.live_json import plain
-
-        output.emit_json(plain(live))
-    else:
-        _print(live)
-
-
-def _print(live: Live) -> None:
     from gpuwatch.tui.text import overview_tables, words
 
+    if as_json:
+        output.emit_json(_to_dict(live))
+        return
     width = output.width(sys.stdout) or PASTED_COLUMNS
     if live.source.startswith("replay:"):
         output.emit(f"REPLAY  a recording, not now: {live.source.partition(':')[2]}")
@@ -159,3 +118,49 @@ def _print(live: Live) -> None:
     if live.windows:
         output.emit()
         output.emit(words.text(overview_tables.window_lines(live, width)))
+
+
+def _to_dict(live: Live) -> dict[str, Any]:
+    """Return plain data; ``None`` is what was not observed, times are CLOCK_MONOTONIC nanoseconds of the machine."""
+    return {
+        "at_ns": live.at_ns,
+        "source": live.source,
+        "simulated": live.simulated,
+        "absence": live.absence,
+        "gpus": [_gpu(position, gpu, live.at_ns) for position, gpu in enumerate(live.gpus)],
+        "windows": [msgspec.structs.asdict(window) for window in live.windows],
+        "gpus_left_out_count": live.gpus_left_out_count,
+        "windows_left_out_count": live.windows_left_out_count,
+        "unanswered": list(live.unanswered),
+    }
+
+
+def _gpu(position: int, gpu: LiveGpu, at_ns: int) -> dict[str, Any]:
+    device, mask = gpu.device, gpu.said("event_reasons_mask")
+    row = gpu.rows.get(Lane.FAST)
+    return {
+        "position": position,
+        "uuid": device.uuid,
+        "name": device.name,
+        "lost": gpu.lost,
+        "age_s": None if row is None else max(0, at_ns - row.at_ns) / 1e9,
+        "sm_clock_max_mhz": device.sm_clock_max_mhz,
+        "temperature_slowdown_c": device.temperature_slowdown_c,
+        "memory_total_bytes": device.memory_total_bytes,
+        "reasons": None if mask is None else [explained.name for bit, explained in REASONS.items() if mask & bit],
+        "said": {name: gpu.said(name) for name in SIGNALS},
+        "visibility": gpu.census.visibility.value if gpu.census is not None else None,
+        "processes": None
+        if gpu.census is None
+        else [
+            {
+                "pid": each.pid,
+                "name": each.name,
+                "user": each.user,
+                "memory_bytes": each.memory_bytes,
+                "utilization_ratio": each.utilization_ratio,
+            }
+            for each in gpu.census.processes
+        ],
+        "processes_left_out_count": gpu.processes_left_out_count,
+    }

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from annotate import __version__
 from gpuwatch import clock
-from gpuwatch.client import daemon_sockets
 from gpuwatch.client.launch import START_S, start_daemon
 from gpuwatch.config.settings import SYSTEM_SOCKET, Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.wire import messages
-from gpuwatch.wire.peer import ANSWER_S, dial, peer_uid
+from gpuwatch.wire.peer import ANSWER_S, dial, dial_user_daemon, is_manager, list_sockets, peer_uid
 
 if TYPE_CHECKING:
     from annotate.evidence import Timings
@@ -71,10 +70,14 @@ class Client:
         self._buffer = bytearray()
         _clients.add(self)
         self.pid = os.getpid()
-        patience_s = START_S if _is_starting(connection) else GREETING_S
-        state = str(settings.state) if settings.origin("state") != "default" else None
-        source = None if any_source else settings.source
-        hello = messages.Hello(protocol=protocol, version=__version__, source=source, state=None if any_source else state)
+        pid, _ = peer_uid(connection)
+        patience_s = START_S if pid not in _answering and is_manager(pid) else GREETING_S
+        hello = messages.Hello(
+            protocol=protocol,
+            version=__version__,
+            source=None if any_source else settings.source,
+            state=None if any_source or settings.origin("state") == "default" else str(settings.state),
+        )
         try:
             with self._answering_within(patience_s) as until_ns:
                 self._send(hello, until_ns)
@@ -208,19 +211,6 @@ class Client:
         return line
 
 
-def _is_starting(connection: socket.socket) -> bool:
-    """Return whether a service manager holds the socket for a starting daemon: the last listener is systemd, or is dead."""
-    pid, _ = peer_uid(connection)
-    if not pid or pid in _answering:  # not visible from here, or a daemon that has answered
-        return False
-    try:
-        return Path(f"/proc/{pid}/comm").read_text() == "systemd\n"
-    except FileNotFoundError:
-        return Path("/proc/self").exists()
-    except OSError:
-        return False
-
-
 def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], object] | None = None) -> Client:
     """Connect to the running daemon: the system's, else the user's; where neither runs, start the user's.
 
@@ -228,41 +218,34 @@ def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], o
 
     Raises DaemonError: when no daemon serves this client; its one line says what to do.
     """
-    return _retry_where_it_left(lambda: _attempt(settings, start, meanwhile))
+    client, _ = connect_and(lambda _: None, settings, start=start, meanwhile=meanwhile)
+    return client
 
 
-def connect_and_open(
-    settings: Settings, opening: Callable[[Client], messages.Opened], *, meanwhile: Callable[[], object] | None = None
-) -> tuple[Client, messages.Opened]:
-    """Return a client and the window that ``opening`` begins with it.
+def connect_and(
+    ask: Callable[[Client], _Result], settings: Settings, *, start: bool = True, meanwhile: Callable[[], object] | None = None
+) -> tuple[Client, _Result]:
+    """Return a client as ``connect``, and its answer to the first request, ``ask``.
 
-    A daemon may leave between its greeting and the opening: the daemon that takes its place is then given the window.
-    Raises DaemonError: as ``connect``, and as ``opening``.
+    A daemon may leave between its greeting and the request, which then goes to the daemon that takes its place.
+    Raises DaemonError: as ``connect``, and as ``ask``.
     """
-
-    def attempt() -> tuple[Client, messages.Opened]:
-        client = _attempt(settings, True, meanwhile)  # noqa: FBT003 - as connect's
+    attempts_count = 0
+    while True:
+        attempts_count += 1
+        client = None
         try:
-            return client, opening(client)
-        except BaseException:
-            client.close()
-            raise
-
-    return _retry_where_it_left(attempt)
-
-
-def _retry_where_it_left(attempt: Callable[[], _Result]) -> _Result:
-    """Return the result of an attempt, made again where the daemon that it reached went away.  Raises DaemonError."""
-    for _ in range(ATTEMPTS_COUNT - 1):
-        try:
-            return attempt()
-        except DaemonError as error:
-            if error.code != "gone":
+            client = _attempt(settings, start, meanwhile)
+            return client, ask(client)
+        except BaseException as error:
+            if client is not None:
+                client.close()
+            if attempts_count == ATTEMPTS_COUNT or not isinstance(error, DaemonError) or error.code != "gone":
                 raise
-    return attempt()
 
 
 def _attempt(settings: Settings, start: bool, meanwhile: Callable[[], object] | None) -> Client:  # noqa: FBT001 - as connect's
+    """Connect once, and not at all for a while after a daemon failed."""
     until_ns, why = _failed.get(settings.socket, (0, ""))
     if clock.now_ns() < until_ns:
         raise DaemonError(why, "unreachable")
@@ -295,25 +278,11 @@ def connect_running(settings: Settings) -> Client | None:
 
     Raises DaemonError: as ``connect_at``.
     """
-    return next(
-        (found for path in daemon_sockets.list_sockets(settings) if (found := connect_at(path, settings)) is not None), None
-    )
+    return next((found for path in list_sockets(settings) if (found := connect_at(path, settings)) is not None), None)
 
 
 def _connect(settings: Settings, start: bool, meanwhile: Callable[[], object] | None) -> Client:  # noqa: FBT001 - as connect's
-    found = _greet_first(settings, meanwhile)
-    if found is not None:
-        return found
-    if not start:
-        raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
-    with _starting:
-        connection = daemon_sockets.dial_user_daemon(settings)  # another thread was quicker
-        return Client(connection or start_daemon(settings), settings, meanwhile=meanwhile)
-
-
-def _greet_first(settings: Settings, meanwhile: Callable[[], object] | None) -> Client | None:
-    """Connect to the first daemon that accepts the greeting; None where none runs."""
-    for path in daemon_sockets.list_sockets(settings):
+    for path in list_sockets(settings):
         try:
             connection = dial(path)
             if connection is not None:
@@ -322,4 +291,8 @@ def _greet_first(settings: Settings, meanwhile: Callable[[], object] | None) -> 
             # A system daemon that cannot serve this client must not keep it from the user's.
             if path != SYSTEM_SOCKET or path == settings.socket or error.code not in ("unreachable", "silent", "busy", "gone"):
                 raise
-    return None
+    if not start:
+        raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
+    with _starting:
+        connection = dial_user_daemon(settings)  # another thread was quicker
+        return Client(connection or start_daemon(settings), settings, meanwhile=meanwhile)

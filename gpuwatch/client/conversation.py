@@ -8,18 +8,15 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
-from gpuwatch.client.connection import VERDICT_S, Client, connect, connect_and_open
+from gpuwatch.client.connection import VERDICT_S, Client, connect, connect_and
 from gpuwatch.client.launch import say
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import DaemonError, GpuwatchError
-
-if TYPE_CHECKING:
-    from gpuwatch.wire.messages import FactValue, Opened
+from gpuwatch.wire.messages import FactValue, Opened
 
 _log = logging.getLogger("gpuwatch")
 
@@ -70,7 +67,7 @@ class Conversation:
                 label=label, claim=policy.claim.value, policy=policy.to_dict(), gpus=gpus, parent=parent, told=told
             )
 
-        self._client, opened = connect_and_open(self._settings, open_with, meanwhile=lambda: told.update(meanwhile()))
+        self._client, opened = connect_and(open_with, self._settings, meanwhile=lambda: told.update(meanwhile()))
         self._run_id = opened.run
         if opened.warning:
             say(opened.warning)
@@ -83,19 +80,15 @@ class Conversation:
         with self.guard("closing the window"):
             run = self._run_id
             if testimony.has_times:
-                self._end(run, begin_ns, end_ns)
+                try:
+                    self._client.end_window(run, begin_ns, end_ns)
+                except DaemonError as error:
+                    # An older daemon settles the interval at the close; a silent one would be waited for again and again.
+                    if error.code != "unknown-message":
+                        raise
                 testimony.hand_over_times(self._client, run)
             self._client.close_window(run, begin_ns, end_ns, testimony.all() | told)
             self.hang_up()
-
-    def _end(self, run: str, begin_ns: int, end_ns: int) -> None:
-        try:
-            if self._client is not None:
-                self._client.end_window(run, begin_ns, end_ns)
-        except DaemonError as error:
-            # An older daemon settles the interval at the close; a silent one would be waited for again and again.
-            if error.code != "unknown-message":
-                raise
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """Wait for the verdicts, worst first; empty where none came, and ``absence`` says why."""

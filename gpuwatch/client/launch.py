@@ -11,10 +11,10 @@ import threading
 from pathlib import Path
 
 from gpuwatch import clock
-from gpuwatch.client import daemon_sockets
 from gpuwatch.config.settings import Settings, ensure_socket_folder
 from gpuwatch.errors import DaemonError
 from gpuwatch.wire import store_owner
+from gpuwatch.wire.peer import dial_user_daemon
 
 START_S = 15.0  # a cold start imports numpy and scipy and attaches to every GPU
 YIELDED_S = 3.0  # another window's daemon that does not answer by then may have failed
@@ -55,34 +55,30 @@ def start_daemon(settings: Settings) -> socket.socket:
     """
     ensure_socket_folder(settings.socket)
     say(f"starting the user's daemon (leaves {settings.idle_exit_s:g} s after its last client)")
-    with _StartOutput(settings.log) as output:
-        return _wait_for_answer(settings, output)
-
-
-def _wait_for_answer(settings: Settings, output: _StartOutput) -> socket.socket:
-    child = _spawn(settings, output)
-    now_ns = clock.now_ns()
-    deadline_ns, again_ns, failed = now_ns + int(START_S * 1e9), now_ns + int(YIELDED_S * 1e9), False
-    pause = threading.Event()
-    while clock.now_ns() < deadline_ns:
-        # The child ends as soon as the daemon it leaves behind answers or fails: the benchmark has no child of ours to wait
-        # for, to count or to kill.
-        ended = child.poll()
-        connection = daemon_sockets.dial_user_daemon(settings) if ended is not None else None
-        if connection is not None:
-            return connection
-        # It may have left the field to the daemon of another window, and that one failed; what fails once is tried once more.
-        if (ended and not _is_owner_starting(settings)) or (ended == 0 and clock.now_ns() > again_ns):
-            if ended and failed:
-                raise DaemonError(f"the daemon stopped at start: {output.last()}", "unreachable")
-            failed = failed or bool(ended)
-            again_ns = clock.now_ns() + int(YIELDED_S * 1e9)
-            child = _spawn(settings, output)
-        pause.wait(0.02)
-    if child.poll() is None:
-        child.kill()
-        child.wait()
-    raise DaemonError(f"the daemon did not answer within {START_S:g} s: {output.last()}", "unreachable")
+    with contextlib.closing(_StartOutput(settings.log)) as output:
+        child = _spawn(settings, output)
+        now_ns = clock.now_ns()
+        deadline_ns, again_ns, failed = now_ns + int(START_S * 1e9), now_ns + int(YIELDED_S * 1e9), False
+        pause = threading.Event()
+        while clock.now_ns() < deadline_ns:
+            # The child ends as soon as the daemon it leaves behind answers or fails: the benchmark has no child of ours to wait
+            # for, to count or to kill.
+            ended = child.poll()
+            connection = dial_user_daemon(settings) if ended is not None else None
+            if connection is not None:
+                return connection
+            # It may have left the field to the daemon of another window, and that one failed; what fails once is tried once more.
+            if (ended and not _is_owner_starting(settings)) or (ended == 0 and clock.now_ns() > again_ns):
+                if ended and failed:
+                    raise DaemonError(f"the daemon stopped at start: {output.last()}", "unreachable")
+                failed = failed or bool(ended)
+                again_ns = clock.now_ns() + int(YIELDED_S * 1e9)
+                child = _spawn(settings, output)
+            pause.wait(0.02)
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+        raise DaemonError(f"the daemon did not answer within {START_S:g} s: {output.last()}", "unreachable")
 
 
 def _is_owner_starting(settings: Settings) -> bool:
@@ -130,10 +126,7 @@ class _StartOutput:
         with contextlib.suppress(OSError):  # a filter of system calls may refuse it
             self.file = os.memfd_create("gpuwatch-start")
 
-    def __enter__(self) -> _StartOutput:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self.file >= 0:
             os.close(self.file)
 

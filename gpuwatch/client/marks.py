@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -12,36 +12,15 @@ from gpuwatch.process import torch_state
 from gpuwatch.wire.messages import TIMES_COUNT, FactValue
 from gpuwatch.wire.timings import sort_by_begin
 
-
-class Marks(Protocol):
-    """Marks at the edges of iterations, and the times between them; ``timer`` names the timer in the declared facts.
-
-    An iteration stores its own beginning mark, whatever the type: iterations nest, and each thread has its own.
-    """
-
-    timer: str
-
-    def begin(self) -> Any:
-        """Mark the beginning of an iteration; return None where it is not marked."""
-
-    def end(self, begun: Any) -> None:
-        """Mark the end of the iteration that began with this mark."""
-
-    def next(self, begun: Any) -> Any:
-        """Mark the end of one iteration and the beginning of the next."""
-
-    def timings(self) -> Timings | None:
-        """Wait for the GPU and return the marked iterations in the order of their beginnings; None where there are none."""
-
-    def told(self) -> dict[str, FactValue]:
-        """Return the facts that the marks declare, after their times were read."""
-
-    def close(self) -> None:
-        """Release their memory on the GPU."""
+if TYPE_CHECKING:
+    from gpuwatch.cuda.event_marks import CudaMarks
 
 
 class HostMarks:
-    """Marks by the host's clock, for a process that uses no GPU."""
+    """Marks by the host's clock, for a process that uses no GPU; ``timer`` names the timer in the declared facts.
+
+    An iteration stores its own beginning mark: iterations nest, and each thread has its own.
+    """
 
     timer = "host"
 
@@ -49,6 +28,7 @@ class HostMarks:
         self._edges_ns: list[tuple[int, int]] = []
 
     def told(self) -> dict[str, FactValue]:
+        """Return the facts that the marks declare, after their times were read."""
         return {"timer": self.timer}
 
     def begin(self) -> int:
@@ -63,6 +43,7 @@ class HostMarks:
         return clock.now_ns()
 
     def timings(self) -> Timings | None:
+        """Return the marked iterations in the order of their beginnings; None where there are none."""
         if not self._edges_ns:
             return None
         begins_ns, ends_ns = np.array(self._edges_ns, np.int64).T
@@ -70,6 +51,9 @@ class HostMarks:
 
     def close(self) -> None:
         """Do nothing: the host's clock holds no memory on the GPU."""
+
+
+Marks: TypeAlias = "HostMarks | CudaMarks"
 
 
 def make_marks(count: int, driver: Any = None) -> Marks:  # cuda has no types

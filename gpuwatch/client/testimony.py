@@ -17,13 +17,12 @@ from gpuwatch.client.connection import Client
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.process import torch_state
 from gpuwatch.utf8 import found_words
-from gpuwatch.wire.messages import TOLD_LENGTH
+from gpuwatch.wire.messages import TOLD_LENGTH, FactValue
 
 if TYPE_CHECKING:
     from annotate.evidence import Timings
     from gpuwatch.client.marks import Marks
     from gpuwatch.cuda.stamp import Stamps
-    from gpuwatch.wire.messages import FactValue
 
 _log = logging.getLogger("gpuwatch")
 
@@ -53,36 +52,31 @@ class Iteration:
         self._give_up = give_up
         self._begun: Any = None  # whatever these marks need of it
 
-    # The window's boundary again, and too often crossed for a context manager.
-
     def __enter__(self) -> None:
         if self._marks is not None:
-            try:
-                self._begun = self._marks.begin()
-            except Exception as error:  # noqa: BLE001 - see above
-                self._failed(error)
+            self._begun = self._guarded(self._marks.begin)
 
     def __exit__(self, *_: object) -> None:
         begun, self._begun = self._begun, None
         if begun is not None and self._marks is not None:
-            try:
-                self._marks.end(begun)
-            except Exception as error:  # noqa: BLE001 - see above
-                self._failed(error)
+            self._guarded(self._marks.end, begun)
 
     def next(self) -> None:
         """End this iteration and begin the next."""
         if self._begun is None:
             self.__enter__()
         elif self._marks is not None:
-            try:
-                self._begun = self._marks.next(self._begun)
-            except Exception as error:  # noqa: BLE001 - see above
-                self._failed(error)
+            self._begun = self._guarded(self._marks.next, self._begun)
 
-    def _failed(self, error: Exception) -> None:
-        self._marks = self._begun = None
-        self._give_up(error)
+    # The window's boundary again, and too often crossed for a context manager.
+    def _guarded(self, mark: Callable[..., Any], *begun: Any) -> Any:
+        """Return the mark; None, also for the rest of the window, where it fails."""
+        try:
+            return mark(*begun)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._marks = None
+            self._give_up(error)
+            return None
 
 
 class Testimony:

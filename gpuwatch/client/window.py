@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from annotate.claims import Claim
 from annotate.policy import Policy
@@ -20,17 +20,16 @@ from gpuwatch import clock
 from gpuwatch.client.conversation import Conversation
 from gpuwatch.client.testimony import Iteration, Testimony
 from gpuwatch.client.window_arguments import check_label, check_policy, list_gpus
+from gpuwatch.client.window_decorator import P, T, wrap
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import RejectedError, UsageError
 from gpuwatch.process import torch_state
 from gpuwatch.utf8 import found_words
+from gpuwatch.wire.messages import FactValue
 
 if TYPE_CHECKING:
     from annotate.evidence import Timings
-    from gpuwatch.wire.messages import FactValue
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 _enclosing: ContextVar[Window | None] = ContextVar("gpuwatch_window", default=None)
 
 SCHEMA = 1
@@ -179,10 +178,8 @@ class Window:
     ) -> None:
         self.__exit__(kind, error, trace)
 
-    def __call__(self, function: Callable[_P, _T]) -> Callable[_P, _T]:
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function: every call runs in its own window, the latest of which is ``function.window``."""
-        from gpuwatch.client.window_decorator import wrap
-
         again = functools.partial(
             Window, policy=self.policy, gpus=self._gpus, sync=self._sync, on_reject=self._on_reject, settings=self._settings
         )
@@ -274,8 +271,4 @@ def window(
         raise UsageError(f"on_reject: expected 'report' or 'raise', found {found_words(on_reject)}")
     if settings is not None and not isinstance(settings, Settings):
         raise UsageError(f"settings: expected gpuwatch.config.settings.Settings, found {found_words(settings)}")
-    names = list_gpus(gpus)
-    return Window(name, check_policy(claim, policy), gpus=names, sync=sync, on_reject=on_reject, settings=settings)
-
-
-__all__ = ["Window", "window"]
+    return Window(name, check_policy(claim, policy), gpus=list_gpus(gpus), sync=sync, on_reject=on_reject, settings=settings)

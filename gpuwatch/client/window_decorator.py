@@ -13,11 +13,11 @@ from gpuwatch.wire.messages import LABEL_LENGTH
 if TYPE_CHECKING:
     from gpuwatch.client.window import Window
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def wrap(function: Callable[_P, _T], label: str | None, make_window: Callable[[str], Window]) -> Callable[_P, _T]:
+def wrap(function: Callable[P, T], label: str | None, make_window: Callable[[str], Window]) -> Callable[P, T]:
     """Return the function in windows, named after it where there is no label; ``wrapper.window`` is the latest.
 
     Raises UsageError: for a generator, whose call does no work.
@@ -30,17 +30,17 @@ def wrap(function: Callable[_P, _T], label: str | None, make_window: Callable[[s
         wrapper.window = made  # type: ignore[attr-defined]  # functions take attributes; their type does not say so
         return made
 
-    wrapper: Callable[_P, Any]
+    wrapper: Callable[P, Any]
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
-        async def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+        async def wrapper(*args: P.args, **kwargs: P.kwargs) -> Any:
             async with open_next():
                 return await function(*args, **kwargs)
     else:
 
         @functools.wraps(function)
-        def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
             with open_next():
                 return function(*args, **kwargs)
 

@@ -1,7 +1,5 @@
 """Comparing functions on one GPU: interleaved blocks, one clock, one decision."""
 
-from __future__ import annotations
-
 from gpuwatch.comparing.blocks import Block, BlockTimer, Timed
 from gpuwatch.comparing.compare_result import Compared
 from gpuwatch.comparing.compare_run import compare

@@ -12,8 +12,8 @@ from annotate.stats.intervals import Interval
 from annotate.verdict import Verdict
 from gpuwatch.client.window import Window
 from gpuwatch.comparing.schedule import Pairs
+from gpuwatch.measuring.measurement import finite
 from gpuwatch.measuring.reference import Match
-from gpuwatch.measuring.to_dict import finite
 
 SCHEMA = 1
 # Each variant runs at its own clock where power limits it; below this the two answers say the same.
@@ -35,10 +35,7 @@ class Compared:
 
     def __getitem__(self, name: str) -> Comparison:
         """Raises KeyError: for a variant that was not compared."""
-        for comparison in self.comparisons:
-            if comparison.b == name:
-                return comparison
-        raise KeyError(name)
+        return {comparison.b: comparison for comparison in self.comparisons}[name]
 
     @property
     def decision(self) -> Decision:
@@ -68,15 +65,11 @@ class Compared:
             "timer": self.timer,
             "comparisons": [
                 {name: finite(value) for name, value in comparison.to_dict().items()}
-                | {"error_ratio": self._error_ratio(comparison)}
+                | {"error_ratio": finite(self.matches[comparison.b].error_ratio) if comparison.b in self.matches else None}
                 for comparison in self.comparisons
             ],
             "verdict": None if verdict is None else verdict.to_dict(),
         }
-
-    def _error_ratio(self, comparison: Comparison) -> float | None:
-        match = self.matches.get(comparison.b)
-        return None if match is None else finite(match.error_ratio)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -96,8 +89,7 @@ def explain(comparison: Comparison, pairs: Pairs, own: Interval | None, match: M
         reasons.append("timed by the host's clock")
     if pairs.starved_ratio > _STARVED_RATIO:
         reasons.append("the GPU waited for launches: these are times of the host; capture a graph to compare the kernels")
-    is_gpu_time = timer != "host" and pairs.starved_ratio <= _STARVED_RATIO
-    if own is not None and comparison.ratio is not None and is_gpu_time:
+    elif timer != "host" and own is not None and comparison.ratio is not None:
         reasons += _explain_gap(comparison.ratio, own)
     return replace(comparison, decision=decision, own_ratio=own, timer=timer, reasons=tuple(reasons))
 

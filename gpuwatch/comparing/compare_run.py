@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from annotate.compare.decision import FLOOR_RATIO, corrected, decide
 from annotate.stats.intervals import Interval
@@ -98,7 +98,8 @@ def _run(request: CompareRequest) -> Compared:
         limit_s = max(_LONGEST_S, 2 * request.seconds * len(others))
         pairs = schedule.run_interleaved(timer, first, others, seconds=request.seconds, limit_s=limit_s, seed=request.seed)
         if watched is not None:
-            _declare(watched, timer.name, len(others), floor_ratio)
+            measured = {} if floor_ratio is None else {"aa_floor_ratio": floor_ratio}
+            watched.tell(design="interleaved", timer=timer.name, variants_count=len(others), **measured)
         own = _run_alone(request, timer, first, others)
     floor = FLOOR_RATIO if floor_ratio is None else floor_ratio
     found = [
@@ -125,22 +126,13 @@ def _run_alone(
 def _stored_floor(settings: Settings | None, *, shares_buffers: bool) -> float | None:
     """Return the stored floor of this process's GPU; None without a GPU or a floor."""
     with spared("looking for this GPU's floor"):
-        uuids = str(torch_state.facts().get("cuda_uuids") or "").split(",")
+        uuids = str(torch_state.snapshot().facts.get("cuda_uuids") or "").split(",")
         return floor_record.read_ratio((settings or load()).state, uuids[0], shared=shares_buffers) if uuids[0] else None
     return None
 
 
-@contextlib.contextmanager
-def _open_window(request: CompareRequest) -> Iterator[Window | None]:
+def _open_window(request: CompareRequest) -> AbstractContextManager[Window | None]:
     if not request.watch:
-        yield None
-        return
+        return nullcontext()
     label = request.label or " and ".join(request.names)
-    with window(label[:LABEL_LENGTH], settings=request.settings) as watched:
-        yield watched
-
-
-def _declare(watched: Window, timer: str, variants_count: int, floor_ratio: float | None) -> None:
-    watched.tell(design="interleaved", timer=timer, variants_count=variants_count)
-    if floor_ratio is not None:
-        watched.tell(aa_floor_ratio=floor_ratio)
+    return window(label[:LABEL_LENGTH], settings=request.settings)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -33,7 +32,11 @@ def read(state: Path) -> dict[str, tuple[Floor, ...]]:
     found = json_file.read(state / FILE).get("floors")
     if not isinstance(found, dict):
         return {}
-    return {str(uuid): _floors(kinds) for uuid, kinds in found.items() if isinstance(kinds, dict)}
+    return {
+        str(uuid): tuple(floor for fields in kinds.values() if (floor := _floor(fields)) is not None)
+        for uuid, kinds in found.items()
+        if isinstance(kinds, dict)
+    }
 
 
 def read_ratio(state: Path, uuid: str, kind: str | None = None, *, shared: bool = False) -> float | None:
@@ -48,10 +51,6 @@ def store(state: Path, uuid: str, floor: Floor) -> None:
     everything = {each: {_key(one): asdict(one) for one in those} for each, those in read(state).items()}
     everything.setdefault(uuid, {})[_key(floor)] = asdict(floor)
     json_file.write(state / FILE, {"floors": everything})
-
-
-def _floors(kinds: dict[str, Any]) -> tuple[Floor, ...]:
-    return tuple(floor for fields in kinds.values() if (floor := _floor(fields)) is not None)
 
 
 def _key(floor: Floor) -> str:

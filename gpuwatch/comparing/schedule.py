@@ -77,7 +77,7 @@ def run_interleaved(
 ) -> dict[str, Pairs]:
     """Run each other variant against the first, until each has its seconds of GPU time and enough pairs, or time is out."""
     pairs: dict[str, list[tuple[float, float]]] = {other.name: [] for other in others}
-    spent_s, spent_all_s, starved, blocks_count = dict.fromkeys(pairs, 0.0), 0.0, 0, 0
+    spent_s, starved, blocks_count = dict.fromkeys(pairs, 0.0), 0, 0
     quad: list[Timed] = []
     for timed in timer.times(quads(a, others, random.Random(seed))):  # noqa: S311 - an order, not a secret
         quad.append(timed)
@@ -89,12 +89,10 @@ def run_interleaved(
         for half in (quad[:2], quad[2:]):
             by_variant = {each.block.variant: each.took_s for each in half}
             pairs[name].append((by_variant[a.name], by_variant[name]))
-        whole_s = sum(each.whole_s for each in quad)
-        spent_s[name] += whole_s
-        spent_all_s += whole_s
+        spent_s[name] += sum(each.whole_s for each in quad)
         quad = []
         enough = all(spent_s[other] >= seconds and len(pairs[other]) >= least_count for other in pairs)
-        if enough or spent_all_s >= limit_s:
+        if enough or sum(spent_s.values()) >= limit_s:
             break
     return {name: _pairs(times, starved / max(1, blocks_count)) for name, times in pairs.items()}
 

@@ -36,20 +36,22 @@ def equal_pairs(
     torch: Any, kind: str, *, shared: bool = False
 ) -> Iterator[Pair]:  # torch is not a dependency, so it has no type here
     """Yield pairs of equal variants without end, on the same buffers or each on its own; a pair lives until the next exists."""
-    make = _gemm if kind == "gemm" else _copy
+    make = make_gemm if kind == "gemm" else make_copy
     while True:
         first = make(torch)
         pair = (first, first if shared else make(torch))
         yield pair
 
 
-def _gemm(torch: Any) -> Callable[[], object]:
-    a, b = (torch.randn(_GEMM_SIZE, _GEMM_SIZE, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+def make_gemm(torch: Any, size: int = _GEMM_SIZE) -> Callable[[], object]:
+    """Return a product of two square matrices of bfloat16."""
+    a, b = (torch.randn(size, size, dtype=torch.bfloat16, device="cuda") for _ in range(2))
     out = torch.empty_like(a)
     return lambda: torch.mm(a, b, out=out)
 
 
-def _copy(torch: Any) -> Callable[[], object]:
+def make_copy(torch: Any) -> Callable[[], object]:
+    """Return a copy of 1 GiB."""
     source = torch.empty(_COPY_BYTES, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     return lambda: target.copy_(source)

@@ -20,8 +20,7 @@ _FACTORY = "make_"
 def input_sets(request: CompareRequest) -> list[tuple[Any, ...]]:
     """Return the sets of arguments: several where a function makes them, because where data lies is part of a time."""
     if callable(request.inputs):
-        make = request.inputs
-        return [compare_arguments.checked_inputs(make(), name="inputs()") for _ in range(request.buffers_count)]
+        return [compare_arguments.checked_inputs(request.inputs(), name="inputs()") for _ in range(request.buffers_count)]
     return [compare_arguments.checked_inputs(request.inputs)]
 
 
@@ -73,8 +72,8 @@ def first_results(request: CompareRequest, calls: Calls, *, has_inputs: bool) ->
     for name in others:
         result = calls[name][0]()
         compare_arguments.check_result(name, result)
-        if is_comparable:
-            missing = Match(float("inf"), 0.0)
-            matched = reference.match_results(result, expected, request.tolerance_ratio) if result is not None else missing
-            found[name] = matched
+        if is_comparable and result is None:
+            found[name] = Match(float("inf"), 0.0)
+        elif is_comparable:
+            found[name] = reference.match_results(result, expected, request.tolerance_ratio)
     return found

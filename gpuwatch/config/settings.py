@@ -118,14 +118,8 @@ def files(flags: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Pat
         if not path.is_file():
             raise UsageError(f"{path}: expected a configuration file, found none")
         return (path,)
-    return tuple(path for path in (user_config(environment), SYSTEM_CONFIG) if _exists(path))
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except PermissionError:  # the home of somebody else, as after sudo -u: no configuration of ours
-        return False
+    # One that is out of reach, in the home of somebody else as after sudo -u, is no configuration of ours.
+    return tuple(path for path in (user_config(environment), SYSTEM_CONFIG) if os.access(path, os.F_OK))
 
 
 def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -134,8 +128,8 @@ def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in environment if name.startswith("GPUWATCH_") and name not in known))
 
 
-def _read_file(path: Path) -> list[tuple[Key, object, str]]:
-    """Read the keys of one file with their raw values and places.  Raises UsageError."""
+def _read_file(path: Path) -> Iterator[tuple[Key, object, str]]:
+    """Yield the keys of one file with their raw values and places.  Raises UsageError."""
     import tomllib  # 9 ms that most processes need not spend: there is no file
 
     try:
@@ -147,16 +141,13 @@ def _read_file(path: Path) -> list[tuple[Key, object, str]]:
         raise UsageError(f"{path}: expected UTF-8, found byte {error.object[error.start]:#04x} at {error.start}") from error
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: expected TOML, found: {error}") from error
-    found: list[tuple[Key, object, str]] = []
     for name, raw in _flat(table):
         place = f"{path}:{line}" if (line := _line_of(name, text)) else str(path)
-        if name in BY_NAME:
-            found.append((BY_NAME[name], raw, place))
-            continue
         if name in _TABLES:
             raise UsageError(f"{place}: {name}: expected a table [{name}], found {raw!r}")
-        raise UsageError(f"{place}: unknown key {name!r}; {_hint(name)}")
-    return found
+        if name not in BY_NAME:
+            raise UsageError(f"{place}: unknown key {name!r}; {_hint(name)}")
+        yield BY_NAME[name], raw, place
 
 
 def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -171,8 +162,7 @@ def _hint(name: str) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, BY_NAME, n=1)
-    last = name.rpartition(".")[2]
-    near = near or [known for known in BY_NAME if known.rpartition(".")[2] == last]
+    near = near or [known for known in BY_NAME if known.rpartition(".")[2] == name.rpartition(".")[2]]
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(BY_NAME)}"
 
 

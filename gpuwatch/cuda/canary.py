@@ -33,14 +33,14 @@ def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
     stamps = Stamps.allocate(2, driver) if driver is not None else None
     if stamps is None:
         return None
-    with closing(stamps):
-        clock_mhz = _spun_mhz(driver, stamps)
-    return Canary(clock_mhz, _copied_bytes_count(driver))
-
-
-def _spun_mhz(driver: Any, stamps: Stamps) -> float | None:
     cuda = sys.modules["torch"].cuda
     stream = raw_stream()(cuda.current_device())
+    with closing(stamps):
+        clock_mhz = _spun_mhz(driver, cuda, stamps, stream)
+    return Canary(clock_mhz, _copied_bytes_count(driver, cuda, stream))
+
+
+def _spun_mhz(driver: Any, cuda: Any, stamps: Stamps, stream: int) -> float | None:
     cycles = ctypes.c_uint64(_SPIN_CYCLES)
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(cycles))
     spin, sms = load_kernel(driver, "gpuwatch_spin"), sms_count(driver)
@@ -56,10 +56,8 @@ def _spun_mhz(driver: Any, stamps: Stamps) -> float | None:
     return stamps.read().mean_mhz(0, 1)
 
 
-def _copied_bytes_count(driver: Any) -> float | None:
+def _copied_bytes_count(driver: Any, cuda: Any, stream: int) -> float | None:
     """Return the bytes read and written in a second."""
-    cuda = sys.modules["torch"].cuda
-    stream = raw_stream()(cuda.current_device())
     source = int(checked(driver.cuMemAlloc(2 * _COPY_BYTES)))
     try:
         first, last = (cuda.Event(enable_timing=True) for _ in range(2))

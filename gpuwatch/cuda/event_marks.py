@@ -26,9 +26,8 @@ class CudaMarks:
 
     def __init__(self, cuda: Any, count: int, driver: Any = None) -> None:  # neither torch.cuda nor cuda-bindings has types
         self._cuda = cuda
-        self._anchor, self._anchor_ns = self._event(), 0
         self._cuda.current_stream().synchronize()
-        self._anchor.record()
+        self._anchor = self._record()
         self._anchor.synchronize()
         self._anchor_ns = clock.now_ns()
         self._pairs: list[tuple[Any, Any, int, int]] = []
@@ -42,8 +41,10 @@ class CudaMarks:
             return {"timer": self.timer}
         return {"timer": self.timer, "stamp_spread_s": self._spread_s, "stamp_seen_ratio": self._seen_ratio}
 
-    def _event(self) -> Any:
-        return self._cuda.Event(enable_timing=True)
+    def _record(self) -> Any:
+        event = self._cuda.Event(enable_timing=True)
+        event.record()
+        return event
 
     def _stamp(self) -> int:
         return self._stamps.put() if self._stamps is not None else -1
@@ -52,31 +53,22 @@ class CudaMarks:
         if not self._is_open or self._cuda.is_current_stream_capturing():
             return None
         stamp = self._stamp()
-        event = self._event()
-        event.record()
-        return event, stamp
+        return self._record(), stamp
 
-    def end(self, begun: Begun) -> None:
-        self._ended(begun)
-
-    def _ended(self, begun: Begun) -> int | None:
+    def end(self, begun: Begun) -> int | None:
         """Mark the end; return the number of its stamp, None for an iteration that is left out."""
         if len(self._pairs) >= TIMES_COUNT or not self._is_open or self._cuda.is_current_stream_capturing():
             return None
-        event = self._event()
-        event.record()
+        event = self._record()
         stamp = self._stamp()
         self._pairs.append((begun[0], event, begun[1], stamp))
         return stamp
 
     def next(self, begun: Begun) -> Begun | None:
-        stamp = self._ended(begun)
+        stamp = self.end(begun)
         if stamp is None:
             return self.begin()
-        # The stamp that ends one iteration begins the next.
-        event = self._event()
-        event.record()
-        return event, stamp
+        return self._record(), stamp  # the stamp that ends one iteration begins the next
 
     def close(self) -> None:
         """Release the stamps; later iterations are not marked."""

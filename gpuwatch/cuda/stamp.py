@@ -16,7 +16,7 @@ from annotate.evidence import Times, Values
 from gpuwatch import clock
 from gpuwatch.cuda import stamp_buffers
 from gpuwatch.cuda.driver import checked, current_driver, raw_stream
-from gpuwatch.cuda.stamp_buffers import MOST_BYTES, StampBuffer
+from gpuwatch.cuda.stamp_buffers import StampBuffer
 
 _CALIBRATIONS_COUNT = 3
 
@@ -96,7 +96,7 @@ class Stamps:
     def allocate(count: int, driver: Any = None) -> Stamps | None:  # cuda has no types
         """Allocate ``count`` stamps; None without a context, without cuda-bindings, on a foreign GPU, or during a capture.
 
-        It takes at most ``MOST_BYTES`` of device memory: ``count`` of the result may be smaller.  ``driver`` defaults to that
+        It takes at most ``stamp_buffers.MOST_BYTES`` of device memory: ``count`` of the result may be smaller.  ``driver`` defaults to that
         of cuda-bindings.
         Raises RuntimeError: when the driver refuses.
         """
@@ -198,6 +198,3 @@ class Stamps:
         self._numbers = iter(range(0))
         if buffer is not None:
             stamp_buffers.release(buffer)
-
-
-__all__ = ["MOST_BYTES", "Stamped", "Stamps"]

@@ -76,6 +76,3 @@ def _free_pending(driver: Any) -> None:
         with contextlib.suppress(ValueError):  # another thread freed it
             _unfreed.remove(buffer)
             driver.cuMemFree(buffer.base)
-
-
-__all__ = ["MOST_BYTES", "STAMP_BYTES", "StampBuffer", "allocate", "release", "reuse"]

@@ -1,7 +1,5 @@
 """Benchmarks with the judge's verdict inside: ``gpuwatch.bench``."""
 
-from __future__ import annotations
-
 from gpuwatch.measuring.attempt import Attempt, Warmup
 from gpuwatch.measuring.benchmark import bench
 from gpuwatch.measuring.environment import BenchEnvironment

@@ -145,7 +145,9 @@ def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> At
                 if stopping.is_due(chunks.spent_s):
                     stopped = stopping.decide(timings, chunks.spent_s)
             job.show("measuring", chunks.spent_s / max(stopping.least_s, 1e-9), stopping.interval)
-        window.tell(**_facts(job, warmup, chunks.busy_ratio))
+        busy = {} if chunks.busy_ratio is None else {"busy_ratio": chunks.busy_ratio}
+        warm = {"warmup_count": warmup.count, "warmup_s": warmup.took_s, "warmup_steady": warmup.steady}
+        window.tell(**{**warm, **job.facts, **busy})
         window.record(timings)
     job.progress.show("waiting for the verdict", 1.0)
     return Attempt(
@@ -159,15 +161,6 @@ def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> At
         run=window.run_id,
         verdicts=window.verdicts,
     )
-
-
-def _facts(job: Job, warmup: Warmup, busy_ratio: float | None) -> dict[str, FactValue]:
-    warm: dict[str, FactValue] = {
-        "warmup_count": warmup.count,
-        "warmup_s": warmup.took_s,
-        "warmup_steady": warmup.steady,
-    }
-    return {**warm, **job.facts} | ({} if busy_ratio is None else {"busy_ratio": busy_ratio})
 
 
 def warm_up(

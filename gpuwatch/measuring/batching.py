@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gpuwatch.measuring.cache import CacheSetting
@@ -16,19 +14,6 @@ _TRIES_COUNT = 5
 _LONG_S = 0.05  # a call as long is tried once
 
 
-@dataclass(frozen=True, slots=True)
-class SizedPlan:
-    """A plan whose entries are long enough, the time of one call in the trial, and the host's time to launch it."""
-
-    plan: TimingPlan
-    call_s: float
-    issue_s: float | None
-
-    @property
-    def entry_s(self) -> float:
-        return self.call_s * self.plan.calls_count
-
-
 def try_call(setting: CacheSetting, timer: Timer) -> tuple[float, float | None]:
     """Estimate the time of one call and the host's part of it, after the first call has set libraries up."""
     plan = TimingPlan(calls=setting.calls[:1], before=setting.before)
@@ -38,8 +23,8 @@ def try_call(setting: CacheSetting, timer: Timer) -> tuple[float, float | None]:
     return float(np.median(taken.timings.took_s)), taken.issue_s
 
 
-def size_entries(setting: CacheSetting, timer: Timer) -> SizedPlan:
-    """Plan entries of about ENTRY_S."""
+def size_entries(setting: CacheSetting, timer: Timer) -> tuple[TimingPlan, float, float | None]:
+    """Plan entries of about ENTRY_S; return the plan, the estimated time of an entry, and the host's time to launch a call."""
     call_s, issue_s = try_call(setting, timer)
     count = 1
     if setting.batches:
@@ -47,4 +32,4 @@ def size_entries(setting: CacheSetting, timer: Timer) -> SizedPlan:
         # Whole rounds of the inputs, or the entry's last would be warm when the next begins.
         rounds = -(-count // len(setting.calls))
         count = rounds * len(setting.calls)
-    return SizedPlan(TimingPlan(calls=setting.calls, calls_count=count, before=setting.before), call_s, issue_s)
+    return TimingPlan(calls=setting.calls, calls_count=count, before=setting.before), call_s * count, issue_s

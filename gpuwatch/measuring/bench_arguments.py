@@ -19,8 +19,7 @@ from gpuwatch.timers import Timer
 from gpuwatch.wire.messages import LABEL_LENGTH
 
 Cache = Literal["cold", "warm"]
-TimerName = Literal["events", "graph", "host"]
-TimerChoice = TimerName | Timer | None
+TimerChoice = Literal["events", "graph", "host"] | Timer | None
 _DEFERRING = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 _DTYPE = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -76,11 +75,6 @@ class CallCost:
     bytes_count: float | None
     dtype: str | None
 
-    @classmethod
-    def checked(cls, flops: object, bytes_count: object, dtype: object) -> CallCost:
-        """Raises UsageError: when a number is not above zero, or the data type has no name."""
-        return cls(amount_or_none("flops", flops), amount_or_none("bytes", bytes_count), dtype_name(dtype))
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -100,10 +94,13 @@ class Limits:
         limits = cls(
             amount_or_none("min_s", min_s),
             amount("max_s", max_s),
-            share("target_ratio", target_ratio),
+            amount("target_ratio", target_ratio),
             amount("warmup_max_s", warmup_max_s, zero=True),
             retries,
         )
+        if limits.target_ratio >= 1:
+            expected = "a share between 0 and 1, as 0.005 for half a per cent"
+            raise UsageError(f"target_ratio: expected {expected}, found {target_ratio!r}")
         if limits.min_s is not None and limits.min_s > limits.max_s:
             raise UsageError(f"min_s: expected at most max_s ({limits.max_s:g}), found {limits.min_s:g}")
         return limits
@@ -160,14 +157,6 @@ def amount(name: str, value: object, *, zero: bool = False) -> float:
 def amount_or_none(name: str, value: object, *, zero: bool = False) -> float | None:
     """Return the same number, or None where none was given."""
     return None if value is None else amount(name, value, zero=zero)
-
-
-def share(name: str, value: object) -> float:
-    """Return a number above 0 and below 1.  Raises UsageError: for anything else."""
-    number = amount(name, value)
-    if number >= 1:
-        raise UsageError(f"{name}: expected a share between 0 and 1, as 0.005 for half a per cent, found {value!r}")
-    return number
 
 
 def dtype_name(dtype: object) -> str | None:

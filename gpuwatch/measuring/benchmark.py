@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from typing import Any
 
 from annotate.claims import Claim
@@ -14,7 +14,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.measuring import bench_arguments, prepare
 from gpuwatch.measuring.attempt import Attempt, Job, MeasuredWindow, run_attempt
 from gpuwatch.measuring.batching import size_entries
-from gpuwatch.measuring.bench_arguments import BenchRequest, CallCost, Limits, Work
+from gpuwatch.measuring.bench_arguments import BenchRequest, CallCost, Limits, Work, amount_or_none
 from gpuwatch.measuring.environment import BenchEnvironment
 from gpuwatch.measuring.measurement import Measurement
 from gpuwatch.measuring.progress import Progress
@@ -71,7 +71,7 @@ def bench(
     bench_arguments.check_choices(timer, cache)
     request = BenchRequest(
         work=Work.checked(fn, args, rotate, reference, rtol, check_inputs=check_inputs),
-        cost=CallCost.checked(flops, bytes, dtype),
+        cost=CallCost(amount_or_none("flops", flops), amount_or_none("bytes", bytes), bench_arguments.dtype_name(dtype)),
         limits=Limits.checked(min_s, max_s, target_ratio, warmup_max_s, retries),
         timer=timer,
         cache=cache,
@@ -89,17 +89,20 @@ def _run(request: BenchRequest, environment: BenchEnvironment) -> Measurement:
     checks = prepare.check_work(request, environment.now_ns)
     with (
         prepare.open_timer(request.timer, request.work) as (timer, overhead_s),
-        Progress(request.label, shown=request.progress, stream=environment.stream) as progress,
+        closing(Progress(request.label, shown=request.progress, stream=environment.stream)) as progress,
     ):
         gpu = environment.gpu()
         setting = prepare.choose_cache(request, timer, gpu, environment)
-        sized = size_entries(setting, timer)
+        plan, entry_s, issue_s = size_entries(setting, timer)
         canary = environment.canary(gpu.device.uuid, request.settings) if gpu else None
-        facts = {**(canary.facts if canary else {}), **setting.facts, **_input_facts(request.work.args), **checks.facts}
+        input_facts: Mapping[str, FactValue] = {}
+        with spared("looking at the inputs"):  # some cannot be read, whatever they raise
+            input_facts = inputs.facts(*request.work.args)
+        facts = {**(canary.facts if canary else {}), **setting.facts, **input_facts, **checks.facts}
         job = Job(
             timer=timer,
-            plan=sized.plan,
-            entry_s=sized.entry_s,
+            plan=plan,
+            entry_s=entry_s,
             has_gpu=gpu is not None,
             clock_max_mhz=gpu.device.sm_clock_max_mhz if gpu else None,
             limits=request.limits,
@@ -119,7 +122,7 @@ def _run(request: BenchRequest, environment: BenchEnvironment) -> Measurement:
         cache=str(setting.facts["cache"]) if "cache" in setting.facts else None,
         attempts=tuple(attempts),
         timer_overhead_s=overhead_s,
-        issue_s=sized.issue_s,
+        issue_s=issue_s,
         first_call_s=checks.first_call_s,
         call_flops_count=checks.cost.flops_count,
         call_bytes=checks.cost.bytes_count,
@@ -132,13 +135,6 @@ def _run(request: BenchRequest, environment: BenchEnvironment) -> Measurement:
 
 def _open_window(request: BenchRequest, environment: BenchEnvironment) -> AbstractContextManager[MeasuredWindow]:
     return environment.window(request.label, claim=request.claim, policy=request.policy, settings=request.settings)
-
-
-def _input_facts(args: tuple[Any, ...]) -> Mapping[str, FactValue]:
-    """Return the facts to declare of the arguments; none where they cannot be read, whatever they raise."""
-    with spared("looking at the inputs"):
-        return inputs.facts(*args)
-    return {}
 
 
 def _is_worth_repeating(last: Attempt) -> bool:

@@ -78,8 +78,7 @@ def make_flush(l2_bytes: int | None) -> tuple[Callable[[], None], int]:
         raise UsageError("cache='cold': this torch does not say how large the L2 cache is; use rotate=[...] or cache='warm'")
     count = int(FLUSH_L2_RATIO * l2_bytes)
     torch = sys.modules["torch"]
-    buffer = torch.empty(count, dtype=torch.int8, device="cuda")
-    return buffer.zero_, count
+    return torch.empty(count, dtype=torch.int8, device="cuda").zero_, count
 
 
 def _working_set(args: tuple[Any, ...]) -> dict[str, FactValue]:

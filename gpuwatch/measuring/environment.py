@@ -8,13 +8,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TextIO
 
+from annotate.derived import roofline
+from annotate.evidence import Device
 from gpuwatch import clock
 from gpuwatch.client.connection import connect
 from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.measuring import cache, canary_run, torch_device
+from gpuwatch.measuring import cache, canary_record
 from gpuwatch.measuring.attempt import MeasuredWindow
+from gpuwatch.process import torch_state
 
 
 def start_daemon(settings: Settings | None) -> None:
@@ -22,6 +25,35 @@ def start_daemon(settings: Settings | None) -> None:
     # The window reports what is wrong.
     with contextlib.suppress(GpuwatchError, OSError):
         connect(settings or load()).close()
+
+
+@dataclass(frozen=True, slots=True)
+class TorchDevice:
+    """The current GPU of this process, and the size of its cache where torch gives it."""
+
+    device: Device
+    l2_bytes: int | None
+
+
+def current_device() -> TorchDevice | None:
+    """Return the GPU torch works on; None where this process has made no context.  What torch does not give stays None."""
+    cuda = torch_state.cuda_with_context()
+    if cuda is None:
+        return None
+    found = cuda.get_device_properties(cuda.current_device())
+    capability = f"{found.major}.{found.minor}"
+    clock_khz, memory_khz = getattr(found, "clock_rate", None), getattr(found, "memory_clock_rate", None)
+    device = Device(
+        uuid=f"GPU-{getattr(found, 'uuid', 'unknown')}",
+        name=found.name,
+        compute_capability=capability,
+        cuda_cores_count=roofline.cores_count(capability, found.multi_processor_count),
+        sm_clock_max_mhz=clock_khz // 1000 if clock_khz else None,
+        mem_clock_max_mhz=memory_khz // 1000 if memory_khz else None,
+        memory_bus_bits_count=getattr(found, "memory_bus_width", None),
+        memory_total_bytes=found.total_memory,
+    )
+    return TorchDevice(device, getattr(found, "L2_cache_size", None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +66,7 @@ class BenchEnvironment:
     now_ns: Callable[[], int] = clock.now_ns
     window: Callable[..., AbstractContextManager[MeasuredWindow]] = window
     start_daemon: Callable[[Settings | None], None] = start_daemon
-    gpu: Callable[[], torch_device.TorchDevice | None] = torch_device.current_device
-    canary: Callable[[str, Settings | None], canary_run.CanaryRun | None] = canary_run.run_canary
+    gpu: Callable[[], TorchDevice | None] = current_device
+    canary: Callable[[str, Settings | None], canary_record.CanaryRun | None] = canary_record.run_canary
     flush: Callable[[int | None], tuple[Callable[[], None], int]] = cache.make_flush
     stream: TextIO | None = None

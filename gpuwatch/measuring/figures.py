@@ -1,4 +1,4 @@
-"""The figures of one benchmark: its times, and the clock and rates that follow from them."""
+"""The figures of one benchmark: its attempts, the times of the one that counts, and the clock and rates that follow."""
 
 from __future__ import annotations
 
@@ -7,17 +7,63 @@ from dataclasses import dataclass
 import numpy as np
 
 from annotate.derived import roofline
-from annotate.evidence import Values
+from annotate.evidence import Device, Timings
 from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
 from annotate.times.durations import usual_s, worth_count
-from gpuwatch.measuring.bench_result import BenchResult
+from annotate.verdict import Status, Verdict
+from gpuwatch.measuring.attempt import Attempt, Warmup
+from gpuwatch.measuring.reference import Match
 
-_TRIM_RATIO = 0.1  # of each end
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # arrays have no one answer to ==
+class TimeFigures:
+    """The attempts of one benchmark and the facts around them.
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TimeFigures(BenchResult):
-    """Times of one call.  Where entries are batches, percentiles and spread are of the batches' means."""
+    The attempt that counts is the last valid one, else the last, and never the fastest.  Times are of one call.  Where
+    entries are batches, percentiles and spread are of the batches' means.
+    """
+
+    label: str
+    timer: str
+    cache: str | None  # cold or warm; None: the host's timer leaves the cache alone
+    attempts: tuple[Attempt, ...]
+    timer_overhead_s: float  # of an entry, and not subtracted
+    issue_s: float | None = None  # the host's time to launch a call
+    first_call_s: float | None = None
+    call_flops_count: float | None = None
+    call_bytes: float | None = None
+    dtype: str | None = None
+    device: Device | None = None
+    match: Match | None = None  # against the reference
+    output_unchanged: bool | None = None
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt that counts."""
+        valid = [one for one in self.attempts if one.verdict.status is Status.VALID]
+        return (valid or self.attempts)[-1]
+
+    @property
+    def timings(self) -> Timings:
+        return self.attempt.timings
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """One verdict for each GPU, worst first."""
+        return self.attempt.verdicts
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.attempt.verdict
+
+    @property
+    def run(self) -> str | None:
+        """The window's number, for ``gpuwatch show``."""
+        return self.attempt.run
+
+    @property
+    def warmup(self) -> Warmup:
+        return self.attempt.warmup
 
     @property
     def calls_count(self) -> int:
@@ -27,41 +73,37 @@ class TimeFigures(BenchResult):
     @property
     def count(self) -> int:
         """The number of entries."""
-        return len(self._took_s)
-
-    @property
-    def _took_s(self) -> Values:
-        return self.timings.took_s
+        return len(self.timings.took_s)
 
     @property
     def mean_s(self) -> float:
-        return float(self._took_s.mean())
+        return float(self.timings.took_s.mean())
 
     @property
     def median_s(self) -> float:
-        return float(np.median(self._took_s))
+        return float(np.median(self.timings.took_s))
 
     @property
     def trimmed_mean_s(self) -> float:
         """The mean without the fastest and the slowest tenth."""
-        cut = int(_TRIM_RATIO * self.count)
-        return float(np.sort(self._took_s)[cut : self.count - cut].mean())
+        cut = int(0.1 * self.count)
+        return float(np.sort(self.timings.took_s)[cut : self.count - cut].mean())
 
     @property
     def min_s(self) -> float:
-        return float(self._took_s.min())
+        return float(self.timings.took_s.min())
 
     @property
     def p95_s(self) -> float:
-        return float(np.quantile(self._took_s, 0.95))
+        return float(np.quantile(self.timings.took_s, 0.95))
 
     @property
     def p99_s(self) -> float:
-        return float(np.quantile(self._took_s, 0.99))
+        return float(np.quantile(self.timings.took_s, 0.99))
 
     @property
     def sd_s(self) -> float:
-        return float(self._took_s.std(ddof=1)) if self.count > 1 else 0.0
+        return float(self.timings.took_s.std(ddof=1)) if self.count > 1 else 0.0
 
     @property
     def cv_ratio(self) -> float:
@@ -69,14 +111,14 @@ class TimeFigures(BenchResult):
 
     @property
     def iqr_s(self) -> float:
-        low, high = np.quantile(self._took_s, [0.25, 0.75])
+        low, high = np.quantile(self.timings.took_s, [0.25, 0.75])
         return float(high - low)
 
     @property
     def effective_count(self) -> float:
         """The number of independent entries that carry as much information, as the rule ``autocorrelated`` counts them."""
-        middle_s, noise_s = usual_s(self._took_s)
-        return worth_count(np.clip(self._took_s, middle_s - 5.0 * noise_s, middle_s + 5.0 * noise_s))
+        middle_s, noise_s = usual_s(self.timings.took_s)
+        return worth_count(np.clip(self.timings.took_s, middle_s - 5.0 * noise_s, middle_s + 5.0 * noise_s))
 
     @property
     def ci_s(self) -> tuple[float, float] | None:
@@ -97,7 +139,7 @@ class RateFigures(TimeFigures):
     @property
     def clock_mhz(self) -> float | None:
         """The true mean SM clock while the calls ran; None where none was stamped."""
-        mhz, took_s = self.timings.sm_clock_mhz, self._took_s
+        mhz, took_s = self.timings.sm_clock_mhz, self.timings.took_s
         if mhz is None:
             return None
         seen = np.isfinite(mhz) & (took_s > 0)  # an entry without length has no weight in the mean

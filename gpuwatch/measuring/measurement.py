@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from annotate.times.clock_sensitivity import NoFit
 from annotate.verdict import Status
 from gpuwatch.errors import RejectedError
 from gpuwatch.measuring import render
+from gpuwatch.measuring.attempt import Attempt
 from gpuwatch.measuring.figures import RateFigures
-from gpuwatch.measuring.to_dict import to_dict
+
+SCHEMA = 1
+_FIGURES = (
+    "label", "timer", "cache", "timer_overhead_s", "issue_s", "host_bound", "first_call_s", "call_flops_count", "call_bytes",
+    "dtype", "output_unchanged", "mean_s", "median_s", "trimmed_mean_s", "min_s", "p95_s", "p99_s", "sd_s", "cv_ratio", "iqr_s",
+    "count", "calls_count", "effective_count", "clock_mhz", "flops_per_s", "flops_peak_ratio", "bytes_per_s", "bytes_peak_ratio",
+)  # fmt: skip
+_SENSITIVITY = (
+    "beta", "beta_low", "beta_high", "r", "explained_ratio", "clock_low_mhz", "clock_high_mhz", "cold_count", "count",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,10 +40,47 @@ class Measurement(RateFigures):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the schema is ``docs/schemas/measurement.json``."""
-        return to_dict(self)
+        device, match, fit = self.device, self.match, self.clock_sensitivity
+        return {
+            "schema": SCHEMA,
+            **{name: finite(getattr(self, name)) for name in _FIGURES},
+            "ci_s": None if self.ci_s is None else list(self.ci_s),
+            "clock_sensitivity": (
+                {"refused": fit.reason} if isinstance(fit, NoFit) else {name: getattr(fit, name) for name in _SENSITIVITY}
+            ),
+            "device": None if device is None else {"uuid": device.uuid, "name": device.name},
+            "reference": None
+            if match is None
+            else {"error_ratio": finite(match.error_ratio), "limit_ratio": match.limit_ratio},
+            "run": self.run,
+            "status": self.verdict.status.value,
+            "why": self.verdict.why,
+            "verdicts": [verdict.to_dict() for verdict in self.verdicts],
+            "attempt": self.attempts.index(self.attempt),
+            "attempts": [_attempt(one) for one in self.attempts],
+        }
 
     def __str__(self) -> str:
         return render.text(self)
 
     def _repr_html_(self) -> str:
         return render.html(self)
+
+
+def _attempt(one: Attempt) -> dict[str, Any]:
+    return {
+        "run": one.run,
+        "status": one.verdict.status.value,
+        "median_s": float(np.median(one.timings.took_s)),
+        "ci_s": None if one.interval is None else [one.interval.low, one.interval.high],
+        "took_s": one.took_s,
+        "stopped": one.stopped.value,
+        "busy_ratio": one.busy_ratio,
+        "power_limited": one.power_limited,
+        "warmup": asdict(one.warmup),
+    }
+
+
+def finite(value: Any) -> Any:
+    """Return None for a number that is not finite: JSON has no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -15,9 +15,8 @@ from gpuwatch.measuring import cache, tensor_trees
 from gpuwatch.measuring.batching import ENTRY_S, try_call
 from gpuwatch.measuring.bench_arguments import BenchRequest, CallCost, TimerChoice, Work
 from gpuwatch.measuring.cache import CacheSetting
-from gpuwatch.measuring.environment import BenchEnvironment
+from gpuwatch.measuring.environment import BenchEnvironment, TorchDevice
 from gpuwatch.measuring.reference import Match, match_results, output_unchanged
-from gpuwatch.measuring.torch_device import TorchDevice
 from gpuwatch.timers import Call, Timer, TimingPlan
 from gpuwatch.wire.messages import FactValue
 
@@ -85,9 +84,7 @@ def _first_call_s(work: Work, now_ns: Callable[[], int]) -> float:
     """
     begin_ns = now_ns()
     work.fn(*work.args)
-    settle = timers.settle()
-    if settle is not None:
-        settle()
+    timers.settle()()
     return (now_ns() - begin_ns) / 1e9
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from types import TracebackType
 from typing import TextIO
 
 from annotate.output.report import plain
@@ -13,26 +12,20 @@ _WIDTH = 24
 
 
 class Progress:
-    """A context manager that shows the line and removes it at its end."""
+    """The line: shown again with each step, and removed at the end."""
 
     def __init__(self, label: str, *, shown: bool | None, stream: TextIO | None = None) -> None:
         self._stream: TextIO | None = stream or sys.stderr  # None in a process without one
         self._label = plain(label)
-        self._shown = self._is_terminal() if shown is None else bool(shown)
+        self._shown = bool(shown)
         self._width = 0
+        with contextlib.suppress(OSError, ValueError):  # of a closed stream
+            self._shown = self._shown or (shown is None and self._stream is not None and self._stream.isatty())
 
-    def _is_terminal(self) -> bool:
-        with contextlib.suppress(OSError, ValueError):
-            return self._stream is not None and self._stream.isatty()
-        return False
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Remove the line."""
         if self._width:
             self._write("\r" + " " * self._width + "\r")
-            self._width = 0
 
     def show(self, doing: str, share_ratio: float, detail: str = "") -> None:
         if not self._shown:

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring import tensor_trees
+from gpuwatch.process.inputs import leaves
 
 # The error that a reduction of a few thousand products may have in a data type; torch's own defaults are for single operations.
 _LIMITS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2, "complex128": 1e-9, "complex64": 1e-4}
@@ -36,18 +37,13 @@ def match_results(result: object, reference: object, rtol: float | None = None) 
     zero need not have digits that no computation has: ``allclose`` with ``atol = rtol × mean |reference|``.  Without ``rtol`` the
     limit is the data type's.  Another shape, and a NaN where the reference has none, is an infinite error.
     """
-    mine, theirs = list(tensor_trees.leaves(result)), list(tensor_trees.leaves(reference))
+    mine, theirs = list(leaves(result)), list(leaves(reference))
     if all(leaf is None for leaf in mine) and any(leaf is not None for leaf in theirs):
         raise UsageError("reference: the function returned nothing to compare; let it return its result")
     if len(mine) != len(theirs):
         return Match(float("inf"), rtol or 0.0)
     found = [_match_leaf(a, b, rtol) for a, b in zip(mine, theirs, strict=True) if a is not None or b is not None]
     return max(found, key=lambda one: one.error_ratio - one.limit_ratio, default=Match(0.0, rtol or 0.0))
-
-
-def is_unchanged(one: object, other: object) -> bool:
-    """Return True if two results are the same, bit for bit."""
-    return match_results(one, other, 0.0).error_ratio == 0.0
 
 
 def _match_leaf(result: Any, reference: Any, rtol: float | None) -> Match:
@@ -124,14 +120,14 @@ def output_unchanged(fn: Callable[..., object], args: tuple[Any, ...]) -> bool:
         raise UsageError("check_inputs: expected floating-point tensors among args, found none")
     originals = [tensor_trees.copied(array) for array in inputs]
     before = tensor_trees.mapped(fn(*args), tensor_trees.copied)
-    if all(leaf is None for leaf in tensor_trees.leaves(before)):
+    if all(leaf is None for leaf in leaves(before)):
         raise UsageError("check_inputs: the function returned nothing to compare; let it return its result")
     changed: list[tuple[Any, Any]] = []
     try:
         for array, value in zip(inputs, originals, strict=True):
             _change(array)
             changed.append((array, value))
-        return is_unchanged(tensor_trees.mapped(fn(*args), tensor_trees.copied), before)
+        return match_results(tensor_trees.mapped(fn(*args), tensor_trees.copied), before, 0.0).error_ratio == 0.0
     finally:
         for array, value in changed:
             _write(array, value)

@@ -62,18 +62,13 @@ def is_steady(
     call_s = float(np.median(timings.took_s)) * timings.calls_count
     # Slow calls: three of them to an interval at least.
     interval_s = max(patience.interval_s, 3.0 * call_s)
-    if _span_s(timings) < max(patience.warmup_s, 2.0 * interval_s):
-        return False
     end_ns = int(timings.at_ns[-1]) + int(timings.took_s[-1] * timings.calls_count * 1e9)
+    if end_ns - int(timings.at_ns[0]) < 1e9 * max(patience.warmup_s, 2.0 * interval_s):
+        return False
     now = timings.at_ns >= end_ns - int(interval_s * 1e9)
     before = ~now & (timings.at_ns >= end_ns - int(2.0 * interval_s * 1e9))
     signals: list[Values] = [timings.took_s] if timings.sm_clock_mhz is None else [timings.took_s, timings.sm_clock_mhz]
     return all(_agree(signal[before], signal[now], limit_ratio, noise_sd, noise_most_ratio) for signal in signals)
-
-
-def _span_s(timings: Timings) -> float:
-    """Return the time from the beginning of the first entry to the end of the last."""
-    return float(timings.at_ns[-1] - timings.at_ns[0]) / 1e9 + float(timings.took_s[-1]) * timings.calls_count
 
 
 def _agree(before: Values, now: Values, limit_ratio: float, noise_sd: float, noise_most_ratio: float) -> bool:

@@ -5,20 +5,10 @@ Nothing here imports torch or numpy: the maker of the tensors did.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-
-def leaves(tree: object) -> Iterator[Any]:
-    """Yield everything that is not a tuple, list or dict, in order."""
-    if isinstance(tree, dict):
-        for value in tree.values():
-            yield from leaves(value)
-    elif isinstance(tree, tuple | list):
-        for value in tree:
-            yield from leaves(value)
-    else:
-        yield tree
+from gpuwatch.process.inputs import leaves
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
@@ -58,8 +48,5 @@ def copied(leaf: Any) -> Any:
 
 def dtype_name(tree: object) -> str | None:
     """Return the data type of the first array that holds floating-point numbers."""
-    for array in arrays(tree):
-        name = str(array.dtype).removeprefix("torch.")
-        if "float" in name:
-            return name
-    return None
+    names = (str(array.dtype).removeprefix("torch.") for array in arrays(tree))
+    return next((name for name in names if "float" in name), None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ def facts(*tensors: object) -> dict[str, FactValue]:
     """
     if torch_state.capturing():
         return {}
-    looked = [found for tensor in _flat(tensors) if (found := _look(tensor)) is not None]
+    looked = [found for tensor in leaves(tensors) if (found := _look(tensor)) is not None]
     if not looked:
         return {}
     total_bytes = sum(found.size_bytes for found in looked)
@@ -56,19 +56,20 @@ def facts(*tensors: object) -> dict[str, FactValue]:
     }
 
 
-def has_tensor(values: Iterable[object]) -> bool:
+def has_tensor(values: tuple[object, ...]) -> bool:
     """Whether any is of a library that names types of data: others than torch and numpy are passed over, words are a mistake."""
-    return any(hasattr(each, "dtype") for each in _flat(values))
+    return any(hasattr(each, "dtype") for each in leaves(values))
 
 
-def _flat(values: Iterable[object]) -> Iterator[object]:
-    for value in values:
-        if isinstance(value, Mapping):
-            yield from _flat(value.values())
-        elif isinstance(value, list | tuple):
-            yield from _flat(value)
-        else:
-            yield value
+def leaves(tree: object) -> Iterator[Any]:
+    """Yield everything that is not a tuple, list or mapping, in order."""
+    if isinstance(tree, Mapping):
+        tree = list(tree.values())
+    if isinstance(tree, list | tuple):
+        for value in tree:
+            yield from leaves(value)
+    else:
+        yield tree
 
 
 def _look(tensor: Any) -> _Looked | None:  # torch is no dependency, so a tensor has no type here

@@ -58,14 +58,13 @@ class Snapshot:
     allocations: Allocations | None = None
 
 
-def facts() -> dict[str, FactValue]:
-    """Return the facts of now; for a window, which has two edges, see ``snapshot`` and ``facts_since``."""
-    return snapshot().facts
-
-
 def snapshot() -> Snapshot:
     """Read the software, the GPUs this process works on, what runs beside the work, the allocator's counters."""
-    told = software.facts() | _beside()
+    told = software.facts() | {
+        "launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0").strip() not in ("", "0"),
+        "profiler_used": notice_profiler(),
+        "tampered": ",".join(tampering.replaced()),
+    }
     cuda = cuda_at_hand()
     if cuda is None:
         return Snapshot(told)
@@ -86,17 +85,11 @@ def facts_since(before: Snapshot) -> dict[str, FactValue]:
     return told | _grown(before.allocations, now.allocations)
 
 
-def _beside() -> dict[str, FactValue]:
-    """Read what runs beside the work in this process, or stands between it and its clocks."""
-    return {
-        "launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0").strip() not in ("", "0"),
-        "profiler_used": _profiled(),
-        "tampered": ",".join(tampering.replaced()),
-    }
+def notice_profiler() -> bool:
+    """Return whether a profiler or tracer runs, or torch's was seen running before: CUPTI stays attached after it.
 
-
-def _profiled() -> bool:
-    """Whether a profiler or tracer runs, or torch's was seen running at an earlier edge: CUPTI stays attached after it."""
+    A profiler may come after one edge of a window and leave before the other, so it is looked for between them too.
+    """
     autograd = getattr(sys.modules.get("torch"), "autograd", None)
     asked = getattr(autograd, "_profiler_enabled", None)
     with contextlib.suppress(RuntimeError, TypeError):
@@ -105,11 +98,6 @@ def _profiled() -> bool:
     # torch sets this variable where its profiler met CUDA graphs, and leaves it set.
     lasting = os.getpid() in _seen_profiled or "DISABLE_CUPTI_LAZY_REINIT" in os.environ
     return lasting or sys.getprofile() is not None or sys.gettrace() is not None
-
-
-def notice_profiler() -> None:
-    """Look for a profiler between the edges: it may come after one and leave before the other."""
-    _profiled()
 
 
 _seen_profiled: set[int] = set()  # this process, not the one it was forked from

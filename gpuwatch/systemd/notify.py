@@ -119,6 +119,3 @@ def _number(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise UsageError(f"{name}: expected a number, found {text!r}")
     return int(text)
-
-
-__all__ = ["Manager", "listener_at", "taken"]

@@ -57,13 +57,10 @@ class InstallPlan:
 
 def folder() -> Path:
     """Find the units.  Raises UsageError: for an installation without them."""
-    beside = Path(__file__).parents[1].parent / "systemd"
-    candidates = [beside]
-    try:
+    candidates = [Path(__file__).parents[2] / "systemd"]
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         listed = importlib.metadata.files("gpuwatch-validity") or []
         candidates += [Path(str(file.locate())).parent for file in listed if file.match("systemd/gpuwatch.service")]
-    except importlib.metadata.PackageNotFoundError:
-        pass
     candidates.append(Path(sysconfig.get_path("data")) / "share/gpuwatch/systemd")
     for candidate in candidates:
         if (candidate / "gpuwatch.service").is_file() and (candidate / "user/gpuwatch.service").is_file():
@@ -94,8 +91,7 @@ def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> Inst
     units = _under(root, SYSTEM_UNITS)
     wanted = {units / name: _with_program((source / name).read_text("utf-8"), program) for name in UNITS}
     for name in drop_in_names:
-        text = (source / "drop-ins" / f"{name}.conf").read_text("utf-8")
-        wanted[units / "gpuwatch.service.d" / f"{name}.conf"] = text
+        wanted[units / "gpuwatch.service.d" / f"{name}.conf"] = (source / "drop-ins" / f"{name}.conf").read_text("utf-8")
     users, places = _under(root, Path("/etc/sysusers.d/gpuwatch.conf")), _under(root, Path("/etc/tmpfiles.d/gpuwatch.conf"))
     wanted[users] = (source / "sysusers.conf").read_text("utf-8")
     wanted[places] = (source / "tmpfiles.conf").read_text("utf-8")
@@ -227,8 +223,7 @@ def quoted(word: str) -> str:
 
 def visible(program: Sequence[str]) -> Sequence[str]:
     """Return the program, if a service without home and temporary folders can run it.  Raises UsageError."""
-    needed = [Path(program[0]), Path(program[0]).resolve(), Path(sys.prefix).resolve(), Path(__file__).resolve()]
-    for path in needed:
+    for path in (Path(program[0]), Path(program[0]).resolve(), Path(sys.prefix).resolve(), Path(__file__).resolve()):
         for hidden in _HIDDEN:
             if path.is_relative_to(hidden):
                 raise UsageError(

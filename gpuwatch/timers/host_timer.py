@@ -19,8 +19,8 @@ class HostTimer:
 
     name = "host"
 
-    def __init__(self, settle: Callable[[], None] | None = None, now_ns: Callable[[], int] = clock.now_ns) -> None:
-        self._settle = settle or do_nothing
+    def __init__(self, settle: Callable[[], object] = do_nothing, now_ns: Callable[[], int] = clock.now_ns) -> None:
+        self._settle = settle
         self._now_ns = now_ns
 
     def overhead_s(self) -> float:
@@ -43,10 +43,7 @@ class HostTimer:
         return TimedEntries(Timings(at_ns, took_ns / 1e9 / len(calls), None, len(calls)))
 
 
-def settle() -> Callable[[], None] | None:
-    """Return torch's synchronisation where this process made a context on a GPU, else None."""
+def settle() -> Callable[[], None]:
+    """Return torch's synchronisation where this process made a context on a GPU, else a function that does nothing."""
     cuda = torch_state.cuda_with_context()
-    if cuda is None:
-        return None
-    synchronize: Callable[[], None] = cuda.synchronize
-    return synchronize
+    return do_nothing if cuda is None else cuda.synchronize

@@ -62,8 +62,6 @@ class Timer(Protocol):
 
     def overhead_s(self) -> float:
         """Return the time it reads around nothing."""
-        ...
 
     def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         """Time this number of entries one after the other, and wait until they are done.  Exceptions of a call pass."""
-        ...

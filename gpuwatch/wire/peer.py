@@ -1,4 +1,4 @@
-"""The daemon's Unix socket: a trusted connection to it, and the credentials of the process at the other end."""
+"""The daemon's Unix socket: where it may be, a trusted connection to it, and the credentials of the process at the other end."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import fcntl
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
-from gpuwatch.config.paths import SYSTEM_SOCKET
+from gpuwatch.config.settings import SYSTEM_SOCKET, Settings
 from gpuwatch.errors import DaemonError
+from gpuwatch.wire import store_owner
 
 ANSWER_S = 5.0  # a daemon that is silent for longer is treated as gone
 
 
 def peer_uid(connection: socket.socket) -> tuple[int, int]:
     """Return pid and uid of the process at the other end, by the kernel's word; the pid is 0 if it is not visible from here."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, uid, _ = struct.unpack("3i", credentials)
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return pid, uid
 
 
@@ -62,3 +63,35 @@ def _refusal(path: Path, error: OSError) -> str:
             owner = path.stat().st_uid
             return f"{why}: the daemon there serves uid {owner} only; serve every user with: gpuwatch daemon --system"
     return why
+
+
+def is_manager(pid: int) -> bool:
+    """Return whether a service manager holds the socket for a starting daemon: the last listener is systemd, or is dead."""
+    if not pid:  # not visible from here
+        return False
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == "systemd\n"
+    except FileNotFoundError:
+        return Path("/proc/self").exists()
+    except OSError:
+        return False
+
+
+def list_sockets(settings: Settings) -> Iterator[Path]:
+    """Yield every socket in the order to try: the system daemon's under default settings, then the user's."""
+    if settings.origin("socket") == "default" and settings.origin("state") == "default" and settings.source == "auto":
+        yield SYSTEM_SOCKET
+    yield from list_user_sockets(settings)
+
+
+def list_user_sockets(settings: Settings) -> Iterator[Path]:
+    """Yield where the user's daemon may listen: the socket of the settings, else the one that the owner of the store recorded."""
+    yield settings.socket
+    recorded = store_owner.recorded_socket(settings.state) if settings.origin("socket") == "default" else None
+    if recorded is not None and recorded != settings.socket:
+        yield recorded
+
+
+def dial_user_daemon(settings: Settings) -> socket.socket | None:
+    """Connect to the user's daemon; None where none listens.  Raises DaemonError: as ``dial``."""
+    return next((found for path in list_user_sockets(settings) if (found := dial(path)) is not None), None)

@@ -158,9 +158,9 @@ def test_output_replaces_a_link(tmp_path: Path, name: str) -> None:
     precious, target = tmp_path / "precious", tmp_path / name
     precious.write_text("untouched")
     target.symlink_to(precious)
-    from gpuwatch.cli import output_file
+    from gpuwatch.cli import output
 
-    output_file.write(target, capsule.read_bytes())
+    output.write_file(target, capsule.read_bytes())
     assert precious.read_text() == "untouched"
     assert not target.is_symlink()
     assert stat.S_IMODE(target.stat().st_mode) & 0o022 == 0

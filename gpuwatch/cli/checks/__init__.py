@@ -25,9 +25,6 @@ class Check:
     fix: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "grade": self.grade.value, "found": self.found, "fix": self.fix, "facts": self.facts}
-
 
 def passed(name: str, found: str, /, **facts: Any) -> Check:
     return Check(name=name, grade=Grade.PASS, found=found, facts=facts)

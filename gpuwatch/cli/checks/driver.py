@@ -31,10 +31,11 @@ def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[
         yield failed("driver", str(error), "every window ends unproven until this is fixed")
         return
     first = devices[0]
+    boards_count = sum(device.parent_uuid is None for device in devices)
     if not source.simulated:
         yield passed(
             "driver",
-            f"{first.driver_version}, NVML {first.nvml_version or 'of unknown version'}, {_count(devices)}",
+            f"{first.driver_version}, NVML {first.nvml_version or 'of unknown version'}, {boards_count} GPU{'' if boards_count == 1 else 's'}",
             source=source.name,
             driver_version=first.driver_version,
             nvml_version=first.nvml_version,
@@ -62,11 +63,6 @@ def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[
         yield from _gpu(device, plan)
         yield from _setup(device, lock_mhz)
         yield _processes(device, census)
-
-
-def _count(devices: tuple[Device, ...]) -> str:
-    boards = sum(device.parent_uuid is None for device in devices)
-    return f"{boards} GPU" + ("s" if boards != 1 else "")
 
 
 def _name(device: Device) -> str:
@@ -118,8 +114,7 @@ def _gpu(device: Device, plan: SamplingPlan) -> Iterator[Check]:
         "active_period_ms": {lane.value: period / 1e6 for lane, period in plan.active_period_ns.items()},
     }
     blind = _blind(device, dropped)
-    answered = len(SIGNALS) - len(dropped)
-    found = f"{device.name}: {answered} of {len(SIGNALS)} signals answered"
+    found = f"{device.name}: {len(SIGNALS) - len(dropped)} of {len(SIGNALS)} signals answered"
     if blind:
         yield failed(
             _name(device),

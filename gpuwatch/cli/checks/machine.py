@@ -26,7 +26,10 @@ def checks() -> Iterator[Check]:
     yield _visibility(processes.visibility())
     yield _processors()
     yield _pressure(Path("/proc/pressure/cpu"))
-    yield from _variables()
+    for name in settings.unknown_variables(os.environ):
+        yield warned(
+            "environment", f"{name} is set but means nothing to gpuwatch", f"unset {name}, or see: gpuwatch config show"
+        )
 
 
 def _container() -> Check:
@@ -78,10 +81,3 @@ def _pressure(file: Path) -> Check:
             available=False,
         )
     return passed("cpu pressure", "the kernel tells how long tasks waited for a processor", available=True)
-
-
-def _variables() -> Iterator[Check]:
-    for name in settings.unknown_variables(os.environ):
-        yield warned(
-            "environment", f"{name} is set but means nothing to gpuwatch", f"unset {name}, or see: gpuwatch config show"
-        )

@@ -63,15 +63,8 @@ def _database(folder: Path) -> Iterator[Check]:
     version = tuple(int(part) for part in SQLITE_VERSION.split("."))
     # https://www.sqlite.org/wal.html: two connections that write or checkpoint at once may corrupt; fixed in two older lines.
     safe = version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
-    if safe:
-        yield passed("sqlite", SQLITE_VERSION, version=SQLITE_VERSION, wal_reset_bug=False)
-    else:
-        yield passed(
-            "sqlite",
-            f"{SQLITE_VERSION}: has the WAL-reset bug of versions before 3.51.3, which one writing connection avoids",
-            version=SQLITE_VERSION,
-            wal_reset_bug=True,
-        )
+    bug = "" if safe else ": has the WAL-reset bug of versions before 3.51.3, which one writing connection avoids"
+    yield passed("sqlite", f"{SQLITE_VERSION}{bug}", version=SQLITE_VERSION, wal_reset_bug=not safe)
     file = folder / open_store.DATABASE
     if not file.exists():
         yield passed("windows", "none yet: the first window makes the store", windows_count=0)

@@ -235,7 +235,7 @@ def test_ended_window_waits_for_its_times(copying: Settings) -> None:
         client.close_window(run, begin_ns, clock.now_ns())
         judged = client.verdicts(run)
         assert judged.verdicts[0]["end_ns"] == end_ns
-        with pytest.raises(DaemonError, match=r"closed|in hand"):
+        with pytest.raises(DaemonError, match=r"closed|open or being judged"):
             client.times(run, Timings(np.array([begin_ns]), np.array([0.05])))
 
 

@@ -119,10 +119,10 @@ def test_broken_configuration_makes_window_unproven(
 def test_failing_torch_leaves_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     """A torch that raises when asked for its GPU leaves the comparison."""
 
-    def broken() -> dict[str, object]:
+    def broken() -> object:
         raise RuntimeError("the GPU is lost")
 
-    monkeypatch.setattr(torch_state, "facts", broken)
+    monkeypatch.setattr(torch_state, "snapshot", broken)
     found = compare(PAIR, seconds=0.05, warm_s=0.0, watch=False, timer=HostBlocks(), settings=load(environment={"HOME": "/"}))
     assert len(found.comparisons) == 1
 

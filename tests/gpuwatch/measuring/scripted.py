@@ -15,8 +15,8 @@ from annotate.evidence import Device, Timings, Values
 from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch.measuring import BenchEnvironment
-from gpuwatch.measuring.canary_run import CanaryRun
-from gpuwatch.measuring.torch_device import TorchDevice
+from gpuwatch.measuring.canary_record import CanaryRun
+from gpuwatch.measuring.environment import TorchDevice
 from gpuwatch.timers import TimedEntries, TimingPlan
 from gpuwatch.wire.messages import FactValue
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from fractions import Fraction
 from io import StringIO
 from typing import Any
@@ -16,8 +17,8 @@ from annotate.policy import Policy
 from annotate.verdict import Status
 from gpuwatch.errors import GpuwatchError, RejectedError, UsageError, WrongResultError
 from gpuwatch.measuring import Measurement, Stopped, bench
+from gpuwatch.measuring.environment import TorchDevice
 from gpuwatch.measuring.progress import Progress
-from gpuwatch.measuring.torch_device import TorchDevice
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.measuring.scripted import H200, L2_BYTES, Model, ScriptedTimer, World, constant, nothing
 
@@ -521,7 +522,7 @@ def test_failing_progress_does_not_lose_benchmark(monkeypatch: pytest.MonkeyPatc
     closed.shown.close()
     assert bench(nothing, timer=closed.timer, seams=closed.environment(), min_s=0.1).count > 10
     monkeypatch.setattr("sys.stderr", None)
-    with Progress("x", shown=True) as shown:
+    with closing(Progress("x", shown=True)) as shown:
         shown.show("measuring", 0.5)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import gpuwatch
 from annotate.verdict import Status
-from gpuwatch.measuring.canary_run import CanaryRun
+from gpuwatch.measuring.canary_record import CanaryRun
 from tests.gpuwatch.measuring.scripted import ScriptedTimer, World, constant, nothing
 
 

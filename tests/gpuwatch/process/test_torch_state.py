@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.process import torch_state
-from gpuwatch.process.torch_state import Snapshot, facts, facts_since, snapshot
+from gpuwatch.process.torch_state import Snapshot, facts_since, snapshot
 
 
 class FakeCuda:
@@ -59,7 +59,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 
 
 def test_software_and_gpu_are_told(cuda: FakeCuda) -> None:
-    told = facts()
+    told = snapshot().facts
     assert told["torch_version"] == "2.13.0+cu130"
     assert (told["cuda_version"], told["cudnn_version"], told["matmul_precision"]) == ("13.0", "91002", "high")
     assert (told["cudnn_tf32"], told["cudnn_benchmark"], told["deterministic"]) == (True, False, False)
@@ -114,7 +114,7 @@ def test_context_and_capture_are_read_in_one_place(cuda: FakeCuda, monkeypatch: 
 
 def test_a_torch_without_any_of_it_tells_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__version__="1.0"))
-    assert facts()["torch_version"] == "1.0"
+    assert snapshot().facts["torch_version"] == "1.0"
 
 
 def test_a_switch_that_torch_refuses_to_tell_is_left_out(cuda: FakeCuda) -> None:
@@ -126,7 +126,7 @@ def test_a_switch_that_torch_refuses_to_tell_is_left_out(cuda: FakeCuda) -> None
             raise RuntimeError("mix of the legacy and new APIs to set the TF32 status")
 
     sys.modules["torch"].backends.cudnn = Mixed()
-    told = facts()
+    told = snapshot().facts
     assert "cudnn_tf32" not in told
     assert "cudnn_version" not in told
     assert told["cudnn_benchmark"] is True
@@ -135,20 +135,20 @@ def test_a_switch_that_torch_refuses_to_tell_is_left_out(cuda: FakeCuda) -> None
 def test_profiler_at_one_edge_is_remembered_at_the_next(cuda: FakeCuda) -> None:
     """A profiler that ran at one edge is remembered at the next."""
     if sys.gettrace() is None and sys.getprofile() is None:
-        assert facts()["profiler_used"] is False
+        assert snapshot().facts["profiler_used"] is False
     sys.modules["torch"].autograd._profiler_enabled = lambda: True
     before = snapshot()
     assert before.facts["profiler_used"] is True
     sys.modules["torch"].autograd._profiler_enabled = lambda: False
     assert facts_since(before).get("profiler_used", True) is True
-    assert facts()["profiler_used"] is True
+    assert snapshot().facts["profiler_used"] is True
 
 
 def test_a_profile_of_python_counts_as_one(cuda: FakeCuda) -> None:
     before = sys.getprofile()
     sys.setprofile(lambda frame, event, argument: None)
     try:
-        assert facts()["profiler_used"] is True
+        assert snapshot().facts["profiler_used"] is True
     finally:
         sys.setprofile(before)
 

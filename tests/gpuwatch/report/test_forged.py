@@ -44,7 +44,7 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     assert signer is not None
     evidence = scene("mem-clock")
     genuine = judged(
-        evidence, run_id=run_ids.new_id(BEGUN_S), begun=times.zoned(BEGUN_S), user="ann", process="python",
+        evidence, run_id=run_ids.new_id(BEGUN_S), begun=times.text(BEGUN_S, has_zone=True), user="ann", process="python",
         packed=pack.pack([evidence]),
     )  # fmt: skip
     genuine = replace(genuine, signature=signer.sign(signatures.signed_statement(genuine)))

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from gpuwatch import timers
-from gpuwatch.errors import UsageError
 from gpuwatch.timers import HostTimer, TimingPlan
 
 
@@ -78,9 +77,4 @@ def test_without_a_context_on_a_gpu_the_host_is_timed() -> None:
     with timers.opened(None) as found:
         assert found.name == "host"
     if "torch" not in sys.modules:
-        assert timers.settle() is None
-
-
-def test_an_unknown_timer_is_refused() -> None:
-    with pytest.raises(UsageError, match="expected one of events, graph, host, found 'sundial'"), timers.opened("sundial"):
-        pass
+        timers.settle()()

@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch import timers
 from gpuwatch.errors import UsageError
-from gpuwatch.measuring import canary_run, torch_device
+from gpuwatch.measuring import canary_record, environment
 from gpuwatch.measuring.cache import copy_inputs, make_flush
 from gpuwatch.timers.event_timer import EventsTimer
 
@@ -68,7 +68,7 @@ def properties(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def test_a_board_is_what_torch_says_of_it(properties: SimpleNamespace) -> None:
-    found = torch_device.current_device()
+    found = environment.current_device()
     assert found is not None
     assert found.l2_bytes == 60 << 20
     device = found.device
@@ -79,7 +79,7 @@ def test_a_board_is_what_torch_says_of_it(properties: SimpleNamespace) -> None:
 def test_what_an_older_torch_does_not_say_is_not_known(properties: SimpleNamespace) -> None:
     for name in ("uuid", "clock_rate", "memory_clock_rate", "memory_bus_width", "L2_cache_size"):
         delattr(properties, name)
-    found = torch_device.current_device()
+    found = environment.current_device()
     assert found is not None
     assert found.l2_bytes is None
     assert found.device.sm_clock_max_mhz is None
@@ -109,7 +109,7 @@ def test_no_inputs_and_tiny_ones_get_none(args: tuple[object, ...]) -> None:
 
 
 def test_a_process_with_a_context_is_settled_by_its_own_torch(properties: SimpleNamespace) -> None:
-    assert timers.settle() is not None
+    assert timers.settle() is sys.modules["torch"].cuda.synchronize
 
 
 def test_refusing_driver_does_not_lose_benchmark(properties: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
@@ -122,7 +122,7 @@ def test_refusing_driver_does_not_lose_benchmark(properties: SimpleNamespace, ca
     cuda.is_current_stream_capturing = refused
     timer = EventsTimer(cuda)
     timer.close()
-    assert canary_run.run_canary("GPU-12ab", None) is None
+    assert canary_record.run_canary("GPU-12ab", None) is None
     assert "CUDA_ERROR_OUT_OF_MEMORY" in caplog.text
     cuda.is_current_stream_capturing = None  # which no call survives
-    assert canary_run.run_canary("GPU-12ab", None) is None
+    assert canary_record.run_canary("GPU-12ab", None) is None
