@@ -4,6 +4,4 @@ Pure: it reads no clock and knows nothing of gpuwatch.  Only ``python -m annotat
 recording, opens a file.  ``docs/JUDGE.md`` shows how to judge a recording in Python.
 """
 
-from __future__ import annotations
-
 __version__ = "0.1.0"

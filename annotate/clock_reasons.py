@@ -1,7 +1,5 @@
 """The meaning of each clock event reason for a measurement: the same words in `explain`, reports and docs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 A declared fact may worsen a verdict and never improve it, so a rule reads one to find a hazard, never to clear it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from annotate.evidence import Fact

@@ -1,7 +1,5 @@
 """The errors of the judge: one base class to catch."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

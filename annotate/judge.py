@@ -1,7 +1,5 @@
 """The judge: every rule is asked, and the answers make a status."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite

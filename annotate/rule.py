@@ -1,7 +1,5 @@
 """Rules: functions from evidence to one of three answers, their limits in the signature, their page in the docstring."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Former place of `annotate.times.clock_sensitivity`, kept for one release."""
 
-from __future__ import annotations
-
 from annotate.times.clock_sensitivity import NoFit as Refused
 from annotate.times.clock_sensitivity import Sensitivity, sensitivity
 

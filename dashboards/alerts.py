@@ -5,8 +5,6 @@ the exporter shows counters from zero, and states are asked of gauges.  A series
 succeeded is asked for by what did.  A scrape gap, a restart of the daemon and a reload of the driver must be no news.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Grafana is not needed, so a test can ask every one of them, and ``dashboards.show`` can say what each panel would show.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

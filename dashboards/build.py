@@ -3,8 +3,6 @@
 ``python -m dashboards.build`` writes, ``--check`` says whether all is fresh.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ a label, so count ``DCGM_EXP_XID_ERRORS_COUNT``) and ``DCGM_EXP_CLOCK_EVENTS_COU
 seconds, ``gpuwatch_gpu_clock_event_seconds_total``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

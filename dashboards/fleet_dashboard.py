@@ -1,7 +1,5 @@
 """The fleet: is every GPU seen, what state is it in, what held it back, and what became of the windows."""
 
-from __future__ import annotations
-
 from grafana_foundation_sdk.builders import dashboard
 
 from dashboards.panels import (

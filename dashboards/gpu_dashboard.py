@@ -1,7 +1,5 @@
 """One GPU: each signal against its limit, and why the clock is what it is, on one axis of time."""
 
-from __future__ import annotations
-
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import AnnotationQuery

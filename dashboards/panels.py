@@ -4,8 +4,6 @@ A panel never says "fine" for want of data: what it shows when nothing was scrap
 GPU that idles is a value of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain

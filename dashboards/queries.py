@@ -3,8 +3,6 @@
 Nothing here says ``or vector(0)``: a figure that nothing was scraped for must be absent, never a reassuring zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from dashboards.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, YELLOW, ValueStyle

@@ -3,8 +3,6 @@
 ``python -m dashboards.show http://127.0.0.1:9090`` asks that Prometheus; ``--instance`` and ``--uuid`` choose a GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

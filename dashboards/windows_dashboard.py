@@ -1,7 +1,5 @@
 """The windows: what verdicts were given, by which rules, how long windows and judging took, and when windows were open."""
 
-from __future__ import annotations
-
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import AnnotationQuery

@@ -1,7 +1,5 @@
 """A file written whole or not at all: readers meanwhile see the old one."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The only module that asks what time it is."""
 
-from __future__ import annotations
-
 import time
 from typing import Protocol
 

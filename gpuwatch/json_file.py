@@ -1,7 +1,5 @@
 """Small records stored between runs in the state folder: one JSON file each, written whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

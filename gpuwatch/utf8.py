@@ -1,7 +1,5 @@
 """Text from outside made UTF-8: names of processes and files are bytes to the kernel, and drivers may send any."""
 
-from __future__ import annotations
-
 import re
 import reprlib
 from typing import Any

@@ -1,7 +1,5 @@
 """Whole numbers as bytes that compress well: differences, folded to be small, all low bytes first."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

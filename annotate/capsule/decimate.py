@@ -1,7 +1,5 @@
 """Long columns made short: what is left out is what stood between extremes, and liveness is put back when they are read."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

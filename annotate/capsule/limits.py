@@ -3,8 +3,6 @@
 A damaged or hostile file is refused there in one line, and not met as an overflow, or as gigabytes, in a rule.
 """
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

@@ -3,8 +3,6 @@
 Types are checked as it is read, amounts before they are made.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from annotate.evidence import Device, Event, Fact, Host, Lane, Process, Visibility, WindowRecord

@@ -3,8 +3,6 @@
 A zip of one JSON manifest and one block of arrays.  Arrays are differences of whole numbers; nothing is pickled.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """A capsule read: evidence in which every type and amount is what a rule may rely on, whoever wrote the bytes."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zipfile

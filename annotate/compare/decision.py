@@ -4,8 +4,6 @@ A ratio is the second variant's time over the first's: below 1 the second is fas
 interleaved run (ABBA); ``annotate.compare.two_runs`` compares runs that were recorded one after the other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

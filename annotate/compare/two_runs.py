@@ -4,8 +4,6 @@ Whether conditions agree comes first; a difference of times is then taken at a c
 they ran, with the drift of sequential runs as its floor.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

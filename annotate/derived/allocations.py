@@ -1,7 +1,5 @@
 """Memory asked of the driver inside a window: by what the allocator reports, and by how the memory in use moved."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

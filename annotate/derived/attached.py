@@ -1,7 +1,5 @@
 """Tools that profile or slow the measured process: those the daemon listed, and those the process declares."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

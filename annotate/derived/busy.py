@@ -3,8 +3,6 @@
 Pauses hide the clock and power of the same work back to back.
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Errors that a GPU reported during a window: by its counters, its row remaps and its events."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Each witness gives a Sign; the rule weighs them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from annotate.derived.presence import Presence, list_is_whole, own_was_listed, presences, unexplained_bytes

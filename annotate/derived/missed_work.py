@@ -1,7 +1,5 @@
 """Signs that times hold less than the GPU's work: the host stopped its clock early, or events lie on another stream."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

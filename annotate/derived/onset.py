@@ -1,7 +1,5 @@
 """Events that part two states of a window: the power cap engaged or let go, or a pause ended before it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Conditions that two compared windows share or do not share: the baseline always comes first."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ The process list is read several times a second; how busy each process was comes
 time since it was last asked.  A record that straddles an edge of the window therefore only bounds what happened inside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

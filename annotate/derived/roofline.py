@@ -7,8 +7,6 @@ Blackwell and RTX Blackwell 2025), each peak divided by the part's SMs and boost
 programming guide.  H200: 132 SMs x 4096 x 1830 MHz = 989 TFLOP/s bf16, as its data sheet says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

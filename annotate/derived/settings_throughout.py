@@ -1,7 +1,5 @@
 """Settings that stood throughout a window: the power limit and the clock that somebody asked for."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from annotate.derived.held import by_bits

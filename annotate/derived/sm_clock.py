@@ -3,8 +3,6 @@
 The stamped clock is the one the SMs really ran at: of iterations, else of the whole window.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The loop whose calls were timed: how long they took, what lay between them, how busy the GPU was meanwhile."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The parts of a window in which nobody watched the GPU: missed deadlines, silence, a lost GPU."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from annotate.evidence import HEARTBEAT_NS, SIGNALS, STALE_NS, Evidence, Lane, Times, Trace

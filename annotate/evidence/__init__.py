@@ -7,8 +7,6 @@ A `Device` is read in lanes: `Reading`, `Census`, `PowerRecord`, `Event`, `Gap`.
 columns.  With the `Host`'s facts, `Timings` and what was declared, that is the `Evidence`.
 """
 
-from __future__ import annotations
-
 from annotate.evidence.column import EMPTY, GRID_COUNT, Column, Times, Values, grid
 from annotate.evidence.evidence import Evidence, Fact
 from annotate.evidence.reading import COUNTERS, HEARTBEAT_NS, SIGNALS, STALE_NS, Lane, Reading, Reason, signals

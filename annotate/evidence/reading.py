@@ -3,8 +3,6 @@
 Columns of the store, the plan of lanes and the simulated cost derive from these fields.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntFlag, StrEnum

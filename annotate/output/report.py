@@ -3,8 +3,6 @@
 Labels, process names and device names come from outside, so nothing of them reaches a terminal or a page unescaped.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 import unicodedata

@@ -1,7 +1,5 @@
 """Rule pages written from docstrings and signatures: the only place that knows how a rule documents itself."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from dataclasses import dataclass

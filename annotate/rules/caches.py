@@ -1,7 +1,5 @@
 """Rules about the L2 cache between calls: inputs that stay in it, and flushes that leave them there."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from annotate.claims import Claim

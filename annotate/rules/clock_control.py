@@ -1,7 +1,5 @@
 """Rules about control of the clock: locks, other controllers, hidden slow states, and a driver that reports another clock."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from annotate.claims import Claim

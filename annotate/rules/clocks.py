@@ -1,7 +1,5 @@
 """Rules about clocks that move: only these judge how SM and memory clock change inside a window."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Rules about the conditions of a comparison: hardware, software, boot and clock of the window and its baseline."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from annotate.claims import Claim

@@ -1,7 +1,5 @@
 """Rules about the design of a comparison: the order of its runs, its noise floor, and the number of its variants."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from annotate.claims import Claim

@@ -1,7 +1,5 @@
 """Rules about contention: other processes on the GPU, and too little of the CPU."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Rules about the evidence: only these look at when readings came rather than at what they said."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from annotate.claims import Claim

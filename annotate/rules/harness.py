@@ -1,7 +1,5 @@
 """Rules about the harness around the work: profilers, allocations, input data and threads."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

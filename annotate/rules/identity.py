@@ -1,7 +1,5 @@
 """Rules about one healthy, unaltered GPU throughout: settings, errors, persistence, and the clock that timed it."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rules about the times themselves: noise, correlation, a mean apart from the median, too few of them."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

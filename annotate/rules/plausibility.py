@@ -1,7 +1,5 @@
 """Can the number be true?  Work not done, faster than the GPU can, or not the work that was meant."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated
 

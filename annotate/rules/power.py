@@ -1,7 +1,5 @@
 """Rules about power: the power limit, another GPU's clock, and readings that are too old."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from annotate.claims import Claim

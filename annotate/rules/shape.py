@@ -1,7 +1,5 @@
 """Rules about the shape of the times: single ones apart from the rest, or two groups."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Rules about sharing by design: partitions, displays, the process's own other work, sockets and links."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from annotate.claims import Claim

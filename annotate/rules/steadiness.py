@@ -1,7 +1,5 @@
 """Rules about one state throughout: only these judge onsets, mixtures and pauses."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Rules about heat and the hardware's protection: only these judge slow-downs that are plain faults."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

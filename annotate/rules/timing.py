@@ -1,7 +1,5 @@
 """Rules about the timer: synchronisation, streams, overhead and launches stand between a kernel and its time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Rules about warm-up: first calls that load, compile and fault, and compilations later on."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

@@ -3,8 +3,6 @@
 Randomness is seeded: the same values give the same interval on any machine.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

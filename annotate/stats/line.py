@@ -3,8 +3,6 @@
 The points are in the order of time, and neighbours may resemble each other.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -4,8 +4,6 @@ Series are in the order of time and hold no NaN unless said; nothing here knows 
 used, because its ``stats`` takes a second to load.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from heapq import heappop, heappush, heappushpop
 

@@ -6,8 +6,6 @@ The corrected time never replaces the measured one: both are in the answer, and 
 refusal with its reason.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

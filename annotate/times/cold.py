@@ -4,8 +4,6 @@ Cold means slower because something was not yet there: the first calls of all, a
 that is slow for any other reason is not cold, and a fast one never is.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

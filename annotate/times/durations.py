@@ -1,7 +1,5 @@
 """The iterations of a window in the order they began, and what several rules ask of their times."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """Two groups of times in a window, and the test of the valley between them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

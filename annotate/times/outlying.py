@@ -1,7 +1,5 @@
 """Iterations that lie apart from their neighbours, and their pattern, which shows the cause."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

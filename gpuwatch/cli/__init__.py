@@ -1,7 +1,5 @@
 """The command line: one file per command, imported only when it is asked for."""
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import sys

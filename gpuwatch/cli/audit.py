@@ -1,7 +1,5 @@
 """gpuwatch audit: every window so far, worst first; an interval nobody wrapped; or a recording."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass

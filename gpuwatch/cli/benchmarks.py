@@ -1,7 +1,5 @@
 """The real half of the demo: three short benchmarks as users write them, and the one place here that imports torch."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ from the terminal as the foreground process.  What a process sends is forwarded,
 us alone: a sender that signals the whole group from user space, as timeout(1) does, reaches the child twice.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """gpuwatch config: the settings in force, where each comes from, and whether a file is right."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

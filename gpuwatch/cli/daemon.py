@@ -1,7 +1,5 @@
 """gpuwatch daemon: the witness, in the foreground; asked how it is and stopped; as a service, installed and removed."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import click

@@ -1,7 +1,5 @@
 """gpuwatch db: where the database lies, for sqlite-utils, Datasette and the like."""
 
-from __future__ import annotations
-
 import click
 
 from gpuwatch.cli import open_store, options, output

@@ -1,7 +1,5 @@
 """gpuwatch demo: three benchmarks, three verdicts, on a real GPU if there is one and torch, else on simulated ones."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

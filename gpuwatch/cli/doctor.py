@@ -1,7 +1,5 @@
 """gpuwatch doctor: what this machine can prove, and what stands in the way."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict

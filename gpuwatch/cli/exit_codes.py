@@ -1,7 +1,5 @@
 """The only place that decides exit codes: a contract with scripts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import IntEnum
 

@@ -1,7 +1,5 @@
 """gpuwatch export: windows and their verdicts for a fleet's warehouse."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """The end of a command: a code, and one line on standard error for every failure that was raised on purpose."""
 
-from __future__ import annotations
-
 import errno
 import sys
 from collections.abc import Callable

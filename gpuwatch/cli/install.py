@@ -1,7 +1,5 @@
 """gpuwatch daemon install, uninstall: the daemon as a service of systemd; every change is shown and asked for."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Options that several commands share: settings, claim and policy, GPUs, --json, --fail-on."""
 
-from __future__ import annotations
-
 import functools
 import os
 import shlex

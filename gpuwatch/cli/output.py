@@ -1,7 +1,5 @@
 """The output of commands: data to standard output, everything else to standard error, JSON with a schema number."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

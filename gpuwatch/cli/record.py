@@ -1,7 +1,5 @@
 """gpuwatch record: evidence as one file, for a colleague, a bug report, or another judge."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """gpuwatch daemon status, stop: the daemon that runs, described and ended."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

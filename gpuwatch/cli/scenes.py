@@ -1,7 +1,5 @@
 """The simulated half of the demo: its own daemon on simulated GPUs, and a real window around each scene's benchmark."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

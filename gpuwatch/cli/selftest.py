@@ -1,7 +1,5 @@
 """gpuwatch selftest: by how much this GPU tells two equal arms apart."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict
 from itertools import product

@@ -1,7 +1,5 @@
 """gpuwatch show: one window's verdicts with all their evidence."""
 
-from __future__ import annotations
-
 import sys
 
 import click

@@ -1,7 +1,5 @@
 """Points in time as people write them: "24h" or "-5m" (ago), "14:02" (today), "2026-11-20", "2026-11-20T14:02:31.5Z", "@1790000000"."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import re

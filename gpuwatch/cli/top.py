@@ -1,7 +1,5 @@
 """gpuwatch top: every GPU and window, now and back in time; or a recording."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """A window's conversation with the daemon.  Its failures become the reason of an unproven verdict, never the benchmark's."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import signal

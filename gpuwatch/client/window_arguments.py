@@ -1,7 +1,5 @@
 """Checks of the arguments of ``window()``: what can never be right is refused before the benchmark runs."""
 
-from __future__ import annotations
-
 from annotate.claims import Claim
 from annotate.errors import AnnotateError
 from annotate.policy import Policy

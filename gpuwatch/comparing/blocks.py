@@ -1,7 +1,5 @@
 """Blocks of calls, timed one after the other without a pause: the only part of a comparison that reads a clock."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The arguments of compare(), refused in one clear line where they can never be right."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The result of compare(): each variant against the reference, explained."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

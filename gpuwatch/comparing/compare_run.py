@@ -1,7 +1,5 @@
 """compare(): two or more functions on one GPU in one process, interleaved, with a decision about each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 

@@ -1,7 +1,5 @@
 """The noise floors of GPUs on disk: measured by `gpuwatch selftest`, stored by UUID and kind of kernel."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path

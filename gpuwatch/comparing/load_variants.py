@@ -1,7 +1,5 @@
 """Variants from files: ``file.py:function``, from the working tree or from a revision."""
 
-from __future__ import annotations
-
 import atexit
 import difflib
 import importlib.util

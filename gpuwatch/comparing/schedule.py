@@ -1,7 +1,5 @@
 """The order in which variants run, for how long, and the pairs of times that result."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The noise floor of this GPU: the same work on other buffers, compared as any two variants are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

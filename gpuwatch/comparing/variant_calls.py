@@ -1,7 +1,5 @@
 """The variants as calls that need no arguments, and their first results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The closed list of settings: the name of each in files and in the environment, its unit, default and meaning."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

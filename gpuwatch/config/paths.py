@@ -3,8 +3,6 @@
 Written by hand rather than with platformdirs, whose import takes 15 ms of the 60 that ``import gpuwatch`` may take.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

@@ -1,7 +1,5 @@
 """Amounts as people write them ("50ms", "2GiB", "1 %"): read into the units the code uses, and written back exactly."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """The canary: fixed light work, whose clock and copy rate tell whether the GPU itself is slow."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from contextlib import closing

@@ -1,7 +1,5 @@
 """CUDA's driver API on the current context, and the kernels of gpuwatch as PTX, which needs no compiler."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The edges of iterations on the GPU: an event for the time, a stamp for the clock."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

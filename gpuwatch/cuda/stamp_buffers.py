@@ -1,7 +1,5 @@
 """Device memory for stamps: allocated, released, and a little of it reused by the next window."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator

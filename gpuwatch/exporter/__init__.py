@@ -3,5 +3,3 @@
 ``Exporter`` and ``Daemon`` are taken from ``gpuwatch.exporter.exporter``: importing them loads an HTTP server, which a daemon
 without a page does without.
 """
-
-from __future__ import annotations

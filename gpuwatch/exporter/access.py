@@ -1,7 +1,5 @@
 """The guards of the page: on loopback every local user may read it, beyond it only known users over TLS."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """A scrape: what is known already is put on a page.  No driver, no store and no disk is asked."""
 
-from __future__ import annotations
-
 import os
 import platform
 import threading

@@ -1,7 +1,5 @@
 """The exporter as the daemon holds it: a sink for sweeps, an ear for verdicts, and the page of both."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 

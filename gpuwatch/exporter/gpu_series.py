@@ -1,7 +1,5 @@
 """One GPU's series: from its last readings, from what bounds it, and from what was counted of its samples."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Mapping
 from functools import reduce

@@ -1,7 +1,5 @@
 """The answers to requests for the metrics page: HTTP as the standard library reads it, without its socket."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import logging

@@ -4,8 +4,6 @@ Waiting costs a connection a few kilobytes and no thread, so silent and slow pee
 the oldest makes room for the newest, and health is answered however many pages are on their way.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -4,8 +4,6 @@ Base units (hertz, watts, joules, celsius, bytes, seconds, ratios from 0 to 1); 
 say which GPU, all else is joined from ``gpuwatch_device_info``.  What was not observed has no series: absent beats wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """One page being filled: series go in by name, and only names, labels and values of the table come out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

@@ -3,5 +3,3 @@
 ``contract`` is the frozen list of columns, ``rows`` makes them of a stored run, ``parquet`` writes parts of a partition
 whole or not at all, ``export`` adds what is not there yet.
 """
-
-from __future__ import annotations

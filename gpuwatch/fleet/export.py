@@ -3,8 +3,6 @@
 The folder itself is the memory of what has gone out, so that whatever was interrupted is simply done by the next export.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

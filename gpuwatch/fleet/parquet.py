@@ -1,7 +1,5 @@
 """Parts of a Parquet data set: written whole or not at all, and never again."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """A stored run as rows of the contract, in plain values: what Parquet and NDJSON both hold."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """One attempt: warm up until steady, then measure inside a window until the interval is narrow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The size of an entry: how many calls it takes, so that the timer's resolution does not show."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpuwatch.measuring.cache import CacheSetting

@@ -1,7 +1,5 @@
 """bench(): a benchmark with warm-up, an honest timer, a confidence interval and the judge's verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from typing import Any

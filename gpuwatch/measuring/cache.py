@@ -1,7 +1,5 @@
 """The L2 cache that each call finds: warm from the call before, flushed, or filled by other inputs."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

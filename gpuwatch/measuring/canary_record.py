@@ -1,7 +1,5 @@
 """The canary of a benchmark: known work before the warm-up, declared beside its record on disk, stored after a valid run."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import statistics

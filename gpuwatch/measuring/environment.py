@@ -1,7 +1,5 @@
 """The outside world of a benchmark: everything a test replaces to run one without a GPU, a daemon and the time it takes."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager

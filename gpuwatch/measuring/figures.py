@@ -1,7 +1,5 @@
 """The figures of one benchmark: its attempts, the times of the one that counts, and the clock and rates that follow."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

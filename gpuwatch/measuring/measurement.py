@@ -1,7 +1,5 @@
 """The result of bench(): every figure of one benchmark, with the verdict that says whether to believe them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The steps before the first timed call: check the result, time the first call, choose the timer and the cache."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """One line on a terminal while a long benchmark runs; nothing where there is no terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from typing import TextIO

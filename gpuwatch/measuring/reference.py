@@ -1,7 +1,5 @@
 """The check of a result against its reference, before any time counts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A measurement as text and as HTML, for a terminal and a notebook: no colour, and no control characters of a label."""
 
-from __future__ import annotations
-
 import math
 from html import escape
 

@@ -4,8 +4,6 @@ Power is not read: the benchmark's process cannot see it without disturbing itse
 and under it the clock follows it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The end of measuring: an interval that respects autocorrelation, not before the shortest honest time."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated
 

@@ -3,8 +3,6 @@
 Nothing here imports torch or numpy: the maker of the tensors did.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Works on tensors of torch and arrays of numpy, and on lists, tuples and mappings
 to the host; nothing happens while a CUDA graph is being captured.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The software a number depends on, as the measured process sees it: versions, switches, and the environment."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -4,8 +4,6 @@ A number is only as good as its clock.  What replaced a clock may be a test's to
 that is rewarded for being fast: the judge says that it is there, not why.
 """
 
-from __future__ import annotations
-
 import sys
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
 

@@ -1,7 +1,5 @@
 """The state of torch in this process, if the program imported it and made a context: nothing here does either."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Windows as CI systems and pull requests show them: JUnit's XML, and Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 

@@ -1,7 +1,5 @@
 """Comparisons of a report's windows, pair by pair, where both have times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from annotate.compare import two_runs

@@ -1,7 +1,5 @@
 """The conditions of a window, their differences between windows, and the environment it ran in, as names and texts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """The times of a window's iterations as plot data: distribution and drift, raw and at one clock, one or several windows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

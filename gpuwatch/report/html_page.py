@@ -3,8 +3,6 @@
 Jinja escapes text, ``as_json`` escapes data, and the page's policy runs only scripts that carry its nonce.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import itertools

@@ -1,7 +1,5 @@
 """A page read without running it: its record, and whether it is the page that this version writes for it."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -1,7 +1,5 @@
 """The record of a report: the windows with their verdicts and evidence, and its maker.  A page is a function of it."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

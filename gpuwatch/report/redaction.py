@@ -1,7 +1,5 @@
 """Redaction of a record: names of hosts, people and boards are replaced; evidence and verdict still agree."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace

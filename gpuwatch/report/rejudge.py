@@ -1,7 +1,5 @@
 """A report's window judged again: everything that a page shows of it, compared with its evidence."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass

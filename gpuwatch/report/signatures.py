@@ -1,7 +1,5 @@
 """The signature of a report's window: broken, of an unknown signer, of a trusted one, or missing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum

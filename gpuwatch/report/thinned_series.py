@@ -1,7 +1,5 @@
 """Series as plot data: seconds since the window began, thinned to the points that a screen shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

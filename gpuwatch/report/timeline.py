@@ -3,8 +3,6 @@
 The page decides its looks.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

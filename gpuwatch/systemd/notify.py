@@ -4,8 +4,6 @@ A dozen lines of protocol, so no library: a datagram of ``NAME=value`` lines to 
 sockets from descriptor 3 on where LISTEN_PID is us.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

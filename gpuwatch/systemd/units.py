@@ -3,8 +3,6 @@
 They lie in ``systemd/`` of a checkout and in ``share/gpuwatch/systemd`` of an installation, as packagers may take them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import importlib.metadata

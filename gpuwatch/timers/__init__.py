@@ -1,7 +1,5 @@
 """Three ways to time a call: by CUDA events, by events around a captured graph, by the host's clock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 

@@ -1,7 +1,5 @@
 """Times by CUDA events on the current stream, with the true clock beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Times of a captured CUDA graph: launches without the host, for kernels shorter than their launch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Times by the host's clock, for functions of the host and for callers that wait for a GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The protocol of timers: a plan goes in, times come out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice

@@ -1,7 +1,5 @@
 """The terminal monitor: polls the daemon and hands its answer, or a past moment, to the topmost screen."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

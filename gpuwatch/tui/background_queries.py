@@ -1,7 +1,5 @@
 """Queries of the daemon and of the past, each in a thread: what hangs holds up no key."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import TypeVar

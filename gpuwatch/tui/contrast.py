@@ -1,7 +1,5 @@
 """Legible colours in every theme: text contrasts with its background by at least 4.5 to 1, as WCAG 2 requires."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from textual.color import Color, ColorParseError

@@ -1,7 +1,5 @@
 """The interfaces the screens stand on: a source of the past, and the content each screen draws."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol

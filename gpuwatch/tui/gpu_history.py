@@ -1,7 +1,5 @@
 """The known history of one GPU: readings from the store, and after them those of live answers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """One GPU's history, the range of it on the screen, and the queries for what is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial

@@ -4,8 +4,6 @@ The kernel sends SIGHUP and, in case we were stopped, SIGCONT.  Textual takes th
 redraw, on a terminal that refuses every write; its thread that writes dies of that, and leaving would wait for it for ever.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The screens that open over the first one."""
 
-from __future__ import annotations
-
 from textual import on
 from textual.screen import Screen
 

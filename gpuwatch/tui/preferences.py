@@ -1,7 +1,5 @@
 """The user's preferences, theme, rate, sort order and keys, in a small JSON file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace

@@ -1,7 +1,5 @@
 """The user's preferences in the app: theme, rate and keys, stored; and every action in the palette."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, ClassVar

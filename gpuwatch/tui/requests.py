@@ -1,7 +1,5 @@
 """The requests of screens to the app: small messages, so that no screen knows the app or another screen."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from textual.message import Message

@@ -1,7 +1,5 @@
 """The time range on the screen, and the marked moment in it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gpuwatch.tui.text.plot import Span

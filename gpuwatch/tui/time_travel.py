@@ -1,7 +1,5 @@
 """The moment the screens show: the one requested last, the one answered last, and what was there."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The keys that move through time: steps, a time of day, pause and play, and back to now."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """What readings over time say of one moment: the rows of a screen that looks back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any

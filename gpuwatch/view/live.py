@@ -1,7 +1,5 @@
 """What screens show of now: records made of the daemon's answers, and who asks for them again and again."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field

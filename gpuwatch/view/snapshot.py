@@ -3,8 +3,6 @@
 Bounded by the limits in ``wire``: a machine with a thousand processes on a GPU is still one line of less than a megabyte.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

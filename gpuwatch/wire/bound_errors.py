@@ -1,7 +1,5 @@
 """msgspec's complaints about declared bounds, in the words of the interface."""
 
-from __future__ import annotations
-
 import re
 
 _UNITS = {"str": "characters", "bytes": "bytes", "array": "entries", "object": "entries"}

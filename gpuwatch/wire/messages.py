@@ -4,8 +4,6 @@ A newer side may add fields, which an older one ignores, and message types, whic
 ``unknown-message``; anything else is a new protocol number, of which both sides speak a range.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec

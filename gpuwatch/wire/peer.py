@@ -1,7 +1,5 @@
 """The daemon's Unix socket: where it may be, a trusted connection to it, and the credentials of the process at the other end."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

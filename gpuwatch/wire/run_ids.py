@@ -1,7 +1,5 @@
 """The ids of runs: they sort by time and hold the second in which their window was opened."""
 
-from __future__ import annotations
-
 import re
 import secrets
 

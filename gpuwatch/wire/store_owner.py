@@ -4,8 +4,6 @@ The default socket lies where ``XDG_RUNTIME_DIR`` says and the default store doe
 another socket than the one its user's daemon has.  The owner keeps the record.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

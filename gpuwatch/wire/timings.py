@@ -1,7 +1,5 @@
 """Times of iterations: arrays to messages, messages to arrays, and the bounds of both."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

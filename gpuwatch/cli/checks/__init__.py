@@ -1,7 +1,5 @@
 """The checks of `doctor`: each says what it found, what that means for proof, and what to do about it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any

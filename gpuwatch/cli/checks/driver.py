@@ -1,7 +1,5 @@
 """The source: whether a driver answers, and for each GPU what it can prove, at what cost, and how fresh."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator
 

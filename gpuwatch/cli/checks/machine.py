@@ -1,7 +1,5 @@
 """The host: Python, container, whose processes are visible, the processors, and misspelt variables."""
 
-from __future__ import annotations
-
 import os
 import platform
 import sys

@@ -1,7 +1,5 @@
 """The places and the daemon: the configuration, the store, the socket and who answers there."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

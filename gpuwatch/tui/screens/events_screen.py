@@ -1,7 +1,5 @@
 """The screen of the last hour: the driver's own reports, and the windows."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

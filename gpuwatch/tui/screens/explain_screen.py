@@ -1,7 +1,5 @@
 """The page of any rule or clock event reason, in place and from the palette, as `gpuwatch explain` prints it."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """The question for a moment to go to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The screen of one GPU: its curves over one axis of time, now or in the past, and the exact values of any moment."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import ClassVar

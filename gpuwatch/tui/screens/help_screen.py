@@ -1,7 +1,5 @@
 """The help: keys from the bindings of the screen below, letters from the table that draws them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The first screen: every GPU, and open and recent windows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """The processes on the GPUs: never a command line, which may hold secrets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The common parts of our screens: first the status line, last the keys, and the body between them."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The screen of one window: its verdicts, its findings with figures and remedies, and the way to their moment."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import ClassVar

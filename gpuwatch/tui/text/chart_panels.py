@@ -1,7 +1,5 @@
 """The curves of one GPU as lines of text: the signals, their limits, and the height of each."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The lines of a verdict on a screen, as `gpuwatch show` has them, each finding with its figures."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable
 from functools import partial

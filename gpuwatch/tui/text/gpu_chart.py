@@ -1,7 +1,5 @@
 """One GPU's curves and strips over one axis of time, as lines of text: the only place that lays them out."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The facts of one GPU as text: its name, limits, values, and processes."""
 
-from __future__ import annotations
-
 from annotate.evidence import Ownership, Process, Visibility
 from annotate.output import report
 from gpuwatch.tui.text import gpu_words, words

@@ -1,7 +1,5 @@
 """The cells of one GPU's line, each a piece of text with a tone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from annotate.evidence import Lane, Visibility

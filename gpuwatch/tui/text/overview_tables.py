@@ -1,7 +1,5 @@
 """The tables of all GPUs, and of open and recent windows, as lines of text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

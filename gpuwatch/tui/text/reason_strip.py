@@ -1,7 +1,5 @@
 """Clock event reasons over time, one letter per slice: the gravest, and a dash where part of it was not observed."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A moment as a user types it, and as a wall clock shows it."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 

@@ -3,8 +3,6 @@
 Hazards are no verdict: a hazard not seen yet may still be there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from annotate.evidence import Lane, Ownership, Process, Reason

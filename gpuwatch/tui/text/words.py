@@ -3,8 +3,6 @@
 Every tone that can be a reason for a bad number comes with a letter or a word, so that colour alone tells nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The curves of one GPU on the screen, redrawn only where a line changed; a click picks a moment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from textual.events import Click

@@ -1,7 +1,5 @@
 """The list of GPUs: a line each, and where there is room the last two minutes of its clock and reasons."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 

@@ -1,7 +1,5 @@
 """A widget of lines that redraws only changed lines, for content that changes a few times a second."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import ClassVar
 

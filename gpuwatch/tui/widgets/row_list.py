@@ -1,7 +1,5 @@
 """A list of lines of which one can be chosen: with keys by the screen, with the mouse here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

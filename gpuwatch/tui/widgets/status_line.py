@@ -1,7 +1,5 @@
 """The first lines of every screen: now, or when, and what was found; and the mark of data that is no driver's."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from annotate.evidence import Lane

@@ -1,7 +1,5 @@
 """A widget of lines in tones, wrapped where they must be, and drawn only when they changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from textual.content import Content
