@@ -4,4 +4,4 @@ Pure: it reads no clock and knows nothing of gpuwatch.  Only ``python -m annotat
 recording, opens a file.  ``docs/JUDGE.md`` shows how to judge a recording in Python.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isclose
 
+from annotate import __version__
 from annotate.errors import AnnotateError
 from annotate.judge import judge
 from annotate.policy import Policy
@@ -12,7 +13,8 @@ from annotate.verdict import Finding, Status, Verdict
 from gpuwatch.report.record import ReportedWindow
 from gpuwatch.wire import run_ids
 
-_EXACT = ("answered", "severity", "says", "remedy", "span_ns", "basis", "required", "accepted", "failure")
+_EXACT = ("answered", "severity", "span_ns", "basis", "required", "accepted", "failure")
+_WORDS = ("says", "remedy")  # of the version that judged: another one has its own
 _LAST_BITS_RATIO = 1e-7  # less than any digit that a page shows
 _CLOCK_S = 2  # the id is made just before the window's beginning is noted, and each is cut to its second
 
@@ -53,19 +55,20 @@ def agreement(window: ReportedWindow) -> Agreement:
             ("GPU", reported.device_uuid, again.device_uuid),
             ("GPU's name", reported.device_name, again.device_name),
             ("simulated", reported.simulated, again.simulated),
-            ("why", reported.why, again.why),
             ("beginning", reported.begin_ns, again.begin_ns),
             ("end", reported.end_ns, again.end_ns),
         )
         if ours != theirs
     ]
+    has_same_words = reported.judge_version == __version__
+    if has_same_words and reported.why != again.why:
+        differs.append(f"why: the report says {reported.why!r}, the evidence {again.why!r}")
     ours, theirs = ({finding.rule: finding for finding in verdict.findings} for verdict in (reported, again))
-    if [finding.rule for finding in reported.findings] != [
-        finding.rule for finding in again.findings
-    ] and ours.keys() == theirs.keys():
+    named, named_again = ([finding.rule for finding in verdict.findings] for verdict in (reported, again))
+    if len(named) != len(ours) or (has_same_words and named != named_again and ours.keys() == theirs.keys()):
         differs.append("findings: the report says them more than once or in another order than the judge")
     for rule in dict.fromkeys((*ours, *theirs)):
-        differs += _differences(rule, ours.get(rule), theirs.get(rule))
+        differs += _differences(rule, ours.get(rule), theirs.get(rule), _EXACT + _WORDS if has_same_words else _EXACT)
     return Agreement(window=window, again=again, differs=tuple(differs))
 
 
@@ -81,9 +84,9 @@ def begun_fits(window: ReportedWindow) -> bool | None:
     return None if shown.tzinfo is None else abs(shown.timestamp() - begun_s) <= _CLOCK_S
 
 
-def _differences(rule: str, ours: Finding | None, theirs: Finding | None) -> Iterator[str]:
+def _differences(rule: str, ours: Finding | None, theirs: Finding | None, exact: tuple[str, ...]) -> Iterator[str]:
     """Yield in words every part of a finding in which the two disagree: a page shows all of them."""
-    if ours is None or theirs is None or any(getattr(ours, name) != getattr(theirs, name) for name in _EXACT):
+    if ours is None or theirs is None or any(getattr(ours, name) != getattr(theirs, name) for name in exact):
         yield f"{rule}: the report says {_words(ours)}, the evidence {_words(theirs)}"
         return
     if not _is_same(ours.effect_ratio, theirs.effect_ratio):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from annotate import __version__
 from gpuwatch.config import paths
 from gpuwatch.errors import UsageError
 from gpuwatch.report.record import ReportedWindow
@@ -68,6 +69,8 @@ def unsigned_names(window: ReportedWindow) -> tuple[str, ...]:
         names.append("begun")
     if window.evidence is None:
         names += ["GPU's name", "why", "findings"]
+    elif window.verdict.judge_version != __version__:
+        names.append("words of findings")
     return tuple(names)
 
 

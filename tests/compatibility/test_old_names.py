@@ -10,6 +10,7 @@ from tests.compatibility import old_version
 from tests.compatibility.write import interface
 
 OLD, NOW = old_version.interface(), interface()
+RENAMED = {" gpuwatch compare arms"}  # an argument given by position: no user writes its name
 
 
 def gone(old: Any, new: Any, place: str = "") -> list[str]:
@@ -25,7 +26,7 @@ def gone(old: Any, new: Any, place: str = "") -> list[str]:
 def test_names_of_the_earlier_version_stay(kind: str) -> None:
     """Commands with options, exit codes, Python's names and arguments, settings, facts, rules, limits and metrics."""
     assert OLD[kind]
-    assert gone(OLD[kind], NOW[kind]) == []
+    assert set(gone(OLD[kind], NOW[kind])) <= RENAMED
 
 
 def test_positional_arguments_keep_their_order() -> None:
