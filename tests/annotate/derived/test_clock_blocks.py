@@ -13,7 +13,7 @@ from annotate.derived.clock_blocks import ClockBlocks, clock_blocks
 from annotate.evidence import Evidence, Timings, Values
 from tests.annotate.builders import BEGIN_NS, Signal, evidence
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=40)
 
 
 def blocks_of(about: Evidence) -> ClockBlocks:

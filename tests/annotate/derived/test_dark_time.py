@@ -13,7 +13,7 @@ from annotate.derived.dark_time import clock_stretches, column_silences_ns, dark
 from annotate.evidence import Column, Evidence, Gap, Lane, Trace
 from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=40)
 S = 1_000_000_000
 
 

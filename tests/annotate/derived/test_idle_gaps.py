@@ -13,7 +13,7 @@ from annotate.derived.idle_gaps import IdleGaps, Span, entry_gaps, overlap_ratio
 from annotate.evidence import Column, Timings, Values, WindowRecord
 from tests.annotate.builders import BEGIN_NS
 
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=60)
 MS = 1_000_000
 
 

@@ -15,7 +15,7 @@ from annotate.derived.load_time import EXCESS, LoadTime, excess_of, load_time, u
 from annotate.evidence import Column, Evidence
 from tests.annotate.builders import BEGIN_NS, evidence
 
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=60)
 H200 = EXCESS["NVIDIA H200"]
 
 

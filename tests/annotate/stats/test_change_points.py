@@ -14,7 +14,7 @@ from annotate.stats.change_points import change_points, find_levels, hidden_step
 from annotate.stats.long_run import cycle_variance
 
 CYCLE_COUNT = 10
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=60)
 seeds = st.integers(0, 10**6)
 
 
