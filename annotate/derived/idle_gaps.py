@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Column, Times, Timings, Values, WindowRecord
+from annotate.stats.robust import centre, spread
 from annotate.times.durations import every_count
 
 Span: TypeAlias = tuple[int, int]  # begin and end, in nanoseconds
@@ -21,7 +22,8 @@ _ROUNDING_S = 5e-9  # times handed over without begins are laid end to end, to t
 # The specification: a gap is irregular above five times the 99th percentile.  Above five times the 80th a second mode begins.
 _BEYOND, _OFTEN_PERCENT, _MOST_PERCENT = 5.0, 80.0, 99.0
 _SHORTEST_S = 1e-3
-_FEWEST_DIPS = 5  # so many dips of power have a usual length
+_FEWEST_DIPS = 5  # so many dips of power may be a rhythm
+_ALIKE_RATIO = 0.25  # robust spread over median of their lengths
 _HISTORY_NS = 5_000_000_000
 _AROUND_NS = 500_000_000
 _CENTRES_COUNT = 1000
@@ -110,7 +112,7 @@ def power_dips(
 ) -> IdleGaps | None:
     """Return the dips of power in a window; None where the record does not cover it, or idle power is not known.
 
-    Five dips or more have a usual length, and stand out above five times that: they are the work's own rhythm.
+    Dips in a rhythm stand out above five times their usual length only: the work itself pauses so.
     A sample counts as idle for the share of the way from the power of the work around it to ``idle_w`` that it fell.
     """
     low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns), side="right")
@@ -136,7 +138,7 @@ def power_dips(
     spacing_ns = np.minimum(np.diff(at_ns, prepend=at_ns[0] - SAMPLE_NS), 2 * SAMPLE_NS)
     lost_s = np.concatenate([[0.0], np.cumsum(np.where(found, deficit, 0.0) * spacing_ns)]) / 1e9
     idle_s = lost_s[lasts + 1] - lost_s[firsts]
-    usual_s = float(np.median(idle_s)) if len(idle_s) >= _FEWEST_DIPS else 0.0
+    usual_s = _rhythm_s(idle_s)
     return IdleGaps(
         begin_ns=at_ns[firsts] - spacing_ns[firsts],
         end_ns=at_ns[lasts],
@@ -157,6 +159,14 @@ def _limit_s(inner_s: Values) -> float:
     most_s = _BEYOND * float(np.percentile(inner_s, _MOST_PERCENT))
     beyond = np.flatnonzero(inner_s > max(often_s, _SHORTEST_S))
     return most_s if every_count(beyond) else min(often_s, most_s)
+
+
+def _rhythm_s(idle_s: Values) -> float:
+    """Return the usual length of dips in a rhythm: five or more that are alike, or shorter than the record can measure."""
+    if len(idle_s) < _FEWEST_DIPS:
+        return 0.0
+    usual_s = centre(idle_s)
+    return usual_s if usual_s <= 2 * SAMPLE_NS / 1e9 or spread(idle_s) <= _ALIKE_RATIO * usual_s else 0.0
 
 
 def overlap_ratios(gaps: Sequence[Span], spans: Sequence[Span]) -> Values:

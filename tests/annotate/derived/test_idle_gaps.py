@@ -169,6 +169,14 @@ def test_rhythm_of_dips_is_regular() -> None:
     assert stalled.irregular_ratio == pytest.approx(0.1, abs=0.03)
 
 
+def test_many_stalls_of_different_lengths_are_no_rhythm() -> None:
+    """Eight stalls of 60 to 300 ms are irregular, however many they are."""
+    stalls = [(0.45 * i, 0.45 * i + 0.06 + 0.034 * (5 * i % 8)) for i in range(8)]
+    found = power_dips(*record(stalls), idle_w=120.0)
+    assert found is not None
+    assert found.irregular_ratio == pytest.approx(sum(end - begin for begin, end in stalls) / 4.0, abs=0.04)
+
+
 spans = st.lists(
     st.tuples(st.integers(0, 1000), st.integers(0, 200)).map(lambda each: (each[0], each[0] + each[1])), max_size=8
 )
