@@ -85,15 +85,18 @@ def entry_gaps(
     kept = timings.timed & (ends_ns > window.begin_ns) & (timings.at_ns < window.end_ns)
     if not kept.any():
         return None
-    order = np.argsort(timings.at_ns[kept], kind="stable")
-    at_ns = np.clip(timings.at_ns[kept][order], window.begin_ns, None)
-    until_ns = np.minimum(np.maximum.accumulate(ends_ns[kept][order]), window.end_ns).astype(np.int64)
+    at_ns, ends_ns = timings.at_ns[kept], ends_ns[kept]
+    if (np.diff(at_ns) < 0).any():
+        order = np.argsort(at_ns, kind="stable")
+        at_ns, ends_ns = at_ns[order], ends_ns[order]
+    inner_s = (at_ns[1:] - ends_ns[:-1]) / 1e9
+    if len(inner_s) and bool((np.abs(inner_s) < _ROUNDING_S).all()):
+        return None  # laid end to end: nobody took their begins
+    at_ns = np.maximum(at_ns, window.begin_ns)
+    until_ns = np.minimum(np.maximum.accumulate(ends_ns), window.end_ns).astype(np.int64)
     begin_ns = np.concatenate([[window.begin_ns], until_ns])
     end_ns = np.maximum(np.concatenate([at_ns, [window.end_ns]]), begin_ns)
     raw_s = (end_ns - begin_ns - _overlap_ns(begin_ns, end_ns, covered)) / 1e9
-    inner_s = (at_ns[1:] - ends_ns[kept][order][:-1]) / 1e9
-    if len(inner_s) and bool((np.abs(inner_s) < _ROUNDING_S).all()):
-        return None  # laid end to end: nobody took their begins
     inner_s = raw_s[1:-1]
     usual_s = float(np.median(inner_s)) if len(inner_s) else 0.0
     irregular = raw_s > max(shortest_s, _limit_s(inner_s))
