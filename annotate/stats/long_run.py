@@ -46,8 +46,8 @@ def cycle_variance(values: Values, cycle_count: int) -> float:
     middles = (sums[length:] - sums[:-length]) / length
     widest = np.zeros(stretches_count)
     for size in range(1, length // 2 + 1):
-        off = np.square(np.lib.stride_tricks.sliding_window_view((sums[size:] - sums[:-size]) / size, length - size + 1)
-                        - middles[:, np.newaxis])  # fmt: skip
+        means = np.lib.stride_tricks.sliding_window_view((sums[size:] - sums[:-size]) / size, length - size + 1)
+        off = np.square(means - middles[:, np.newaxis])
         np.maximum(widest, size * off.mean(axis=1), out=widest)
     return float(np.quantile(widest, _QUIET_RATIO))
 
