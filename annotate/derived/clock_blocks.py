@@ -1,0 +1,146 @@
+"""The SM clock of a window in blocks of equal length: stamped where entries carry it, else the driver's gauge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.derived.busy import has_reason
+from annotate.derived.true_clock import driver_clock_mhz, measured
+from annotate.evidence import Evidence, Reason, Times, Timings, Values
+from annotate.stats.change_points import SeriesLevel, find_levels, hidden_step
+from annotate.stats.long_run import cycle_variance
+from annotate.times.durations import inside
+
+# The power controller of an H200 swings with this period; other models' cycles are not measured.
+CYCLE_NS = 1_000_000_000
+_LEAST_MHZ, _MOST_MHZ = 1.0, 10_000.0
+_ENTRIES_COUNT = 30  # per block: the noise of single times and stamps averages out
+_MOST_BLOCKS = 600
+_GRID_NS = 10_000_000
+_OVERLAP_COUNT = 3  # blocks with both clocks that give the gauge its scale
+_STEADY_RATIO = 1e-4  # the noise to believe of a clock in its log: the stamps' own
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClockBlocks:
+    """Blocks that fill a window: when each begins, its mean clock (NaN where unknown), and whether stamps gave it.
+
+    ``scale`` is the factor by which the driver's clock was multiplied where it stands in.
+    """
+
+    at_ns: Times
+    width_ns: int
+    mhz: Values
+    stamped: npt.NDArray[np.bool_]
+    scale: float = 1.0
+
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(np.isfinite(self.mhz))
+
+    @property
+    def covered_ratio(self) -> float:
+        return float(self.known.mean()) if len(self.mhz) else 0.0
+
+    @property
+    def stamped_ratio(self) -> float:
+        return float(self.stamped.mean()) if len(self.mhz) else 0.0
+
+    def mean_shift_ratio(self, mhz: float, beta: float) -> float:
+        """Return K: by how much the mean time exceeds the one at this clock, less than 0 if the window ran faster."""
+        return float(np.exp(beta * np.log(mhz / self.mhz[self.known])).mean() - 1.0)
+
+    def variance(self) -> float:
+        """Return the variance per block, of the logarithm, that the controller's cycle leaves in a segment's mean."""
+        logs = np.log(self.mhz[self.known])
+        return max(cycle_variance(logs, round(CYCLE_NS / self.width_ns)), _STEADY_RATIO**2) if len(logs) else 0.0
+
+    def levels(self) -> tuple[SeriesLevel, ...]:
+        """Return the levels of the logarithm of the known blocks, the slowest clock first."""
+        return find_levels(np.log(self.mhz[self.known]), self.variance())
+
+    def hidden_ratio(self, beta: float) -> float:
+        """Return the largest abs K that a step to half of the window could have without being found."""
+        count = int(self.known.sum())
+        return beta * hidden_step(count, self.variance()) / 2.0 if count else float("inf")
+
+
+def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
+    """Return the window's clock in blocks of a refresh or more; None where nothing tells it for a single block.
+
+    A block holds at least 30 entries where there are times, and there are at most 600.  Where stamps ran out the driver's
+    clock, scaled by the blocks that have both, stands in.
+    """
+    window, timings = evidence.window, inside(evidence)
+    if window.length_ns <= 0:
+        return None
+    at_ns, width_ns = block_begins(evidence, len(timings.at_ns))
+    true_mhz = _stamped(timings, at_ns)
+    shown_mhz = _shown(evidence, at_ns, width_ns)
+    stamped = np.isfinite(true_mhz)
+    both = stamped & np.isfinite(shown_mhz)
+    scale = float(np.median(true_mhz[both] / shown_mhz[both])) if both.sum() >= _OVERLAP_COUNT else _told_scale(evidence)
+    mhz = np.where(stamped, true_mhz, scale * shown_mhz)
+    return ClockBlocks(at_ns, width_ns, mhz, stamped, scale) if np.isfinite(mhz).any() else None
+
+
+def block_begins(evidence: Evidence, entries_count: int) -> tuple[Times, int]:
+    """Return when each block of the window begins, and their width."""
+    length_ns = evidence.window.length_ns
+    most = min(_MOST_BLOCKS, length_ns // evidence.trace.refresh_of_ns("sm_clock_mhz"))
+    if entries_count:
+        most = min(most, entries_count // _ENTRIES_COUNT)
+    count = max(1, int(most))
+    return evidence.window.begin_ns + length_ns * np.arange(count, dtype=np.int64) // count, max(1, length_ns // count)
+
+
+def entry_blocks(timings: Timings, at_ns: Times) -> npt.NDArray[np.intp]:
+    """Return the block in which the middle of each entry lies."""
+    middle_ns = timings.at_ns + (timings.took_s * timings.calls_count * 5e8).astype(np.int64)
+    return np.clip(np.searchsorted(at_ns, middle_ns, side="right") - 1, 0, len(at_ns) - 1)
+
+
+def _stamped(timings: Timings, at_ns: Times) -> Values:
+    """Return the mean of the stamped clock over the time of each block's entries; NaN where half of that time has none."""
+    out = np.full(len(at_ns), np.nan)
+    clock_mhz = timings.sm_clock_mhz
+    if clock_mhz is None or not len(clock_mhz):
+        return out
+    place, took_s = entry_blocks(timings, at_ns), timings.took_s
+    known = (clock_mhz >= _LEAST_MHZ) & (clock_mhz <= _MOST_MHZ)
+    timed_s = np.bincount(place, took_s, len(at_ns))
+    known_s = np.bincount(place[known], took_s[known], len(at_ns))
+    cycles = np.bincount(place[known], took_s[known] * clock_mhz[known], len(at_ns))
+    spoken = (known_s > 0.0) & (2.0 * known_s >= timed_s)
+    out[spoken] = cycles[spoken] / known_s[spoken]
+    return out
+
+
+def _shown(evidence: Evidence, at_ns: Times, width_ns: int) -> Values:
+    """Return the mean of the driver's clock in each block while it did not call the GPU idle; NaN where mostly unknown."""
+    out = np.full(len(at_ns), np.nan)
+    refresh_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
+    if evidence.window.length_ns < 3 * refresh_ns or not evidence.trace.observes("sm_clock_mhz"):
+        return out
+    # The gauge shows what was true up to a refresh ago: beside stamped clocks it fits best three quarters of one later.
+    times = evidence.window.begin_ns + np.arange(0, evidence.window.length_ns, max(_GRID_NS, width_ns // 20), dtype=np.int64)
+    later = times + refresh_ns * 3 // 4
+    mhz = evidence.trace.at("sm_clock_mhz", later)
+    known = (mhz > 0.0) & ~has_reason(evidence.trace.at("event_reasons_mask", later), Reason.GPU_IDLE)
+    place = np.clip(np.searchsorted(at_ns, times, side="right") - 1, 0, len(at_ns) - 1)
+    asked = np.bincount(place, minlength=len(at_ns))
+    counts = np.bincount(place[known], minlength=len(at_ns))
+    sums = np.bincount(place[known], mhz[known], len(at_ns))
+    spoken = (counts > 0) & (2 * counts >= asked)
+    out[spoken] = sums[spoken] / counts[spoken]
+    return out
+
+
+def _told_scale(evidence: Evidence) -> float:
+    """Return the true mean clock between a plain window's two stamps over the driver's; 1 without them."""
+    true = measured(evidence)
+    shown_mhz = driver_clock_mhz(evidence, true) if true is not None and not true.iterations else None
+    return true.clock_mhz / shown_mhz if true is not None and shown_mhz else 1.0

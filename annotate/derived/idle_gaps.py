@@ -1,0 +1,212 @@
+"""Idle time in a window: gaps between timed entries, and dips of the driver's 20 ms power record where there are no times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.evidence import Column, Times, Timings, Values, WindowRecord
+from annotate.stats.robust import centre, spread
+from annotate.times.durations import every_count
+
+Span: TypeAlias = tuple[int, int]  # begin and end, in nanoseconds
+
+STAMP_S = 6e-6  # two stamps of 3 µs around an entry, on an H200
+SAMPLE_NS = 20_000_000  # the spacing of the dense power record
+_EDGE_S = 20e-6  # what an entry's begin may be off
+_ROUNDING_S = 5e-9  # times handed over without begins are laid end to end, to the nanosecond
+# The specification: a gap is irregular above five times the 99th percentile.  Above five times the 80th a second mode begins.
+_BEYOND, _OFTEN_PERCENT, _MOST_PERCENT = 5.0, 80.0, 99.0
+_SHORTEST_S = 1e-3
+_FEWEST_DIPS = 5  # so many dips of power may be a rhythm
+_ALIKE_RATIO = 0.25  # robust spread over median of their lengths
+_HISTORY_NS = 5_000_000_000
+_AROUND_NS = 500_000_000
+_CENTRES_COUNT = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IdleGaps:
+    """Stretches of a window in which no timed work ran, in order, and which of them stand out.
+
+    ``idle_s`` is the idle time of each, which may be less than its length: declared work and stamps are taken off, and a
+    dip of power may be shallow.  ``usual_s`` is what each would have been without a cause.
+    """
+
+    begin_ns: Times
+    end_ns: Times
+    idle_s: Values
+    irregular: npt.NDArray[np.bool_]
+    usual_s: float
+    error_s: float  # of one irregular gap
+    window_s: float
+
+    @property
+    def irregular_ratio(self) -> float:
+        """Return the share of the window that gaps which stand out take beyond the usual gap."""
+        return float(np.maximum(self.idle_s[self.irregular] - self.usual_s, 0.0).sum()) / self.window_s
+
+    @property
+    def error_ratio(self) -> float:
+        return float(self.irregular.sum()) * self.error_s / self.window_s
+
+    @property
+    def regular_ratio(self) -> float:
+        """Return the share of the window that all other idle time takes."""
+        return max(0.0, float(self.idle_s.sum()) / self.window_s - self.irregular_ratio)
+
+    def spans_ns(self, *, least_s: float = 0.0) -> tuple[Span, ...]:
+        """Return begin and end of each irregular gap of at least this length."""
+        kept = self.irregular & (self.end_ns - self.begin_ns >= least_s * 1e9)
+        return tuple(zip(self.begin_ns[kept].tolist(), self.end_ns[kept].tolist(), strict=True))
+
+
+def entry_gaps(
+    timings: Timings,
+    window: WindowRecord,
+    *,
+    covered: Sequence[Span] = (),
+    stamp_s: float = STAMP_S,
+    shortest_s: Annotated[float, "the specification: no shorter gap stands out"] = _SHORTEST_S,
+) -> IdleGaps | None:
+    """Return the gaps between entries, with those at the window's edges; None where begins are not known.
+
+    A gap stands out above five times the 99th percentile of those between entries.  If fewer than a fifth exceed five times
+    their 80th, and not at every Nth entry, these stand out too: stalls may come more often than one gap in a hundred.
+    ``covered`` is declared other work, whose time is no gap.  Entries may be in any order and may overlap.
+    """
+    if window.length_ns <= 0:
+        return None
+    ends_ns = timings.at_ns + np.round(np.where(timings.timed, timings.took_s, 0.0) * timings.calls_count * 1e9)
+    kept = timings.timed & (ends_ns > window.begin_ns) & (timings.at_ns < window.end_ns)
+    if not kept.any():
+        return None
+    at_ns, ends_ns = timings.at_ns[kept], ends_ns[kept]
+    if (np.diff(at_ns) < 0).any():
+        order = np.argsort(at_ns, kind="stable")
+        at_ns, ends_ns = at_ns[order], ends_ns[order]
+    inner_s = (at_ns[1:] - ends_ns[:-1]) / 1e9
+    if len(inner_s) and bool((np.abs(inner_s) < _ROUNDING_S).all()):
+        return None  # laid end to end: nobody took their begins
+    at_ns = np.maximum(at_ns, window.begin_ns)
+    until_ns = np.minimum(np.maximum.accumulate(ends_ns), window.end_ns).astype(np.int64)
+    begin_ns = np.concatenate([[window.begin_ns], until_ns])
+    end_ns = np.maximum(np.concatenate([at_ns, [window.end_ns]]), begin_ns)
+    raw_s = (end_ns - begin_ns - _overlap_ns(begin_ns, end_ns, covered)) / 1e9
+    inner_s = raw_s[1:-1]
+    usual_s = float(np.median(inner_s)) if len(inner_s) else 0.0
+    irregular = raw_s > max(shortest_s, _limit_s(inner_s))
+    # Stamps are work of the timer; a gap that stands out holds one pair of them as well.
+    idle_s = np.maximum(raw_s - np.where(irregular, 0.0, stamp_s), 0.0)
+    return IdleGaps(begin_ns, end_ns, idle_s, irregular, usual_s, _EDGE_S, window.length_s)
+
+
+def power_dips(
+    dense: Column,
+    window: WindowRecord,
+    *,
+    idle_w: float | None = None,
+    shallow_ratio: Annotated[float, "a dip as deep as this of the way to idle power may be the work's own"] = 0.25,
+    resting_ratio: Annotated[float, "idle power is known if some sample before lies below this share of the usual"] = 0.6,
+) -> IdleGaps | None:
+    """Return the dips of power in a window; None where the record does not cover it, or idle power is not known.
+
+    Dips in a rhythm stand out above five times their usual length only: the work itself pauses so.
+    A sample counts as idle for the share of the way from the power of the work around it to ``idle_w`` that it fell.
+    """
+    low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns), side="right")
+    at_ns, power_w = dense.at_ns[low:high], dense.values[low:high]
+    if len(at_ns) < 6 or window.length_ns <= 0:
+        return None
+    if idle_w is None:
+        since = int(np.searchsorted(dense.at_ns, window.begin_ns - _HISTORY_NS))
+        lowest_w = float(dense.values[since:high].min())
+        idle_w = lowest_w if lowest_w < resting_ratio * float(np.median(power_w)) else None
+    if idle_w is None:
+        return None
+    around_w = _working_around_w(at_ns, power_w, idle_w, shallow_ratio)
+    room_w = np.maximum(around_w - idle_w, 1.0)
+    deficit = np.clip((around_w - power_w) / room_w, 0.0, 1.0)
+    deep = deficit > shallow_ratio
+    paired = deep & (np.append(deep[1:], False) | np.append(False, deep[:-1]))
+    alone = deficit[~paired]
+    limit = max(shallow_ratio, _BEYOND * float(np.percentile(alone, 99.0))) if len(alone) else shallow_ratio
+    found = (deficit > min(limit, 1.0)) | paired
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], found.astype(np.int8), [0]])))
+    firsts, lasts = edges[::2], edges[1::2] - 1
+    spacing_ns = np.minimum(np.diff(at_ns, prepend=at_ns[0] - SAMPLE_NS), 2 * SAMPLE_NS)
+    lost_s = np.concatenate([[0.0], np.cumsum(np.where(found, deficit, 0.0) * spacing_ns)]) / 1e9
+    idle_s = lost_s[lasts + 1] - lost_s[firsts]
+    usual_s = _rhythm_s(idle_s)
+    return IdleGaps(
+        begin_ns=at_ns[firsts] - spacing_ns[firsts],
+        end_ns=at_ns[lasts],
+        idle_s=idle_s,
+        irregular=idle_s > _BEYOND * usual_s,
+        usual_s=usual_s,
+        error_s=SAMPLE_NS / 1e9,
+        window_s=window.length_s,
+    )
+
+
+def _limit_s(inner_s: Values) -> float:
+    """Return the length above which a gap does not belong to the loop's own rhythm."""
+    if not len(inner_s):
+        return 0.0
+    # Of few gaps the longest must not raise the limit it is held to.
+    often_s = _BEYOND * float(np.percentile(inner_s, _OFTEN_PERCENT, method="lower"))
+    most_s = _BEYOND * float(np.percentile(inner_s, _MOST_PERCENT))
+    beyond = np.flatnonzero(inner_s > max(often_s, _SHORTEST_S))
+    return most_s if every_count(beyond) else min(often_s, most_s)
+
+
+def _rhythm_s(idle_s: Values) -> float:
+    """Return the usual length of dips in a rhythm: five or more that are alike, or shorter than the record can measure."""
+    if len(idle_s) < _FEWEST_DIPS:
+        return 0.0
+    usual_s = centre(idle_s)
+    return usual_s if usual_s <= 2 * SAMPLE_NS / 1e9 or spread(idle_s) <= _ALIKE_RATIO * usual_s else 0.0
+
+
+def overlap_ratios(gaps: Sequence[Span], spans: Sequence[Span]) -> Values:
+    """Return the share of each gap that these spans cover, however they overlap each other."""
+    begin_ns, end_ns = (np.array([gap[side] for gap in gaps], np.int64) for side in (0, 1))
+    return np.asarray(_overlap_ns(begin_ns, end_ns, spans) / np.maximum(end_ns - begin_ns, 1), np.float64)
+
+
+def _overlap_ns(begin_ns: Times, end_ns: Times, spans: Sequence[Span]) -> Times:
+    """Return for how long any of the spans covers each interval."""
+    if not spans or not len(begin_ns):
+        return np.zeros(len(begin_ns), np.int64)
+    ordered = np.array(sorted(spans), np.int64)
+    reached = np.maximum.accumulate(np.concatenate([ordered[:1, 0], ordered[:-1, 1]]))
+    from_ns = np.maximum(ordered[:, 0], reached)
+    lengths = np.maximum(ordered[:, 1] - from_ns, 0)
+    before = np.concatenate([[0], np.cumsum(lengths)])
+
+    def until(at_ns: Times) -> Times:
+        index = np.searchsorted(from_ns, at_ns, side="right") - 1
+        held = np.maximum(index, 0)
+        part = np.clip(at_ns - from_ns[held], 0, lengths[held])
+        return np.asarray(np.where(index >= 0, before[held] + part, 0), np.int64)
+
+    return until(end_ns) - until(begin_ns)
+
+
+def _working_around_w(at_ns: Times, power_w: Values, idle_w: float, shallow_ratio: float) -> Values:
+    """Return the median power of the working samples within half a second of each sample, or of all where none works."""
+    works = power_w > idle_w + shallow_ratio * (float(np.percentile(power_w, 90.0)) - idle_w)
+    if not works.any():
+        return power_w
+    work_ns, work_w = at_ns[works], power_w[works]
+    span_ns = int(at_ns[-1] - at_ns[0])
+    centres_ns = np.arange(at_ns[0], at_ns[-1] + 1, max(_AROUND_NS // 2, span_ns // _CENTRES_COUNT), dtype=np.int64)
+    low = np.searchsorted(work_ns, centres_ns - _AROUND_NS, side="left")
+    high = np.searchsorted(work_ns, centres_ns + _AROUND_NS, side="right")
+    usual_w = float(np.median(work_w))
+    medians = [float(np.median(work_w[i:j])) if j > i else usual_w for i, j in zip(low, high, strict=True)]
+    return np.interp(at_ns, centres_ns, medians)

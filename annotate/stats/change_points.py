@@ -1,0 +1,119 @@
+"""Levels of a series: where its mean changes, and which of its segments share a mean.
+
+A controller's cycle is no change of level.  The penalty therefore comes from the variance within one cycle, as
+``annotate.stats.long_run.cycle_variance`` gives it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.evidence import Values
+
+_SHORTEST_COUNT = 2  # one value is no segment
+_PENALTY = 7.0
+_LEAST_RATIO = 0.2  # some level holds so much of the series
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeriesLevel:
+    """One level of a series: its mean, and the places of the series that belong to it."""
+
+    mean: float
+    places: npt.NDArray[np.intp]
+    share_ratio: float
+
+    @property
+    def count(self) -> int:
+        return len(self.places)
+
+
+def change_points(
+    values: Values,
+    variance: float,
+    *,
+    penalty: Annotated[float, "times ln(count) × variance, per change: tuned on clean capped windows of an H200"] = _PENALTY,
+) -> tuple[int, ...]:
+    """Return where each segment after the first begins: exact least squares, at least two values a segment.
+
+    A change must lower the sum of squares by ``penalty`` × ln(count) × ``variance``.  A constant series has none.
+
+    Source: Killick, Fearnhead & Eckley, Journal of the American Statistical Association 107 (2012) 1590-1598.
+    """
+    count = len(values)
+    if count < 2 * _SHORTEST_COUNT:
+        return ()
+    centred = values - values.mean()
+    cost = _cost(values, variance, penalty)
+    if float(np.square(centred).sum()) <= cost:
+        return ()
+    sums = np.concatenate([[0.0], np.cumsum(centred)])
+    # The sum of squares of all values is the same however they are cut, so that costs leave it out.
+    best, since = np.full(count + 1, np.inf), np.zeros(count + 1, np.intp)
+    best[0] = 0.0
+    sizes = np.arange(count, 0, -1, dtype=np.float64)
+    for end in range(_SHORTEST_COUNT, count + 1):
+        begins = end - _SHORTEST_COUNT + 1
+        rises = sums[end] - sums[:begins]
+        costs = best[:begins] - rises * rises / sizes[count - end : count - end + begins]
+        at = int(costs.argmin())
+        best[end], since[end] = costs[at] + cost, at
+    changes: list[int] = []
+    end = int(since[count])
+    while end > 0:
+        changes.append(end)
+        end = int(since[end])
+    return tuple(reversed(changes))
+
+
+def find_levels(
+    values: Values,
+    variance: float,
+    *,
+    penalty: Annotated[float, "as for change points"] = _PENALTY,
+    least_ratio: Annotated[float, "the specification: a level counts if it holds a fifth"] = _LEAST_RATIO,
+) -> tuple[SeriesLevel, ...]:
+    """Return the levels of a series, the lowest first; none of an empty one.
+
+    Segments are one level, wherever they lie, unless telling them apart lowers the sum of squares by what a change must: a
+    telegraph has two.  If no level holds ``least_ratio``, the closest are merged until one does: a slow drift has a level then.
+    """
+    if not len(values):
+        return ()
+    edges = (0, *change_points(values, variance, penalty=penalty), len(values))
+    parts = [np.arange(begin, end) for begin, end in pairwise(edges)]
+    parts.sort(key=lambda places: float(values[places].mean()))
+    cost = _cost(values, variance, penalty)
+    sums = np.array([values[places].sum() for places in parts])
+    counts = np.array([len(places) for places in parts], np.float64)
+    while len(parts) > 1:
+        apart = np.diff(sums / counts)
+        at = int(apart.argmin())
+        # Sorted segments of one level lie apart by chance: two levels must pay for being two, as a change must.
+        gain = apart[at] ** 2 / (1.0 / counts[at] + 1.0 / counts[at + 1])
+        if gain >= cost and counts.max() >= least_ratio * len(values):
+            break
+        parts[at : at + 2] = [np.concatenate(parts[at : at + 2])]
+        sums[at], counts[at] = sums[at] + sums[at + 1], counts[at] + counts[at + 1]
+        sums, counts = np.delete(sums, at + 1), np.delete(counts, at + 1)
+    return tuple(
+        SeriesLevel(float(total / count), np.sort(places), float(count / len(values)))
+        for total, count, places in zip(sums, counts, parts, strict=True)
+    )
+
+
+def hidden_step(values_count: int, variance: float, *, share_ratio: float = 0.5, penalty: float = _PENALTY) -> float:
+    """Return the size of the largest step that the penalty hides, if its level holds this share of the series."""
+    gain = share_ratio * (1.0 - share_ratio) * values_count
+    return float((penalty * np.log(max(values_count, 2)) * variance / gain) ** 0.5) if gain > 0.0 else float("inf")
+
+
+def _cost(values: Values, variance: float, penalty: float) -> float:
+    """Return by how much a change must lower the sum of squares: never less than by rounding."""
+    rounding = len(values) * (1e-12 * float(np.abs(values).max())) ** 2
+    return max(penalty * float(np.log(len(values))) * variance, rounding)

@@ -1,0 +1,131 @@
+"""Variances of correlated series: within a controller's cycle, over whole cycles, and in the long run.
+
+The power controller of an H200 swings the clock by 2 % with a period of 1.0 s.  A mean over whole cycles does not see the
+swing; any other mean does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.evidence import Times, Values
+from annotate.stats.intervals import block_length_count
+
+_CONFIDENCE = 0.95
+# Of the stretches one cycle long a tenth are nearly free of changes even where the level changes once a cycle.
+_QUIET_RATIO = 0.1
+_BLOCKS_COUNT = 2048  # a longer series is taken in so many blocks: its long-run variance is that of their means
+_FEWEST_CYCLES = 2
+_FEWEST_COUNT = 6  # fewer values have no variance worth a name
+
+
+@dataclass(frozen=True, slots=True)
+class WithinSpread:
+    """The repeatability of a statistic within one window: half its 95 % interval over its value, and what it rests on."""
+
+    half_ratio: float
+    blocks_count: int
+    by_cycles: bool
+
+
+def cycle_variance(values: Values, cycle_count: int) -> float:
+    """Return the variance per value that one cycle's swing leaves in the mean of a segment.
+
+    In each stretch of ``cycle_count`` values this is the largest of m × the mean square of the m-means about the stretch's
+    mean, for m up to half of it.  The lowest tenth of the stretches counts: a change of level makes the stretches that
+    hold it wide and leaves the others as they are, while a controller's cycle is in all of them.
+    """
+    length = min(max(2, cycle_count), len(values))
+    if length < 2:
+        return 0.0
+    sums = np.concatenate([[0.0], np.cumsum(values - values.mean())])
+    stretches_count = len(values) - length + 1
+    middles = (sums[length:] - sums[:-length]) / length
+    widest = np.zeros(stretches_count)
+    for size in range(1, length // 2 + 1):
+        means = np.lib.stride_tricks.sliding_window_view((sums[size:] - sums[:-size]) / size, length - size + 1)
+        off = np.square(means - middles[:, np.newaxis])
+        np.maximum(widest, size * off.mean(axis=1), out=widest)
+    return float(np.quantile(widest, _QUIET_RATIO))
+
+
+def long_run_variance(values: Values) -> tuple[float, int]:
+    """Return the variance of the mean of a series, times its number of values, and how many blocks it rests on.
+
+    Overlapping block means of Politis and White's automatic length; few blocks understate it, so it is scaled for them.
+
+    Source: Künsch, Annals of Statistics 17 (1989) 1217-1241.
+    """
+    size = -(-len(values) // _BLOCKS_COUNT)
+    means = values[: len(values) // size * size].reshape(-1, size).mean(axis=1) if size > 1 else values
+    count = len(means)
+    length = block_length_count(means) if count >= _FEWEST_COUNT else 1
+    sums = np.concatenate([[0.0], np.cumsum(means - means.mean())])
+    blocks = (sums[length:] - sums[:-length]) / length
+    scale = count / max(1, count - length)
+    return float(size * length * np.square(blocks).mean() * scale), count // length
+
+
+def mean_within(at_ns: Times, values: Values, *, cycle_ns: int | None) -> WithinSpread | None:
+    """Return the repeatability of the mean of a window's values; None where this window alone cannot tell.
+
+    With a cycle it comes from the means over whole cycles, of which there must be two.  Without one it comes from the
+    long-run variance.
+    """
+    if len(values) < _FEWEST_COUNT or not values.mean():
+        return None
+    if cycle_ns is None:
+        variance, blocks_count = long_run_variance(values)
+        return _spread((variance / len(values)) ** 0.5 / abs(float(values.mean())), blocks_count, by_cycles=False)
+    means = cycle_means(at_ns, values, cycle_ns)
+    if len(means) < _FEWEST_CYCLES:
+        return None
+    error = float(means.std(ddof=1)) / len(means) ** 0.5
+    return _spread(error / abs(float(values.mean())), len(means), by_cycles=True)
+
+
+def median_within(at_ns: Times, values: Values, *, cycle_ns: int | None) -> WithinSpread | None:
+    """Return the repeatability of the median of a window's values; None where this window alone cannot tell.
+
+    It is half of Woodruff's interval: the share of values below the median is a mean, whose error turns into two quantiles.
+    No density is estimated, which times on a timer's grid do not have.
+
+    Source: Woodruff, Journal of the American Statistical Association 47 (1952) 635-646.
+    """
+    if len(values) < _FEWEST_COUNT:
+        return None
+    middle = float(np.median(values))
+    below = (values < middle) + 0.5 * (values == middle)
+    share = mean_within(at_ns, below, cycle_ns=cycle_ns)
+    if share is None or not middle:
+        return None
+    reach = share.half_ratio * float(below.mean())
+    if reach >= 0.5:
+        return None
+    low, high = np.quantile(values, (0.5 - reach, 0.5 + reach))
+    return WithinSpread(float(max(high - middle, middle - low)) / abs(middle), share.blocks_count, share.by_cycles)
+
+
+def cycle_means(at_ns: Times, values: Values, cycle_ns: int) -> Values:
+    """Return the mean of the values of each whole cycle, from the first value on; a cycle without values is left out."""
+    if not len(values):
+        return np.empty(0)
+    place: npt.NDArray[np.int64] = (at_ns - at_ns[0]) // cycle_ns
+    # The last value stands as long as a typical one does.
+    step_ns = int(np.median(np.diff(at_ns))) if len(at_ns) > 1 else 0
+    cycles_count = int((at_ns[-1] - at_ns[0] + step_ns) // cycle_ns)
+    kept = place < cycles_count
+    counts = np.bincount(place[kept], minlength=cycles_count)
+    sums = np.bincount(place[kept], values[kept], cycles_count)
+    return np.asarray(sums[counts > 0] / counts[counts > 0], np.float64)
+
+
+def _spread(error_ratio: float, blocks_count: int, *, by_cycles: bool) -> WithinSpread | None:
+    from scipy.special import stdtrit
+
+    if blocks_count < 2:
+        return None
+    return WithinSpread(float(stdtrit(blocks_count - 1, 0.5 + 0.5 * _CONFIDENCE)) * error_ratio, blocks_count, by_cycles)

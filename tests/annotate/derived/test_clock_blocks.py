@@ -1,0 +1,117 @@
+"""The clock in blocks: stamped, shown by the driver, or both; and what its levels imply."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.derived.clock_blocks import ClockBlocks, clock_blocks
+from annotate.evidence import Evidence, Timings, Values
+from tests.annotate.builders import BEGIN_NS, Signal, evidence
+
+few = settings(max_examples=40)
+
+
+def blocks_of(about: Evidence) -> ClockBlocks:
+    found = clock_blocks(about)
+    assert found is not None
+    return found
+
+
+def stamped(mhz: Values, length_s: float = 4.0, **signals: Signal) -> Evidence:
+    """Entries end to end over the window, with these clocks."""
+    took_s = length_s / len(mhz)
+    at_ns = BEGIN_NS + (np.arange(len(mhz)) * took_s * 1e9).astype(np.int64)
+    return evidence(length_s=length_s, signals=signals, timings=Timings(at_ns, np.full(len(mhz), took_s * 0.99), mhz))
+
+
+def step_at(middle: float, low: float, high: float, count: int = 4000) -> Values:
+    return np.where(np.arange(count) < middle * count, high, low)
+
+
+def test_stamps_fill_blocks_of_a_refresh() -> None:
+    """4 s make forty blocks of 100 ms, each with the mean clock of its entries."""
+    found = blocks_of(stamped(step_at(0.5, 1500.0, 1800.0)))
+    assert len(found.mhz) == 40
+    assert found.width_ns == 100_000_000
+    assert found.stamped.all()
+    assert found.mhz[[0, 19, 20, 39]].tolist() == pytest.approx([1800.0, 1800.0, 1500.0, 1500.0])
+
+
+@pytest.mark.parametrize(("entries", "blocks"), [(1200, 40), (600, 20), (61, 2), (10, 1)])
+def test_block_holds_thirty_entries(entries: int, blocks: int) -> None:
+    assert len(blocks_of(stamped(np.full(entries, 1500.0))).mhz) == blocks
+
+
+def test_long_window_has_at_most_600_blocks() -> None:
+    about = evidence(length_s=6.0)
+    longer = replace(about, window=replace(about.window, end_ns=about.window.begin_ns + 3600 * 10**9))
+    assert len(blocks_of(longer).mhz) == 600
+
+
+def test_plain_window_shows_the_drivers_clock() -> None:
+    """A step of the gauge is seen where it was, though the gauge shows it up to a refresh late."""
+    found = blocks_of(evidence(length_s=4.0, period_s=0.025, signals={"sm_clock_mhz": lambda t: 1980 if t < 2.07 else 1500}))
+    assert not found.stamped.any()
+    assert found.covered_ratio == 1.0
+    assert found.mhz[[19, 20]].tolist() == [1980.0, 1500.0]
+
+
+def test_idle_moments_have_no_clock() -> None:
+    """The clock that the driver programs while the GPU idles is none of the work."""
+    idle = {"event_reasons_mask": lambda t: int(1 < t < 2), "sm_clock_mhz": lambda t: 345 if 1 < t < 2 else 1980}
+    found = blocks_of(evidence(length_s=4.0, signals=idle))
+    assert set(found.mhz[found.known].tolist()) == {1980.0}
+    assert found.covered_ratio == pytest.approx(0.75, abs=0.05)
+
+
+def test_scaled_gauge_stands_in_where_stamps_ran_out() -> None:
+    """The gauge reads a tenth too high; the blocks that have both tell."""
+    mhz = np.where(np.arange(4000) < 2400, 1800.0, np.nan)
+    found = blocks_of(stamped(mhz, sm_clock_mhz=1980))
+    assert found.stamped_ratio == pytest.approx(0.6)
+    assert found.covered_ratio == 1.0
+    assert found.scale == pytest.approx(1800.0 / 1980.0)
+    assert found.mhz.tolist() == pytest.approx([1800.0] * 40)
+
+
+def test_two_stamps_of_a_plain_window_scale_the_gauge() -> None:
+    about = evidence(length_s=4.0, declared={"true_clock_mhz": 1800.0, "stamped_s": 4.0})
+    assert blocks_of(about).mhz.tolist() == pytest.approx([1800.0] * 40)
+
+
+def test_nothing_observed_is_no_clock() -> None:
+    assert clock_blocks(evidence(signals={"sm_clock_mhz": None})) is None
+    assert clock_blocks(evidence(length_s=0.0)) is None
+
+
+@few
+@given(share=st.floats(0.25, 0.75), ratio=st.floats(0.5, 0.95), beta=st.floats(0.2, 1.2))
+def test_shift_of_a_step_is_its_arithmetic(share: float, ratio: float, beta: float) -> None:
+    """Two levels imply what the specification's table computes by hand: K of the high one is positive, of the low negative."""
+    share = round(share * 40) / 40
+    low_mhz, high_mhz = 1980.0 * ratio, 1980.0
+    found = blocks_of(stamped(step_at(share, low_mhz, high_mhz)))
+    low, high = found.levels()
+    slower = (high_mhz / low_mhz) ** beta
+    assert found.mean_shift_ratio(float(np.exp(high.mean)), beta) == pytest.approx((1 - share) * (slower - 1), rel=1e-3)
+    assert found.mean_shift_ratio(float(np.exp(low.mean)), beta) == pytest.approx(share * (1 / slower - 1), rel=1e-3)
+
+
+@few
+@given(factor=st.floats(0.5, 2.0), seed=st.integers(0, 999))
+def test_shift_does_not_depend_on_the_gauges_scale(factor: float, seed: int) -> None:
+    mhz = np.random.default_rng(seed).uniform(1400.0, 1900.0, 4000)
+    plain, scaled = blocks_of(stamped(mhz)), blocks_of(stamped(mhz * factor))
+    assert scaled.mean_shift_ratio(1500.0 * factor, 0.9) == pytest.approx(plain.mean_shift_ratio(1500.0, 0.9), abs=1e-9)
+
+
+def test_hidden_shift_is_larger_under_a_swing() -> None:
+    """A swing of 2 % a second hides a shift of some percent in 4 s; a still clock hides none worth naming."""
+    swing = 1500.0 * (1.0 + 0.02 * np.sin(2.0 * np.pi * np.arange(4000) / 1000.0))
+    assert blocks_of(stamped(swing)).hidden_ratio(1.0) == pytest.approx(0.016, abs=0.006)
+    assert blocks_of(stamped(np.full(4000, 1500.0))).hidden_ratio(1.0) < 2e-4

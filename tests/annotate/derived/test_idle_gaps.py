@@ -1,0 +1,193 @@
+"""Idle time by gaps between entries and by dips of power, on made windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.derived.idle_gaps import IdleGaps, Span, entry_gaps, overlap_ratios, power_dips
+from annotate.evidence import Column, Timings, Values, WindowRecord
+from tests.annotate.builders import BEGIN_NS
+
+few = settings(max_examples=60)
+MS = 1_000_000
+
+
+def loop(gaps_s: Values, took_s: float = 1e-3) -> tuple[Timings, WindowRecord]:
+    """Entries of equal length with these gaps before, between and after them."""
+    begins_s = np.cumsum(gaps_s[:-1] + took_s) - took_s
+    at_ns = BEGIN_NS + np.round(begins_s * 1e9).astype(np.int64)
+    length_s = float(gaps_s.sum() + took_s * (len(gaps_s) - 1))
+    window = WindowRecord(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + round(length_s * 1e9))
+    return Timings(at_ns, np.full(len(at_ns), took_s)), window
+
+
+def gaps_of(gaps_s: Values, *, covered: Sequence[Span] = (), stamp_s: float = 0.0) -> IdleGaps:
+    found = entry_gaps(*loop(gaps_s), covered=covered, stamp_s=stamp_s)
+    assert found is not None
+    return found
+
+
+def usual(count: int) -> Values:
+    return np.random.default_rng(count).uniform(5e-6, 15e-6, count)
+
+
+@few
+@given(count=st.integers(20, 400), place=st.floats(0, 1), stall_s=st.floats(2e-3, 2.0))
+def test_one_stall_is_its_share_of_the_window(count: int, place: float, stall_s: float) -> None:
+    """Wherever it lies, the edges included, a stall is found with its length."""
+    gaps_s = usual(count)
+    gaps_s[int(place * (count - 1))] = stall_s
+    found = gaps_of(gaps_s)
+    assert found.irregular.sum() == 1
+    assert found.irregular_ratio * found.window_s == pytest.approx(stall_s, abs=30e-6)
+    assert found.error_ratio * found.window_s == pytest.approx(20e-6)
+
+
+@few
+@given(seed=st.integers(0, 999), count=st.integers(2, 200))
+def test_idle_time_and_work_fill_the_window(seed: int, count: int) -> None:
+    """Regular and irregular idle time together are what the entries leave."""
+    gaps_s = np.random.default_rng(seed).lognormal(-8.0, 2.0, count)
+    found = gaps_of(gaps_s)
+    idle_s = (found.regular_ratio + found.irregular_ratio) * found.window_s
+    assert idle_s == pytest.approx(float(gaps_s.sum()), abs=1e-6)
+
+
+@few
+@given(seed=st.integers(0, 999), factor=st.integers(1, 5))
+def test_longer_stall_never_counts_less(seed: int, factor: int) -> None:
+    gaps_s = usual(100)
+    gaps_s[seed % 100] = 5e-3
+    longer_s = gaps_s.copy()
+    longer_s[seed % 100] *= factor
+    shorter, longer = gaps_of(gaps_s), gaps_of(longer_s)
+    assert longer.irregular_ratio >= shorter.irregular_ratio
+
+
+def test_rhythm_of_a_loop_is_regular() -> None:
+    """Sleeps of 5 ms between all calls, or at every tenth, belong to the loop; at random places they do not."""
+    assert gaps_of(np.full(200, 5e-3)).irregular_ratio == 0.0
+    every_tenth = usual(400)
+    every_tenth[10::10] = 5e-3
+    assert gaps_of(every_tenth).irregular.sum() == 0
+    scattered = usual(400)
+    scattered[np.random.default_rng(1).choice(np.arange(1, 399), 20, replace=False)] = 5e-3
+    assert gaps_of(scattered).irregular.sum() == 20
+
+
+@pytest.mark.parametrize("count", [6, 30, 70])
+def test_stall_among_few_gaps_stands_out(count: int) -> None:
+    """The 99th percentile of 70 gaps is nearly their longest: the stall itself must not be the limit."""
+    gaps_s = usual(count)
+    gaps_s[count // 2] = 0.06
+    assert gaps_of(gaps_s).irregular.sum() == 1
+
+
+def test_declared_work_is_no_gap() -> None:
+    """A flush of 50 ms that was declared leaves nothing; half of it leaves half."""
+    gaps_s = usual(50)
+    gaps_s[25] = 0.05
+    begin_ns = BEGIN_NS + round((gaps_s[:25].sum() + 25 * 1e-3) * 1e9)
+    assert gaps_of(gaps_s, covered=[(begin_ns, begin_ns + 50 * MS)]).irregular.sum() == 0
+    half = gaps_of(gaps_s, covered=[(begin_ns, begin_ns + 25 * MS), (begin_ns + 5 * MS, begin_ns + 10 * MS)])
+    assert half.irregular_ratio * half.window_s == pytest.approx(0.025, abs=1e-4)
+
+
+def test_stamps_are_no_idle_time() -> None:
+    """Gaps as long as a pair of stamps leave no regular idle time."""
+    assert gaps_of(np.full(100, 6e-6), stamp_s=6e-6).regular_ratio < 1e-4
+
+
+def test_entries_out_of_order_and_across_the_edges_are_one_loop() -> None:
+    """Order does not matter, and an entry that began before the window leaves no gap at its begin."""
+    timings, window = loop(usual(50))
+    order = np.random.default_rng(0).permutation(len(timings.at_ns))
+    mixed = entry_gaps(Timings(timings.at_ns[order], timings.took_s[order]), window)
+    plain = entry_gaps(timings, window)
+    later = entry_gaps(timings, WindowRecord(begin_ns=int(timings.at_ns[3]) + 1000, end_ns=window.end_ns))
+    assert mixed is not None
+    assert plain is not None
+    assert later is not None
+    assert mixed.idle_s.tolist() == plain.idle_s.tolist()
+    assert later.idle_s[0] == 0.0
+
+
+def test_times_without_begins_know_no_gaps() -> None:
+    """Times laid end to end say nothing about gaps, nor does a window without times."""
+    timings, window = loop(np.zeros(50))
+    assert entry_gaps(timings, window) is None
+    assert entry_gaps(Timings(np.empty(0, np.int64), np.empty(0)), window) is None
+
+
+def record(low: Sequence[tuple[float, float]], length_s: float = 4.0, idle_w: float = 120.0) -> tuple[Column, WindowRecord]:
+    """A power record each 20 ms from 5 s before a window of 690 W on, at idle power in these stretches of seconds."""
+    t = np.arange(-5.0, length_s, 0.02)
+    power_w = 690.0 + np.random.default_rng(3).normal(0.0, 10.0, len(t))
+    for begin_s, end_s in low:
+        power_w[(t >= begin_s) & (t < end_s)] = idle_w
+    return Column(BEGIN_NS + np.round(t * 1e9).astype(np.int64), power_w), WindowRecord(
+        begin_ns=BEGIN_NS, end_ns=BEGIN_NS + round(length_s * 1e9)
+    )
+
+
+@pytest.mark.parametrize("stall_s", [0.06, 0.3, 1.5, 3.0])
+def test_dip_of_power_is_as_long_as_the_stall(stall_s: float) -> None:
+    """Also where it takes most of the window, so that the power around it is idle power."""
+    found = power_dips(*record([(0.5, 0.5 + stall_s)]), idle_w=120.0)
+    assert found is not None
+    assert found.irregular_ratio * found.window_s == pytest.approx(stall_s, abs=0.021)
+    assert abs(found.irregular_ratio * found.window_s - stall_s) <= found.error_ratio * found.window_s + 1e-3
+
+
+def test_idle_power_is_seen_before_the_window() -> None:
+    """A pause before it tells idle power; without one nothing does, and a shallow dip is no idle power."""
+    assert power_dips(*record([])) is None
+    assert power_dips(*record([(1.0, 1.5)], idle_w=600.0)) is None
+    found = power_dips(*record([(-2.0, -1.8), (1.0, 1.2)]))
+    assert found is not None
+    assert found.irregular_ratio == pytest.approx(0.05, abs=0.006)
+
+
+def test_steady_power_has_no_dips() -> None:
+    found = power_dips(*record([]), idle_w=120.0)
+    assert found is not None
+    assert found.irregular_ratio == 0.0
+
+
+def test_rhythm_of_dips_is_regular() -> None:
+    """Sleeps of 40 ms each 200 ms are the work's own; one of 400 ms among them stands out."""
+    rhythm = [(0.2 * i, 0.2 * i + 0.04) for i in range(1, 19)]
+    found, stalled = power_dips(*record(rhythm), idle_w=120.0), power_dips(*record([*rhythm, (2.0, 2.4)]), idle_w=120.0)
+    assert found is not None
+    assert stalled is not None
+    assert found.irregular_ratio == 0.0
+    assert stalled.irregular_ratio == pytest.approx(0.1, abs=0.03)
+
+
+def test_many_stalls_of_different_lengths_are_no_rhythm() -> None:
+    """Eight stalls of 60 to 300 ms are irregular, however many they are."""
+    stalls = [(0.45 * i, 0.45 * i + 0.06 + 0.034 * (5 * i % 8)) for i in range(8)]
+    found = power_dips(*record(stalls), idle_w=120.0)
+    assert found is not None
+    assert found.irregular_ratio == pytest.approx(sum(end - begin for begin, end in stalls) / 4.0, abs=0.04)
+
+
+spans = st.lists(
+    st.tuples(st.integers(0, 1000), st.integers(0, 200)).map(lambda each: (each[0], each[0] + each[1])), max_size=8
+)
+
+
+@few
+@given(gaps=spans, others=spans)
+def test_overlap_is_what_counting_finds(gaps: list[Span], others: list[Span]) -> None:
+    """The share of each gap under any span, counted nanosecond by nanosecond."""
+    covered = np.zeros(1300, np.bool_)
+    for begin, end in others:
+        covered[begin:end] = True
+    counted = [covered[begin:end].sum() / max(end - begin, 1) for begin, end in gaps]
+    assert overlap_ratios(gaps, others).tolist() == pytest.approx(counted)

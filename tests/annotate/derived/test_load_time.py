@@ -1,0 +1,99 @@
+"""When load began, and what its first seconds run faster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.derived.idle_gaps import Span
+from annotate.derived.load_time import EXCESS, LoadTime, excess_of, load_time, unknown_excess
+from annotate.evidence import Column, Evidence
+from tests.annotate.builders import BEGIN_NS, evidence
+
+few = settings(max_examples=60)
+H200 = EXCESS["NVIDIA H200"]
+
+
+def after_pause(end_s: float, length_s: float = 0.5, *, window_s: float = 4.0) -> Evidence:
+    return evidence(length_s=window_s, signals={"power_w": lambda t: 122.0 if end_s - length_s <= t < end_s else 690.0})
+
+
+def seconds(*stretches: tuple[float, float]) -> list[Span]:
+    return [(BEGIN_NS + round(begin * 1e9), BEGIN_NS + round(end * 1e9)) for begin, end in stretches]
+
+
+def load(pauses: Sequence[tuple[float, float]] = (), *, before_s: float = 5.0, window_s: float = 4.0) -> LoadTime:
+    """The load of a window, of which a pause ended so long before it began."""
+    about = evidence(length_s=window_s) if before_s >= 5.0 else after_pause(-before_s, window_s=window_s)
+    return load_time(about, seconds(*pauses))
+
+
+def test_warm_window_is_steady_throughout() -> None:
+    """Five seconds of load before a window leave no excess, and all of it is steady."""
+    found = load()
+    assert found.before_known
+    assert found.excess_ratio(H200) == 0.0
+    assert found.steady_span_ns() == (BEGIN_NS, BEGIN_NS + 4_000_000_000)
+
+
+@pytest.mark.parametrize(("before_s", "least", "most"), [(0.0, 0.0075, 0.008), (0.5, 0.0028, 0.0034), (2.5, 0.0004, 0.0009)])
+def test_pause_before_the_window_is_the_specifications_excess(before_s: float, least: float, most: float) -> None:
+    """4 s right after a pause run 0.79 % fast, half a second later 0.31 %; the power record ends a pause a sample early."""
+    assert least <= load(before_s=before_s).excess_ratio(H200) <= most
+
+
+def test_pause_inside_restarts_the_load() -> None:
+    """A stall of 0.3 s in warm work costs what a pause before would, for the rest of the window."""
+    found = load([(1.0, 1.3)])
+    assert len(found.began_ns) == 2
+    assert found.excess_ratio(H200) == pytest.approx((0.3 * 0.06 + 2.4 * 0.005) / 4.0, rel=1e-6)
+    assert found.steady_span_ns() == tuple(seconds((0.0, 1.0))[0])
+
+
+def test_gap_of_20_ms_does_not_break_the_load() -> None:
+    assert len(load([(1.0, 1.02)]).began_ns) == 1
+    assert len(load([(1.0, 1.021)]).began_ns) == 2
+
+
+def test_steady_part_is_at_least_a_cycle() -> None:
+    """3 s after a load of 1 s hold no whole cycle of steady work; 4 s after it hold two seconds of it."""
+    assert load(before_s=0.9, window_s=3.0).steady_span_ns() is None
+    span = load(before_s=1.0).steady_span_ns()
+    assert span is not None
+    assert (span[1] - span[0]) / 1e9 == pytest.approx(2.0, abs=0.05)
+
+
+def test_unseen_time_before_the_window_is_no_load() -> None:
+    """Where nothing tells of the time before, load is counted from the window's begin."""
+    about = evidence(length_s=4.0, signals={"power_w": None, "utilization_ratio": None})
+    blind = replace(about, trace=replace(about.trace, dense_power=Column(np.empty(0, np.int64), np.empty(0))))
+    found = load_time(blind, ())
+    assert not found.before_known
+    assert found.excess_ratio(H200) == pytest.approx(0.0079, abs=1e-4)
+    span = found.steady_span_ns()
+    assert span == tuple(seconds((3.0, 4.0))[0])
+
+
+def test_excess_is_known_of_measured_models_only() -> None:
+    assert excess_of("NVIDIA H200") == H200
+    assert excess_of("NVIDIA A100") is None
+    assert excess_of(None) is None
+    assert load(before_s=0.0).excess_ratio(unknown_excess(1500.0, 1800.0)) == pytest.approx(0.2 * 3.0 / 4.0, rel=0.02)
+
+
+pauses = st.lists(st.tuples(st.floats(0.0, 4.0), st.floats(0.0, 1.0)).map(lambda each: (each[0], sum(each))), max_size=5)
+
+
+@few
+@given(pauses=pauses)
+def test_pauses_never_make_less_excess_than_none(pauses: list[tuple[float, float]]) -> None:
+    """Loads are in order within the window, and the excess lies between none and all of the first moment's."""
+    found = load(pauses)
+    assert (np.diff(found.began_ns) >= 0).all()
+    assert (found.ended_ns >= found.began_ns).all()
+    assert 0.0 <= found.excess_ratio(H200) <= 0.06

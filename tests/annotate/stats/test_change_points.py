@@ -1,0 +1,125 @@
+"""Levels of made series: steps, telegraphs, drifts, and the controller's cycle, which is none of them."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.evidence import Values
+from annotate.stats.change_points import change_points, find_levels, hidden_step
+from annotate.stats.long_run import cycle_variance
+
+CYCLE_COUNT = 10
+few = settings(max_examples=60)
+seeds = st.integers(0, 10**6)
+
+
+def swing(count: int, amplitude: float, phase: float = 0.0) -> Values:
+    """The clock of a capped H200: nearly a square wave with a period of ten blocks."""
+    return np.asarray(amplitude * np.tanh(3.0 * np.sin(2.0 * np.pi * np.arange(count) / CYCLE_COUNT + phase)))
+
+
+def noise(count: int, sd: float, seed: int) -> Values:
+    return np.random.default_rng(seed).normal(0.0, sd, count)
+
+
+def levels_of(values: Values) -> list[tuple[float, float]]:
+    return [(each.mean, each.share_ratio) for each in find_levels(values, cycle_variance(values, CYCLE_COUNT))]
+
+
+@few
+@given(seed=seeds, count=st.integers(4, 11), variance=st.floats(0.01, 0.5))
+def test_change_points_are_the_best_of_all(seed: int, count: int, variance: float) -> None:
+    """Dynamic programming finds what trying every cut finds."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=count) + (np.arange(count) >= rng.integers(0, count)) * rng.uniform(0, 6)
+
+    def cost(cuts: tuple[int, ...]) -> float:
+        parts = (values[begin:end] for begin, end in pairwise((0, *cuts, count)))
+        return sum(float(np.square(part - part.mean()).sum()) for part in parts) + 7.0 * float(np.log(count)) * variance * len(
+            cuts
+        )
+
+    cuts = [each for size in range(count // 2) for each in combinations(range(2, count - 1), size)]
+    allowed = [each for each in cuts if all(end - begin >= 2 for begin, end in pairwise((0, *each, count)))]
+    assert cost(change_points(values, variance)) == pytest.approx(min(map(cost, allowed)))
+
+
+@few
+@given(seed=seeds, factor=st.floats(1e-3, 1e3), offset=st.floats(-1e3, 1e3))
+def test_levels_scale_with_their_series(seed: int, factor: float, offset: float) -> None:
+    """A shift and a unit of measurement change no level's places."""
+    values = noise(40, 0.2, seed) + (np.arange(40) >= 15) * 2.0
+    plain, moved = find_levels(values, 0.04), find_levels(factor * values + offset, 0.04 * factor**2)
+    assert [each.places.tolist() for each in plain] == [each.places.tolist() for each in moved]
+
+
+@few
+@given(seed=seeds, count=st.integers(0, 80))
+def test_levels_divide_the_series(seed: int, count: int) -> None:
+    """Every value belongs to exactly one level, levels ascend, and one holds a fifth."""
+    values = np.cumsum(noise(count, 1.0, seed))
+    found = find_levels(values, 0.01)
+    places = np.concatenate([each.places for each in found]) if found else np.empty(0)
+    assert sorted(places.tolist()) == list(range(count))
+    assert all(low.mean < high.mean for low, high in pairwise(found))
+    assert not count or max(each.share_ratio for each in found) >= 0.2
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 30, 600])
+def test_constant_series_has_one_level(count: int) -> None:
+    """A constant has no change, even where no variance is known."""
+    found = find_levels(np.full(count, np.log(1980.0)), 0.0)
+    assert len(found) == min(count, 1)
+
+
+@pytest.mark.parametrize("phase", [0.0, 1.0, 2.0, 3.0, 4.5])
+@pytest.mark.parametrize("count", [20, 30, 60, 300])
+def test_controllers_cycle_is_one_level(count: int, phase: float) -> None:
+    """The swing of 2 % that every capped H200 shows is no change of level."""
+    assert len(levels_of(swing(count, 0.02, phase) + noise(count, 0.004, count))) == 1
+
+
+@pytest.mark.parametrize("amplitude", [0.0, 0.02])
+@pytest.mark.parametrize("seconds", [3, 4, 6, 12, 60])
+def test_clock_that_toggles_each_second_has_two_levels(seconds: int, amplitude: float) -> None:
+    """1500 and 1980 MHz in turns of a second, with and without the controller's swing, are two levels."""
+    count = 10 * seconds
+    logs = np.log(np.where(np.arange(count) // 10 % 2, 1500.0, 1980.0)) + swing(count, amplitude, 1.0) + noise(count, 2e-3, 1)
+    found = levels_of(logs)
+    assert len(found) == 2
+    assert found[0][0] == pytest.approx(np.log(1500.0), abs=0.01)
+    assert found[1][0] == pytest.approx(np.log(1980.0), abs=0.01)
+
+
+@pytest.mark.parametrize("depth", [0.10, 0.25])
+@pytest.mark.parametrize("seconds", [3, 6, 30])
+def test_lower_middle_third_is_a_level(depth: float, seconds: int) -> None:
+    """The specification's rows: a clock 10 or 25 % lower for a third, here beside the controller's swing."""
+    count = 10 * seconds
+    third = np.arange(count) * 3 // count == 1
+    found = levels_of(np.log1p(-depth * third) + swing(count, 0.02, 0.5) + noise(count, 0.003, 2))
+    assert [round(share, 1) for _, share in found] == [0.3, 0.7]
+    assert found[1][0] - found[0][0] == pytest.approx(-np.log1p(-depth), abs=0.01)
+
+
+def test_slow_drift_keeps_a_level_that_holds_a_fifth() -> None:
+    """A ramp without noise is cut into many steps; merging leaves one that can be a reference."""
+    found = find_levels(np.linspace(0.0, 1.0, 200), 1e-6)
+    assert max(each.share_ratio for each in found) >= 0.2
+
+
+@few
+@given(seed=seeds, share=st.floats(0.2, 0.8))
+def test_hidden_step_is_the_edge_of_what_is_found(seed: int, share: float) -> None:
+    """A step half as large again as the hidden one is found, and one half as large is not, without noise."""
+    count = 100
+    begin = round(count * share)
+    step = hidden_step(count, 0.01, share_ratio=begin / count)
+    after = np.asarray(step * (np.arange(count) >= begin), np.float64)
+    assert change_points(1.5 * after, 0.01) == (begin,)
+    assert change_points(0.5 * after, 0.01) == ()
