@@ -26,7 +26,8 @@ Factor: TypeAlias = Annotated[float, Range(0.1, 1000.0)]  # of a reference that 
 Processors: TypeAlias = Annotated[float, Range(0.0, 1024.0)]  # one is a processor's whole time
 Duration: TypeAlias = Annotated[float, Range(0.0, 3600.0)]  # seconds
 Count: TypeAlias = Annotated[float, Range(0.0, 1e6)]
-Spreads: TypeAlias = Annotated[float, Range(0.0, 100.0)]  # standard deviations
+Refreshes: TypeAlias = Annotated[float, Range(1.0, 1000.0)]  # of the driver's page: fewer than one is none
+Blocks: TypeAlias = Annotated[float, Range(4.0, 600.0)]  # a trend of fewer is none
 Watts: TypeAlias = Annotated[float, Range(0.0, 1000.0)]
 Bytes: TypeAlias = Annotated[float, Range(0.0, 1e12)]
 
