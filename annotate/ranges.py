@@ -22,6 +22,7 @@ class Range:
 
 
 Share: TypeAlias = Annotated[float, Range(0.0, 1.0)]
+PositiveShare: TypeAlias = Annotated[float, Range(1e-6, 1.0)]  # of a rule that divides by it
 Factor: TypeAlias = Annotated[float, Range(0.1, 1000.0)]  # of a reference that may be exceeded
 Processors: TypeAlias = Annotated[float, Range(0.0, 1024.0)]  # one is a processor's whole time
 Duration: TypeAlias = Annotated[float, Range(0.0, 3600.0)]  # seconds

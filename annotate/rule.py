@@ -14,6 +14,7 @@ from annotate.declared import FACTS
 from annotate.errors import InvalidValueError, UnknownNameError
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Range
+from annotate.verdict import OverriddenLimit
 
 
 class Severity(StrEnum):
@@ -121,6 +122,15 @@ class Rule:
         if record is not None:
             return self.check(evidence, claim, limits=record(**(limits or {})))
         return self.check(evidence, claim, **(limits or {}))
+
+    def overridden(self, limits: Mapping[str, float]) -> dict[str, OverriddenLimit]:
+        """Return those of these limits that differ from the rule's own, whatever the rule answers under them."""
+        known = self.limits if limits else {}
+        return {
+            name: OverriddenLimit(value, known[name].default)
+            for name, value in limits.items()
+            if name in known and value != known[name].default
+        }
 
     def checked_limits(self, limits: Mapping[str, object]) -> dict[str, float]:
         """Raises UnknownNameError or InvalidValueError for what this rule does not take."""

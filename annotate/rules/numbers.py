@@ -9,7 +9,7 @@ import numpy as np
 from annotate.claims import Claim
 from annotate.declared import text
 from annotate.evidence import Evidence, Fact, Timings, Values
-from annotate.ranges import Duration, Share
+from annotate.ranges import Duration, PositiveShare, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.stats.intervals import Interval, batch_interval, median_interval
 from annotate.stats.robust import autocorrelations, centre
@@ -36,7 +36,7 @@ def noisy(
     evidence: Evidence,
     claim: Claim,
     *,
-    note_ratio: Annotated[Share, "the smallest effect users care for is 1 %: a median less sure cannot show it"] = 0.01,
+    note_ratio: Annotated[PositiveShare, "the smallest effect users care for is 1 %: a median less sure cannot show it"] = 0.01,
     flag_ratio: Annotated[
         Share, "steady power-capped kernels gave up to 2.9 % in 3 s (an FFT), while their windows' medians lay 0.5 % apart"
     ] = 0.03,
@@ -206,7 +206,7 @@ def too_few_samples(
     evidence: Evidence,
     claim: Claim,
     *,
-    target_ratio: Annotated[Share, "the smallest effect users care for"] = 0.01,
+    target_ratio: Annotated[PositiveShare, "the smallest effect users care for"] = 0.01,
     long_s: Annotated[Duration, "an entry this long averages over the controller's period by itself"] = 1.0,
 ) -> Answer:
     """Finds a number that rests on too few iterations to have an error.

@@ -18,7 +18,7 @@ from annotate.derived.missed_work import (
 )
 from annotate.derived.timed import SEVERAL, elsewhere, loop
 from annotate.evidence import Evidence, Fact
-from annotate.ranges import Duration, Factor, Share
+from annotate.ranges import Duration, Factor, PositiveShare, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
@@ -220,7 +220,7 @@ def timer_overhead(
     evidence: Evidence,
     claim: Claim,
     *,
-    note_ratio: Annotated[Share, "twice the smallest effect most readers care for"] = 0.02,
+    note_ratio: Annotated[PositiveShare, "twice the smallest effect most readers care for"] = 0.02,
     flag_ratio: Annotated[Share, "below five times the overhead a difference of two times is mostly of overheads"] = 0.2,
 ) -> Answer:
     """Finds a timer whose own cost is not small beside what it times.

@@ -11,6 +11,7 @@ import pytest
 from annotate.claims import REQUIRED, Claim
 from annotate.errors import AnnotateError, InvalidValueError, UnknownNameError
 from annotate.policy import Policy
+from annotate.rule import Rule
 from annotate.rules import RULES
 
 
@@ -102,6 +103,18 @@ def test_a_wrong_value_is_refused_in_one_line(data: Any) -> None:
     assert "\n" not in str(refusal.value)
     assert "expected" in str(refusal.value)
     assert isinstance(refusal.value, AnnotateError)
+
+
+@pytest.mark.parametrize("about", RULES, ids=lambda rule: rule.name)
+def test_limit_outside_its_range_is_refused_in_one_line(about: Rule) -> None:
+    """Both ends are taken; beyond them the refusal names limit, range and value, and has one line."""
+    for name, limit in about.limits.items():
+        for value, beyond in ((limit.range.least, -1e-9), (limit.range.most, 1.0)):
+            assert Policy(limits={about.name: {name: value}}).limits == {about.name: {name: value}}
+            with pytest.raises(InvalidValueError) as refusal:
+                Policy(limits={about.name: {name: value + beyond}})
+            expected = f"limit {about.name}.{name}: expected a number from {limit.range}, found {value + beyond!r}"
+            assert str(refusal.value) == expected
 
 
 def test_every_rule_a_claim_requires_exists() -> None:
