@@ -132,7 +132,13 @@ def _missing(witnessed: Mapping[str, Answer], claim: Claim) -> dict[str, str]:
 
 
 def _finding(rule: Rule, answer: Answer, policy: Policy, *, required: bool) -> Finding:
-    finding = Finding(rule=rule.name, answered=Answered.UNOBSERVED, basis=rule.basis.value, required=required)
+    finding = Finding(
+        rule=rule.name,
+        answered=Answered.UNOBSERVED,
+        basis=rule.basis.value,
+        required=required,
+        limits_overridden=rule.overridden(policy.limits.get(rule.name, {})),
+    )
     match answer:
         case Found():
             shown = {name: _shortened(value) for name, value in answer.facts.items()}

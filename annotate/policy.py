@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from annotate.claims import Claim
 from annotate.errors import InvalidValueError, UnknownNameError
+from annotate.ranges import PRECISIONS, TOLERANCES, Range
+
+TOLERANCE_RATIO = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Claim, accepted hazards by rule name, and limits by rule name.
+    """Claim, accepted hazards by rule name, limits by rule name, and the two thresholds of a verdict.
 
+    A bound above ``tolerance_ratio`` flags; ``precision_ratio`` flags a larger repeatability, and asks for a known one.
     Refuses unknown names and wrong values: raises UnknownNameError, InvalidValueError.
     """
 
     claim: Claim = Claim.SUSTAINED
     accept: frozenset[str] = frozenset()
     limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    tolerance_ratio: float = TOLERANCE_RATIO
+    precision_ratio: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "claim", Claim.of(_text("claim", self.claim)))
+        object.__setattr__(self, "tolerance_ratio", _share("tolerance_ratio", self.tolerance_ratio, TOLERANCES))
+        if self.precision_ratio is not None:
+            object.__setattr__(self, "precision_ratio", _share("precision_ratio", self.precision_ratio, PRECISIONS))
         if isinstance(self.accept, str) or not isinstance(self.accept, Iterable):
             raise InvalidValueError(f"accept: expected a list of rule names, found {self.accept!r}")
         object.__setattr__(self, "accept", frozenset(_text("accept", name) for name in self.accept))
@@ -45,27 +54,37 @@ class Policy:
         object.__setattr__(self, "limits", checked)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
+        """Return plain data; thresholds only where they differ from the default, as versions before them read it too."""
+        data: dict[str, Any] = {
             "claim": self.claim.value,
             "accept": sorted(self.accept),
             "limits": {name: dict(limits) for name, limits in self.limits.items()},
         }
+        if self.tolerance_ratio != TOLERANCE_RATIO:
+            data["tolerance_ratio"] = self.tolerance_ratio
+        if self.precision_ratio is not None:
+            data["precision_ratio"] = self.precision_ratio
+        return data
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Policy:
         """Raises UnknownNameError, InvalidValueError."""
         if not isinstance(data, Mapping):
             raise InvalidValueError(f"policy: expected a table, found {data!r}")
-        known = ("claim", "accept", "limits")
+        known = tuple(each.name for each in fields(Policy))
         for name in data:
             if name not in known:
                 raise UnknownNameError("policy key", str(name), known)
-        return Policy(
-            claim=data.get("claim", Claim.SUSTAINED), accept=data.get("accept", frozenset()), limits=data.get("limits", {})
-        )
+        return Policy(**data)
 
 
 def _text(what: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidValueError(f"{what}: expected a name, found {value!r}")
     return value
+
+
+def _share(what: str, value: object, range_: Range) -> float:
+    if not range_.holds(value):
+        raise InvalidValueError(f"{what}: expected a share from {range_}, found {value!r}; 1 % is 0.01")
+    return float(value)

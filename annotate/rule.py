@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import TypeAlias, get_type_hints
+from typing import Any, TypeAlias, TypeVar, get_type_hints
 
 from annotate.claims import Claim
 from annotate.declared import FACTS
 from annotate.errors import InvalidValueError, UnknownNameError
 from annotate.evidence import Evidence, Fact
+from annotate.ranges import Range
+from annotate.verdict import OverriddenLimit
 
 
 class Severity(StrEnum):
@@ -61,6 +63,7 @@ class Unobserved:
 
 
 Answer: TypeAlias = Found | Clear | Unobserved
+_Note = TypeVar("_Note")
 Check: TypeAlias = Callable[..., Answer]  # (evidence, claim, *, limits…): limits differ by rule, so no stricter type fits
 
 
@@ -79,6 +82,7 @@ class Limit:
     name: str
     default: float
     why: str
+    range: Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +99,14 @@ class Rule:
 
     @property
     def limits(self) -> Mapping[str, Limit]:
-        """The limits a policy may override, each declared as ``name: Annotated[float, "why"] = default``.
+        """The limits a policy may override, each declared as ``name: Annotated[Share, "why"] = default``.
 
         They are the keywords of the function or, of a function that takes ``limits``, the fields of that record.
         """
         source = _record(self.check) or self.check
         hints = get_type_hints(source, include_extras=True)
         return {
-            name: Limit(name, parameter.default, hints[name].__metadata__[0])
+            name: Limit(name, parameter.default, _note(hints[name], str, ""), _note(hints[name], Range, Range()))
             for name, parameter in inspect.signature(source).parameters.items()
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         }
@@ -117,6 +121,15 @@ class Rule:
             return self.check(evidence, claim, limits=record(**(limits or {})))
         return self.check(evidence, claim, **(limits or {}))
 
+    def overridden(self, limits: Mapping[str, float]) -> dict[str, OverriddenLimit]:
+        """Return those of these limits that differ from the rule's own, whatever the rule answers under them."""
+        known = self.limits if limits else {}
+        return {
+            name: OverriddenLimit(value, known[name].default)
+            for name, value in limits.items()
+            if name in known and value != known[name].default
+        }
+
     def checked_limits(self, limits: Mapping[str, object]) -> dict[str, float]:
         """Raises UnknownNameError or InvalidValueError for what this rule does not take."""
         known = self.limits
@@ -124,9 +137,10 @@ class Rule:
         for name, value in limits.items():
             if name not in known:
                 raise UnknownNameError(f"limit of {self.name}", name, known)
-            # Neither NaN nor infinity, which JSON cannot say, nor an integer beyond every amount there is.
-            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
-                raise InvalidValueError(f"limit {self.name}.{name}: expected a finite number, found {value!r}")
+            if not known[name].range.holds(value):
+                raise InvalidValueError(
+                    f"limit {self.name}.{name}: expected a number from {known[name].range}, found {value!r}"
+                )
             out[name] = float(value)
         return out
 
@@ -147,10 +161,15 @@ def _missing(need: str, absence: str | None) -> str:
     return absence or f"{_NEEDS.get(need, need)} was not observed"
 
 
+def _note(hint: Any, kind: type[_Note], default: _Note) -> _Note:  # an Annotated alias has no narrower type
+    """The first note of this kind in an annotation."""
+    return next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, kind)), default)
+
+
 def rule(
     name: str, *, needs: tuple[str, ...] = (), basis: Basis = Basis.TELEMETRY, says: str, remedy: str
 ) -> Callable[[Check], Rule]:
-    """Make a rule of a function ``(evidence, claim, *, limit: Annotated[float, "why"] = default, …) -> Answer``.
+    """Make a rule of a function ``(evidence, claim, *, limit: Annotated[Share, "why"] = default, …) -> Answer``.
 
     A function with many limits takes them as one: ``limits``, a frozen dataclass of such keywords.  ``says`` and ``remedy``
     are templates over the facts of its Found.  The family is the module it stands in.

@@ -40,6 +40,14 @@ class Answered(StrEnum):
     UNOBSERVED = "unobserved"
 
 
+@dataclass(frozen=True, slots=True)
+class OverriddenLimit:
+    """A limit under which a rule was asked, and the one it has by itself."""
+
+    value: float
+    default: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """The answer of one rule.  There is one for every rule, always."""
@@ -56,6 +64,7 @@ class Finding:
     required: bool = False
     accepted: bool = False  # the policy accepts this hazard; it stays in the verdict
     failure: str | None = None  # of an unobserved rule that failed: the class of the exception; older verdicts have none
+    limits_overridden: Mapping[str, OverriddenLimit] = field(default_factory=dict)  # by name; older verdicts have none
 
     def __post_init__(self) -> None:
         if self.severity not in (None, *_SEVERITIES):

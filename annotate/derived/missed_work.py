@@ -8,6 +8,7 @@ from annotate.derived.busy import utilization_ratio
 from annotate.derived.presence import list_is_whole
 from annotate.derived.timed import beside, loop, untimed_because
 from annotate.evidence import Evidence, Fact
+from annotate.ranges import Duration, Factor, Share
 from annotate.rule import Answer, Clear, Found, Severity, Unobserved
 from annotate.times.durations import readable
 
@@ -19,11 +20,11 @@ NO_UTILISATION = "utilisation over a timed loop of a second, with the beginning 
 class EarlyStopLimits:
     """The limits of ``stopped_early``."""
 
-    after_ratio: Annotated[float, "of the window: more than any effect worth reporting is missing from the times"] = 0.01
-    after_s: Annotated[float, "waiting for a GPU that is done takes tens of microseconds"] = 0.0005
-    covered_ratio: Annotated[float, "times that sum up to less than half of the GPU's work are of something else"] = 0.5
+    after_ratio: Annotated[Share, "of the window: more than any effect worth reporting is missing from the times"] = 0.01
+    after_s: Annotated[Duration, "waiting for a GPU that is done takes tens of microseconds"] = 0.0005
+    covered_ratio: Annotated[Share, "times that sum up to less than half of the GPU's work are of something else"] = 0.5
     accounted_ratio: Annotated[
-        float, "less than a tenth of a window's work: either the times or the window are of something else"
+        Share, "less than a tenth of a window's work: either the times or the window are of something else"
     ] = 0.1
 
 
@@ -31,12 +32,12 @@ class EarlyStopLimits:
 class EmptySpanLimits:
     """The limits of ``on_other_stream``."""
 
-    empty_s: Annotated[float, "an event pair around nothing reads 2 to 8 microseconds"] = 10e-6
+    empty_s: Annotated[Duration, "an event pair around nothing reads 2 to 8 microseconds"] = 10e-6
     launch_s: Annotated[
-        float, "on a stream with nothing to do, a pair reads what launching between its two takes: 40 to 130 µs on an H200"
+        Duration, "on a stream with nothing to do, a pair reads what launching between its two takes: 40 to 130 µs on an H200"
     ] = 0.5e-3
-    beyond_ratio: Annotated[float, "ten times what was timed is no overhead"] = 10.0
-    overhead_ratio: Annotated[float, "a reading within half of the timer's own overhead holds no kernel"] = 1.5
+    beyond_ratio: Annotated[Factor, "ten times what was timed is no overhead"] = 10.0
+    overhead_ratio: Annotated[Factor, "a reading within half of the timer's own overhead holds no kernel"] = 1.5
 
 
 def has_no_kernel(evidence: Evidence) -> bool:

@@ -122,7 +122,7 @@ def most_l2_bytes(device: Device) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class LeastTime:
     """One limit of the GPU: the least time of a call, and in words what is claimed of it and what it can do.
 
     ``peak_a_second`` and ``least_s`` are at the same clock.
@@ -143,8 +143,8 @@ class Bound:
         return f"{readable_rate(self.peak_a_second, self.unit)} {self.what}"
 
 
-def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> Bound | None:
-    """Bound the time by the declared operations and the SM clock, in the fastest type if none was declared; None if unknown."""
+def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> LeastTime | None:
+    """LeastTime the time by the declared operations and the SM clock, in the fastest type if none was declared; None if unknown."""
     device, flops = evidence.device, amount(evidence.declared, "call_flops_count")
     if device is None or not flops or not clock_mhz:
         return None
@@ -152,11 +152,11 @@ def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> Bound | Non
     peak = peak_flops(device, dtype, clock_mhz) if dtype else None
     if dtype is None or peak is None:
         return None
-    return Bound(flops / peak, f"in {dtype} at {clock_mhz:.0f} MHz", "FLOP/s", flops, peak)
+    return LeastTime(flops / peak, f"in {dtype} at {clock_mhz:.0f} MHz", "FLOP/s", flops, peak)
 
 
-def traffic_bound(evidence: Evidence) -> Bound | None:
-    """Bound the time by the declared bytes, less what the L2 cache can hold, and the memory's highest clock."""
+def traffic_bound(evidence: Evidence) -> LeastTime | None:
+    """LeastTime the time by the declared bytes, less what the L2 cache can hold, and the memory's highest clock."""
     device, call_bytes = evidence.device, amount(evidence.declared, "call_bytes")
     peak = peak_bytes_a_second(device) if device else None
     l2_bytes = amount(evidence.declared, "l2_bytes") or (most_l2_bytes(device) if device else None)
@@ -164,7 +164,7 @@ def traffic_bound(evidence: Evidence) -> Bound | None:
         return None
     touched_bytes = amount(evidence.declared, "working_set_bytes") or call_bytes
     rest_bytes = call_bytes * max(0.0, 1.0 - l2_bytes / touched_bytes)
-    return Bound(rest_bytes / peak, "of its memory", "B/s", call_bytes, peak)
+    return LeastTime(rest_bytes / peak, "of its memory", "B/s", call_bytes, peak)
 
 
 def readable_rate(rate: float, unit: str) -> str:

@@ -54,8 +54,8 @@ def page(rule: Rule) -> str:
     if claims:
         lines.append(f"Required for the claims {', '.join(claims)}.")
     if rule.limits:
-        lines += ["", "| Limit | Default | Why |", "|---|---|---|"]
-        lines += [f"| `{limit.name}` | {limit.default:g} | {limit.why} |" for limit in rule.limits.values()]
+        lines += ["", "| Limit | Default | Range | Why |", "|---|---|---|---|"]
+        lines += [f"| `{limit.name}` | {limit.default:g} | {limit.range} | {limit.why} |" for limit in rule.limits.values()]
     return "\n".join(lines) + "\n"
 
 

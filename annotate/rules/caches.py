@@ -7,6 +7,7 @@ from annotate.declared import amount, text
 from annotate.derived.roofline import peak_bytes_a_second, traffic_bound
 from annotate.derived.timed import elsewhere, loop
 from annotate.evidence import Evidence, Fact
+from annotate.ranges import Factor, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 
@@ -20,8 +21,8 @@ def warm_cache_unintended(
     evidence: Evidence,
     claim: Claim,
     *,
-    fits_ratio: Annotated[float, "of the L2 cache: more does not stay in it whole beside everything else"] = 0.8,
-    beyond_ratio: Annotated[float, "of the memory's peak; copies reach 0.93 of it, so 5 % beyond came from a cache"] = 1.05,
+    fits_ratio: Annotated[Share, "of the L2 cache: more does not stay in it whole beside everything else"] = 0.8,
+    beyond_ratio: Annotated[Factor, "of the memory's peak; copies reach 0.93 of it, so 5 % beyond came from a cache"] = 1.05,
 ) -> Answer:
     """Finds calls that read their inputs from the L2 cache without anybody saying so.
 
@@ -89,7 +90,7 @@ def flush_insufficient(
     evidence: Evidence,
     claim: Claim,
     *,
-    least_ratio: Annotated[float, "of the L2 cache: the policy of replacement is not known, so once is not enough"] = 1.5,
+    least_ratio: Annotated[Factor, "of the L2 cache: the policy of replacement is not known, so once is not enough"] = 1.5,
 ) -> Answer:
     """Finds flushes of the cache that leave part of it warm, or lie inside the timed span.
 

@@ -9,6 +9,7 @@ from annotate.derived.held import Held, by_bits, by_counter, by_violation, power
 from annotate.derived.settings_throughout import has_same_settings, power_limit_w, standing_value, target_clock_mhz
 from annotate.derived.sm_clock import driver_clock_mhz, measured, working
 from annotate.evidence import Evidence, Fact, Reason
+from annotate.ranges import Count, Duration, Share, Watts
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 # Clocks are set in steps of 15 MHz, so a lock may be rounded by as much.
@@ -28,8 +29,8 @@ def locked_clock_missed(
     evidence: Evidence,
     claim: Claim,
     *,
-    off_ratio: Annotated[float, "a lock that holds stays within a step or two of 15 MHz: 2 % of 1980 is two and a half"] = 0.02,
-    capped_ratio: Annotated[float, "the cap takes the clock off its lock; a hundredth of the time is beyond its noise"] = 0.01,
+    off_ratio: Annotated[Share, "a lock that holds stays within a step or two of 15 MHz: 2 % of 1980 is two and a half"] = 0.02,
+    capped_ratio: Annotated[Share, "the cap takes the clock off its lock; a hundredth of the time is beyond its noise"] = 0.01,
 ) -> Answer:
     """Finds a clock lock that did not hold under the load.
 
@@ -92,8 +93,8 @@ def clock_controller_present(
     evidence: Evidence,
     claim: Claim,
     *,
-    power_tolerance_w: Annotated[float, "limits are set in whole watts and read back exactly; half a watt is rounding"] = 0.5,
-    held_ratio: Annotated[float, "the driver's reason must hold for more than a refresh or two of a long window"] = 0.02,
+    power_tolerance_w: Annotated[Watts, "limits are set in whole watts and read back exactly; half a watt is rounding"] = 0.5,
+    held_ratio: Annotated[Share, "the driver's reason must hold for more than a refresh or two of a long window"] = 0.02,
 ) -> Answer:
     """Finds a GPU whose power limit or clock somebody set away from what its maker ships.
 
@@ -148,10 +149,10 @@ def clock_low_no_reason(
     evidence: Evidence,
     claim: Claim,
     *,
-    flag_ratio: Annotated[float, "an uncapped clock is told true to 0.2 % on an H200; 2 % is ten times that"] = 0.02,
-    reject_ratio: Annotated[float, "5 % moves every kernel by more than a change worth reporting"] = 0.05,
-    record_count: Annotated[float, "the median of five runs survives two bad ones"] = 5.0,
-    capped_ratio: Annotated[float, "capped for less than this, the window's own load cannot linger in the canary"] = 0.02,
+    flag_ratio: Annotated[Share, "an uncapped clock is told true to 0.2 % on an H200; 2 % is ten times that"] = 0.02,
+    reject_ratio: Annotated[Share, "5 % moves every kernel by more than a change worth reporting"] = 0.05,
+    record_count: Annotated[Count, "the median of five runs survives two bad ones"] = 5.0,
+    capped_ratio: Annotated[Share, "capped for less than this, the window's own load cannot linger in the canary"] = 0.02,
 ) -> Answer:
     """Finds a GPU that is slow without any sign in its telemetry.
 
@@ -213,9 +214,9 @@ def nvml_clock_untrue(
     evidence: Evidence,
     claim: Claim,
     *,
-    limit_ratio: Annotated[float, "uncapped they agree to 0.2 %, under a cap they part by 8-12 %"] = 0.03,
-    shortest_s: Annotated[float, "with fewer than ten values of the driver's clock its mean hangs on where they fell"] = 1.0,
-    fed_ratio: Annotated[float, "both clocks speak of idling too where the GPU idled: the driver's page is a snapshot"] = 0.9,
+    limit_ratio: Annotated[Share, "uncapped they agree to 0.2 %, under a cap they part by 8-12 %"] = 0.03,
+    shortest_s: Annotated[Duration, "with fewer than ten values of the driver's clock its mean hangs on where they fell"] = 1.0,
+    fed_ratio: Annotated[Share, "both clocks speak of idling too where the GPU idled: the driver's page is a snapshot"] = 0.9,
 ) -> Answer:
     """Finds windows in which NVML's SM clock is not the clock the SMs ran at.
 

@@ -9,6 +9,7 @@ from annotate.claims import Claim
 from annotate.derived.busy import busy_at, has_reason, idle_at, memory_use_ratio
 from annotate.derived.sm_clock import sudden, working
 from annotate.evidence import Column, Evidence, Fact, Reason
+from annotate.ranges import Blocks, Duration, Share
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.stats.robust import block_means, centre, trend, without_cycle
 
@@ -22,15 +23,15 @@ _SLOWED = Reason.SW_POWER_CAP | Reason.HW_SLOWDOWN | Reason.SW_THERMAL | Reason.
 class DriftLimits:
     """The limits of ``clock-drift``."""
 
-    flag_ratio: Annotated[float, "readers care for 1 %; half of it must be sure, all of it in a window of few swings"] = 0.01
-    reject_ratio: Annotated[float, "capped but steady GEMMs on an H200 reached 2.3 % over 2 s"] = 0.03
-    fixed_ratio: Annotated[float, "under a fixed-clock claim, which any drift rejects, half as much counts"] = 0.005
-    trend_p: Annotated[float, "one false trend in twenty before the size has to agree, which leaves one in a hundred"] = 0.05
-    shortest_s: Annotated[float, "two periods of the power controller's swing: within fewer it cannot be told from a trend"] = (
-        2.0
-    )
-    few_s: Annotated[float, "a window of ten swings of up to 1.25 s averages what the swing leaves"] = 12.5
-    blocks_count: Annotated[float, "a corrected trend test of fewer blocks hardly ever becomes significant"] = 8.0
+    flag_ratio: Annotated[Share, "readers care for 1 %; half of it must be sure, all of it in a window of few swings"] = 0.01
+    reject_ratio: Annotated[Share, "capped but steady GEMMs on an H200 reached 2.3 % over 2 s"] = 0.03
+    fixed_ratio: Annotated[Share, "under a fixed-clock claim, which any drift rejects, half as much counts"] = 0.005
+    trend_p: Annotated[Share, "one false trend in twenty before the size has to agree, which leaves one in a hundred"] = 0.05
+    shortest_s: Annotated[
+        Duration, "two periods of the power controller's swing: within fewer it cannot be told from a trend"
+    ] = 2.0
+    few_s: Annotated[Duration, "a window of ten swings of up to 1.25 s averages what the swing leaves"] = 12.5
+    blocks_count: Annotated[Blocks, "a corrected trend test of fewer blocks hardly ever becomes significant"] = 8.0
 
 
 @rule(
@@ -113,9 +114,9 @@ def clock_ramp(
     evidence: Evidence,
     claim: Claim,
     *,
-    low_ratio: Annotated[float, "3 % below the rest is two to four steps of 15 MHz, more than the clock's own wobble"] = 0.97,
-    unexplained_ratio: Annotated[float, "without event reasons a capped clock's dips (7 %) must not look like a ramp"] = 0.9,
-    reject_ratio: Annotated[float, "with a tenth of the window at another clock its mean is no longer the steady one"] = 0.1,
+    low_ratio: Annotated[Share, "3 % below the rest is two to four steps of 15 MHz, more than the clock's own wobble"] = 0.97,
+    unexplained_ratio: Annotated[Share, "without event reasons a capped clock's dips (7 %) must not look like a ramp"] = 0.9,
+    reject_ratio: Annotated[Share, "with a tenth of the window at another clock its mean is no longer the steady one"] = 0.1,
 ) -> Answer:
     """Finds a window that began before the SM clock had risen from idle.
 
@@ -181,8 +182,8 @@ def mem_clock_change(
     evidence: Evidence,
     claim: Claim,
     *,
-    top_ratio: Annotated[float, "clocks of one entry read alike to a few MHz; the next lower entry is 30 % away"] = 0.99,
-    bound_ratio: Annotated[float, "with half of the bandwidth in use, a kernel feels a memory clock that is 30 % lower"] = 0.5,
+    top_ratio: Annotated[Share, "clocks of one entry read alike to a few MHz; the next lower entry is 30 % away"] = 0.99,
+    bound_ratio: Annotated[Share, "with half of the bandwidth in use, a kernel feels a memory clock that is 30 % lower"] = 0.5,
 ) -> Answer:
     """Finds work that ran while the memory clock was below its top entry.
 

@@ -5,6 +5,7 @@ from typing import Annotated
 from annotate.claims import Claim
 from annotate.derived import pair_conditions
 from annotate.evidence import Evidence, Fact
+from annotate.ranges import Share, Watts
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 
@@ -19,7 +20,7 @@ def hardware_mismatch(
     evidence: Evidence,
     claim: Claim,
     *,
-    power_tolerance_w: Annotated[float, "limits are set in whole watts and read back exactly; half a watt is rounding"] = 0.5,
+    power_tolerance_w: Annotated[Watts, "limits are set in whole watts and read back exactly; half a watt is rounding"] = 0.5,
 ) -> Answer:
     """Finds a baseline from another model, form, power limit or partition, or from another GPU of the same model.
 
@@ -143,8 +144,8 @@ def clock_between_arms(
     evidence: Evidence,
     claim: Claim,
     *,
-    true_ratio: Annotated[float, "one second of a capped GEMM repeats its mean clock within 1 %"] = 0.01,
-    gauge_ratio: Annotated[float, "the driver's gauge moves in steps of 15 MHz, about 1 %, and errs by up to 12"] = 0.03,
+    true_ratio: Annotated[Share, "one second of a capped GEMM repeats its mean clock within 1 %"] = 0.01,
+    gauge_ratio: Annotated[Share, "the driver's gauge moves in steps of 15 MHz, about 1 %, and errs by up to 12"] = 0.03,
 ) -> Answer:
     """Finds two windows of which one had the higher clock.
 

@@ -5,6 +5,7 @@ from typing import Annotated
 from annotate.claims import Claim
 from annotate.derived import pair_conditions
 from annotate.evidence import Evidence, Fact
+from annotate.ranges import Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 
@@ -19,7 +20,7 @@ def order_bias(
     evidence: Evidence,
     claim: Claim,
     *,
-    drift_ratio: Annotated[float, "95th percentile of identical work timed in turn on an H200: 0.5 to 3.2 % by kernel"] = 0.032,
+    drift_ratio: Annotated[Share, "95th percentile of identical work timed in turn on an H200: 0.5 to 3.2 % by kernel"] = 0.032,
 ) -> Answer:
     """Finds a comparison of windows that ran one after the other.
 
@@ -63,7 +64,7 @@ def aa_noise_floor_missing(
     evidence: Evidence,
     claim: Claim,
     *,
-    fallback_ratio: Annotated[float, "sequential A/A on an H200 differed by up to 3.2 % (95th percentile)"] = 0.03,
+    fallback_ratio: Annotated[Share, "sequential A/A on an H200 differed by up to 3.2 % (95th percentile)"] = 0.03,
 ) -> Answer:
     """Finds a comparison on a GPU whose noise floor between equal variants nobody measured.
 
@@ -97,7 +98,7 @@ def multiple_looks(
     evidence: Evidence,
     claim: Claim,
     *,
-    noise_ratio: Annotated[float, "standard deviation of 100 ms medians of a capped GEMM, where no times say better"] = 0.014,
+    noise_ratio: Annotated[Share, "standard deviation of 100 ms medians of a capped GEMM, where no times say better"] = 0.014,
 ) -> Answer:
     """Finds one variant picked out of many by the times it is now reported with.
 

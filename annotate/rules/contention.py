@@ -10,6 +10,7 @@ from annotate.derived.busy import beyond_declared_ratio, beyond_timed_ratio, lau
 from annotate.derived.hidden import by_excess, by_memory, by_record
 from annotate.derived.presence import Presence, alone, list_is_whole, own_was_listed, presences, unread_s
 from annotate.evidence import Evidence, Fact
+from annotate.ranges import Bytes, Duration, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.times.durations import inside
 
@@ -24,10 +25,10 @@ def contention_process(
     evidence: Evidence,
     claim: Claim,
     *,
-    active_ratio: Annotated[float, "the driver's utilisation record shows 1-2 % for a process that does nothing"] = 0.02,
-    loaded_ratio: Annotated[float, "a twentieth of the GPU's time is more than any effect worth reporting"] = 0.05,
-    small_ratio: Annotated[float, "of device memory: X, DCGM or a bare context hold less; who holds more holds work"] = 0.005,
-    unread_limit_s: Annotated[float, "the list is read five times a second; a neighbour fits into a longer gap"] = 0.5,
+    active_ratio: Annotated[Share, "the driver's utilisation record shows 1-2 % for a process that does nothing"] = 0.02,
+    loaded_ratio: Annotated[Share, "a twentieth of the GPU's time is more than any effect worth reporting"] = 0.05,
+    small_ratio: Annotated[Share, "of device memory: X, DCGM or a bare context hold less; who holds more holds work"] = 0.005,
+    unread_limit_s: Annotated[Duration, "the list is read five times a second; a neighbour fits into a longer gap"] = 0.5,
 ) -> Answer:
     """Finds processes of others on the GPU during the window: computing, arriving, or holding its memory.
 
@@ -74,9 +75,9 @@ def contention_residual(
     evidence: Evidence,
     claim: Claim,
     *,
-    flag_ratio: Annotated[float, "ten clean scenarios on an H200 left at most 2.7 points of utilisation unexplained"] = 0.05,
-    reject_ratio: Annotated[float, "a hidden neighbour left 55 points; 15 is three times the flag's limit"] = 0.15,
-    memory_bytes: Annotated[float, "with every tenant visible 9-15 MB stayed unexplained, a bare context took 79 MB"] = 64e6,
+    flag_ratio: Annotated[Share, "ten clean scenarios on an H200 left at most 2.7 points of utilisation unexplained"] = 0.05,
+    reject_ratio: Annotated[Share, "a hidden neighbour left 55 points; 15 is three times the flag's limit"] = 0.15,
+    memory_bytes: Annotated[Bytes, "with every tenant visible 9-15 MB stayed unexplained, a bare context took 79 MB"] = 64e6,
 ) -> Answer:
     """Finds work on the GPU that the process list does not explain: a neighbour in another container, or behind a partition.
 
@@ -123,14 +124,14 @@ def contention_residual(
 class StarvationLimits:
     """The limits of ``cpu-starvation``."""
 
-    wait_ratio: Annotated[float, "of its runnable time; an unloaded machine stays far below one in twenty"] = 0.05
-    gross_ratio: Annotated[float, "with a fifth of the time lost, times measure the scheduler"] = 0.2
-    throttled_ratio: Annotated[float, "one quota period of 100 ms in ten seconds; each stops every thread at once"] = 0.01
-    steal_ratio: Annotated[float, "a hypervisor that takes 2 % shows up in every launch-bound time"] = 0.02
-    pressure_ratio: Annotated[float, "used only where no run-queue times exist; it speaks of the whole machine"] = 0.2
-    fed_ratio: Annotated[float, "a GPU this busy never ran out of launches: waiting threads were not on the main path"] = 0.9
-    idle_ratio: Annotated[float, "waiting threads and a GPU idle half of the time belong together"] = 0.5
-    stretch_ratio: Annotated[float, "ten clean scenarios stayed within 2.7 points; starved launches gave 35"] = 0.1
+    wait_ratio: Annotated[Share, "of its runnable time; an unloaded machine stays far below one in twenty"] = 0.05
+    gross_ratio: Annotated[Share, "with a fifth of the time lost, times measure the scheduler"] = 0.2
+    throttled_ratio: Annotated[Share, "one quota period of 100 ms in ten seconds; each stops every thread at once"] = 0.01
+    steal_ratio: Annotated[Share, "a hypervisor that takes 2 % shows up in every launch-bound time"] = 0.02
+    pressure_ratio: Annotated[Share, "used only where no run-queue times exist; it speaks of the whole machine"] = 0.2
+    fed_ratio: Annotated[Share, "a GPU this busy never ran out of launches: waiting threads were not on the main path"] = 0.9
+    idle_ratio: Annotated[Share, "waiting threads and a GPU idle half of the time belong together"] = 0.5
+    stretch_ratio: Annotated[Share, "ten clean scenarios stayed within 2.7 points; starved launches gave 35"] = 0.1
 
 
 @rule(

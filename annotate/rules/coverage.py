@@ -6,6 +6,7 @@ from annotate.claims import Claim
 from annotate.derived.busy import has_reason
 from annotate.derived.unwatched import dark_spans_ns, fast_rows, lost_because
 from annotate.evidence import SIGNALS, STALE_NS, Evidence, Fact, Lane, Reason
+from annotate.ranges import Duration, Processors, Refreshes, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 # An exception of more letters is no sentence.
@@ -55,10 +56,10 @@ def sampler_gap(
     claim: Claim,
     *,
     longest_s: Annotated[
-        float, "two refreshes of the driver's 100 ms page and a margin: a longer gap can hide an event"
+        Duration, "two refreshes of the driver's 100 ms page and a margin: a longer gap can hide an event"
     ] = 0.25,
-    dark_ratio: Annotated[float, "with a fifth of the window unseen, shares of time are guesses"] = 0.2,
-    blind_ratio: Annotated[float, "with most of the window unseen there is nothing left to judge by"] = 0.5,
+    dark_ratio: Annotated[Share, "with a fifth of the window unseen, shares of time are guesses"] = 0.2,
+    blind_ratio: Annotated[Share, "with most of the window unseen there is nothing left to judge by"] = 0.5,
 ) -> Answer:
     """Finds stretches of the window in which the GPU was not being read.
 
@@ -106,10 +107,12 @@ def window_too_short(
     evidence: Evidence,
     claim: Claim,
     *,
-    shortest_s: Annotated[float, "the power controller of an H200 swings with a period near 1 s"] = 1.0,
-    shortest_capped_s: Annotated[float, "a capped clock needs about 3 s to settle"] = 3.0,
-    refreshes_count: Annotated[float, "with fewer than ten values of the clock, neither trend nor spread can be told"] = 10.0,
-    capped_ratio: Annotated[float, "capped for more than half of its last second: the cap is this work's normal state"] = 0.5,
+    shortest_s: Annotated[Duration, "the power controller of an H200 swings with a period near 1 s"] = 1.0,
+    shortest_capped_s: Annotated[Duration, "a capped clock needs about 3 s to settle"] = 3.0,
+    refreshes_count: Annotated[
+        Refreshes, "with fewer than ten values of the clock, neither trend nor spread can be told"
+    ] = 10.0,
+    capped_ratio: Annotated[Share, "capped for more than half of its last second: the cap is this work's normal state"] = 0.5,
 ) -> Answer:
     """Finds windows in which power, clock and noise cannot show themselves.
 
@@ -189,11 +192,11 @@ def sampler_perturbs(
     evidence: Evidence,
     claim: Claim,
     *,
-    note_ratio: Annotated[float, "of one processor: ten times the four hundredths that 100 Hz took on an H200"] = 0.4,
+    note_ratio: Annotated[Processors, "of one processor: ten times the four hundredths that 100 Hz took on an H200"] = 0.4,
     flag_ratio: Annotated[
-        float, "of the benchmark's processors: who waits a twentieth of the time is starved elsewhere too"
+        Share, "of the benchmark's processors: who waits a twentieth of the time is starved elsewhere too"
     ] = 0.05,
-    shortest_s: Annotated[float, "in less, opening and closing the window is most of what the daemon did"] = 1.0,
+    shortest_s: Annotated[Duration, "in less, opening and closing the window is most of what the daemon did"] = 1.0,
 ) -> Answer:
     """Finds windows in which the witness itself was a load.
 

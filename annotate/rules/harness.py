@@ -12,6 +12,7 @@ from annotate.derived.busy import utilization_ratio
 from annotate.derived.held import power_cap
 from annotate.derived.timed import loop
 from annotate.evidence import Evidence, Fact
+from annotate.ranges import Count, Duration, Processors, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
@@ -27,9 +28,9 @@ def profiler_attached(
     claim: Claim,
     *,
     short_s: Annotated[
-        float, "a profiled launch costs some microseconds more: hidden behind kernels longer than this"
+        Duration, "a profiled launch costs some microseconds more: hidden behind kernels longer than this"
     ] = 200e-6,
-    fed_ratio: Annotated[float, "a GPU this busy never waited for a launch, so dearer launches changed little"] = 0.9,
+    fed_ratio: Annotated[Share, "a GPU this busy never waited for a launch, so dearer launches changed little"] = 0.9,
 ) -> Answer:
     """Finds profilers, sanitizers, debuggers and switches for debugging on the measured processes.
 
@@ -77,9 +78,11 @@ def allocator_churn(
     evidence: Evidence,
     claim: Claim,
     *,
-    call_s: Annotated[float, "asking the driver for memory and giving it back takes up to this, and waits for the GPU"] = 0.001,
-    share_ratio: Annotated[float, "of the window: the smallest effect users care for"] = 0.01,
-    changed_ratio: Annotated[float, "memory in use stands still in a steady loop; one refresh in five is no single step"] = 0.2,
+    call_s: Annotated[
+        Duration, "asking the driver for memory and giving it back takes up to this, and waits for the GPU"
+    ] = 0.001,
+    share_ratio: Annotated[Share, "of the window: the smallest effect users care for"] = 0.01,
+    changed_ratio: Annotated[Share, "memory in use stands still in a steady loop; one refresh in five is no single step"] = 0.2,
 ) -> Answer:
     """Finds memory that is asked of the driver inside the window.
 
@@ -129,13 +132,13 @@ def data_dependent_power(
     evidence: Evidence,
     claim: Claim,
     *,
-    zero_ratio: Annotated[float, "half of what a rectifier leaves is zeros, and that is data"] = 0.6,
+    zero_ratio: Annotated[Share, "half of what a rectifier leaves is zeros, and that is data"] = 0.6,
     unique_ratio: Annotated[
-        float, "64 k normal values have 4 % of distinct ones in bf16, 57 % of the 256 there are in fp8"
+        Share, "64 k normal values have 4 % of distinct ones in bf16, 57 % of the 256 there are in fp8"
     ] = 0.01,
-    capped_ratio: Annotated[float, "capped for most of the window: it is the power that bounds the clock"] = 0.5,
+    capped_ratio: Annotated[Share, "capped for most of the window: it is the power that bounds the clock"] = 0.5,
     power_ratio: Annotated[
-        float, "of the limit: at its busiest every capped recording of an H200 drew 0.88 of it or more, zeros 0.60"
+        Share, "of the limit: at its busiest every capped recording of an H200 drew 0.88 of it or more, zeros 0.60"
     ] = 0.75,
 ) -> Answer:
     """Finds inputs of zeros, constants or few distinct values, which make arithmetic cheaper than data does.
@@ -208,9 +211,9 @@ def background_thread(
     claim: Claim,
     *,
     busy_ratio: Annotated[
-        float, "of one processor over the window: idle pools and threads of the driver stay far below"
+        Processors, "of one processor over the window: idle pools and threads of the driver stay far below"
     ] = 0.05,
-    spared_count: Annotated[float, "torch and the driver start so many for autograd and a context, and they sleep"] = 4.0,
+    spared_count: Annotated[Count, "torch and the driver start so many for autograd and a context, and they sleep"] = 4.0,
 ) -> Answer:
     """Finds threads and processes that were not there when the window began.
 

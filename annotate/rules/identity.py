@@ -7,6 +7,7 @@ import numpy as np
 from annotate.claims import Claim
 from annotate.derived.hardware_errors import hardware_errors
 from annotate.evidence import Evidence, Fact, Timings
+from annotate.ranges import Count, Duration, Watts
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 # How people call each setting, and how its values read.
@@ -30,7 +31,7 @@ def setting_changed(
     evidence: Evidence,
     claim: Claim,
     *,
-    power_tolerance_w: Annotated[float, "limits are set in whole watts and read back exactly; half a watt is rounding"] = 0.5,
+    power_tolerance_w: Annotated[Watts, "limits are set in whole watts and read back exactly; half a watt is rounding"] = 0.5,
 ) -> Answer:
     """Finds a power limit, clock lock or mode that changed around or during the window.
 
@@ -95,8 +96,8 @@ def hardware_error(
     evidence: Evidence,
     claim: Claim,
     *,
-    replays_per_minute_count: Annotated[float, "DCGM's default: NVIDIA recommends at most 8 replays a minute"] = 8.0,
-    replays_count: Annotated[float, "a single burst at one link event is normal; one a window says nothing"] = 8.0,
+    replays_per_minute_count: Annotated[Count, "DCGM's default: NVIDIA recommends at most 8 replays a minute"] = 8.0,
+    replays_count: Annotated[Count, "a single burst at one link event is normal; one a window says nothing"] = 8.0,
 ) -> Answer:
     """Finds memory errors, row remaps, Xid messages and a PCIe link that repeats itself.
 
@@ -136,7 +137,7 @@ def persistence_off(
     evidence: Evidence,
     claim: Claim,
     *,
-    settled_s: Annotated[float, "the driver needs a few seconds to bring a GPU up; whoever was there before has paid"] = 3.0,
+    settled_s: Annotated[Duration, "the driver needs a few seconds to bring a GPU up; whoever was there before has paid"] = 3.0,
 ) -> Answer:
     """Finds a driver that lets go of the GPU whenever its last user leaves.
 
@@ -179,9 +180,9 @@ def clock_source_step(
     evidence: Evidence,
     claim: Claim,
     *,
-    step_s: Annotated[float, "reading both clocks is good to microseconds; 5 ms move a sample to another refresh"] = 0.005,
+    step_s: Annotated[Duration, "reading both clocks is good to microseconds; 5 ms move a sample to another refresh"] = 0.005,
     at_once_count: Annotated[
-        float, "of calls: a GPU of compute capability 9.0 runs at most so many kernels side by side"
+        Count, "of calls: a GPU of compute capability 9.0 runs at most so many kernels side by side"
     ] = 128.0,
 ) -> Answer:
     """Finds a wall clock that was set during the window, and times that do not lie in the window they were handed to.

@@ -7,6 +7,7 @@ import numpy as np
 from annotate.claims import Claim
 from annotate.declared import text
 from annotate.evidence import Evidence, Fact, Timings, Values
+from annotate.ranges import Duration, PositiveShare, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.stats.intervals import Interval, batch_interval, median_interval
 from annotate.stats.robust import autocorrelations, centre
@@ -30,11 +31,11 @@ def noisy(
     evidence: Evidence,
     claim: Claim,
     *,
-    note_ratio: Annotated[float, "the smallest effect users care for is 1 %: a median less sure cannot show it"] = 0.01,
+    note_ratio: Annotated[PositiveShare, "the smallest effect users care for is 1 %: a median less sure cannot show it"] = 0.01,
     flag_ratio: Annotated[
-        float, "steady power-capped kernels gave up to 2.9 % in 3 s (an FFT), while their windows' medians lay 0.5 % apart"
+        Share, "steady power-capped kernels gave up to 2.9 % in 3 s (an FFT), while their windows' medians lay 0.5 % apart"
     ] = 0.03,
-    reject_ratio: Annotated[float, "so wide, the number is a guess"] = 0.1,
+    reject_ratio: Annotated[Share, "so wide, the number is a guess"] = 0.1,
 ) -> Answer:
     """Finds a window whose median is not known well enough to mean anything.
 
@@ -90,10 +91,10 @@ def autocorrelated(
     claim: Claim,
     *,
     least_ratio: Annotated[
-        float, "of the iterations; with a fifth an interval of independent ones is 2.2 times too narrow"
+        Share, "of the iterations; with a fifth an interval of independent ones is 2.2 times too narrow"
     ] = 0.2,
-    error_ratio: Annotated[float, "half of the smallest effect users care for: a mean surer than this misleads nobody"] = 0.005,
-    noisy_ratio: Annotated[float, "a median less sure than this is flagged as noisy, which says more"] = 0.03,
+    error_ratio: Annotated[Share, "half of the smallest effect users care for: a mean surer than this misleads nobody"] = 0.005,
+    noisy_ratio: Annotated[Share, "a median less sure than this is flagged as noisy, which says more"] = 0.03,
 ) -> Answer:
     """Notes times the caller took that resemble those before them, so that there are fewer than counted.
 
@@ -144,10 +145,10 @@ def mean_vs_median_gap(
     evidence: Evidence,
     claim: Claim,
     *,
-    note_ratio: Annotated[float, "clean windows of long kernels stay below 3 %"] = 0.03,
-    flag_ratio: Annotated[float, "a clean GEMM of 26 µs, launched ten at a time, gave 3.7 %"] = 0.05,
+    note_ratio: Annotated[Share, "clean windows of long kernels stay below 3 %"] = 0.03,
+    flag_ratio: Annotated[Share, "a clean GEMM of 26 µs, launched ten at a time, gave 3.7 %"] = 0.05,
     rest_ratio: Annotated[
-        float, "what is left of 5 % then: the cold and late ones cost 3 %, which their own rules flag"
+        Share, "what is left of 5 % then: the cold and late ones cost 3 %, which their own rules flag"
     ] = 0.02,
 ) -> Answer:
     """Finds a window in which mean and median are different numbers, so that "the time" is not one.
@@ -203,8 +204,8 @@ def too_few_samples(
     evidence: Evidence,
     claim: Claim,
     *,
-    target_ratio: Annotated[float, "the smallest effect users care for"] = 0.01,
-    long_s: Annotated[float, "an entry this long averages over the controller's period by itself"] = 1.0,
+    target_ratio: Annotated[PositiveShare, "the smallest effect users care for"] = 0.01,
+    long_s: Annotated[Duration, "an entry this long averages over the controller's period by itself"] = 1.0,
 ) -> Answer:
     """Finds a number that rests on too few iterations to have an error.
 

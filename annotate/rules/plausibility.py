@@ -10,6 +10,7 @@ from annotate.declared import amount, text
 from annotate.derived.roofline import arithmetic_bound, readable_rate, traffic_bound
 from annotate.derived.timed import SEVERAL, elsewhere, loop
 from annotate.evidence import Evidence, Fact
+from annotate.ranges import Factor, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.times.durations import inside, readable
 
@@ -25,10 +26,10 @@ def result_cached(
     claim: Claim,
     *,
     done_ratio: Annotated[
-        float, "of the least busy time; utilisation is right to some points, and clocks are above none"
+        Share, "of the least busy time; utilisation is right to some points, and clocks are above none"
     ] = 0.5,
-    claimed_ratio: Annotated[float, "of the loop: less work than this hides in what utilisation leaves unsaid"] = 0.1,
-    idle_ratio: Annotated[float, "the driver shows 1-2 % for a process that does nothing"] = 0.02,
+    claimed_ratio: Annotated[Share, "of the loop: less work than this hides in what utilisation leaves unsaid"] = 0.1,
+    idle_ratio: Annotated[Share, "the driver shows 1-2 % for a process that does nothing"] = 0.02,
 ) -> Answer:
     """Finds calls that did not do their work: an output kept from before, or work skipped.
 
@@ -94,8 +95,8 @@ def impossible_time(
     evidence: Evidence,
     claim: Claim,
     *,
-    flops_ratio: Annotated[float, "of the peak at the true clock, which SMs agree on within 1 %"] = 1.02,
-    bytes_ratio: Annotated[float, "of the peak at the highest memory clock, whose last digits vary by part"] = 1.05,
+    flops_ratio: Annotated[Factor, "of the peak at the true clock, which SMs agree on within 1 %"] = 1.02,
+    bytes_ratio: Annotated[Factor, "of the peak at the highest memory clock, whose last digits vary by part"] = 1.05,
 ) -> Answer:
     """Finds times in which the GPU could not have done the declared work, whatever the kernel.
 

@@ -6,6 +6,7 @@ from annotate.claims import Claim
 from annotate.derived.held import by_bits, by_counter, power_cap
 from annotate.derived.sm_clock import measured, working
 from annotate.evidence import Evidence, Fact, Reason
+from annotate.ranges import Count, Refreshes, Share
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 
 # What the driver calls average power: field 185, and nvmlDeviceGetPowerUsage on boards of today.
@@ -23,7 +24,7 @@ def power_limited(
     evidence: Evidence,
     claim: Claim,
     *,
-    free_ratio: Annotated[float, "capped for less than this, what the cap took is below every effect worth reporting"] = 0.02,
+    free_ratio: Annotated[Share, "capped for less than this, what the cap took is below every effect worth reporting"] = 0.02,
 ) -> Answer:
     """Finds windows in which the driver lowered the clock to stay inside the board's power limit.
 
@@ -82,7 +83,7 @@ def sync_boost_limited(
     evidence: Evidence,
     claim: Claim,
     *,
-    free_ratio: Annotated[float, "a thousandth of the window cannot move a number by what anybody reports"] = 0.001,
+    free_ratio: Annotated[Share, "a thousandth of the window cannot move a number by what anybody reports"] = 0.001,
 ) -> Answer:
     """Finds windows in which this GPU's clock was held to that of another.
 
@@ -119,9 +120,9 @@ def power_reading_stale(
     evidence: Evidence,
     claim: Claim,
     *,
-    samples_count: Annotated[float, "the record of 20 ms: five samples are the 100 ms below which energy is guesswork"] = 5.0,
-    refreshes_count: Annotated[float, "each edge may be a refresh off: with ten, a mean is good to a fifth"] = 10.0,
-    averages_count: Annotated[float, "the first second of a trailing mean still speaks of the time before"] = 2.0,
+    samples_count: Annotated[Count, "the record of 20 ms: five samples are the 100 ms below which energy is guesswork"] = 5.0,
+    refreshes_count: Annotated[Refreshes, "each edge may be a refresh off: with ten, a mean is good to a fifth"] = 10.0,
+    averages_count: Annotated[Count, "the first second of a trailing mean still speaks of the time before"] = 2.0,
 ) -> Answer:
     """Finds windows too short for the power and energy that a sensor can tell of them.
 

@@ -8,6 +8,7 @@ import numpy as np
 from annotate.claims import Claim
 from annotate.derived.held import power_cap
 from annotate.evidence import Evidence, Fact, Timings
+from annotate.ranges import Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.stats.robust import centre
 from annotate.times.durations import NO_ITERATION, every_count, inside, readable
@@ -29,10 +30,10 @@ def outliers(
     evidence: Evidence,
     claim: Claim,
     *,
-    share_ratio: Annotated[float, "one in a hundred decides a 99th percentile"] = 0.01,
-    note_ratio: Annotated[float, "of the time: late ones that cost less change no number worth reporting"] = 0.005,
-    cost_ratio: Annotated[float, "of the time: clean windows of a launch-bound kernel of 18 µs lost 1.2 to 1.4 %"] = 0.02,
-    wait_ratio: Annotated[float, "of the time threads waited for a processor; an unloaded machine stays far below"] = 0.05,
+    share_ratio: Annotated[Share, "one in a hundred decides a 99th percentile"] = 0.01,
+    note_ratio: Annotated[Share, "of the time: late ones that cost less change no number worth reporting"] = 0.005,
+    cost_ratio: Annotated[Share, "of the time: clean windows of a launch-bound kernel of 18 µs lost 1.2 to 1.4 %"] = 0.02,
+    wait_ratio: Annotated[Share, "of the time threads waited for a processor; an unloaded machine stays far below"] = 0.05,
 ) -> Answer:
     """Finds iterations that lie far from those around them, and says in what pattern.
 
@@ -84,13 +85,13 @@ def outliers(
 class BimodalLimits:
     """The limits of ``bimodal``."""
 
-    separation_ratio: Annotated[float, "less than 2 % apart is within what placement does"] = 0.02
-    minor_ratio: Annotated[float, "a group of one in twenty; fewer are outliers"] = 0.05
-    depth_ratio: Annotated[float, "density between over density at the lower peak; a swinging clock leaves half of it"] = 0.25
-    p: Annotated[float, "that there is no valley: of a hundred such windows one may be wrong"] = 0.01
-    centre_ratio: Annotated[float, "a smaller group in a regular order leaves the median where it is"] = 0.2
-    swing_ratio: Annotated[float, "as far apart as the power controller alone moves a capped GEMM: ±3.6 %"] = 0.07
-    explained_ratio: Annotated[float, "of the separation; a kernel's time follows the clock by 0.7 to 1.05"] = 0.6
+    separation_ratio: Annotated[Share, "less than 2 % apart is within what placement does"] = 0.02
+    minor_ratio: Annotated[Share, "a group of one in twenty; fewer are outliers"] = 0.05
+    depth_ratio: Annotated[Share, "density between over density at the lower peak; a swinging clock leaves half of it"] = 0.25
+    p: Annotated[Share, "that there is no valley: of a hundred such windows one may be wrong"] = 0.01
+    centre_ratio: Annotated[Share, "a smaller group in a regular order leaves the median where it is"] = 0.2
+    swing_ratio: Annotated[Share, "as far apart as the power controller alone moves a capped GEMM: ±3.6 %"] = 0.07
+    explained_ratio: Annotated[Share, "of the separation; a kernel's time follows the clock by 0.7 to 1.05"] = 0.6
 
 
 @rule(

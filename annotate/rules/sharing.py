@@ -9,6 +9,7 @@ from annotate.derived.held import by_bits
 from annotate.derived.presence import Presence, alone, list_is_whole, presences, unread_s
 from annotate.derived.timed import SEEN_RATIO, SPREAD_S, beside
 from annotate.evidence import Evidence, Fact, Reason
+from annotate.ranges import Duration, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 
 # Behind these the driver of the machine below deals out turns, and nobody inside sees to whom.
@@ -80,10 +81,10 @@ def contention_self(
     evidence: Evidence,
     claim: Claim,
     *,
-    limit_ratio: Annotated[float, "ten clean scenarios on an H200 left at most 2.7 points of utilisation unexplained"] = 0.05,
-    seen_ratio: Annotated[float, "15 kinds of kernel on an H200 left every SM free for every stamp"] = SEEN_RATIO,
+    limit_ratio: Annotated[Share, "ten clean scenarios on an H200 left at most 2.7 points of utilisation unexplained"] = 0.05,
+    seen_ratio: Annotated[Share, "15 kinds of kernel on an H200 left every SM free for every stamp"] = SEEN_RATIO,
     spread_s: Annotated[
-        float, "those kernels: 0.13 µs in 95 of 100 stamps; three streams of vector adds: 0.35 in the median"
+        Duration, "those kernels: 0.13 µs in 95 of 100 stamps; three streams of vector adds: 0.35 in the median"
     ] = SPREAD_S,
 ) -> Answer:
     """Finds work of the measured process that its harness did not count, on a GPU that nobody else used.
@@ -132,11 +133,11 @@ def display_active(
     evidence: Evidence,
     claim: Claim,
     *,
-    active_ratio: Annotated[float, "the driver's utilisation record shows 1-2 % for a process that does nothing"] = 0.02,
-    loaded_ratio: Annotated[float, "a twentieth of the GPU's time is a neighbour, whatever it draws"] = 0.05,
-    held_ratio: Annotated[float, "one refresh of the driver's reason in a long window is no display clock"] = 0.02,
+    active_ratio: Annotated[Share, "the driver's utilisation record shows 1-2 % for a process that does nothing"] = 0.02,
+    loaded_ratio: Annotated[Share, "a twentieth of the GPU's time is a neighbour, whatever it draws"] = 0.05,
+    held_ratio: Annotated[Share, "one refresh of the driver's reason in a long window is no display clock"] = 0.02,
     unread_limit_s: Annotated[
-        float, "the list is read five times a second; who draws for a moment fits into a longer gap"
+        Duration, "the list is read five times a second; who draws for a moment fits into a longer gap"
     ] = 0.5,
 ) -> Answer:
     """Finds a display server or another graphics process on the GPU.

@@ -11,6 +11,7 @@ from annotate.derived.held import began_ns, power_cap, running
 from annotate.derived.onset import OnsetTurn, cap_turn, engaged_ns, last_pause_end_ns
 from annotate.derived.sm_clock import median_mhz, sudden, working
 from annotate.evidence import Column, Evidence, Fact, Reason
+from annotate.ranges import Duration, Share
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
@@ -25,14 +26,14 @@ _SWUNG_NS, _SWUNG_RATIO = 3_000_000_000, 4 / 3
 class RegimeLimits:
     """The limits of ``regime-change``."""
 
-    capped_ratio: Annotated[float, "a capped second of an H200 reads 0.9 or more of itself"] = 0.9
-    free_ratio: Annotated[float, "a share of time that cannot move a mean by half a per cent"] = 0.02
-    step_ratio: Annotated[float, "as far as the power controller swings the clock by itself"] = 0.03
-    settle_s: Annotated[float, "a large GPU under dense work settles in three seconds"] = 3.0
-    pause_s: Annotated[float, "so long a pause sets the timer of the power cap back"] = 0.05
-    reject_ratio: Annotated[float, "with a tenth of the window in another state neither mean nor median is of one"] = 0.1
-    note_ratio: Annotated[float, "no reader cares for a thousandth in the mean"] = 0.001
-    busy_ratio: Annotated[float, "below it pauses explain a cap that comes and goes"] = 0.8
+    capped_ratio: Annotated[Share, "a capped second of an H200 reads 0.9 or more of itself"] = 0.9
+    free_ratio: Annotated[Share, "a share of time that cannot move a mean by half a per cent"] = 0.02
+    step_ratio: Annotated[Share, "as far as the power controller swings the clock by itself"] = 0.03
+    settle_s: Annotated[Duration, "a large GPU under dense work settles in three seconds"] = 3.0
+    pause_s: Annotated[Duration, "so long a pause sets the timer of the power cap back"] = 0.05
+    reject_ratio: Annotated[Share, "with a tenth of the window in another state neither mean nor median is of one"] = 0.1
+    note_ratio: Annotated[Share, "no reader cares for a thousandth in the mean"] = 0.001
+    busy_ratio: Annotated[Share, "below it pauses explain a cap that comes and goes"] = 0.8
 
 
 @rule(
@@ -224,11 +225,11 @@ def bursty_duty_cycle(
     evidence: Evidence,
     claim: Claim,
     *,
-    busy_ratio: Annotated[float, "dense loops on an H200 keep it 87-100 % busy"] = 0.8,
-    reject_ratio: Annotated[float, "idle half of the time, a power-limited body runs at another clock altogether"] = 0.5,
-    gap_ratio: Annotated[float, "of an iteration: longer than launches take"] = 0.05,
-    gap_s: Annotated[float, "shorter pauses are launch overhead, and do not let the clock recover"] = 0.001,
-    power_ratio: Annotated[float, "easy data was capped at 59 % of the limit; less power than this never was"] = 0.5,
+    busy_ratio: Annotated[Share, "dense loops on an H200 keep it 87-100 % busy"] = 0.8,
+    reject_ratio: Annotated[Share, "idle half of the time, a power-limited body runs at another clock altogether"] = 0.5,
+    gap_ratio: Annotated[Share, "of an iteration: longer than launches take"] = 0.05,
+    gap_s: Annotated[Duration, "shorter pauses are launch overhead, and do not let the clock recover"] = 0.001,
+    power_ratio: Annotated[Share, "easy data was capped at 59 % of the limit; less power than this never was"] = 0.5,
 ) -> Answer:
     """Finds pauses between launches, in which the GPU recovers and then runs faster than it can keep up.
 

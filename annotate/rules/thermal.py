@@ -8,6 +8,7 @@ import numpy as np
 from annotate.claims import Claim
 from annotate.derived.held import Held, by_bits, by_counter, by_violation, reasons, reports
 from annotate.evidence import Evidence, Fact, Reason
+from annotate.ranges import Duration, Refreshes, Share
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
 
 
@@ -20,8 +21,8 @@ def throttle_thermal(
     evidence: Evidence,
     claim: Claim,
     *,
-    flag_ratio: Annotated[float, "a thousandth of the time: 2 ms in 2 s, at a fifth less clock"] = 0.001,
-    reject_ratio: Annotated[float, "a hundredth of the time"] = 0.01,
+    flag_ratio: Annotated[Share, "a thousandth of the time: 2 ms in 2 s, at a fifth less clock"] = 0.001,
+    reject_ratio: Annotated[Share, "a hundredth of the time"] = 0.01,
 ) -> Answer:
     """Finds clocks lowered because GPU or memory was too hot, by the driver or by the hardware itself.
 
@@ -76,8 +77,8 @@ def throttle_hw_slowdown(
     evidence: Evidence,
     claim: Claim,
     *,
-    refreshes_count: Annotated[float, "the bit may blip for one refresh when clocks change"] = 2.0,
-    counted_s: Annotated[float, "shorter counts come with a change of clocks"] = 0.001,
+    refreshes_count: Annotated[Refreshes, "the bit may blip for one refresh when clocks change"] = 2.0,
+    counted_s: Annotated[Duration, "shorter counts come with a change of clocks"] = 0.001,
 ) -> Answer:
     """Finds the hardware's own protection at work, which divides the clock by two or more.
 

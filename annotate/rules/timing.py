@@ -16,6 +16,7 @@ from annotate.derived.missed_work import (
 )
 from annotate.derived.timed import SEVERAL, elsewhere, loop
 from annotate.evidence import Evidence, Fact
+from annotate.ranges import Duration, Factor, PositiveShare, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
@@ -89,12 +90,12 @@ def wrong_stream(evidence: Evidence, claim: Claim, *, limits: EmptySpanLimits) -
 class HostBoundLimits:
     """The limits of ``host-bound``."""
 
-    fed_ratio: Annotated[float, "copies and GEMMs of 26 microseconds and more kept an H200 busy 0.88 of the time"] = 0.7
-    idle_s: Annotated[float, "less than a launch takes is no wait for one"] = 5e-6
-    pause_s: Annotated[float, "a harness takes tens of microseconds between calls; who sleeps takes longer"] = 0.0002
-    late_ratio: Annotated[float, "a mean so far above the median is of late launches: then the median is asked"] = 1.2
-    nothing_ratio: Annotated[float, "the driver shows 1-2 % for a process that does nothing"] = 0.02
-    wait_ratio: Annotated[float, "threads that waited so long for a processor are short of processors"] = 0.05
+    fed_ratio: Annotated[Share, "copies and GEMMs of 26 microseconds and more kept an H200 busy 0.88 of the time"] = 0.7
+    idle_s: Annotated[Duration, "less than a launch takes is no wait for one"] = 5e-6
+    pause_s: Annotated[Duration, "a harness takes tens of microseconds between calls; who sleeps takes longer"] = 0.0002
+    late_ratio: Annotated[Factor, "a mean so far above the median is of late launches: then the median is asked"] = 1.2
+    nothing_ratio: Annotated[Share, "the driver shows 1-2 % for a process that does nothing"] = 0.02
+    wait_ratio: Annotated[Share, "threads that waited so long for a processor are short of processors"] = 0.05
 
 
 @rule(
@@ -174,7 +175,7 @@ def short_kernel(
     evidence: Evidence,
     claim: Claim,
     *,
-    least_s: Annotated[float, "events tick at half a microsecond and contain launches of several"] = 10e-6,
+    least_s: Annotated[Duration, "events tick at half a microsecond and contain launches of several"] = 10e-6,
 ) -> Answer:
     """Finds calls so short that the timer's ticks and the launch between its two readings are much of the time.
 
@@ -217,8 +218,8 @@ def timer_overhead(
     evidence: Evidence,
     claim: Claim,
     *,
-    note_ratio: Annotated[float, "twice the smallest effect most readers care for"] = 0.02,
-    flag_ratio: Annotated[float, "below five times the overhead a difference of two times is mostly of overheads"] = 0.2,
+    note_ratio: Annotated[PositiveShare, "twice the smallest effect most readers care for"] = 0.02,
+    flag_ratio: Annotated[Share, "below five times the overhead a difference of two times is mostly of overheads"] = 0.2,
 ) -> Answer:
     """Finds a timer whose own cost is not small beside what it times.
 

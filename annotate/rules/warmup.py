@@ -6,6 +6,7 @@ import numpy as np
 
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact
+from annotate.ranges import Count, Duration, Factor, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.stats.robust import centre
 from annotate.times.cold import cold_prefix_count
@@ -23,9 +24,9 @@ def cold_start(
     evidence: Evidence,
     claim: Claim,
     *,
-    note_ratio: Annotated[float, "of the mean: a first call that costs less moves no digit that anybody quotes"] = 0.001,
-    flag_ratio: Annotated[float, "of the mean: the smallest effect users care for"] = 0.01,
-    reject_ratio: Annotated[float, "the number is then that of loading, not of running"] = 0.1,
+    note_ratio: Annotated[Share, "of the mean: a first call that costs less moves no digit that anybody quotes"] = 0.001,
+    flag_ratio: Annotated[Share, "of the mean: the smallest effect users care for"] = 0.01,
+    reject_ratio: Annotated[Share, "the number is then that of loading, not of running"] = 0.1,
 ) -> Answer:
     """Finds first calls that loaded, compiled or faulted their memory in, inside the measured window.
 
@@ -91,12 +92,12 @@ def mid_run_compile(
     evidence: Evidence,
     claim: Claim,
     *,
-    slow_ratio: Annotated[float, "times the median; clocks, caches and neighbours do less to a long kernel"] = 10.0,
-    least_s: Annotated[float, "no compiler is faster than 10 ms, and no time slice of a neighbour is longer"] = 0.01,
-    most_count: Annotated[float, "so many compilations are few; more late iterations have another cause"] = 5.0,
-    cost_ratio: Annotated[float, "of the mean: the smallest effect users care for"] = 0.01,
+    slow_ratio: Annotated[Factor, "times the median; clocks, caches and neighbours do less to a long kernel"] = 10.0,
+    least_s: Annotated[Duration, "no compiler is faster than 10 ms, and no time slice of a neighbour is longer"] = 0.01,
+    most_count: Annotated[Count, "so many compilations are few; more late iterations have another cause"] = 5.0,
+    cost_ratio: Annotated[Share, "of the mean: the smallest effect users care for"] = 0.01,
     wait_ratio: Annotated[
-        float, "of its time; where threads waited for a processor, launches are late without a compiler"
+        Share, "of its time; where threads waited for a processor, launches are late without a compiler"
     ] = 0.05,
 ) -> Answer:
     """Finds a single iteration, after the first ones, that took as long as compiling or tuning takes.

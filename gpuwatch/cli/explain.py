@@ -127,7 +127,15 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "sections": dict(said.sections),
         "needs": list(rule.needs),
         "basis": rule.basis.value,
-        "limits": {limit.name: {"default": limit.default, "why": limit.why} for limit in rule.limits.values()},
+        "limits": {
+            limit.name: {
+                "default": limit.default,
+                "least": limit.range.least,
+                "most": limit.range.most,
+                "why": limit.why,
+            }
+            for limit in rule.limits.values()
+        },
     }
 
 

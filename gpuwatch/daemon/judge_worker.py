@@ -12,12 +12,14 @@ import os
 import signal
 import struct
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
 if TYPE_CHECKING:
+    from annotate.verdict import Verdict
     from gpuwatch.signing import Signer
 
 _log = logging.getLogger("gpuwatch.daemon.judge_worker")
@@ -160,10 +162,7 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
         verdicts = [judge(nothing, policy)]
     else:
         verdicts = sorted((judge(piece, policy) for piece in evidence.values()), key=lambda v: v.status.badness, reverse=True)
-    for each in verdicts:
-        if each.failed:
-            failures = ", ".join(f"{finding.rule} ({finding.failure})" for finding in each.failed)
-            _log.error("run %s: rules failed: %s", run.id, failures)
+    log_failed_rules(run.id, verdicts)
     said = [verdict.to_dict() for verdict in verdicts]
     packed = {uuid: pack([piece]) for uuid, piece in evidence.items()}
     signed = []
@@ -172,6 +171,14 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
             kept = packed.get(verdict["device"]["uuid"])
             signed.append(signer.sign(statement(verdict, kept, run=run.id, user=run.user, process=run.process)).packed)
     return Judgement(run=run_id, verdicts=said, evidence=packed, signatures=signed)
+
+
+def log_failed_rules(run_id: str, verdicts: Sequence[Verdict]) -> None:
+    """Name the rules that failed, which their verdicts list as not checked: no limit and no evidence should do that."""
+    for verdict in verdicts:
+        if verdict.failed:
+            failures = ", ".join(f"{finding.rule} ({finding.failure})" for finding in verdict.failed)
+            _log.error("run %s: rules failed: %s", run_id, failures)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ _PolicyValue: TypeAlias = (
     _Name
     | Annotated[list[_Name], Meta(max_length=RULES_COUNT)]
     | Annotated[dict[_Name, _Limits], Meta(max_length=RULES_COUNT)]
+    | float  # a threshold: the policy refuses one outside its range
     | None
 )
 _TimesBytes: TypeAlias = Annotated[bytes, Meta(max_length=8 * TIMES_AT_ONCE_COUNT)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from annotate.claims import REQUIRED, Claim
 from annotate.errors import AnnotateError, InvalidValueError, UnknownNameError
 from annotate.policy import Policy
+from annotate.rule import Rule
 from annotate.rules import RULES
 
 
@@ -30,6 +32,22 @@ def test_lists_and_names_are_taken_as_people_write_them() -> None:
     assert policy.accept == frozenset({"persistence-off"})
 
 
+def test_policy_reads_thresholds_from_toml() -> None:
+    data = tomllib.loads('claim = "burst"\ntolerance_ratio = 0.005\nprecision_ratio = 0.02\n')
+    assert Policy.from_dict(data) == Policy(claim=Claim.BURST, tolerance_ratio=0.005, precision_ratio=0.02)
+
+
+def test_policy_without_thresholds_reads_and_writes_as_before() -> None:
+    """Default thresholds are not written: earlier versions, which know no such key, read the policy too."""
+    old = {"claim": "sustained", "accept": [], "limits": {}}
+    assert Policy.from_dict(old) == Policy()
+    assert Policy().to_dict() == old
+    assert (Policy().tolerance_ratio, Policy().precision_ratio) == (0.01, None)
+    stated = Policy(tolerance_ratio=0.005, precision_ratio=0.02)
+    assert stated.to_dict() == {**old, "tolerance_ratio": 0.005, "precision_ratio": 0.02}
+    assert Policy.from_dict(json.loads(json.dumps(stated.to_dict()))) == stated
+
+
 @pytest.mark.parametrize(
     ("data", "hint"),
     [
@@ -38,6 +56,7 @@ def test_lists_and_names_are_taken_as_people_write_them() -> None:
         ({"limits": {"sampler-gap": {"longest": 1}}}, "did you mean 'longest_s'"),
         ({"accepts": []}, "did you mean 'accept'"),
         ({"limits": {"nonsense": {}}}, "known:"),
+        ({"tolerance": 0.01}, "did you mean 'tolerance_ratio'"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(data: dict[str, Any], hint: str) -> None:
@@ -67,6 +86,15 @@ def test_an_unknown_name_is_refused_with_the_nearest(data: dict[str, Any], hint:
         {"limits": {"sampler-gap": {"longest_s": float("nan")}}},
         {"limits": {"sampler-gap": {"longest_s": float("inf")}}},
         {"limits": {"sampler-gap": {"longest_s": 10**400}}},
+        {"tolerance_ratio": None},
+        {"tolerance_ratio": "1 %"},
+        {"tolerance_ratio": True},
+        {"tolerance_ratio": 0},
+        {"tolerance_ratio": 1.0},
+        {"tolerance_ratio": float("nan")},
+        {"precision_ratio": 0.0},
+        {"precision_ratio": [0.01]},
+        {"precision_ratio": 10**400},
     ],
 )
 def test_a_wrong_value_is_refused_in_one_line(data: Any) -> None:
@@ -75,6 +103,18 @@ def test_a_wrong_value_is_refused_in_one_line(data: Any) -> None:
     assert "\n" not in str(refusal.value)
     assert "expected" in str(refusal.value)
     assert isinstance(refusal.value, AnnotateError)
+
+
+@pytest.mark.parametrize("about", RULES, ids=lambda rule: rule.name)
+def test_limit_outside_its_range_is_refused_in_one_line(about: Rule) -> None:
+    """Both ends are taken; beyond them the refusal names limit, range and value, and has one line."""
+    for name, limit in about.limits.items():
+        for value, beyond in ((limit.range.least, -1e-9), (limit.range.most, 1.0)):
+            assert Policy(limits={about.name: {name: value}}).limits == {about.name: {name: value}}
+            with pytest.raises(InvalidValueError) as refusal:
+                Policy(limits={about.name: {name: value + beyond}})
+            expected = f"limit {about.name}.{name}: expected a number from {limit.range}, found {value + beyond!r}"
+            assert str(refusal.value) == expected
 
 
 def test_every_rule_a_claim_requires_exists() -> None:

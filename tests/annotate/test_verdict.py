@@ -17,7 +17,7 @@ import annotate
 from annotate.errors import InvalidValueError
 from annotate.judge import judge
 from annotate.policy import Policy
-from annotate.verdict import Answered, Finding, Status, Verdict, worst
+from annotate.verdict import Answered, Finding, OverriddenLimit, Status, Verdict, worst
 from tests.annotate.builders import evidence
 
 SCHEMA = json.loads((Path(annotate.__file__).parent / "verdict.schema.json").read_text())
@@ -37,6 +37,7 @@ findings = st.builds(
     basis=st.sampled_from(["telemetry", "host", "told", "timings"]),
     required=st.booleans(),
     accepted=st.booleans(),
+    limits_overridden=st.dictionaries(st.text(), st.builds(OverriddenLimit, st.floats(0, 1), st.floats(0, 1)), max_size=2),
 )
 verdicts = st.builds(
     Verdict,
@@ -68,6 +69,33 @@ def test_a_judged_verdict_survives_json_and_follows_the_schema(length_s: float) 
     policy = Policy(accept=frozenset({"window-too-short"}), limits={"sampler-gap": {"longest_s": 1}})
     verdict = judge(evidence(length_s=length_s), policy)
     data = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
+    VALIDATOR.validate(data)
+    assert Verdict.from_dict(data) == verdict
+
+
+def test_verdict_marks_overridden_limits_of_every_rule() -> None:
+    """A limit that differs from the rule's own stands beside it in the finding, also where it hides the hazard."""
+    loose = {"window-too-short": {"shortest_s": 0.01, "shortest_capped_s": 3.0, "refreshes_count": 2.0}}
+    assert judge(evidence(length_s=0.5)).finding("window-too-short").answered is Answered.FOUND
+    verdict = judge(evidence(length_s=0.5), Policy(limits=loose, tolerance_ratio=0.005, precision_ratio=0.02))
+    finding = verdict.finding("window-too-short")
+    assert finding.answered is not Answered.FOUND
+    assert finding.limits_overridden == {
+        "shortest_s": OverriddenLimit(0.01, 1.0),
+        "refreshes_count": OverriddenLimit(2.0, 10.0),
+    }
+    assert not any(other.limits_overridden for other in verdict.findings if other is not finding)
+    data = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
+    VALIDATOR.validate(data)
+    assert Verdict.from_dict(data) == verdict
+
+
+def test_verdict_without_overridden_limits_reads_as_before() -> None:
+    """Verdicts written before findings carried limits read as verdicts under the rules' own limits."""
+    verdict = judge(evidence(length_s=1.5))
+    data = verdict.to_dict()
+    for finding in data["findings"]:
+        del finding["limits_overridden"]
     VALIDATOR.validate(data)
     assert Verdict.from_dict(data) == verdict
 

@@ -19,6 +19,7 @@ from annotate.declared import FACTS
 from annotate.evidence import SIGNALS as LANES
 from annotate.evidence import Device, Evidence, Host, Process, Reading, Visibility
 from annotate.output.rule_pages import words
+from annotate.ranges import Range
 from annotate.rule import Found, Rule
 from annotate.rules import RULES
 from tests.annotate.builders import DEVICE, OWN, capped_ns, evidence
@@ -145,6 +146,9 @@ def test_a_rule_explains_itself_and_every_limit(rule: Rule) -> None:
     assert words(rule).summary.endswith(".")
     assert all(limit.why for limit in rule.limits.values())
     assert all(isinstance(limit.default, float) for limit in rule.limits.values())
+    for limit in rule.limits.values():
+        assert limit.range != Range(), f"{rule.name}.{limit.name} declares no range"
+        assert limit.range.holds(limit.default), f"{rule.name}.{limit.name}"
     assert rule.check.__name__ == rule.name.replace("-", "_")
 
 

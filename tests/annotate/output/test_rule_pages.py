@@ -27,7 +27,7 @@ def test_page_describes_rule_and_limits(rule: Rule) -> None:
     assert shown.startswith(f"## {rule.name}\n")
     assert all(f"**{heading}.**" in shown for heading in HEADINGS)
     for limit in rule.limits.values():
-        assert f"| `{limit.name}` | {limit.default:g} | {limit.why} |" in shown
+        assert f"| `{limit.name}` | {limit.default:g} | {limit.range} | {limit.why} |" in shown
 
 
 def test_a_required_rule_says_for_which_claims() -> None:

@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 
 import psutil
+import pytest
 
-from gpuwatch.daemon.judge_worker import Judge
+from annotate.verdict import Answered, Finding, Status, Verdict
+from gpuwatch.daemon.judge_worker import Judge, log_failed_rules
 from gpuwatch.store import Store
 from tests.waiting import let_pass_async
 
@@ -59,3 +61,12 @@ def test_daemon_survives_a_worker_that_cannot_start(tmp_path: Path) -> None:
         return (await judge.judge("run0")).why
 
     assert "failed twice" in asyncio.run(warmed())
+
+
+def test_judge_worker_logs_the_rules_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """A failed rule costs its window nothing else; the log names window, rule and error."""
+    failed = Finding(rule="noisy", answered=Answered.UNOBSERVED, failure="IndexError")
+    fine = Finding(rule="outliers", answered=Answered.CLEAR)
+    verdicts = [Verdict(status=Status.VALID, claim="burst", findings=found) for found in ((fine,), (fine, failed))]
+    log_failed_rules("run7", verdicts)
+    assert [record.getMessage() for record in caplog.records] == ["run run7: rules failed: noisy (IndexError)"]

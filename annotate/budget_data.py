@@ -1,0 +1,67 @@
+"""A budget, its proofs and the stated claim as plain data: the keys that a verdict of schema 2 has beside those of schema 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from annotate.budget import Budget, NumberBudget
+from annotate.errors import InvalidValueError
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFacts:
+    """The parts of a claim that the user states beside its name; None where not stated."""
+
+    locked_mhz: float | None = None
+    every_s: float | None = None
+    varies: bool | None = None
+
+    @staticmethod
+    def of(declared: Mapping[str, object]) -> ClaimFacts:
+        """Read declared facts.  A fact that makes no sense is not stated."""
+        varies = declared.get("varies")
+        return ClaimFacts(
+            _amount(declared.get("locked_mhz")), _amount(declared.get("every_s")), varies if isinstance(varies, bool) else None
+        )
+
+
+def budget_to_data(budget: Budget) -> dict[str, Any]:
+    """Return ``budget`` and ``proofs``; each number lists who left it unbounded, each bound whether it counts."""
+    data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(budget))
+    proofs = data.pop("proofs")
+    for number, written in zip(budget.numbers, data["numbers"], strict=True):
+        written.update(_explained(number, written["bounds"]))
+    return {"budget": data, "proofs": proofs}
+
+
+def budget_from_data(data: Mapping[str, Any]) -> Budget | None:
+    """Read the two keys of a verdict; None of schema 1, which has neither.  Raises InvalidValueError: if it is no budget."""
+    if data.get("budget") is None:
+        return None
+    try:
+        numbers = [
+            {**number, "bounds": [{**bound, "number": number["number"]} for bound in number["bounds"]]}
+            for number in data["budget"]["numbers"]
+        ]
+        return msgspec.convert({**data["budget"], "numbers": numbers, "proofs": data["proofs"]}, Budget)
+    except (LookupError, TypeError, ValueError) as error:
+        raise InvalidValueError(f"not a budget: {type(error).__name__} {error}") from error
+
+
+def _explained(number: NumberBudget, bounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """What follows from the bounds, for readers that do not add up groups themselves."""
+    counted = set(map(id, number.counted))
+    for bound, written in zip(number.bounds, bounds, strict=True):
+        del written["number"]
+        written["counted"] = id(bound) in counted
+    return {"unbounded_by": list(number.unbounded_by)}
+
+
+def _amount(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e24:
+        return None
+    return float(value)

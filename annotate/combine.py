@@ -1,0 +1,226 @@
+"""From bounds to budgets, severities and a status: the only place that knows how causes add up."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import fsum
+
+from annotate.budget import (
+    ITSELF,
+    PRINTED_RATIO,
+    Bound,
+    BoundScope,
+    Budget,
+    Estimate,
+    Group,
+    Number,
+    NumberBudget,
+    Proof,
+    ProofShown,
+    ProofState,
+)
+from annotate.claims import Claim
+from annotate.policy import Policy
+from annotate.rule import Severity
+from annotate.verdict import Status
+
+REJECT_TOLERANCES = 5.0  # an estimate whose nearer end is farther from zero than this rejects
+
+CLAIMED: Mapping[Claim, tuple[Number, ...]] = {
+    Claim.SUSTAINED: (Number.THROUGHPUT, Number.MEAN),
+    Claim.BURST: (Number.MEDIAN,),
+    Claim.FIXED_CLOCK: (Number.MEAN, Number.MEDIAN_AT_CLOCK),
+}
+_WEIGHT = (Severity.NOTE, Severity.FLAG, Severity.REJECT)
+_STATUS = {Severity.NOTE: Status.VALID, Severity.FLAG: Status.FLAGGED, Severity.REJECT: Status.REJECTED}
+_ALWAYS_ASKED = (Proof.WORK_SEEN, Proof.BOOKS, Proof.CONDITIONS, Proof.NOBODY_ELSE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """Everything that decides the status of one window, the policy apart."""
+
+    numbers: tuple[NumberBudget, ...] = ()  # as measured, with repeatability, without causes
+    causes: tuple[Bound, ...] = ()  # of all passes, in the order of RULES
+    integrity: Mapping[str, Severity] = field(default_factory=dict)  # what each integrity rule found, by its name
+    proofs: tuple[ProofShown, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)  # preconditions that nobody could tell, and why
+    is_stamped: bool = False
+    has_times: bool = False
+    leading: Number | None = None
+    scope: BoundScope = ITSELF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusDecision:
+    """The status, the budget that made it, and what the judge made of each bias rule's causes."""
+
+    status: Status
+    budget: Budget
+    severities: Mapping[str, Severity]  # by rule; of a rule that the policy accepts, as if it did not
+    why: str  # of what is unproven, in one sentence; empty if nothing is
+
+
+def combine(measured: NumberBudget, causes: Iterable[Bound], *, is_stamped: bool) -> NumberBudget:
+    """Return the number's budget: the largest of each group counts, groups add, one cause without a bound leaves none.
+
+    Raw times follow the clock, so that without stamps ``times`` and ``clock`` are one group.
+    """
+    about = (bound for bound in causes if bound.number is measured.number)
+    joined = (replace(bound, group=Group.CLOCK) if bound.group is Group.TIMES and not is_stamped else bound for bound in about)
+    budget = replace(measured, bounds=tuple(sorted(joined, key=lambda bound: -bound.size_ratio)))
+    ratios = [bound.ratio for bound in budget.counted]
+    estimates = [bound.estimate for bound in budget.counted if bound.estimate]
+    return replace(
+        budget,
+        bound_ratio=None if None in ratios else fsum(ratio for ratio in ratios if ratio is not None),
+        estimate=_sum(estimates) if estimates else None,
+    )
+
+
+def severity(budget: NumberBudget, tolerance_ratio: float) -> Severity:
+    """Return what the causes of one number do to a status: note if nothing."""
+    if any(fsum(ends.values()) > REJECT_TOLERANCES * tolerance_ratio for ends in _nearer(budget)):
+        return Severity.REJECT
+    if budget.bound_ratio is None or budget.bound_ratio > tolerance_ratio:
+        return Severity.FLAG
+    return Severity.NOTE
+
+
+def decide(grounds: Grounds, policy: Policy) -> StatusDecision:
+    """Return status and budget.  An accepted rule keeps its bounds in the budget and leaves the status."""
+    claimed = _claimed(grounds, policy.claim)
+    numbers = _budgets(grounds, claimed, frozenset())
+    whole = [each for each in numbers if each.number in claimed]
+    judged = [each for each in _budgets(grounds, claimed, policy.accept) if each.number in claimed]
+    unproven = (*_unproven(grounds), *_unrepeated(judged, policy))
+    counting = [found for rule, found in grounds.integrity.items() if rule not in policy.accept]
+    counting += [severity(each, policy.tolerance_ratio) for each in judged]
+    statuses = [_STATUS[found] for found in counting]
+    if any(_is_broken(proof, policy) for proof in grounds.proofs) or any(_is_imprecise(each, policy) for each in judged):
+        statuses.append(Status.FLAGGED)
+    if unproven:
+        statuses.append(Status.UNPROVEN)
+    severities = _severities(judged, policy.tolerance_ratio)
+    as_if_not_accepted = _severities(whole, policy.tolerance_ratio)
+    budget = Budget(
+        tolerance_ratio=policy.tolerance_ratio,
+        precision_ratio=policy.precision_ratio,
+        claimed=claimed,
+        leading=grounds.leading,
+        numbers=numbers,
+        proofs=grounds.proofs,
+        scope=grounds.scope,
+    )
+    return StatusDecision(
+        status=max(statuses, key=lambda status: status.badness, default=Status.VALID),
+        budget=budget,
+        severities={
+            bound.rule: (as_if_not_accepted if bound.rule in policy.accept else severities).get(bound.rule, Severity.NOTE)
+            for bound in grounds.causes
+        },
+        why="; ".join(unproven),
+    )
+
+
+def _claimed(grounds: Grounds, claim: Claim) -> tuple[Number, ...]:
+    """The numbers that decide: throughput without times, and the ratio where windows are compared."""
+    numbers = CLAIMED[claim] if grounds.has_times else (Number.THROUGHPUT,)
+    compared = any(bound.number is Number.RATIO for bound in grounds.causes)
+    return (*numbers, Number.RATIO) if compared else numbers
+
+
+def _budgets(grounds: Grounds, claimed: Iterable[Number], accepted: Collection[str]) -> tuple[NumberBudget, ...]:
+    """The budget of every number that was measured, is claimed or has a cause; accepted rules' causes left out."""
+    measured = {each.number: each for each in grounds.numbers}
+    wanted = {*measured, *claimed, *(bound.number for bound in grounds.causes)}
+    causes = [bound for bound in grounds.causes if bound.rule not in accepted]
+    return tuple(
+        combine(measured.get(number) or NumberBudget(number=number), causes, is_stamped=grounds.is_stamped)
+        for number in Number
+        if number in wanted
+    )
+
+
+def _nearer(budget: NumberBudget) -> tuple[dict[Group, float], dict[Group, float]]:
+    """How far each group surely moved the number up, and how far down.
+
+    A group counts at its farthest estimate, so that no further cause can hide one: of another sign, of a larger bound
+    without an estimate, or one that never rejects.
+    """
+    above: dict[Group, float] = {}
+    below: dict[Group, float] = {}
+    for bound in budget.bounds:
+        if bound.can_reject and bound.estimate:
+            above[bound.group] = max(above.get(bound.group, 0.0), bound.estimate.above_ratio)
+            below[bound.group] = max(below.get(bound.group, 0.0), bound.estimate.below_ratio)
+    return above, below
+
+
+def _severities(budgets: Iterable[NumberBudget], tolerance_ratio: float) -> dict[str, Severity]:
+    """What each rule's causes did to the status: the worst over the numbers, where the cause was large enough to matter."""
+    found: dict[str, Severity] = {}
+    for budget in budgets:
+        made = severity(budget, tolerance_ratio)
+        for bound in budget.bounds:
+            mine = Severity.NOTE
+            if made is Severity.REJECT and _rejects(bound, budget, tolerance_ratio):
+                mine = Severity.REJECT
+            elif made is not Severity.NOTE and _flags(bound, budget, tolerance_ratio):
+                mine = Severity.FLAG
+            found[bound.rule] = max(found.get(bound.rule, Severity.NOTE), mine, key=_WEIGHT.index)
+    return found
+
+
+def _rejects(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool:
+    """Whether this cause is one of those that reject the number."""
+    least_ratio = PRINTED_RATIO * tolerance_ratio
+    if not bound.can_reject or bound.estimate is None:
+        return False
+    above, below = (fsum(ends.values()) > REJECT_TOLERANCES * tolerance_ratio for ends in _nearer(budget))
+    return (above and bound.estimate.above_ratio >= least_ratio) or (below and bound.estimate.below_ratio >= least_ratio)
+
+
+def _flags(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool:
+    """Whether this cause counts: it has no bound, or is its group's largest and either printed or the largest of all."""
+    is_large = bound.size_ratio >= PRINTED_RATIO * tolerance_ratio or bound is budget.bounds[0]
+    return bound.ratio is None or (is_large and any(bound is counted for counted in budget.counted))
+
+
+def _unproven(grounds: Grounds) -> tuple[str, ...]:
+    """What was not shown and had to be: preconditions, the first four proofs, and the fifth where times are given."""
+    answered = {proof.proof for proof in grounds.proofs if proof.state in (ProofState.SHOWN, ProofState.BROKEN)}
+    reasons = {proof.proof: ", ".join(proof.missing) for proof in grounds.proofs}
+    asked = (*_ALWAYS_ASKED, Proof.STEADY_TIMES) if grounds.has_times else _ALWAYS_ASKED
+    lacking = [f"{proof}: {reasons.get(proof) or 'not shown'}" for proof in asked if proof not in answered]
+    return (*(f"{name}: {reason}" for name, reason in grounds.missing.items()), *lacking)
+
+
+def _is_broken(proof: ProofShown, policy: Policy) -> bool:
+    """Whether evidence shows the contrary, unless the policy accepts every rule that says so."""
+    return proof.state is ProofState.BROKEN and not (proof.broken_by and policy.accept.issuperset(proof.broken_by))
+
+
+def _is_imprecise(budget: NumberBudget, policy: Policy) -> bool:
+    ratio = budget.repeatability.ratio
+    return policy.precision_ratio is not None and ratio is not None and ratio > policy.precision_ratio
+
+
+def _unrepeated(budgets: Iterable[NumberBudget], policy: Policy) -> tuple[str, ...]:
+    """The claimed numbers whose repeatability nobody knows, where a precision is asked for."""
+    if policy.precision_ratio is None:
+        return ()
+    return tuple(
+        f"{each.number}: repeatability unknown ({each.repeatability.kind})"
+        for each in budgets
+        if each.repeatability.ratio is None
+    )
+
+
+def _sum(estimates: Collection[Estimate]) -> Estimate:
+    return Estimate(
+        fsum(each.low_ratio for each in estimates),
+        fsum(each.value_ratio for each in estimates),
+        fsum(each.high_ratio for each in estimates),
+    )

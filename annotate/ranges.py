@@ -1,0 +1,36 @@
+"""Ranges of the amounts a user may set, declared beside the amount: ``Annotated[Share, "why"]``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias, TypeGuard
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The least and the most that an amount may be, both included."""
+
+    least: float = -1e300
+    most: float = 1e300
+
+    def holds(self, value: object) -> TypeGuard[float]:
+        """Return whether this is a number in the range.  A truth value is no number, and NaN lies in no range."""
+        return not isinstance(value, bool) and isinstance(value, int | float) and self.least <= value <= self.most
+
+    def __str__(self) -> str:
+        return f"{self.least:.12g} to {self.most:.12g}"
+
+
+Share: TypeAlias = Annotated[float, Range(0.0, 1.0)]
+PositiveShare: TypeAlias = Annotated[float, Range(1e-6, 1.0)]  # of a rule that divides by it
+Factor: TypeAlias = Annotated[float, Range(0.1, 1000.0)]  # of a reference that may be exceeded
+Processors: TypeAlias = Annotated[float, Range(0.0, 1024.0)]  # one is a processor's whole time
+Duration: TypeAlias = Annotated[float, Range(0.0, 3600.0)]  # seconds
+Count: TypeAlias = Annotated[float, Range(0.0, 1e6)]
+Refreshes: TypeAlias = Annotated[float, Range(1.0, 1000.0)]  # of the driver's page: fewer than one is none
+Blocks: TypeAlias = Annotated[float, Range(4.0, 600.0)]  # a trend of fewer is none
+Watts: TypeAlias = Annotated[float, Range(0.0, 1000.0)]
+Bytes: TypeAlias = Annotated[float, Range(0.0, 1e12)]
+
+TOLERANCES = Range(0.0001, 0.2)  # 0.01 % is below what any witness resolves; five times 20 % is the whole number
+PRECISIONS = Range(0.0001, 0.5)
