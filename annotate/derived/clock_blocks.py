@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.derived.busy import has_reason
-from annotate.derived.true_clock import driver_clock_mhz, measured
+from annotate.derived.sm_clock import driver_clock_mhz, measured
 from annotate.evidence import Evidence, Reason, Times, Timings, Values
 from annotate.stats.change_points import SeriesLevel, find_levels, hidden_step
 from annotate.stats.long_run import cycle_variance

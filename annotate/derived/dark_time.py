@@ -13,8 +13,8 @@ from typing import Annotated
 import numpy as np
 
 from annotate.derived.idle_gaps import SAMPLE_NS, Span
-from annotate.derived.unwatched import SILENT_NS, dark_spans_ns
-from annotate.evidence import Evidence, Lane, Trace
+from annotate.derived.unwatched import dark_spans_ns
+from annotate.evidence import STALE_NS, Evidence, Lane, Trace
 
 _CAPPED_RANGE_RATIO = 0.06  # what a clock moves under a cap of power at least, on an H200
 _THERMAL = ("sw_thermal_ns", "hw_thermal_ns")
@@ -91,7 +91,7 @@ def list_stretches(
     until_ns = window.begin_ns
     for census in evidence.trace.censuses:
         found.append((until_ns, census.at_ns))
-        until_ns = max(until_ns, census.at_ns + SILENT_NS)
+        until_ns = max(until_ns, census.at_ns + STALE_NS)
     found.append((until_ns, window.end_ns))
     inside = ((max(begin_ns, window.begin_ns), min(end_ns, window.end_ns)) for begin_ns, end_ns in found)
     merged: list[Span] = []

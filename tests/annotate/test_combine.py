@@ -207,7 +207,7 @@ def test_decide_asks_for_every_proof(absent: Proof, state: ProofState | None) ->
     assert decide(without, Policy()).status is (Status.VALID if absent is Proof.STEADY_TIMES else Status.UNPROVEN)
 
 
-def test_decide_flags_a_broken_proof_unless_its_rules_are_accepted() -> None:
+def test_decide_flags_broken_proof_unless_rules_are_accepted() -> None:
     broken = ProofShown(proof=Proof.CONDITIONS, state=ProofState.BROKEN, broken_by=("throttle-thermal",))
     grounds = replace(clean(), proofs=(*(proof for proof in SHOWN if proof.proof is not Proof.CONDITIONS), broken))
     assert decide(grounds, Policy()).status is Status.FLAGGED
