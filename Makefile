@@ -32,7 +32,7 @@ system:
 
 test: system check  ## everything CI runs: format, lint, types, walls, generated pages, tests
 
-check: $(STAMP) lint types imports pages-fresh
+check: $(STAMP) lint types imports shape pages-fresh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 format: $(STAMP)  ## put the code into the settled form

@@ -3,8 +3,6 @@
 Imports nothing heavy: the measured process reads verdicts too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """From bounds to budgets, severities and a status: the only place that knows how causes add up."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import fsum

@@ -1,7 +1,5 @@
 """The three passes in which the judge asks: what the measured process declares can only worsen what witnesses saw."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Ranges of the amounts a user may set, declared beside the amount: ``Annotated[Share, "why"]``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias, TypeGuard
 

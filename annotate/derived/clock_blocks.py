@@ -1,7 +1,5 @@
 """The SM clock of a window in blocks of equal length: stamped where entries carry it, else the driver's gauge."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -3,8 +3,6 @@
 Each proof needs another column.  Counters and the driver's own record of power bridge a silence of the sampler.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

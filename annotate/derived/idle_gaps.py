@@ -1,7 +1,5 @@
 """Idle time in a window: gaps between timed entries, and dips of the driver's 20 ms power record where there are no times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias

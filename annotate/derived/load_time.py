@@ -1,7 +1,5 @@
 """The time since which the GPU works without a pause, and how much faster than later a power-capped kernel runs meanwhile."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias

@@ -4,8 +4,6 @@ A controller's cycle is no change of level.  The penalty therefore comes from th
 ``annotate.stats.long_run.cycle_variance`` gives it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated

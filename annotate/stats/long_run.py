@@ -4,8 +4,6 @@ The power controller of an H200 swings the clock by 2 % with a period of 1.0 s. 
 swing; any other mean does.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

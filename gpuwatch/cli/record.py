@@ -13,12 +13,10 @@ from gpuwatch.config.quantities import QuantityError
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, UsageError
 
-_DEFAULT = "10s"
-
 
 @click.command("record", short_help="Evidence as one file.")
 @click.option("--output", "-o", "path", metavar="FILE", required=True, help="Where to write; an existing file is replaced.")
-@click.option("--seconds", metavar="N", help=f"Watch for so long from now, at the full rate; by default {_DEFAULT}.")
+@click.option("--seconds", metavar="N", help="Watch for so long from now, at the full rate; by default 10s.")
 @click.option("--last", metavar="DURATION", help='What the daemon saw in the last while, as "5min".')
 @click.option("--run", "run_id", metavar="RUN", help="The evidence of a stored window.")
 @options.gpu_option("Only this GPU. Repeatable.")
@@ -42,7 +40,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
     elif last is not None:
         pieces = _of_past(settings, last, gpus)
     else:
-        pieces = _live(settings, _duration_s("--seconds", seconds or _DEFAULT), gpus)
+        pieces = _live(settings, _duration_s("--seconds", seconds or "10s"), gpus)
     blob = pack(pieces)
     output.write_file(target, blob)
     length_s = max(piece.window.length_s for piece in pieces)
@@ -50,9 +48,8 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
         uuids = [piece.device.uuid if piece.device is not None else None for piece in pieces]
         output.emit_json({"path": str(target), "size_bytes": len(blob), "length_s": length_s, "gpus": uuids})
     else:
-        output.say(
-            f"{target}: {length_s:.1f} s of {len(pieces)} GPUs, {len(blob)} bytes; gpuwatch audit --trace {target} judges it"
-        )
+        size = f"{length_s:.1f} s of {len(pieces)} GPUs, {len(blob)} bytes"
+        output.say(f"{target}: {size}; gpuwatch audit --trace {target} judges it")
 
 
 def _duration_s(option: str, text: str) -> float:

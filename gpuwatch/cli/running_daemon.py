@@ -18,7 +18,6 @@ _STARTED_BY = {
     "person": "a person, with gpuwatch daemon",
     "service": "a service manager",
 }
-_WAIT = "30s"
 
 
 @click.command("status", short_help="Describe the running daemon.")
@@ -43,9 +42,7 @@ def status(as_json: bool) -> Exit:
 
 
 @click.command("stop", short_help="Stop the running daemon.")
-@click.option(
-    "--wait", "wait", metavar="DURATION", default=_WAIT, show_default=True, help="Wait for open windows at most so long."
-)
+@click.option("--wait", metavar="DURATION", default="30s", show_default=True, help="Wait for open windows at most so long.")
 @click.option("--now", is_flag=True, help="Wait for no window: those that are open end unproven.")
 @options.json_option
 @options.settings_options

@@ -46,10 +46,8 @@ def sort_processes(found: Sequence[GpuProcess], order: str) -> list[GpuProcess]:
     match order:
         case "memory":
             return sorted(found, key=lambda each: -(each.process.memory_bytes or 0))
-        case "user":
-            return sorted(found, key=lambda each: (each.process.user or "~", each.position, each.process.pid))
-        case "name":
-            return sorted(found, key=lambda each: (each.process.name or "~", each.position, each.process.pid))
+        case "user" | "name":
+            return sorted(found, key=lambda each: (getattr(each.process, order) or "~", each.position, each.process.pid))
         case _:
             return sorted(found, key=lambda each: (each.position, -(each.process.memory_bytes or 0)))
 
