@@ -227,7 +227,15 @@ def test_verify_accepts_older_signed_report(gpuwatch: Gpuwatch, home: Path) -> N
     assert "verdict and evidence agree: FLAGGED" in ended.out
     assert "not signed: begun" in ended.out
     told = gpuwatch(*arguments, "--json").data
-    assert (told["not_signed"], told["windows"][0]["not_signed"]) == (["page", "maker"], ["begun"])
+    assert (told["not_signed"], told["windows"][0]["not_signed"]) == (["page", "maker"], ["begun", "words of findings"])
+
+
+def test_verify_refuses_another_judge_on_signed_page(signed: tuple[str, Path], tmp_path: Path) -> None:
+    """Words are not compared with those of another version's judge; a signature covers which version judged."""
+    html, key = signed
+    data = json.loads(Page(html).blocks["gpuwatch-record"])
+    changed = forged(data, ("windows", 0, "verdict", "judge_version"), "0.1.0")
+    assert verified(tmp_path, rewritten(html, changed), key) == 1
 
 
 def test_verify_lists_unproven_window_as_unsigned(gpuwatch: Gpuwatch, home: Path) -> None:
