@@ -237,12 +237,12 @@ def test_rejudging_in_several_processes_changes_nothing(daemon: Settings, short:
         assert rejudge.all_again(store, runs, None, shared_count=1) == [rejudge.again(store, run, None) for run in runs]
 
 
-def test_audit_trace_names_failed_rule_without_traceback(
+def test_audit_trace_refuses_limit_outside_its_range(
     gpuwatch: Gpuwatch, daemon: Settings, longer: Window, tmp_path: Path
 ) -> None:
-    """A limit under which a rule fails is a line of the verdict, not a traceback."""
+    """A limit under which a rule has no meaning is refused in one line, not answered by a traceback."""
     file = tmp_path / "window.gpuwatch"
     assert gpuwatch(*daemon.flags(), "record", "-o", str(file), "--run", str(longer.run_id)).code == 0
     ended = gpuwatch("audit", "--trace", str(file), "--limit", "throttle-hw-slowdown.refreshes_count=0")
-    assert "the rule throttle-hw-slowdown failed (IndexError) with the limit refreshes_count = 0" in ended.out
-    assert "Traceback" not in ended.err
+    expected = "limit throttle-hw-slowdown.refreshes_count: expected a number from 1 to 1000, found 0.0"
+    assert (ended.code, ended.err.splitlines()) == (2, [f"gpuwatch: {expected}"])
