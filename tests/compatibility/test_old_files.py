@@ -17,6 +17,7 @@ from tests.compatibility import old_version
 from tests.compatibility.write import SOURCE, shape
 from tests.gpuwatch import live
 from tests.gpuwatch.cli.conftest import Gpuwatch, daemon, gpuwatch, home
+from tests.waiting import wait_until
 
 __all__ = ["daemon", "gpuwatch", "home"]
 
@@ -61,10 +62,16 @@ def test_live_output_keeps_its_keys(
 ) -> None:
     """What commands say beside a daemon has every key it had, with the same kind of value."""
     with live.running(tmp_path_factory.mktemp("live"), SOURCE) as running:
-        arguments = (each.replace("FOLDER", str(home)) for each in output["arguments"])
-        ended = gpuwatch(*running.settings.flags(), *arguments, "--json")
-    assert ended.code == output["code"], ended.err
-    assert sorted(set(output["json"]) - set(shape(ended.data))) == []
+        arguments = tuple(each.replace("FOLDER", str(home)) for each in output["arguments"])
+        missing: list[str] = []
+
+        def has_every_key() -> bool:  # a process list comes a moment after the first readings
+            ended = gpuwatch(*running.settings.flags(), *arguments, "--json")
+            assert ended.code == output["code"], ended.err
+            missing[:] = sorted(set(output["json"]) - set(shape(ended.data)))
+            return not missing
+
+        wait_until(has_every_key, what=lambda: f"every key of then, missing {missing}")
 
 
 def test_configuration_keeps_its_meaning(gpuwatch: Gpuwatch, home: Path) -> None:
