@@ -33,7 +33,12 @@ FACTS: Mapping[str, str] = {
     "alloc_count": "how often the caching allocator asked the driver for memory",
     "alloc_retry_count": "how often the caching allocator had to free its cache to go on",
     "reserved_change_bytes": "by how much the caching allocator's memory grew",
+    # Parts of the claim, printed with it.
+    "locked_mhz": "the clock the caller locked the SMs at",
+    "every_s": "the time from one call's begin to the next that the caller keeps on purpose",
+    "varies": "whether the times vary by design, so that the mean over whole periods is claimed",
     # How it was timed.
+    "stamp_s": "the GPU's time for the stamps around one entry",
     "timer": "what took the times: events, graph, host, or caller for times handed over",
     "timer_overhead_s": "what the timer reads around nothing",
     "busy_ratio": "the share of the window the harness kept the GPU busy",

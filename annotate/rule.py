@@ -2,25 +2,22 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any, TypeAlias, TypeVar, get_type_hints
 
+from annotate.answer import Answer, Clear, Found, Severity, Unobserved
+from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import FACTS
 from annotate.errors import InvalidValueError, UnknownNameError
-from annotate.evidence import Evidence, Fact
+from annotate.evidence import Evidence
 from annotate.ranges import Range
 from annotate.verdict import OverriddenLimit
 
-
-class Severity(StrEnum):
-    """The weight of a hazard: a label, a stated limit on the number's use, or an end to it."""
-
-    NOTE = "note"
-    FLAG = "flag"
-    REJECT = "reject"
+# What a file of rules needs.
+__all__ = ["Answer", "Basis", "Check", "Clear", "Found", "Limit", "Rule", "Severity", "Unobserved", "rule"]
 
 
 class Basis(StrEnum):
@@ -33,38 +30,8 @@ class Basis(StrEnum):
     BASELINE = "baseline"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The hazard is there.
-
-    ``facts`` fill the rule's sentence and stay in the verdict; ``effect_ratio`` is the estimated relative change of the
-    measured time (0.16: 16 % longer than it should read; negative: it reads too short); ``span_ns`` is when it happened.
-    """
-
-    severity: Severity
-    facts: Mapping[str, Fact] = field(default_factory=dict)
-    effect_ratio: float | None = None
-    span_ns: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Clear:
-    """The evidence was there and the hazard was not."""
-
-    facts: Mapping[str, Fact] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Unobserved:
-    """The rule could not tell, and why; ``failure`` is the class of the exception with which it failed, if it did."""
-
-    reason: str
-    failure: str | None = None
-
-
-Answer: TypeAlias = Found | Clear | Unobserved
 _Note = TypeVar("_Note")
-Check: TypeAlias = Callable[..., Answer]  # (evidence, claim, *, limits…): limits differ by rule, so no stricter type fits
+Check: TypeAlias = Callable[..., Answer]  # (case, *, limits…) or (evidence, claim, *, limits…)
 
 
 _NEEDS = {
@@ -113,13 +80,18 @@ class Rule:
 
     def ask(self, evidence: Evidence, claim: Claim, limits: Mapping[str, float] | None = None) -> Answer:
         """The rule's answer; Unobserved without asking it when a signal it needs was never observed."""
+        return self.ask_about(Case(evidence, claim), limits)
+
+    def ask_about(self, case: Case, limits: Mapping[str, float] | None = None) -> Answer:
+        """The rule's answer, from what other rules had computed of this case already."""
         for need in self.needs:
-            if not evidence.observes(need):
-                return Unobserved(_missing(need, evidence.absence))
+            if not case.evidence.observes(need):
+                return Unobserved(_missing(need, case.evidence.absence))
         record = _record(self.check)
-        if record is not None:
-            return self.check(evidence, claim, limits=record(**(limits or {})))
-        return self.check(evidence, claim, **(limits or {}))
+        given = {"limits": record(**(limits or {}))} if record is not None else (limits or {})
+        if _takes_case(self.check):
+            return self.check(case, **given)
+        return self.check(case.evidence, case.claim, **given)
 
     def overridden(self, limits: Mapping[str, float]) -> dict[str, OverriddenLimit]:
         """Return those of these limits that differ from the rule's own, whatever the rule answers under them."""
@@ -150,6 +122,11 @@ def _record(check: Check) -> type | None:
     """The class of the record that a check takes its limits in; None if it takes them as keywords."""
     found = get_type_hints(check).get("limits")
     return found if isinstance(found, type) else None
+
+
+@cache
+def _takes_case(check: Check) -> bool:
+    return next(iter(inspect.signature(check).parameters)) == "case"
 
 
 def _missing(need: str, absence: str | None) -> str:

@@ -5,9 +5,9 @@ Each witness gives a Sign; the rule weighs them.
 
 from dataclasses import dataclass, field
 
+from annotate.answer import Severity
 from annotate.derived.presence import Presence, list_is_whole, own_was_listed, presences, unexplained_bytes
 from annotate.evidence import Evidence, Fact
-from annotate.rule import Severity
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from annotate.answer import Answer, Clear, Found, Severity, Unobserved
 from annotate.declared import amount, text
 from annotate.derived.busy import utilization_ratio
 from annotate.derived.presence import list_is_whole
 from annotate.derived.timed import beside, loop, untimed_because
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Duration, Factor, Share
-from annotate.rule import Answer, Clear, Found, Severity, Unobserved
 from annotate.times.durations import readable
 
 # These are read on the GPU, in the order of its work: they end no earlier than the work between them.

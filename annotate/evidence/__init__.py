@@ -7,6 +7,7 @@ A `Device` is read in lanes: `Reading`, `Census`, `PowerRecord`, `Event`, `Gap`.
 columns.  With the `Host`'s facts, `Timings` and what was declared, that is the `Evidence`.
 """
 
+from annotate.evidence.circumstances import OtherWindow, OtherWork, Pause, RecordedWindow, WorkRecord
 from annotate.evidence.column import EMPTY, GRID_COUNT, Column, Times, Values, grid
 from annotate.evidence.evidence import Evidence, Fact
 from annotate.evidence.reading import COUNTERS, HEARTBEAT_NS, SIGNALS, STALE_NS, Lane, Reading, Reason, signals
@@ -30,18 +31,23 @@ __all__ = [
     "Host",
     "Increase",
     "Lane",
+    "OtherWindow",
+    "OtherWork",
     "Ownership",
+    "Pause",
     "PowerRecord",
     "Process",
     "ProcessList",
     "Reading",
     "Reason",
+    "RecordedWindow",
     "Times",
     "Timings",
     "Trace",
     "Values",
     "Visibility",
     "WindowRecord",
+    "WorkRecord",
     "grid",
     "signals",
 ]

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from annotate.evidence.circumstances import OtherWindow, OtherWork, Pause, WorkRecord
 from annotate.evidence.column import Column
 from annotate.evidence.records import Device
 from annotate.evidence.trace import Increase, Trace
@@ -22,7 +23,7 @@ class Evidence:
 
     ``declared`` holds facts only the measured process knows, by the names of ``annotate.declared``: they may worsen a verdict,
     never improve it.  ``absence`` says why there is no telemetry, where there is none.  ``baseline`` is what the window is
-    compared with, where it is.
+    compared with, where it is.  ``other_work``, like ``timings``, is declared; ``pauses`` only name causes.
     """
 
     window: WindowRecord
@@ -33,6 +34,10 @@ class Evidence:
     timings: Timings | None = None
     absence: str | None = None
     baseline: Evidence | None = None
+    other_work: OtherWork | None = None
+    pauses: tuple[Pause, ...] = ()
+    overlapping: tuple[OtherWindow, ...] = ()
+    record: WorkRecord | None = None
 
     def observes(self, name: str) -> bool:
         """Return whether it holds a signal, ``census``, ``dense_power``, ``timings``, ``baseline``, ``host.X``, ``declared.X``."""

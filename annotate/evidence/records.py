@@ -76,6 +76,7 @@ class Device:
     compute_mode: str | None = None
     virtualization: str | None = None
     supported_reasons_mask: int | None = None
+    idle_power_w: float | None = None  # the lowest seen on this card with a context and no work
 
 
 class Ownership(StrEnum):

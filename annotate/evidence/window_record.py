@@ -18,6 +18,7 @@ class WindowRecord:
     end_ns: int
     label: str | None = None
     pids: frozenset[int] = frozenset()
+    program: str | None = None  # a digest of executable and arguments: two programs may use one label
 
     @property
     def length_ns(self) -> int:

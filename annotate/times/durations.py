@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from annotate.answer import Unobserved
 from annotate.evidence import EMPTY, Evidence, Timings, Values, WindowRecord
-from annotate.rule import Unobserved
 from annotate.stats.robust import centre, effective_count, spread
 
 # No SM ever ran outside these.

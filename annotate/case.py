@@ -1,0 +1,87 @@
+"""One window as one asking pass sees it, and what rules and proofs compute of it once."""
+
+from functools import cached_property
+
+from annotate.claims import Claim
+from annotate.derived.clock_blocks import ClockBlocks, clock_blocks
+from annotate.derived.idle_gaps import STAMP_S, IdleGaps, entry_gaps, power_dips
+from annotate.derived.load_time import PAUSE_S, LoadTime, load_time
+from annotate.evidence import Evidence, Fact, Timings
+from annotate.stats.change_points import SeriesLevel
+from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity
+from annotate.times.durations import inside
+
+
+class Case:
+    """The evidence of one pass under one claim.  Everything here is computed when first asked for, and then kept."""
+
+    def __init__(self, evidence: Evidence, claim: Claim = Claim.SUSTAINED) -> None:
+        self.evidence = evidence
+        self.claim = claim
+
+    @cached_property
+    def timings(self) -> Timings:
+        """The usable times inside the window; empty where there are none."""
+        return inside(self.evidence)
+
+    @property
+    def has_times(self) -> bool:
+        return len(self.timings.at_ns) > 0
+
+    @cached_property
+    def is_stamped(self) -> bool:
+        """Whether the clock of at least half of the window's blocks was stamped."""
+        return self.blocks is not None and self.blocks.stamped_ratio >= 0.5
+
+    @property
+    def stamp_s(self) -> float:
+        """The GPU's time for the stamps around one entry; 0 where nothing was stamped."""
+        if self.timings.sm_clock_mhz is None:
+            return 0.0
+        stamp_s = self.fact("stamp_s")
+        return float(stamp_s) if isinstance(stamp_s, int | float) and 0.0 <= stamp_s < 1.0 else STAMP_S
+
+    @cached_property
+    def gaps(self) -> IdleGaps | None:
+        """Idle time by the gaps between entries; None without times, or without their begins."""
+        other = self.evidence.other_work
+        covered = other.spans_ns if other is not None else ()
+        if not self.has_times:
+            return None
+        return entry_gaps(self.timings, self.evidence.window, covered=covered, stamp_s=self.stamp_s)
+
+    @cached_property
+    def dips(self) -> IdleGaps | None:
+        """Idle time by dips of the driver's power record; None where it does not cover the window."""
+        device = self.evidence.device
+        idle_w = device.idle_power_w if device is not None else None
+        return power_dips(self.evidence.trace.dense_power, self.evidence.window, idle_w=idle_w)
+
+    @cached_property
+    def blocks(self) -> ClockBlocks | None:
+        """The SM clock in blocks: stamped where stamped, else NVML's."""
+        return clock_blocks(self.evidence)
+
+    @cached_property
+    def levels(self) -> tuple[SeriesLevel, ...]:
+        """The levels of the logarithm of the clock, the slowest first."""
+        return self.blocks.levels() if self.blocks is not None else ()
+
+    @cached_property
+    def fit(self) -> Sensitivity | NoFit:
+        return sensitivity(self.timings)
+
+    @property
+    def beta(self) -> float:
+        """The exponent of time against clock; 1 where it was not fitted."""
+        return self.fit.beta if isinstance(self.fit, Sensitivity) else 1.0
+
+    @cached_property
+    def load(self) -> LoadTime:
+        """When load began, before the window and after each pause in it."""
+        idle = self.gaps or self.dips
+        return load_time(self.evidence, idle.spans_ns(least_s=PAUSE_S) if idle is not None else ())
+
+    def fact(self, name: str) -> Fact:
+        """Return a declared fact; None if nobody declared it in this pass."""
+        return self.evidence.declared.get(name)

@@ -1,0 +1,70 @@
+"""What surrounds the timed work of a window: declared other work, pauses of the host, other windows, and this work's record."""
+
+from dataclasses import dataclass
+
+from annotate.evidence.column import Times, Values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OtherWork:
+    """Work inside the window that the process declares and did not time: when each piece began, how long it took, and what."""
+
+    at_ns: Times
+    took_s: Values
+    kinds: tuple[str, ...]  # flush, warm-up, check, or the caller's word; one a piece
+
+    @property
+    def spans_ns(self) -> tuple[tuple[int, int], ...]:
+        ends_ns = self.at_ns + (self.took_s * 1e9).astype("int64")
+        return tuple(zip(self.at_ns.tolist(), ends_ns.tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """An interval in which the host did something else than launch work, and what."""
+
+    begin_ns: int
+    end_ns: int
+    cause: str  # collector, compilation, autotuning, run-queue, page-faults, hand-over
+
+
+@dataclass(frozen=True, slots=True)
+class OtherWindow:
+    """A window of another process that overlaps this one on the same GPU."""
+
+    begin_ns: int
+    end_ns: int
+    pid: int | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedWindow:
+    """The numbers of one earlier VALID window of this work on this card; None is what that window did not know."""
+
+    calls_rate_hz: float | None = None
+    mean_s: float | None = None
+    median_s: float | None = None
+    median_at_clock_s: float | None = None
+    steady_clock_mhz: float | None = None
+    regular_idle_ratio: float | None = None
+    power_w: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRecord:
+    """Earlier VALID windows of equal label, program, card, driver and power limit, the newest last.
+
+    Five make a record; fewer say nothing.  ``clock_mhz`` is the clock of ``median_at_clock_s``.
+    """
+
+    windows: tuple[RecordedWindow, ...] = ()
+    clock_mhz: float | None = None
+
+    def values(self, name: str) -> tuple[float, ...]:
+        """Return what is known of one number, by its field's name; empty for fewer than five windows."""
+        known = tuple(value for each in self.windows if (value := getattr(each, name)) is not None)
+        return known if len(known) >= RECORD_COUNT else ()
+
+
+RECORD_COUNT = 5  # the specification: fewer windows are no record
