@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import types
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Hundreds of processes that tests start import the same modules: without compiled files each compiles them again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
