@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from annotate.evidence import Times, Values
 from annotate.stats.long_run import cycle_means, cycle_variance, long_run_variance, mean_within, median_within
+from tests.examples import share_of
 
 SECOND_NS = 1_000_000_000
-few = settings(max_examples=40)
+few = settings(max_examples=share_of(40))
 series = st.lists(st.floats(0.5, 2.0), min_size=6, max_size=200).map(np.array)
 
 
