@@ -122,8 +122,8 @@ def test_repeatability_is_a_ratio(values: Values, factor: float) -> None:
 
 
 @few
-@given(count=st.integers(0, 50), cycle_ns=st.integers(1, 10**9))
+@given(count=st.integers(0, 50), cycle_ns=st.integers(1, 10**6))
 def test_cycle_means_lie_within_the_values(count: int, cycle_ns: int) -> None:
     values = np.random.default_rng(count).uniform(1.0, 2.0, count)
-    means = cycle_means(at(count, 1.0), values, cycle_ns)
+    means = cycle_means(at(count, 1e-3), values, cycle_ns)  # a cycle of 1 ns makes a million
     assert ((means >= 1.0) & (means <= 2.0)).all()
