@@ -102,6 +102,19 @@ def test_hypothesis_deadlines_are_set_in_one_place() -> None:
     assert [place.partition(":")[0] for place in found] == ["conftest.py"], found
 
 
+def test_numbers_of_examples_are_shares() -> None:
+    """The suite tries a share of each number of examples, and ``make bench`` all of them."""
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "max_examples" and called(keyword.value) != "share_of"
+    ]
+    assert found == []
+
+
 def test_sleeps_are_named_and_say_why() -> None:
     """Where a condition can be waited for, ``wait_until`` waits; else ``sample_for`` and ``let_pass`` name the reason."""
     found = {
