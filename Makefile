@@ -90,6 +90,8 @@ gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw beco
 bench: $(STAMP)  ## what watching, judging and storing cost, and how often the judge is right over some windows, as tables
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m pytest -m "slow and not soak and not gpu"
+	GPUWATCH_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) -m "hypothesis and not slow and not gpu"
+	GPUWATCH_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz tests/gpuwatch/sampling/test_wakeup.py
 	$(BIN)/python -m tests.campaign --seconds 60 --out build/campaign.json
 
 campaign: $(STAMP)  ## how often the judge is right, over thousands of simulated windows; then the page of it

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import types
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.examples import share_of
+
+# Hundreds of processes that tests start import the same modules: without compiled files each compiles them again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # How long an example takes says how busy the machine is, not whether the code is right.
-settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("suite", deadline=None, max_examples=share_of(100), suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
 # A test is one of ``timing`` if its module uses one of these, or it uses such a fixture: it cannot be forgotten.

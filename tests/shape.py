@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -162,9 +162,9 @@ def _skips(source: Source) -> Iterator[str]:
             yield f"{source.path}:{number}"
 
 
-def main() -> int:
-    """Print every figure beside its limit, and the places above it; return 1 if there are any."""
-    found = figures(read(*PRODUCT), read("tests"))
+def main(product: Sequence[str] = PRODUCT, tests: str = "tests") -> int:
+    """Print every figure of folders beside its limit, and the places above it; return 1 if there are any."""
+    found = figures(read(*product), read(tests))
     for figure in found:
         mark = " " if figure.is_met else "!"
         sys.stdout.write(f"{mark} {figure.name:<38} {figure.value:>8g}   at most {figure.limit:g}\n")

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import share_of
 from tests.rate_bounds import clopper_pearson
 
 
 @given(st.integers(1, 30), st.floats(0.01, 0.99))
-@settings(max_examples=25)
+@settings(max_examples=share_of(25))
 def test_bounds_cover_every_rate(trials: int, rate: float) -> None:
     from scipy.stats import binom
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,11 @@ BOUNDS = {
 CLOCKS = frozenset({"monotonic", "monotonic_ns", "now_ns", "perf_counter", "perf_counter_ns", "process_time", "thread_time"})
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(HERE.rglob("*.py")):
-        name = path.relative_to(HERE).as_posix()
-        if not name.startswith(PROGRAMS):
-            yield name, ast.parse(path.read_text())
+@cache
+def sources() -> tuple[tuple[str, ast.Module], ...]:
+    """Return the name and the syntax tree of every test file."""
+    paths = {path.relative_to(HERE).as_posix(): path for path in sorted(HERE.rglob("*.py"))}
+    return tuple((name, ast.parse(path.read_text())) for name, path in paths.items() if not name.startswith(PROGRAMS))
 
 
 def called(node: ast.AST) -> str:
@@ -99,6 +100,19 @@ def test_hypothesis_deadlines_are_set_in_one_place() -> None:
         if any(keyword.arg == "deadline" for keyword in node.keywords)
     ]
     assert [place.partition(":")[0] for place in found] == ["conftest.py"], found
+
+
+def test_numbers_of_examples_are_shares() -> None:
+    """The suite tries a share of each number of examples, and ``make bench`` all of them."""
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "max_examples" and called(keyword.value) != "share_of"
+    ]
+    assert found == []
 
 
 def test_sleeps_are_named_and_say_why() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from annotate.evidence import GRID_COUNT, Gap, Lane, Process, ProcessList, Reading, Trace, grid
 from tests.annotate.builders import UUID
+from tests.examples import share_of
 
 SECOND_NS = 1_000_000_000
 
@@ -71,7 +72,7 @@ def test_a_counter_that_fell_or_was_read_once_has_no_increase(counts: list[int])
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=2, max_size=30), st.floats(0.5, 3), st.floats(1, 5))
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 def test_increase_is_positive_over_its_own_span(steps: list[int], begin_s: float, length_s: float) -> None:
     """An increase is never negative and divides by the time between its own readings."""
     totals_ns = np.cumsum(steps)

@@ -24,6 +24,7 @@ from annotate.rules import RULES
 from annotate.verdict import Answered, Status, Verdict
 from tests.annotate.builders import evidence
 from tests.annotate.occurrences import every_scene
+from tests.examples import share_of
 
 NAMES = [each.name for each in RULES]
 LIMITS = [(each, name) for each in RULES for name in each.limits]
@@ -78,7 +79,7 @@ def limits(draw: st.DrawFn) -> Mapping[str, Mapping[str, float]]:
 
 
 @given(st.integers(0, 10**6), limits(), st.sampled_from(Claim))
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_verdict_is_whole_under_any_limits(number: int, drawn: Mapping[str, Mapping[str, float]], claim: Claim) -> None:
     """Many limits at once over the windows of every hazard."""

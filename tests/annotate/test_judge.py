@@ -21,13 +21,14 @@ from annotate.rules import RULES
 from annotate.verdict import Answered, Status, Verdict
 from tests.annotate.builders import BEGIN_NS, OWN, Signal, capped_ns, evidence
 from tests.annotate.strategies import evidences, timings, tolds
+from tests.examples import share_of
 
 NAMES = [each.name for each in RULES]
 claims = st.sampled_from(Claim)
 policies = st.builds(
     lambda claim, accept: Policy(claim=claim, accept=frozenset(accept)), claims, st.sets(st.sampled_from(NAMES))
 )
-thorough = settings(max_examples=60)
+thorough = settings(max_examples=share_of(60))
 
 
 @pytest.mark.parametrize("name", sorted(FACTS))
@@ -40,7 +41,7 @@ def test_judge_cuts_short_a_told_text_that_it_repeats(name: str) -> None:
 
 
 @given(evidences(), policies, tolds, st.none() | timings(), st.none() | evidences())
-@settings(parent=thorough, max_examples=150)
+@settings(parent=thorough, max_examples=share_of(150))
 @pytest.mark.filterwarnings("error")
 def test_judge_gives_one_finding_a_rule(
     about: Evidence, policy: Policy, declared: Mapping[str, Fact], times: Timings | None, baseline: Evidence | None

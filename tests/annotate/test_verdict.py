@@ -19,6 +19,7 @@ from annotate.judge import judge
 from annotate.policy import Policy
 from annotate.verdict import Answered, Finding, OverriddenLimit, Status, Verdict, worst
 from tests.annotate.builders import evidence
+from tests.examples import share_of
 
 SCHEMA = json.loads((Path(annotate.__file__).parent / "verdict.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -56,7 +57,7 @@ verdicts = st.builds(
 
 
 @given(verdicts)
-@settings(max_examples=50)
+@settings(max_examples=share_of(50))
 def test_any_verdict_survives_json_and_follows_the_schema(verdict: Verdict) -> None:
     data = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
     assert verdict.to_dict() == data  # lists, as JSON has them, and no tuples

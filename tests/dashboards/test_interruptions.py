@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,8 @@ def failures(folder: Path, scale: Scale, cases: Sequence[dict[str, Any]]) -> str
     file = {"rule_files": [str(RULES)], "evaluation_interval": f"{scale.step_minutes}m", "tests": cases}
     (folder / "cases.yml").write_text(json.dumps(file))  # JSON is YAML
     command = [program("promtool"), "test", "rules", str(folder / "cases.yml")]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    # promtool spends a fifth of its time on collecting the garbage of one case after another.
+    found = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env={**os.environ, "GOGC": "800"})
     return "" if found.returncode == 0 else found.stdout + found.stderr
 
 

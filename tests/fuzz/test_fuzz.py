@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import share_of
 from tests.fuzz import corpus
 from tests.fuzz.targets import FAMILIES, NAMES, target
 
@@ -48,7 +49,7 @@ def mutated(draw: st.DrawFn, kept: list[bytes]) -> bytes:
 def test_what_hypothesis_makes_of_them_is_taken_or_refused(name: str) -> None:
     kept = [path.read_bytes() for path in corpus.inputs(name)]
 
-    @settings(max_examples=EXAMPLES_COUNT.get(name, 120), suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=share_of(EXAMPLES_COUNT.get(name, 120)), suppress_health_check=list(HealthCheck), database=None)
     @given(mutated(kept))
     def holds(data: bytes) -> None:
         run(name, data)

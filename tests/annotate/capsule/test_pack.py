@@ -20,6 +20,7 @@ from annotate.evidence import Column, Event, Evidence, Gap, Lane, Ownership, Pro
 from annotate.judge import judge
 from gpuwatch.sources.simulated import simulate
 from tests.annotate.builders import BEGIN_NS, OWN, QUIET, UUID, capped_ns, evidence
+from tests.examples import share_of
 
 STRANGER = Process(pid=7, name="train", memory_bytes=1 << 30, utilization_ratio=0.4, ownership=Ownership.FOREIGN)
 
@@ -70,7 +71,7 @@ def same(one: Evidence, other: Evidence) -> bool:
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=share_of(25))
 @given(observed())
 def test_pack_round_trip_keeps_evidence_and_verdict(about: Evidence) -> None:
     """What comes out is what went in and gives the same verdict."""
@@ -96,7 +97,7 @@ def test_six_seconds_at_100_hz_take_less_than_ten_kilobytes() -> None:
     assert len(pack([replace(scene, timings=None)])) < 10_000
 
 
-@settings(max_examples=50)
+@settings(max_examples=share_of(50))
 @given(st.lists(st.integers(-(1 << 62), (1 << 62) - 1)))
 def test_whole_numbers_survive_their_planes(values: list[int]) -> None:
     array = np.array(values, np.int64)
@@ -165,7 +166,7 @@ class TestDamage:
         with pytest.raises(CapsuleError, match="another archive"):
             unpack(zipped({"readme": b"hello"}))
 
-    @settings(max_examples=60)
+    @settings(max_examples=share_of(60))
     @given(st.data())
     def test_unpack_damage_raises_only_capsule_errors(self, data: st.DataObject) -> None:
         """Torn or altered recordings never escape as another error."""
@@ -180,7 +181,7 @@ class TestDamage:
         except CapsuleError as error:
             assert "\n" not in str(error)  # noqa: PT017 - no error at all is fine too: the change hit a byte nobody reads
 
-    @settings(max_examples=60)
+    @settings(max_examples=share_of(60))
     @given(st.data())
     def test_altered_manifests_never_escape_as_another_error(self, data: st.DataObject) -> None:
         manifest = json.loads(member(PACKED, "manifest.json"))

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from annotate.derived.clock_blocks import ClockBlocks, clock_blocks
 from annotate.evidence import Evidence, Timings, Values
 from tests.annotate.builders import BEGIN_NS, Signal, evidence
+from tests.examples import share_of
 
-few = settings(max_examples=40)
+few = settings(max_examples=share_of(40))
 
 
 def blocks_of(about: Evidence) -> ClockBlocks:

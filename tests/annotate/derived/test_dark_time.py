@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from annotate.derived.dark_time import clock_stretches, column_silences_ns, dark_ratio, list_stretches, power_stretches
 from annotate.evidence import Column, Evidence, Gap, Lane, Trace
 from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
+from tests.examples import share_of
 
-few = settings(max_examples=40)
+few = settings(max_examples=share_of(40))
 S = 1_000_000_000
 
 

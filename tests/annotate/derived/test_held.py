@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from annotate.derived.held import Held, began_ns, by_bits, by_counter, by_violation, power_cap, running
 from annotate.evidence import Column, Evidence, Gap, Reason
 from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
+from tests.examples import share_of
 
 BIT = Reason.SW_POWER_CAP
 
@@ -32,7 +33,7 @@ def known(held: Held | None) -> Held:
     return held
 
 
-@settings(max_examples=40)
+@settings(max_examples=share_of(40))
 @given(
     length_s=st.floats(0.25, 3.0),
     phase_s=st.floats(0.0, 0.1),

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from annotate.derived.idle_gaps import IdleGaps, Span, entry_gaps, overlap_ratios, power_dips
 from annotate.evidence import Column, Timings, Values, WindowRecord
 from tests.annotate.builders import BEGIN_NS
+from tests.examples import share_of
 
-few = settings(max_examples=60)
+few = settings(max_examples=share_of(60))
 MS = 1_000_000
 
 

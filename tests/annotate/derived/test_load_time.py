@@ -14,8 +14,9 @@ from annotate.derived.idle_gaps import Span
 from annotate.derived.load_time import EXCESS, LoadTime, excess_of, load_time, unknown_excess
 from annotate.evidence import Column, Evidence
 from tests.annotate.builders import BEGIN_NS, evidence
+from tests.examples import share_of
 
-few = settings(max_examples=60)
+few = settings(max_examples=share_of(60))
 H200 = EXCESS["NVIDIA H200"]
 
 

@@ -16,8 +16,9 @@ from annotate.evidence import Evidence, Timings
 from annotate.stats.long_run import mean_within, median_within
 from annotate.times.durations import inside, usable
 from tests.annotate import strategies
+from tests.examples import share_of
 
-many = settings(max_examples=150)
+many = settings(max_examples=share_of(150))
 idle = st.none() | st.floats(50.0, 800.0)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from annotate.derived.sm_clock import median_mhz, sudden, working
 from annotate.evidence import Column
 from tests.annotate.builders import BEGIN_NS, evidence
+from tests.examples import share_of
 
 BLOCK_NS = 100_000_000
 
@@ -42,7 +43,7 @@ def test_a_window_shorter_than_three_refreshes_has_none() -> None:
     assert median_mhz(clock) is None
 
 
-@settings(max_examples=50)
+@settings(max_examples=share_of(50))
 @given(
     before=st.floats(500, 2000),
     ratio=st.floats(0.5, 0.9) | st.floats(1.1, 2.0),
@@ -59,7 +60,7 @@ def test_two_levels_are_told_apart_wherever_they_meet(before: float, ratio: floa
     assert (move.at_ns - BEGIN_NS) // BLOCK_NS == first
 
 
-@settings(max_examples=50)
+@settings(max_examples=share_of(50))
 @given(seed=st.integers(0, 10**6), spread_ratio=st.floats(0.0, 0.05), count=st.integers(0, 5) | st.integers(20, 100))
 def test_noise_alone_is_no_move(seed: int, spread_ratio: float, count: int) -> None:
     values = 1500.0 * (1.0 + spread_ratio * np.random.default_rng(seed).uniform(-1, 1, count))

@@ -16,6 +16,7 @@ from annotate.output.report import markdown, plain, text, texts
 from annotate.policy import Policy
 from annotate.verdict import Answered, Finding, Status, Verdict
 from tests.annotate.builders import DEVICE, OWN, evidence
+from tests.examples import share_of
 
 
 def hazard(rule: str = "power-limited", severity: str = "flag", **changes: Any) -> Finding:
@@ -154,7 +155,7 @@ class TestText:
         assert not any(line.startswith("VALID") for line in shown.splitlines())
 
     @given(st.text(), st.text(), st.text())
-    @settings(max_examples=60)
+    @settings(max_examples=share_of(60))
     def test_nothing_a_user_names_adds_a_line_or_a_control_character(self, label: str, says: str, name: str) -> None:
         about = verdict(hazard(says=says, facts={name: name}), label=label, device_name=name)
         shown = text(about)
@@ -193,7 +194,7 @@ class TestMarkdown:
         assert markdown(verdict(label=label)).startswith(f"**FLAGGED** {shown} on ")
 
     @given(st.text(), st.text())
-    @settings(max_examples=60)
+    @settings(max_examples=share_of(60))
     def test_no_name_opens_a_tag_breaks_a_row_or_adds_a_line(self, label: str, says: str) -> None:
         plain_lines = markdown(verdict(hazard())).count("\n")
         shown = markdown(verdict(hazard(says=says), label=label or "x"))

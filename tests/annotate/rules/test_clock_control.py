@@ -23,6 +23,7 @@ from annotate.rules.clock_control import (
 )
 from tests.annotate.builders import BEGIN_NS, DEVICE, Signal, capped_ns, evidence
 from tests.annotate.occurrences.clock_control import stamped
+from tests.examples import share_of
 
 CAPPED: Mapping[str, Signal] = {"power_cap_ns": capped_ns(), "power_violation_ns": capped_ns(), "sm_clock_mhz": 1485}
 NONSENSE: tuple[object, ...] = ("1980", True, float("nan"), float("inf"), -5.0, 0, 10**400, [1980])
@@ -229,7 +230,7 @@ class TestClockLowNoReason:
         assert not isinstance(ask(clock_low_no_reason, about), Found)
 
     @given(st.floats(1.0, 1e300))
-    @settings(max_examples=20)
+    @settings(max_examples=share_of(20))
     def test_no_amount_breaks_it(self, clock_mhz: float) -> None:
         for declared in ({**RECORD, "canary_clock_mhz": clock_mhz}, {**RECORD, "canary_record_clock_mhz": clock_mhz}):
             answer = ask(clock_low_no_reason, evidence(length_s=1.0, declared=declared))

@@ -15,6 +15,7 @@ from annotate.evidence import Evidence, Gap
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.clocks import RULES, clock_drift, clock_ramp, mem_clock_change
 from tests.annotate.builders import BEGIN_NS, DEVICE, Signal, evidence
+from tests.examples import share_of
 
 CAPPED, IDLE, HOT = 0x4, 0x1, 0x20
 
@@ -96,13 +97,13 @@ class TestClockDrift:
 
     @example(phase=2.0, period_s=1.08984375, swing=0.02734375, length_s=10.0)
     @given(st.floats(0.0, 6.28), st.floats(0.9, 1.1), st.floats(0.0, 0.03), st.sampled_from([2.0, 3.0, 4.0, 6.0, 10.0, 12.5]))
-    @settings(max_examples=40)
+    @settings(max_examples=share_of(40))
     def test_a_swing_of_any_phase_is_no_drift(self, phase: float, period_s: float, swing: float, length_s: float) -> None:
         clock = swinging(phase=phase, period_s=period_s, swing_ratio=swing)
         assert isinstance(ask(clock_drift, capped(clock, length_s=length_s)), Clear)
 
     @given(st.floats(0.0, 6.28), st.sampled_from([2.0, 4.0, 10.0]), st.sampled_from([-1, 1]))
-    @settings(max_examples=25)
+    @settings(max_examples=share_of(25))
     def test_five_per_cent_are_found_at_any_phase_of_the_swing(self, phase: float, length_s: float, sign: int) -> None:
         clock = swinging(phase=phase, swing_ratio=0.02, drift_ratio=0.05 * sign, length_s=length_s)
         answer = found(ask(clock_drift, capped(clock, length_s=length_s)))

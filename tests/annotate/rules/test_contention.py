@@ -15,6 +15,7 @@ from annotate.evidence import Evidence, Gap, Host, Lane, Ownership, Process, Pro
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.contention import RULES, contention_process, contention_residual, cpu_starvation
 from tests.annotate.builders import BEGIN_NS, OWN, UUID, evidence
+from tests.examples import share_of
 
 FOREIGN = Process(
     pid=77, name="python", user="bob", memory_bytes=4_000_000_000, utilization_ratio=0.5, ownership=Ownership.FOREIGN
@@ -177,7 +178,7 @@ class TestContentionProcess:
         assert isinstance(ask(contention_process, about), Clear)
 
     @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))
-    @settings(max_examples=25)
+    @settings(max_examples=share_of(25))
     def test_a_busier_neighbour_is_never_judged_more_mildly(self, one: float, other: float) -> None:
         def severity(share: float) -> int:
             about = evidence(length_s=2.0, processes=[OWN, replace(XORG, utilization_ratio=share)])

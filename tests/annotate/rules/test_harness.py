@@ -22,6 +22,7 @@ from annotate.rules.harness import (
 )
 from tests.annotate.builders import OWN, capped_ns, evidence
 from tests.annotate.occurrences.harness import RANDOM, UNMOVED, ZEROS, beside, calls, churning, profiled
+from tests.examples import share_of
 
 FOREIGN = Process(pid=77, name="python", user="bob", memory_bytes=4_000_000_000, ownership=Ownership.FOREIGN)
 
@@ -52,7 +53,7 @@ nonsense = st.one_of(
 
 
 @given(st.dictionaries(st.sampled_from(sorted(FACTS)), nonsense, max_size=12))
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 def test_nonsense_told_raises_nothing(facts: dict[str, Fact]) -> None:
     about = evidence(length_s=1.0, declared=facts, timings=calls(1e-3))
     for rule in RULES:

@@ -20,6 +20,7 @@ from annotate.rules.warmup import RULES as OF_WARMUP
 from annotate.rules.warmup import cold_start
 from tests.annotate.builders import BEGIN_NS, evidence
 from tests.annotate.occurrences.numbers import even, window
+from tests.examples import share_of
 
 ALL = (*OF_NUMBERS, *OF_SHAPE, *OF_WARMUP)
 
@@ -136,7 +137,7 @@ class TestMeanVsMedianGap:
         st.floats(0.0, 30.0),
         st.sampled_from([60, 600, 6000]),
     )
-    @settings(max_examples=60)
+    @settings(max_examples=share_of(60))
     def test_mean_median_gap_of_five_per_cent_is_flagged(
         self, seed: int, share: float, late: float, cold: float, count: int
     ) -> None:

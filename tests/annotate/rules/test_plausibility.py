@@ -16,6 +16,7 @@ from annotate.rules.plausibility import RULES, impossible_time, result_cached, s
 from tests.annotate.builders import UUID, evidence
 from tests.annotate.occurrences.plausibility import H200
 from tests.annotate.occurrences.timing import every
+from tests.examples import share_of
 
 GEMM_4K = 2 * 4096**3
 PEAK_1333 = 132 * 4096 * 1333e6
@@ -131,7 +132,7 @@ class TestImpossibleTime:
         assert isinstance(ask(impossible_time, about), Unobserved)
 
     @given(st.floats(1e-6, 1e-2), st.floats(300.0, 1980.0))
-    @settings(max_examples=25)
+    @settings(max_examples=share_of(25))
     def test_it_is_found_exactly_beyond_the_limit(self, took_s: float, clock_mhz: float) -> None:
         about = timed(took_s, {"dtype": "bf16", "call_flops_count": GEMM_4K}, clock_mhz=clock_mhz)
         share = GEMM_4K / took_s / (132 * 4096 * clock_mhz * 1e6)

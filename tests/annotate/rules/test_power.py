@@ -15,6 +15,7 @@ from annotate.evidence import Column, Evidence, Reason, Timings, Trace
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.power import RULES, power_limited, power_reading_stale, sync_boost_limited
 from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
+from tests.examples import share_of
 
 NO_COUNTERS: dict[str, Signal] = {"power_cap_ns": None, "power_violation_ns": None}
 
@@ -93,7 +94,7 @@ class TestPowerLimited:
         assert facts["by"] == "counter"
         assert facts["capped_ratio"] == pytest.approx(1.0, abs=0.04)
 
-    @settings(max_examples=20)
+    @settings(max_examples=share_of(20))
     @given(phase_s=st.floats(0.0, 0.1), length_s=st.floats(0.5, 4.0))
     def test_power_limited_at_any_phase_of_refresh(self, phase_s: float, length_s: float) -> None:
         """Whatever the phase of its refresh the counter never clears a full cap."""
@@ -104,7 +105,7 @@ class TestPowerLimited:
         assert isinstance(error, float)
         assert ratio <= 1.0 <= ratio + 2 * error + 0.02
 
-    @settings(max_examples=20)
+    @settings(max_examples=share_of(20))
     @given(before_s=st.floats(0.2, 4.0), length_s=st.floats(0.5, 4.0))
     def test_a_cap_that_let_go_before_the_window_does_not_count(self, before_s: float, length_s: float) -> None:
         def let_go(t: float) -> int:

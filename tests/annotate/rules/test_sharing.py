@@ -22,6 +22,7 @@ from annotate.rules.sharing import (
 )
 from tests.annotate.builders import DEVICE, OWN, evidence
 from tests.annotate.occurrences.sharing import XORG
+from tests.examples import share_of
 
 HOST = evidence().host
 
@@ -123,7 +124,7 @@ class TestContentionSelf:
         assert isinstance(ask(contention_residual, about), Found)
 
     @given(st.floats(0.0, 1.2), st.sampled_from(Visibility), st.booleans())
-    @settings(max_examples=40)
+    @settings(max_examples=share_of(40))
     def test_one_cause_is_never_reported_twice(self, declared: float, visibility: Visibility, beside: bool) -> None:
         stranger = replace(OWN, pid=77, ownership=Ownership.FOREIGN)
         processes = [OWN, stranger] if beside else [OWN]

@@ -18,6 +18,7 @@ from annotate.rules.timing import RULES, host_bound, missing_sync, short_kernel,
 from gpuwatch.sources.recordings import load
 from tests.annotate.builders import BEGIN_NS, OWN, UUID, evidence
 from tests.annotate.occurrences.timing import every
+from tests.examples import share_of
 
 TRACES = Path(__file__).parents[2] / "traces"
 NEIGHBOUR = Process(pid=77, memory_bytes=4_000_000_000, utilization_ratio=0.5, ownership=Ownership.FOREIGN)
@@ -175,7 +176,7 @@ class TestMissingSync:
         assert isinstance(ask(missing_sync, evidence(declared=declared, timings=every(2e-3, took_s=0.1e-3))), Unobserved)
 
     @given(st.floats(0.02, 0.98))
-    @settings(max_examples=20)
+    @settings(max_examples=share_of(20))
     def test_times_that_cover_half_of_the_work_are_never_found(self, share: float) -> None:
         about = evidence(length_s=2.0, declared={"timer": "caller"}, timings=every(1e-3, took_s=share * 1e-3, length_s=2.0))
         assert isinstance(ask(missing_sync, about), Found) == (share < 0.5 * 0.97)
@@ -285,7 +286,7 @@ class TestHostBound:
         assert isinstance(ask(host_bound, self.about(busy=0.0)), Unobserved)
 
     @given(st.floats(0.03, 1.0))
-    @settings(max_examples=20)
+    @settings(max_examples=share_of(20))
     def test_only_a_gpu_that_idles_is_found(self, busy: float) -> None:
         assert isinstance(ask(host_bound, self.about(busy=busy)), Found) == (busy < 0.7)
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from annotate.evidence import Values
 from annotate.stats.change_points import change_points, find_levels, hidden_step
 from annotate.stats.long_run import cycle_variance
+from tests.examples import share_of
 
 CYCLE_COUNT = 10
-few = settings(max_examples=60)
+few = settings(max_examples=share_of(60))
 seeds = st.integers(0, 10**6)
 
 

@@ -17,8 +17,9 @@ from annotate.stats.intervals import (
     median_interval,
     ratio_interval,
 )
+from tests.examples import share_of
 
-few = settings(max_examples=40)
+few = settings(max_examples=share_of(40))
 SERIES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=60).map(np.array)
 
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from annotate.evidence import Times, Values
 from annotate.stats.long_run import cycle_means, cycle_variance, long_run_variance, mean_within, median_within
+from tests.examples import share_of
 
 SECOND_NS = 1_000_000_000
-few = settings(max_examples=40)
+few = settings(max_examples=share_of(40))
 series = st.lists(st.floats(0.5, 2.0), min_size=6, max_size=200).map(np.array)
 
 
@@ -121,8 +122,8 @@ def test_repeatability_is_a_ratio(values: Values, factor: float) -> None:
 
 
 @few
-@given(count=st.integers(0, 50), cycle_ns=st.integers(1, 10**9))
+@given(count=st.integers(0, 50), cycle_ns=st.integers(1, 10**6))
 def test_cycle_means_lie_within_the_values(count: int, cycle_ns: int) -> None:
     values = np.random.default_rng(count).uniform(1.0, 2.0, count)
-    means = cycle_means(at(count, 1.0), values, cycle_ns)
+    means = cycle_means(at(count, 1e-3), values, cycle_ns)  # a cycle of 1 ns makes a million
     assert ((means >= 1.0) & (means <= 2.0)).all()

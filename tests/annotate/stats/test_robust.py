@@ -19,9 +19,10 @@ from annotate.stats.robust import (
     trend,
     without_cycle,
 )
+from tests.examples import share_of
 
 SERIES = st.lists(st.integers(0, 40), min_size=8, max_size=40).map(lambda steps: 1200.0 + 15.0 * np.array(steps, np.float64))
-few = settings(max_examples=40)
+few = settings(max_examples=share_of(40))
 
 
 def correlated(count: int, phi: float, *, seed: int) -> Values:

@@ -14,6 +14,7 @@ from scipy.signal import lfilter
 from annotate.evidence import Timings, Values
 from annotate.stats.line import robust_line
 from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
+from tests.examples import share_of
 from tests.hardware.wander import part, wander
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -65,7 +66,7 @@ def reason(timings: Timings) -> str:
 
 class TestFit:
     @given(st.floats(0.3, 1.05), st.integers(0, 500))
-    @settings(max_examples=25)
+    @settings(max_examples=share_of(25))
     def test_it_finds_the_exponent(self, beta: float, seed: int) -> None:
         found = fitted(run(beta=beta, seed=seed, noise=0.002))
         assert found.beta == pytest.approx(beta, abs=0.05)

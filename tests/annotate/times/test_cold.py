@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from annotate.evidence import Times, Values
 from annotate.times.cold import cold, cold_prefix_count
+from tests.examples import share_of
 
 TRACES = Path(__file__).parents[2] / "traces"
 
@@ -27,7 +28,7 @@ def begun(took_s: Values, gaps_s: Values | None = None) -> Times:
 
 class TestPrefix:
     @given(st.integers(1, 40), st.integers(0, 500))
-    @settings(max_examples=40)
+    @settings(max_examples=share_of(40))
     def test_a_decaying_beginning_is_counted_whole(self, count: int, seed: int) -> None:
         took_s = steady(300, seed=seed)
         took_s[:count] *= np.linspace(3.0, 1.1, count) if count > 1 else 3.0
@@ -38,7 +39,7 @@ class TestPrefix:
         assert cold_prefix_count(np.array([70e-3, 0.2e-3, 0.2e-3, 0.2e-3])) == 1
 
     @given(st.integers(0, 2000))
-    @settings(max_examples=60)
+    @settings(max_examples=share_of(60))
     def test_steady_times_have_none(self, seed: int) -> None:
         assert cold_prefix_count(steady(200, seed=seed)) == 0
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from annotate.evidence import Values
 from annotate.times.modes import Modes, two_modes
+from tests.examples import share_of
 
 UNIMODAL = {
     "normal": lambda rng, n: 1e-3 * (1.0 + 0.03 * rng.standard_normal(n)),
@@ -31,7 +32,7 @@ def test_two_modes_false_alarms(kind: str) -> None:
     assert sum(calls) <= 2
 
 
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(
     seed=st.integers(0, 10_000),
     count=st.integers(400, 3000),
@@ -49,7 +50,7 @@ def test_two_clear_modes_are_found_where_they_are(seed: int, count: int, separat
     assert modes.slow_ratio == pytest.approx(slow.mean(), abs=0.01)
 
 
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(st.lists(st.floats(1e-7, 10.0), min_size=0, max_size=60))
 @example([1, 2, 2, 3, 7, 7, 8, 1.375, 2.5, 3.0625, 3.5625, 3.3125, 4.625, 6.5, 0.5])  # two valleys alike, a peak between
 def test_any_durations_have_two_modes_or_not_and_nothing_breaks(values: list[float]) -> None:

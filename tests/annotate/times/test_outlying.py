@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from annotate.evidence import Timings
 from annotate.times.outlying import Outlying, outlying, pattern
 from tests.annotate.occurrences.numbers import even, timed
+from tests.examples import share_of
 
 
 def lying(took_s: list[float] | np.ndarray[tuple[int], np.dtype[np.float64]]) -> Outlying:
     return outlying(timed(np.asarray(took_s, np.float64)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(st.lists(st.floats(1e-7, 10.0), min_size=0, max_size=80), st.booleans())
 def test_any_durations_have_a_pattern_and_nothing_breaks(took_s: list[float], waited: bool) -> None:
     found = outlying(timed(np.array(took_s, np.float64))) if took_s else outlying(Timings(np.empty(0, np.int64), np.empty(0)))
@@ -27,7 +28,7 @@ def test_any_durations_have_a_pattern_and_nothing_breaks(took_s: list[float], wa
     assert pattern(found, waited=waited).text
 
 
-@settings(max_examples=40)
+@settings(max_examples=share_of(40))
 @given(seed=st.integers(0, 1000), excess_ms=st.floats(0.6, 9.0), count=st.integers(2, 30), kernel_ms=st.floats(0.02, 8.0))
 def test_turns_of_one_length_are_found_beside_kernels_of_any(seed: int, excess_ms: float, count: int, kernel_ms: float) -> None:
     took_s = even(4000, took_s=kernel_ms * 1e-3, seed=seed)

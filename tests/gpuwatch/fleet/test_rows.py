@@ -13,6 +13,7 @@ from annotate.evidence import Device, Host
 from gpuwatch.fleet import parquet
 from gpuwatch.fleet.columns import COLUMNS, ExportColumn
 from gpuwatch.fleet.rows import hostname, partition, plain, rows
+from tests.examples import share_of
 from tests.gpuwatch.fleet.warehouse import judged
 from tests.gpuwatch.store.stored import a_run, verdict
 from tests.gpuwatch.store.streams import DEVICE, UUID
@@ -86,7 +87,7 @@ def test_a_machine_cannot_be_called_a_folder(name: str) -> None:
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 
 
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(told=st.dictionaries(st.text(), VALUES), label=st.none() | st.text())
 def test_whatever_a_program_tells_becomes_a_table_and_json(
     told: dict[str, str | int | float | bool | None], label: str

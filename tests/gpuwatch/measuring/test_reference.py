@@ -15,12 +15,13 @@ from gpuwatch.errors import UsageError
 from gpuwatch.measuring import tensor_trees
 from gpuwatch.measuring.reference import match_results
 from gpuwatch.process.inputs import leaves
+from tests.examples import share_of
 
 finite = arrays.arrays(np.float64, st.integers(1, 20), elements=st.floats(-1e6, 1e6))
 
 
 @given(finite, st.floats(1e-6, 0.1))
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 def test_it_agrees_with_allclose(reference: Values, rtol: float) -> None:
     result = reference * (1 + rtol / 3) + rtol * np.abs(reference).mean() / 3
     close = np.allclose(result, reference, rtol=rtol, atol=rtol * np.abs(reference).mean())
@@ -28,7 +29,7 @@ def test_it_agrees_with_allclose(reference: Values, rtol: float) -> None:
 
 
 @given(finite)
-@settings(max_examples=30)
+@settings(max_examples=share_of(30))
 def test_the_same_is_without_error(values: Values) -> None:
     assert match_results(values, values.copy(), 0.0).error_ratio == 0.0
 

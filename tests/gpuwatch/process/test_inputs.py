@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.process.inputs import facts
+from tests.examples import share_of
 
 RANDOM = np.random.default_rng(1).standard_normal((700, 900))
 
@@ -58,7 +59,7 @@ def test_a_sample_does_not_keep_to_a_few_columns() -> None:
 
 
 @given(st.lists(st.floats(width=16), min_size=1, max_size=50), st.sampled_from(["f2", "f4", "f8", "i2", "u1", "c8", "?"]))
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 def test_shares_are_shares_for_any_values(values: list[float], kind: str) -> None:
     with np.errstate(all="ignore"):
         told = facts(np.nan_to_num(np.array(values)).astype(kind))

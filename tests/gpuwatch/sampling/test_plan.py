@@ -22,6 +22,7 @@ from gpuwatch.sampling.plan import (
 )
 from gpuwatch.sampling.refresh import Refresh
 from gpuwatch.sources.simulated import Simulated
+from tests.examples import share_of
 from tests.gpuwatch.scripted import DEVICE, FAST, UUID, Scripted, every, silent
 
 MS = 1_000_000
@@ -193,7 +194,7 @@ def rows(times_ms: list[float], values: list[float]) -> Refresh:
     return refresh
 
 
-@settings(max_examples=40)
+@settings(max_examples=share_of(40))
 @given(period_ms=st.sampled_from([100, 200, 500]), step_ms=st.sampled_from([5, 10, 50]), phase_ms=st.integers(0, 40))
 def test_the_period_is_found_at_any_sampling_rate_and_phase(period_ms: int, step_ms: int, phase_ms: int) -> None:
     times = [float(phase_ms + step_ms * i) for i in range(6000 // step_ms)]

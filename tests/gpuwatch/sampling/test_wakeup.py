@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.sampling.wakeup import Wakeup
+from tests.examples import share_of
 from tests.waiting import PATIENCE_S
 
 
@@ -42,7 +43,7 @@ class LikeAnEvent(RuleBasedStateMachine):
 
 
 TestLikeAnEvent = LikeAnEvent.TestCase
-TestLikeAnEvent.settings = settings(max_examples=40, stateful_step_count=20)
+TestLikeAnEvent.settings = settings(max_examples=share_of(40), stateful_step_count=20)
 
 
 def test_wait_lasts_its_timeout() -> None:
@@ -111,7 +112,7 @@ def test_no_wake_up_is_lost_between_two_threads() -> None:
 
 
 @given(ahead_ns=st.integers(-10_000_000, 2_000_000))
-@settings(max_examples=30)
+@settings(max_examples=share_of(30))
 def test_the_clock_waits_for_a_wake_as_for_an_event(ahead_ns: int) -> None:
     clock, wake = MonotonicClock(), Wakeup()
     due_ns = clock.now_ns() + ahead_ns

@@ -16,6 +16,7 @@ from annotate.evidence import Evidence, Reason
 from gpuwatch.errors import UsageError
 from gpuwatch.sources import recordings
 from gpuwatch.sources.simulated import simulate
+from tests.examples import share_of
 from tests.gpuwatch.sources.logs import HEADER, TRACES, log_of, row
 
 
@@ -285,7 +286,7 @@ CELLS = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(st.lists(st.lists(CELLS, min_size=1, max_size=14), max_size=4))
 def test_no_line_however_strange_is_a_traceback(tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]]) -> None:
     text = HEADER + "\n" + row(0) + "\n" + "".join(", ".join(cells) + "\n" for cells in lines)
@@ -298,14 +299,14 @@ def test_no_line_however_strange_is_a_traceback(tmp_path_factory: pytest.TempPat
     assert "\n" not in message
 
 
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(st.binary(max_size=200))
 def test_no_file_however_strange_is_a_traceback(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     with pytest.raises(UsageError):
         loaded(tmp_path_factory.mktemp("log"), data)
 
 
-@settings(max_examples=40)
+@settings(max_examples=share_of(40))
 @given(st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 100), st.integers(0, 999_999)), min_size=1, max_size=20))
 def test_every_number_written_is_the_number_read(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, int]]

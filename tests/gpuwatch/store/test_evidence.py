@@ -37,6 +37,7 @@ from gpuwatch.sources.simulated import simulate
 from gpuwatch.store import Reader, dense_power
 from gpuwatch.store.signal_columns import LANE_COLUMNS, stored
 from tests.annotate.builders import evidence
+from tests.examples import share_of
 from tests.gpuwatch.store.stored import a_run, feed, opened, sweeps_of
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, OWN, UUID, fast, listing, pulse, stream, sweep
 
@@ -112,7 +113,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=share_of(15))
 @given(st.lists(STEP, min_size=1, max_size=60))
 def test_every_reading_has_its_value_back_at_its_time(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int | None, float | None, float | None, int]]
@@ -187,7 +188,7 @@ def test_dense_power_keeps_a_tenth_watt_and_half_a_millisecond(tmp_path: Path) -
     assert np.abs(trace.dense_power.values - watts).max() <= 0.051
 
 
-@settings(max_examples=40)
+@settings(max_examples=share_of(40))
 @given(st.lists(st.tuples(st.integers(1, 10**10), st.floats(0, 2000)), min_size=1, max_size=100))
 def test_packed_power_survives_whatever_the_driver_says(samples: list[tuple[int, float]]) -> None:
     times = np.cumsum([step for step, _ in samples])

@@ -15,6 +15,7 @@ from sqlite_utils import Database, Migrations
 from annotate.evidence import Lane, Timings
 from gpuwatch.store import Reader, schema
 from gpuwatch.store.signal_columns import LANE_COLUMNS
+from tests.examples import share_of
 from tests.gpuwatch.store.stored import a_run, feed, opened, verdict
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, stream
 
@@ -117,7 +118,7 @@ ROW = st.tuples(
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=share_of(20))
 @given(st.lists(ROW, max_size=20))
 def test_migration_is_whole_or_not_at_all(rows: list[tuple[Any, ...]]) -> None:
     """A migration is whole or not at all, whatever the file held."""

@@ -209,14 +209,14 @@ class TestRetention:
     def test_segments_rotate_and_drop_all_but_the_live_one(self, tmp_path: Path) -> None:
         """Segments rotate, and the oldest are dropped, but never the live one."""
         clock = VirtualClock(BEGIN_NS)
-        store = opened(tmp_path, clock=clock, budget_bytes=1_400_000, segment_bytes=1)
-        feed(store, stream(2400.0, loaded=True), clock=clock)
+        store = opened(tmp_path, clock=clock, budget_bytes=800_000, segment_bytes=1)
+        feed(store, stream(1200.0, loaded=True), clock=clock)  # 1.3 MB
         statistics = store.statistics()
         assert 2 < len(segments(tmp_path)) < 8
         assert statistics["dropped_segments_count"] > 0
-        assert statistics["bytes"] < 2_000_000
+        assert statistics["bytes"] < 1_150_000
         with Reader(tmp_path) as reader:
-            across = reader.trace(UUID, BOOT, BEGIN_NS + 2000 * S, BEGIN_NS + 2400 * S)
+            across = reader.trace(UUID, BOOT, BEGIN_NS + 1000 * S, BEGIN_NS + 1200 * S)
             gone = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 10 * S)
         assert not gone.columns
         assert (across.column("sm_clock_mhz").at_ns[1:] - across.column("sm_clock_mhz").at_ns[:-1]).max() < 200_000_000
@@ -230,7 +230,7 @@ class TestRetention:
         for i in range(300):
             store.put_run(a_run(id=f"run{i:05d}", told={"note": "x" * 6000}))
         assert store.flush(10.0)
-        feed(store, stream(2400.0, loaded=True), clock=clock)
+        feed(store, stream(1200.0, loaded=True), clock=clock)  # 1.3 MB
         statistics = store.statistics()
         assert statistics["ledger_bytes"] > 1_400_000
         assert 400_000 < statistics["readings_bytes"] < 1_100_000
@@ -240,7 +240,7 @@ class TestRetention:
         clock = VirtualClock(BEGIN_NS)
         wall = {"s": clocks.wall_s()}
         store = opened(tmp_path, clock=clock, segment_bytes=1, wall_offset_ns=lambda: int(wall["s"] * 1e9) - BEGIN_NS)
-        feed(store, stream(900.0, loaded=True), clock=clock)
+        feed(store, stream(600.0, loaded=True), clock=clock)
         count = len(segments(tmp_path))
         assert count > 2
         store.set_budget(2 << 30, 3600.0)
@@ -451,8 +451,9 @@ class TestFullDisk:
     def test_the_oldest_segments_make_room(self, tmp_path: Path) -> None:
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, segment_bytes=1)
-        feed(store, stream(900.0, loaded=True), clock=clock)
+        feed(store, stream(600.0, loaded=True), clock=clock)
         count = len(segments(tmp_path))
+        assert count > 2
         limit(store, 1)
         for sweep in stream(60.0, loaded=True, begin_ns=BEGIN_NS + 1000 * S):
             store.take(sweep)
@@ -476,14 +477,14 @@ class TestFullDisk:
         store.close()
 
     def test_a_real_full_disk_is_survived(self, tmp_path: Path) -> None:
-        mount = ["mount", "-t", "tmpfs", "-o", "size=1500k", "gpuwatch-test", str(tmp_path)]
+        mount = ["mount", "-t", "tmpfs", "-o", "size=1000k", "gpuwatch-test", str(tmp_path)]
         mounted = subprocess.run(mount, capture_output=True, check=False)
         if mounted.returncode:
             pytest.skip(f"mounting a small tmpfs needs root: {mounted.stderr.decode().strip()}")
         try:
             clock = VirtualClock(BEGIN_NS)
             store = opened(tmp_path, clock=clock, segment_bytes=1)
-            for minute in range(40):
+            for minute in range(20):  # 1.3 MB
                 for sweep in stream(60.0, loaded=True, begin_ns=BEGIN_NS + minute * 60 * S):
                     store.take(sweep)
                 clock.wait_until(BEGIN_NS + (minute + 1) * 60 * S, NEVER)
@@ -492,7 +493,7 @@ class TestFullDisk:
             assert statistics["dropped_segments_count"] > 0
             assert not statistics["disk_full"]
             with Reader(tmp_path) as reader:
-                assert reader.trace(UUID, BOOT, BEGIN_NS + 2390 * S, BEGIN_NS + 2400 * S).observes("power_w")
+                assert reader.trace(UUID, BOOT, BEGIN_NS + 1190 * S, BEGIN_NS + 1200 * S).observes("power_w")
             store.close()
             assert all(integrity(path) == "ok" for path in tmp_path.glob("*.db"))
         finally:

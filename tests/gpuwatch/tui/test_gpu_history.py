@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from annotate.evidence import Column, Gap, Trace
 from gpuwatch.tui.gpu_history import SETTLE_NS, SLICE_NS, GpuHistory
+from tests.examples import share_of
 from tests.gpuwatch.tui.detail import Still
 from tests.gpuwatch.tui.frozen import NOW_NS, S, gpu
 
@@ -28,7 +29,7 @@ def fill(known: GpuHistory, past: Still, begin_ns: int, end_ns: int, *, now_ns: 
     raise AssertionError("it never has enough")
 
 
-@settings(max_examples=100)
+@settings(max_examples=share_of(100))
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(1, 400)), min_size=1, max_size=6))
 def test_history_ends_up_with_the_stored_readings(intervals: list[tuple[int, int]]) -> None:
     """Whatever the intervals queried, the history ends up with the readings the store holds."""

@@ -13,6 +13,7 @@ from annotate.evidence import Column, Gap
 from gpuwatch.tui.text import plot, words
 from gpuwatch.tui.text.plot import GUTTER_COUNT, LINE, Band, PlotStyle, Span, band, lines, scale
 from gpuwatch.tui.text.words import Tone
+from tests.examples import share_of
 
 S = 1_000_000_000
 EMPTY = Column(np.empty(0, np.int64), np.empty(0))
@@ -38,7 +39,7 @@ columns = _rows.map(
 )  # fmt: skip
 
 
-@settings(max_examples=200)
+@settings(max_examples=share_of(200))
 @given(
     columns, st.integers(0, 2**60), st.integers(0, 2**45), st.integers(1, 90), st.integers(1, 12), st.integers(-3, 100),
     st.none() | st.floats(allow_nan=False, allow_infinity=False),
@@ -54,7 +55,7 @@ def test_plot_stays_in_its_box_for_any_column(
         assert len("".join(piece.text for piece in row)) == GUTTER_COUNT + width
 
 
-@settings(max_examples=200)
+@settings(max_examples=share_of(200))
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9), st.floats(0.001, 1e6), st.integers(1, 12))
 def test_scale_holds_its_values_with_few_ticks(low: float, more: float, least: float, count: int) -> None:
     """A scale holds the values it is of, with no more ticks than requested."""

@@ -13,6 +13,7 @@ from annotate.evidence import Column, Gap, Reason
 from gpuwatch.tui.text import plot, reason_strip
 from gpuwatch.tui.text.plot import Span
 from gpuwatch.tui.text.words import CHIPS
+from tests.examples import share_of
 from tests.gpuwatch.tui.text.test_plot import EMPTY, S, column, columns
 
 
@@ -72,14 +73,14 @@ def test_shares_are_of_the_time_that_was_observed() -> None:
     assert reason_strip.shares(column(*every(0, 0, 1)), 0, S) == {}
 
 
-@settings(max_examples=200)
+@settings(max_examples=share_of(200))
 @given(columns, st.integers(0, 2**60), st.integers(0, 2**45), st.integers(1, 90))
 def test_strip_stays_in_its_box_for_any_column(of: Column, begin_ns: int, length_ns: int, width: int) -> None:
     assert len(said(of, Span(begin_ns, begin_ns + length_ns, width))) == width
     assert all(0 <= ratio <= 1 + 1e-9 for ratio in reason_strip.shares(of, begin_ns, begin_ns + length_ns).values())
 
 
-@settings(max_examples=100)
+@settings(max_examples=share_of(100))
 @given(
     st.lists(st.tuples(st.integers(1, 3_000), st.sampled_from([0.0, 1.0, 4.0, 0x44, math.nan])), min_size=1, max_size=30),
     st.integers(1, 40),
