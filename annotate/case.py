@@ -86,8 +86,13 @@ class Case:
     @cached_property
     def load(self) -> LoadTime:
         """When load began, before the window and after each pause in it."""
-        idle = self.gaps or self.dips
-        return load_time(self.evidence, idle.spans_ns(least_s=PAUSE_S) if idle is not None else ())
+        if self.gaps is not None:
+            return load_time(self.evidence, self.gaps.spans_ns(least_s=PAUSE_S))
+        if self.dips is None:
+            return load_time(self.evidence, ())
+        # A dip is as long as the idle time in it; opening a window leaves shallow ones, which are no pause of 20 ms.
+        dips = zip(self.dips.spans_ns(), self.dips.idle_s[self.dips.irregular].tolist(), strict=True)
+        return load_time(self.evidence, [span for span, idle_s in dips if idle_s - self.dips.error_s > PAUSE_S])
 
     @cached_property
     def clock_shift(self) -> ClockShift | None:

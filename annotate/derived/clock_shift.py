@@ -187,8 +187,7 @@ def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: flo
     Where a part of the window or a record tells the steady state, its noise can hide no more than that excess.
     """
     ends = [levels[0], levels[-1]] if levels else [(0.0, 0.0)]
-    chosen = min(ends, key=lambda end: abs(end[0]))
-    ratio, half_ratio = max([chosen, *steady], key=lambda end: abs(end[0]))
+    ratio, half_ratio = max([min(ends, key=_farness), *steady], key=_farness)
     low_ratio, high_ratio = ratio - half_ratio, ratio + half_ratio
     if not steady and abs(excess_ratio) > abs(ratio):
         ratio, low_ratio, high_ratio = excess_ratio, min(excess_ratio, 0.0), max(excess_ratio, 0.0)
@@ -202,6 +201,11 @@ def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: flo
         seen_ratio=max([*resolved, excess]),
         estimate=Estimate(*(float(np.clip(each, -bound_ratio, bound_ratio)) for each in (low_ratio, ratio, high_ratio))),
     )
+
+
+def _farness(deviation: _Deviation) -> float:
+    """Return how far a deviation lies from none: as far for a time as for its rate, so that both choose one reference."""
+    return abs(float(np.log(max(1.0 + deviation[0], _LEAST_TIME))))
 
 
 def _is_stamped(blocks: ClockBlocks) -> bool:

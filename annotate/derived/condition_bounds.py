@@ -21,7 +21,7 @@ _FAULTS = Reason.HW_SLOWDOWN | Reason.SYNC_BOOST | Reason.SW_THERMAL | Reason.HW
 def memory_clock_bounds(
     evidence: Evidence,
     *,
-    top_ratio: Annotated[float, "clocks of one entry read alike to a few MHz; the next lower entry is 30 % away"] = 0.99,
+    top_ratio: Annotated[float, "clocks of one entry read alike to a few MHz of 3201"] = 0.999,
 ) -> tuple[Bound, ...]:
     """Return the bounds of ``mem-clock-change``; none where the memory kept its top clock while the GPU worked.
 
