@@ -55,22 +55,15 @@ def percents(ratios: Iterable[float]) -> tuple[float, float]:
     return 100.0 * float(np.median(known)), 100.0 * float(np.percentile(known, 95.0))
 
 
-@pytest.mark.parametrize(
-    ("number", "bare", "with_repeatability"),
-    [
-        (Number.THROUGHPUT, 9, 2),
-        (Number.MEAN, 9, 3),
-        (Number.MEDIAN, 8, 2),
-    ],
-)
-def test_true_deviation_lies_within_the_bound(number: Number, bare: int, with_repeatability: int) -> None:
-    """Of 59 pairs 51 lie within the bound alone, and 57 or 58 within bound plus the repeatability of capped work.
+@pytest.mark.parametrize(("number", "bare"), [(Number.THROUGHPUT, 6), (Number.MEAN, 6), (Number.MEDIAN, 5)])
+def test_true_deviation_lies_within_the_bound(number: Number, bare: int) -> None:
+    """Of 59 pairs 53 lie within the bound alone, and 58 within bound plus the repeatability of capped work.
 
-    The rest: cap and memory clock moved by less than the controller's swing shows; seconds of 5 ms flicker.
+    The last is a power limit that was raised by 3 %: the controller's swing hides what it did to the clock.
     """
     assert len(scored()) == 59
     assert len(uncovered(number)) <= bare
-    assert len(uncovered(number, REPEATABILITY[number])) <= with_repeatability
+    assert [each.seed for each in uncovered(number, REPEATABILITY[number])] in ([], [291])
 
 
 @pytest.mark.parametrize(("is_stamped", "middle_percent", "most_percent"), [(True, 0.15, 0.5), (False, 0.5, 1.5)])
