@@ -4,8 +4,10 @@ from functools import cached_property
 
 from annotate.claims import Claim
 from annotate.derived.clock_blocks import ClockBlocks, clock_blocks
+from annotate.derived.clock_shift import ClockShift, clock_shift
 from annotate.derived.idle_gaps import STAMP_S, IdleGaps, entry_gaps, power_dips
 from annotate.derived.load_time import PAUSE_S, LoadTime, load_time
+from annotate.derived.steady_reference import steady_reference
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.stats.change_points import SeriesLevel
 from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity
@@ -65,7 +67,12 @@ class Case:
     @cached_property
     def levels(self) -> tuple[SeriesLevel, ...]:
         """The levels of the logarithm of the clock, the slowest first."""
-        return self.blocks.levels() if self.blocks is not None else ()
+        return self.blocks.levels(self.clock_variance) if self.blocks is not None else ()
+
+    @cached_property
+    def clock_variance(self) -> float:
+        """The variance of a block's logarithm that the controller's cycle leaves in a mean; 0 where no clock is known."""
+        return self.blocks.variance() if self.blocks is not None else 0.0
 
     @cached_property
     def fit(self) -> Sensitivity | NoFit:
@@ -79,8 +86,23 @@ class Case:
     @cached_property
     def load(self) -> LoadTime:
         """When load began, before the window and after each pause in it."""
-        idle = self.gaps or self.dips
-        return load_time(self.evidence, idle.spans_ns(least_s=PAUSE_S) if idle is not None else ())
+        if self.gaps is not None:
+            return load_time(self.evidence, self.gaps.spans_ns(least_s=PAUSE_S))
+        if self.dips is None:
+            return load_time(self.evidence, ())
+        # A dip is as long as the idle time in it; opening a window leaves shallow ones, which are no pause of 20 ms.
+        dips = zip(self.dips.spans_ns(), self.dips.idle_s[self.dips.irregular].tolist(), strict=True)
+        return load_time(self.evidence, [span for span, idle_s in dips if idle_s - self.dips.error_s > PAUSE_S])
+
+    @cached_property
+    def clock_shift(self) -> ClockShift | None:
+        """The bias of a clock that did not keep one level, or was not the steady one; None where no clock is known."""
+        if self.blocks is None:
+            return None
+        sustained = self.claim is Claim.SUSTAINED
+        steady = steady_reference(self.evidence, self.blocks, self.load) if sustained else None
+        load = self.load if sustained else None
+        return clock_shift(self.blocks, self.levels, self.clock_variance, self.beta, load=load, steady=steady)
 
     def fact(self, name: str) -> Fact:
         """Return a declared fact; None if nobody declared it in this pass."""

@@ -56,9 +56,9 @@ class ClockBlocks:
         logs = np.log(self.mhz[self.known])
         return max(cycle_variance(logs, round(CYCLE_NS / self.width_ns)), _STEADY_RATIO**2) if len(logs) else 0.0
 
-    def levels(self) -> tuple[SeriesLevel, ...]:
+    def levels(self, variance: float | None = None) -> tuple[SeriesLevel, ...]:
         """Return the levels of the logarithm of the known blocks, the slowest clock first."""
-        return find_levels(np.log(self.mhz[self.known]), self.variance())
+        return find_levels(np.log(self.mhz[self.known]), self.variance() if variance is None else variance)
 
     def hidden_ratio(self, beta: float) -> float:
         """Return the largest abs K that a step to half of the window could have without being found."""

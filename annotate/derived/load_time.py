@@ -14,6 +14,7 @@ from annotate.evidence import Evidence, Times, Values
 PAUSE_S = 0.02
 STEADY_S = 3.0
 _CYCLE_S = 1.0
+_MEDIAN_COUNT = 401  # instants of a window
 _LEAD_S = 5.0  # a trace begins so long before its window
 
 # From this time since a pause on, the speed exceeds the steady one by this ratio.
@@ -51,6 +52,17 @@ class LoadTime:
         gained_s = _integral_s(last_s, excess) - _integral_s(first_s, excess)
         span_s = float(self.ended_ns[-1] - self.window_begin_ns) / 1e9
         return float(gained_s.sum()) / span_s if span_s > 0.0 else 0.0
+
+    def median_excess_ratio(self, excess: Excess) -> float:
+        """Return the excess speed that half of the window's load reaches, or its mean if that is more."""
+        mean_ratio = self.excess_ratio(excess)
+        if not mean_ratio:
+            return 0.0
+        at_ns = np.linspace(self.window_begin_ns, int(self.ended_ns[-1]), _MEDIAN_COUNT, endpoint=False)
+        since_s = (at_ns - self.began_ns[np.maximum(np.searchsorted(self.began_ns, at_ns, side="right") - 1, 0)]) / 1e9
+        steps_s, ratios = (np.array(part) for part in zip(*excess, strict=True))
+        found = ratios[np.maximum(np.searchsorted(steps_s, since_s, side="right") - 1, 0)]
+        return max(float(np.median(found)), mean_ratio)
 
 
 def load_time(

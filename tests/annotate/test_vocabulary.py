@@ -127,11 +127,15 @@ def test_rules_find_their_hazards_in_fitting_words() -> None:
 def test_registry_lists_the_rules_of_every_family() -> None:
     """The registry lists exactly the rules the families define in their order."""
     modules = {info.name for info in pkgutil.iter_modules(annotate.rules.__path__)}
-    assert modules <= set(FAMILIES)
+    waiting = {
+        name for name in modules - set(FAMILIES) if hasattr(importlib.import_module(f"annotate.rules.{name}"), "BOUND_RULES")
+    }
+    assert modules - waiting <= set(FAMILIES)
     defined = []
     for family in FAMILIES:
         module = importlib.import_module(f"annotate.rules.{family}")
-        assert set(module.RULES) == {value for value in vars(module).values() if isinstance(value, Rule)}
+        asked_later = set(getattr(module, "BOUND_RULES", ()))
+        assert set(module.RULES) == {value for value in vars(module).values() if isinstance(value, Rule)} - asked_later
         defined += list(module.RULES)
     assert defined == list(RULES)
 

@@ -1,0 +1,231 @@
+"""The bias of a clock that did not keep one level: how far a window's numbers lie from those at each clock it could have kept.
+
+A reference is a level that holds a fifth of the window or, under ``sustained``, the steady state of uninterrupted work.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.budget import Bound, Estimate, Group, Number, Replaces
+from annotate.derived.clock_blocks import ClockBlocks
+from annotate.derived.clock_shape import CLOCK_DRIFT, CLOCK_LEVELS, CLOCK_RAMP, REGIME_CHANGE, shape_name
+from annotate.derived.load_time import LoadTime
+from annotate.derived.steady_reference import SteadyBy, SteadyReference
+from annotate.evidence import Values
+from annotate.stats.change_points import SeriesLevel
+
+CLOCK_RULES = (CLOCK_LEVELS, CLOCK_DRIFT, CLOCK_RAMP, REGIME_CHANGE)
+
+_LEAST_RATIO = 0.2  # the specification: a level that holds a fifth could have been the window's own
+_DEVIATES = 1.96  # of a normal, at 95 %: the variance is the largest over lengths up to half a cycle already
+_MEDIAN_ERROR = 1.2533  # of a median, over a mean's
+_LEAST_TIME = 0.05  # of the reference's: keeps a rate's deviation finite
+_UNRESOLVED_DEVIATIONS = 1.0
+
+_Deviation: TypeAlias = tuple[float, float]  # of the mean or median time from one reference, and half its interval
+Places: TypeAlias = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class NumberShift:
+    """The bias of one number: its bound, the part of it that the clock's own noise cannot be, and a signed estimate."""
+
+    bound_ratio: float
+    seen_ratio: float
+    estimate: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockShift:
+    """The bias of one window's clock: by number, under the name of the rule whose shape fits."""
+
+    shifts: dict[Number, NumberShift]
+    rule: str
+    levels_mhz: tuple[float, ...]  # the slowest first
+    levels_ratio: tuple[float, ...]  # of the window
+    steady_by: SteadyBy | None  # None: not asked under this claim
+    can_reject: bool
+    is_sharper: bool  # stamped, and the driver's gauge agrees
+    span_ns: tuple[int, int] | None
+
+    @property
+    def bound_ratio(self) -> float:
+        """The bound of the mean."""
+        return self.shifts[Number.MEAN].bound_ratio
+
+
+def clock_shift(
+    blocks: ClockBlocks,
+    levels: Sequence[SeriesLevel],
+    variance: float,
+    beta: float,
+    *,
+    load: LoadTime | None = None,
+    steady: SteadyReference | None = None,
+) -> ClockShift:
+    """Return by how much a window's numbers deviate from what they were at each of its levels, and in the steady state.
+
+    ``variance`` is that of one block's logarithm, as the clock's cycle leaves it in a mean (``ClockBlocks.variance``).  The bound takes the reference that lies farthest.  The estimate takes, of highest and lowest level, the one that lies
+    nearer, or the steady state if that lies farther still.
+    """
+    logs = np.log(blocks.mhz[blocks.known])
+    slowness = _Slowness(np.exp(-beta * (logs - logs.mean())), beta * variance**0.5)
+    counted = [level.places for level in levels if level.share_ratio >= _LEAST_RATIO]
+    mean = [slowness.beside(part) for part in counted]
+    median = [slowness.median_beside(part) for part in counted]
+    steady_mean, steady_median = _steady_deviations(blocks, slowness, beta, steady)
+    mean_excess, median_excess = _excess_ratios(load, steady)
+    hidden_ratio = 0.0 if _is_stamped(blocks) else _UNRESOLVED_DEVIATIONS * slowness.error_ratio
+    shifts = {
+        Number.THROUGHPUT: _shift([*map(_as_rate, mean)], [*map(_as_rate, steady_mean)], mean_excess, hidden_ratio),
+        Number.MEAN: _shift(mean, steady_mean, -mean_excess, hidden_ratio),
+        Number.MEDIAN: _shift(median, steady_median, -median_excess, hidden_ratio),
+    }
+    # The load decides if the levels alone leave a smaller bound.
+    by_onset = shifts[Number.MEAN].bound_ratio > _shift(mean, [], 0.0, hidden_ratio).bound_ratio
+    return ClockShift(
+        shifts=shifts,
+        rule=shape_name(logs, levels, by_onset=by_onset),
+        levels_mhz=tuple(float(np.exp(level.mean)) for level in levels),
+        levels_ratio=tuple(level.share_ratio for level in levels),
+        steady_by=steady.by if steady is not None else None,
+        can_reject=steady is None or steady.by is not SteadyBy.RANGE or not by_onset,
+        is_sharper=_is_stamped(blocks) and _agrees(blocks),
+        span_ns=_span_ns(blocks, levels),
+    )
+
+
+def clock_bounds(shift: ClockShift, rule: str) -> tuple[Bound, ...]:
+    """Return the bounds of one of ``CLOCK_RULES``: of the one whose shape fits, all; of any other, none.
+
+    Stamps that agree with the witness replace what its noise could hide, under whichever name it was.
+    """
+    replaces = Replaces.UNRESOLVED if shift.is_sharper else Replaces.NOTHING
+    if rule != shift.rule:
+        if not shift.is_sharper:
+            return ()
+        return tuple(
+            Bound(number=number, rule=rule, group=Group.CLOCK, ratio=0.0, replaces=replaces) for number in shift.shifts
+        )
+    return tuple(
+        Bound(
+            number=number,
+            rule=rule,
+            group=Group.CLOCK,
+            ratio=found.bound_ratio,
+            estimate=found.estimate,
+            can_reject=shift.can_reject,
+            seen_ratio=found.seen_ratio,
+            span_ns=shift.span_ns,
+            replaces=replaces,
+        )
+        for number, found in shift.shifts.items()
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Slowness:
+    """The time of one call in each block, and the error that the clock's cycle leaves in one block of it."""
+
+    values: Values
+    block_error_ratio: float
+
+    @property
+    def error_ratio(self) -> float:
+        """The standard error of the window's mean."""
+        return self.block_error_ratio / float(np.sqrt(len(self.values)))
+
+    def half_ratio(self, part: Places) -> float:
+        """Return half of the 95 % interval of the window's deviation from a part of it: none from all of it."""
+        share = len(part) / len(self.values)
+        return _DEVIATES * self.error_ratio * float(np.sqrt((1.0 - share) / share))
+
+    def beside(self, part: Places) -> _Deviation:
+        return float(self.values.mean() / self.values[part].mean()) - 1.0, self.half_ratio(part)
+
+    def median_beside(self, part: Places) -> _Deviation:
+        ratio = float(np.median(self.values) / np.median(self.values[part])) - 1.0
+        return ratio, _MEDIAN_ERROR * self.half_ratio(part)
+
+
+def _as_rate(deviation: _Deviation) -> _Deviation:
+    """Return a deviation of time as one of calls a second."""
+    ratio, half_ratio = deviation
+    time = max(1.0 + ratio, _LEAST_TIME)
+    return 1.0 / time - 1.0, half_ratio / time**2
+
+
+def _steady_deviations(
+    blocks: ClockBlocks, slowness: _Slowness, beta: float, steady: SteadyReference | None
+) -> tuple[list[_Deviation], list[_Deviation]]:
+    """Return the deviation of mean and of median from the steady state, where a part of the window or a record tells it."""
+    if steady is None:
+        return [], []
+    if steady.places is not None:
+        return [slowness.beside(steady.places)], [slowness.median_beside(steady.places)]
+    if steady.mhz is None:
+        return [], []
+    median = (steady.mhz / float(np.median(blocks.mhz[blocks.known]))) ** beta - 1.0
+    half_ratio = _DEVIATES * slowness.error_ratio
+    return [(blocks.mean_shift_ratio(steady.mhz, beta), half_ratio)], [(median, _MEDIAN_ERROR * half_ratio)]
+
+
+def _excess_ratios(load: LoadTime | None, steady: SteadyReference | None) -> tuple[float, float]:
+    """Return by how much mean and median speed can exceed the steady one."""
+    if load is None or steady is None or steady.excess is None:
+        return 0.0, 0.0
+    return load.excess_ratio(steady.excess), load.median_excess_ratio(steady.excess)
+
+
+def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: float, hidden_ratio: float) -> NumberShift:
+    """Return one number's bias; levels come lowest clock first, and an excess is the deviation it can be at most.
+
+    Where a part of the window or a record tells the steady state, its noise can hide no more than that excess.
+    """
+    ends = [levels[0], levels[-1]] if levels else [(0.0, 0.0)]
+    ratio, half_ratio = max([min(ends, key=_farness), *steady], key=_farness)
+    low_ratio, high_ratio = ratio - half_ratio, ratio + half_ratio
+    if not steady and abs(excess_ratio) > abs(ratio):
+        ratio, low_ratio, high_ratio = excess_ratio, min(excess_ratio, 0.0), max(excess_ratio, 0.0)
+    resolved = [max(0.0, abs(each) - half) for each, half in (*levels, *steady)]
+    bounds = [abs(each) + half for each, half in levels]
+    bounds += [min(abs(each) + half, max(0.0, abs(each) - half) + abs(excess_ratio)) for each, half in steady]
+    excess = 0.0 if steady else abs(excess_ratio)
+    bound_ratio = max([*bounds, excess, hidden_ratio])
+    return NumberShift(
+        bound_ratio=bound_ratio,
+        seen_ratio=max([*resolved, excess]),
+        estimate=Estimate(*(float(np.clip(each, -bound_ratio, bound_ratio)) for each in (low_ratio, ratio, high_ratio))),
+    )
+
+
+def _farness(deviation: _Deviation) -> float:
+    """Return how far a deviation lies from none: as far for a time as for its rate, so that both choose one reference."""
+    return abs(float(np.log(max(1.0 + deviation[0], _LEAST_TIME))))
+
+
+def _is_stamped(blocks: ClockBlocks) -> bool:
+    return blocks.stamped_ratio >= 0.5
+
+
+def _agrees(
+    blocks: ClockBlocks,
+    *,
+    lowest: Annotated[float, "under a cap an H200's gauge reads 8 to 12 % above the truth"] = 0.85,
+    highest: Annotated[float, "uncapped it agrees to 0.4 %"] = 1.02,
+) -> bool:
+    """Return whether the stamped clock is one that the gauge can have shown; it has no scale where the gauge was silent."""
+    return lowest <= blocks.scale <= highest and blocks.scale != 1.0
+
+
+def _span_ns(blocks: ClockBlocks, levels: Sequence[SeriesLevel]) -> tuple[int, int] | None:
+    """Return when the rarer of the outermost levels held; None of a single level."""
+    if len(levels) < 2:
+        return None
+    rarer = min((levels[0], levels[-1]), key=lambda level: level.count)
+    at_ns = blocks.at_ns[blocks.known]
+    return int(at_ns[rarer.places[0]]), int(at_ns[rarer.places[-1]]) + blocks.width_ns

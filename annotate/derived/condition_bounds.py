@@ -1,0 +1,119 @@
+"""Bounds of conditions beside the SM clock: the memory's clock, the PCIe link, and a canary against this card's record."""
+
+from typing import Annotated
+
+import numpy as np
+
+from annotate.budget import Bound, Estimate, Group, Number
+from annotate.declared import amount
+from annotate.derived.busy import busy_at, idle_at, memory_use_ratio
+from annotate.derived.held import by_bits, power_cap
+from annotate.derived.settings_throughout import target_clock_mhz
+from annotate.evidence import Evidence, Reason
+
+_TIMED = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
+_ALL = (*_TIMED, Number.MEDIAN_AT_CLOCK)
+_LANE_RATE = {1: 2.0, 2: 4.0, 3: 7.88, 4: 15.75, 5: 31.5, 6: 60.5}  # Gbit/s of a lane, coding taken off, by generation
+# Slow-downs that have a reason, and a rule of their own: a canary that ran under one is no riddle.
+_FAULTS = Reason.HW_SLOWDOWN | Reason.SYNC_BOOST | Reason.SW_THERMAL | Reason.HW_THERMAL | Reason.HW_POWER_BRAKE
+
+
+def memory_clock_bounds(
+    evidence: Evidence,
+    *,
+    top_ratio: Annotated[float, "clocks of one entry read alike to a few MHz of 3201"] = 0.999,
+) -> tuple[Bound, ...]:
+    """Return the bounds of ``mem-clock-change``; none where the memory kept its top clock while the GPU worked.
+
+    A kernel that uses all of the bandwidth pays for all of it; the estimate takes the share that is in use.
+    """
+    clock = evidence.within("mem_clock_mhz")
+    known = clock.values > 0
+    if 2 * known.sum() < len(clock) or not known.any():
+        return ()
+    told_mhz = evidence.device.mem_clock_max_mhz if evidence.device else None
+    top_mhz = float(told_mhz or np.nanmax(evidence.trace.column("mem_clock_mhz").values))
+    working = known & (busy_at(evidence, clock.at_ns) | ~idle_at(evidence, clock.at_ns))
+    low = working & (clock.values < top_ratio * top_mhz)
+    if not low.any():
+        return ()
+    slower = np.where(low, top_mhz / np.where(known, clock.values, top_mhz) - 1.0, 0.0)[working]
+    ratio, use_ratio = float(slower.mean()), memory_use_ratio(evidence)
+    span_ns = (int(clock.at_ns[low][0]), int(clock.at_ns[low][-1]))
+    share = min(1.0, use_ratio) if evidence.observes("dram_activity_ratio") and use_ratio is not None else None
+    median_ratio = float(slower.max()) if float((slower > 0.0).mean()) >= 0.4 else ratio
+    return tuple(
+        _bound("mem-clock-change", Group.MEMORY, number, most, share, span_ns)
+        for number, most in zip(_ALL, (ratio, ratio, median_ratio, median_ratio), strict=True)
+    )
+
+
+def link_bounds(evidence: Evidence) -> tuple[Bound, ...]:
+    """Return the bounds of ``numa-pcie-affinity``: of a link that was slower than its own best while the GPU worked.
+
+    A link that was slow throughout is a label, because nothing of this window tells what a better one had given.
+    """
+    generation = evidence.trace.column("pcie_generation_count").observed
+    at_ns = generation.at_ns[(generation.at_ns >= evidence.window.begin_ns) & (generation.at_ns <= evidence.window.end_ns)]
+    at_ns = at_ns[busy_at(evidence, at_ns)]
+    if len(at_ns) < 2:
+        return ()
+    generations, widths = (evidence.trace.at(name, at_ns) for name in ("pcie_generation_count", "pcie_width_count"))
+    rates = np.array([_LANE_RATE.get(int(each), 0.0) for each in np.nan_to_num(generations)]) * np.nan_to_num(widths)
+    rates = rates[rates > 0.0]
+    if len(rates) < 2 or rates.max() == rates.min():
+        return ()
+    ratio = float((rates.max() / rates - 1.0).mean())
+    return tuple(_bound("numa-pcie-affinity", Group.LINK, number, ratio, None, None) for number in _TIMED)
+
+
+def canary_bounds(
+    evidence: Evidence,
+    *,
+    record_count: Annotated[float, "the median of five runs survives two bad ones"] = 5.0,
+    error_ratio: Annotated[float, "an uncapped clock is told true to 0.2 % on an H200"] = 0.002,
+    capped_ratio: Annotated[float, "capped for less, the window's own load cannot linger in the canary"] = 0.02,
+) -> tuple[Bound, ...]:
+    """Return the bounds of ``clock-low-no-reason`` against this card's record; none of a canary that is as fast.
+
+    Without a record a canary that the driver's own clock contradicts has been seen and has no bound.
+    """
+    declared, clock_mhz = evidence.declared, amount(evidence.declared, "canary_clock_mhz")
+    target_mhz = target_clock_mhz(evidence)
+    faulty = by_bits(evidence, _FAULTS if target_mhz else _FAULTS | Reason.APPLICATIONS_CLOCKS)
+    capped = power_cap(evidence)
+    uncapped = capped is not None and capped.ratio <= capped_ratio
+    if not clock_mhz or (faulty is not None and faulty.ratio > 0.0):
+        return ()
+    recorded_mhz = amount(declared, "canary_record_clock_mhz")
+    if (amount(declared, "canary_record_count") or 0.0) < record_count or not recorded_mhz:
+        shown = evidence.trace.column("sm_clock_mhz").observed.values
+        if not uncapped or not len(shown) or clock_mhz >= (1.0 - 25 * error_ratio) * float(shown.max()):
+            return ()
+        return tuple(Bound(number=number, rule="clock-low-no-reason", group=Group.RECORD, ratio=None) for number in _TIMED)
+    lows = [1.0 - clock_mhz / min(recorded_mhz, target_mhz or recorded_mhz)] if uncapped else []
+    copied, before = (amount(declared, f"canary_{name}copy_bytes_count") for name in ("", "record_"))
+    lows += [1.0 - copied / before] if copied and before else []
+    low = min(0.99, max(lows, default=0.0))
+    if low <= error_ratio:
+        return ()
+    ratio = low / (1.0 - low)
+    estimates = dict.fromkeys(_TIMED, Estimate(ratio - error_ratio, ratio, ratio + error_ratio))
+    estimates[Number.THROUGHPUT] = Estimate(-low - error_ratio, -low, -low + error_ratio)
+    return tuple(
+        Bound(number=number, rule="clock-low-no-reason", group=Group.RECORD, ratio=ratio + error_ratio, estimate=estimate)
+        for number, estimate in estimates.items()
+    )
+
+
+def _bound(
+    rule: str, group: Group, number: Number, most_ratio: float, share: float | None, span_ns: tuple[int, int] | None
+) -> Bound:
+    """Return a bound of a slow-down by at most this, of which the work feels about ``share``, if that is known."""
+    estimate = None
+    if share is not None:
+        # Memory that is used for less than half of the time may be waited for at no time.
+        ends = (max(0.0, 2.0 * share - 1.0) * most_ratio, share * most_ratio, most_ratio)
+        rates = tuple(-each / (1.0 + each) for each in reversed(ends))
+        estimate = Estimate(*(rates if number is Number.THROUGHPUT else ends))
+    return Bound(number=number, rule=rule, group=group, ratio=most_ratio, estimate=estimate, span_ns=span_ns)

@@ -1,0 +1,105 @@
+"""Bounds of dark time: of each instant of a window the largest excursion that could hide in it, by the proof that was blind."""
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import numpy as np
+
+from annotate.budget import Bound, Group, Number, Replaces
+from annotate.derived.clock_blocks import ClockBlocks
+from annotate.derived.dark_time import DarkStretch, clock_stretches, list_stretches, power_stretches
+from annotate.evidence import Evidence
+
+_DARK_RATIO = 0.5  # the specification: dark for longer, a proof is unproven and its dark time bounds nothing
+_NEIGHBOUR_RATIO, _NEIGHBOUR_AT_CLOCK_RATIO = 1.0, 0.03  # what a neighbour takes at most; at one clock it moved 2.8 %
+
+
+def dark_clock(
+    evidence: Evidence,
+    blocks: ClockBlocks | None,
+    *,
+    longest_s: Annotated[float, "two refreshes of the driver's page and a margin"] = 0.25,
+) -> tuple[DarkStretch, ...]:
+    """Return the silences of the clock: proof 3.  Stamps fill those of the driver's clock, block by block."""
+    silent = clock_stretches(evidence, longest_s=longest_s)
+    if blocks is None or not blocks.stamped.any():
+        return silent
+    begins_ns = blocks.at_ns[~blocks.stamped]
+    found: list[DarkStretch] = []
+    for each in silent:
+        firsts_ns = np.maximum(begins_ns, each.begin_ns)
+        lasts_ns = np.minimum(begins_ns + blocks.width_ns, each.end_ns)
+        dark = firsts_ns < lasts_ns
+        spans_ns = zip(firsts_ns[dark].tolist(), lasts_ns[dark].tolist(), strict=True)
+        found += [DarkStretch(*span_ns, each.excursion_ratio, each.bridged_by) for span_ns in spans_ns]
+    return tuple(found)
+
+
+def dark_power(evidence: Evidence) -> tuple[DarkStretch, ...]:
+    """Return the silences of the dense power record: proof 1, of a window whose entries do not tell its gaps."""
+    return power_stretches(evidence, idle_w=evidence.device.idle_power_w if evidence.device else None)
+
+
+def dark_lists(
+    evidence: Evidence,
+    *,
+    longest_s: Annotated[float, "a neighbour fits into a longer silence of a list that is read five times a second"] = 0.5,
+) -> tuple[DarkStretch, ...]:
+    """Return the silences of the process lists: proof 4."""
+    return list_stretches(evidence, _NEIGHBOUR_RATIO, longest_s=longest_s)
+
+
+def dark_bounds(
+    length_ns: int,
+    *,
+    clock: Sequence[DarkStretch] = (),
+    power: Sequence[DarkStretch] = (),
+    lists: Sequence[DarkStretch] = (),
+    has_gaps: bool = False,
+    rule: str = "dark-time",
+) -> tuple[Bound, ...]:
+    """Return the bounds of ``dark-time``; silences of several proofs at one time count once.
+
+    ``has_gaps``: entries tell the idle time, so that the record of power is not needed, and its silence is replaced.  A
+    proof that is dark for half of the window is unproven, and bounds nothing.
+    """
+    clock, power, lists = (each if _length_ns(each) < _DARK_RATIO * length_ns else () for each in (clock, power, lists))
+    mild = [DarkStretch(each.begin_ns, each.end_ns, _NEIGHBOUR_AT_CLOCK_RATIO) for each in lists]
+    timed = (*clock, *lists)
+    hidden = {
+        Number.THROUGHPUT: timed if has_gaps else (*timed, *power),
+        Number.MEAN: timed,
+        Number.MEDIAN: timed,
+        Number.MEDIAN_AT_CLOCK: mild,
+    }
+    if not any(hidden.values()) and not has_gaps:
+        return ()
+    return tuple(
+        Bound(
+            number=number,
+            rule=rule,
+            group=Group.DARK,
+            ratio=largest_ratio(stretches, length_ns),
+            # No times or stamps stand in for a list of processes.
+            seen_ratio=largest_ratio(mild if number is Number.MEDIAN_AT_CLOCK else lists, length_ns),
+            replaces=Replaces.UNRESOLVED if has_gaps else Replaces.NOTHING,
+        )
+        for number, stretches in hidden.items()
+    )
+
+
+def largest_ratio(stretches: Iterable[DarkStretch], length_ns: int) -> float:
+    """Return the largest excursion at each instant, as a mean over the window."""
+    each = tuple(stretches)
+    if not each or length_ns <= 0:
+        return 0.0
+    begins, ends = (np.array([getattr(one, side) for one in each], np.int64) for side in ("begin_ns", "end_ns"))
+    ratios = np.array([one.excursion_ratio for one in each])
+    edges = np.unique(np.concatenate([begins, ends]))
+    held = (begins[:, np.newaxis] <= edges[:-1]) & (ends[:, np.newaxis] >= edges[1:])
+    largest = np.where(held, ratios[:, np.newaxis], 0.0).max(axis=0)
+    return float((largest * np.diff(edges)).sum()) / length_ns
+
+
+def _length_ns(stretches: Sequence[DarkStretch]) -> int:
+    return sum(each.length_ns for each in stretches)

@@ -1,0 +1,125 @@
+"""Bounds of slow-downs that have a reason: how long it can have held, and how much slower the clock was meanwhile."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+
+from annotate.budget import Bound, Estimate, Group, Number
+from annotate.derived.held import Held, by_bits, by_counter, by_violation, reasons
+from annotate.evidence import Evidence, Reason
+
+_HEAT = Reason.SW_THERMAL | Reason.HW_THERMAL
+
+
+def thermal_bounds(
+    evidence: Evidence,
+    beta: float,
+    *,
+    unseen_ratio: Annotated[float, "heat took 15 to 22 % of the clock of boards that showed it"] = 0.22,
+) -> tuple[Bound, ...]:
+    """Return the bounds of ``throttle-thermal``; none where heat slowed nothing, or nobody can tell."""
+    software = [by_violation(evidence, "thermal_violation_ns"), by_counter(evidence, "sw_thermal_ns")]
+    hardware = by_counter(evidence, "hw_thermal_ns") or by_bits(evidence, Reason.HW_THERMAL)
+    held = _longest([_longest(software) or by_bits(evidence, _HEAT), hardware])
+    if held is None or not held.ratio:
+        return ()
+    return held_bounds("throttle-thermal", held, slowdown_ratio(evidence, _HEAT, beta, unseen_ratio))
+
+
+def hw_slowdown_bounds(
+    evidence: Evidence,
+    beta: float,
+    *,
+    unseen_ratio: Annotated[float, "the hardware's protection halves the clock"] = 1.0,
+) -> tuple[Bound, ...]:
+    """Return the bounds of ``throttle-hw-slowdown``; what only sampled bits show can have lasted a refresh longer."""
+    counted = _longest([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
+    held = counted if counted and counted.ratio else by_bits(evidence, Reason.HW_SLOWDOWN)
+    if held is not None and held.by == "samples" and held.ratio:
+        more_ratio = evidence.trace.refresh_of_ns("event_reasons_mask") / evidence.window.length_ns
+        held = replace(held, most_ratio=min(1.0, held.most_ratio + more_ratio))
+    if held is None or not held.ratio:
+        return ()
+    return held_bounds("throttle-hw-slowdown", held, slowdown_ratio(evidence, Reason.HW_SLOWDOWN, beta, unseen_ratio))
+
+
+def power_brake_bounds(
+    evidence: Evidence,
+    beta: float,
+    *,
+    unseen_ratio: Annotated[float, "an external brake halves the clock or worse"] = 1.0,
+) -> tuple[Bound, ...]:
+    """Return the bounds of ``throttle-power-brake``; none where nothing braked, or nobody can tell."""
+    held = by_counter(evidence, "power_brake_ns") or by_bits(evidence, Reason.HW_POWER_BRAKE)
+    if held is None or not held.ratio:
+        return ()
+    return held_bounds("throttle-power-brake", held, slowdown_ratio(evidence, Reason.HW_POWER_BRAKE, beta, unseen_ratio))
+
+
+def sync_boost_bounds(evidence: Evidence, beta: float) -> tuple[Bound, ...]:
+    """Return the bounds of ``sync-boost-limited``: against the highest clock of the board, which it might have reached."""
+    held = by_counter(evidence, "sync_boost_ns") or by_bits(evidence, Reason.SYNC_BOOST)
+    most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
+    if held is None or not held.ratio:
+        return ()
+    at_ns, masks = reasons(evidence)
+    clock = evidence.trace.at("sm_clock_mhz", at_ns)
+    inside = clock[((masks & int(Reason.SYNC_BOOST)) != 0) & (clock > 0)]
+    low_mhz = float((inside if len(inside) else clock[clock > 0]).mean()) if (clock > 0).any() else None
+    if not most_mhz or not low_mhz:
+        return _unbounded("sync-boost-limited")
+    slow_ratio = max(0.0, float((most_mhz / low_mhz) ** beta) - 1.0)
+    # How far it would have gone without the group is not known: nothing of it is sure.
+    return tuple(replace(bound, estimate=None) for bound in held_bounds("sync-boost-limited", held, slow_ratio))
+
+
+def slowdown_ratio(evidence: Evidence, bits: Reason, beta: float, unseen_ratio: float) -> float:
+    """Return how much slower work was while a reason held: by the clocks outside and inside, else ``unseen_ratio``."""
+    at_ns, masks = reasons(evidence)
+    clock = evidence.trace.at("sm_clock_mhz", at_ns)
+    slowed = (masks & int(bits)) != 0
+    resting = (masks & int(Reason.GPU_IDLE)) != 0
+    inside, outside = (clock[during & (clock > 0) & ~resting] for during in (slowed, ~slowed))
+    if not len(inside) or not len(outside):
+        return unseen_ratio
+    return float(max(0.0, float(np.median(outside) / inside.mean()) ** beta - 1.0))
+
+
+def held_bounds(
+    rule: str,
+    held: Held,
+    slow_ratio: float,
+    *,
+    half: Annotated[float, "a reason that held for less leaves the median among undisturbed calls, with a margin"] = 0.4,
+) -> tuple[Bound, ...]:
+    """Return the bounds of a slow-down by this much for as long as it held: of mean, throughput and median."""
+    least, value, most = (part * slow_ratio for part in (held.least_ratio, held.ratio, held.most_ratio))
+    middle = slow_ratio if held.most_ratio >= half else most
+    surely = slow_ratio if held.least_ratio > 0.5 else 0.0
+    estimates = {
+        Number.THROUGHPUT: Estimate(*(-each / (1.0 + each) for each in (most, value, least))),
+        Number.MEAN: Estimate(least, value, most),
+        Number.MEDIAN: Estimate(surely, middle if held.ratio > 0.5 else surely, middle),
+    }
+    return tuple(
+        Bound(
+            number=number,
+            rule=rule,
+            group=Group.CLOCK,
+            ratio=max(abs(estimate.low_ratio), abs(estimate.high_ratio)),
+            estimate=estimate,
+        )
+        for number, estimate in estimates.items()
+    )
+
+
+def _unbounded(rule: str) -> tuple[Bound, ...]:
+    numbers = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
+    return tuple(Bound(number=number, rule=rule, group=Group.CLOCK, ratio=None) for number in numbers)
+
+
+def _longest(witnesses: Sequence[Held | None]) -> Held | None:
+    """Return the witness of the longest time."""
+    return max((held for held in witnesses if held is not None), key=lambda held: (held.ratio, held.most_ratio), default=None)

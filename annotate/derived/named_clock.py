@@ -1,0 +1,89 @@
+"""The clock that a ``fixed-clock`` claim names: read from the driver or declared, and by how much the window missed it."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from annotate.budget import Bound, Estimate, Group, Number
+from annotate.declared import amount
+from annotate.derived.clock_blocks import ClockBlocks
+from annotate.derived.held import by_bits, by_counter, by_violation
+from annotate.derived.settings_throughout import standing_value
+from annotate.evidence import Evidence, Reason
+from annotate.times.durations import LEAST_MHZ, MOST_MHZ
+
+_DEVIATES = 1.96
+
+# What takes a clock off its lock: the rule that names it, its counters (the first that speaks counts), and its bits.
+THROTTLES: tuple[tuple[str, tuple[str, ...], Reason], ...] = (
+    ("power-limited", ("power_violation_ns", "power_cap_ns"), Reason.SW_POWER_CAP),
+    ("throttle-thermal", ("thermal_violation_ns", "sw_thermal_ns"), Reason.SW_THERMAL),
+    ("throttle-thermal", ("hw_thermal_ns",), Reason.HW_THERMAL),
+    ("throttle-hw-slowdown", (), Reason.HW_SLOWDOWN),
+    ("throttle-power-brake", ("power_brake_ns",), Reason.HW_POWER_BRAKE),
+    ("sync-boost-limited", ("sync_boost_ns",), Reason.SYNC_BOOST),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedClock:
+    """The clock a claim names, and its origin: ``read`` from the driver's record or ``declared`` by the caller."""
+
+    mhz: float
+    by: str
+
+
+def named_clock(evidence: Evidence) -> NamedClock | None:
+    """Return the named clock; None where none is known.  A range locked outside cannot be read back, and names none."""
+    read_mhz = standing_value(evidence, "sm_clock_lock_mhz")
+    if read_mhz:
+        return NamedClock(read_mhz, "read")
+    told_mhz = amount(evidence.declared, "locked_mhz")
+    return NamedClock(told_mhz, "declared") if told_mhz and LEAST_MHZ <= told_mhz <= MOST_MHZ else None
+
+
+def off_blocks_ratio(
+    blocks: ClockBlocks,
+    mhz: float,
+    *,
+    off_ratio: Annotated[float, "the specification: every stamped block lies this close to the named clock"] = 0.005,
+) -> float:
+    """Return the share of the stamped blocks that lie further from this clock."""
+    stamped_mhz = blocks.mhz[blocks.stamped]
+    return float((np.abs(stamped_mhz / mhz - 1.0) > off_ratio).mean()) if len(stamped_mhz) else 0.0
+
+
+def named_clock_bounds(blocks: ClockBlocks, mhz: float, beta: float, *, rule: str = "locked-clock-missed") -> tuple[Bound, ...]:
+    """Return the bias of mean and median at one clock against the named clock."""
+    known_mhz = blocks.mhz[blocks.known]
+    half_ratio = _DEVIATES * beta * (blocks.variance() / len(known_mhz)) ** 0.5
+    # The clock of the median at one clock is the window's own.
+    at_own_ratio = float((mhz / known_mhz.mean()) ** beta) - 1.0
+    return tuple(
+        Bound(
+            number=number,
+            rule=rule,
+            group=Group.CLOCK,
+            ratio=abs(ratio) + half_ratio,
+            seen_ratio=max(0.0, abs(ratio) - half_ratio),
+            estimate=Estimate(ratio - half_ratio, ratio, ratio + half_ratio),
+        )
+        for number, ratio in (
+            (Number.MEAN, blocks.mean_shift_ratio(mhz, beta)),
+            (Number.MEDIAN_AT_CLOCK, at_own_ratio),
+        )
+    )
+
+
+def throttled_by(evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the rules whose slow-downs held for any time, and those of which neither a counter nor the reasons tell."""
+    held, unknown = dict[str, None](), dict[str, None]()
+    for rule, counters, bits in THROTTLES:
+        witnesses = (by_violation(evidence, name) if "violation" in name else by_counter(evidence, name) for name in counters)
+        found = next((each for each in witnesses if each is not None), None) or by_bits(evidence, bits)
+        if found is None:
+            unknown[rule] = None
+        elif found.ratio > 0.0:
+            held[rule] = None
+    return tuple(held), tuple(unknown)

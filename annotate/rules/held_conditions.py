@@ -1,0 +1,141 @@
+"""Rules about conditions that held: a clock of several levels, a named clock that nobody proved, and time that was dark."""
+
+from typing import Annotated
+
+from annotate.budget import Number
+from annotate.case import Case
+from annotate.claims import Claim
+from annotate.derived.clock_shift import clock_bounds
+from annotate.derived.dark_bounds import dark_bounds, dark_clock, dark_lists, dark_power
+from annotate.derived.named_clock import named_clock
+from annotate.evidence import Fact
+from annotate.ranges import Duration
+from annotate.rule import Answer, Clear, Found, Rule, Unobserved, rule
+
+
+@rule(
+    "clock-levels",
+    says="the SM clock had {levels_count} levels, from {lowest_mhz:.0f} to {highest_mhz:.0f} MHz",
+    remedy="Warm up for longer, find what changes the clock (a cap, heat, a lock), or quote the number at one clock.",
+)
+def clock_levels(case: Case) -> Answer:
+    """Finds an SM clock that did not keep one level over the window, whatever the shape in which it changed.
+
+    Why it matters:
+        A mean over two clocks is the figure of neither: at 1500 and 1980 MHz in turns, a kernel that follows the clock is
+        16 % slower than at one level and 12 % faster than at the other.
+
+    What it cannot see:
+        A change inside a block of 100 ms, or of less than 30 entries: only its mean shows.  Under a power cap the
+        controller's own swing hides a level that differs by less than some 3 % in 3 s; without stamps one standard error of
+        the window's mean counts for it, and with stamps the repeatability of the times states it.  A clock that was wrong
+        from first to last.
+
+    Remedy:
+        Warm up for three seconds back to back.  If the levels stay, look for what makes them: other rules name heat, the
+        power cap and locks.
+
+    Source:
+        The stamped clock of the entries, else NVML's while the GPU worked, in blocks of a refresh and 30 entries; change
+        points by least squares with a penalty from the variance within the controller's cycle, merged to levels.  The bias
+        is the one against every level that holds a fifth of the window.  ``docs/RULE_TABLE.md``, section 4.3, has the figures.
+    """
+    shift = case.clock_shift
+    if shift is None:
+        return Unobserved(case.evidence.absence or "the clock of a working GPU was not observed")
+    facts: dict[str, Fact] = {
+        "levels_count": len(shift.levels_mhz),
+        "lowest_mhz": shift.levels_mhz[0],
+        "highest_mhz": shift.levels_mhz[-1],
+        "bound_ratio": shift.bound_ratio,
+        "steady_by": shift.steady_by,
+    }
+    bounds = clock_bounds(shift, "clock-levels")
+    if not any(bound.size_ratio for bound in bounds):
+        return Clear(facts)
+    effect_ratio = shift.shifts[Number.MEAN].estimate.value_ratio
+    return Found(facts=facts, effect_ratio=effect_ratio, span_ns=shift.span_ns, bounds=bounds)
+
+
+@rule(
+    "lock-unproven",
+    says="the claim is one fixed clock, but {what}",
+    remedy="Declare locked_mhz=, time the iterations with stamps, or drop the claim.",
+)
+def lock_unproven(case: Case) -> Answer:
+    """Finds a ``fixed-clock`` claim whose clock nobody named, or that no stamp proves.
+
+    Why it matters:
+        A number at a fixed clock is one at a clock that can be set again.  A steady clock that nobody named is a
+        coincidence, and NVML's reading is no proof: under a cap it reads 8 to 12 % above the truth.
+
+    What it cannot see:
+        A clock locked with ``nvidia-smi --lock-gpu-clocks``, unless the caller declares it: the driver does not tell.
+        Whether a declared clock was really locked: the stamps show only that it was kept.
+
+    Remedy:
+        Lock one clock, not a range, and declare it: ``window(claim="fixed-clock", locked_mhz=1500)``.
+
+    Source:
+        NVML's application clock where it differs from the default (``read``), else ``locked_mhz`` (``declared``), and the
+        stamped clock of the entries.
+    """
+    if case.claim is not Claim.FIXED_CLOCK:
+        return Clear()
+    named = named_clock(case.evidence)
+    facts: dict[str, Fact] = {"named_mhz": named.mhz if named else None, "by": named.by if named else None}
+    lacking = [] if named else ["nothing names its clock"]
+    lacking += [] if case.is_stamped else ["no stamps show what it was"]
+    return Found(facts=facts | {"what": " and ".join(lacking)}) if lacking else Clear(facts)
+
+
+@rule(
+    "dark-time",
+    says="{dark_s:.2f} of {window_s:.2f} s were dark to {who}",
+    remedy="Find what held up the watcher (its own pauses, a busy machine), or measure for longer.",
+)
+def dark_time(
+    case: Case,
+    *,
+    clock_s: Annotated[Duration, "two refreshes of the driver's page and a margin"] = 0.25,
+    lists_s: Annotated[Duration, "a neighbour fits into a longer silence of a list read five times a second"] = 0.5,
+) -> Answer:
+    """Finds parts of the window of which the evidence is silent, and bounds what could have hidden in them.
+
+    Why it matters:
+        A clear verdict over time that nobody watched is a guess.  0.3 s of ten hours hide nothing worth a name, 0.3 s of
+        one second a third of the work.
+
+    What it cannot see:
+        Silences shorter than its limits.  A proof that was blind for half of the window is unproven, and counts here not at
+        all.
+
+    Remedy:
+        Give the watcher a processor, and measure for longer: the share of a silence shrinks with the window.
+
+    Source:
+        Rows of the clock, the driver's 20 ms power record, process lists.  Counters of capped and thermal time bridge a
+        silence of the clock, energy one of the power record; times that tell their gaps replace that record, and stamps the
+        driver's clock.
+    """
+    evidence = case.evidence
+    has_gaps = case.gaps is not None
+    clock = dark_clock(evidence, case.blocks, longest_s=clock_s)
+    power = () if has_gaps else dark_power(evidence)
+    lists = dark_lists(evidence, longest_s=lists_s)
+    blind = {"the clock": clock, "the power record": power, "the process lists": lists}
+    length_s = {name: sum(each.length_ns for each in found) / 1e9 for name, found in blind.items() if found}
+    bounds = dark_bounds(evidence.window.length_ns, clock=clock, power=power, lists=lists, has_gaps=has_gaps)
+    facts: dict[str, Fact] = {
+        "dark_s": max(length_s.values(), default=0.0),
+        "window_s": evidence.window.length_s,
+        "who": ", ".join(length_s),
+        "bound_ratio": max((bound.size_ratio for bound in bounds), default=0.0),
+    }
+    if not length_s and not bounds:
+        return Clear(facts)
+    return Found(facts=facts, bounds=bounds)
+
+
+# Rules that give bounds: the judge asks them once it makes severities of bounds.
+BOUND_RULES: tuple[Rule, ...] = (clock_levels, lock_unproven, dark_time)

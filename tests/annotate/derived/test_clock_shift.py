@@ -1,0 +1,193 @@
+"""Bounds of a clock that did not keep one level, and the name of the shape in which it changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.budget import Number, Replaces
+from annotate.case import Case
+from annotate.claims import Claim
+from annotate.derived.clock_blocks import ClockBlocks
+from annotate.derived.clock_shape import CLOCK_DRIFT, CLOCK_LEVELS, CLOCK_RAMP, REGIME_CHANGE, shape_name
+from annotate.derived.clock_shift import CLOCK_RULES, ClockShift, clock_bounds, clock_shift
+from annotate.derived.load_time import LoadTime
+from annotate.derived.steady_reference import SteadyBy, SteadyReference, steady_reference
+from annotate.evidence import Evidence, RecordedWindow, Values, WorkRecord
+from annotate.stats.change_points import find_levels
+from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
+
+few = settings(max_examples=60, deadline=None)
+CYCLE = 0.02 * np.sin(2.0 * np.pi * np.arange(60) / 10.0)
+H200_EXCESS = ((0.0, 0.06), (0.3, 0.005), (3.0, 0.0))
+
+
+def blocks_of(mhz: Values, *, stamped: bool = True, scale: float = 0.9) -> ClockBlocks:
+    """Blocks of 100 ms."""
+    at_ns = BEGIN_NS + np.arange(len(mhz), dtype=np.int64) * 100_000_000
+    return ClockBlocks(at_ns, 100_000_000, np.asarray(mhz, np.float64), np.full(len(mhz), stamped), scale)
+
+
+def shift_of(
+    blocks: ClockBlocks, beta: float = 1.0, steady: SteadyReference | None = None, load: LoadTime | None = None
+) -> ClockShift:
+    return clock_shift(blocks, blocks.levels(), blocks.variance(), beta, load=load, steady=steady)
+
+
+def loaded(before_s: float, blocks: ClockBlocks) -> LoadTime:
+    begin_ns, end_ns = BEGIN_NS, BEGIN_NS + len(blocks.mhz) * blocks.width_ns
+    return LoadTime(np.array([begin_ns - int(before_s * 1e9)]), np.array([end_ns]), begin_ns, before_known=True)
+
+
+@few
+@given(share=st.integers(12, 48), depth=st.floats(0.01, 0.5), beta=st.floats(0.1, 1.2))
+def test_shift_of_two_levels_is_their_arithmetic(share: int, depth: float, beta: float) -> None:
+    """The bound is the farther of both references, the estimate the nearer one."""
+    low, high = 1980.0 * (1.0 - depth), 1980.0
+    found = shift_of(blocks_of(np.where(np.arange(60) < share, low, high)), beta).shifts[Number.MEAN]
+    slower = (high / low) ** beta
+    above, below = share / 60 * (slower - 1.0), (1 - share / 60) * (1.0 / slower - 1.0)
+    assert found.bound_ratio == pytest.approx(max(above, -below), abs=1e-3)
+    nearer = min(above, below, key=lambda ratio: abs(np.log1p(ratio)))
+    farther = above + below - nearer
+    assert any(found.estimate.value_ratio == pytest.approx(each, abs=1e-6) for each in (nearer, farther))
+    if abs(np.log1p(above) + np.log1p(below)) > 1e-6:
+        assert found.estimate.value_ratio == pytest.approx(nearer, abs=1e-6)
+
+
+@few
+@given(mhz=st.lists(st.floats(200.0, 2000.0), min_size=1, max_size=80), beta=st.floats(0.0, 1.5), stamped=st.booleans())
+def test_shift_of_any_clock_is_a_valid_bound(mhz: list[float], beta: float, *, stamped: bool) -> None:
+    """Whatever the clock, bounds are finite, the seen part is no larger, and the estimate lies inside."""
+    found = shift_of(blocks_of(np.array(mhz), stamped=stamped), beta)
+    for bound in clock_bounds(found, found.rule):
+        assert bound.ratio is not None
+        assert bound.seen_ratio is not None
+        assert bound.estimate is not None
+        assert 0.0 <= bound.seen_ratio <= bound.ratio
+        assert -bound.ratio <= bound.estimate.low_ratio <= bound.estimate.high_ratio <= bound.ratio
+
+
+@few
+@given(depth=st.floats(0.05, 0.5), beta=st.floats(0.2, 1.2))
+def test_rate_and_time_deviate_as_reciprocals(depth: float, beta: float) -> None:
+    found = shift_of(blocks_of(np.where(np.arange(60) < 20, 1980.0 * (1 - depth), 1980.0)), beta).shifts
+    time, rate = found[Number.MEAN].estimate.value_ratio, found[Number.THROUGHPUT].estimate.value_ratio
+    assert (1.0 + time) * (1.0 + rate) == pytest.approx(1.0, rel=1e-6)
+
+
+@few
+@given(order=st.permutations(range(60)))
+def test_still_clock_has_no_shift_in_any_order(order: list[int]) -> None:
+    """The mean of a single level is its own reference: nothing of the swing counts where it is stamped."""
+    mhz = 1500.0 * np.exp(CYCLE)
+    found = shift_of(blocks_of(mhz))
+    assert found.bound_ratio == 0.0
+    assert found.rule == CLOCK_LEVELS
+    assert shift_of(blocks_of(np.full(60, 1500.0)[order])).bound_ratio == 0.0
+
+
+def test_gauge_leaves_one_standard_error_unresolved() -> None:
+    """Without stamps nothing else states the noise of the controller's swing; agreeing stamps replace it."""
+    plain, stamped = (shift_of(blocks_of(1500.0 * np.exp(CYCLE), stamped=known)) for known in (False, True))
+    assert plain.shifts[Number.MEAN].seen_ratio == 0.0
+    assert 0.0005 < plain.bound_ratio < 0.005
+    assert {bound.replaces for bound in clock_bounds(plain, CLOCK_LEVELS)} == {Replaces.NOTHING}
+    assert {bound.replaces for bound in clock_bounds(stamped, CLOCK_LEVELS)} == {Replaces.UNRESOLVED}
+
+
+@pytest.mark.parametrize("scale", [1.3, 0.5, 1.0])
+def test_stamps_that_no_gauge_confirms_replace_nothing(scale: float) -> None:
+    """A clock a third above the gauge is nobody's witness; a scale of exactly 1 means that the gauge was silent."""
+    found = shift_of(blocks_of(np.full(60, 1500.0), scale=scale))
+    assert {bound.replaces for bound in clock_bounds(found, CLOCK_LEVELS)} == {Replaces.NOTHING}
+
+
+def test_each_bias_is_named_once() -> None:
+    found = shift_of(blocks_of(np.where(np.arange(60) < 20, 1500.0, 1980.0)))
+    sized = [rule for rule in CLOCK_RULES if any(bound.ratio for bound in clock_bounds(found, rule))]
+    assert sized == [found.rule]
+
+
+SHAPES = {
+    "steps up and down": (np.where((np.arange(60) >= 20) & (np.arange(60) < 40), 1500.0, 1980.0), CLOCK_LEVELS),
+    "telegraph": (np.where(np.arange(60) // 10 % 2, 1500.0, 1980.0), CLOCK_LEVELS),
+    "one step down": (np.where(np.arange(60) < 20, 1980.0, 1500.0), REGIME_CHANGE),
+    "one late step up": (np.where(np.arange(60) < 40, 1500.0, 1980.0), REGIME_CHANGE),
+    "low start": (np.where(np.arange(60) < 6, 800.0, 1980.0), CLOCK_RAMP),
+    "straight line": (np.linspace(1900.0, 1600.0, 60), CLOCK_DRIFT),
+    "three stairs": (np.repeat([1900.0, 1800.0, 1700.0], 20), CLOCK_DRIFT),
+    "still": (np.full(60, 1500.0), CLOCK_LEVELS),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shape_has_the_name_of_the_rule_that_fits(shape: str) -> None:
+    mhz, rule = SHAPES[shape]
+    logs = np.log(mhz)
+    assert shape_name(logs, find_levels(logs, 1e-8)) == rule
+
+
+def test_onset_is_a_change_of_regime() -> None:
+    assert shape_name(np.zeros(60), (), by_onset=True) == REGIME_CHANGE
+
+
+def test_steady_part_tells_what_levels_cannot() -> None:
+    """Fast for the first 3 s, then steady: against the steady part the mean time is 1 % too short."""
+    mhz = np.where(np.arange(60) < 30, 1632.0, 1600.0)
+    places = np.arange(30, 60)
+    found = shift_of(blocks_of(mhz), steady=SteadyReference(SteadyBy.WINDOW, places=places, excess=H200_EXCESS))
+    assert found.shifts[Number.MEAN].estimate.value_ratio == pytest.approx(-0.01, abs=5e-4)
+
+
+def test_noise_of_a_steady_part_hides_no_more_than_the_excess() -> None:
+    """A cycle's worth of steady work is a noisy reference; what it can hide ends at what the model can gain."""
+    blocks = blocks_of(1500.0 * np.exp(np.random.default_rng(3).normal(0.0, 0.02, 40)))
+    steady = SteadyReference(SteadyBy.WINDOW, places=np.arange(30, 40), excess=H200_EXCESS)
+    free = shift_of(blocks, steady=replace(steady, excess=((0.0, 1.0),)), load=loaded(0.0, blocks))
+    cut = shift_of(blocks, steady=steady, load=loaded(0.0, blocks))
+    assert cut.bound_ratio <= 0.0079 + 1e-6 < free.bound_ratio
+
+
+def test_unknown_model_never_rejects() -> None:
+    blocks = blocks_of(np.full(20, 1500.0))
+    steady = SteadyReference(SteadyBy.RANGE, excess=((0.0, 0.3), (3.0, 0.0)))
+    found = shift_of(blocks, steady=steady, load=loaded(0.0, blocks))
+    assert found.rule == REGIME_CHANGE
+    assert not found.can_reject
+    assert found.bound_ratio == pytest.approx(0.3)
+
+
+def capped(**more: Signal) -> Evidence:
+    made: dict[str, Signal] = {"power_violation_ns": capped_ns(), "power_cap_ns": capped_ns(), "event_reasons_mask": 4,
+                               "power_w": lambda t: 690.0 if t >= 0.0 or t < -0.5 else 122.0, "sm_clock_mhz": 1600}  # fmt: skip
+    return evidence(length_s=2.0, signals={**made, **more}, declared={"true_clock_mhz": 1440.0, "stamped_s": 2.0})
+
+
+def test_record_of_this_work_names_the_steady_clock() -> None:
+    """Five windows at 1400 MHz beside one at 1440 MHz right after a pause: 2.8 % fast, by the record and not by the model."""
+    record = WorkRecord(tuple(RecordedWindow(steady_clock_mhz=1400.0) for _ in range(5)))
+    found = Case(replace(capped(), record=record)).clock_shift
+    assert found is not None
+    assert found.steady_by is SteadyBy.RECORD
+    assert found.shifts[Number.MEAN].estimate.value_ratio == pytest.approx(1400.0 / 1440.0 - 1.0, abs=1e-4)
+    few_windows = Case(replace(capped(), record=WorkRecord(record.windows[:4]))).clock_shift
+    assert few_windows is not None
+    assert few_windows.steady_by is SteadyBy.MODEL
+
+
+def test_steady_reference_is_asked_under_sustained_only() -> None:
+    assert [Case(capped(), claim).clock_shift.steady_by for claim in Claim] == [SteadyBy.MODEL, None, None]  # type: ignore[union-attr]
+
+
+def test_steady_reference_of_an_unmeasured_model_is_a_range() -> None:
+    about = capped()
+    assert about.device is not None
+    about = replace(about, device=replace(about.device, name="NVIDIA H300"))
+    case = Case(about)
+    assert case.blocks is not None
+    assert steady_reference(about, case.blocks, case.load).by is SteadyBy.RANGE

@@ -1,0 +1,59 @@
+"""The status that conditions alone make of a window: proof 3 and its bounds in three passes, every other proof shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from annotate.answer import Found
+from annotate.budget import Bound, Number, Proof, ProofShown, ProofState
+from annotate.case import Case
+from annotate.claims import Claim
+from annotate.combine import Grounds, StatusDecision, decide
+from annotate.derived.clock_shift import CLOCK_RULES, clock_bounds
+from annotate.evidence import Evidence
+from annotate.passes import AskingPass, merge_passes
+from annotate.policy import Policy
+from annotate.proofs.conditions import condition_bounds, prove
+from annotate.rules.held_conditions import dark_time
+
+_OTHERS = tuple(ProofShown(proof=proof, state=ProofState.SHOWN) for proof in Proof if proof is not Proof.CONDITIONS)
+
+
+def cases(about: Evidence, claim: Claim = Claim.SUSTAINED) -> dict[AskingPass, Case]:
+    """Return the window as each pass sees it."""
+    return {
+        AskingPass.WITNESSED: Case(replace(about, timings=None, other_work=None, declared={}), claim),
+        AskingPass.TIMED: Case(replace(about, declared={}), claim),
+        AskingPass.DECLARED: Case(about, claim),
+    }
+
+
+def bounds_of(case: Case, *, dark: bool = False) -> tuple[Bound, ...]:
+    """Return the bounds of one pass; those of the four shapes as the four rules will give them."""
+    found = condition_bounds(case)
+    shift = case.clock_shift
+    if shift is not None:
+        found += tuple(bound for rule in CLOCK_RULES if rule != shift.rule for bound in clock_bounds(shift, rule))
+    answer = dark_time.ask_about(case)
+    return found + (answer.bounds if dark and isinstance(answer, Found) else ())
+
+
+def decision(about: Evidence, claim: Claim = Claim.SUSTAINED, *, dark: bool = False) -> StatusDecision:
+    """Return the status at a tolerance of 1 %, with the budget behind it."""
+    passes = cases(about, claim)
+    last = passes[AskingPass.DECLARED]
+    grounds = Grounds(
+        causes=merge_passes({asking: bounds_of(case, dark=dark) for asking, case in passes.items()}),
+        proofs=(*_OTHERS, prove(last, {})),
+        is_stamped=last.is_stamped,
+        has_times=last.has_times,
+    )
+    return decide(grounds, Policy(claim=claim))
+
+
+def bound_ratio(made: StatusDecision, number: Number) -> float:
+    """Return the bound of a number: 0 where nothing moved it, infinite where something without a bound was seen."""
+    found = made.budget.number(number)
+    if found is None:
+        return 0.0
+    return float("inf") if found.bound_ratio is None else found.bound_ratio

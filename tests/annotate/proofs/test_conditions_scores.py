@@ -1,0 +1,122 @@
+"""Proof 3 against truth: how often its bounds hold and how sharp they are, on recorded windows and on pairs of odd seeds.
+
+Constants were tuned on even seeds only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from annotate.budget import Number
+from annotate.evidence import Evidence
+from annotate.verdict import Status
+from tests.annotate.proofs.clock_status import bound_ratio, decision
+from tests.proof.disturbances import family_name
+from tests.proof.pairs import Pair, pair
+from tests.proof.testified import Variant
+from tests.truth_windows import TruthWindow, truth_windows
+
+# Families of which conditions are the only disturbance.
+FAMILIES = ("sm-clock", "power-cap", "thermal", "mem-clock", "pause-before")
+SEEDS_COUNT = 500
+NUMBERS = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
+# The specification's targets: how far two undisturbed windows of capped work differ.
+REPEATABILITY = {Number.THROUGHPUT: 0.01, Number.MEAN: 0.006, Number.MEDIAN: 0.015}
+LONG_S = 3.0
+WINDOWS: tuple[TruthWindow, ...] = tuple(truth_windows().values())
+
+
+def bounds(about: Evidence) -> dict[Number, float]:
+    """Return the bound of each number by conditions alone, over all passes."""
+    made = decision(about)
+    return {number: bound_ratio(made, number) for number in NUMBERS}
+
+
+@lru_cache(maxsize=1)
+def scored() -> list[tuple[Pair, dict[Number, float], dict[Number, float]]]:
+    """Return pairs of odd seeds with the bounds of the disturbed and of the clean window."""
+    seeds = [seed for seed in range(1, SEEDS_COUNT, 2) if family_name(seed) in FAMILIES]
+    return [(each, bounds(each.disturbed), bounds(each.clean)) for each in map(pair, seeds)]
+
+
+def uncovered(number: Number, more_ratio: float = 0.0) -> list[Pair]:
+    """Return the pairs whose true deviation exceeds the bound by more than this."""
+    return [each for each, found, _ in scored() if abs(asdict(each.truth)[number]) > found[number] + more_ratio + 1e-9]
+
+
+def percents(ratios: Iterable[float]) -> tuple[float, float]:
+    """Return the median and the 95th percentile, in per cent."""
+    known = list(ratios)
+    return 100.0 * float(np.median(known)), 100.0 * float(np.percentile(known, 95.0))
+
+
+@pytest.mark.parametrize(("number", "bare"), [(Number.THROUGHPUT, 6), (Number.MEAN, 6), (Number.MEDIAN, 5)])
+def test_true_deviation_lies_within_the_bound(number: Number, bare: int) -> None:
+    """Of 59 pairs 53 lie within the bound alone, and 58 within bound plus the repeatability of capped work.
+
+    The last is a power limit that was raised by 3 %: the controller's swing hides what it did to the clock.
+    """
+    assert len(scored()) == 59
+    assert len(uncovered(number)) <= bare
+    assert [each.seed for each in uncovered(number, REPEATABILITY[number])] in ([], [291])
+
+
+@pytest.mark.parametrize(("is_stamped", "middle_percent", "most_percent"), [(True, 0.15, 0.5), (False, 0.5, 1.5)])
+def test_clean_windows_have_sharp_bounds(is_stamped: bool, middle_percent: float, most_percent: float) -> None:
+    """The specification's targets, which all groups share; conditions take 0.00 / 0.04 % stamped, 0.07 / 0.34 % plain."""
+    kept = [clean for each, _, clean in scored() if each.length_s >= LONG_S and (each.variant is Variant.STAMPED) == is_stamped]
+    assert len(kept) >= 9
+    for number in (Number.THROUGHPUT, Number.MEAN):
+        middle, most = percents(found[number] for found in kept)
+        assert middle <= middle_percent / 2
+        assert most <= most_percent / 2
+
+
+def test_recorded_clean_windows_are_valid_by_conditions() -> None:
+    """50 of 52: one plain window ran 0.9 s at a 5 % higher clock, and one opened with a gap of 33 ms after a load of 3 s.
+
+    The throughput of the former truly differs by 1.4 % from its pair.
+    """
+    made = {(each.name, index): decision(about) for each in WINDOWS for index, about in enumerate(each.clean)}
+    assert {key for key, found in made.items() if found.status is not Status.VALID} == {
+        ("nothing-train-plain", 1),
+        ("neighbour-holds-att", 1),
+    }
+    timed = [bound_ratio(found, Number.MEAN) for (name, _), found in made.items() if truth_windows()[name].is_timed]
+    assert percents(timed)[0] < 0.01
+    assert percents(timed)[1] < 0.05
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "rule"),
+    [
+        ("neighbour-late-gemm4k", Status.REJECTED, "clock-levels"),
+        ("zeros-for-a-fifth-gemm4k", Status.FLAGGED, "clock-levels"),
+        ("grows-9%-gemm4k", Status.FLAGGED, "regime-change"),
+    ],
+)
+def test_recorded_levels_of_the_clock_count(name: str, status: Status, rule: str) -> None:
+    """A neighbour and zeros raise the clock for a fifth, growth for a part: each is named once, and counts at its size."""
+    made = decision(truth_windows()[name].disturbed)
+    assert made.status is status
+    assert made.severities[rule].value == ("reject" if status is Status.REJECTED else "flag")
+
+
+@pytest.mark.parametrize(("name", "true_ratio"), [("pause-3-gemm4k", 0.0092), ("pause-0.7-att", -0.0012)])
+def test_recorded_pause_before_is_within_the_models_excess(name: str, true_ratio: float) -> None:
+    """3 s right after a pause hold no steady cycle: 1.04 % by the model, where throughput truly moved by +0.92 and -0.12 %."""
+    window = truth_windows()[name]
+    assert window.throughput_ratio == pytest.approx(true_ratio, abs=1e-4)
+    assert bound_ratio(decision(window.disturbed), Number.THROUGHPUT) == pytest.approx(0.0104, abs=3e-4)
+
+
+@pytest.mark.parametrize(
+    "name", ["nothing-gemm4k", "nothing-softmax", "nothing-fp32", "nothing-decode-plain", "garbage-softmax"]
+)
+def test_recorded_still_conditions_cost_little(name: str) -> None:
+    assert bound_ratio(decision(truth_windows()[name].disturbed), Number.MEAN) < 0.004

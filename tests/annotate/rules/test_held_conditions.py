@@ -1,0 +1,113 @@
+"""clock-levels, lock-unproven and dark-time: found, clear and unobserved, and what dark time is worth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.answer import Clear, Found, Severity, Unobserved
+from annotate.budget import Number, Replaces
+from annotate.case import Case
+from annotate.claims import Claim
+from annotate.derived.dark_bounds import dark_bounds, largest_ratio
+from annotate.derived.dark_time import DarkStretch
+from annotate.evidence import Timings
+from annotate.ranges import Range
+from annotate.rule import Rule
+from annotate.rules.held_conditions import BOUND_RULES, clock_levels, dark_time, lock_unproven
+from tests.annotate.builders import BEGIN_NS, evidence
+
+few = settings(max_examples=60, deadline=None)
+
+
+def entries(length_s: float = 6.0) -> Timings:
+    count = int(length_s * 1000)
+    return Timings(BEGIN_NS + np.arange(count, dtype=np.int64) * 1_000_000, np.full(count, 0.00099), np.full(count, 1980.0))
+
+
+def test_levels_are_found_with_bounds_and_words() -> None:
+    found = clock_levels.ask_about(Case(evidence(signals={"sm_clock_mhz": lambda t: 1500 if int(t) % 2 else 1980})))
+    assert isinstance(found, Found)
+    assert found.severity is Severity.NOTE
+    assert {bound.number for bound in found.bounds} == {Number.THROUGHPUT, Number.MEAN, Number.MEDIAN}
+    assert clock_levels.says.format(**found.facts).startswith("the SM clock had 2 levels, from 15")
+    assert found.facts["highest_mhz"] == pytest.approx(1980.0, rel=0.01)  # the gauge blurs the edges
+
+
+def test_step_is_left_to_the_rule_of_its_shape() -> None:
+    """One step is a change of regime, whose rule gives the bounds."""
+    found = clock_levels.ask_about(Case(evidence(signals={"sm_clock_mhz": lambda t: 1500 if t < 4 else 1980})))
+    assert isinstance(found, Clear)
+
+
+def test_levels_of_no_clock_are_unobserved() -> None:
+    assert isinstance(clock_levels.ask_about(Case(evidence(signals={"sm_clock_mhz": None}))), Unobserved)
+
+
+def test_lock_is_proven_by_a_name_and_stamps() -> None:
+    locked = evidence(declared={"locked_mhz": 1980.0}, timings=entries())
+    proven = lock_unproven.ask_about(Case(locked, Claim.FIXED_CLOCK))
+    assert isinstance(proven, Clear)
+    assert proven.facts == {"named_mhz": 1980.0, "by": "declared"}
+    found = lock_unproven.ask_about(Case(evidence(), Claim.FIXED_CLOCK))
+    assert isinstance(found, Found)
+    assert lock_unproven.says.format(**found.facts).endswith("nothing names its clock and no stamps show what it was")
+    assert isinstance(lock_unproven.ask_about(Case(evidence())), Clear)
+
+
+def test_watched_window_has_no_dark_time() -> None:
+    assert dark_time.ask_about(Case(evidence())) == Clear({"dark_s": 0.0, "window_s": 6.0, "who": "", "bound_ratio": 0.0})
+
+
+def test_silence_is_worth_its_share() -> None:
+    """1.6 s without rows, power and lists: throughput could have stood still for that long, and so could nobody else."""
+    found = dark_time.ask_about(Case(evidence(length_s=20.0, skip=lambda t: 4.0 < t < 5.6)))
+    assert isinstance(found, Found)
+    ratios = {bound.number: bound.ratio for bound in found.bounds}
+    assert ratios[Number.THROUGHPUT] == pytest.approx(1.6 / 20.0, abs=0.012)
+    assert dark_time.says.format(**found.facts).startswith("1.6")
+
+
+@pytest.mark.parametrize("length_s", [10.0, 100.0, 1000.0])
+def test_dark_time_shrinks_with_the_window(length_s: float) -> None:
+    dark = (DarkStretch(0, 300_000_000, 1.0),)
+    found = dark_bounds(int(length_s * 1e9), power=dark)
+    assert {bound.number: bound.ratio for bound in found}[Number.THROUGHPUT] == pytest.approx(0.3 / length_s)
+
+
+def test_proof_dark_for_half_of_the_window_bounds_nothing() -> None:
+    assert dark_bounds(10**9, power=(DarkStretch(0, 600_000_000, 1.0),)) == ()
+
+
+def test_times_replace_the_power_record_and_no_list() -> None:
+    lists, power = (DarkStretch(0, 10**9, 1.0),), (DarkStretch(2 * 10**9, 3 * 10**9, 1.0),)
+    plain = {each.number: each for each in dark_bounds(10**10, power=power, lists=lists)}
+    timed = {each.number: each for each in dark_bounds(10**10, power=power, lists=lists, has_gaps=True)}
+    assert (plain[Number.THROUGHPUT].ratio, plain[Number.THROUGHPUT].seen_ratio) == (0.2, 0.1)
+    assert (timed[Number.THROUGHPUT].ratio, timed[Number.THROUGHPUT].replaces) == (0.1, Replaces.UNRESOLVED)
+    assert timed[Number.MEDIAN_AT_CLOCK].ratio == pytest.approx(0.003)
+
+
+stretches = st.builds(
+    lambda begin, length, ratio: DarkStretch(begin, begin + length, ratio),
+    st.integers(0, 1000), st.integers(1, 500), st.floats(0.0, 1.0),
+)  # fmt: skip
+
+
+@few
+@given(some=st.lists(stretches, max_size=8), more=stretches)
+def test_dark_time_counts_each_instant_once(some: list[DarkStretch], more: DarkStretch) -> None:
+    """More silence never bounds less, never more than its own share on top, and the same silence twice counts once."""
+    before, after = largest_ratio(some, 1500), largest_ratio([*some, more], 1500)
+    assert before - 1e-12 <= after <= before + more.length_ns * more.excursion_ratio / 1500 + 1e-12
+    assert largest_ratio([*some, more, more], 1500) == pytest.approx(after)
+
+
+@pytest.mark.parametrize("rule", BOUND_RULES, ids=lambda rule: rule.name)
+def test_waiting_rules_explain_themselves_and_their_limits(rule: Rule) -> None:
+    doc = rule.check.__doc__ or ""
+    for heading in ("Why it matters:", "What it cannot see:", "Remedy:", "Source:"):
+        assert heading in doc
+    assert all(limit.why and limit.range != Range() for limit in rule.limits.values())
