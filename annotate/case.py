@@ -4,8 +4,10 @@ from functools import cached_property
 
 from annotate.claims import Claim
 from annotate.derived.clock_blocks import ClockBlocks, clock_blocks
+from annotate.derived.foreign_work import ForeignWork, foreign_work
 from annotate.derived.idle_gaps import STAMP_S, IdleGaps, entry_gaps, power_dips
 from annotate.derived.load_time import PAUSE_S, LoadTime, load_time
+from annotate.derived.neighbours import Neighbours, neighbours
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.stats.change_points import SeriesLevel
 from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity
@@ -81,6 +83,16 @@ class Case:
         """When load began, before the window and after each pause in it."""
         idle = self.gaps or self.dips
         return load_time(self.evidence, idle.spans_ns(least_s=PAUSE_S) if idle is not None else ())
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """Whoever else was on the GPU."""
+        return neighbours(self.evidence)
+
+    @cached_property
+    def foreign_work(self) -> ForeignWork:
+        """What work of others shows of itself in times, utilisation and the record, whether or not anybody was named."""
+        return foreign_work(self.evidence, self.timings, self.fit, self.neighbours, stamp_s=self.stamp_s)
 
     def fact(self, name: str) -> Fact:
         """Return a declared fact; None if nobody declared it in this pass."""
