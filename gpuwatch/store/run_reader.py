@@ -155,10 +155,12 @@ class RunReader(LedgerConnection):
     def overlapping(self, run: Run, uuid: str) -> tuple[OtherWindow, ...]:
         """Return the windows of other processes that overlap a run on one GPU, oldest first; one that is open has no end yet."""
         end_ns = run.begin_ns if run.end_ns is None else run.end_ns
-        sql = """SELECT id, uid, pid, pids, label, begin_ns, end_ns, parent, uuids FROM runs
-            WHERE boot_id = ? AND (end_ns > ? OR (end_ns IS NULL AND status = ?)) AND begin_ns < ? AND id != ?
-            ORDER BY begin_ns, id LIMIT ?"""
-        rows = self._rows(sql, [run.boot_id, run.begin_ns, OPEN, end_ns, run.id, MOST_COUNT])
+        # The index by end serves both parts; the plus keeps SQLite from the one by begin, under which all earlier ones lie.
+        columns = "SELECT id, uid, pid, pids, label, begin_ns, end_ns, parent, uuids FROM runs WHERE boot_id = ? AND"
+        sql = f"""{columns} end_ns > ? AND +begin_ns < ? AND id != ?
+            UNION ALL {columns} end_ns IS NULL AND status = ? AND +begin_ns < ? AND id != ? ORDER BY begin_ns, id LIMIT ?"""
+        ended = [run.boot_id, run.begin_ns, end_ns, run.id]
+        rows = self._rows(sql, [*ended, run.boot_id, OPEN, end_ns, run.id, MOST_COUNT])
         with self._as_store_error():
             return foreign_to(run, uuid, [StoredSpan.of(row, end_ns) for row in rows])
 

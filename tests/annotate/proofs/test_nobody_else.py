@@ -11,6 +11,7 @@ from annotate.case import Case
 from annotate.claims import Claim
 from annotate.derived.foreign_bounds import own_work_bounds
 from annotate.evidence import Evidence, Gap, Lane, OtherWindow, Visibility
+from annotate.passes import AskingPass, merge_passes
 from annotate.proofs import nobody_else
 from annotate.rule import Clear, Found
 from annotate.rules.sharing import overlapping_window
@@ -213,6 +214,30 @@ def test_nobody_else_lets_an_idle_display_be() -> None:
     draws = joined_by(evidence(), process(graphics=True, utilization_ratio=0.2))
     assert proof(rests).says == "nobody else"
     assert proof(draws).broken_by == ("display-active",)
+
+
+def test_nobody_else_is_sharpened_by_times_over_the_passes() -> None:
+    """What witnesses saw without a bound gets one from times; the part that the driver gave to others stays."""
+    seen = joined_by(evidence(timings=times(late_every=200)), process(utilization_ratio=0.3))
+    passes = {
+        AskingPass.WITNESSED: nobody_else.bounds(Case(replace(seen, timings=None))),
+        AskingPass.TIMED: nobody_else.bounds(Case(seen)),
+    }
+    merged = merge_passes(passes)
+    inside = next(each for each in merged if (each.number, each.group) == (Number.THROUGHPUT, Group.INSIDE))
+    assert inside.ratio is not None
+    assert inside.ratio >= 0.1 - 1e-9  # a third of what the driver gave to it
+    assert sizes(merged)[Number.THROUGHPUT] < 0.5
+
+
+def test_nobody_else_keeps_no_bound_where_times_stand_alone() -> None:
+    """In a window of half a second no utilisation stands beside the times: what was seen without a bound stays so."""
+    seen = joined_by(evidence(length_s=0.5, timings=times(length_s=0.5)), process())
+    passes = {
+        AskingPass.WITNESSED: nobody_else.bounds(Case(replace(seen, timings=None))),
+        AskingPass.TIMED: nobody_else.bounds(Case(seen)),
+    }
+    assert sizes(merge_passes(passes))[Number.THROUGHPUT] == float("inf")
 
 
 # Other windows
