@@ -5,8 +5,10 @@ from functools import cached_property
 from annotate.claims import Claim
 from annotate.derived.clock_blocks import ClockBlocks, clock_blocks
 from annotate.derived.clock_shift import ClockShift, clock_shift
+from annotate.derived.foreign_work import ForeignWork, foreign_work
 from annotate.derived.idle_gaps import STAMP_S, IdleGaps, entry_gaps, power_dips
 from annotate.derived.load_time import PAUSE_S, LoadTime, load_time
+from annotate.derived.neighbours import Neighbours, neighbours
 from annotate.derived.steady_reference import steady_reference
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.stats.change_points import SeriesLevel
@@ -103,6 +105,16 @@ class Case:
         steady = steady_reference(self.evidence, self.blocks, self.load) if sustained else None
         load = self.load if sustained else None
         return clock_shift(self.blocks, self.levels, self.clock_variance, self.beta, load=load, steady=steady)
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """Whoever else was on the GPU."""
+        return neighbours(self.evidence)
+
+    @cached_property
+    def foreign_work(self) -> ForeignWork:
+        """What work of others shows of itself in times, utilisation and the record, whether or not anybody was named."""
+        return foreign_work(self.evidence, self.timings, self.fit, self.neighbours, stamp_s=self.stamp_s)
 
     def fact(self, name: str) -> Fact:
         """Return a declared fact; None if nobody declared it in this pass."""

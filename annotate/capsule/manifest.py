@@ -5,7 +5,7 @@ Types are checked as it is read, amounts before they are made.
 
 import msgspec
 
-from annotate.evidence import Device, Event, Fact, Host, Lane, Process, Visibility, WindowRecord
+from annotate.evidence import Device, Event, Fact, Host, Lane, OtherWindow, Process, Visibility, WindowRecord
 
 SCHEMA = 2  # 2: clocks and batches of timings, which a reader of 1 takes for damage
 MANIFEST, ARRAYS = "manifest.json", "arrays"
@@ -44,6 +44,7 @@ class Entry(msgspec.Struct, frozen=True):
     events: tuple[Event, ...]
     gaps: list[tuple[int, int, Lane]]
     refresh_ns: dict[str, int]
+    overlapping: tuple[OtherWindow, ...] = ()  # older ones have none
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -103,6 +103,7 @@ def _put(evidence: Evidence, arrays: _Arrays, *, decimate: bool) -> dict[str, An
         "events": [asdict(event) for event in trace.events],
         "gaps": [[gap.begin_ns, gap.end_ns, gap.lane.value] for gap in trace.gaps],
         "refresh_ns": dict(trace.refresh_ns),
+        "overlapping": [asdict(each) for each in evidence.overlapping],
     }
 
 

@@ -28,7 +28,7 @@ from annotate.capsule.manifest import (
     Manifest,
 )
 from annotate.errors import CapsuleError
-from annotate.evidence import COUNTERS, Column, Evidence, Gap, ProcessList, Timings, Trace
+from annotate.evidence import COUNTERS, Column, Evidence, Gap, OtherWindow, ProcessList, Timings, Trace
 
 # A torn or foreign zip fails in as many ways as it can be torn.
 _DAMAGE = (
@@ -131,6 +131,7 @@ class _Reading:
             declared=entry.told,
             timings=self._timings(entry.timings) if entry.timings else None,
             absence=entry.absence,
+            overlapping=tuple(map(_other_window, entry.overlapping)),
         )
 
     def _array(self, number: int) -> npt.NDArray[Any]:
@@ -217,6 +218,13 @@ class _Reading:
                 ProcessList(uuid=kept.uuid, at_ns=when_ns, took_ns=int(took_ns[i]), visibility=visibility, processes=found)
             )
         return tuple(out)
+
+
+def _other_window(found: OtherWindow) -> OtherWindow:
+    limits.numbers(found)
+    if not -limits.FARTHEST_NS < found.begin_ns <= found.end_ns < limits.FARTHEST_NS:
+        raise ValueError(f"expected a window that begins before it ends, found {found.begin_ns} to {found.end_ns}")
+    return found
 
 
 def _gap(found: Gap) -> Gap:

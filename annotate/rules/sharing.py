@@ -2,9 +2,11 @@
 
 from typing import Annotated
 
+from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount
 from annotate.derived.busy import beyond_declared_ratio, busy_at
+from annotate.derived.foreign_bounds import foreign_bounds
 from annotate.derived.held import by_bits
 from annotate.derived.presence import Presence, alone, list_is_whole, presences, unread_s
 from annotate.derived.timed import SEEN_RATIO, SPREAD_S, beside
@@ -248,4 +250,36 @@ def _while_busy(evidence: Evidence, name: str) -> float | None:
     return float(busy.max()) if len(busy) else None
 
 
+@rule(
+    "overlapping-window",
+    says="another process measured on this GPU at the same time ({windows})",
+    remedy="Let one measurement wait for the other, or give each a GPU of its own.",
+)
+def overlapping_window(case: Case) -> Answer:
+    """Finds windows of other processes that overlap this one on the same GPU.
+
+    Why it matters:
+        Two benchmarks on one GPU take turns, and each halves the other's throughput, although each looks like one process
+        that does its work.  Whoever opened a window means to use the GPU.
+
+    What it cannot see:
+        Windows that another daemon watches.  Windows of processes whose PIDs are not visible to the daemon count as
+        foreign.  A window that a child process opens inside its parent's is nested, and not foreign.
+
+    Remedy:
+        Run them one after the other, or on GPUs of their own.
+
+    Source:
+        The daemon's own list of windows, by GPU and process tree.
+    """
+    windows = case.neighbours.windows
+    if not windows:
+        return Clear({"windows_count": 0})
+    span_ns = min(each.begin_ns for each in windows), max(each.end_ns for each in windows)
+    named = ", ".join(f"{each.label or 'unnamed'} of process {each.pid or 'unknown'}" for each in windows[:3])
+    facts: dict[str, Fact] = {"windows": named, "windows_count": len(windows), "pid": windows[0].pid}
+    return Found(facts=facts, bounds=foreign_bounds("overlapping-window", case.foreign_work, span_ns=span_ns), span_ns=span_ns)
+
+
+BOUND_RULES: tuple[Rule, ...] = (overlapping_window,)
 RULES: tuple[Rule, ...] = (contention_shared_partition, contention_self, display_active, numa_pcie_affinity)

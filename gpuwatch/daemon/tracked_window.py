@@ -61,6 +61,7 @@ class TrackedWindow:
         self._times: list[Times] = []
         self._closed = asyncio.Event()  # its client declares nothing more
         self._is_sampled = False  # its GPUs are sampled at the full rate for it
+        self._is_stored = False
 
     @property
     def is_open(self) -> bool:
@@ -97,14 +98,18 @@ class TrackedWindow:
             identity = await self.host.in_thread(self._services.identities.of, self.run.pid)
             self.run = replace(self.run, user=identity.user, process=identity.name)
             await self.host.begin()
+        self._is_stored = True
         if self.is_open:
-            self._services.store.put_run(self.run)
+            self._store_known()
 
     # It is open
 
     def note(self, listed: ProcessList) -> None:
-        """Look for its processes in a list of those on a GPU."""
+        """Look for its processes in a list of those on a GPU; what is new is stored, since windows beside it are judged by it."""
+        known_counts = len(self.gpus.seen), len(self.host.pids)
         self.gpus.note(listed, self.host)
+        if self._is_stored and self.is_open and known_counts != (len(self.gpus.seen), len(self.host.pids)):
+            self._store_known()
 
     def count_times(self, piece: Times) -> int:
         """Return how many times a message adds.  Raises UsageError for one that does not fit, or too many."""
@@ -130,6 +135,7 @@ class TrackedWindow:
     def end(self, begin_ns: int, end_ns: int) -> None:
         """Settle the interval; the benchmark goes on, and may itself end at once."""
         self.run = replace(self.run, status="closing", begin_ns=begin_ns, end_ns=end_ns)
+        self._store_known()  # its client may take long to declare its times, and windows that begin meanwhile do not overlap it
 
     def close(self, declared: dict[str, FactValue]) -> None:
         """Take the last facts that its process declares."""
@@ -201,6 +207,12 @@ class TrackedWindow:
         why = judgement.why or (verdicts[0]["why"] if verdicts else "") or self.run.why
         self.run = replace(self.run, status=status, why=why, verdicts=verdicts)
         self._services.store.put_run(self.run, judgement.evidence, judgement.signatures)
+
+    def _store_known(self) -> None:
+        """Store its interval with the GPUs and processes known so far."""
+        watched = self._services.gpus
+        uuids, _ = self.gpus.covered(self.run.told, watched.uuids, watched.source.absence, is_visible=bool(self.run.pid))
+        self._services.store.put_run(replace(self.run, uuids=uuids, pids=frozenset(self.host.pids)))
 
     def _put(self, **changes: Any) -> None:  # of the fields' own types
         self.run = replace(self.run, **changes)

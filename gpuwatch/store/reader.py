@@ -52,6 +52,7 @@ class Reader(RunReader):
             declared=run.told,
             timings=self._timings(run.id),
             absence=None if trace.columns else self._lost(uuid, run.boot_id, end_ns) or run.why or _NOTHING_STORED,
+            overlapping=self.overlapping(run, uuid),
         )
 
     def trace(self, uuid: str, boot_id: str, begin_ns: int, end_ns: int) -> Trace:

@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from annotate.evidence import Timings
+from annotate.evidence import OtherWindow, Timings
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema
-from gpuwatch.store.run import BADNESS, UNFINISHED, Ended, as_json, from_row
+from gpuwatch.store.overlapping import MOST_COUNT, StoredSpan, foreign_to
+from gpuwatch.store.run import BADNESS, OPEN, UNFINISHED, Ended, as_json, from_row
 
 SHORTEST_PREFIX = 4
 
@@ -150,6 +151,18 @@ class RunReader(LedgerConnection):
         if "signatures" not in self._db.table_names():
             return {}
         return dict(self._rows("SELECT position, signature FROM signatures WHERE run = ?", (run.id,)))
+
+    def overlapping(self, run: Run, uuid: str) -> tuple[OtherWindow, ...]:
+        """Return the windows of other processes that overlap a run on one GPU, oldest first; one that is open has no end yet."""
+        end_ns = run.begin_ns if run.end_ns is None else run.end_ns
+        # The index by end serves both parts; the plus keeps SQLite from the one by begin, under which all earlier ones lie.
+        columns = "SELECT id, uid, pid, pids, label, begin_ns, end_ns, parent, uuids FROM runs WHERE boot_id = ? AND"
+        sql = f"""{columns} end_ns > ? AND +begin_ns < ? AND id != ?
+            UNION ALL {columns} end_ns IS NULL AND status = ? AND +begin_ns < ? AND id != ? ORDER BY begin_ns, id LIMIT ?"""
+        ended = [run.boot_id, run.begin_ns, end_ns, run.id]
+        rows = self._rows(sql, [*ended, run.boot_id, OPEN, end_ns, run.id, MOST_COUNT])
+        with self._as_store_error():
+            return foreign_to(run, uuid, [StoredSpan.of(row, end_ns) for row in rows])
 
     def _timings(self, run_id: str) -> Timings | None:
         row = next(iter(self._dicts("SELECT * FROM timings WHERE run = ?", [run_id])), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,19 @@ from hypothesis import strategies as st
 from annotate.capsule import byte_planes, decimate
 from annotate.capsule.pack import pack, unpack
 from annotate.errors import CapsuleError
-from annotate.evidence import Column, Event, Evidence, Gap, Lane, Ownership, Process, Timings, Visibility, WindowRecord
+from annotate.evidence import (
+    Column,
+    Event,
+    Evidence,
+    Gap,
+    Lane,
+    OtherWindow,
+    Ownership,
+    Process,
+    Timings,
+    Visibility,
+    WindowRecord,
+)
 from annotate.judge import judge
 from gpuwatch.sources.simulated import simulate
 from tests.annotate.builders import BEGIN_NS, OWN, QUIET, UUID, capped_ns, evidence
@@ -233,3 +246,31 @@ def zipped(members: dict[str, bytes]) -> bytes:
 
 
 PACKED = pack([evidence(length_s=1.0, signals={"power_w": QUIET["power_w"]})])
+
+
+def test_overlapping_windows_survive_packing() -> None:
+    others = (OtherWindow(BEGIN_NS - 5, BEGIN_NS + 5, pid=7, label="theirs"), OtherWindow(BEGIN_NS, BEGIN_NS + 9))
+    (kept,) = unpack(pack([replace(evidence(), overlapping=others)]))
+    assert kept.overlapping == others
+
+
+def test_capsule_without_overlapping_windows_has_none() -> None:
+    """An older version's capsule names no other window."""
+    assert unpack(rewritten(lambda entry: entry.pop("overlapping")))[0].overlapping == ()
+
+
+@pytest.mark.parametrize("other", [{"begin_ns": 9, "end_ns": 5}, {"begin_ns": 0, "end_ns": 1 << 63}, {"begin_ns": 0}])
+def test_capsule_with_impossible_other_window_is_refused(other: dict[str, int]) -> None:
+    with pytest.raises(CapsuleError):
+        unpack(rewritten(lambda entry: entry.update(overlapping=[other])))
+
+
+def rewritten(change: Callable[[dict[str, Any]], object]) -> bytes:
+    """A capsule whose manifest was changed."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(pack([evidence()]))) as old, zipfile.ZipFile(out, "w") as new:
+        manifest = json.loads(old.read("manifest.json"))
+        change(manifest["evidence"][0])
+        new.writestr("manifest.json", json.dumps(manifest))
+        new.writestr("arrays", old.read("arrays"))
+    return out.getvalue()

@@ -19,7 +19,7 @@ from gpuwatch.daemon.user_turns import UserThreads
 from gpuwatch.daemon.window_limits import OWN_TIMES_COUNT
 from gpuwatch.daemon.windows import JudgedWindows, Windows
 from gpuwatch.errors import UsageError
-from gpuwatch.store import Store
+from gpuwatch.store import Reader, Store
 from gpuwatch.wire import messages
 from tests.waiting import PATIENCE_S, wait_until_async
 
@@ -314,5 +314,23 @@ def test_times_of_one_user_leave_room_for_another(store: Store, tmp_path: Path) 
             held.add_times(piece(run=runs[-1]), uid=THEIRS)
         mine, _ = await opened(held, MINE)
         held.add_times(piece(run=mine), uid=MINE)
+
+    asyncio.run(body())
+
+
+def test_ended_window_is_stored_with_its_end(store: Store, tmp_path: Path) -> None:
+    """A client may take long to declare its times; windows that begin meanwhile must not seem to overlap its window."""
+
+    async def body() -> None:
+        held = windows(store, tmp_path)
+        run_id, begin_ns = await opened(held, MINE)
+        held.end(run_id, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns + 1)
+        assert store.flush(PATIENCE_S)
+        with Reader(tmp_path / "state") as reader:
+            stored = reader.run(run_id)
+        assert stored.status == "closing"
+        assert stored.end_ns is not None
+        held.close(run_id, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns + 1, declared={})
+        await held.verdicts(run_id, uid=MINE, wait_s=PATIENCE_S)
 
     asyncio.run(body())

@@ -1,0 +1,146 @@
+"""Bounds of each number for foreign work: what a listed neighbour, a hidden one, another window or the own second stream took."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from annotate.budget import Bound, Estimate, Group, Number, Replaces
+from annotate.derived.dark_time import dark_ratio
+from annotate.derived.foreign_work import ForeignWork, RecordShift
+from annotate.derived.idle_gaps import Span
+from annotate.derived.neighbours import Neighbours
+
+FLOOR_RATIO = 0.03  # without a record: a neighbour that only takes bandwidth moved the time at one clock by 2.8 % (H200)
+BOOKS_RATIO = 0.013  # the error of the books: utilisation against times of clean windows
+# Under a cap the clock rises while others have their turn: of what they took the mean kept a third to two thirds (H200).
+_COUPLED_RATIO = 1.0 / 3.0
+_COUPLED_ERROR_RATIO = 0.01  # late time of clean capped windows
+_LATE_ERROR_RATIO = 0.004
+_TOUCHED = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """The bounds of one rule, with the span in which its foreign work was seen."""
+
+    rule: str
+    span_ns: Span | None
+
+    def __call__(
+        self, number: Number, group: Group, ratio: float | None, estimate: Estimate | None = None, *, can_reject: bool = True
+    ) -> Bound:
+        return Bound(
+            number=number, rule=self.rule, group=group, ratio=ratio, estimate=estimate, can_reject=can_reject,
+            span_ns=self.span_ns,
+        )  # fmt: skip
+
+
+def foreign_bounds(rule: str, work: ForeignWork, *, span_ns: Span | None = None) -> tuple[Bound, ...]:
+    """Return the bounds of somebody who was named: ``contention-process``, ``display-active``, ``overlapping-window``.
+
+    Without times, or where times cannot tell, throughput was seen to be at risk and has no bound, unless a record has it.
+    Times sharpen that where utilisation stands beside them; what the driver gave to others stays.
+    """
+    make = _Maker(rule, span_ns)
+    found = (*_late(make, work), *_untimed(make, work), *_against_record(make, work))
+    replaces = Replaces.UNRESOLVED if work.has_times and work.is_witnessed else Replaces.NOTHING
+    return tuple(replace(bound, replaces=replaces) for bound in found)
+
+
+def hidden_bounds(rule: str, work: ForeignWork, others: Neighbours, *, span_ns: Span | None = None) -> tuple[Bound, ...]:
+    """Return the bounds of somebody who is not on the list: ``contention-residual``.
+
+    A PID that is not on the list counts as one that is; memory that nobody explains may be anybody's, and has no bound.
+    """
+    if not others.hidden_bytes:
+        return foreign_bounds(rule, work, span_ns=span_ns) if others.unlisted else ()
+    make, touched = _Maker(rule, span_ns), _TOUCHED if work.has_times else _TOUCHED[:1]
+    return tuple(make(number, Group.INSIDE, None) for number in touched)
+
+
+def own_work_bounds(rule: str, work: ForeignWork, *, met: bool, span_ns: Span | None = None) -> tuple[Bound, ...]:
+    """Return the bounds of other work of the same process: ``contention-self``.
+
+    Where stamps alone met it, and neither late iterations nor the books show any, nobody can say how much it took.
+    """
+    make = _Maker(rule, span_ns)
+    late, untimed = work.late_ratio or 0.0, max(0.0, work.untimed_ratio - BOOKS_RATIO)
+    if met and late <= _COUPLED_ERROR_RATIO and not untimed:
+        touched = _TOUCHED if work.has_times else _TOUCHED[:1]
+        return tuple(make(number, Group.INSIDE, None) for number in touched)
+    return foreign_bounds(rule, work, span_ns=span_ns)
+
+
+def unlisted_time_bounds(others: Neighbours, length_ns: int) -> tuple[Bound, ...]:
+    """Return what could hide where no process list was in force: ``dark-time`` of proof 4."""
+    dark = dark_ratio(others.silences, length_ns)
+    if not dark:
+        return ()
+    span_ns = (others.silences[0].begin_ns, others.silences[-1].end_ns)
+    make = _Maker("dark-time", span_ns)
+    at_clock = make(Number.MEDIAN_AT_CLOCK, Group.DARK, dark * FLOOR_RATIO)
+    return (*(make(number, Group.DARK, dark) for number in _TOUCHED[:3]), at_clock)
+
+
+def _late(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
+    """Late time inside iterations: the mean directly, the throughput by what the mean costs."""
+    late = work.late_ratio
+    if late is None:
+        if work.throughput is None:
+            taken = _taken(work)
+            unbounded = make(Number.THROUGHPUT, Group.INSIDE, None, taken)
+            yield replace(unbounded, seen_ratio=taken.nearer_ratio if taken else 0.0)
+        if work.has_times and work.mean is None:
+            yield make(Number.MEAN, Group.INSIDE, None)
+        return
+    low = max(0.0, late - _COUPLED_ERROR_RATIO) * _COUPLED_RATIO if work.is_coupled else 0.9 * late
+    high = max(1.1 * late, late + _LATE_ERROR_RATIO)
+    yield make(Number.MEAN, Group.INSIDE, high, Estimate(low, late, high))
+    slower = Estimate(-high / (1.0 + high), -late / (1.0 + late), -low / (1.0 + low))
+    yield make(Number.THROUGHPUT, Group.INSIDE, -slower.low_ratio, slower)
+
+
+def _taken(work: ForeignWork) -> Estimate | None:
+    """The share that the driver gives to others, of which throughput lost a third at least."""
+    if not work.taken_ratio > 0.0:
+        return None
+    return Estimate(-max(work.taken_ratio, work.most_taken_ratio), -work.taken_ratio, -work.taken_ratio * _COUPLED_RATIO)
+
+
+def _untimed(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
+    """Busy time that nobody timed, or that the driver gives to others beyond what late iterations show."""
+    if work.late_ratio is None:
+        return
+    inside = work.late_ratio / (1.0 + work.late_ratio)
+    beyond = max(work.untimed_ratio, work.taken_ratio - inside, 0.0)
+    if beyond:
+        known = beyond - BOOKS_RATIO if work.is_witnessed else 0.0
+        sure = max(0.0, known) * (_COUPLED_RATIO if work.is_coupled else 0.9)
+        yield make(Number.THROUGHPUT, Group.BOOKS, beyond, Estimate(-beyond, -beyond, -sure))
+
+
+def _against_record(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
+    """What every iteration alike lost: the shift at one clock against the record, else the most that one was seen to be."""
+    if not work.has_times:
+        return
+    if work.late_ratio is None:
+        # Times that hide turns of others still have their mean on record.
+        yield from _own_shift(make, Number.MEAN, work.mean)
+        yield from _own_shift(make, Number.THROUGHPUT, work.throughput)
+    else:
+        yield _shifted(make, Number.MEAN, work.at_clock)
+        yield _shifted(make, Number.THROUGHPUT, work.at_clock.inverse() if work.at_clock else None)
+    yield _shifted(make, Number.MEDIAN_AT_CLOCK, work.at_clock)
+    # The raw median moved by 10 % where the clock rose, which neither late iterations nor books show.
+    median = work.median
+    yield make(Number.MEDIAN, Group.RECORD, median.bound_ratio if median else None, median.estimate if median else None)
+
+
+def _own_shift(make: _Maker, number: Number, found: RecordShift | None) -> Iterator[Bound]:
+    if found is not None:
+        yield make(number, Group.RECORD, found.bound_ratio, found.estimate)
+
+
+def _shifted(make: _Maker, number: Number, found: RecordShift | None) -> Bound:
+    if found is None:
+        return make(number, Group.RECORD, FLOOR_RATIO, Estimate(-FLOOR_RATIO, 0.0, FLOOR_RATIO))
+    return make(number, Group.RECORD, found.bound_ratio, found.estimate)

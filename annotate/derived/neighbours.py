@@ -1,0 +1,120 @@
+"""Whoever else was on the GPU during a window: foreign processes, processes that may be the window's own, other windows.
+
+Nobody is cleared by memory or by utilisation: only process lists that would have shown everybody say that nobody was there.
+"""
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import Annotated
+
+from annotate.derived.dark_time import DarkStretch, list_stretches
+from annotate.derived.presence import Presence, own_was_listed, presences, unexplained_bytes
+from annotate.evidence import STALE_NS, Evidence, OtherWindow, ProcessList, Visibility
+
+ACTIVE_RATIO = 0.02  # the driver's utilisation record shows 1-2 % for a process that does nothing
+HIDDEN_BYTES = 64e6  # with every tenant visible 9-15 MB stayed unexplained on an H200, a bare context took 79 MB
+_UNREAD_NS = 500_000_000  # the list is read five times a second; a neighbour fits into a longer silence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """The others on a window's GPU, and how far the lists that name them can be trusted.
+
+    ``perhaps_own`` is a process that may be the measured one, seen from outside its PID namespace: one at most.
+    ``hidden_bytes`` is memory that no listed process explains, 0 where that is little or not known.
+    """
+
+    computing: tuple[Presence, ...] = ()  # listed, and not only drawing
+    drawing: tuple[Presence, ...] = ()  # listed graphics processes, idle ones among them
+    unlisted: tuple[Presence, ...] = ()  # only the utilisation record names them, or they are a second unknown PID
+    perhaps_own: tuple[Presence, ...] = ()
+    windows: tuple[OtherWindow, ...] = ()
+    hidden_bytes: float = 0.0
+    is_whole: bool = False  # every list would have shown every process of the machine
+    own_listed: bool = False
+    edges_listed: bool = False  # a list was in force at both edges
+    silences: tuple[DarkStretch, ...] = ()
+
+    @property
+    def at_work(self) -> tuple[Presence, ...]:
+        """The foreign processes, without those that only could have drawn."""
+        return (*self.computing, *(each for each in self.drawing if not is_at_rest(each)), *self.unlisted)
+
+    @property
+    def any_foreign(self) -> bool:
+        return bool(self.at_work or self.windows or self.hidden_bytes)
+
+    @property
+    def silent_ns(self) -> int:
+        return sum(each.length_ns for each in self.silences)
+
+
+def is_at_rest(drawing: Presence) -> bool:
+    """Return whether a graphics process was seen to do nothing throughout."""
+    return drawing.peak_ratio is not None and drawing.peak_ratio <= ACTIVE_RATIO and not drawing.arrived
+
+
+def neighbours(
+    evidence: Evidence,
+    *,
+    hidden_bytes: Annotated[float, "more memory than a bare context, which no listed process explains"] = HIDDEN_BYTES,
+) -> Neighbours:
+    """Return whoever shared the window's GPU, as far as lists, the utilisation record, memory and the daemon tell."""
+    lists = _lists(evidence)
+    whole = bool(lists) and all(each.visibility is Visibility.HOST for each in lists)
+    own_listed = own_was_listed(evidence)
+    others = [each for each in presences(evidence) if not each.own]
+    named = [each for each in others if each.listed or (each.peak_ratio or 0.0) > ACTIVE_RATIO]
+    perhaps_own: tuple[Presence, ...] = ()
+    if not own_listed and (not whole or not evidence.window.pids):
+        # The busiest of them may be the measured process, whose PID is another one here.
+        perhaps_own = tuple(sorted(named, key=Presence.load, reverse=True)[:1])
+    listed = [each for each in named if each.listed and each not in perhaps_own]
+    # Without own on the list it is no list of this window's namespace: a second PID is unknown, not a listed neighbour.
+    beyond = listed if perhaps_own else []
+    rest_bytes = unexplained_bytes(evidence) if own_listed else None  # else most of it is the window's own
+    return Neighbours(
+        computing=tuple(each for each in listed if not each.graphics and each not in beyond),
+        drawing=tuple(each for each in listed if each.graphics and each not in beyond),
+        unlisted=(*(each for each in named if not each.listed and each not in perhaps_own), *beyond),
+        perhaps_own=perhaps_own,
+        windows=_foreign_windows(evidence),
+        hidden_bytes=rest_bytes if rest_bytes is not None and rest_bytes > hidden_bytes else 0.0,
+        is_whole=whole,
+        own_listed=own_listed,
+        edges_listed=_edges_listed(evidence),
+        silences=list_stretches(evidence, 1.0),
+    )
+
+
+def _lists(evidence: Evidence) -> list[ProcessList]:
+    """The lists that speak of the window: those in it, the last before and the first after it."""
+    window, lists = evidence.window, evidence.trace.censuses
+    inside = [each for each in lists if window.begin_ns <= each.at_ns <= window.end_ns]
+    before = [each for each in lists if window.begin_ns - STALE_NS <= each.at_ns < window.begin_ns][-1:]
+    after = [each for each in lists if each.at_ns > window.end_ns][:1]
+    return [*before, *inside, *after]
+
+
+def _edges_listed(evidence: Evidence) -> bool:
+    window, lists = evidence.window, evidence.trace.censuses
+    began = any(window.begin_ns - STALE_NS <= each.at_ns <= window.begin_ns + _UNREAD_NS for each in lists)
+    return began and any(each.at_ns >= window.end_ns - STALE_NS for each in lists)
+
+
+def _foreign_windows(evidence: Evidence) -> tuple[OtherWindow, ...]:
+    """The windows of other processes that overlap this one; those of its own processes are nested in it, or hold it."""
+    window = evidence.window
+    return tuple(
+        each
+        for each in evidence.overlapping
+        if each.begin_ns < window.end_ns and each.end_ns > window.begin_ns and (each.pid is None or each.pid not in window.pids)
+    )
+
+
+def seen_span_ns(of: Neighbours) -> tuple[int, int] | None:
+    """Return from when to when anybody of them was seen; None where only memory tells of them."""
+    spans = [(each.seen_begin_ns, each.seen_end_ns) for each in of.at_work]
+    spans += [(each.begin_ns, each.end_ns) for each in of.windows]
+    ends = list(chain.from_iterable(spans))
+    return (min(ends), max(ends)) if ends else None

@@ -1,0 +1,97 @@
+"""Proof 4: nobody else used the GPU, or somebody did and took no more than so much.
+
+Process lists at both edges and in between clear, where they would have shown every process of the machine.  Utilisation and
+memory only convict.
+"""
+
+from collections.abc import Mapping
+
+from annotate.answer import Answer
+from annotate.budget import Bound, Figure, Number, Proof, ProofShown, ProofState
+from annotate.case import Case
+from annotate.derived.foreign_bounds import foreign_bounds, hidden_bounds, unlisted_time_bounds
+from annotate.derived.neighbours import Neighbours, seen_span_ns
+
+_DARK_RATIO = 0.5  # of the window, in a witness that a proof needs: then the proof is not shown
+
+
+def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:  # noqa: ARG001 - every proof is given the rules' answers
+    """Return whether the window had its GPU to itself; a neighbour whose part has a bound leaves the proof shown."""
+    others = case.neighbours
+    unbounded = tuple(dict.fromkeys(each.rule for each in bounds(case) if _is_open(each)))
+    missing = _missing(case, others)
+    if unbounded:
+        return _shown(case, ProofState.BROKEN, f"{_who(others)} beside it, and what it took is not known", broken_by=unbounded)
+    if missing:
+        return _shown(case, ProofState.UNPROVEN, "who else was there: not shown", missing=missing)
+    if others.any_foreign:
+        return _shown(case, ProofState.SHOWN, f"{_who(others)} beside it")
+    return _shown(case, ProofState.SHOWN, "nobody else")
+
+
+def bounds(case: Case) -> tuple[Bound, ...]:
+    """Return every bound of this proof: of whoever was there, and of the time in which nobody looked."""
+    others = case.neighbours
+    unread = unlisted_time_bounds(others, case.evidence.window.length_ns)
+    if not others.any_foreign:
+        return unread
+    work, span_ns = case.foreign_work, seen_span_ns(others)
+    drew = any(each in others.at_work for each in others.drawing)
+    named = [
+        ("contention-process", bool(others.computing)),
+        ("display-active", drew),
+        ("overlapping-window", bool(others.windows)),
+    ]
+    out = [bound for rule, is_there in named if is_there for bound in foreign_bounds(rule, work, span_ns=span_ns)]
+    out += hidden_bounds("contention-residual", work, others, span_ns=span_ns)
+    return (*out, *unread)
+
+
+def _is_open(bound: Bound) -> bool:
+    """Whether this breaks the proof: the median alone may be without a bound, and flags where it is claimed."""
+    return bound.ratio is None and bound.number is not Number.MEDIAN
+
+
+def _missing(case: Case, others: Neighbours) -> tuple[str, ...]:
+    window = case.evidence.window
+    if not case.evidence.trace.censuses:
+        return ("a process list",)
+    out: list[str] = []
+    if not others.edges_listed:
+        out.append("a process list at both edges of the window")
+    if others.silent_ns > _DARK_RATIO * window.length_ns:
+        out.append("process lists for half of the window")
+    if not others.is_whole:
+        out.append("process lists that show the whole machine")
+    elif not others.own_listed and window.pids:
+        out.append("the window's own processes on a list")
+    return tuple(out)
+
+
+def _who(others: Neighbours) -> str:
+    processes, windows = len(others.at_work), len(others.windows)
+    parts = [f"{count} other {noun}{'' if count == 1 else noun_end}" for count, noun, noun_end in
+             ((processes, "process", "es"), (windows, "window", "s")) if count]  # fmt: skip
+    if others.hidden_bytes:
+        parts.append(f"{others.hidden_bytes / 1e6:.0f} MB of nobody listed")
+    return " and ".join(parts)
+
+
+def _shown(
+    case: Case, state: ProofState, says: str, *, missing: tuple[str, ...] = (), broken_by: tuple[str, ...] = ()
+) -> ProofShown:
+    others = case.neighbours
+    worst = max(others.at_work, key=lambda each: each.load(), default=None)
+    facts: dict[str, Figure] = {"others_count": len(others.at_work), "unread_s": others.silent_ns / 1e9}
+    if worst is not None:
+        facts |= {"pid": worst.pid, "name": worst.name}
+    if others.any_foreign:
+        work = case.foreign_work
+        facts |= {
+            "windows_count": len(others.windows),
+            "hidden_bytes": others.hidden_bytes,
+            "late_ratio": work.late_ratio,
+            "untimed_ratio": work.untimed_ratio,
+            "taken_ratio": work.taken_ratio,
+        }
+    return ProofShown(proof=Proof.NOBODY_ELSE, state=state, says=says, missing=missing, broken_by=broken_by, facts=facts)
