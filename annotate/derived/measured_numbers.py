@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from annotate.budget import Number, NumberBudget, Repeatability
 from annotate.derived.clock_blocks import CYCLE_NS
-from annotate.derived.held import power_cap
+from annotate.derived.held import may_be_capped
 from annotate.derived.idle_gaps import IdleGaps
 from annotate.derived.time_levels import FEWEST_COUNT
 from annotate.evidence import Evidence, Times, Timings, Values, WorkRecord
@@ -23,7 +23,6 @@ from annotate.times.at_one_clock import OneClockTimes
 WITHIN, WITHIN_AND_BETWEEN = "within this window", "within and between"
 UNTIMED, TOO_FEW, TOO_SHORT = "no times were given", "fewer than 6 times", "capped, and shorter than two cycles of 1 s"
 _UNKNOWN_MEDIAN = "too few independent times hold the median"
-_FREE_RATIO = 0.02  # the specification: a cap that held for no more leaves the window uncapped
 _SAME_CLOCK_RATIO = 0.01  # numbers at clocks further apart are two numbers
 _FAR_RATIO = 0.25  # an exponent says nothing of clocks so far from those it was seen at
 _CONFIDENCE = 0.95
@@ -59,7 +58,7 @@ def measured_numbers(
     if not len(timings.at_ns) or window_s <= 0.0:
         untimed = NumberBudget(number=Number.THROUGHPUT, unit="calls/s", repeatability=Repeatability(kind=UNTIMED))
         return MeasuredNumbers((untimed,), None)
-    is_capped = _is_capped(evidence)
+    is_capped = may_be_capped(evidence)
     cycle_ns = CYCLE_NS if is_capped else None
     at_ns, took_s, record = timings.at_ns, timings.took_s, evidence.record
 
@@ -142,12 +141,6 @@ def _recorded(number: Number, record: WorkRecord | None) -> tuple[float, ...]:
 
 def _is_same_clock(recorded_mhz: float | None, mhz: float) -> bool:
     return recorded_mhz is not None and abs(recorded_mhz / mhz - 1.0) <= _SAME_CLOCK_RATIO
-
-
-def _is_capped(evidence: Evidence) -> bool:
-    """Return whether the power cap may have held the clock down; nobody's word for it counts as if it had."""
-    held = power_cap(evidence)
-    return held is None or held.ratio > _FREE_RATIO
 
 
 def _rounds(timings: Timings, gaps: IdleGaps | None) -> tuple[Times, Values]:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.budget import Bound, Estimate, Group, Number
-from annotate.derived.clock_blocks import CYCLE_NS, block_begins, entry_blocks
+from annotate.derived.clock_blocks import CYCLE_NS, entry_blocks
+from annotate.derived.held import may_be_capped
 from annotate.evidence import Evidence, Times, Timings, Values
 from annotate.stats.change_points import SeriesLevel, change_cost, change_points, find_levels, hidden_step
 from annotate.stats.long_run import cycle_variance
@@ -22,6 +23,10 @@ FEWEST_COUNT, FEWEST_LONG_COUNT, LONG_S = 6, 3, 1.0
 _LEAST_RATIO = 0.2  # the specification: a level counts if it holds a fifth
 _TRIM_RATIO = 0.1  # of a block's entries at either end: late ones are another rule's
 _STEADY_RATIO = 1e-4  # the noise to believe of a block: the stamps' own
+_BLOCK_NS, _ENTRIES_COUNT, _MOST_BLOCKS = 100_000_000, 30, 600
+_FEW_BLOCKS, _FEW_ENTRIES_COUNT = 12, 3  # a short window is cut finer, or it could have no levels
+_LEAST_BLOCKS = 4  # two segments of two: fewer show no change
+_STILL_COUNT = 4  # blocks whose scatter is noise where no controller swings them
 _SPARSE_RATIO = 1 / 3  # a block with fewer of the usual entries lies beside a pause
 _SLOPES_COUNT = 120  # blocks that give the slope: its cost grows with their square
 _SURE_SD = 1.96
@@ -103,7 +108,7 @@ class TimeLevels:
     @property
     def hidden_ratio(self) -> float:
         """Return the largest abs K that a step to half of the window could have without being found."""
-        return hidden_step(len(self.took_s), self.variance) / 2.0
+        return hidden_step(count, self.variance) / 2.0 if (count := len(self.took_s)) >= _LEAST_BLOCKS else float("inf")
 
     @cached_property
     def shifts(self) -> tuple[LevelShift, ...]:
@@ -140,7 +145,7 @@ class TimeLevels:
         return tuple(self._bound(rule, number) for number in numbers)
 
     def _bound(self, rule: str, number: Number) -> Bound:
-        largest = max(abs(each.of(number)) + each.error_ratio for each in self.shifts)
+        largest = max(abs(each.of(number)) + each.error_ratio for each in (*self.shifts, *self._ends))
         nearer = min((self.shifts[0], self.shifts[-1]), key=lambda each: abs(each.of(number)))
         value, error = nearer.of(number), nearer.error_ratio
         return Bound(
@@ -152,10 +157,23 @@ class TimeLevels:
             span_ns=self.span_ns,
         )
 
+    @cached_property
+    def _ends(self) -> tuple[LevelShift, ...]:
+        """The ends of the line, which lie beyond its outer fifths; nothing without a line."""
+        if not self.is_line:
+            return ()
+        logs = np.log(self.took_s)
+        middle, half = float(logs.mean()), 0.5 * self.slope * len(logs)
+        error = self.shifts[0].error_ratio
+        return tuple(self._shift_from(float(np.exp(end)), error) for end in (middle - half, middle + half))
+
     def _shift(self, places: npt.NDArray[np.intp]) -> LevelShift:
         level_s = float(np.exp(np.log(self.took_s[places]).mean()))
         error = _SURE_SD * (self.variance * (1.0 / len(places) + 1.0 / len(self.took_s))) ** 0.5
-        return LevelShift(float((level_s / self.took_s).mean()) - 1.0, self.median_s / level_s - 1.0, float(error))
+        return self._shift_from(level_s, float(error))
+
+    def _shift_from(self, level_s: float, error_ratio: float) -> LevelShift:
+        return LevelShift(float((level_s / self.took_s).mean()) - 1.0, self.median_s / level_s - 1.0, error_ratio)
 
 
 def has_enough(timings: Timings) -> bool:
@@ -168,18 +186,20 @@ def has_enough(timings: Timings) -> bool:
 def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> TimeLevels | None:
     """Return the levels of these times; None of fewer than six entries (three of a second each).
 
-    Blocks are those of the clock: a refresh or longer, 30 entries or more.
+    Blocks are of 100 ms and 30 entries or more, in a short window of three entries or more; there are at most 600.
     """
     if evidence.window.length_ns <= 0 or not has_enough(timings) or not len(times.took_s):
         return None
-    at_ns, width_ns = block_begins(evidence, len(times.took_s))
+    at_ns, width_ns = _block_begins(evidence, len(times.took_s))
     place = entry_blocks(Timings(times.at_ns, times.took_s, None, timings.calls_count), at_ns)
     means_s, counts = _trimmed_means(place, times.took_s, len(at_ns))
     kept = counts >= max(1.0, _SPARSE_RATIO * float(np.median(counts[counts > 0])))
     means_s, at_ns = means_s[kept], at_ns[kept]
     logs = np.log(means_s)
     slope = _slope(logs)
-    cycle = round(CYCLE_NS / width_ns)
+    # The power controller swings raw times under a cap; at one clock its cycle is gone.
+    swings = not times.is_at_one_clock and may_be_capped(evidence)
+    cycle = round(CYCLE_NS / width_ns) if swings else _STILL_COUNT
     # A slope widens every stretch, and a change of level bends the line: the quieter of the two is the noise.
     quiet = min(cycle_variance(logs, cycle), cycle_variance(_off_line(logs, slope), cycle))
     variance = max(quiet, _STEADY_RATIO**2)
@@ -193,6 +213,14 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
         slope=slope,
         is_at_one_clock=times.is_at_one_clock,
     )
+
+
+def _block_begins(evidence: Evidence, entries_count: int) -> tuple[Times, int]:
+    """Return when each block begins, and their width."""
+    length_ns = evidence.window.length_ns
+    count = min(length_ns // _BLOCK_NS, entries_count // _ENTRIES_COUNT, _MOST_BLOCKS)
+    count = max(1, count, min(_FEW_BLOCKS, entries_count // _FEW_ENTRIES_COUNT))
+    return evidence.window.begin_ns + length_ns * np.arange(count, dtype=np.int64) // count, max(1, length_ns // count)
 
 
 def _trimmed_means(place: npt.NDArray[np.intp], values: Values, blocks_count: int) -> tuple[Values, Values]:
