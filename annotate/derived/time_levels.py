@@ -26,11 +26,11 @@ _STEADY_RATIO = 1e-4  # the noise to believe of a block: the stamps' own
 _BLOCK_NS, _ENTRIES_COUNT, _MOST_BLOCKS = 100_000_000, 30, 600
 _FEW_BLOCKS, _FEW_ENTRIES_COUNT = 12, 3  # a short window is cut finer, or it could have no levels
 _LEAST_BLOCKS = 4  # two segments of two: fewer show no change
-_STILL_COUNT = 4  # blocks whose scatter is noise where no controller swings them
 _SPARSE_RATIO = 1 / 3  # a block with fewer of the usual entries lies beside a pause
 _SLOPES_COUNT = 120  # blocks that give the slope: its cost grows with their square
 _SURE_SD = 1.96
-_STAIRS_COUNT = 3  # segments, each slower than the one before: a growth in steps
+_STAIRS_COUNT, _STAIR_COUNT = 3, 3  # segments, each slower than the one before, and blocks: two may be one that holds a change
+_NORMAL_SD = 1.4826  # the median absolute deviation of a normal distribution is one standard deviation over this
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ class TimeLevels:
     at_ns: Times
     width_ns: int
     took_s: Values  # of each block: a trimmed mean
+    counts: Values  # of the entries in each
     median_s: float  # of the entries
     variance: float  # of the logarithm, per block, that noise and the controller's cycle leave in a segment's mean
     changes: tuple[int, ...]
@@ -84,9 +85,14 @@ class TimeLevels:
         """Whether the times change steadily in one direction: along a line, or in stairs of three segments or more."""
         if self.is_line:
             return True
+        steps = np.diff(self._stairs)
+        return len(self._stairs) >= _STAIRS_COUNT and bool((steps > 0).all() or (steps < 0).all())
+
+    @cached_property
+    def _stairs(self) -> Values:
+        """The mean time of each segment, in order, without those so short that they may be a change itself."""
         edges = (0, *self.changes, len(self.took_s))
-        steps = np.diff([float(self.took_s[begin:end].mean()) for begin, end in pairwise(edges)])
-        return len(steps) + 1 >= _STAIRS_COUNT and bool((steps > 0).all() or (steps < 0).all())
+        return np.array([self.took_s[a:b].mean() for a, b in pairwise(edges) if b - a >= _STAIR_COUNT])
 
     @property
     def is_steady(self) -> bool:
@@ -97,8 +103,7 @@ class TimeLevels:
         """Return how much longer the last times are than the first, along the line or from stair to stair."""
         if self.is_line:
             return float(np.expm1(self.slope * (len(self.took_s) - 1)))
-        edges = (0, *self.changes, len(self.took_s))
-        return float(self.took_s[edges[-2] :].mean() / self.took_s[: edges[1]].mean() - 1.0)
+        return float(self._stairs[-1] / self._stairs[0] - 1.0) if len(self._stairs) else 0.0
 
     @property
     def apart_ratio(self) -> float:
@@ -120,7 +125,11 @@ class TimeLevels:
             fifth = max(1, round(_LEAST_RATIO * count))
             places = [np.arange(fifth), np.arange(count - fifth, count)]
             return tuple(self._shift(each) for each in (places if self.slope > 0 else places[::-1]))
-        return tuple(self._shift(each.places) for each in self.levels if each.share_ratio >= _LEAST_RATIO)
+        return tuple(self._shift(each.places) for each in self.levels if self._share_ratio(each) >= _LEAST_RATIO)
+
+    def _share_ratio(self, level: SeriesLevel) -> float:
+        """Return a level's share of the window or of the entries, whichever is more."""
+        return max(level.share_ratio, float(self.counts[level.places].sum() / self.counts.sum()))
 
     @property
     def largest_ratio(self) -> float:
@@ -159,13 +168,15 @@ class TimeLevels:
 
     @cached_property
     def _ends(self) -> tuple[LevelShift, ...]:
-        """The ends of the line, which lie beyond its outer fifths; nothing without a line."""
+        """The ends of the line and of the window, which lie beyond the outer fifths; nothing without a line."""
         if not self.is_line:
             return ()
+        places = np.arange(len(self.took_s))
         logs = np.log(self.took_s)
         middle, half = float(logs.mean()), 0.5 * self.slope * len(logs)
         error = self.shifts[0].error_ratio
-        return tuple(self._shift_from(float(np.exp(end)), error) for end in (middle - half, middle + half))
+        ends = tuple(self._shift_from(float(np.exp(end)), error) for end in (middle - half, middle + half))
+        return (*ends, self._shift(places[:2]), self._shift(places[-2:]))
 
     def _shift(self, places: npt.NDArray[np.intp]) -> LevelShift:
         level_s = float(np.exp(np.log(self.took_s[places]).mean()))
@@ -199,14 +210,12 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
     slope = _slope(logs)
     # The power controller swings raw times under a cap; at one clock its cycle is gone.
     swings = not times.is_at_one_clock and may_be_capped(evidence)
-    cycle = round(CYCLE_NS / width_ns) if swings else _STILL_COUNT
-    # A slope widens every stretch, and a change of level bends the line: the quieter of the two is the noise.
-    quiet = min(cycle_variance(logs, cycle), cycle_variance(_off_line(logs, slope), cycle))
-    variance = max(quiet, _STEADY_RATIO**2)
+    variance = max(_cycle_variance(logs, slope, width_ns) if swings else _neighbour_variance(logs), _STEADY_RATIO**2)
     return TimeLevels(
         at_ns=at_ns,
         width_ns=width_ns,
         took_s=means_s,
+        counts=counts[kept],
         median_s=centre(times.took_s),
         variance=variance,
         changes=change_points(logs, variance),
@@ -235,6 +244,20 @@ def _trimmed_means(place: npt.NDArray[np.intp], values: Values, blocks_count: in
     some = left > 0
     out[some] = (sums[(begins + counts - trimmed)[some]] - sums[(begins + trimmed)[some]]) / left[some]
     return out, counts.astype(np.float64)
+
+
+def _cycle_variance(logs: Values, slope: float, width_ns: int) -> float:
+    """Return the variance that a swing of one cycle leaves.
+
+    A slope widens every stretch, and a change of level bends the line: the quieter of the two is the noise.
+    """
+    cycle = round(CYCLE_NS / width_ns)
+    return min(cycle_variance(logs, cycle), cycle_variance(_off_line(logs, slope), cycle))
+
+
+def _neighbour_variance(logs: Values) -> float:
+    """Return the variance by the median difference between neighbours, which neither levels nor a slope move."""
+    return (_NORMAL_SD * centre(np.abs(np.diff(logs)))) ** 2 / 2.0 if len(logs) > 1 else 0.0
 
 
 def _slope(logs: Values) -> float:

@@ -1,6 +1,7 @@
 """Proof 5: the times represent the work.  Growth and levels are found, and the numbers say how well they repeat."""
 
 from collections.abc import Mapping
+from math import isfinite
 
 import numpy as np
 
@@ -56,13 +57,15 @@ def _says(case: Case, levels: TimeLevels) -> str:
     """Return the words of the line "shown"."""
     if case.fact("varies") is True:
         return "times vary by design"
+    if not isfinite(levels.hidden_ratio):
+        return f"{len(case.timings.at_ns)} times, too few to show levels"
     if levels.is_steady or levels.largest_ratio < levels.hidden_ratio:
         return f"times steady to {_percent(levels.hidden_ratio)}"
     if levels.grows:
         return f"times {'grow' if levels.growth_ratio > 0 else 'shrink'} by {_percent(abs(levels.growth_ratio))}"
     if levels.largest_ratio < 0.001:
         return f"times steady to {_percent(levels.largest_ratio)}"
-    return f"times at {len(levels.levels)} levels, {_percent(levels.apart_ratio)} apart"
+    return f"times at levels up to {_percent(levels.apart_ratio)} apart"
 
 
 def _percent(ratio: float) -> str:
@@ -74,8 +77,8 @@ def _facts(case: Case, levels: TimeLevels) -> dict[str, Figure]:
     return {
         "entries_count": len(case.timings.at_ns),
         "is_at_one_clock": levels.is_at_one_clock,
-        "levels_count": len(levels.levels),
+        "levels_count": len(levels.shifts) or 1,
         "largest_ratio": levels.largest_ratio,
         "growth_ratio": levels.growth_ratio if levels.grows else 0.0,
-        "hidden_ratio": levels.hidden_ratio,
+        "hidden_ratio": levels.hidden_ratio if isfinite(levels.hidden_ratio) else None,
     }
