@@ -102,7 +102,7 @@ class TimeLevels:
     def growth_ratio(self) -> float:
         """Return how much longer the last times are than the first, along the line or from stair to stair."""
         if self.is_line:
-            return float(np.expm1(self.slope * (len(self.took_s) - 1)))
+            return float(np.expm1(self.slope * len(self.took_s)))
         return float(self._stairs[-1] / self._stairs[0] - 1.0) if len(self._stairs) else 0.0
 
     @property
