@@ -37,8 +37,8 @@ def test_window_without_times_does_not_ask() -> None:
 @pytest.mark.parametrize(
     ("about", "says"),
     [
-        (timed(GROWING), "times grow by 29.5 %"),
-        (timed(GROWING[::-1].copy()), "times shrink by 22.8 %"),
+        (timed(GROWING), "times grow by 29.4 %"),
+        (timed(GROWING[::-1].copy()), "times shrink by 22.7 %"),
         (timed(STEPPING), "times at levels up to 10.0 % apart"),
         (timed(np.full(6, 0.1)), "6 times, too few to show levels"),
         (replace(timed(STEPPING), declared={"varies": True}), "times vary by design"),
