@@ -105,7 +105,7 @@ def test_telegraph_is_two_levels() -> None:
 @pytest.mark.parametrize("stairs", [3, 5])
 def test_stairs_in_one_direction_are_growth(stairs: int) -> None:
     shape = 1.0 + 0.1 * (np.arange(6000) * stairs // 6000)
-    found = levels_of(timed(noisy(5e-4 * shape)))
+    found = levels_of(timed(noisy(np.asarray(5e-4 * shape, np.float64))))
     assert found.grows
     assert found.growth_ratio == pytest.approx(0.1 * (stairs - 1), rel=0.15)
 
