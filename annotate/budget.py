@@ -133,11 +133,16 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Repeatability:
-    """The difference to expect between two undisturbed windows; ``kind`` says of what, or why it is unknown."""
+    """The difference to expect between two undisturbed windows; ``kind`` says of what, or why it is unknown.
+
+    Its square is that of ``within_ratio``, from this window alone, plus that of ``between_ratio``, from the record.
+    """
 
     ratio: float | None = None
     kind: str = "not asked"
-    windows_count: int = 0
+    windows_count: int = 0  # of the record
+    within_ratio: float | None = None
+    between_ratio: float | None = None
 
 
 NOT_REPEATED = Repeatability()

@@ -1,27 +1,35 @@
 """One window as one asking pass sees it, and what rules and proofs compute of it once."""
 
+from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+
 from annotate.claims import Claim
-from annotate.derived.clock_blocks import ClockBlocks, clock_blocks
+from annotate.derived.clock_blocks import ClockBlocks, clock_blocks, entry_blocks
 from annotate.derived.clock_shift import ClockShift, clock_shift
 from annotate.derived.foreign_work import ForeignWork, foreign_work
 from annotate.derived.idle_gaps import STAMP_S, IdleGaps, entry_gaps, power_dips
 from annotate.derived.load_time import PAUSE_S, LoadTime, load_time
+from annotate.derived.measured_numbers import MeasuredNumbers, measured_numbers
 from annotate.derived.neighbours import Neighbours, neighbours
 from annotate.derived.steady_reference import steady_reference
+from annotate.derived.time_levels import TimeLevels, time_levels
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.stats.change_points import SeriesLevel
+from annotate.times.at_one_clock import OneClockTimes, one_clock_times
 from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity
 from annotate.times.durations import inside
+from annotate.times.reference_clock import reference_clock_mhz
 
 
 class Case:
     """The evidence of one pass under one claim.  Everything here is computed when first asked for, and then kept."""
 
-    def __init__(self, evidence: Evidence, claim: Claim = Claim.SUSTAINED) -> None:
+    def __init__(self, evidence: Evidence, claim: Claim = Claim.SUSTAINED, *, reference_mhz: float | None = None) -> None:
         self.evidence = evidence
         self.claim = claim
+        self._given_mhz = reference_mhz  # None: the model's
 
     @cached_property
     def timings(self) -> Timings:
@@ -86,6 +94,27 @@ class Case:
         return self.fit.beta if isinstance(self.fit, Sensitivity) else 1.0
 
     @cached_property
+    def one_clock(self) -> OneClockTimes:
+        """The times at the window's own clock, or as measured where nothing puts them there."""
+        return one_clock_times(self.timings, self.fit)
+
+    @cached_property
+    def time_levels(self) -> TimeLevels | None:
+        """The levels of the times at one clock; None of too few of them."""
+        return time_levels(self.evidence, self.timings, one_clock_times(self._clocked, self.fit))
+
+    @property
+    def reference_mhz(self) -> float | None:
+        """The clock at which numbers at one clock are stated: a given one, else that of the model; None if it has none."""
+        device = self.evidence.device
+        return reference_clock_mhz(device.name if device is not None else None, self._given_mhz)
+
+    @cached_property
+    def numbers(self) -> MeasuredNumbers:
+        """The window's numbers with their repeatability, without causes."""
+        return measured_numbers(self.evidence, self.timings, self.one_clock, self.gaps, reference_mhz=self.reference_mhz)
+
+    @cached_property
     def load(self) -> LoadTime:
         """When load began, before the window and after each pause in it."""
         if self.gaps is not None:
@@ -115,6 +144,16 @@ class Case:
     def foreign_work(self) -> ForeignWork:
         """What work of others shows of itself in times, utilisation and the record, whether or not anybody was named."""
         return foreign_work(self.evidence, self.timings, self.fit, self.neighbours, stamp_s=self.stamp_s)
+
+    @property
+    def _clocked(self) -> Timings:
+        """The times with the driver's clock, scaled to the stamps, where stamps ran out."""
+        timings, blocks = self.timings, self.blocks
+        if timings.sm_clock_mhz is None or blocks is None or np.isfinite(timings.sm_clock_mhz).all():
+            return timings
+        shown_mhz = blocks.mhz[entry_blocks(timings, blocks.at_ns)]
+        clock_mhz = np.where(np.isfinite(timings.sm_clock_mhz), timings.sm_clock_mhz, shown_mhz)
+        return replace(timings, sm_clock_mhz=np.asarray(clock_mhz, np.float64))
 
     def fact(self, name: str) -> Fact:
         """Return a declared fact; None if nobody declared it in this pass."""

@@ -14,6 +14,7 @@ from annotate.evidence import EMPTY, SIGNALS, Column, Evidence, Lane, Reason, Ti
 
 # Over fully capped half seconds an H200's violation time read 0.97-1.03 of the time: 15 ms of error, rounded up.
 _VIOLATION_ERROR_NS = 20_000_000
+_FREE_RATIO = 0.02  # the specification: a cap that held for no more leaves the window uncapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,12 @@ def power_cap(evidence: Evidence) -> Held | None:
         or by_counter(evidence, "power_cap_ns")
         or by_bits(evidence, Reason.SW_POWER_CAP)
     )
+
+
+def may_be_capped(evidence: Evidence) -> bool:
+    """Return whether the power cap may have held for more than 2 % of the window; so it may if nothing tells."""
+    held = power_cap(evidence)
+    return held is None or held.ratio > _FREE_RATIO
 
 
 def by_violation(evidence: Evidence, name: str) -> Held | None:

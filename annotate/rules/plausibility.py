@@ -10,7 +10,7 @@ from annotate.declared import amount, text
 from annotate.derived.roofline import arithmetic_bound, readable_rate, traffic_bound
 from annotate.derived.timed import SEVERAL, elsewhere, loop
 from annotate.evidence import Evidence, Fact
-from annotate.ranges import Factor, Share
+from annotate.ranges import Duration, Factor, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
 from annotate.times.durations import inside, readable
 
@@ -88,8 +88,8 @@ def result_cached(
     "impossible-time",
     needs=("timings",),
     basis=Basis.TIMINGS,
-    says="{call} a call would be {claimed}, but the GPU does {peak} at most",
-    remedy="Count again what a call does ({counted}; masks and sparsity do less), and whether the timer waits for it.",
+    says="{what}",
+    remedy="{do}",
 )
 def impossible_time(
     evidence: Evidence,
@@ -97,12 +97,16 @@ def impossible_time(
     *,
     flops_ratio: Annotated[Factor, "of the peak at the true clock, which SMs agree on within 1 %"] = 1.02,
     bytes_ratio: Annotated[Factor, "of the peak at the highest memory clock, whose last digits vary by part"] = 1.05,
+    edge_s: Annotated[
+        Duration, "an iteration may begin and end beside the window's edges by what reading clocks takes"
+    ] = 0.005,
 ) -> Answer:
-    """Finds times in which the GPU could not have done the declared work, whatever the kernel.
+    """Finds times that no iteration can take, and times in which the GPU could not have done the declared work.
 
     Why it matters:
         Ten-fold speed-ups that were none have been published: a timer that did not wait, work left out, a wrong count.
-        What lies beyond the peak needs no further proof.
+        What lies beyond the peak needs no further proof.  A time of zero, of infinity or longer than its own window, or
+        text handed over as a time, says that whatever took the times does not work.
 
     What it cannot see:
         A wrong time below the peak.  Which of the time and the count is wrong: algorithms that need fewer operations than
@@ -115,10 +119,13 @@ def impossible_time(
         Check the formula that counts operations and bytes, the declared data type, and the synchronisation.
 
     Source:
-        The median time of a call; operations and bytes of a call as declared; operations an SM does each clock from NVIDIA's
+        Each time beside zero and beside the window; ``record()`` keeps the place of what is no duration.  The median time
+        of a call; operations and bytes of a call as declared; operations an SM does each clock from NVIDIA's
         white papers, the number of cores, the width of the memory bus and its highest clock from the driver; the true clock
         of the calls where it was stamped, else the highest.
     """
+    if none := _no_times(evidence, edge_s):
+        return Found(Severity.REJECT, none)
     timed = loop(evidence)
     if timed is None or evidence.device is None:
         return Unobserved("no times were taken in the window")
@@ -150,7 +157,11 @@ def impossible_time(
             what = "operations" if "call_flops_count" in unweighed else "bytes"
             return Unobserved(f"how many {what} a second this GPU can do at most is not known")
         return Clear(facts)
-    facts |= {"call": readable(timed.call_s), "counted": readable_rate(bound.amount, bound.unit.partition("/")[0])}
+    counted = readable_rate(bound.amount, bound.unit.partition("/")[0])
+    facts |= {
+        "what": f"{readable(timed.call_s)} a call would be {facts['claimed']}, but the GPU does {bound.peak} at most",
+        "do": f"Count again what a call does ({counted}; masks and sparsity do less), and whether the timer waits for it.",
+    }
     return Found(Severity.REJECT, facts, effect_ratio=timed.call_s / bound.least_s - 1)
 
 
@@ -199,6 +210,22 @@ def semantic_mismatch(evidence: Evidence, claim: Claim) -> Answer:
     if amount(declared, "timer_overhead_s") is None or text(declared, "design") is not None:
         return Unobserved("nobody declared whether the result was compared with a reference")
     return Found(Severity.NOTE, {"what": "unverified: the result was not compared with a reference"})
+
+
+def _no_times(evidence: Evidence, edge_s: float) -> dict[str, Fact] | None:
+    """Return what is said of entries that are no durations, or longer than the window they began in; None if all can be."""
+    timings, window = evidence.timings, evidence.window
+    if timings is None or not len(timings.at_ns):
+        return None
+    none_count, longest_s = int((~timings.timed).sum()), float(np.max(timings.took_s, where=timings.timed, initial=0.0))
+    if none_count:
+        what = f"{none_count} of {len(timings.at_ns)} times are no durations: zero, infinite, negative, or no number"
+    elif longest_s > window.length_s + edge_s:
+        what = f"an iteration of {readable(longest_s)} was handed to a window of {readable(window.length_s)}"
+    else:
+        return None
+    do = "Hand over durations in seconds, from a timer that waits for the GPU, of iterations inside the window."
+    return {"what": what, "do": do, "none_count": none_count, "longest_s": longest_s}
 
 
 def _clock_mhz(evidence: Evidence) -> float | None:

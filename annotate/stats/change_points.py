@@ -47,7 +47,7 @@ def change_points(
     if count < 2 * _SHORTEST_COUNT:
         return ()
     centred = values - values.mean()
-    cost = _cost(values, variance, penalty)
+    cost = change_cost(values, variance, penalty)
     if float(np.square(centred).sum()) <= cost:
         return ()
     sums = np.concatenate([[0.0], np.cumsum(centred)])
@@ -86,7 +86,7 @@ def find_levels(
     edges = (0, *change_points(values, variance, penalty=penalty), len(values))
     parts = [np.arange(begin, end) for begin, end in pairwise(edges)]
     parts.sort(key=lambda places: float(values[places].mean()))
-    cost = _cost(values, variance, penalty)
+    cost = change_cost(values, variance, penalty)
     sums = np.array([values[places].sum() for places in parts])
     counts = np.array([len(places) for places in parts], np.float64)
     while len(parts) > 1:
@@ -111,7 +111,7 @@ def hidden_step(values_count: int, variance: float, *, share_ratio: float = 0.5,
     return float((penalty * np.log(max(values_count, 2)) * variance / gain) ** 0.5) if gain > 0.0 else float("inf")
 
 
-def _cost(values: Values, variance: float, penalty: float) -> float:
+def change_cost(values: Values, variance: float, penalty: float = _PENALTY) -> float:
     """Return by how much a change must lower the sum of squares: never less than by rounding."""
     rounding = len(values) * (1e-12 * float(np.abs(values).max())) ** 2
     return max(penalty * float(np.log(len(values))) * variance, rounding)

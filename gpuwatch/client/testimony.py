@@ -184,10 +184,13 @@ class Testimony:
             _log.warning("gpuwatch: marking iterations failed: %s: %s", type(error).__name__, error)
 
     def record(self, times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begin_ns: int) -> None:
-        """Raises UsageError for what is no time."""
-        from gpuwatch.wire import timings
+        """Keep times a caller took; what is no time is logged and stays one that the judge rejects."""
+        with spared("recording times"):
+            from gpuwatch.wire import timings
 
-        self._recorded.append(timings.recorded(times, at_ns, begin_ns, clock.now_ns()))
+            kept = timings.recorded(times, at_ns, begin_ns, clock.now_ns(), _complain)
+            if len(kept.took_s):
+                self._recorded.append(kept)
 
     @property
     def has_times(self) -> bool:
@@ -238,6 +241,10 @@ class Testimony:
             with spared("giving the room of stamps back"):
                 if each is not None:
                     each.close()
+
+
+def _complain(words: str) -> None:
+    _log.warning("gpuwatch: record: %s", words)
 
 
 def _sendable(name: str, fact: object) -> FactValue:

@@ -143,7 +143,10 @@ class Window:
         Beginnings are CLOCK_MONOTONIC (``time.monotonic_ns``); without them the times are assumed to have run back to back
         until now.
 
-        Raises UsageError: outside of the with block, and when a value is not a duration.
+        A value that is no duration (text, a truth value, zero, infinity) is logged, and the verdict rejects it as an
+        impossible time; it never stops the benchmark.
+
+        Raises UsageError: outside of the with block.
         """
         self._check_inside("record")
         self._testimony.record(times, at_ns, self.begin_ns or 0)

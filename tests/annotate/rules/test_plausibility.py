@@ -13,7 +13,8 @@ from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.plausibility import RULES, impossible_time, result_cached, semantic_mismatch
-from tests.annotate.builders import UUID, evidence
+from annotate.times.durations import usable
+from tests.annotate.builders import BEGIN_NS, UUID, evidence
 from tests.annotate.occurrences.plausibility import H200
 from tests.annotate.occurrences.timing import every
 from tests.examples import share_of
@@ -62,6 +63,25 @@ class TestImpossibleTime:
         answer = ask(impossible_time, timed(0.2031e-3, self.GEMM, clock_mhz=1333))
         assert isinstance(answer, Clear)
         assert answer.facts["peak_ratio"] == pytest.approx(0.94, abs=0.01)
+
+    @pytest.mark.parametrize("took_s", [0.0, -1e-3, 1e-12, float("nan"), float("inf"), 1e7])
+    @pytest.mark.parametrize("declared", [{}, GEMM])
+    def test_impossible_time_of_no_duration(self, took_s: float, declared: dict[str, Fact]) -> None:
+        """One entry that is no duration rejects the window, whatever was declared of the work, as the judge hands it on."""
+        about = timed(0.2031e-3, declared, clock_mhz=1333)
+        assert about.timings is not None
+        taken_s = about.timings.took_s.copy()
+        taken_s[3] = took_s
+        given = usable(replace(about.timings, took_s=taken_s), about.window)
+        answer = found(ask(impossible_time, replace(about, timings=given)))
+        assert answer.severity is Severity.REJECT
+        assert impossible_time.says.format(**answer.facts).startswith("1 of ")
+        assert impossible_time.remedy.format(**answer.facts).startswith("Hand over durations in seconds")
+
+    @pytest.mark.parametrize(("took_s", "hazard"), [(0.3, False), (0.304, False), (0.31, True), (200.0, True)])
+    def test_impossible_time_longer_than_its_window(self, took_s: float, hazard: bool) -> None:
+        about = evidence(length_s=0.3, timings=Timings(np.array([BEGIN_NS]), np.array([took_s])))
+        assert isinstance(ask(impossible_time, about), Found) is hazard
 
     def test_a_count_ten_times_too_high_rejects_with_both_figures(self) -> None:
         about = timed(0.2031e-3, {**self.GEMM, "call_flops_count": 10 * GEMM_4K})

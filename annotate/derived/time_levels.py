@@ -1,0 +1,273 @@
+"""Levels and growth of a window's times, and by how much they can have moved each number.
+
+At one clock where stamps allow it: then what is left is the work's own.  Raw times follow the clock and count with it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.budget import Bound, Estimate, Group, Number
+from annotate.derived.clock_blocks import CYCLE_NS, entry_blocks
+from annotate.derived.held import may_be_capped
+from annotate.evidence import Evidence, Times, Timings, Values
+from annotate.stats.change_points import SeriesLevel, change_cost, change_points, find_levels, hidden_step
+from annotate.stats.long_run import cycle_variance
+from annotate.stats.robust import centre
+from annotate.times.at_one_clock import OneClockTimes
+
+FEWEST_COUNT, FEWEST_LONG_COUNT, LONG_S = 6, 3, 1.0
+_LEAST_RATIO = 0.2  # the specification: a level counts if it holds a fifth
+_TRIM_RATIO = 0.1  # of a block's entries at either end: late ones are another rule's
+_STEADY_RATIO = 1e-4  # the noise to believe of a block: the stamps' own
+_BLOCK_NS, _ENTRIES_COUNT, _MOST_BLOCKS = 100_000_000, 30, 600
+_FEW_BLOCKS, _FEW_ENTRIES_COUNT = 12, 3  # a short window is cut finer, or it could have no levels
+_LEAST_BLOCKS = 4  # two segments of two: fewer show no change
+_SPARSE_RATIO = 1 / 3  # a block with fewer of the usual entries lies beside a pause
+_SLOPES_COUNT = 120  # blocks that give the slope: its cost grows with their square
+_SURE_SD = 1.96
+_STAIRS_COUNT, _STAIR_COUNT = 3, 3  # segments, each slower than the one before, and blocks: two may be one that holds a change
+_NORMAL_SD = 1.4826  # the median absolute deviation of a normal distribution is one standard deviation over this
+
+
+@dataclass(frozen=True, slots=True)
+class LevelShift:
+    """The deviation of each number if the window had kept one of its levels, and how sure it is."""
+
+    throughput_ratio: float
+    median_ratio: float
+    error_ratio: float
+
+    @property
+    def mean_ratio(self) -> float:
+        return 1.0 / (1.0 + self.throughput_ratio) - 1.0
+
+    def of(self, number: Number) -> float:
+        if number is Number.THROUGHPUT:
+            return self.throughput_ratio
+        return self.mean_ratio if number is Number.MEAN else self.median_ratio
+
+
+@dataclass(frozen=True, eq=False)
+class TimeLevels:
+    """The mean time in each block of a window, its levels, and the straight line through them where that fits better."""
+
+    at_ns: Times
+    width_ns: int
+    took_s: Values  # of each block: a trimmed mean
+    counts: Values  # of the entries in each
+    median_s: float  # of the entries
+    variance: float  # of the logarithm, per block, that noise and the controller's cycle leave in a segment's mean
+    changes: tuple[int, ...]
+    slope: float  # of the logarithm, per block
+    is_at_one_clock: bool
+
+    @cached_property
+    def levels(self) -> tuple[SeriesLevel, ...]:
+        """The levels of the logarithm, the fastest first."""
+        return find_levels(np.log(self.took_s), self.variance)
+
+    @cached_property
+    def is_line(self) -> bool:
+        """Whether a straight line explains more than levels do, each at the price of its parameters."""
+        logs = np.log(self.took_s)
+        cost = change_cost(logs, self.variance)
+        within = sum(float(np.square(logs[each.places] - logs[each.places].mean()).sum()) for each in self.levels)
+        beside = float(np.square(_off_line(logs, self.slope)).sum())
+        whole = float(np.square(logs - logs.mean()).sum())
+        return beside + cost < min(whole, within + cost * len(self.changes))
+
+    @cached_property
+    def grows(self) -> bool:
+        """Whether the times change steadily in one direction: along a line, or in stairs of three segments or more."""
+        if self.is_line:
+            return True
+        steps = np.diff(self._stairs)
+        return len(self._stairs) >= _STAIRS_COUNT and bool((steps > 0).all() or (steps < 0).all())
+
+    @cached_property
+    def _stairs(self) -> Values:
+        """The mean time of each segment, in order, without those so short that they may be a change itself."""
+        edges = (0, *self.changes, len(self.took_s))
+        return np.array([self.took_s[a:b].mean() for a, b in pairwise(edges) if b - a >= _STAIR_COUNT])
+
+    @property
+    def is_steady(self) -> bool:
+        return not self.is_line and len(self.levels) < 2
+
+    @property
+    def growth_ratio(self) -> float:
+        """Return how much longer the last times are than the first, along the line or from stair to stair."""
+        if self.is_line:
+            return float(np.expm1(self.slope * len(self.took_s)))
+        return float(self._stairs[-1] / self._stairs[0] - 1.0) if len(self._stairs) else 0.0
+
+    @property
+    def apart_ratio(self) -> float:
+        """Return how much slower the slowest level is than the fastest."""
+        return float(np.expm1(self.levels[-1].mean - self.levels[0].mean)) if self.levels else 0.0
+
+    @property
+    def hidden_ratio(self) -> float:
+        """Return the largest abs K that a step to half of the window could have without being found."""
+        return hidden_step(count, self.variance) / 2.0 if (count := len(self.took_s)) >= _LEAST_BLOCKS else float("inf")
+
+    @cached_property
+    def shifts(self) -> tuple[LevelShift, ...]:
+        """Each level that holds a fifth, the fastest first; of a line its first and last fifth.  None of steady times."""
+        if self.is_steady:
+            return ()
+        count = len(self.took_s)
+        if self.is_line:
+            fifth = max(1, round(_LEAST_RATIO * count))
+            places = [np.arange(fifth), np.arange(count - fifth, count)]
+            return tuple(self._shift(each) for each in (places if self.slope > 0 else places[::-1]))
+        return tuple(self._shift(each.places) for each in self.levels if self._share_ratio(each) >= _LEAST_RATIO)
+
+    def _share_ratio(self, level: SeriesLevel) -> float:
+        """Return a level's share of the window or of the entries, whichever is more."""
+        return max(level.share_ratio, float(self.counts[level.places].sum() / self.counts.sum()))
+
+    @property
+    def largest_ratio(self) -> float:
+        """Return the largest deviation of the mean, 0 where the times are steady."""
+        return max((abs(each.mean_ratio) for each in self.shifts), default=0.0)
+
+    @property
+    def span_ns(self) -> tuple[int, int] | None:
+        """Return when the level ran that holds less of the window; None of growth and of steady times."""
+        if self.is_steady or self.grows:
+            return None
+        places = min(self.levels, key=lambda each: each.count).places
+        return int(self.at_ns[places[0]]), int(self.at_ns[places[-1]]) + self.width_ns
+
+    def bounds(self, rule: str) -> tuple[Bound, ...]:
+        """Return the bound of each number: the largest over the levels; the estimate is the smaller of the outermost two."""
+        if not self.shifts:
+            return ()
+        numbers = [Number.THROUGHPUT, Number.MEAN, Number.MEDIAN]
+        if self.is_at_one_clock:
+            numbers.append(Number.MEDIAN_AT_CLOCK)
+        return tuple(self._bound(rule, number) for number in numbers)
+
+    def _bound(self, rule: str, number: Number) -> Bound:
+        largest = max(abs(each.of(number)) + each.error_ratio for each in (*self.shifts, *self._ends))
+        nearer = min((self.shifts[0], self.shifts[-1]), key=lambda each: abs(each.of(number)))
+        value, error = nearer.of(number), nearer.error_ratio
+        return Bound(
+            number=number,
+            rule=rule,
+            group=Group.TIMES if self.is_at_one_clock else Group.CLOCK,
+            ratio=largest,
+            estimate=Estimate(value - error, value, value + error),
+            span_ns=self.span_ns,
+        )
+
+    @cached_property
+    def _ends(self) -> tuple[LevelShift, ...]:
+        """The ends of the line and of the window, which lie beyond the outer fifths; nothing without a line."""
+        if not self.is_line:
+            return ()
+        places = np.arange(len(self.took_s))
+        logs = np.log(self.took_s)
+        middle, half = float(logs.mean()), 0.5 * self.slope * len(logs)
+        error = self.shifts[0].error_ratio
+        ends = tuple(self._shift_from(float(np.exp(end)), error) for end in (middle - half, middle + half))
+        return (*ends, self._shift(places[:2]), self._shift(places[-2:]))
+
+    def _shift(self, places: npt.NDArray[np.intp]) -> LevelShift:
+        level_s = float(np.exp(np.log(self.took_s[places]).mean()))
+        error = _SURE_SD * (self.variance * (1.0 / len(places) + 1.0 / len(self.took_s))) ** 0.5
+        return self._shift_from(level_s, float(error))
+
+    def _shift_from(self, level_s: float, error_ratio: float) -> LevelShift:
+        return LevelShift(float((level_s / self.took_s).mean()) - 1.0, self.median_s / level_s - 1.0, error_ratio)
+
+
+def has_enough(timings: Timings) -> bool:
+    """Return whether there are entries enough to speak of their steadiness: six, or three of a second each."""
+    count = len(timings.at_ns)
+    is_long = count >= FEWEST_LONG_COUNT and centre(timings.took_s) * timings.calls_count >= LONG_S
+    return count >= FEWEST_COUNT or is_long
+
+
+def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> TimeLevels | None:
+    """Return the levels of these times; None of fewer than six entries (three of a second each).
+
+    Blocks are of 100 ms and 30 entries or more, in a short window of three entries or more; there are at most 600.
+    """
+    if evidence.window.length_ns <= 0 or not has_enough(timings) or not len(times.took_s):
+        return None
+    at_ns, width_ns = _block_begins(evidence, len(times.took_s))
+    place = entry_blocks(Timings(times.at_ns, times.took_s, None, timings.calls_count), at_ns)
+    means_s, counts = _trimmed_means(place, times.took_s, len(at_ns))
+    kept = counts >= max(1.0, _SPARSE_RATIO * float(np.median(counts[counts > 0])))
+    means_s, at_ns = means_s[kept], at_ns[kept]
+    logs = np.log(means_s)
+    slope = _slope(logs)
+    # The power controller swings raw times under a cap; at one clock its cycle is gone.
+    swings = not times.is_at_one_clock and may_be_capped(evidence)
+    variance = max(_cycle_variance(logs, slope, width_ns) if swings else _neighbour_variance(logs), _STEADY_RATIO**2)
+    return TimeLevels(
+        at_ns=at_ns,
+        width_ns=width_ns,
+        took_s=means_s,
+        counts=counts[kept],
+        median_s=centre(times.took_s),
+        variance=variance,
+        changes=change_points(logs, variance),
+        slope=slope,
+        is_at_one_clock=times.is_at_one_clock,
+    )
+
+
+def _block_begins(evidence: Evidence, entries_count: int) -> tuple[Times, int]:
+    """Return when each block begins, and their width."""
+    length_ns = evidence.window.length_ns
+    count = min(length_ns // _BLOCK_NS, entries_count // _ENTRIES_COUNT, _MOST_BLOCKS)
+    count = max(1, count, min(_FEW_BLOCKS, entries_count // _FEW_ENTRIES_COUNT))
+    return evidence.window.begin_ns + length_ns * np.arange(count, dtype=np.int64) // count, max(1, length_ns // count)
+
+
+def _trimmed_means(place: npt.NDArray[np.intp], values: Values, blocks_count: int) -> tuple[Values, Values]:
+    """Return the mean of the middle of each block's values, NaN of an empty one, and how many values each holds."""
+    order = np.lexsort((values, place))
+    sums = np.concatenate([[0.0], np.cumsum(values[order])])
+    counts = np.bincount(place, minlength=blocks_count)
+    begins = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    trimmed = (_TRIM_RATIO * counts).astype(np.intp)
+    left = counts - 2 * trimmed
+    out = np.full(blocks_count, np.nan)
+    some = left > 0
+    out[some] = (sums[(begins + counts - trimmed)[some]] - sums[(begins + trimmed)[some]]) / left[some]
+    return out, counts.astype(np.float64)
+
+
+def _cycle_variance(logs: Values, slope: float, width_ns: int) -> float:
+    """Return the variance that a swing of one cycle leaves.
+
+    A slope widens every stretch, and a change of level bends the line: the quieter of the two is the noise.
+    """
+    cycle = round(CYCLE_NS / width_ns)
+    return min(cycle_variance(logs, cycle), cycle_variance(_off_line(logs, slope), cycle))
+
+
+def _neighbour_variance(logs: Values) -> float:
+    """Return the variance by the median difference between neighbours, which neither levels nor a slope move."""
+    return (_NORMAL_SD * centre(np.abs(np.diff(logs)))) ** 2 / 2.0 if len(logs) > 1 else 0.0
+
+
+def _slope(logs: Values) -> float:
+    """Return Theil and Sen's slope per value: the median of the slopes between all pairs, of means of neighbours if many."""
+    size = -(-len(logs) // _SLOPES_COUNT)
+    means = logs[: len(logs) // size * size].reshape(-1, size).mean(axis=1)
+    first, second = np.triu_indices(len(means), 1)
+    return centre((means[second] - means[first]) / ((second - first) * size)) if len(first) else 0.0
+
+
+def _off_line(logs: Values, slope: float) -> Values:
+    along = slope * np.arange(len(logs))
+    return np.asarray(logs - along - (logs - along).mean(), np.float64)

@@ -1,0 +1,187 @@
+"""The numbers of a window, their repeatability within it and between windows, and which of them leads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.budget import Number, NumberBudget
+from annotate.case import Case
+from annotate.derived.measured_numbers import TOO_FEW, TOO_SHORT, UNTIMED, WITHIN, WITHIN_AND_BETWEEN, between
+from annotate.evidence import Evidence, RecordedWindow, Values, WorkRecord
+from tests.annotate.builders import evidence
+from tests.annotate.derived.test_time_levels import noisy, timed
+
+STEADY = noisy(np.full(3000, 1e-3))
+
+
+def swinging(seed: int = 0, seconds: float = 3.0) -> tuple[Values, Values]:
+    """A capped kernel's times and clocks: 2 % of swing a second, β 0.9."""
+    count = int(seconds * 1000)
+    mhz = 1400.0 * (1.0 + 0.02 * np.sin(2.0 * np.pi * np.arange(count) / 1000.0))
+    return noisy(1e-3 * (1400.0 / mhz) ** 0.9, 1e-3, seed), mhz
+
+
+def number(about: Evidence, which: Number, reference_mhz: float | None = None) -> NumberBudget:
+    return Case(about, reference_mhz=reference_mhz).numbers.number(which)
+
+
+def record(values: list[float], clock_mhz: float | None = 1980.0) -> WorkRecord:
+    windows = (RecordedWindow(1.0 / value, value, value, value) for value in values)
+    return WorkRecord(tuple(windows), clock_mhz)
+
+
+def test_numbers_are_those_of_the_times() -> None:
+    about = timed(STEADY, calls_count=1)
+    window_s = about.window.length_s
+    assert number(about, Number.THROUGHPUT).value == pytest.approx(3000 / window_s)
+    assert number(about, Number.MEAN).value == pytest.approx(STEADY.mean())
+    assert number(about, Number.MEDIAN).value == pytest.approx(np.median(STEADY))
+    assert [each.unit for each in Case(about).numbers.budgets] == ["calls/s", "s", "s", "s"]
+    assert all(each.bounds == () and each.bound_ratio == 0.0 for each in Case(about).numbers.budgets)
+
+
+def test_throughput_counts_the_calls_of_a_batch() -> None:
+    about = timed(STEADY / 10.0, calls_count=10)
+    assert number(about, Number.THROUGHPUT).value == pytest.approx(30_000 / about.window.length_s)
+
+
+def test_window_without_times_has_no_number_to_lead() -> None:
+    found = Case(evidence()).numbers
+    assert [(each.number, each.value, each.repeatability.kind) for each in found.budgets] == [
+        (Number.THROUGHPUT, None, UNTIMED)
+    ]
+    assert found.leading is None
+
+
+def test_still_clocks_median_stands_at_that_clock() -> None:
+    """An uncapped board's median needs no exponent, and the reference clock does not move it."""
+    found = number(timed(STEADY, mhz=1975.0), Number.MEDIAN_AT_CLOCK)
+    assert found.clock_mhz == 1975.0
+    assert found.value == pytest.approx(np.median(STEADY))
+
+
+@pytest.mark.parametrize(("given", "mhz"), [(None, 1500.0), (1410.0, 1410.0), (1600.0, 1600.0)])
+def test_fitted_median_stands_at_the_reference_clock(given: float | None, mhz: float) -> None:
+    """The model's, or the one that the user gives."""
+    took_s, clock_mhz = swinging()
+    found = number(timed(took_s, mhz=clock_mhz, capped=True), Number.MEDIAN_AT_CLOCK, given)
+    assert found.clock_mhz == mhz
+    assert found.value == pytest.approx(1e-3 * (1400.0 / mhz) ** 0.9, rel=2e-3)
+
+
+def test_exponents_error_counts_by_the_way_to_the_reference() -> None:
+    took_s, clock_mhz = swinging()
+    near, far = (number(timed(took_s, mhz=clock_mhz), Number.MEDIAN_AT_CLOCK, mhz).repeatability for mhz in (1410.0, 1700.0))
+    assert near.ratio is not None
+    assert far.ratio is not None
+    assert far.ratio > 2.0 * near.ratio
+
+
+@pytest.mark.parametrize("mhz", [800.0, 2500.0])
+def test_reference_clock_out_of_reach_is_not_used(mhz: float) -> None:
+    took_s, clock_mhz = swinging()
+    found = number(timed(took_s, mhz=clock_mhz), Number.MEDIAN_AT_CLOCK, mhz)
+    assert found.clock_mhz == pytest.approx(1400.0, abs=5.0)
+
+
+def test_unstamped_window_says_why_it_has_no_median_at_one_clock() -> None:
+    found = number(timed(STEADY, mhz=None), Number.MEDIAN_AT_CLOCK)
+    assert (found.value, found.clock_mhz, found.repeatability.ratio) == (None, None, None)
+    assert found.repeatability.kind == "nothing stamped the clock"
+
+
+@pytest.mark.parametrize(("seconds", "known"), [(1.9, False), (2.1, True), (4.0, True)])
+def test_capped_window_needs_two_cycles(seconds: float, known: bool) -> None:
+    """Shorter, the raw numbers have no repeatability; the number at one clock has."""
+    took_s, clock_mhz = swinging(seconds=seconds)
+    found = Case(timed(took_s, mhz=clock_mhz, capped=True)).numbers
+    for which in (Number.THROUGHPUT, Number.MEAN):
+        repeats = found.number(which).repeatability
+        assert (repeats.ratio is not None, repeats.kind) == ((True, WITHIN) if known else (False, TOO_SHORT))
+    assert found.number(Number.MEDIAN_AT_CLOCK).repeatability.ratio is not None
+
+
+def test_mean_over_whole_cycles_ignores_the_swing() -> None:
+    took_s, clock_mhz = swinging(seconds=4.0)
+    found = number(timed(took_s, mhz=clock_mhz, capped=True), Number.MEAN).repeatability
+    assert found.ratio is not None
+    assert found.ratio < 2e-3
+
+
+def test_fewer_than_six_times_have_no_repeatability() -> None:
+    found = Case(timed(np.full(4, 0.2))).numbers
+    assert {each.repeatability.kind for each in found.budgets[1:]} == {TOO_FEW}
+
+
+def test_pause_is_no_part_of_the_throughputs_repeatability() -> None:
+    """A stall of 0.3 s lowers throughput and is a cause of its own; the rounds beside it repeat as before."""
+    about = timed(STEADY)
+    assert about.timings is not None
+    at_ns = about.timings.at_ns + np.where(np.arange(3000) >= 1500, 300_000_000, 0)
+    stalled = replace(
+        about,
+        timings=replace(about.timings, at_ns=at_ns),
+        window=replace(about.window, end_ns=about.window.end_ns + 300_000_000),
+    )
+    ratio = number(stalled, Number.THROUGHPUT).repeatability.ratio
+    assert ratio is not None
+    assert ratio < 5e-4
+
+
+def test_record_of_five_windows_adds_what_lies_between() -> None:
+    """The square of U is that of within plus that of between, t(4) × 1 % here."""
+    spread = [0.99e-3, 0.995e-3, 1e-3, 1.005e-3, 1.01e-3]
+    plain = timed(STEADY)
+    found = number(replace(plain, record=record(spread)), Number.MEAN).repeatability
+    assert (found.kind, found.windows_count) == (WITHIN_AND_BETWEEN, 5)
+    assert found.between_ratio == pytest.approx(2.776 * np.std(spread, ddof=1) / 1e-3, rel=1e-3)
+    assert found.within_ratio == number(plain, Number.MEAN).repeatability.ratio
+    assert found.ratio == pytest.approx(np.hypot(found.within_ratio or 0.0, found.between_ratio or 0.0))
+
+
+def test_record_of_four_windows_adds_nothing() -> None:
+    found = number(replace(timed(STEADY), record=record([0.9e-3, 1e-3, 1e-3, 1.1e-3])), Number.MEAN).repeatability
+    assert (found.kind, found.between_ratio, found.windows_count) == (WITHIN, None, 0)
+
+
+@pytest.mark.parametrize(("clock_mhz", "is_used"), [(1980.0, True), (1975.0, True), (1500.0, False), (None, False)])
+def test_record_at_another_clock_says_nothing_of_this_one(clock_mhz: float | None, is_used: bool) -> None:
+    about = replace(timed(STEADY), record=record([0.99e-3, 1e-3, 1e-3, 1e-3, 1.01e-3], clock_mhz))
+    assert (number(about, Number.MEDIAN_AT_CLOCK).repeatability.between_ratio is not None) is is_used
+
+
+def test_record_does_not_make_a_short_capped_window_known() -> None:
+    took_s, clock_mhz = swinging(seconds=1.5)
+    about = replace(timed(took_s, mhz=clock_mhz, capped=True), record=record([1e-3] * 5))
+    found = number(about, Number.MEAN).repeatability
+    assert (found.ratio, found.kind, found.between_ratio) == (None, TOO_SHORT, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("mhz", "capped", "varies", "leading"),
+    [
+        (1980.0, False, None, Number.MEDIAN_AT_CLOCK),
+        (None, True, None, Number.MEAN),
+        (None, False, None, Number.MEDIAN),
+        (1980.0, False, True, Number.MEAN),
+        (1980.0, False, False, Number.MEDIAN_AT_CLOCK),
+    ],
+)
+def test_leading_number(mhz: float | None, capped: bool, varies: bool | None, leading: Number) -> None:
+    """At one clock where stamped, the mean under a cap and of times that vary by design, else the median."""
+    about = replace(timed(STEADY, mhz=mhz, capped=capped), declared={"varies": varies})
+    assert Case(about).numbers.leading is leading
+
+
+@settings(max_examples=40, deadline=None)
+@given(values=st.lists(st.floats(1e-6, 10.0), max_size=12), factor=st.floats(0.1, 10.0))
+def test_between_is_a_ratio(values: list[float], factor: float) -> None:
+    plain, scaled = between(tuple(values)), between(tuple(value * factor for value in values))
+    assert (plain is None) == (len(values) < 2)
+    if plain is not None and scaled is not None:
+        assert scaled == pytest.approx(plain, rel=1e-6, abs=1e-9)

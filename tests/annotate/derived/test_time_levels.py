@@ -1,0 +1,206 @@
+"""Levels and growth of times, at one clock and raw, and the bounds they imply."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotate.budget import Bound, Group, Number
+from annotate.case import Case
+from annotate.derived.time_levels import TimeLevels
+from annotate.derived.time_modes import mode_bounds
+from annotate.evidence import Evidence, Timings, Values
+from tests.annotate.builders import BEGIN_NS, capped_ns, evidence
+
+few = settings(max_examples=40, deadline=None)
+
+
+def timed(took_s: Values, *, mhz: Values | float | None = 1980.0, capped: bool = False, calls_count: int = 1) -> Evidence:
+    """Entries end to end after a launch gap of 5 µs, and a window that holds them all."""
+    ends_ns = np.cumsum((took_s * calls_count + 5e-6) * 1e9).astype(np.int64)
+    at_ns = BEGIN_NS + np.concatenate([[0], ends_ns[:-1]])
+    clock = None if mhz is None else np.broadcast_to(np.asarray(mhz, np.float64), took_s.shape).copy()
+    signals = {"power_cap_ns": capped_ns(), "power_violation_ns": capped_ns()} if capped else {}
+    made = evidence(length_s=6.0, signals=signals, timings=Timings(at_ns, took_s, clock, calls_count))
+    return replace(made, window=replace(made.window, end_ns=int(BEGIN_NS + ends_ns[-1])))
+
+
+def noisy(shape: Values, sd: float = 2e-3, seed: int = 0) -> Values:
+    return np.asarray(shape * (1.0 + sd * np.random.default_rng(seed).standard_normal(len(shape))), np.float64)
+
+
+def levels_of(about: Evidence) -> TimeLevels:
+    found = Case(about).time_levels
+    assert found is not None
+    return found
+
+
+def by_number(bounds: tuple[Bound, ...]) -> dict[Number, Bound]:
+    return {bound.number: bound for bound in bounds}
+
+
+GROWING = noisy(1e-3 * np.linspace(1.0, 1.3, 3000))
+STEPPING = noisy(1e-3 * np.where(np.arange(3000) < 1500, 1.0, 1.1))
+TOGGLING = noisy(1e-3 * np.where(np.arange(6000) // 1000 % 2, 1.0, 1.1))
+
+
+def test_steady_times_have_no_bounds() -> None:
+    found = levels_of(timed(noisy(np.full(3000, 1e-3))))
+    assert found.is_steady
+    assert found.bounds("iteration-levels") == ()
+    assert found.hidden_ratio < 1e-3
+
+
+def test_growth_by_30_percent_while_the_clock_stands_still() -> None:
+    """The specification's example: the last times are 30 % longer, and no clock moved.
+
+    Against the first fifth the mean is 11 % up, against the last one 10 % down; the ends of the line bound it.
+    """
+    found = levels_of(timed(GROWING))
+    assert found.is_line
+    assert found.grows
+    assert found.growth_ratio == pytest.approx(0.3, abs=0.02)
+    bounds = by_number(found.bounds("iteration-growth"))
+    assert set(bounds) == {Number.THROUGHPUT, Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK}
+    mean = bounds[Number.MEAN]
+    assert mean.group is Group.TIMES
+    assert mean.estimate is not None
+    assert mean.estimate.nearer_ratio > 0.08
+    assert mean.ratio is not None
+    assert 0.14 <= mean.ratio < 0.18
+    assert bounds[Number.MEDIAN].size_ratio >= 0.14
+
+
+def test_shrinking_times_are_growth_the_other_way() -> None:
+    found = levels_of(timed(GROWING[::-1].copy()))
+    assert found.grows
+    assert found.growth_ratio == pytest.approx(1 / 1.3 - 1, abs=0.02)
+
+
+def test_step_is_two_levels() -> None:
+    found = levels_of(timed(STEPPING))
+    assert not found.grows
+    assert [each.share_ratio for each in found.levels if each.share_ratio > 0.1] == pytest.approx([0.45, 0.5], abs=0.05)
+    assert found.apart_ratio == pytest.approx(0.1, abs=2e-3)
+    bounds = by_number(found.bounds("iteration-levels"))
+    assert bounds[Number.MEAN].ratio == pytest.approx(0.05, abs=2e-3)
+    assert bounds[Number.THROUGHPUT].ratio == pytest.approx(0.05, abs=4e-3)
+    estimate = bounds[Number.MEAN].estimate
+    assert estimate is not None
+    assert abs(estimate.value_ratio) == pytest.approx(0.045, abs=2e-3)
+
+
+def test_telegraph_is_two_levels() -> None:
+    """Segments need not touch to be one level; and changes back and forth are no growth."""
+    found = levels_of(timed(TOGGLING))
+    assert len(found.shifts) == 2
+    assert not found.grows
+    assert found.apart_ratio == pytest.approx(0.1, abs=3e-3)
+
+
+@pytest.mark.parametrize("stairs", [3, 5])
+def test_stairs_in_one_direction_are_growth(stairs: int) -> None:
+    shape = 1.0 + 0.1 * (np.arange(6000) * stairs // 6000)
+    found = levels_of(timed(noisy(np.asarray(5e-4 * shape, np.float64))))
+    assert found.grows
+    assert found.growth_ratio == pytest.approx(0.1 * (stairs - 1), rel=0.15)
+
+
+def test_clock_that_explains_the_times_leaves_them_steady() -> None:
+    """A clock lower by 10 % for a third makes times 10 % longer: at one clock they are steady."""
+    mhz = np.where((np.arange(6000) > 2000) & (np.arange(6000) < 4000), 1600.0, 1760.0)
+    mhz = mhz * (1.0 + 0.003 * np.random.default_rng(3).standard_normal(6000))
+    took_s = noisy(1e-3 * (1760.0 / mhz) ** 0.9, 5e-4)
+    assert levels_of(timed(took_s, mhz=mhz)).largest_ratio < 2e-3
+    raw = levels_of(timed(took_s, mhz=None))
+    assert not raw.is_at_one_clock
+    assert {bound.group for bound in raw.bounds("iteration-levels")} == {Group.CLOCK}
+    assert raw.largest_ratio > 0.03
+
+
+def test_swing_of_the_power_controller_is_no_level() -> None:
+    """Raw times of a capped kernel swing by 2 % a second."""
+    swing = noisy(1e-3 * (1.0 + 0.02 * np.sin(2.0 * np.pi * np.arange(6000) / 1000.0)), 1e-3)
+    assert levels_of(timed(swing, mhz=None, capped=True)).is_steady
+
+
+def test_late_iterations_are_no_level() -> None:
+    """One in fifty takes ten times as long: that is the outliers' cost, not a level."""
+    took_s = noisy(np.full(3000, 1e-3))
+    took_s[::50] *= 10.0
+    assert levels_of(timed(took_s)).is_steady
+
+
+@pytest.mark.parametrize(("count", "took_s", "has_levels"), [(5, 0.1, False), (6, 0.1, True), (2, 1.5, False), (3, 1.5, True)])
+def test_six_iterations_or_three_long_ones_have_levels(count: int, took_s: float, has_levels: bool) -> None:
+    assert (Case(timed(np.full(count, took_s))).time_levels is not None) is has_levels
+
+
+def test_short_window_is_cut_finer() -> None:
+    """Sixty iterations in 0.6 s would be two blocks of thirty, which can show no change."""
+    shape = np.where(np.arange(60) < 30, 1.0, 1.2)
+    found = levels_of(timed(noisy(1e-2 * shape)))
+    assert len(found.took_s) == 12
+    assert found.apart_ratio == pytest.approx(0.2, abs=0.01)
+
+
+def test_too_few_blocks_hide_anything() -> None:
+    assert levels_of(timed(np.full(6, 0.1))).hidden_ratio == float("inf")
+
+
+def test_batches_of_calls_are_placed_by_their_length() -> None:
+    """An entry of ten calls lasts ten times as long as its time says."""
+    found = levels_of(timed(STEPPING / 10.0, calls_count=10))
+    assert [each.share_ratio for each in found.levels if each.share_ratio > 0.1] == pytest.approx([0.45, 0.5], abs=0.05)
+
+
+@few
+@given(share=st.floats(0.25, 0.75), size=st.floats(0.01, 0.8), seed=st.integers(0, 99))
+def test_bound_covers_either_level(share: float, size: float, seed: int) -> None:
+    """Whichever of two levels was the undisturbed one, the bound covers each number's true deviation from it."""
+    slow = np.arange(4000) >= share * 4000
+    took_s = noisy(1e-3 * np.where(slow, 1.0 + size, 1.0), 1e-3, seed)
+    bounds = by_number(levels_of(timed(took_s)).bounds("iteration-levels"))
+    rounding = 1e-3 + 0.005 * size  # one block holds both levels
+    for level_s in (1e-3, 1e-3 * (1.0 + size)):
+        assert abs(float(took_s.mean()) / level_s - 1.0) <= bounds[Number.MEAN].size_ratio + rounding
+        assert abs(level_s / float(took_s.mean()) - 1.0) <= bounds[Number.THROUGHPUT].size_ratio + rounding
+        assert abs(float(np.median(took_s)) / level_s - 1.0) <= bounds[Number.MEDIAN].size_ratio + rounding
+
+
+@few
+@given(factor=st.floats(0.3, 3.0), seed=st.integers(0, 99))
+def test_levels_are_ratios(factor: float, seed: int) -> None:
+    """Another unit of time changes no bound, as long as blocks hold the same entries."""
+    shape = noisy(np.where(np.arange(3000) < 1500, 1.0, 1.05), 2e-3, seed)
+    plain = levels_of(timed(1e-3 * shape))
+    scaled = levels_of(replace(timed(1e-3 * shape), timings=replace_times(timed(1e-3 * shape), factor)))
+    assert scaled.largest_ratio == pytest.approx(plain.largest_ratio, abs=1e-5)
+
+
+def replace_times(about: Evidence, factor: float) -> Timings:
+    """Scale durations and leave begins: a wrong unit, or a timer that runs fast."""
+    assert about.timings is not None
+    middles_ns = about.timings.at_ns + (about.timings.took_s * 5e8).astype(np.int64)
+    took_s = about.timings.took_s * factor
+    return Timings(middles_ns - (took_s * 5e8).astype(np.int64), took_s, about.timings.sm_clock_mhz)
+
+
+def test_two_modes_bound_the_medians_by_half() -> None:
+    """Half of the iterations take 10 % longer, in no order: their mean is steady, and the median is of neither."""
+    slow = np.random.default_rng(5).random(3000) < 0.5
+    about = timed(noisy(1e-3 * np.where(slow, 1.1, 1.0)))
+    assert levels_of(about).is_steady
+    bounds = by_number(mode_bounds("bimodal", Case(about).one_clock))
+    assert set(bounds) == {Number.MEDIAN, Number.MEDIAN_AT_CLOCK}
+    assert bounds[Number.MEDIAN].ratio == pytest.approx(0.05, abs=3e-3)
+
+
+@pytest.mark.parametrize("slow", [np.arange(3000) % 3 == 0, np.random.default_rng(6).random(3000) < 0.1])
+def test_regular_or_small_modes_leave_the_median(slow: Values) -> None:
+    """Every third iteration is part of the work, and a tenth of them leaves the median where it is."""
+    assert mode_bounds("bimodal", Case(timed(noisy(1e-3 * np.where(slow, 1.1, 1.0)))).one_clock) == ()

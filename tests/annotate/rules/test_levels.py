@@ -1,0 +1,84 @@
+"""The rules about times that grow, and times that keep to levels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from annotate.budget import Number
+from annotate.case import Case
+from annotate.evidence import Evidence
+from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rules import RULES
+from annotate.rules.levels import BOUND_RULES, iteration_growth, iteration_levels
+from tests.annotate.builders import evidence
+from tests.annotate.derived.test_time_levels import GROWING, STEPPING, TOGGLING, noisy, timed
+
+GROWS, STEPS, TOGGLES = timed(GROWING), timed(STEPPING), timed(TOGGLING)
+STEADY = timed(noisy(np.full(3000, 1e-3)))
+
+
+def ask(rule: Rule, about: Evidence, **limits: float) -> Answer:
+    return rule.ask_about(Case(about), limits)
+
+
+@pytest.mark.parametrize(
+    ("about", "growth", "levels"),
+    [(GROWS, Found, Clear), (STEPS, Clear, Found), (TOGGLES, Clear, Found), (STEADY, Clear, Clear)],
+)
+def test_levels_rules_find_one_shape_each(about: Evidence, growth: type, levels: type) -> None:
+    assert isinstance(ask(iteration_growth, about), growth)
+    assert isinstance(ask(iteration_levels, about), levels)
+
+
+def test_growth_is_reported_as_growth() -> None:
+    found = ask(iteration_growth, GROWS)
+    assert isinstance(found, Found)
+    assert iteration_growth.says.format(**found.facts).startswith("the times grow by 29")
+    assert found.severity is Severity.NOTE  # the judge makes the severity of its bounds
+    assert {bound.rule for bound in found.bounds} == {"iteration-growth"}
+    assert {bound.number for bound in found.bounds} == set(Number) - {Number.RATIO}
+
+
+def test_levels_name_both_times_and_when() -> None:
+    found = ask(iteration_levels, STEPS)
+    assert isinstance(found, Found)
+    says = iteration_levels.says.format(**found.facts)
+    assert "1 ms" in says
+    assert "1.1 ms" in says
+    assert found.span_ns is not None
+    assert STEPS.window.begin_ns <= found.span_ns[0] < found.span_ns[1] <= STEPS.window.end_ns + 1
+
+
+@pytest.mark.parametrize(("rule", "about"), [(iteration_growth, GROWS), (iteration_levels, STEPS)])
+def test_times_that_vary_by_design_are_a_label(rule: Rule, about: Evidence) -> None:
+    """The claim is about their mean, and printed with it: what was found is stated and moves no number."""
+    found = ask(rule, replace(about, declared={"varies": True}))
+    assert isinstance(found, Found)
+    assert found.bounds == ()
+    assert found.severity is Severity.NOTE
+
+
+@pytest.mark.parametrize("varies", [False, None, "yes", 1])
+def test_only_a_truth_value_makes_times_vary_by_design(varies: str | bool | int | None) -> None:
+    found = ask(iteration_levels, replace(STEPS, declared={"varies": varies}))
+    assert isinstance(found, Found)
+    assert found.bounds
+
+
+@pytest.mark.parametrize("rule", BOUND_RULES)
+def test_levels_rules_are_unobserved_without_enough_times(rule: Rule) -> None:
+    assert isinstance(ask(rule, evidence()), Unobserved)
+    assert isinstance(ask(rule, timed(np.full(5, 0.1))), Unobserved)
+
+
+@pytest.mark.parametrize("rule", BOUND_RULES)
+def test_levels_rules_have_a_limit_of_what_they_name(rule: Rule) -> None:
+    about = GROWS if rule is iteration_growth else STEPS
+    assert isinstance(ask(rule, about, least_ratio=0.5), Clear)
+
+
+def test_bound_rules_do_not_decide_yet() -> None:
+    assert not {rule.name for rule in BOUND_RULES} & {rule.name for rule in RULES}

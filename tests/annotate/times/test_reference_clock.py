@@ -1,0 +1,36 @@
+"""The clock at which a model's numbers are stated."""
+
+from __future__ import annotations
+
+import pytest
+
+from annotate.times.reference_clock import REFERENCE_CLOCKS_MHZ, reference_clock_mhz
+
+
+def test_reference_clock_of_a_measured_model() -> None:
+    assert reference_clock_mhz("NVIDIA H200") == 1500.0
+
+
+@pytest.mark.parametrize("model", ["NVIDIA H200 NVL", "NVIDIA H200 MIG 1g.18gb"])
+def test_variant_of_a_model_has_its_reference_clock(model: str) -> None:
+    assert reference_clock_mhz(model) == 1500.0
+
+
+@pytest.mark.parametrize("model", ["NVIDIA H2000", "NVIDIA A100-SXM4-80GB", "", None])
+def test_unknown_model_has_no_reference_clock(model: str | None) -> None:
+    assert reference_clock_mhz(model) is None
+
+
+@pytest.mark.parametrize("model", ["NVIDIA H200", "NVIDIA A100-SXM4-80GB", None])
+def test_given_reference_clock_wins(model: str | None) -> None:
+    assert reference_clock_mhz(model, 1410) == 1410.0
+
+
+@pytest.mark.parametrize("mhz", [0.0, -1.0, 20_000.0, float("nan"), float("inf")])
+def test_given_reference_clock_outside_any_sm_is_refused(mhz: float) -> None:
+    with pytest.raises(ValueError, match="expected a reference clock from 100 to 10000 MHz, found"):
+        reference_clock_mhz("NVIDIA H200", mhz)
+
+
+def test_every_reference_clock_is_one_an_sm_can_have() -> None:
+    assert all(reference_clock_mhz(None, mhz) == mhz for mhz in REFERENCE_CLOCKS_MHZ.values())
