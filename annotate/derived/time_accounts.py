@@ -7,7 +7,7 @@ import numpy as np
 
 from annotate.budget import Bound, Estimate, Group, Number
 from annotate.derived.busy_share import BusyShare, foreign_most_ratio, gauge_share, own_share
-from annotate.derived.idle_gaps import IdleGaps, Span, overlap_ns
+from annotate.derived.idle_gaps import STAMP_S, IdleGaps, Span, overlap_ns
 from annotate.derived.presence import alone
 from annotate.evidence import Evidence, Timings
 
@@ -35,6 +35,7 @@ class TimeAccounts:
     foreign_ratio: float = 0.0
     has_times: bool = False
     call_s: float = 0.0  # the median
+    between_ratio: float = 0.0  # what the timer can have kept busy between entries, or an entry cut off at an edge
     launches_ratio: float = 0.0  # of the entries' time, what launching can have added
 
     @property
@@ -52,9 +53,15 @@ class TimeAccounts:
         beyond = self.busy.ratio - self.accounted_ratio
         return beyond - min(self.foreign_ratio, max(beyond, 0.0))
 
+    def farthest_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
+        """Return the end of the rest that lies farther from zero: with the errors of books and gauge, and no neighbour's help."""
+        above = self.busy.most_ratio - self.accounted_ratio + self.launches_ratio + max(error_ratio, _GAUGE_ERROR_RATIO)
+        counted = self.counted_ratio(error_ratio)
+        return above if counted >= 0.0 else counted - error_ratio
+
     def counted_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
         """Return the rest, with its sign, as far as neither witness nor books can be wrong by it."""
-        above = self.busy.least_ratio - self.accounted_ratio - self.foreign_ratio - error_ratio
+        above = self.busy.least_ratio - self.accounted_ratio - self.foreign_ratio - self.between_ratio - error_ratio
         below = self.accounted_ratio - self.busy.most_ratio - self.launches_ratio - max(error_ratio, _GAUGE_ERROR_RATIO)
         return max(0.0, above) or -max(0.0, below)
 
@@ -85,6 +92,9 @@ def timed_accounts(
         whole = np.array([window.begin_ns], np.int64), np.array([window.end_ns], np.int64)
         other_ns = min(idle_ns, float(overlap_ns(*whole, other).sum()))
     stamps_ns = min(len(entries_s) * stamp_s * 1e9, idle_ns - other_ns)
+    # Events take the GPU's time as stamps do, and begins that nobody took leave the last entry's place open.
+    between_s = 0.0 if stamp_s else len(entries_s) * timings.calls_count * STAMP_S
+    between_ns = (between_s + (float(entries_s.max()) if gaps is None else 0.0)) * 1e9
     return TimeAccounts(
         busy=busy,
         timed_ratio=1.0 - idle_ns / window.length_ns,
@@ -92,6 +102,7 @@ def timed_accounts(
         other_ratio=other_ns / window.length_ns,
         foreign_ratio=foreign_most_ratio(evidence),
         has_times=True,
+        between_ratio=min(between_ns, idle_ns - other_ns - stamps_ns) / window.length_ns,
         call_s=float(np.median(timings.took_s)),
         launches_ratio=min(1.0, len(entries_s) * timings.calls_count * _LAUNCH_S / window.length_s),
     )
@@ -121,22 +132,28 @@ def rest_bounds(accounts: TimeAccounts, rule: str, *, error_ratio: float = BOOKS
     time by more than launching adds, the times are too long.  Declared other work that the GPU did not do was idle time.
     """
     counted = accounts.counted_ratio(error_ratio)
-    lost_ratio = counted if counted >= 0.0 else min(-counted, accounts.other_ratio)
+    if counted == 0.0:
+        return ()
+    farthest = accounts.farthest_ratio(error_ratio)
+    lost_ratio = farthest if counted > 0.0 else min(-counted, accounts.other_ratio)
     found = []
     if lost_ratio > 0.0:
         found.append(Bound(number=Number.THROUGHPUT, rule=rule, group=Group.BOOKS, ratio=min(1.0, lost_ratio)))
-    if counted and accounts.has_times:
-        value_ratio = -counted / max(accounts.timed_ratio + counted, _LEAST_RATIO)
+    if accounts.has_times:
+        nearer, value, farther = (_moved(accounts, rest) for rest in (counted, accounts.rest_ratio, farthest))
+        low, middle, high = sorted((nearer, value, farther))
         # How much of so short a call is launching is not known, so that its times flag and never reject.
-        estimate = None if counted < 0.0 and accounts.call_s < _LAUNCH_BOUND_S else _estimate(value_ratio, error_ratio)
+        is_launching = counted < 0.0 and accounts.call_s < _LAUNCH_BOUND_S
+        estimate = None if is_launching else Estimate(low, middle, high)
         found += [
-            Bound(number=number, rule=rule, group=Group.BOOKS, ratio=abs(value_ratio), estimate=estimate)
+            Bound(
+                number=number, rule=rule, group=Group.BOOKS, ratio=abs(nearer if is_launching else farther), estimate=estimate
+            )
             for number in (Number.MEAN, Number.MEDIAN)
         ]
     return tuple(found)
 
 
-def _estimate(value_ratio: float, error_ratio: float) -> Estimate:
-    """Return the value with an interval of the books' error, which does not cross zero."""
-    nearer, farther = max(0.0, abs(value_ratio) - error_ratio), abs(value_ratio) + error_ratio
-    return Estimate(-farther, value_ratio, -nearer) if value_ratio < 0.0 else Estimate(nearer, value_ratio, farther)
+def _moved(accounts: TimeAccounts, rest_ratio: float) -> float:
+    """Return by how much the times are off if all of the rest belongs to them."""
+    return -rest_ratio / max(accounts.timed_ratio + rest_ratio, _LEAST_RATIO)
