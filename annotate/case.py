@@ -1,19 +1,22 @@
 """One window as one asking pass sees it, and what rules and proofs compute of it once."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from annotate.claims import Claim
+from annotate.derived.busy_share import BusyShare, busy_witnesses
 from annotate.derived.clock_blocks import ClockBlocks, clock_blocks, entry_blocks
 from annotate.derived.clock_shift import ClockShift, clock_shift
 from annotate.derived.foreign_work import ForeignWork, foreign_work
-from annotate.derived.idle_gaps import STAMP_S, IdleGaps, entry_gaps, power_dips
+from annotate.derived.idle_gaps import STAMP_S, IdleGaps, Span, entry_gaps, power_dips, resting_power_w
 from annotate.derived.load_time import PAUSE_S, LoadTime, load_time
 from annotate.derived.measured_numbers import MeasuredNumbers, measured_numbers
 from annotate.derived.neighbours import Neighbours, neighbours
 from annotate.derived.steady_reference import steady_reference
+from annotate.derived.time_accounts import TimeAccounts, timed_accounts, untimed_accounts
 from annotate.derived.time_levels import TimeLevels, time_levels
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.stats.change_points import SeriesLevel
@@ -53,21 +56,50 @@ class Case:
         stamp_s = self.fact("stamp_s")
         return float(stamp_s) if isinstance(stamp_s, int | float) and 0.0 <= stamp_s < 1.0 else STAMP_S
 
+    @property
+    def other_spans_ns(self) -> Sequence[Span]:
+        """Begin and end of each piece of declared other work."""
+        other = self.evidence.other_work
+        return other.spans_ns if other is not None else ()
+
     @cached_property
     def gaps(self) -> IdleGaps | None:
         """Idle time by the gaps between entries; None without times, or without their begins."""
-        other = self.evidence.other_work
-        covered = other.spans_ns if other is not None else ()
         if not self.has_times:
             return None
-        return entry_gaps(self.timings, self.evidence.window, covered=covered, stamp_s=self.stamp_s)
+        return entry_gaps(self.timings, self.evidence.window, covered=self.other_spans_ns, stamp_s=self.stamp_s)
+
+    @cached_property
+    def idle_w(self) -> float | None:
+        """The power of this card at rest: on record, else as it rested in or before the window; None if it did not."""
+        device = self.evidence.device
+        recorded_w = device.idle_power_w if device is not None else None
+        return recorded_w if recorded_w is not None else resting_power_w(self.evidence.trace.dense_power, self.evidence.window)
 
     @cached_property
     def dips(self) -> IdleGaps | None:
         """Idle time by dips of the driver's power record; None where it does not cover the window."""
-        device = self.evidence.device
-        idle_w = device.idle_power_w if device is not None else None
-        return power_dips(self.evidence.trace.dense_power, self.evidence.window, idle_w=idle_w)
+        return power_dips(self.evidence.trace.dense_power, self.evidence.window, idle_w=self.idle_w)
+
+    @cached_property
+    def busy_shares(self) -> tuple[BusyShare, ...]:
+        """The share in which the GPU was busy, by each witness."""
+        return busy_witnesses(self.evidence, self.idle_w)
+
+    @cached_property
+    def accounts(self) -> TimeAccounts | None:
+        """The books: of timed and declared time against utilisation, without times of the own processes' time."""
+        if not self.has_times:
+            return untimed_accounts(self.evidence, self.busy_shares)
+        return timed_accounts(
+            self.evidence, self.busy_shares, self.timings, self.gaps, stamp_s=self.stamp_s, other=self.other_spans_ns
+        )
+
+    @property
+    def times_agree(self) -> bool:
+        """Whether the times claim no more than the GPU was seen busy, so that their gaps hold all of its idle time."""
+        accounts = self.accounts
+        return self.has_times and accounts is not None and accounts.counted_ratio() >= 0.0
 
     @cached_property
     def blocks(self) -> ClockBlocks | None:

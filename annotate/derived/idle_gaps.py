@@ -23,6 +23,7 @@ _SHORTEST_S = 1e-3
 _FEWEST_DIPS = 5  # so many dips of power may be a rhythm
 _ALIKE_RATIO = 0.25  # robust spread over median of their lengths
 _HISTORY_NS = 5_000_000_000
+_FEWEST_SAMPLES = 6
 _AROUND_NS = 500_000_000
 _CENTRES_COUNT = 1000
 
@@ -94,13 +95,31 @@ def entry_gaps(
     until_ns = np.minimum(np.maximum.accumulate(ends_ns), window.end_ns).astype(np.int64)
     begin_ns = np.concatenate([[window.begin_ns], until_ns])
     end_ns = np.maximum(np.concatenate([at_ns, [window.end_ns]]), begin_ns)
-    raw_s = (end_ns - begin_ns - _overlap_ns(begin_ns, end_ns, covered)) / 1e9
+    raw_s = (end_ns - begin_ns - overlap_ns(begin_ns, end_ns, covered)) / 1e9
     inner_s = raw_s[1:-1]
-    usual_s = float(np.median(inner_s)) if len(inner_s) else 0.0
+    usual_s = centre(inner_s) if len(inner_s) else 0.0
     irregular = raw_s > max(shortest_s, _limit_s(inner_s))
     # Stamps are work of the timer; a gap that stands out holds one pair of them as well.
     idle_s = np.maximum(raw_s - np.where(irregular, 0.0, stamp_s), 0.0)
     return IdleGaps(begin_ns, end_ns, idle_s, irregular, usual_s, _EDGE_S, window.length_s)
+
+
+def resting_power_w(
+    dense: Column,
+    window: WindowRecord,
+    *,
+    resting_ratio: Annotated[float, "a GPU at rest draws less than this share of the power of its work"] = 0.6,
+) -> float | None:
+    """Return the lowest power of the window and the five seconds before it; None if the GPU did not rest in them.
+
+    Of a window that mostly rested the median would be that of rest, so the 90th percentile is the power of its work.
+    """
+    since, low = np.searchsorted(dense.at_ns, (window.begin_ns - _HISTORY_NS, window.begin_ns))
+    high = int(np.searchsorted(dense.at_ns, window.end_ns, side="right"))
+    if high - low < _FEWEST_SAMPLES:
+        return None
+    lowest_w = float(dense.values[since:high].min())
+    return lowest_w if lowest_w < resting_ratio * float(np.percentile(dense.values[low:high], 90.0)) else None
 
 
 def power_dips(
@@ -109,7 +128,6 @@ def power_dips(
     *,
     idle_w: float | None = None,
     shallow_ratio: Annotated[float, "a dip as deep as this of the way to idle power may be the work's own"] = 0.25,
-    resting_ratio: Annotated[float, "idle power is known if some sample before lies below this share of the usual"] = 0.6,
 ) -> IdleGaps | None:
     """Return the dips of power in a window; None where the record does not cover it, or idle power is not known.
 
@@ -118,12 +136,10 @@ def power_dips(
     """
     low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns), side="right")
     at_ns, power_w = dense.at_ns[low:high], dense.values[low:high]
-    if len(at_ns) < 6 or window.length_ns <= 0:
+    if len(at_ns) < _FEWEST_SAMPLES or window.length_ns <= 0:
         return None
     if idle_w is None:
-        since = int(np.searchsorted(dense.at_ns, window.begin_ns - _HISTORY_NS))
-        lowest_w = float(dense.values[since:high].min())
-        idle_w = lowest_w if lowest_w < resting_ratio * float(np.median(power_w)) else None
+        idle_w = resting_power_w(dense, window)
     if idle_w is None:
         return None
     around_w = _working_around_w(at_ns, power_w, idle_w, shallow_ratio)
@@ -134,12 +150,10 @@ def power_dips(
     alone = deficit[~paired]
     limit = max(shallow_ratio, _BEYOND * float(np.percentile(alone, 99.0))) if len(alone) else shallow_ratio
     found = (deficit > min(limit, 1.0)) | paired
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], found.astype(np.int8), [0]])))
-    firsts, lasts = edges[::2], edges[1::2] - 1
     spacing_ns = np.minimum(np.diff(at_ns, prepend=at_ns[0] - SAMPLE_NS), 2 * SAMPLE_NS)
-    lost_s = np.concatenate([[0.0], np.cumsum(np.where(found, deficit, 0.0) * spacing_ns)]) / 1e9
-    idle_s = lost_s[lasts + 1] - lost_s[firsts]
-    usual_s = _rhythm_s(idle_s)
+    lost_s = deficit * spacing_ns / 1e9
+    firsts, lasts, idle_s = _runs(found, lost_s)
+    usual_s = _rhythm_s(_runs(deep, lost_s)[2])
     return IdleGaps(
         begin_ns=at_ns[firsts] - spacing_ns[firsts],
         end_ns=at_ns[lasts],
@@ -156,10 +170,21 @@ def _limit_s(inner_s: Values) -> float:
     if not len(inner_s):
         return 0.0
     # Of few gaps the longest must not raise the limit it is held to.
-    often_s = _BEYOND * float(np.percentile(inner_s, _OFTEN_PERCENT, method="lower"))
-    most_s = _BEYOND * float(np.percentile(inner_s, _MOST_PERCENT))
+    often, most = (percent / 100.0 * (len(inner_s) - 1) for percent in (_OFTEN_PERCENT, _MOST_PERCENT))
+    last = min(int(most) + 1, len(inner_s) - 1)
+    ordered = np.partition(inner_s, (int(often), int(most), last))  # two percentiles apart take three times as long
+    often_s = _BEYOND * float(ordered[int(often)])
+    most_s = _BEYOND * float(ordered[int(most)] + (most - int(most)) * (ordered[last] - ordered[int(most)]))
     beyond = np.flatnonzero(inner_s > max(often_s, _SHORTEST_S))
     return most_s if every_count(beyond) else min(often_s, most_s)
+
+
+def _runs(found: npt.NDArray[np.bool_], lost_s: Values) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Values]:
+    """Return the first and last sample of each run of these, and the idle time in it."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], found.astype(np.int8), [0]])))
+    firsts, lasts = edges[::2], edges[1::2] - 1
+    total_s = np.concatenate([[0.0], np.cumsum(np.where(found, lost_s, 0.0))])
+    return firsts, lasts, np.asarray(total_s[lasts + 1] - total_s[firsts], np.float64)
 
 
 def _rhythm_s(idle_s: Values) -> float:
@@ -173,10 +198,10 @@ def _rhythm_s(idle_s: Values) -> float:
 def overlap_ratios(gaps: Sequence[Span], spans: Sequence[Span]) -> Values:
     """Return the share of each gap that these spans cover, however they overlap each other."""
     begin_ns, end_ns = (np.array([gap[side] for gap in gaps], np.int64) for side in (0, 1))
-    return np.asarray(_overlap_ns(begin_ns, end_ns, spans) / np.maximum(end_ns - begin_ns, 1), np.float64)
+    return np.asarray(overlap_ns(begin_ns, end_ns, spans) / np.maximum(end_ns - begin_ns, 1), np.float64)
 
 
-def _overlap_ns(begin_ns: Times, end_ns: Times, spans: Sequence[Span]) -> Times:
+def overlap_ns(begin_ns: Times, end_ns: Times, spans: Sequence[Span]) -> Times:
     """Return for how long any of the spans covers each interval."""
     if not spans or not len(begin_ns):
         return np.zeros(len(begin_ns), np.int64)

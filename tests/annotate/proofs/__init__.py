@@ -1,0 +1,1 @@
+"""The five proofs, on made, simulated and recorded windows."""

@@ -1,0 +1,155 @@
+"""The share of a window in which the GPU was busy, by each witness from outside that speaks of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from annotate.derived.presence import Presence, presences
+from annotate.evidence import Evidence
+
+UTILISATION = "utilisation"
+_SLOW_NS = 2_500_000_000  # of a mean since the last question: the slow lane asks once a second
+_ROUNDED_RATIO = 0.005  # the driver shows whole percents
+_FEWEST_REFRESHES = 3
+_GPM_ZERO_RATIO = 0.001  # less than a tenth of one SM of 132
+_WORKS_RATIO, _RESTS_RATIO = 0.05, 0.01  # of the power between idle and limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusyShare:
+    """A busy share by one witness: the least it can have been, what the witness shows, and the most.
+
+    ``is_own``: of the window's own processes alone; every other witness speaks of the whole GPU.
+    """
+
+    witness: str
+    least_ratio: float
+    ratio: float
+    most_ratio: float
+    is_own: bool = False
+
+
+def busy_witnesses(evidence: Evidence, idle_w: float | None = None) -> tuple[BusyShare, ...]:
+    """Return what each witness says that speaks for half of the window, the most trusted first."""
+    found = (
+        _by_activity(evidence),
+        _by_gauge(evidence, "utilization_record_ratio"),
+        _by_gauge(evidence, "utilization_ratio"),
+        _by_process(evidence),
+        _by_energy(evidence, idle_w),
+    )
+    return tuple(each for each in found if each is not None)
+
+
+def gauge_share(shares: Sequence[BusyShare]) -> BusyShare | None:
+    """Return the busy share by the driver's utilisation: its record where it answers, else its gauge."""
+    return next((share for share in shares if share.witness == UTILISATION), None)
+
+
+def gauge_lost_ratio(evidence: Evidence) -> float | None:
+    """Return the share of the window by which utilisation fell below its own median; None where it is not known.
+
+    Pages of the first two refreshes may still speak of the time before.
+    """
+    trace, window = evidence.trace, evidence.window
+    refresh_ns = trace.refresh_of_ns("utilization_ratio")
+    if window.length_ns < _FEWEST_REFRESHES * refresh_ns:
+        return None
+    known = trace.within("utilization_ratio", window.begin_ns + 2 * refresh_ns, window.end_ns).observed.values
+    return float(np.maximum(np.median(known) - known, 0.0).mean()) if len(known) else None
+
+
+def own_share(shares: Sequence[BusyShare]) -> BusyShare | None:
+    """Return the busy share of the window's own processes, by the driver's record of each process."""
+    return next((share for share in shares if share.is_own), None)
+
+
+def foreign_most_ratio(evidence: Evidence) -> float:
+    """Return the most of the window that processes of others kept the GPU busy, as far as the driver recorded them."""
+    return min(1.0, sum(each.most_ratio or 0.0 for each in presences(evidence) if not each.own))
+
+
+def _by_activity(evidence: Evidence) -> BusyShare | None:
+    """GPM's activity: resident warps on any SM.  A kernel on one SM of 132 reads under 1 %, so only zero says nobody worked."""
+    seen = evidence.trace.column("sm_activity_ratio")
+    if len(seen) < 2:
+        return None
+    window = evidence.window
+    begins_ns = np.maximum(seen.at_ns[:-1], seen.at_ns[1:] - _SLOW_NS)
+    lengths_ns, values = seen.at_ns[1:] - begins_ns, seen.values[1:]
+    inside_ns = np.minimum(seen.at_ns[1:], window.end_ns) - np.maximum(begins_ns, window.begin_ns)
+    kept = (inside_ns > 0) & ~np.isnan(values)
+    known_ns = float(inside_ns[kept].sum())
+    if known_ns == 0.0 or 2.0 * known_ns < window.length_ns:
+        return None
+    # Of a mean that straddles an edge, as much as possible may have lain outside, or inside.
+    busy_ns, outside_ns = values[kept] * lengths_ns[kept], lengths_ns[kept] - inside_ns[kept]
+    least = float(np.maximum(busy_ns - outside_ns, 0.0).sum()) / known_ns
+    most = float(np.minimum(busy_ns, inside_ns[kept]).sum()) / known_ns
+    ratio = float((values[kept] * inside_ns[kept]).sum()) / known_ns
+    return BusyShare(
+        witness="SM activity", least_ratio=min(least, ratio), ratio=ratio, most_ratio=0.0 if most < _GPM_ZERO_RATIO else 1.0
+    )
+
+
+def _by_gauge(evidence: Evidence, name: str) -> BusyShare | None:
+    """The mean of a gauge of utilisation.
+
+    A page shows the refresh before it, and up to one more passes until it is read: which pages speak of the window's edges
+    is not known, so the mean is taken with and without them.
+    """
+    trace, window = evidence.trace, evidence.window
+    refresh_ns = trace.refresh_of_ns(name)
+    if not trace.observes(name) or window.length_ns < _FEWEST_REFRESHES * refresh_ns:
+        return None
+    shown = trace.within(name, window.begin_ns + refresh_ns, window.end_ns + refresh_ns)
+    known = ~np.isnan(shown.values)
+    if 2 * int(known.sum()) < len(known):
+        return None
+    total = np.concatenate([[0.0], np.cumsum(np.where(known, shown.values, 0.0))])
+    counts = np.concatenate([[0], np.cumsum(known)])
+    edges_ns = [window.begin_ns + refresh_ns, window.begin_ns + 2 * refresh_ns, window.end_ns, window.end_ns + refresh_ns]
+    early, late, inner, outer = np.searchsorted(shown.at_ns, edges_ns)
+    spans = ((early, inner), (late, inner), (early, outer), (late, outer))
+    means = [
+        float((total[last] - total[first]) / (counts[last] - counts[first]))
+        for first, last in spans
+        if counts[last] > counts[first]
+    ]
+    return BusyShare(
+        witness=UTILISATION,
+        least_ratio=max(0.0, min(means) - _ROUNDED_RATIO),
+        ratio=means[0],
+        most_ratio=min(1.0, max(means) + _ROUNDED_RATIO),
+    )
+
+
+def _by_process(evidence: Evidence) -> BusyShare | None:
+    """The driver's record of each process.  It leaves processes out at times, so that it shows work and never its absence."""
+    own = [each for each in presences(evidence) if each.own and each.least_ratio is not None]
+    if not own:
+        return None
+    least = min(1.0, _sum(own, "least_ratio"))
+    most = min(1.0, _sum(own, "most_ratio"))
+    return BusyShare(witness="process utilisation", least_ratio=least, ratio=0.5 * (least + most), most_ratio=1.0, is_own=True)
+
+
+def _sum(of: list[Presence], name: str) -> float:
+    return float(sum(getattr(each, name) or 0.0 for each in of))
+
+
+def _by_energy(evidence: Evidence, idle_w: float | None) -> BusyShare | None:
+    """The energy above idle: work, none, or nothing said between the two."""
+    device, rise = evidence.device, evidence.increase("energy_j")
+    limit_w = device.power_limit_w if device is not None else None
+    if rise is None or idle_w is None or limit_w is None or limit_w <= idle_w:
+        return None
+    if 2 * rise.span_ns > 3 * evidence.window.length_ns:  # too much of it is of other times
+        return None
+    ratio = (rise.amount / (rise.span_ns / 1e9) - idle_w) / (limit_w - idle_w)
+    if _RESTS_RATIO <= ratio <= _WORKS_RATIO:
+        return None
+    shown = min(1.0, max(0.0, ratio))
+    works = ratio > _WORKS_RATIO
+    return BusyShare(witness="energy", least_ratio=shown if works else 0.0, ratio=shown, most_ratio=1.0 if works else 0.0)

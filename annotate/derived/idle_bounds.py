@@ -1,0 +1,122 @@
+"""Bounds on what idle time did to a window's numbers: stretches that stand out, the work's own pauses, and darkness."""
+
+from typing import Annotated
+
+import numpy as np
+
+from annotate.budget import Bound, Estimate, Group, Number, Replaces
+from annotate.derived.dark_time import dark_ratio, power_stretches
+from annotate.derived.held import power_cap
+from annotate.derived.idle_gaps import SAMPLE_NS, IdleGaps
+from annotate.derived.time_accounts import BOOKS_ERROR_RATIO
+from annotate.evidence import Evidence, Timings
+
+BOUGHT_RATIO = 1.0 / 3.0  # the specification: of idle time, what comes back as clock, as a start
+_NUMBERS = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
+
+
+def stretch_bound(
+    idle: IdleGaps,
+    rule: str,
+    *,
+    buys_clock: bool = False,
+    replaces: Replaces = Replaces.NOTHING,
+    bought_ratio: Annotated[
+        float, "as of regular gaps; recorded stalls of capped work bought back a fifth to a quarter"
+    ] = BOUGHT_RATIO,
+) -> Bound:
+    """Return by how much idle time that stands out lowered throughput; the iterations' own times do not hold it.
+
+    Where power is near its limit, a GPU that rested runs faster afterwards, which gives some of the loss back.
+    """
+    lost, error = min(1.0, idle.irregular_ratio), idle.error_ratio
+    most = min(1.0, lost + error)
+    least = max(0.0, lost - error - (bought_ratio * lost if buys_clock else 0.0))
+    found = idle.spans_ns()
+    return Bound(
+        number=Number.THROUGHPUT,
+        rule=rule,
+        group=Group.IDLE,
+        ratio=most,
+        estimate=Estimate(-most, -lost, -least),
+        seen_ratio=max(0.0, lost - error),
+        span_ns=(found[0][0], found[-1][1]) if found else None,
+        replaces=replaces,
+    )
+
+
+def gauge_bound(lost_ratio: float, rule: str) -> Bound:
+    """Return the bound where utilisation alone shows that the GPU worked less than usual: pages of 0.2 s give no estimate."""
+    return Bound(number=Number.THROUGHPUT, rule=rule, group=Group.IDLE, ratio=min(1.0, lost_ratio), seen_ratio=0.0)
+
+
+def counted_regular_ratio(evidence: Evidence, gaps: IdleGaps, *, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
+    """Return the share of the window that regular gaps take beyond the books' error and beyond this work's record."""
+    recorded = evidence.record.values("regular_idle_ratio") if evidence.record is not None else ()
+    return max(0.0, gaps.regular_ratio - error_ratio - max(recorded, default=0.0))
+
+
+def keeps_period(
+    timings: Timings,
+    every_s: float,
+    *,
+    period_ratio: Annotated[float, "a loop that sleeps keeps its period to some per cent"] = 0.05,
+) -> bool:
+    """Return whether most entries begin this long after the one before, as the caller says."""
+    if len(timings.at_ns) < 2 or every_s <= 0.0:
+        return False
+    apart_s = np.diff(timings.at_ns) / 1e9
+    return float((np.abs(apart_s - every_s) <= period_ratio * every_s).mean()) >= 0.5
+
+
+def is_power_free(
+    evidence: Evidence,
+    *,
+    limit_ratio: Annotated[float, "the specification: below it no pause can buy clock"] = 0.9,
+    capped_ratio: Annotated[float, "a share of time that cannot move a mean by half a per cent"] = 0.02,
+) -> bool | None:
+    """Return whether power stayed so far below its limit that idle time buys no clock; None where it is not known."""
+    window, dense, cap = evidence.window, evidence.trace.dense_power, power_cap(evidence)
+    limit_w = evidence.device.power_limit_w if evidence.device is not None else None
+    low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns))
+    if limit_w is None or 2 * int(high - low) * SAMPLE_NS < window.length_ns:
+        return None
+    is_capped = cap is not None and cap.ratio > capped_ratio
+    return not is_capped and bool(float(dense.values[low:high].max()) < limit_ratio * limit_w)
+
+
+def regular_bounds(
+    counted_ratio: float,
+    rule: str = "bursty-duty-cycle",
+    *,
+    bought_ratio: Annotated[float, "of the pauses, what comes back as clock"] = BOUGHT_RATIO,
+) -> tuple[Bound, ...]:
+    """Return by how much the clock that regular idle time buys can have moved each number."""
+    if counted_ratio <= 0.0:
+        return ()
+    return tuple(Bound(number=each, rule=rule, group=Group.DUTY, ratio=bought_ratio * counted_ratio) for each in _NUMBERS)
+
+
+def duty_bounds(
+    evidence: Evidence, gaps: IdleGaps, timings: Timings, *, is_burst: bool = False, every_s: float | None = None
+) -> tuple[Bound, ...]:
+    """Return the bounds of ``bursty-duty-cycle``: none where pauses buy no clock, or where claim or record explain them."""
+    if is_burst or (every_s is not None and keeps_period(timings, every_s)) or is_power_free(evidence):
+        return ()
+    return regular_bounds(counted_regular_ratio(evidence, gaps))
+
+
+def dark_bound(evidence: Evidence, idle_w: float | None, *, rule: str = "dark-time", is_bridged: bool = False) -> Bound:
+    """Return by how much throughput can be off for idle time in parts of the window without the dense record of power.
+
+    Times whose books balance bridge them: then nothing is left of what the witnesses could not resolve.
+    """
+    ratio = 0.0 if is_bridged else min(1.0, dark_ratio(power_stretches(evidence, idle_w=idle_w), evidence.window.length_ns))
+    return Bound(
+        number=Number.THROUGHPUT,
+        rule=rule,
+        group=Group.DARK,
+        ratio=ratio,
+        seen_ratio=0.0,
+        replaces=Replaces.UNRESOLVED if is_bridged else Replaces.NOTHING,
+    )

@@ -1,0 +1,62 @@
+"""Causes of idle stretches: pauses of the host that overlap them in time, else its wait for a processor, else nothing known."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from annotate.derived.idle_gaps import IdleGaps, Span, overlap_ns
+from annotate.evidence import Pause
+
+OVERLAP, WAITED, NOTHING_KNOWN = "overlap in time", "run-queue wait", "nothing"
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class StretchCause:
+    """What one cause did: how many of the stretches, how much idle time, how far its pauses cover them, and who says so."""
+
+    cause: str
+    by: str
+    gaps_count: int
+    idle_s: float
+    overlap_ratio: float = 0.0
+
+
+def stretch_causes(
+    idle: IdleGaps,
+    pauses: Sequence[Pause],
+    run_wait_s: float | None = None,
+    *,
+    least_ratio: Annotated[float, "the specification: half of a stretch, or of what no pause explains"] = 0.5,
+) -> tuple[StretchCause, ...]:
+    """Return the causes of the stretches that stand out, the largest first.
+
+    Each stretch has the cause whose pauses cover most of it, at least half.
+    """
+    kept = idle.irregular
+    begin_ns, end_ns, idle_s = idle.begin_ns[kept], idle.end_ns[kept], idle.idle_s[kept]
+    if not len(begin_ns):
+        return ()
+    names = sorted({pause.cause for pause in pauses})
+    covered = np.zeros((len(names) + 1, len(begin_ns)))
+    for row, name in enumerate(names, 1):
+        covered[row] = overlap_ns(begin_ns, end_ns, _spans(pauses, name)) / np.maximum(end_ns - begin_ns, 1)
+    chosen = np.where(covered.max(axis=0) >= least_ratio, covered.argmax(axis=0), 0)
+    found = [
+        StretchCause(names[row - 1], OVERLAP, int(mine.sum()), float(idle_s[mine].sum()), float(np.average(covered[row][mine])))
+        for row in range(1, len(names) + 1)
+        if (mine := chosen == row).any()
+    ]
+    rest = chosen == 0
+    if rest.any():
+        rest_s = float(idle_s[rest].sum())
+        waited = run_wait_s is not None and run_wait_s >= least_ratio * rest_s
+        cause, by = ("run-queue", WAITED) if waited else (UNKNOWN, NOTHING_KNOWN)
+        found.append(StretchCause(cause, by, int(rest.sum()), rest_s))
+    return tuple(sorted(found, key=lambda each: -each.idle_s))
+
+
+def _spans(pauses: Iterable[Pause], cause: str) -> list[Span]:
+    return [(pause.begin_ns, pause.end_ns) for pause in pauses if pause.cause == cause]

@@ -1,0 +1,61 @@
+"""Proof 2: busy time seen from outside is the time that was timed, declared as other work, or taken by neighbours."""
+
+from collections.abc import Mapping
+
+from annotate.answer import Answer, Found, Severity
+from annotate.budget import Figure, Proof, ProofShown, ProofState
+from annotate.case import Case
+from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, TimeAccounts
+
+# Findings of these say that times and work are not of each other, whatever the sums are.
+_INTEGRITY = ("missing-sync", "wrong-stream", "result-cached", "impossible-time", "clock-source-step")
+
+
+def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
+    """Return whether the books could be closed.  A rest is the bound of ``unaccounted-time`` and leaves them shown."""
+    accounts = case.accounts
+    if accounts is None:
+        missing = "utilisation over a second or more" if case.has_times else "utilisation over a second, by process"
+        return ProofShown(proof=Proof.BOOKS, state=ProofState.UNPROVEN, says="books: not shown", missing=(missing,))
+    broken_by = tuple(name for name in _INTEGRITY if _is_hazard(found.get(name)))
+    return ProofShown(
+        proof=Proof.BOOKS,
+        state=ProofState.BROKEN if broken_by else ProofState.SHOWN,
+        says=_said(case, accounts),
+        broken_by=broken_by,
+        facts=_figures(accounts),
+    )
+
+
+def _is_hazard(answer: Answer | None) -> bool:
+    return isinstance(answer, Found) and answer.severity is not Severity.NOTE
+
+
+def _said(case: Case, accounts: TimeAccounts) -> str:
+    """Return the words of the rest, and everything that was declared, so that a forged account is seen."""
+    other = case.evidence.other_work
+    kinds = sorted(set(other.kinds)) if other is not None and accounts.other_ratio > 0.0 else []
+    declared = f" with {', '.join(kinds[:3])} {_percent(accounts.other_ratio)}" if kinds else ""
+    counted = accounts.counted_ratio()
+    if counted == 0.0:
+        return f"books balance{declared}"
+    rest = "not accounted for" if counted > 0.0 else "beyond the busy time"
+    return f"{_percent(abs(counted) + BOOKS_ERROR_RATIO)} {rest}{declared}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100.0 * ratio:.1f} %"
+
+
+def _figures(accounts: TimeAccounts) -> Mapping[str, Figure]:
+    return {
+        "busy_ratio": accounts.busy.ratio,
+        "busy_least_ratio": accounts.busy.least_ratio,
+        "busy_most_ratio": accounts.busy.most_ratio,
+        "timed_ratio": accounts.timed_ratio if accounts.has_times else None,
+        "stamps_ratio": accounts.stamps_ratio,
+        "other_ratio": accounts.other_ratio,
+        "own_ratio": accounts.own_ratio,
+        "foreign_ratio": accounts.foreign_ratio,
+        "rest_ratio": accounts.rest_ratio,
+    }

@@ -1,0 +1,64 @@
+"""Bounds of the loop's own pauses, which buy clock where power is near its limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from annotate.budget import Group, Number
+from annotate.case import Case
+from annotate.derived.idle_bounds import dark_bound, duty_bounds, keeps_period
+from annotate.evidence import Evidence, RecordedWindow, Timings, WorkRecord
+from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
+
+PERIOD_S = 4e-3
+CAPPED: dict[str, Signal] = {"power_w": 690.0, "power_cap_ns": capped_ns(), "power_violation_ns": capped_ns()}
+
+
+def paced(signals: dict[str, Signal], share: float = 0.7) -> Evidence:
+    """A loop that works 70 % of every 4 ms."""
+    at_ns = BEGIN_NS + np.round(np.arange(1000) * PERIOD_S * 1e9).astype(np.int64)
+    return evidence(length_s=4.0, signals=signals, timings=Timings(at_ns, np.full(1000, share * PERIOD_S)))
+
+
+def bounds(about: Evidence, *, is_burst: bool = False, every_s: float | None = None) -> list[float]:
+    case = Case(about)
+    assert case.gaps is not None
+    found = duty_bounds(about, case.gaps, case.timings, is_burst=is_burst, every_s=every_s)
+    assert all(each.group is Group.DUTY for each in found)
+    return [each.ratio or 0.0 for each in found]
+
+
+def test_regular_pauses_count_where_they_buy_clock() -> None:
+    """A third of what 30 % of pauses exceed the books' error by, for each number; nothing far below the power limit."""
+    assert bounds(paced(CAPPED)) == pytest.approx([(0.3 - 0.013) / 3.0] * 3, abs=1e-4)
+    assert bounds(paced({})) == []
+    assert bounds(paced({**CAPPED, "power_w": None})) != []
+    assert bounds(paced(CAPPED, share=0.99)) == []
+
+
+def test_regular_pauses_are_explained_by_claim_and_record() -> None:
+    """A claim of bursts, a period that the loop keeps, and five earlier windows explain them; another period does not."""
+    about = paced(CAPPED)
+    assert bounds(about, is_burst=True) == []
+    assert bounds(about, every_s=PERIOD_S) == []
+    assert bounds(about, every_s=2 * PERIOD_S) == bounds(about)
+    record = WorkRecord(tuple(RecordedWindow(regular_idle_ratio=0.29) for _ in range(5)))
+    assert bounds(replace(about, record=record)) == []
+
+
+def test_keeps_period_needs_a_period() -> None:
+    one = Timings(np.array([BEGIN_NS]), np.array([1e-3]))
+    assert not keeps_period(one, PERIOD_S)
+    assert not keeps_period(paced({}).timings or one, 0.0)
+
+
+def test_dark_bound_is_bridged_by_times() -> None:
+    """Without dense power for 0.3 s of 3 s throughput is bounded by 10 %; times that agree leave nothing of it."""
+    about = evidence(length_s=3.0, skip=lambda t: 1.0 < t < 1.3)
+    silent, bridged = dark_bound(about, None), dark_bound(about, None, is_bridged=True)
+    assert silent.ratio == pytest.approx(0.1, abs=0.01)
+    assert (silent.number, silent.seen_ratio) == (Number.THROUGHPUT, 0.0)
+    assert bridged.ratio == 0.0

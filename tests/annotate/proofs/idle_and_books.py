@@ -1,0 +1,77 @@
+"""Everything that proofs 1 and 2 say of a window over the judge's three passes, for tests and for the score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from annotate.answer import Answer, Found
+from annotate.budget import Bound, Number, NumberBudget, ProofShown
+from annotate.case import Case
+from annotate.claims import Claim
+from annotate.combine import combine
+from annotate.declared import amount
+from annotate.derived.idle_bounds import dark_bound, duty_bounds
+from annotate.evidence import Evidence
+from annotate.passes import AskingPass, merge_passes
+from annotate.proofs import books, work_seen
+from annotate.rules import accounts, idle
+from annotate.times.durations import usable
+
+CLAIM_FACTS = ("every_s", "varies", "locked_mhz")
+RULES = (*idle.BOUND_RULES, *accounts.BOUND_RULES)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The merged causes of a window, the last pass's answers, and both proofs."""
+
+    causes: tuple[Bound, ...]
+    answers: Mapping[str, Answer]
+    work: ProofShown
+    books: ProofShown
+    is_stamped: bool
+
+    def budget(self, number: Number = Number.THROUGHPUT) -> NumberBudget:
+        return combine(NumberBudget(number=number), self.causes, is_stamped=self.is_stamped)
+
+    def bound(self, number: Number = Number.THROUGHPUT) -> float:
+        ratio = self.budget(number).bound_ratio
+        return float("inf") if ratio is None else ratio
+
+    def found(self, name: str) -> Found:
+        answer = self.answers[name]
+        assert isinstance(answer, Found), answer
+        return answer
+
+
+def passes(evidence: Evidence) -> Mapping[AskingPass, Evidence]:
+    """Return what the judge hands over in each pass; the facts of the claim are in all of them."""
+    claimed = {name: fact for name, fact in evidence.declared.items() if name in CLAIM_FACTS}
+    timings = usable(evidence.timings, evidence.window)
+    return {
+        AskingPass.WITNESSED: replace(evidence, declared=claimed, timings=None, other_work=None),
+        AskingPass.TIMED: replace(evidence, declared=claimed, timings=timings),
+        AskingPass.DECLARED: replace(evidence, timings=timings),
+    }
+
+
+def shown(evidence: Evidence, claim: Claim = Claim.SUSTAINED) -> Shown:
+    """Ask in three passes, and merge."""
+    causes: dict[AskingPass, list[Bound]] = {}
+    for asking, about in passes(evidence).items():
+        case = Case(about, claim)
+        answers = {rule.name: rule.ask_about(case) for rule in RULES}
+        causes[asking] = [bound for answer in answers.values() if isinstance(answer, Found) for bound in answer.bounds]
+        causes[asking] += _beside(case)
+    return Shown(merge_passes(causes), answers, work_seen.prove(case, answers), books.prove(case, answers), case.is_stamped)
+
+
+def _beside(case: Case) -> tuple[Bound, ...]:
+    """Return the bounds that rules of today will give at the switch."""
+    dark = dark_bound(case.evidence, case.idle_w, is_bridged=case.times_agree and case.gaps is not None)
+    if case.gaps is None:
+        return (dark,)
+    every_s = amount(case.evidence.declared, "every_s")
+    is_burst = case.claim is Claim.BURST
+    return (dark, *duty_bounds(case.evidence, case.gaps, case.timings, is_burst=is_burst, every_s=every_s))
