@@ -28,10 +28,8 @@ class _Maker:
     def __call__(
         self, number: Number, group: Group, ratio: float | None, estimate: Estimate | None = None, *, can_reject: bool = True
     ) -> Bound:
-        return Bound(
-            number=number, rule=self.rule, group=group, ratio=ratio, estimate=estimate, can_reject=can_reject,
-            span_ns=self.span_ns,
-        )  # fmt: skip
+        made = Bound(number=number, rule=self.rule, group=group, ratio=ratio, estimate=estimate, span_ns=self.span_ns)
+        return replace(made, can_reject=can_reject)
 
 
 def foreign_bounds(rule: str, work: ForeignWork, *, span_ns: Span | None = None) -> tuple[Bound, ...]:

@@ -69,9 +69,8 @@ def _missing(case: Case, others: Neighbours) -> tuple[str, ...]:
 
 
 def _who(others: Neighbours) -> str:
-    processes, windows = len(others.at_work), len(others.windows)
-    parts = [f"{count} other {noun}{'' if count == 1 else noun_end}" for count, noun, noun_end in
-             ((processes, "process", "es"), (windows, "window", "s")) if count]  # fmt: skip
+    counts = ((len(others.at_work), "process", "es"), (len(others.windows), "window", "s"))
+    parts = [f"{count} other {noun}{'' if count == 1 else ending}" for count, noun, ending in counts if count]
     if others.hidden_bytes:
         parts.append(f"{others.hidden_bytes / 1e6:.0f} MB of nobody listed")
     return " and ".join(parts)

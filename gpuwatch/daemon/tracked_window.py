@@ -59,7 +59,7 @@ class TrackedWindow:
         self._services = services
         self._opened_ns = run.begin_ns  # when its client asked for it: no honest mark lies before
         self._times: list[Times] = []
-        self._closed = asyncio.Event()  # its client declares nothing more
+        self.closed = asyncio.Event()  # its client declares nothing more
         self._is_sampled = False  # its GPUs are sampled at the full rate for it
         self._is_stored = False
 
@@ -67,11 +67,6 @@ class TrackedWindow:
     def is_open(self) -> bool:
         """Whether its body runs."""
         return self.run.status == "open"
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether its client has declared all that it will."""
-        return self._closed.is_set()
 
     def shown(self) -> Run:
         """Return the window as screens show it, with what is known of it so far."""
@@ -140,7 +135,7 @@ class TrackedWindow:
     def close(self, declared: dict[str, FactValue]) -> None:
         """Take the last facts that its process declares."""
         self.run = replace(self.run, told={**self.run.told, **declared})
-        self._closed.set()
+        self.closed.set()
 
     # It gets its verdict
 
@@ -149,8 +144,8 @@ class TrackedWindow:
         try:
             await self._read_end()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closed.wait(), DECLARING_S)
-            self._closed.set()  # facts that come later are refused
+                await asyncio.wait_for(self.closed.wait(), DECLARING_S)
+            self.closed.set()  # facts that come later are refused
             self._store_evidence()
             await asyncio.sleep(TAIL_S)
             self._sample_less()

@@ -130,7 +130,7 @@ class Windows:
     def add_times(self, piece: Times, *, uid: int) -> None:
         """Take times of iterations of a window not yet closed, in order.  Raises UsageError."""
         window = self._own(piece.run, uid)
-        if window.is_closed:
+        if window.closed.is_set():
             raise UsageError(f"window {piece.run} is closed; it is {window.run.status}")
         count = window.count_times(piece)
         by_uid: Counter[int] = Counter()
@@ -149,7 +149,7 @@ class Windows:
     def close(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int, declared: dict[str, FactValue]) -> None:
         """End a window if it has not ended, and have it judged.  Raises UsageError."""
         window = self._own(run_id, uid)
-        if window.is_closed:
+        if window.closed.is_set():
             raise UsageError(f"window {run_id} is not open; it is {window.run.status}")
         if window.is_open:
             self.end(run_id, uid=uid, begin_ns=begin_ns, end_ns=end_ns)
@@ -158,7 +158,7 @@ class Windows:
     def abandon(self, run_id: str, why: str = "its process went away without closing it") -> None:
         """End a window that nobody will close."""
         window = self._tracked.get(run_id)
-        if window is None or window.is_closed:
+        if window is None or window.closed.is_set():
             return
         if window.is_open:
             self._end(window, window.run.begin_ns, clock.now_ns())

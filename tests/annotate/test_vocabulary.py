@@ -124,9 +124,6 @@ def test_rules_find_their_hazards_in_fitting_words() -> None:
             assert not re.search(r"\b(None|nan|inf)\b", sentence), (rule.name, sentence)
 
 
-# Their rules stand in BOUND_RULES until bounds decide the status.
-
-
 def test_registry_lists_the_rules_of_every_family() -> None:
     """The registry lists exactly the rules the families define in their order."""
     modules = {info.name for info in pkgutil.iter_modules(annotate.rules.__path__)}

@@ -12,7 +12,7 @@ from annotate.budget import Number, ProofState
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact, Timings
-from annotate.proofs.conditions import condition_bounds, prove
+from annotate.proofs.conditions_held import condition_bounds, prove
 from annotate.verdict import Status
 from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
 from tests.annotate.proofs.clock_status import bound_ratio, decision
