@@ -89,7 +89,7 @@ def result_cached(
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="{what}",
-    remedy="{do}",
+    remedy="Check {check}.",
 )
 def impossible_time(
     evidence: Evidence,
@@ -160,7 +160,8 @@ def impossible_time(
     counted = readable_rate(bound.amount, bound.unit.partition("/")[0])
     facts |= {
         "what": f"{readable(timed.call_s)} a call would be {facts['claimed']}, but the GPU does {bound.peak} at most",
-        "do": f"Count again what a call does ({counted}; masks and sparsity do less), and whether the timer waits for it.",
+        "counted": counted,
+        "check": f"what a call does ({counted}; masks and sparsity do less), and whether the timer waits for it",
     }
     return Found(Severity.REJECT, facts, effect_ratio=timed.call_s / bound.least_s - 1)
 
@@ -224,8 +225,8 @@ def _no_times(evidence: Evidence, edge_s: float) -> dict[str, Fact] | None:
         what = f"an iteration of {readable(longest_s)} was handed to a window of {readable(window.length_s)}"
     else:
         return None
-    do = "Hand over durations in seconds, from a timer that waits for the GPU, of iterations inside the window."
-    return {"what": what, "do": do, "none_count": none_count, "longest_s": longest_s}
+    check = "that durations are in seconds, of iterations inside the window, from a timer that waits for the GPU"
+    return {"what": what, "check": check, "none_count": none_count, "longest_s": longest_s}
 
 
 def _clock_mhz(evidence: Evidence) -> float | None:
