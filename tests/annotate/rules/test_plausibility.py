@@ -76,7 +76,7 @@ class TestImpossibleTime:
         answer = found(ask(impossible_time, replace(about, timings=given)))
         assert answer.severity is Severity.REJECT
         assert impossible_time.says.format(**answer.facts).startswith("1 of ")
-        assert impossible_time.remedy.format(**answer.facts).startswith("Hand over durations in seconds")
+        assert impossible_time.remedy.format(**answer.facts).startswith("Check that durations are in seconds")
 
     @pytest.mark.parametrize(("took_s", "hazard"), [(0.3, False), (0.304, False), (0.31, True), (200.0, True)])
     def test_impossible_time_longer_than_its_window(self, took_s: float, hazard: bool) -> None:
