@@ -137,6 +137,7 @@ _GPU = (
     ExportColumn("gpu_compute_mode", ColumnKind.TEXT, "who may use it"),
     ExportColumn("gpu_virtualization", ColumnKind.TEXT, "how it reaches this machine"),
     ExportColumn("gpu_supported_reasons_mask", ColumnKind.WHOLE, "the clock event reasons it can report"),
+    ExportColumn("gpu_idle_power_w", ColumnKind.NUMBER, "the lowest power seen with a context and no work"),
 )
 
 # Of annotate.evidence.Host, between the window's edges.

@@ -215,7 +215,8 @@ def test_short_window_is_judged_by_every_pass(watch: Watch) -> None:
         clock = trace.column("sm_clock_mhz").at_ns
         assert list(clock) == sorted(clock)
         assert trace.column("temperature_c").at_ns[-1] >= end_ns  # the edge's row
-        assert trace.gaps == ()
+        if trace.gaps:
+            return False  # a pass that came late says so: somebody else had the machine
         inside = [begin_ns, *clock[(clock >= begin_ns) & (clock <= end_ns)], end_ns]
         # A refresh and a pass, and as many passes as could not be made.  Edges ask too, and hide some that were not: one window
         # in which nobody else had the machine is enough.

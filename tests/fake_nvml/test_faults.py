@@ -15,6 +15,7 @@ import pytest
 import gpuwatch
 from annotate.evidence import Ownership
 from gpuwatch.store import Reader
+from tests.busy_machine import BUSY_MACHINE
 from tests.fake_nvml.program import work_on
 from tests.fake_nvml.running import Watch, watching
 from tests.fake_nvml.scene import (
@@ -48,7 +49,7 @@ def window(watch: Watch, *gpus: Gpu) -> Iterator[Verdicts]:
     """A window over these GPUs; afterwards its verdicts, by UUID."""
     verdicts: Verdicts = {}
     with watch.client() as client:
-        opened = client.open(label="tried", gpus=[gpu.uuid for gpu in gpus])
+        opened = client.open(label="tried", gpus=[gpu.uuid for gpu in gpus], policy=BUSY_MACHINE.to_dict())
         begin_ns = time.monotonic_ns()
         yield verdicts
         client.close_window(opened.run, begin_ns, time.monotonic_ns())

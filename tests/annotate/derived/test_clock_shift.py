@@ -20,8 +20,9 @@ from annotate.derived.steady_reference import SteadyBy, SteadyReference, steady_
 from annotate.evidence import Evidence, RecordedWindow, Values, WorkRecord
 from annotate.stats.change_points import find_levels
 from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
+from tests.examples import share_of
 
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=share_of(60))
 CYCLE = 0.02 * np.sin(2.0 * np.pi * np.arange(60) / 10.0)
 H200_EXCESS = ((0.0, 0.06), (0.3, 0.005), (3.0, 0.0))
 

@@ -20,8 +20,9 @@ from annotate.derived.held_bounds import (
 from annotate.derived.named_clock import named_clock, named_clock_bounds, throttled_by
 from annotate.evidence import Evidence, Fact
 from tests.annotate.builders import Signal, capped_ns, evidence
+from tests.examples import share_of
 
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=share_of(60))
 
 
 def by_number(bounds: tuple[Bound, ...]) -> dict[Number, Bound]:

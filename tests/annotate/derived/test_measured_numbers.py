@@ -15,6 +15,7 @@ from annotate.derived.measured_numbers import TOO_FEW, TOO_SHORT, UNTIMED, WITHI
 from annotate.evidence import Evidence, RecordedWindow, Values, WorkRecord
 from tests.annotate.builders import evidence
 from tests.annotate.derived.test_time_levels import noisy, timed
+from tests.examples import share_of
 
 STEADY = noisy(np.full(3000, 1e-3))
 
@@ -178,7 +179,7 @@ def test_leading_number(mhz: float | None, capped: bool, varies: bool | None, le
     assert Case(about).numbers.leading is leading
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=share_of(40))
 @given(values=st.lists(st.floats(1e-6, 10.0), max_size=12), factor=st.floats(0.1, 10.0))
 def test_between_is_a_ratio(values: list[float], factor: float) -> None:
     plain, scaled = between(tuple(values)), between(tuple(value * factor for value in values))

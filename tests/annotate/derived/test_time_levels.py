@@ -15,8 +15,9 @@ from annotate.derived.time_levels import TimeLevels
 from annotate.derived.time_modes import mode_bounds
 from annotate.evidence import Evidence, Timings, Values
 from tests.annotate.builders import BEGIN_NS, capped_ns, evidence
+from tests.examples import share_of
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=share_of(40))
 
 
 def timed(took_s: Values, *, mhz: Values | float | None = 1980.0, capped: bool = False, calls_count: int = 1) -> Evidence:

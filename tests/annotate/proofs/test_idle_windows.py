@@ -19,6 +19,7 @@ from annotate.proofs import books
 from annotate.rule import Clear, Found, Severity
 from tests.annotate.builders import BEGIN_NS, OWN, evidence
 from tests.annotate.proofs.idle_and_books import Shown, shown
+from tests.examples import share_of
 from tests.truth_windows import truth_windows
 
 CALL_S, GAP_S = 2e-3, 8e-6
@@ -30,7 +31,7 @@ RESTED = {
     "energy_j": lambda t: 1000.0 + IDLE_W * (t + 100),
 }
 TOLERANCE = 0.01
-few = settings(max_examples=30, deadline=None)
+few = settings(max_examples=share_of(30))
 Stall = tuple[float, float]  # begin and length, in seconds of the window
 
 

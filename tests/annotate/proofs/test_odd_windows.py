@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.budget import ProofState
@@ -15,11 +15,12 @@ from annotate.rule import Found
 from tests.annotate.builders import BEGIN_NS
 from tests.annotate.proofs.idle_and_books import RULES, shown
 from tests.annotate.strategies import evidences, timings, tolds
+from tests.examples import share_of
 
 spans = st.lists(st.tuples(st.floats(-1, 5), st.floats(0, 3)), max_size=5)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=share_of(150))
 @given(
     about=evidences(), given_times=st.none() | timings(), facts=tolds, other=spans, paused=spans, claim=st.sampled_from(Claim)
 )

@@ -18,8 +18,9 @@ from annotate.ranges import Range
 from annotate.rule import Rule
 from annotate.rules.held_conditions import BOUND_RULES, clock_levels, dark_time, lock_unproven
 from tests.annotate.builders import BEGIN_NS, evidence
+from tests.examples import share_of
 
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=share_of(60))
 
 
 def entries(length_s: float = 6.0) -> Timings:

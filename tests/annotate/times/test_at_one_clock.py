@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from annotate.evidence import Timings, Values
 from annotate.times.at_one_clock import OneClockTimes, one_clock_times
 from annotate.times.clock_sensitivity import Sensitivity, sensitivity
+from tests.examples import share_of
 
 
 def swinging(count: int = 3000, beta: float = 0.9) -> Timings:
@@ -34,7 +35,7 @@ def test_fitted_times_lose_the_clocks_swing() -> None:
     assert found.took_s.std() < 0.1 * timings.took_s.std()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=share_of(20))
 @given(mhz=st.floats(1000.0, 2000.0))
 def test_factor_moves_times_along_the_exponent(mhz: float) -> None:
     found = at_one_clock(swinging())
