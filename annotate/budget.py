@@ -84,12 +84,12 @@ class Estimate:
 
     @property
     def above_ratio(self) -> float:
-        """How far above zero the whole interval lies; 0 if it does not."""
+        """Return how far above zero the whole interval lies; 0 if it does not."""
         return max(0.0, self.low_ratio)
 
     @property
     def below_ratio(self) -> float:
-        """How far below zero the whole interval lies; 0 if it does not."""
+        """Return how far below zero the whole interval lies; 0 if it does not."""
         return max(0.0, -self.high_ratio)
 
     @property
@@ -218,5 +218,5 @@ class Budget:
         return next((each for each in self.numbers if each.number is number), None)
 
     def is_printed(self, bound: Bound) -> bool:
-        """Whether a report names this cause unless asked for all."""
+        """Return whether a report names this cause unless asked for all."""
         return bound.size_ratio >= PRINTED_RATIO * self.tolerance_ratio

@@ -53,7 +53,7 @@ def budget_from_data(data: Mapping[str, Any]) -> Budget | None:
 
 
 def _explained(number: NumberBudget, bounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """What follows from the bounds, for readers that do not add up groups themselves."""
+    """The consequences of the bounds, for readers that do not add up groups themselves."""
     counted = set(map(id, number.counted))
     for bound, written in zip(number.bounds, bounds, strict=True):
         del written["number"]

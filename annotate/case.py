@@ -40,7 +40,7 @@ class Case(CaseSeries):
 
     @property
     def times_agree(self) -> bool:
-        """Whether the times claim no more than the GPU was seen busy, so that their gaps hold all of its idle time."""
+        """Return whether the times claim no more than the GPU was seen busy, so that their gaps hold all of its idle time."""
         accounts = self.accounts
         return self.has_times and accounts is not None and accounts.counted_ratio() >= 0.0
 
@@ -82,5 +82,5 @@ class Case(CaseSeries):
 
     @cached_property
     def foreign_work(self) -> ForeignWork:
-        """What work of others shows of itself in times, utilisation and the record, whether or not anybody was named."""
+        """The traces of others' work in times, utilisation and the record, whether or not anybody was named."""
         return foreign_work(self.evidence, self.timings, self.fit, self.neighbours, stamp_s=self.stamp_s)

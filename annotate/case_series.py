@@ -34,7 +34,7 @@ class CaseSeries:
 
     @cached_property
     def is_stamped(self) -> bool:
-        """Whether the clock of at least half of the window's blocks was stamped."""
+        """Return whether the clock of at least half of the window's blocks was stamped."""
         return self.blocks is not None and self.blocks.stamped_ratio >= 0.5
 
     @property
@@ -96,7 +96,7 @@ class CaseSeries:
 
     @cached_property
     def load(self) -> LoadTime:
-        """When load began, before the window and after each pause in it."""
+        """The times at which load began, before the window and after each pause in it."""
         if self.gaps is not None:
             return load_time(self.evidence, self.gaps.spans_ns(least_s=PAUSE_S))
         if self.dips is None:

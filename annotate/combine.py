@@ -142,7 +142,7 @@ def _budgets(grounds: Grounds, claimed: Iterable[Number], accepted: Collection[s
 
 
 def _nearer(budget: NumberBudget) -> tuple[dict[Group, float], dict[Group, float]]:
-    """How far each group surely moved the number up, and how far down.
+    """Return how far each group surely moved the number up, and how far down.
 
     A group counts at its farthest estimate, so that no further cause can hide one: of another sign, of a larger bound
     without an estimate, or one that never rejects.
@@ -157,7 +157,7 @@ def _nearer(budget: NumberBudget) -> tuple[dict[Group, float], dict[Group, float
 
 
 def _severities(budgets: Iterable[NumberBudget], tolerance_ratio: float) -> dict[str, Severity]:
-    """What each rule's causes did to the status: the worst over the numbers, where the cause was large enough to matter."""
+    """Return what each rule's causes did to the status: the worst over the numbers, where the cause was large enough to matter."""
     found: dict[str, Severity] = {}
     for budget in budgets:
         made = severity(budget, tolerance_ratio)
@@ -172,7 +172,7 @@ def _severities(budgets: Iterable[NumberBudget], tolerance_ratio: float) -> dict
 
 
 def _rejects(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool:
-    """Whether this cause is one of those that reject the number."""
+    """Return whether this cause is one of those that reject the number."""
     least_ratio = PRINTED_RATIO * tolerance_ratio
     if not bound.can_reject or bound.estimate is None:
         return False
@@ -181,13 +181,13 @@ def _rejects(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool
 
 
 def _flags(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool:
-    """Whether this cause counts: it has no bound, or is its group's largest and either printed or the largest of all."""
+    """Return whether this cause counts: it has no bound, or is its group's largest and either printed or the largest of all."""
     is_large = bound.size_ratio >= PRINTED_RATIO * tolerance_ratio or bound is budget.bounds[0]
     return bound.ratio is None or (is_large and any(bound is counted for counted in budget.counted))
 
 
 def _unproven(grounds: Grounds) -> tuple[str, ...]:
-    """What was not shown and had to be: preconditions, the first four proofs, and the fifth where times are given."""
+    """Return what was not shown and had to be: preconditions, the first four proofs, and the fifth where times are given."""
     answered = {proof.proof for proof in grounds.proofs if proof.state in (ProofState.SHOWN, ProofState.BROKEN)}
     reasons = {proof.proof: ", ".join(proof.missing) for proof in grounds.proofs}
     asked = (*_ALWAYS_ASKED, Proof.STEADY_TIMES) if grounds.has_times else _ALWAYS_ASKED
@@ -196,7 +196,7 @@ def _unproven(grounds: Grounds) -> tuple[str, ...]:
 
 
 def _is_broken(proof: ProofShown, policy: Policy) -> bool:
-    """Whether evidence shows the contrary, unless the policy accepts every rule that says so."""
+    """Return whether evidence shows the contrary, unless the policy accepts every rule that says so."""
     return proof.state is ProofState.BROKEN and not (proof.broken_by and policy.accept.issuperset(proof.broken_by))
 
 

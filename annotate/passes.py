@@ -11,7 +11,7 @@ _Key: TypeAlias = tuple[str, Number, Group]
 
 
 class AskingPass(StrEnum):
-    """What the judge hands to rules and proofs, in the order in which it asks."""
+    """The parts of the evidence that the judge hands to rules and proofs, in the order in which it asks."""
 
     WITNESSED = "witnessed"  # neither times nor declared facts
     TIMED = "timed"  # times, stamps, and work declared beside them

@@ -28,8 +28,15 @@ class _Maker:
     def __call__(
         self, number: Number, group: Group, ratio: float | None, estimate: Estimate | None = None, *, can_reject: bool = True
     ) -> Bound:
-        made = Bound(number=number, rule=self.rule, group=group, ratio=ratio, estimate=estimate, span_ns=self.span_ns)
-        return replace(made, can_reject=can_reject)
+        return Bound(
+            number=number,
+            rule=self.rule,
+            group=group,
+            ratio=ratio,
+            estimate=estimate,
+            can_reject=can_reject,
+            span_ns=self.span_ns,
+        )
 
 
 def foreign_bounds(rule: str, work: ForeignWork, *, span_ns: Span | None = None) -> tuple[Bound, ...]:
@@ -117,7 +124,7 @@ def _untimed(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
 
 
 def _against_record(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
-    """What every iteration alike lost: the shift at one clock against the record, else the most that one was seen to be."""
+    """Return what every iteration alike lost: the shift at one clock against the record, else the most that one was seen to be."""
     if not work.has_times:
         return
     if work.late_ratio is None:

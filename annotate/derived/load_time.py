@@ -26,7 +26,7 @@ EXCESS: Mapping[str, Excess] = {"NVIDIA H200": ((0.0, 0.06), (0.3, 0.005), (3.0,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadTime:
-    """When load began: the last time before the window, and after each pause in it.
+    """The times at which load began: the last one before the window, and after each pause in it.
 
     ``before_known`` says whether anything tells of the time before the window.  If not, the first begin is the window's.
     """

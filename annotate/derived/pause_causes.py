@@ -15,7 +15,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class StretchCause:
-    """What one cause did: how many of the stretches, how much idle time, how far its pauses cover them, and who says so."""
+    """The part of one cause: how many of the stretches, how much idle time, how far its pauses cover them, and who says so."""
 
     cause: str
     by: str

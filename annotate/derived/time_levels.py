@@ -72,7 +72,7 @@ class TimeLevels:
 
     @cached_property
     def is_line(self) -> bool:
-        """Whether a straight line explains more than levels do, each at the price of its parameters."""
+        """Return whether a straight line explains more than levels do, each at the price of its parameters."""
         logs = np.log(self.took_s)
         cost = change_cost(logs, self.variance)
         within = sum(float(np.square(logs[each.places] - logs[each.places].mean()).sum()) for each in self.levels)
@@ -82,7 +82,7 @@ class TimeLevels:
 
     @cached_property
     def grows(self) -> bool:
-        """Whether the times change steadily in one direction: along a line, or in stairs of three segments or more."""
+        """Return whether the times change steadily in one direction: along a line, or in stairs of three segments or more."""
         if self.is_line:
             return True
         steps = np.diff(self._stairs)

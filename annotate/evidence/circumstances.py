@@ -1,4 +1,4 @@
-"""What surrounds the timed work of a window: declared other work, pauses of the host, other windows, and this work's record."""
+"""The surroundings of the timed work of a window: declared other work, pauses of the host, other windows, and this work's record."""
 
 from dataclasses import dataclass
 

@@ -48,7 +48,7 @@ def bounds(case: Case) -> tuple[Bound, ...]:
 
 
 def _is_open(bound: Bound) -> bool:
-    """Whether this breaks the proof: the median alone may be without a bound, and flags where it is claimed."""
+    """Return whether this breaks the proof: the median alone may be without a bound, and flags where it is claimed."""
     return bound.ratio is None and bound.number is not Number.MEDIAN
 
 
