@@ -17,7 +17,19 @@ from annotate.ranges import Range
 from annotate.verdict import OverriddenLimit
 
 # What a file of rules needs.
-__all__ = ["Answer", "Basis", "Check", "Clear", "Found", "Limit", "Rule", "Severity", "Unobserved", "rule"]
+__all__ = ["Answer", "Basis", "Check", "Clear", "Found", "Limit", "Rule", "RuleKind", "Severity", "Unobserved", "rule"]
+
+
+class RuleKind(StrEnum):
+    """What a hazard does to a verdict.
+
+    A bias moves numbers: it gives bounds, and the judge makes its severity.  Integrity says that the number is not what it is
+    said to be: the rule gives the severity, whatever the size.  A label never changes a status.
+    """
+
+    BIAS = "bias"
+    INTEGRITY = "integrity"
+    LABEL = "label"
 
 
 class Basis(StrEnum):
@@ -59,6 +71,7 @@ class Rule:
     name: str
     family: str
     needs: tuple[str, ...]
+    kind: RuleKind
     basis: Basis
     says: str
     remedy: str
@@ -144,7 +157,7 @@ def _note(hint: Any, kind: type[_Note], default: _Note) -> _Note:  # an Annotate
 
 
 def rule(
-    name: str, *, needs: tuple[str, ...] = (), basis: Basis = Basis.TELEMETRY, says: str, remedy: str
+    name: str, *, kind: RuleKind, needs: tuple[str, ...] = (), basis: Basis = Basis.TELEMETRY, says: str, remedy: str
 ) -> Callable[[Check], Rule]:
     """Make a rule of a function ``(evidence, claim, *, limit: Annotated[Share, "why"] = default, …) -> Answer``.
 
@@ -153,6 +166,6 @@ def rule(
     """
 
     def make(check: Check) -> Rule:
-        return Rule(name, check.__module__.rpartition(".")[2], needs, basis, says, remedy, check)
+        return Rule(name, check.__module__.rpartition(".")[2], needs, kind, basis, says, remedy, check)
 
     return make

@@ -7,11 +7,12 @@ from annotate.case import Case
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, TimeAccounts, rest_bounds
 from annotate.evidence import Fact
 from annotate.ranges import Share
-from annotate.rule import Answer, Clear, Found, Rule, Unobserved, rule
+from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
 
 
 @rule(
     "unaccounted-time",
+    kind=RuleKind.BIAS,
     says="the GPU was busy {busy_ratio:.1%} of the window and {accounted_ratio:.1%} is accounted for: {what}",
     remedy="{advice}",
 )

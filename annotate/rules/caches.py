@@ -8,11 +8,12 @@ from annotate.derived.roofline import peak_bytes_a_second, traffic_bound
 from annotate.derived.timed import elsewhere, loop
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Factor, Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 
 
 @rule(
     "warm-cache-unintended",
+    kind=RuleKind.INTEGRITY,
     basis=Basis.DECLARED,
     says="{what}",
     remedy="Flush the L2 cache between calls or rotate inputs; where a warm cache is meant, say cache='warm'.",
@@ -81,6 +82,7 @@ def warm_cache_unintended(
 
 @rule(
     "flush-insufficient",
+    kind=RuleKind.INTEGRITY,
     needs=("declared.flush_bytes",),
     basis=Basis.DECLARED,
     says="{what}",

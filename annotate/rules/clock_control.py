@@ -10,7 +10,7 @@ from annotate.derived.settings_throughout import has_same_settings, power_limit_
 from annotate.derived.sm_clock import driver_clock_mhz, measured, working
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.ranges import Count, Duration, Share, Watts
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 
 # Clocks are set in steps of 15 MHz, so a lock may be rounded by as much.
 _STEP_MHZ = 15.0
@@ -22,6 +22,7 @@ _FAULTS = Reason.HW_SLOWDOWN | Reason.SYNC_BOOST | Reason.SW_THERMAL | Reason.HW
 
 @rule(
     "locked-clock-missed",
+    kind=RuleKind.BIAS,
     says="the SM clock asked for is {target_mhz:.0f} MHz, but the GPU ran {ran}",
     remedy="Lock a clock that holds under this load, {advice}, or drop the lock.",
 )
@@ -86,6 +87,7 @@ def locked_clock_missed(
 
 @rule(
     "clock-controller-present",
+    kind=RuleKind.LABEL,
     says="{setting}",
     remedy="State the setting beside the number, or set the GPU back to its maker's default and measure again.",
 )
@@ -140,6 +142,7 @@ def clock_controller_present(
 
 @rule(
     "clock-low-no-reason",
+    kind=RuleKind.BIAS,
     needs=("declared.canary_clock_mhz",),
     basis=Basis.DECLARED,
     says="a fixed amount of work ran {low_ratio:.1%} slower than {than}, and no slow-down was reported",
@@ -206,6 +209,7 @@ def clock_low_no_reason(
 
 @rule(
     "nvml-clock-untrue",
+    kind=RuleKind.LABEL,
     basis=Basis.TIMINGS,
     says="the driver's clock read {driver_mhz:.0f} MHz where the SMs ran at {true_mhz:.0f} MHz ({off_ratio:+.1%})",
     remedy="Quote the true clock, and compare by it.",

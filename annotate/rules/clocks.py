@@ -10,7 +10,7 @@ from annotate.derived.busy import busy_at, has_reason, idle_at, memory_use_ratio
 from annotate.derived.sm_clock import sudden, working
 from annotate.evidence import Column, Evidence, Fact, Reason
 from annotate.ranges import Blocks, Duration, Share
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.stats.robust import block_means, centre, trend, without_cycle
 
 # Under a power cap an H200's clock swings about its mean, with a period near one second.
@@ -36,6 +36,7 @@ class DriftLimits:
 
 @rule(
     "clock-drift",
+    kind=RuleKind.BIAS,
     needs=("sm_clock_mhz",),
     says="the SM clock drifted by {drift_ratio:+.1%} over {span_s:.3g} s, from {begin_mhz:.0f} to {end_mhz:.0f} MHz",
     remedy="Warm up for longer before the window, or compare by interleaving.",
@@ -106,6 +107,7 @@ def clock_drift(evidence: Evidence, claim: Claim, *, limits: DriftLimits) -> Ans
 
 @rule(
     "clock-ramp",
+    kind=RuleKind.BIAS,
     needs=("sm_clock_mhz",),
     says="the first {ramp_s:.2g} s ran at {first_mhz:.0f} MHz before the SM clock rose to {rest_mhz:.0f} MHz",
     remedy="Run the same work for a second before the window begins.",
@@ -174,6 +176,7 @@ def clock_ramp(
 
 @rule(
     "mem-clock-change",
+    kind=RuleKind.BIAS,
     needs=("mem_clock_mhz",),
     says="the memory clock was {mem_mhz:.0f} of {top_mhz:.0f} MHz for {low_ratio:.0%} of the working time",
     remedy="Find what lowers the memory clock (a lock, heat, a power profile), and measure again at the full clock.",

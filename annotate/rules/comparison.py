@@ -6,11 +6,12 @@ from annotate.claims import Claim
 from annotate.derived import pair_conditions
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Share, Watts
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 
 
 @rule(
     "hardware-mismatch",
+    kind=RuleKind.INTEGRITY,
     needs=("baseline",),
     basis=Basis.BASELINE,
     says="the baseline ran on other hardware: {differing}",
@@ -57,6 +58,7 @@ def hardware_mismatch(
 
 @rule(
     "software-mismatch",
+    kind=RuleKind.INTEGRITY,
     needs=("baseline",),
     basis=Basis.BASELINE,
     says="the baseline ran with other software or settings: {differing}",
@@ -94,6 +96,7 @@ def software_mismatch(evidence: Evidence, claim: Claim) -> Answer:
 
 @rule(
     "boot-changed",
+    kind=RuleKind.INTEGRITY,
     needs=("baseline",),
     basis=Basis.BASELINE,
     says="{happened} between the baseline and this window",
@@ -135,6 +138,7 @@ def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
 
 @rule(
     "clock-between-arms",
+    kind=RuleKind.BIAS,
     needs=("baseline",),
     basis=Basis.BASELINE,
     says="the baseline ran at {baseline_mhz:.0f} MHz and this window at {clock_mhz:.0f}, worth {effect_ratio:+.1%} of its time",

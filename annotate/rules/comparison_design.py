@@ -6,11 +6,12 @@ from annotate.claims import Claim
 from annotate.derived import pair_conditions
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 
 
 @rule(
     "order-bias",
+    kind=RuleKind.BIAS,
     needs=("baseline",),
     basis=Basis.BASELINE,
     says="the two were timed one after the other, which alone makes them differ by up to {drift_ratio:.1%}{against}",
@@ -55,6 +56,7 @@ def order_bias(
 
 @rule(
     "aa-noise-floor-missing",
+    kind=RuleKind.LABEL,
     needs=("baseline",),
     basis=Basis.BASELINE,
     says="nobody measured what this GPU makes of two equal variants, so differences below {fallback_ratio:.0%} count for nothing",
@@ -89,6 +91,7 @@ def aa_noise_floor_missing(
 
 @rule(
     "multiple-looks",
+    kind=RuleKind.BIAS,
     needs=("baseline", "declared.variants_count"),
     basis=Basis.BASELINE,
     says="{variants_count} variants were tried, of which the best looks {luck_ratio:.1%} better by luck alone",

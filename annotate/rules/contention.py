@@ -11,12 +11,13 @@ from annotate.derived.hidden import by_excess, by_memory, by_record
 from annotate.derived.presence import Presence, alone, list_is_whole, own_was_listed, presences, unread_s
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Bytes, Duration, Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import inside
 
 
 @rule(
     "contention-process",
+    kind=RuleKind.BIAS,
     needs=("census",),
     says="process {pid} ({name}, user {user}) {did}",
     remedy="Stop process {pid} or measure on another GPU.",
@@ -68,6 +69,7 @@ def contention_process(
 
 @rule(
     "contention-residual",
+    kind=RuleKind.BIAS,
     says="{sign}, so somebody hidden may share it",
     remedy="Look at the GPU from the host, or measure on a GPU of your own.",
 )
@@ -136,6 +138,7 @@ class StarvationLimits:
 
 @rule(
     "cpu-starvation",
+    kind=RuleKind.BIAS,
     basis=Basis.HOST,
     says="the GPU had to wait for the CPU, as {signs}",
     remedy="Free processors for the benchmark, raise its CPU limit, or replay its launches as a CUDA graph.",

@@ -7,7 +7,7 @@ from annotate.derived.busy import has_reason
 from annotate.derived.unwatched import dark_spans_ns, fast_rows, lost_because
 from annotate.evidence import SIGNALS, STALE_NS, Evidence, Fact, Lane, Reason
 from annotate.ranges import Duration, Processors, Refreshes, Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 
 # An exception of more letters is no sentence.
 _WORDS_COUNT = 120
@@ -15,6 +15,7 @@ _WORDS_COUNT = 120
 
 @rule(
     "stale-daemon",
+    kind=RuleKind.INTEGRITY,
     says="nobody was watching this GPU",
     remedy="Start the daemon and measure again.",
 )
@@ -48,6 +49,7 @@ def stale_daemon(evidence: Evidence, claim: Claim) -> Answer:
 
 @rule(
     "sampler-gap",
+    kind=RuleKind.BIAS,
     says="telemetry is missing for {dark_s:.2f} of {window_s:.2f} s, {longest_s:.2f} s of it at a stretch",
     remedy="Free a processor for the daemon and measure again.",
 )
@@ -100,6 +102,7 @@ def sampler_gap(
 
 @rule(
     "window-too-short",
+    kind=RuleKind.BIAS,
     says="{window_s:.3g} s is too short, because {because}",
     remedy="Run the same work for at least {needed_s:.3g} s.",
 )
@@ -154,6 +157,7 @@ def window_too_short(
 
 @rule(
     "incomplete-body",
+    kind=RuleKind.INTEGRITY,
     basis=Basis.DECLARED,
     says="the measured work did not run to its end",
     remedy="Let it finish and measure again.",
@@ -184,6 +188,7 @@ def incomplete_body(evidence: Evidence, claim: Claim) -> Answer:
 
 @rule(
     "sampler-perturbs",
+    kind=RuleKind.LABEL,
     basis=Basis.HOST,
     says="watching itself took {busy_ratio:.0%} of a processor, where the benchmark had {allowed_count}",
     remedy="Lower the daemon's rate, watch fewer GPUs, or leave it a processor of its own.",

@@ -13,12 +13,13 @@ from annotate.derived.held import power_cap
 from annotate.derived.timed import loop
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Count, Duration, Processors, Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
 
 @rule(
     "profiler-attached",
+    kind=RuleKind.INTEGRITY,
     basis=Basis.HOST,
     says="the process runs under {what}, {effect}",
     remedy="Unset what is named here and measure in a new process, without a profiler or debugger.",
@@ -71,6 +72,7 @@ def profiler_attached(
 
 @rule(
     "allocator-churn",
+    kind=RuleKind.BIAS,
     says="{what}",
     remedy="Allocate before the timed part, reuse buffers, and leave the caching allocator its cache.",
 )
@@ -125,6 +127,7 @@ def allocator_churn(
 
 @rule(
     "data-dependent-power",
+    kind=RuleKind.BIAS,
     says="{what}",
     remedy="Fill inputs with random values of the scale they will have, or say what they are beside the number.",
 )
@@ -201,6 +204,7 @@ def _high_power_w(evidence: Evidence) -> float | None:
 
 @rule(
     "background-thread",
+    kind=RuleKind.INTEGRITY,
     needs=("host.threads_born_count", "host.processes_born_count"),
     basis=Basis.HOST,
     says="{what} began beside the work and used {cpu} of processor time",

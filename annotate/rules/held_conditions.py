@@ -10,11 +10,12 @@ from annotate.derived.dark_bounds import dark_bounds, dark_clock, dark_lists, da
 from annotate.derived.named_clock import named_clock
 from annotate.evidence import Fact
 from annotate.ranges import Duration
-from annotate.rule import Answer, Clear, Found, Rule, Unobserved, rule
+from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
 
 
 @rule(
     "clock-levels",
+    kind=RuleKind.BIAS,
     says="the SM clock had {levels_count} levels, from {lowest_mhz:.0f} to {highest_mhz:.0f} MHz",
     remedy="Warm up for longer, find what changes the clock (a cap, heat, a lock), or quote the number at one clock.",
 )
@@ -59,6 +60,7 @@ def clock_levels(case: Case) -> Answer:
 
 @rule(
     "lock-unproven",
+    kind=RuleKind.LABEL,
     says="the claim is one fixed clock, but {what}",
     remedy="Declare locked_mhz=, time the iterations with stamps, or drop the claim.",
 )
@@ -91,6 +93,7 @@ def lock_unproven(case: Case) -> Answer:
 
 @rule(
     "dark-time",
+    kind=RuleKind.BIAS,
     says="{dark_s:.2f} of {window_s:.2f} s were dark to {who}",
     remedy="Find what held up the watcher (its own pauses, a busy machine), or measure for longer.",
 )

@@ -8,7 +8,7 @@ from annotate.claims import Claim
 from annotate.derived.hardware_errors import hardware_errors
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.ranges import Count, Duration, Watts
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 
 # How people call each setting, and how its values read.
 _SETTINGS = {
@@ -24,6 +24,7 @@ _SWITCH = {"0": "off", "1": "on"}
 
 @rule(
     "setting-changed",
+    kind=RuleKind.INTEGRITY,
     says="{setting} changed from {before} to {after} {when}",
     remedy="Find who changes settings (a script, DCGM, a scheduler's prologue), and measure again once they stand.",
 )
@@ -89,6 +90,7 @@ def setting_changed(
 
 @rule(
     "hardware-error",
+    kind=RuleKind.INTEGRITY,
     says="the GPU reported {errors}",
     remedy="Read the kernel log, reset the GPU or have it checked, and measure again.",
 )
@@ -130,6 +132,7 @@ def hardware_error(
 
 @rule(
     "persistence-off",
+    kind=RuleKind.LABEL,
     says="persistence mode is off{where}",
     remedy="Switch it on (nvidia-smi -pm 1), or hold a context open before the window begins.",
 )
@@ -172,6 +175,7 @@ def persistence_off(
 
 @rule(
     "clock-source-step",
+    kind=RuleKind.INTEGRITY,
     basis=Basis.HOST,
     says="{disagreement}",
     remedy="Stop what sets the clock while measuring, take times from a monotonic clock, and hand them over in seconds.",

@@ -14,7 +14,7 @@ from annotate.derived.idle_gaps import IdleGaps
 from annotate.derived.pause_causes import UNKNOWN, StretchCause, stretch_causes
 from annotate.evidence import Fact
 from annotate.ranges import PositiveShare, Share
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
 _REMEDIES: Mapping[str, str] = {
@@ -30,6 +30,7 @@ _UNKNOWN_REMEDY = "Find what stopped the launches: a data loader, a lock, a sync
 
 @rule(
     "no-work",
+    kind=RuleKind.INTEGRITY,
     says="no witness saw the GPU work: {by} at most {most_ratio:.1%} of the window",
     remedy="Check that the work runs on this GPU, and inside the window.",
 )
@@ -71,6 +72,7 @@ def no_work(
 
 @rule(
     "idle-stretch",
+    kind=RuleKind.BIAS,
     says="{what}{cause_words}",
     remedy="{advice}",
 )

@@ -7,7 +7,7 @@ from annotate.case import Case
 from annotate.derived.time_levels import TimeLevels
 from annotate.evidence import Fact
 from annotate.ranges import Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserved, rule
 from annotate.times.durations import NO_ITERATION, readable
 
 _TOO_FEW = Unobserved("too few iterations to tell whether their times change")
@@ -15,6 +15,7 @@ _TOO_FEW = Unobserved("too few iterations to tell whether their times change")
 
 @rule(
     "iteration-growth",
+    kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="the times {change} by {growth_ratio:.1%} from the first to the last, {at}",
@@ -48,6 +49,7 @@ def iteration_growth(
 
 @rule(
     "iteration-levels",
+    kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="the times keep to levels up to {apart_ratio:.1%} apart, {at}: {fast} and {slow}",

@@ -8,7 +8,7 @@ from annotate.claims import Claim
 from annotate.declared import text
 from annotate.evidence import Evidence, Fact, Timings, Values
 from annotate.ranges import Duration, PositiveShare, Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.stats.intervals import Interval, batch_interval, median_interval
 from annotate.stats.robust import autocorrelations, centre
 from annotate.times.durations import NO_ITERATION, inside, readable, usual_s, worth_count
@@ -22,6 +22,7 @@ _BATCHES_COUNT, _ALIKE = 80, 0.3
 
 @rule(
     "noisy",
+    kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="the median is known to ±{half_width_ratio:.1%} only",
@@ -81,6 +82,7 @@ def noisy(
 
 @rule(
     "autocorrelated",
+    kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="{iterations_count} iterations carry the information of {effective_count:.0f}: the mean is known to ±{half_width_ratio:.1%}",
@@ -136,6 +138,7 @@ def autocorrelated(
 
 @rule(
     "mean-vs-median-gap",
+    kind=RuleKind.LABEL,
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="the mean is {mean} and the median {median}{cause}",
@@ -195,6 +198,7 @@ def mean_vs_median_gap(
 
 @rule(
     "too-few-samples",
+    kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="{iterations_count} timed iterations are fewer than the {needed_count} this needs",

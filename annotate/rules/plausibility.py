@@ -11,12 +11,13 @@ from annotate.derived.roofline import arithmetic_bound, readable_rate, traffic_b
 from annotate.derived.timed import SEVERAL, elsewhere, loop
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Duration, Factor, Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import inside, readable
 
 
 @rule(
     "result-cached",
+    kind=RuleKind.INTEGRITY,
     basis=Basis.DECLARED,
     says="{what}",
     remedy="Give each call other inputs, and see that it computes.",
@@ -86,6 +87,7 @@ def result_cached(
 
 @rule(
     "impossible-time",
+    kind=RuleKind.INTEGRITY,
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="{what}",
@@ -168,6 +170,7 @@ def impossible_time(
 
 @rule(
     "semantic-mismatch",
+    kind=RuleKind.INTEGRITY,
     basis=Basis.DECLARED,
     says="{what}",
     remedy="Compare the output with a reference (bench: reference=…), correct what differs, and declare error and limit.",

@@ -7,7 +7,7 @@ from annotate.derived.held import by_bits, by_counter, power_cap
 from annotate.derived.sm_clock import measured, working
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.ranges import Count, Refreshes, Share
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 
 # What the driver calls average power: field 185, and nvmlDeviceGetPowerUsage on boards of today.
 _AVERAGE_S = 1.0
@@ -17,6 +17,7 @@ _SEVERITIES = {Claim.SUSTAINED: Severity.NOTE, Claim.BURST: Severity.FLAG, Claim
 
 @rule(
     "power-limited",
+    kind=RuleKind.LABEL,
     says="the power cap held for {capped_s:.2f} of {length_s:.2f} s{clock}",
     remedy="Quote the number with its clock and the power limit, or lock a clock that the board can hold.",
 )
@@ -76,6 +77,7 @@ def power_limited(
 
 @rule(
     "sync-boost-limited",
+    kind=RuleKind.BIAS,
     says="for {limited_s:.2f} of {length_s:.2f} s the clock followed the slowest GPU of a boost group",
     remedy="Take this GPU out of its sync boost group, or measure the group as one.",
 )
@@ -113,6 +115,7 @@ def sync_boost_limited(
 
 @rule(
     "power-reading-stale",
+    kind=RuleKind.LABEL,
     says="{window_s:.3g} s is too short to tell its power or energy: {because}",
     remedy="Repeat the body for {needed_s:.3g} s or more before quoting its power or energy.",
 )

@@ -9,7 +9,7 @@ from annotate.claims import Claim
 from annotate.derived.held import power_cap
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.ranges import Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.stats.robust import centre
 from annotate.times.durations import NO_ITERATION, every_count, inside, readable
 from annotate.times.modes import FEWEST_COUNT, Modes, two_modes
@@ -21,6 +21,7 @@ _FEWEST_COUNT = 6
 
 @rule(
     "outliers",
+    kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="{outliers_count} of {iterations_count} iterations lie apart and add {cost_ratio:.1%} to the time, {pattern}",
@@ -96,6 +97,7 @@ class BimodalLimits:
 
 @rule(
     "bimodal",
+    kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="there are two speeds, {fast} ({fast_ratio:.0%} of iterations) and {slow}{cause}",

@@ -12,7 +12,7 @@ from annotate.derived.presence import Presence, alone, list_is_whole, presences,
 from annotate.derived.timed import SEEN_RATIO, SPREAD_S, beside
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.ranges import Duration, Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 
 # Behind these the driver of the machine below deals out turns, and nobody inside sees to whom.
 _SLICED = {"vgpu": "a vGPU, which takes turns with others", "HAMi": "HAMi, which doles out its time"}
@@ -26,6 +26,7 @@ _SHARED = {
 
 @rule(
     "contention-shared-partition",
+    kind=RuleKind.INTEGRITY,
     says="the GPU is shared by design: {shared}",
     remedy="Measure on a GPU that is given out whole.",
 )
@@ -75,6 +76,7 @@ def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
 
 @rule(
     "contention-self",
+    kind=RuleKind.BIAS,
     basis=Basis.DECLARED,
     says="other work of this very process {did}",
     remedy="Stop the process's other streams and threads while it measures, or count their work as busy time.",
@@ -127,6 +129,7 @@ def contention_self(
 
 @rule(
     "display-active",
+    kind=RuleKind.BIAS,
     needs=("census",),
     says="{display}",
     remedy="Move the display to another GPU or stop it, and measure again.",
@@ -190,6 +193,7 @@ def display_active(
 
 @rule(
     "numa-pcie-affinity",
+    kind=RuleKind.LABEL,
     basis=Basis.HOST,
     says="{far}",
     remedy="Bind the benchmark to processors near the GPU (numactl, taskset), and check the card's slot and link.",
@@ -252,6 +256,7 @@ def _while_busy(evidence: Evidence, name: str) -> float | None:
 
 @rule(
     "overlapping-window",
+    kind=RuleKind.BIAS,
     says="another process measured on this GPU at the same time ({windows})",
     remedy="Let one measurement wait for the other, or give each a GPU of its own.",
 )

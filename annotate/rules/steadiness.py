@@ -12,7 +12,7 @@ from annotate.derived.onset import OnsetTurn, cap_turn, engaged_ns, last_pause_e
 from annotate.derived.sm_clock import median_mhz, sudden, working
 from annotate.evidence import Column, Evidence, Fact, Reason
 from annotate.ranges import Duration, Share
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
 # In the first quarter second, where an onset is to be expected (after 56 to 75 ms), times are searched in blocks this fine.
@@ -38,6 +38,7 @@ class RegimeLimits:
 
 @rule(
     "regime-change",
+    kind=RuleKind.BIAS,
     says="{what}",
     remedy="Warm up for 3 s back to back, without a pause before the window.",
 )
@@ -218,6 +219,7 @@ def _move_ratio(clock: Column, at_ns: int) -> float | None:
 
 @rule(
     "bursty-duty-cycle",
+    kind=RuleKind.BIAS,
     says="the GPU was busy {busy_ratio:.0%} of the time{bound}",
     remedy="Remove sleeps and synchronisations between launches, or declare claim='burst'.",
 )

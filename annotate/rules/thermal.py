@@ -9,11 +9,12 @@ from annotate.claims import Claim
 from annotate.derived.held import Held, by_bits, by_counter, by_violation, reasons, reports
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.ranges import Duration, Refreshes, Share
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 
 
 @rule(
     "throttle-thermal",
+    kind=RuleKind.BIAS,
     says="slowed by heat for {slowed_s:.2f} of {window_s:.1f} s{at}",
     remedy="Check the airflow, wait until the GPU has cooled, or call the number thermally limited.",
 )
@@ -70,6 +71,7 @@ def throttle_thermal(
 
 @rule(
     "throttle-hw-slowdown",
+    kind=RuleKind.BIAS,
     says="the hardware forced a slow-down for {slowed_s:.2f} of {window_s:.1f} s, which may halve the clock",
     remedy="Check power supply, cables, baseboard and temperature before you measure again.",
 )
@@ -118,6 +120,7 @@ def throttle_hw_slowdown(
 
 @rule(
     "throttle-power-brake",
+    kind=RuleKind.BIAS,
     says="an external power brake slowed the GPU for {slowed_s:.2f} of {window_s:.1f} s",
     remedy="Check power supply, cables and the rack's power budget before you measure again.",
 )

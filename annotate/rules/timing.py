@@ -17,7 +17,7 @@ from annotate.derived.missed_work import (
 from annotate.derived.timed import SEVERAL, elsewhere, loop
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Duration, Factor, PositiveShare, Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
 _EMPTY = "the times hold no kernel, so they do not tell how long one is"
@@ -25,6 +25,7 @@ _EMPTY = "the times hold no kernel, so they do not tell how long one is"
 
 @rule(
     "missing-sync",
+    kind=RuleKind.INTEGRITY,
     basis=Basis.TIMINGS,
     says="{what}",
     remedy="Synchronise before the second reading of the host's clock, or time with CUDA events.",
@@ -56,6 +57,7 @@ def missing_sync(evidence: Evidence, claim: Claim, *, limits: EarlyStopLimits) -
 
 @rule(
     "wrong-stream",
+    kind=RuleKind.INTEGRITY,
     needs=("timings", "declared.timer"),
     basis=Basis.TIMINGS,
     says="events read {call} a call while the GPU worked {busy} for each: they stand on another stream than the kernel",
@@ -100,6 +102,7 @@ class HostBoundLimits:
 
 @rule(
     "host-bound",
+    kind=RuleKind.LABEL,
     needs=("timings", "utilization_ratio"),
     basis=Basis.TIMINGS,
     says="the GPU worked {utilization_ratio:.0%} of a loop without pauses: it waited for launches {idle} a call of {call}",
@@ -166,6 +169,7 @@ def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> 
 
 @rule(
     "short-kernel",
+    kind=RuleKind.BIAS,
     needs=("timings", "declared.timer"),
     basis=Basis.TIMINGS,
     says="a call of {call} is about as long as what timing by {timer} adds to it",
@@ -209,6 +213,7 @@ def short_kernel(
 
 @rule(
     "timer-overhead",
+    kind=RuleKind.BIAS,
     needs=("timings", "declared.timer_overhead_s"),
     basis=Basis.DECLARED,
     says="the timer reads {overhead} around nothing, {share_ratio:.1%} of what it reads around the work",
@@ -255,6 +260,7 @@ def timer_overhead(
 
 @rule(
     "timer-tampered",
+    kind=RuleKind.INTEGRITY,
     needs=("declared.tampered",),
     basis=Basis.DECLARED,
     says="the process replaced {names}, by which times are taken",

@@ -7,7 +7,7 @@ import numpy as np
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Count, Duration, Factor, Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.stats.robust import centre
 from annotate.times.cold import cold_prefix_count
 from annotate.times.durations import NO_ITERATION, inside, readable
@@ -15,6 +15,7 @@ from annotate.times.durations import NO_ITERATION, inside, readable
 
 @rule(
     "cold-start",
+    kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="{first} cold, up to {slow_ratio:.3g} times the median{weight}",
@@ -83,6 +84,7 @@ def cold_start(
 
 @rule(
     "mid-run-compile",
+    kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="after {before_count} iterations one took {slow}, {slow_ratio:.0f} times the median, as a compilation does{sign}",

@@ -19,7 +19,7 @@ from annotate.evidence import Evidence
 from annotate.judge import judge
 from annotate.output.report import text
 from annotate.policy import Policy
-from annotate.rule import Answer, Clear, Found, Rule, Severity, rule
+from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Severity, rule
 from annotate.rules import RULES
 from annotate.verdict import Answered, Status, Verdict
 from tests.annotate.builders import evidence
@@ -87,7 +87,7 @@ def test_verdict_is_whole_under_any_limits(number: int, drawn: Mapping[str, Mapp
     check_complete(judge(scene, Policy(claim=claim, limits=drawn)), NAMES)
 
 
-@rule("throttle-hw-slowdown", says="it happened", remedy="")
+@rule("throttle-hw-slowdown", kind=RuleKind.INTEGRITY, says="it happened", remedy="")
 def brittle(about: Evidence, claim: Claim, *, refreshes_count: Annotated[float, "fails"] = 2.0) -> Answer:
     """Fail under any limit but the default."""
     return [Clear()][int(refreshes_count) - 2]
@@ -113,7 +113,7 @@ def test_judge_keeps_valid_where_optional_rule_failed() -> None:
     assert judge(evidence()).status is Status.VALID
 
 
-@rule("fails", says="{amount:.0%} of it", remedy="")
+@rule("fails", kind=RuleKind.INTEGRITY, says="{amount:.0%} of it", remedy="")
 def fails(about: Evidence, claim: Claim) -> Answer:
     """Fail without what was declared, and find nothing with it."""
     if not about.declared:
@@ -121,13 +121,13 @@ def fails(about: Evidence, claim: Claim) -> Answer:
     return Clear()
 
 
-@rule("odd", says="{amount:.0f} W at {count}", remedy="{missing}")
+@rule("odd", kind=RuleKind.INTEGRITY, says="{amount:.0f} W at {count}", remedy="{missing}")
 def odd(about: Evidence, claim: Claim) -> Answer:
     """Find a hazard whose sentence has a gap."""
     return Found(Severity.REJECT, {"amount": 1.0, "count": 2})
 
 
-@rule("vast", says="{amount:.0f} W at {count}", remedy="")
+@rule("vast", kind=RuleKind.INTEGRITY, says="{amount:.0f} W at {count}", remedy="")
 def vast(about: Evidence, claim: Claim) -> Answer:
     """Find a hazard whose figures fit no encoding."""
     return Found(

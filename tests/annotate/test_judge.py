@@ -16,7 +16,7 @@ from annotate.declared import FACTS
 from annotate.evidence import Evidence, Fact, Ownership, Process, Timings, Trace, Visibility, WindowRecord
 from annotate.judge import judge
 from annotate.policy import Policy
-from annotate.rule import Answer, Clear, Found, Severity, Unobserved, rule
+from annotate.rule import Answer, Clear, Found, RuleKind, Severity, Unobserved, rule
 from annotate.rules import RULES
 from annotate.verdict import Answered, Status, Verdict
 from tests.annotate.builders import BEGIN_NS, OWN, Signal, capped_ns, evidence
@@ -132,7 +132,7 @@ def test_no_rule_can_be_talked_out_of_what_it_saw(untold: Answer, declared: Answ
         return Clear()
 
     checks = {name: gullible if name == "power-limited" else content for group in REQUIRED[Claim.SUSTAINED] for name in group}
-    rules = [rule(name, says="it", remedy="do it")(check) for name, check in checks.items()]
+    rules = [rule(name, kind=RuleKind.INTEGRITY, says="it", remedy="do it")(check) for name, check in checks.items()]
     assert judge(evidence(declared={"busy_ratio": 1.0}), rules=rules).status is kept
 
 
@@ -141,7 +141,9 @@ def test_numpys_numbers_become_plain_ones() -> None:
         facts: dict[str, Fact] = {"a_s": np.float64(1.5), "b_count": np.int64(3), "c": np.bool_(True)}  # type: ignore[dict-item]
         return Found(Severity.NOTE, facts, effect_ratio=np.float64(0.1), span_ns=(np.int64(1), np.int64(2)))  # type: ignore[arg-type]
 
-    finding = judge(evidence(), rules=[rule("numeric", says="it", remedy="do it")(numeric)]).findings[0]
+    finding = judge(evidence(), rules=[rule("numeric", kind=RuleKind.INTEGRITY, says="it", remedy="do it")(numeric)]).findings[
+        0
+    ]
     plain = {type(value) for value in (*finding.facts.values(), finding.effect_ratio, *(finding.span_ns or ()))}
     assert plain == {float, int, bool}
 
@@ -272,12 +274,12 @@ def test_judge_asks_twice_only_about_declared_facts() -> None:
     """A rule that looks at nothing declared is asked once and one that does also without."""
     asked: list[str] = []
 
-    @rule("deaf", says="it happened", remedy="Stop it.")
+    @rule("deaf", kind=RuleKind.INTEGRITY, says="it happened", remedy="Stop it.")
     def deaf(evidence: Evidence, claim: Claim) -> Answer:
         asked.append("deaf")
         return Clear()
 
-    @rule("listening", says="it happened", remedy="Stop it.")
+    @rule("listening", kind=RuleKind.INTEGRITY, says="it happened", remedy="Stop it.")
     def listening(evidence: Evidence, claim: Claim) -> Answer:
         asked.append("listening")
         return Clear() if evidence.declared.get("sync_s") else Found(Severity.FLAG)

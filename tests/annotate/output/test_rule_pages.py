@@ -11,7 +11,7 @@ import pytest
 from annotate.claims import Claim
 from annotate.evidence import Evidence
 from annotate.output.rule_pages import HEADINGS, page, words
-from annotate.rule import Answer, Clear, Rule, rule
+from annotate.rule import Answer, Clear, Rule, RuleKind, rule
 from annotate.rules import RULES
 from tests.annotate.output.page import WRITTEN, main, pages
 
@@ -58,7 +58,7 @@ def test_a_docstring_short_of_its_sections_is_refused(docstring: str | None) -> 
 
     check.__doc__ = docstring
     with pytest.raises(ValueError, match="undocumented: expected"):
-        words(rule("undocumented", says="it", remedy="do it")(check))
+        words(rule("undocumented", kind=RuleKind.INTEGRITY, says="it", remedy="do it")(check))
 
 
 def test_the_writer_writes_and_then_finds_its_pages_fresh(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
