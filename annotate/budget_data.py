@@ -11,6 +11,8 @@ import msgspec
 from annotate.budget import Budget, NumberBudget
 from annotate.errors import InvalidValueError
 
+CLAIM_FACTS = ("locked_mhz", "every_s", "varies")  # they state the claim, and no pass is without them
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
@@ -27,6 +29,9 @@ class ClaimFacts:
         return ClaimFacts(
             _amount(declared.get("locked_mhz")), _amount(declared.get("every_s")), varies if isinstance(varies, bool) else None
         )
+
+
+NOT_STATED = ClaimFacts()
 
 
 def budget_to_data(budget: Budget) -> dict[str, Any]:

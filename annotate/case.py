@@ -20,8 +20,15 @@ from annotate.times.reference_clock import reference_clock_mhz
 class Case(CaseSeries):
     """The answers that several rules and proofs take from the series of a window."""
 
-    def __init__(self, evidence: Evidence, claim: Claim = Claim.SUSTAINED, *, reference_mhz: float | None = None) -> None:
-        super().__init__(evidence, claim)
+    def __init__(
+        self,
+        evidence: Evidence,
+        claim: Claim = Claim.SUSTAINED,
+        *,
+        reference_mhz: float | None = None,
+        whole: Evidence | None = None,
+    ) -> None:
+        super().__init__(evidence, claim, whole=whole)
         self._given_mhz = reference_mhz  # None: the model's
 
     @cached_property

@@ -19,9 +19,10 @@ from annotate.times.durations import inside
 class CaseSeries:
     """The evidence of one pass under one claim.  Everything here is computed when first asked for, and then kept."""
 
-    def __init__(self, evidence: Evidence, claim: Claim = Claim.SUSTAINED) -> None:
+    def __init__(self, evidence: Evidence, claim: Claim = Claim.SUSTAINED, *, whole: Evidence | None = None) -> None:
         self.evidence = evidence
         self.claim = claim
+        self.whole = whole or evidence  # of the pass with everything: for words only, never for a bound
 
     @cached_property
     def timings(self) -> Timings:

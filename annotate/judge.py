@@ -1,38 +1,43 @@
-"""The judge: every rule is asked, and the answers make a status."""
+"""The judge: every rule and proof is asked, and their answers make a budget and a status."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
 import numpy as np
 
-from annotate.claims import REQUIRED, Claim
+from annotate.answer import Answer, Clear, Found, Severity, Unobserved
+from annotate.budget import ITSELF, BoundScope, Number
+from annotate.budget_data import ClaimFacts
+from annotate.claims import REQUIRED
+from annotate.combine import Grounds, StatusDecision, decide
+from annotate.derived.measured_numbers import MeasuredNumbers
 from annotate.evidence import Evidence, Fact
+from annotate.evidence.circumstances import RECORD_COUNT
+from annotate.inquiry import Inquired, inquire
 from annotate.policy import Policy
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rule import Rule, RuleKind
 from annotate.rules import RULES
 from annotate.times.durations import usable
-from annotate.verdict import Answered, Finding, Status, Verdict
+from annotate.verdict import Answered, Finding, FindingCause, Verdict
 
 _TEXT_LENGTH = 1000  # of any text in a finding: some repeat what the measured process declared
 _INTEGERS, _RATIOS = 1 << 63, 1e300  # what encoders of verdicts hold
+_WEIGHT = (Severity.NOTE, Severity.FLAG, Severity.REJECT)
 
 
 def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[Rule] = RULES) -> Verdict:
     """The verdict on one window on one GPU; the same evidence and policy give the same verdict anywhere."""
     policy = policy or Policy()
     evidence = _usable(evidence)
-    required = {name for group in REQUIRED[policy.claim] for name in group}
-    witnessed, declared = _answers(rules, evidence, policy)
-    missing = _missing(witnessed, policy.claim)
-    # Facts declared by the measured process can only worsen an answer: it may be rewarded for a good verdict.
-    answers = {name: _worse(declared[name], witnessed[name], required=name in required) for name in witnessed}
-    missing |= _missing(answers, policy.claim)
-    findings = tuple(_finding(rule, answers[rule.name], policy, required=rule.name in required) for rule in rules)
+    inquired = inquire(rules, evidence, policy)
+    decision = decide(_grounds(rules, evidence, inquired), policy)
+    findings = tuple(_finding(rule, inquired.answers[rule.name], decision, policy) for rule in rules)
     return Verdict(
-        status=_status(findings, proven=not missing),
+        status=decision.status,
         findings=findings,
         claim=policy.claim.value,
+        claim_facts=ClaimFacts.of(evidence.declared),
         label=evidence.window.label,
         device_uuid=evidence.device.uuid if evidence.device else None,
         device_name=evidence.device.name if evidence.device else None,
@@ -40,7 +45,9 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
         end_ns=evidence.window.end_ns,
         simulated=bool(evidence.device and evidence.device.simulated),
         policy=policy.to_dict(),
-        why=(evidence.absence or "; ".join(f"{name}: {reason}" for name, reason in missing.items())) if missing else "",
+        labels=tuple(finding.says for finding in findings if finding.is_label),
+        budget=decision.budget,
+        why=(evidence.absence or _short(decision.why)) if decision.why else "",
     )
 
 
@@ -50,113 +57,97 @@ def _usable(evidence: Evidence) -> Evidence:
     return replace(evidence, timings=usable(evidence.timings, evidence.window), baseline=baseline)
 
 
-def _answers(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> tuple[dict[str, Answer], dict[str, Answer]]:
-    """Return what each rule says without what the measured process declared and timed, and with it.
-
-    A rule that looked at nothing declared says the same without: it is asked once.
-    """
-    alone = replace(evidence, declared={}, timings=None)
-    heard = _Heard(evidence.declared)
-    whole = replace(evidence, declared=heard)
-    witnessed: dict[str, Answer] = {}
-    declared: dict[str, Answer] = {}
-    for rule in rules:
-        limits = policy.limits.get(rule.name)
-        heard.asked = False
-        answer = _answer(rule, whole, policy.claim, limits)
-        declared[rule.name] = answer
-        same = evidence.timings is None and not (heard.asked and evidence.declared)
-        witnessed[rule.name] = answer if same else _answer(rule, alone, policy.claim, limits)
-    return witnessed, declared
+def _grounds(rules: Sequence[Rule], evidence: Evidence, inquired: Inquired) -> Grounds:
+    case = inquired.case
+    numbers = _measured(inquired)
+    record_count = len(evidence.record.windows) if evidence.record else 0
+    return Grounds(
+        numbers=numbers.budgets,
+        causes=inquired.causes,
+        integrity=_integrity(inquired.answers),
+        proofs=inquired.proofs,
+        missing=_missing(rules, inquired.answers),
+        is_stamped=case.is_stamped,
+        has_times=evidence.timings is not None,
+        leading=numbers.leading,
+        scope=BoundScope("record", record_count) if record_count >= RECORD_COUNT else ITSELF,
+    )
 
 
-def _answer(rule: Rule, evidence: Evidence, claim: Claim, limits: Mapping[str, float] | None) -> Answer:
-    """The rule's answer; Unobserved where the rule fails, so that no limit and no evidence costs the other rules theirs."""
+def _measured(inquired: Inquired) -> MeasuredNumbers:
+    """The numbers; none of times of which nobody can make a number, as rules then say."""
     try:
-        answer = rule.ask(evidence, claim, limits)
-        if isinstance(answer, Found):
-            rule.says.format(**answer.facts), rule.remedy.format(**answer.facts)
-    except Exception as error:  # noqa: BLE001 - limits and evidence are others' and may be anything; the caller logs
-        failure = type(error).__name__
-        under = ", ".join(f"{name} = {value:.6g}" for name, value in (limits or {}).items())
-        with_limits = f" with the limit{'s' if len(limits or {}) > 1 else ''} {under}" if under else ""
-        return Unobserved(f"the rule {rule.name} failed ({failure}){with_limits}", failure)
-    return answer
+        return inquired.case.numbers
+    except (ArithmeticError, ValueError):
+        return MeasuredNumbers((), None)
 
 
-class _Heard(Mapping[str, Fact]):
-    """The declared facts, and whether a rule looked at any of them."""
-
-    def __init__(self, facts: Mapping[str, Fact]) -> None:
-        self._facts = facts
-        self.asked = False
-
-    def __getitem__(self, name: str) -> Fact:
-        self.asked = True
-        return self._facts[name]
-
-    def __iter__(self) -> Iterator[str]:
-        self.asked = True
-        return iter(self._facts)
-
-    def __len__(self) -> int:
-        self.asked = True
-        return len(self._facts)
+def _integrity(answers: Mapping[str, Answer]) -> Mapping[str, Severity]:
+    """Return the severities that rules give themselves, whatever the size."""
+    found = {name: answer.severity for name, answer in answers.items() if isinstance(answer, Found)}
+    return {name: severity for name, severity in found.items() if severity is not Severity.NOTE}
 
 
-def _worse(declared: Answer, witnessed: Answer, *, required: bool) -> Answer:
-    """The answer that can do more to the status; of equals the declared one, which knows more."""
-
-    def badness(answer: Answer) -> int:
-        match answer:
-            case Found(severity=Severity.REJECT):
-                return 3
-            case Found(severity=Severity.FLAG):
-                return 2
-            case Unobserved():
-                return 1 if required else 0
-            case _:
-                return 0
-
-    return max(declared, witnessed, key=badness)
+def _missing(rules: Sequence[Rule], answers: Mapping[str, Answer]) -> Mapping[str, str]:
+    """Return why preconditions could not be told, and which rules failed, whose hazards may be of any size."""
+    out = {name: "no such rule" for name in REQUIRED if name not in answers}
+    for rule in rules:
+        answer = answers[rule.name]
+        if isinstance(answer, Unobserved) and (rule.name in REQUIRED or (answer.failure and rule.kind is not RuleKind.LABEL)):
+            out[rule.name] = _short(answer.reason)
+    return out
 
 
-def _missing(witnessed: Mapping[str, Answer], claim: Claim) -> dict[str, str]:
-    """Why the required rules could not tell, where no other of their group could either."""
-    return {
-        name: _short(answer.reason) if isinstance(answer := witnessed.get(name), Unobserved) else "no such rule"
-        for group in REQUIRED[claim]
-        if all(isinstance(witnessed.get(name), Unobserved | None) for name in group)
-        for name in group
-    }
-
-
-def _finding(rule: Rule, answer: Answer, policy: Policy, *, required: bool) -> Finding:
+def _finding(rule: Rule, answer: Answer, decision: StatusDecision, policy: Policy) -> Finding:
     finding = Finding(
         rule=rule.name,
+        kind=_kind(rule, answer).value,
         answered=Answered.UNOBSERVED,
         basis=rule.basis.value,
-        required=required,
+        required=rule.name in REQUIRED,
         limits_overridden=rule.overridden(policy.limits.get(rule.name, {})),
     )
     match answer:
         case Found():
             shown = {name: _shortened(value) for name, value in answer.facts.items()}
+            made = decision.severities.get(rule.name, Severity.NOTE)
             return replace(
                 finding,
                 answered=Answered.FOUND,
-                severity=answer.severity.value,
+                severity=max(answer.severity, made, key=_WEIGHT.index).value,
                 says=rule.says.format(**shown),
                 remedy=rule.remedy.format(**shown),
                 facts=_plain(answer.facts),
-                effect_ratio=_finite(answer.effect_ratio),
+                effect_ratio=_finite(answer.effect_ratio if answer.effect_ratio is not None else _effect_ratio(answer)),
                 span_ns=_instants(answer.span_ns),
+                cause=_cause(answer),
                 accepted=rule.name in policy.accept,
             )
         case Clear():
             return replace(finding, answered=Answered.CLEAR, facts=_plain(answer.facts))
         case Unobserved():
             return replace(finding, says=_short(answer.reason), failure=answer.failure)
+
+
+def _kind(rule: Rule, answer: Answer) -> RuleKind:
+    """Return what the rule was in this verdict: whatever neither moves a number nor flags is a label."""
+    is_label = isinstance(answer, Found) and answer.severity is Severity.NOTE and not answer.bounds
+    return RuleKind.LABEL if is_label else rule.kind
+
+
+def _cause(found: Found) -> FindingCause | None:
+    """The cause that the rule names by its facts, if it names one."""
+    cause, by, overlap = (found.facts.get(name) for name in ("cause", "cause_by", "cause_overlap_ratio"))
+    if not isinstance(cause, str) or not isinstance(by, str):
+        return None
+    return FindingCause(_short(cause), _short(by), _finite(overlap) if isinstance(overlap, float) else None)
+
+
+def _effect_ratio(found: Found) -> float | None:
+    """The change of the measured time by a rule's bounds: the estimate of the mean, else that of the throughput with its sign turned."""
+    estimates = {bound.number: bound.estimate.value_ratio for bound in found.bounds if bound.estimate}
+    rate_ratio = estimates.get(Number.THROUGHPUT)
+    return estimates.get(Number.MEAN, -rate_ratio if rate_ratio is not None else None)
 
 
 def _plain(facts: Mapping[str, Fact]) -> dict[str, Fact]:
@@ -189,12 +180,3 @@ def _instants(span_ns: tuple[int, int] | None) -> tuple[int, int] | None:
     if span_ns is None or not all(abs(at_ns) < _INTEGERS for at_ns in span_ns):
         return None
     return int(span_ns[0]), int(span_ns[1])
-
-
-def _status(findings: tuple[Finding, ...], *, proven: bool) -> Status:
-    severities = {finding.severity for finding in findings if finding.severity and not finding.accepted}
-    if Severity.REJECT in severities:
-        return Status.REJECTED
-    if Severity.FLAG in severities:
-        return Status.FLAGGED
-    return Status.VALID if proven else Status.UNPROVEN

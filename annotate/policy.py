@@ -18,7 +18,7 @@ class Policy:
     """Claim, accepted hazards by rule name, limits by rule name, and the two thresholds of a verdict.
 
     A bound above ``tolerance_ratio`` flags; ``precision_ratio`` flags a larger repeatability, and asks for a known one.
-    Refuses unknown names and wrong values: raises UnknownNameError, InvalidValueError.
+    Refuses unknown names and wrong values: raises UnknownNameError, InvalidValueError.  Names of retired rules have no effect.
     """
 
     claim: Claim = Claim.SUSTAINED
@@ -40,17 +40,20 @@ class Policy:
         if not self.accept and not self.limits:
             return
         # Imported here: the rules need numpy, and most windows are opened with the default policy.
-        from annotate.rules import RULES
+        from annotate.rules import RETIRED, RETIRED_LIMITS, RULES
 
         known = {rule.name: rule for rule in RULES}
         for name in (*self.accept, *self.limits):
-            if name not in known:
+            if name not in known and name not in RETIRED:
                 raise UnknownNameError("rule", name, known)
         checked: dict[str, dict[str, float]] = {}
         for name, limits in self.limits.items():
             if not isinstance(limits, Mapping):
                 raise InvalidValueError(f"limits of {name}: expected a table of numbers, found {limits!r}")
-            checked[name] = known[name].checked_limits(limits)
+            # Policies of earlier versions name rules and limits that are no more; they are taken, and do nothing.
+            lasting = {each: value for each, value in limits.items() if each not in RETIRED_LIMITS.get(name, ())}
+            if name in known and (lasting or not limits):
+                checked[name] = known[name].checked_limits(lasting)
         object.__setattr__(self, "limits", checked)
 
     def to_dict(self) -> dict[str, Any]:

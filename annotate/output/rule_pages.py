@@ -43,7 +43,6 @@ def words(rule: Rule) -> Words:
 def page(rule: Rule) -> str:
     """The rule's page in Markdown, beginning with a second-level heading."""
     said = words(rule)
-    claims = [claim.value for claim, groups in REQUIRED.items() if any(rule.name in group for group in groups)]
     lines = [f"## {rule.name}", "", said.summary, ""]
     if not _ONE_FIELD.fullmatch(rule.says):  # what is all fact tells a reader nothing before there is one
         lines += [f"*It says:* {rule.says}", ""]
@@ -51,8 +50,8 @@ def page(rule: Rule) -> str:
         lines += [f"**{name}.** {body}", ""]
     needs = ", ".join(f"`{name}`" for name in rule.needs)
     lines.append(f"*Evidence:* {_BASES[rule.basis]}" + (f"; needs {needs}." if needs else "."))
-    if claims:
-        lines.append(f"Required for the claims {', '.join(claims)}.")
+    if rule.name in REQUIRED:
+        lines.append("Required under every claim.")
     if rule.limits:
         lines += ["", "| Limit | Default | Range | Why |", "|---|---|---|---|"]
         lines += [f"| `{limit.name}` | {limit.default:g} | {limit.range} | {limit.why} |" for limit in rule.limits.values()]

@@ -24,6 +24,8 @@ _NEEDS = {
     "throttle-power-brake": "time under the power brake",
 }
 _SETTINGS = ("setting-changed", "hardware-error")  # integrity rules on which this proof rests
+_NO_NAME, _NO_STAMPS = "a named clock (locked_mhz=)", "stamps of the true clock"
+LOCK_MISSING = frozenset((_NO_NAME, _NO_STAMPS))  # of what may be missing: no witness gives these
 _LEAST_SAID = 0.001  # a bound below it is said as this much
 
 
@@ -99,8 +101,8 @@ def _missing(case: Case) -> tuple[str, ...]:
     if steady_by in (SteadyBy.MODEL, SteadyBy.RANGE) and not case.load.before_known:
         out.append("the load before the window, or 3 s of it inside")
     if claim is Claim.FIXED_CLOCK:
-        out += [] if named_clock(evidence) else ["a named clock (locked_mhz=)"]
-        out += [] if case.is_stamped else ["stamps of the true clock"]
+        out += [] if named_clock(evidence) else [_NO_NAME]
+        out += [] if case.is_stamped else [_NO_STAMPS]
     return tuple(out)
 
 

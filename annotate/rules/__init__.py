@@ -1,7 +1,12 @@
 """Every rule, in the order reports list them: first whether the evidence is good, then what it shows."""
 
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+
 from annotate.rule import Rule
 from annotate.rules import (
+    accounts,
     caches,
     clock_control,
     clocks,
@@ -10,7 +15,10 @@ from annotate.rules import (
     contention,
     coverage,
     harness,
+    held_conditions,
     identity,
+    idle,
+    levels,
     numbers,
     plausibility,
     power,
@@ -22,23 +30,40 @@ from annotate.rules import (
     warmup,
 )
 
-RULES: tuple[Rule, ...] = (
-    *coverage.RULES,
-    *thermal.RULES,
-    *power.RULES,
-    *clocks.RULES,
-    *clock_control.RULES,
-    *steadiness.RULES,
-    *contention.RULES,
-    *sharing.RULES,
-    *timing.RULES,
-    *harness.RULES,
-    *caches.RULES,
-    *plausibility.RULES,
-    *warmup.RULES,
-    *numbers.RULES,
-    *shape.RULES,
-    *identity.RULES,
-    *comparison.RULES,
-    *comparison_design.RULES,
+_FAMILIES = (
+    coverage,
+    idle,
+    accounts,
+    thermal,
+    power,
+    clocks,
+    clock_control,
+    steadiness,
+    held_conditions,
+    contention,
+    sharing,
+    timing,
+    harness,
+    caches,
+    plausibility,
+    warmup,
+    numbers,
+    shape,
+    levels,
+    identity,
+    comparison,
+    comparison_design,
 )
+
+
+def _gathered(name: str) -> Iterator[tuple[str, Any]]:
+    """Return the entries of a table that families may have under this name."""
+    return chain.from_iterable(getattr(family, name, {}).items() for family in _FAMILIES)
+
+
+RULES: tuple[Rule, ...] = tuple(
+    rule for family in _FAMILIES for rule in (*getattr(family, "RULES", ()), *getattr(family, "BOUND_RULES", ()))
+)
+# Names that older policies and verdicts may hold, and what took their place: rules, and limits of rules that are still there.
+RETIRED: Mapping[str, str] = dict(_gathered("RETIRED"))
+RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = dict(_gathered("RETIRED_LIMITS"))

@@ -23,8 +23,14 @@ from tests.annotate import bounds as made
 from tests.annotate.bounds import cause, clean
 from tests.annotate.builders import evidence
 
-SCHEMA = json.loads((Path(annotate.__file__).parent / "budget.schema.json").read_text())
-VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+SCHEMA = json.loads((Path(annotate.__file__).parent / "verdict.schema.json").read_text())
+KEYS = ("budget", "proofs")
+VALIDATOR = jsonschema.Draft202012Validator(
+    {
+        "$defs": SCHEMA["$defs"], "properties": {name: SCHEMA["properties"][name] for name in KEYS},
+        "required": KEYS, "additionalProperties": False,
+    }
+)  # fmt: skip
 
 
 def written(*causes: Bound) -> dict[str, Any]:
@@ -48,7 +54,7 @@ def test_budget_data_says_what_counted_and_what_has_no_bound() -> None:
 
 
 def test_verdict_of_schema_1_has_no_budget() -> None:
-    assert budget_from_data(judge(evidence(length_s=1.5)).to_dict()) is None
+    assert budget_from_data(judge(evidence(length_s=1.5)).as_schema_1()) is None
 
 
 @pytest.mark.parametrize(

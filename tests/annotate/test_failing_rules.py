@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotate.claims import REQUIRED, Claim
+from annotate.claims import Claim
 from annotate.evidence import Evidence
 from annotate.judge import judge
 from annotate.output.report import text
@@ -93,23 +93,22 @@ def brittle(about: Evidence, claim: Claim, *, refreshes_count: Annotated[float, 
     return [Clear()][int(refreshes_count) - 2]
 
 
-def test_judge_names_failed_required_rule_in_why() -> None:
-    """A required rule that failed leaves the window unproven, and its sentence names rule, error and limit."""
+def test_judge_names_failed_rule_in_why() -> None:
+    """A rule that failed bounds nothing: the window is unproven, and its sentence names rule, error and limit."""
     rules = [brittle if each.name == brittle.name else each for each in RULES]
     verdict = judge(evidence(), Policy(limits={brittle.name: {"refreshes_count": 9}}), rules=rules)
     finding = verdict.finding("throttle-hw-slowdown")
-    assert (finding.answered, finding.failure, finding.required) == (Answered.UNOBSERVED, "IndexError", True)
+    assert (finding.answered, finding.failure) == (Answered.UNOBSERVED, "IndexError")
     assert finding.says == "the rule throttle-hw-slowdown failed (IndexError) with the limit refreshes_count = 9"
     assert verdict.status is Status.UNPROVEN
     assert verdict.why == f"throttle-hw-slowdown: {finding.says}"
 
 
-def test_judge_keeps_valid_where_optional_rule_failed() -> None:
-    """A failed rule that the claim does not require is listed as not checked, as other missing evidence is."""
-    optional = replace(fails, name="too-few-samples")
-    assert optional.name not in {name for group in REQUIRED[Claim.SUSTAINED] for name in group}
-    verdict = judge(evidence(), rules=[*(each for each in RULES if each.name != optional.name), optional])
-    assert (verdict.status, [finding.rule for finding in verdict.failed]) == (Status.VALID, [optional.name])
+def test_judge_keeps_valid_where_label_failed() -> None:
+    """A label changes no status, and its failure does not either: it is listed as not checked."""
+    label = replace(fails, name="persistence-off", kind=RuleKind.LABEL)
+    verdict = judge(evidence(), rules=[*(each for each in RULES if each.name != label.name), label])
+    assert (verdict.status, [finding.rule for finding in verdict.failed]) == (Status.VALID, [label.name])
     assert judge(evidence()).status is Status.VALID
 
 

@@ -1,0 +1,189 @@
+"""The inquiry: every rule and proof is asked in three passes, and their answers are put together."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from annotate.answer import Answer, Clear, Found, Severity, Unobserved
+from annotate.budget import Bound, Number, Proof, ProofShown, ProofState
+from annotate.budget_data import CLAIM_FACTS
+from annotate.case import Case
+from annotate.claims import REQUIRED
+from annotate.evidence import Evidence, Fact
+from annotate.passes import AskingPass, merge_passes
+from annotate.policy import Policy
+from annotate.proofs import books, conditions_held, nobody_else, steady_times, work_seen
+from annotate.rule import Rule, RuleKind
+
+_Said = TypeVar("_Said")
+_Prove: TypeAlias = Callable[[Case, Mapping[str, Answer]], ProofShown]
+
+_PROOFS: Mapping[Proof, _Prove] = {
+    Proof.WORK_SEEN: work_seen.prove,
+    Proof.BOOKS: books.prove,
+    Proof.CONDITIONS: conditions_held.prove,
+    Proof.NOBODY_ELSE: nobody_else.prove,
+    Proof.STEADY_TIMES: steady_times.prove,
+}
+_WEIGHT = (Severity.NOTE, Severity.FLAG, Severity.REJECT)
+_BADNESS = (ProofState.NOT_ASKED, ProofState.SHOWN, ProofState.UNPROVEN, ProofState.BROKEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Inquired:
+    """Everything that rules and proofs said of one window, over all passes."""
+
+    case: Case  # of the pass with everything
+    answers: Mapping[str, Answer]  # of each rule, by its name
+    causes: tuple[Bound, ...]  # in the order of the rules
+    proofs: tuple[ProofShown, ...]
+
+
+def inquire(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> Inquired:
+    """Ask every rule and proof in each pass, and join what they say: nothing declared lowers what witnesses saw."""
+    passes = _Passes(evidence, policy)
+    said = {rule.name: passes.ask(partial(_answer, rule, policy.limits.get(rule.name))) for rule in rules}
+    causes = _causes(rules, said)
+    answers = {rule.name: _together(rule, list(said[rule.name].values()), causes) for rule in rules}
+    proofs = tuple(_proof(passes.ask(partial(_proven, proof, answers)), causes) for proof in _PROOFS)
+    return Inquired(passes.last, answers, causes, proofs)
+
+
+class _Passes:
+    """One case a pass, shared by all that is asked in it, so that no series is computed twice.
+
+    What looked at nothing declared says the same without, and is asked once: with times alone, if there are any.
+    """
+
+    def __init__(self, evidence: Evidence, policy: Policy) -> None:
+        self._heard = _Heard(evidence.declared)
+        claimed = {name: evidence.declared[name] for name in CLAIM_FACTS if name in evidence.declared}
+        timed = replace(evidence, declared=claimed)
+        self.last = Case(replace(evidence, declared=self._heard), policy.claim, whole=evidence)
+        self._timed = Case(timed, policy.claim, whole=evidence)
+        self._witnessed = self._timed
+        if evidence.timings is not None or evidence.other_work is not None:
+            self._witnessed = Case(replace(timed, timings=None, other_work=None), policy.claim, whole=evidence)
+        self._has_shared_facts = False
+
+    def ask(self, question: Callable[[Case], _Said]) -> dict[AskingPass, _Said]:
+        """Return what each pass says, in the passes' order."""
+        last, heard = self._everything(question)
+        timed = question(self._timed) if heard else last
+        witnessed = timed if self._witnessed is self._timed else question(self._witnessed)
+        return {AskingPass.WITNESSED: witnessed, AskingPass.TIMED: timed, AskingPass.DECLARED: last}
+
+    def _everything(self, question: Callable[[Case], _Said]) -> tuple[_Said, bool]:
+        """Return what is said with everything, and whether anything declared may have counted."""
+        self._heard.asked = False
+        kept_count = len(vars(self.last))
+        said = question(self.last)
+        # What the case keeps is read by later questions too, which then hear of the fact without asking.
+        self._has_shared_facts |= self._heard.asked and len(vars(self.last)) > kept_count
+        return said, self._heard.asked or self._has_shared_facts
+
+
+class _Heard(Mapping[str, Fact]):
+    """The declared facts, and whether one was read that is no part of the claim."""
+
+    def __init__(self, facts: Mapping[str, Fact]) -> None:
+        self._facts = facts
+        self.asked = False
+
+    def __getitem__(self, name: str) -> Fact:
+        fact = self._facts[name]
+        self.asked |= name not in CLAIM_FACTS
+        return fact
+
+    def __iter__(self) -> Iterator[str]:
+        self.asked = True
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        self.asked = True
+        return len(self._facts)
+
+
+def _answer(rule: Rule, limits: Mapping[str, float] | None, case: Case) -> Answer:
+    """The rule's answer; Unobserved where the rule fails, so that no limit and no evidence costs the other rules theirs."""
+    try:
+        answer = rule.ask_about(case, limits)
+        if isinstance(answer, Found):
+            rule.says.format(**answer.facts), rule.remedy.format(**answer.facts)
+    except Exception as error:  # noqa: BLE001 - limits and evidence are others' and may be anything; the caller logs
+        failure = type(error).__name__
+        under = ", ".join(f"{name} = {value:.6g}" for name, value in (limits or {}).items())
+        with_limits = f" with the limit{'s' if len(limits or {}) > 1 else ''} {under}" if under else ""
+        return Unobserved(f"the rule {rule.name} failed ({failure}){with_limits}", failure)
+    return answer
+
+
+def _proven(proof: Proof, answers: Mapping[str, Answer], case: Case) -> ProofShown:
+    try:
+        return _PROOFS[proof](case, answers)
+    except Exception as error:  # noqa: BLE001 - evidence is others' and may be anything
+        missing = (f"the proof failed ({type(error).__name__})",)
+        return ProofShown(proof=proof, state=ProofState.UNPROVEN, missing=missing)
+
+
+def _causes(rules: Sequence[Rule], said: Mapping[str, Mapping[AskingPass, Answer]]) -> tuple[Bound, ...]:
+    """The causes of all passes, in the order of the rules.  A label gives none."""
+    order = {rule.name: place for place, rule in enumerate(rules) if rule.kind is not RuleKind.LABEL}
+    found = {asking: [bound for name in order for bound in _bounds(said[name][asking])] for asking in AskingPass}
+    return tuple(sorted(merge_passes(found), key=lambda bound: order.get(bound.rule, len(order))))
+
+
+def _bounds(answer: Answer) -> Sequence[Bound]:
+    return answer.bounds if isinstance(answer, Found) else ()
+
+
+def _together(rule: Rule, said: Sequence[Answer], causes: Iterable[Bound]) -> Answer:
+    """Return one answer for those of all passes: the worst severity, else the words that fit the size which counts."""
+    if rule.kind is RuleKind.LABEL:
+        last = said[-1]
+        return replace(last, severity=Severity.NOTE, bounds=()) if isinstance(last, Found) else last
+    found = [answer for answer in reversed(said) if isinstance(answer, Found)]
+    mine = tuple(bound for bound in causes if bound.rule == rule.name)
+    if not found:
+        return _unobserved(rule, said) or said[-1]
+    worst = max(found, key=lambda answer: _WEIGHT.index(answer.severity))
+    if worst.severity is Severity.NOTE and any(answer.bounds for answer in found):
+        if not any(bound.size_ratio for bound in mine):
+            return Clear(found[0].facts)
+        size = _size(mine)
+        worst = min((answer for answer in found if answer.bounds), key=lambda answer: abs(_size(answer.bounds) - size))
+    return replace(worst, bounds=mine)
+
+
+def _unobserved(rule: Rule, said: Iterable[Answer]) -> Unobserved | None:
+    """Return what one pass could not tell where that counts although another could: a failure, or a precondition."""
+    untold = (answer for answer in said if isinstance(answer, Unobserved))
+    return next((answer for answer in untold if answer.failure is not None or rule.name in REQUIRED), None)
+
+
+def _size(bounds: Iterable[Bound]) -> float:
+    """The largest of some bounds, none of them infinite: sizes are compared by their difference."""
+    return min(max(bound.size_ratio for bound in bounds), 1e9)
+
+
+def _proof(said: Mapping[AskingPass, ProofShown], causes: Iterable[Bound]) -> ProofShown:
+    """Return a proof over all passes, in the words of the last of the worst."""
+    counting = [said[AskingPass.DECLARED], said[AskingPass.TIMED]]
+    if _counts(said[AskingPass.WITNESSED], causes):
+        counting.append(said[AskingPass.WITNESSED])
+    return max(counting, key=lambda proof: _BADNESS.index(proof.state))
+
+
+def _counts(witnessed: ProofShown, causes: Iterable[Bound]) -> bool:
+    """Return whether what a proof lacks without times is lacking with them.
+
+    Idle time, books and a fixed clock are shown by times beside a witness.  The clock must have a witness of its own, and
+    who else was there breaks a proof only while nobody bounds what they took.
+    """
+    if witnessed.state is ProofState.BROKEN:
+        if witnessed.proof is not Proof.NOBODY_ELSE:
+            return True
+        unbounded = {bound.rule for bound in causes if bound.ratio is None and bound.number is not Number.MEDIAN}
+        return not unbounded.isdisjoint(witnessed.broken_by)
+    return witnessed.proof is Proof.CONDITIONS and not conditions_held.LOCK_MISSING.issuperset(witnessed.missing)
