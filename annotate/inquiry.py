@@ -145,9 +145,9 @@ def _together(rule: Rule, said: Sequence[Answer], causes: Iterable[Bound]) -> An
         return replace(last, severity=Severity.NOTE, bounds=()) if isinstance(last, Found) else last
     found = [answer for answer in reversed(said) if isinstance(answer, Found)]
     mine = tuple(bound for bound in causes if bound.rule == rule.name)
-    if not found:
-        return _unobserved(rule, said) or said[-1]
-    worst = max(found, key=lambda answer: _WEIGHT.index(answer.severity))
+    worst = max(found, key=lambda answer: _WEIGHT.index(answer.severity), default=None)
+    if worst is None or (rule.name in REQUIRED and worst.severity is Severity.NOTE):
+        return _unobserved(rule, said) or worst or said[-1]
     if worst.severity is Severity.NOTE and any(answer.bounds for answer in found):
         if not any(bound.size_ratio for bound in mine):
             return Clear(found[0].facts)

@@ -148,7 +148,7 @@ class Verdict:
         """Return plain data for JSON; the schema is ``annotate/verdict.schema.json``."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         data |= {"budget": None, "proofs": []} if self.budget is None else budget_to_data(self.budget)
-        data["findings"] = [_written(each) for each in data["findings"]]
+        data |= {"labels": list(self.labels), "findings": [_written(each) for each in data["findings"]]}
         device = {"uuid": data.pop("device_uuid"), "name": data.pop("device_name")}
         head = {name: data.pop(name) for name in ("status", "label", "claim", "claim_facts", "labels")}
         return {"schema": SCHEMA, **head, "device": device, **data}
