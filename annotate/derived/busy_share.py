@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -47,17 +48,25 @@ def gauge_share(shares: Sequence[BusyShare]) -> BusyShare | None:
     return next((share for share in shares if share.witness == UTILISATION), None)
 
 
-def gauge_lost_ratio(evidence: Evidence) -> float | None:
+def gauge_lost_ratio(
+    evidence: Evidence,
+    *,
+    beyond: Annotated[float, "as of gaps: so many times its usual deviation a page stands out"] = 5.0,
+) -> float | None:
     """Return the share of the window by which utilisation fell below its own median; None where it is not known.
 
-    Pages of the first two refreshes may still speak of the time before.
+    A loop that rests in a rhythm, or waits for its launches, has pages that differ all the time: only those that stand out of
+    them count.  Pages of the first two refreshes may still speak of the time before.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns("utilization_ratio")
     if window.length_ns < _FEWEST_REFRESHES * refresh_ns:
         return None
     known = trace.within("utilization_ratio", window.begin_ns + 2 * refresh_ns, window.end_ns).observed.values
-    return float(np.maximum(np.median(known) - known, 0.0).mean()) if len(known) else None
+    if not len(known):
+        return None
+    fallen = np.median(known) - known
+    return float(np.where(fallen > beyond * np.median(np.abs(fallen)), np.maximum(fallen, 0.0), 0.0).mean())
 
 
 def own_share(shares: Sequence[BusyShare]) -> BusyShare | None:

@@ -1,4 +1,4 @@
-"""Causes of idle stretches: pauses of the host that overlap them in time, else its wait for a processor, else nothing known."""
+"""Causes of idle stretches and of late iterations: pauses of the host that overlap them in time, else its wait for a processor, else nothing known."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from typing import Annotated
 import numpy as np
 
 from annotate.derived.idle_gaps import IdleGaps, Span, overlap_ns
-from annotate.evidence import Pause
+from annotate.evidence import Pause, Times, Values
+from annotate.times.outlying import Outlying
 
 OVERLAP, WAITED, NOTHING_KNOWN = "overlap in time", "run-queue wait", "nothing"
 UNKNOWN = "unknown"
@@ -36,13 +37,52 @@ def stretch_causes(
     Each stretch has the cause whose pauses cover most of it, at least half.
     """
     kept = idle.irregular
-    begin_ns, end_ns, idle_s = idle.begin_ns[kept], idle.end_ns[kept], idle.idle_s[kept]
+    begin_ns, end_ns = idle.begin_ns[kept], idle.end_ns[kept]
+    return lost_time_causes(
+        begin_ns, end_ns, idle.idle_s[kept], end_ns - begin_ns, pauses=pauses, run_wait_s=run_wait_s, least_ratio=least_ratio
+    )
+
+
+def late_entry_causes(
+    late: Outlying,
+    pauses: Sequence[Pause],
+    run_wait_s: float | None = None,
+    *,
+    least_ratio: Annotated[float, "the specification: half of a stretch, or of what no pause explains"] = 0.5,
+) -> tuple[StretchCause, ...]:
+    """Return the causes of iterations that took longer than those around them, the largest first.
+
+    A pause explains a late one if it lies within it and covers half of what it is late by.
+    """
+    after = late.excess_s > 0
+    places, lost_s = late.indices[after], late.delays_s
+    begin_ns = late.at_ns[places]
+    end_ns = begin_ns + np.round(late.took_s[places] * late.calls_count * 1e9).astype(np.int64)
+    length_ns = np.round(lost_s * 1e9).astype(np.int64)
+    return lost_time_causes(begin_ns, end_ns, lost_s, length_ns, pauses=pauses, run_wait_s=run_wait_s, least_ratio=least_ratio)
+
+
+def lost_time_causes(
+    begin_ns: Times,
+    end_ns: Times,
+    idle_s: Values,
+    length_ns: Times,
+    *,
+    pauses: Sequence[Pause],
+    run_wait_s: float | None,
+    least_ratio: float,
+) -> tuple[StretchCause, ...]:
+    """Return the causes of intervals in which so much time was lost, the largest first.
+
+    ``length_ns`` is the time that a pause has to cover in each.
+    """
     if not len(begin_ns):
         return ()
     names = sorted({pause.cause for pause in pauses})
     covered = np.zeros((len(names) + 1, len(begin_ns)))
     for row, name in enumerate(names, 1):
-        covered[row] = overlap_ns(begin_ns, end_ns, _spans(pauses, name)) / np.maximum(end_ns - begin_ns, 1)
+        covered[row] = overlap_ns(begin_ns, end_ns, _spans(pauses, name)) / np.maximum(length_ns, 1)
+    covered = np.minimum(covered, 1.0)
     chosen = np.where(covered.max(axis=0) >= least_ratio, covered.argmax(axis=0), 0)
     found = [
         StretchCause(names[row - 1], OVERLAP, int(mine.sum()), float(idle_s[mine].sum()), float(np.average(covered[row][mine])))

@@ -1,22 +1,45 @@
 """Rules about the shape of the times: single ones apart from the rest, or two groups."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
 
-from annotate.claims import Claim
+from annotate.budget import Bound, Estimate, Group, Number
+from annotate.case import Case
 from annotate.derived.held import power_cap
-from annotate.evidence import Evidence, Fact, Timings
-from annotate.ranges import Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
+from annotate.derived.idle_bounds import is_power_free
+from annotate.derived.pause_causes import UNKNOWN, StretchCause, late_entry_causes
+from annotate.derived.time_modes import mode_bounds
+from annotate.evidence import Fact
+from annotate.ranges import Duration, Share
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserved, rule
 from annotate.stats.robust import centre
-from annotate.times.durations import NO_ITERATION, every_count, inside, readable
+from annotate.times.durations import NO_ITERATION, every_count, readable
 from annotate.times.modes import FEWEST_COUNT, Modes, two_modes
-from annotate.times.outlying import outlying, pattern
+from annotate.times.outlying import Outlying, Pattern, beyond_rhythm, outlying, pattern
 
 # Fewer have no neighbours to lie apart from, and no group of their own.
 _FEWEST_COUNT = 6
+_HOST = "host"
+
+RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {
+    "outliers": ("share_ratio", "note_ratio", "cost_ratio"),
+    "bimodal": ("explained_ratio",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutlierLimits:
+    """The limits of ``outliers``."""
+
+    wait_ratio: Annotated[Share, "of the time threads waited for a processor; an unloaded machine stays far below"] = 0.05
+    named_ratio: Annotated[Share, "the specification: pauses that cover half of the late time are its cause"] = 0.5
+    launch_s: Annotated[Duration, "below it an event pair contains the gap to the next launch (H200)"] = 50e-6
+    gap_s: Annotated[Duration, "the specification: no shorter gap between launches stands out"] = 0.001
+    kept_ratio: Annotated[Share, "under a cap a mean kept a third of what turns of a neighbour took, as the clock rose"] = 1 / 3
+    host_ratio: Annotated[Share, "recorded stalls of capped work bought back a fifth to a quarter"] = 2 / 3
 
 
 @rule(
@@ -24,62 +47,111 @@ _FEWEST_COUNT = 6
     kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
-    says="{outliers_count} of {iterations_count} iterations lie apart and add {cost_ratio:.1%} to the time, {pattern}",
+    says="{outliers_count} of {iterations_count} iterations lie apart and add {cost_ratio:.2%} to the time, {pattern}{cause_words}",
     remedy="Find what interrupts the work: another process on the GPU, a busy processor, or the loop itself.",
 )
-def outliers(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    share_ratio: Annotated[Share, "one in a hundred decides a 99th percentile"] = 0.01,
-    note_ratio: Annotated[Share, "of the time: late ones that cost less change no number worth reporting"] = 0.005,
-    cost_ratio: Annotated[Share, "of the time: clean windows of a launch-bound kernel of 18 µs lost 1.2 to 1.4 %"] = 0.02,
-    wait_ratio: Annotated[Share, "of the time threads waited for a processor; an unloaded machine stays far below"] = 0.05,
-) -> Answer:
-    """Finds iterations that lie far from those around them, and says in what pattern.
+def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
+    """Finds iterations that took longer than those around them, and says in what pattern, and by whom where that is known.
 
     Why it matters:
         The pattern tells who interrupted.  A neighbour that computed for 50 ms each second left 14 iterations of 37 000
-        longer by 2.3 ms each, the length of its turn on an H200: a median never shows it.
+        longer by 2.3 ms each, the length of its turn on an H200: a median never shows it, and the mean holds all of it.
 
     What it cannot see:
-        What makes every iteration longer.  An interruption between two iterations.  Slow swings: an iteration is compared
-        with its half second.  Cold iterations are counted by another rule.
+        What makes every iteration longer.  An interruption between two iterations: ``idle-stretch``.  Slow swings: an
+        iteration is compared with its half second.  Late ones at every Nth place count as the loop's own, because harnesses
+        that synchronise every ten launches make every tenth iteration 8 to 30 % longer.  In a loop of calls so short that
+        their times hold the gaps between launches, late ones of less than a millisecond: that is the launches' own jitter,
+        part of the number and not the GPU's.  Cold iterations are counted by another rule.
 
     Remedy:
         Stop the neighbour, free processors, or take out of the loop what it does now and then.  No iteration is ever
         dropped silently: the facts say what the late ones cost.
 
     Source:
-        The time of each iteration.  A share above 1 % that costs more than 0.5 % is only noted: harnesses that synchronise
-        every ten launches
-        make every tenth iteration of a clean GEMM 8 to 30 % longer.  What is flagged is a time lost of 2 % in no regular
-        order, or turns of another process, two or more: in 37 of 40 windows of 2 to 6 s beside that neighbour, and in none
-        of 240 clean ones.  H200, driver 580.159.04.
+        The time of each iteration, at one clock where stamps put it there.  The bound of the mean is what the late ones add
+        to all others; of throughput the same share of the longer time.  Pauses of the host that lie within late
+        iterations and cover half of what they are late by are named as the cause.
     """
-    times = inside(evidence)
+    times = case.one_clock
+    at_clock = replace(case.timings, at_ns=times.at_ns, took_s=times.took_s, sm_clock_mhz=None)
     if len(times.took_s) < _FEWEST_COUNT:
-        return Unobserved("too few iterations to say which lie apart") if len(times.took_s) else NO_ITERATION
-    lying = outlying(times)
-    waited_s, span_s = evidence.host.run_wait_s, evidence.host.span_s
-    waited = waited_s is not None and bool(span_s) and waited_s > wait_ratio * (span_s or 0.0)
+        return Unobserved("too few iterations to say which lie apart") if case.has_times else NO_ITERATION
+    every = outlying(at_clock)
+    lying = _counted(every, limits)
+    waited_s, span_s = case.evidence.host.run_wait_s, case.evidence.host.span_s
+    waited = waited_s is not None and bool(span_s) and waited_s > limits.wait_ratio * (span_s or 0.0)
     shape = pattern(lying, waited=waited)
-    facts: dict[str, Fact] = {
+    facts = _facts(every, lying, shape)
+    if not lying.cost_ratio:
+        return Clear(facts)
+    causes = late_entry_causes(lying, case.evidence.pauses, waited_s if waited else None, least_ratio=limits.named_ratio)
+    facts |= _cause_facts(causes)
+    is_host = shape.name == _HOST or facts["cause"] != UNKNOWN
+    is_free = is_power_free(case.evidence) is True
+    kept_ratio = 1.0 if is_free else limits.host_ratio if is_host else limits.kept_ratio
+    bounds = _late_bounds(lying, kept_ratio, is_at_one_clock=times.is_at_one_clock)
+    return Found(facts=facts, effect_ratio=lying.cost_ratio, span_ns=bounds[0].span_ns, bounds=bounds)
+
+
+def _counted(every: Outlying, limits: OutlierLimits) -> Outlying:
+    """Return the late ones that count: not the loop's own rhythm, and not the jitter of launches."""
+    lying = beyond_rhythm(every)
+    if centre(every.took_s) < limits.launch_s:
+        lying = lying.pick(lying.excess_s * lying.calls_count >= limits.gap_s)
+    return lying
+
+
+def _late_bounds(lying: Outlying, kept_ratio: float, *, is_at_one_clock: bool) -> tuple[Bound, ...]:
+    """Return what the late ones did to each number; where idle time buys clock, the least that is left of it is smaller."""
+    most, least = lying.cost_ratio, kept_ratio * lying.cost_ratio
+    late = lying.indices[lying.excess_s > 0]
+    rest_s = np.delete(lying.took_s, late)
+    median = centre(lying.took_s) / centre(rest_s) - 1.0
+    estimates = {
+        Number.MEAN: Estimate(least, most, most),
+        Number.THROUGHPUT: Estimate(-most / (1.0 + most), -most / (1.0 + most), -least / (1.0 + least)),
+        Number.MEDIAN: Estimate(median, median, median),
+    }
+    if is_at_one_clock:
+        estimates[Number.MEDIAN_AT_CLOCK] = estimates[Number.MEDIAN]
+    last_ns = int(lying.at_ns[late[-1]]) + round(float(lying.took_s[late[-1]]) * lying.calls_count * 1e9)
+    return tuple(
+        Bound(
+            number=number,
+            rule="outliers",
+            group=Group.INSIDE,
+            ratio=abs(estimate.value_ratio),
+            estimate=estimate,
+            span_ns=(int(lying.at_ns[late[0]]), last_ns),
+        )
+        for number, estimate in estimates.items()
+    )
+
+
+def _facts(every: Outlying, lying: Outlying, shape: Pattern) -> dict[str, Fact]:
+    return {
         "outliers_count": len(lying.indices),
         "iterations_count": len(lying.took_s),
         "share_ratio": lying.share_ratio,
         "cost_ratio": lying.cost_ratio,
+        "rhythm_cost_ratio": every.cost_ratio - lying.cost_ratio,  # what is left out, as the loop's own
         "pattern": shape.text,
         "kind": shape.name,
         "trimmed_mean_s": float(np.delete(lying.took_s, lying.indices).mean()),
         "mean_s": float(lying.took_s.mean()),
     }
-    if shape.name == "time-slice":
-        return Found(Severity.FLAG, facts, effect_ratio=lying.cost_ratio)
-    if lying.cost_ratio > cost_ratio:
-        return Found(Severity.NOTE if shape.name == "regular" else Severity.FLAG, facts, effect_ratio=lying.cost_ratio)
-    noted = lying.share_ratio > share_ratio and lying.cost_ratio > note_ratio
-    return Found(Severity.NOTE, facts) if noted else Clear(facts)
+
+
+def _cause_facts(causes: Sequence[StretchCause]) -> dict[str, Fact]:
+    main = causes[0]
+    return {
+        "cause": main.cause,
+        "cause_by": main.by,
+        "cause_overlap_ratio": main.overlap_ratio,
+        "cause_late_s": main.idle_s,
+        "cause_words": "" if main.cause == UNKNOWN else f": {'' if main.overlap_ratio else 'perhaps '}{main.cause}",
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +162,8 @@ class BimodalLimits:
     minor_ratio: Annotated[Share, "a group of one in twenty; fewer are outliers"] = 0.05
     depth_ratio: Annotated[Share, "density between over density at the lower peak; a swinging clock leaves half of it"] = 0.25
     p: Annotated[Share, "that there is no valley: of a hundred such windows one may be wrong"] = 0.01
-    centre_ratio: Annotated[Share, "a smaller group in a regular order leaves the median where it is"] = 0.2
+    centre_ratio: Annotated[Share, "a smaller group leaves the median where it is"] = 0.2
     swing_ratio: Annotated[Share, "as far apart as the power controller alone moves a capped GEMM: ±3.6 %"] = 0.07
-    explained_ratio: Annotated[Share, "of the separation; a kernel's time follows the clock by 0.7 to 1.05"] = 0.6
 
 
 @rule(
@@ -103,7 +174,7 @@ class BimodalLimits:
     says="there are two speeds, {fast} ({fast_ratio:.0%} of iterations) and {slow}{cause}",
     remedy="Find what differs between them (clock, buffers, algorithm, a neighbour) and measure each by itself.",
 )
-def bimodal(evidence: Evidence, claim: Claim, *, limits: BimodalLimits) -> Answer:
+def bimodal(case: Case, *, limits: BimodalLimits) -> Answer:
     """Finds iterations that run at two speeds, so that no single centre stands for them.
 
     Why it matters:
@@ -111,8 +182,8 @@ def bimodal(evidence: Evidence, claim: Claim, *, limits: BimodalLimits) -> Answe
         Buffers, algorithms picked by trial, clocks and neighbours each make two groups.
 
     What it cannot see:
-        Three groups and more, of which it names two.  A single switch from one speed to another: the rules about change
-        over time do.  Groups closer than the times are quantised.
+        Three groups and more, of which it names two.  A single switch from one speed to another: ``iteration-levels``
+        does.  Groups closer than the times are quantised.
 
     Remedy:
         Find what differs between the groups and measure each by itself.
@@ -120,69 +191,59 @@ def bimodal(evidence: Evidence, claim: Claim, *, limits: BimodalLimits) -> Answe
     Source:
         A valley between two peaks, tested by counts that are first reduced to what they are worth in this order.
         Hartigan's dip takes iterations for independent, and they are not: with p < 0.01 it found two modes in 181 of 183
-        windows of steady capped kernels.  The power controller alone makes a capped GEMM 16384 run at two clocks 3.3 %
-        apart: where the true clock, or the cap, explains the groups, they are only noted, and so is every tenth iteration
-        of a harness.  None of 240 clean windows was flagged.  H200, driver 580.159.04.
+        windows of steady capped kernels.  Times are compared at one clock where stamps put them there, so that groups
+        which the clock makes are none.  The bound of the medians is half of the separation, where the smaller group holds
+        a fifth.  Unstamped, the power controller alone makes a capped GEMM 16384 run at two clocks 3.3 % apart: groups
+        that close move nothing that the next window would not move as well, and neither does every tenth iteration of a
+        harness.  H200, driver 580.159.04.
     """
-    times = inside(evidence)
+    times = case.one_clock
     if len(times.took_s) < FEWEST_COUNT:
-        return Unobserved("too few iterations to tell two speeds from one") if len(times.took_s) else NO_ITERATION
+        return Unobserved("too few iterations to tell two speeds from one") if case.has_times else NO_ITERATION
     modes = two_modes(times.took_s, minor_ratio=limits.minor_ratio)
-    if (
-        modes is None
-        or modes.separation_ratio <= limits.separation_ratio
-        or modes.depth_ratio > limits.depth_ratio
-        or modes.p >= limits.p
-    ):
-        return Clear(
-            {"separation_ratio": modes.separation_ratio, "depth_ratio": modes.depth_ratio, "p": modes.p} if modes else {}
-        )
-    by_clock = _by_clock(times, modes)
-    nth = every_count(np.flatnonzero(times.took_s > modes.split_s))
-    capped = by_clock is None and modes.separation_ratio <= limits.swing_ratio and _capped(evidence)
-    harmless = False
-    cause = ""
-    if by_clock is not None and by_clock > limits.explained_ratio:
-        cause, harmless = ", which the true clock explains", modes.separation_ratio <= limits.swing_ratio
-    elif nth and modes.slow_ratio < limits.centre_ratio:
-        cause, harmless = f", most at every {nth}th iteration", True
-    elif capped:
-        cause, harmless = ", as the power controller's two clocks make them", True
-    elif by_clock is not None:
-        cause = (
-            ", at the same true clock" if by_clock < 1.0 - limits.explained_ratio else ", which the true clock explains in part"
-        )
-    facts: dict[str, Fact] = {
+    if modes is None:
+        return Clear()
+    facts: dict[str, Fact] = {"separation_ratio": modes.separation_ratio, "depth_ratio": modes.depth_ratio, "p": modes.p}
+    near = modes.separation_ratio <= limits.separation_ratio
+    if near or modes.depth_ratio > limits.depth_ratio or modes.p >= limits.p:
+        return Clear(facts)
+    cause, is_own = _mode_cause(case, modes, limits)
+    facts |= {
         "fast_s": modes.fast_s,
         "slow_s": modes.slow_s,
         "fast": readable(modes.fast_s),
         "slow": readable(modes.slow_s),
         "fast_ratio": 1.0 - modes.slow_ratio,
-        "separation_ratio": modes.separation_ratio,
-        "depth_ratio": modes.depth_ratio,
-        "p": modes.p,
-        "clock_explains_ratio": by_clock,
         "cause": cause,
     }
-    return Found(Severity.NOTE if harmless else Severity.FLAG, facts)
+    if is_own:
+        return Found(facts=facts)
+    bounds = mode_bounds(
+        "bimodal",
+        times,
+        separation_ratio=limits.separation_ratio,
+        depth_ratio=limits.depth_ratio,
+        p=limits.p,
+        centre_ratio=limits.centre_ratio,
+    )
+    return Found(facts=facts, bounds=bounds)
 
 
-def _by_clock(times: Timings, modes: Modes) -> float | None:
-    """The share of the separation that the true clocks of the two groups account for, None where they were not stamped."""
-    clock = times.sm_clock_mhz
-    if clock is None:
-        return None
-    slow = times.took_s > modes.split_s
-    groups = [clock[group & np.isfinite(clock)] for group in (slow, ~slow)]
-    if any(len(group) < _FEWEST_COUNT for group in groups):
-        return None
-    slow_mhz, fast_mhz = (centre(group) for group in groups)
-    return float(np.log(fast_mhz / slow_mhz) / np.log1p(modes.separation_ratio)) if min(slow_mhz, fast_mhz) > 0 else None
+def _mode_cause(case: Case, modes: Modes, limits: BimodalLimits) -> tuple[str, bool]:
+    """Return the words for what makes the two groups, and whether they are the work's own."""
+    nth = every_count(np.flatnonzero(case.one_clock.took_s > modes.split_s))
+    if nth:
+        return f", most at every {nth}th iteration", True
+    if case.one_clock.is_at_one_clock:
+        return ", at the same true clock", False
+    if modes.separation_ratio <= limits.swing_ratio and _is_capped(case):
+        return ", as the power controller's two clocks make them", True
+    return "", False
 
 
-def _capped(evidence: Evidence) -> bool:
+def _is_capped(case: Case) -> bool:
     """Return whether the power cap held for most of the window, by the witness."""
-    held = power_cap(evidence)
+    held = power_cap(case.evidence)
     return held is not None and held.least_ratio > 0.5
 
 

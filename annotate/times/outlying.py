@@ -1,6 +1,8 @@
 """Iterations that lie apart from their neighbours, and their pattern, which shows the cause."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -10,6 +12,8 @@ from annotate.evidence import Times, Timings, Values
 from annotate.stats.robust import centre, spread
 from annotate.times.cold import cold
 from annotate.times.durations import every_count, floor_s, readable
+
+_SHORTEST_SLICE_S = 0.5e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,10 @@ class Outlying:
         """Return by how much longer the late ones make all of them together."""
         late_s = float(self.excess_s[self.excess_s > 0].sum())
         return late_s / (float(self.took_s.sum()) - late_s) if late_s else 0.0
+
+    def pick(self, kept: npt.NDArray[np.bool_]) -> Outlying:
+        """Return some of those that lie apart, among the same iterations."""
+        return replace(self, indices=self.indices[kept], excess_s=self.excess_s[kept])
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ def _around(at_ns: Times, took_s: Values) -> Values:
 def time_slices(
     lying: Outlying,
     *,
-    shortest_s: Annotated[float, "a GPU's time slice is about 2 ms; hiccups of the host are shorter"] = 0.5e-3,
+    shortest_s: Annotated[float, "a GPU's time slice is about 2 ms; hiccups of the host are shorter"] = _SHORTEST_SLICE_S,
     longest_s: Annotated[float, "a processor's turn takes longer"] = 10e-3,
     alike_ratio: Annotated[float, "robust spread over median; slices recorded on an H200 differed by 1 %"] = 0.1,
     fewest_count: Annotated[int, "clean recordings hold none at all, so that two alike are no chance"] = 2,
@@ -100,6 +108,27 @@ def time_slices(
     if not (alike and single):
         return None
     return Pattern("time-slice", f"{len(excess_s)} of them {readable(usual_s)} longer each, as by turns of another process")
+
+
+def beyond_rhythm(
+    lying: Outlying,
+    *,
+    beyond: Annotated[float, "as of gaps: so many times the usual excess of the rhythm stands out of it"] = 5.0,
+) -> Outlying:
+    """Return those that lie apart without the ones at every Nth place, which are the loop's own; all where there is no rhythm.
+
+    Turns of another process may come in step with the loop: as long as those, none is the loop's own.
+    """
+    nth = every_count(lying.indices)
+    if nth is None:
+        return lying
+    at = lying.indices
+    in_step = np.isin(at + nth, at) | np.isin(at - nth, at)
+    if time_slices(lying) is not None:
+        in_step &= lying.excess_s * lying.calls_count < _SHORTEST_SLICE_S
+        if not in_step.any():
+            return lying
+    return lying.pick(~in_step | (lying.excess_s > beyond * centre(lying.excess_s[in_step])))
 
 
 def regular(lying: Outlying) -> Pattern | None:
