@@ -6,8 +6,8 @@ from typing import Annotated
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount
-from annotate.derived.busy import beyond_declared_ratio, busy_at
-from annotate.derived.condition_bounds import link_bounds
+from annotate.derived.busy import beyond_declared_ratio
+from annotate.derived.condition_bounds import best_while_busy, link_bounds
 from annotate.derived.foreign_bounds import foreign_bounds, own_work_bounds
 from annotate.derived.held import by_bits
 from annotate.derived.neighbours import ACTIVE_RATIO, is_at_rest, presence_span_ns
@@ -237,7 +237,7 @@ def numa_pcie_affinity(case: Case) -> Answer:
         ("pcie_generation_count", device.pcie_generation_max_count, "PCIe generation"),
         ("pcie_width_count", device.pcie_width_max_count, "PCIe width"),
     ):
-        now = _while_busy(evidence, name)
+        now = best_while_busy(evidence, name)
         if most is None or now is None:
             unknown.append(f"the {text} of a busy GPU")
         elif now < most:
@@ -251,14 +251,6 @@ def numa_pcie_affinity(case: Case) -> Answer:
     if unknown:
         return Unobserved(f"not observed: {', '.join(unknown)}")
     return Clear(facts)
-
-
-def _while_busy(evidence: Evidence, name: str) -> float | None:
-    """The best state of the link while the GPU worked; None if it was not read then."""
-    window, column = evidence.window, evidence.trace.column(name).observed
-    inside = column.where((column.at_ns >= window.begin_ns) & (column.at_ns <= window.end_ns))
-    busy = inside.values[busy_at(evidence, inside.at_ns)]
-    return float(busy.max()) if len(busy) else None
 
 
 @rule(

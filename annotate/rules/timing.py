@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from annotate.budget import Bound, Estimate, Group, Number
+from annotate.budget import Estimate
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount, text
@@ -18,6 +18,7 @@ from annotate.derived.missed_work import (
     stopped_early,
 )
 from annotate.derived.timed import SEVERAL, elsewhere, loop
+from annotate.derived.timer_bounds import timer_bounds
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Duration, Factor, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
@@ -121,8 +122,7 @@ def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> 
 
     What it cannot see:
         Less than a second of utilisation.  Launches hidden by a kernel that blocks the stream, which is what it is for.
-        Work of others that fills the pauses.  How far off the number is: ``unaccounted-time`` says what times claim beyond
-        the GPU's work.
+        Work of others that fills the pauses.  How far off the number is (``unaccounted-time``).
 
     Remedy:
         A CUDA graph launches many kernels at once; a batch of calls between two events hides launches behind work; or say
@@ -198,8 +198,7 @@ def short_kernel(
 
     Source:
         The median time of what one reading of the timer spans; a graph of several calls, or a batch, is fine.  The bound is
-        one tick and the timer's own overhead over that time or, where nobody measured it, the 8 µs that an event pair reads
-        at most around nothing.
+        one tick and the timer's own overhead over that time or, unmeasured, the 8 µs that events read around nothing.
     """
     evidence = case.evidence
     timed, timer = loop(evidence), text(evidence.declared, "timer")
@@ -214,7 +213,7 @@ def short_kernel(
     facts |= {"call": readable(timed.call_s), "timer": names.get(timer, "most timers"), "batch_count": timed.batch_count}
     overhead_s = amount(evidence.declared, "timer_overhead_s")
     most_s = _AROUND_NOTHING_S if overhead_s is None else _TICK_S + overhead_s
-    return Found(facts=facts, bounds=_timer_bounds("short-kernel", most_s / timed.entry_s))
+    return Found(facts=facts, bounds=timer_bounds("short-kernel", most_s / timed.entry_s))
 
 
 @rule(
@@ -252,15 +251,12 @@ def timer_overhead(case: Case) -> Answer:
         return Clear(facts)
     if has_empty_spans(evidence):
         return Unobserved(_EMPTY)
-    facts |= {
-        "overhead": readable(overhead_s),
-        "batch_count": max(2, round(overhead_s / (_SMALL_RATIO * timed.call_s) + 0.5)),
-    }
+    batch_count = max(2, round(overhead_s / (_SMALL_RATIO * timed.call_s) + 0.5))
+    facts |= {"overhead": readable(overhead_s), "batch_count": batch_count}
     # Readings of little more than the overhead hold a kernel of unknown length.
     ratio = share_ratio / (1 - share_ratio) if share_ratio < _MOST_RATIO else None
     estimate = Estimate(0.0, ratio, ratio) if ratio is not None else None
-    bounds = _timer_bounds("timer-overhead", ratio, estimate)
-    return Found(facts=facts, effect_ratio=ratio, bounds=bounds)
+    return Found(facts=facts, effect_ratio=ratio, bounds=timer_bounds("timer-overhead", ratio, estimate))
 
 
 @rule(
@@ -295,17 +291,9 @@ def timer_tampered(evidence: Evidence, claim: Claim) -> Answer:
     return Found(Severity.REJECT, {"names": ", ".join(listed[:4]), "names_count": len(listed)})
 
 
-def _timer_bounds(rule: str, ratio: float | None, estimate: Estimate | None = None) -> tuple[Bound, ...]:
-    """Return the bound of what a timer adds to each time; throughput is counted by the window's clock."""
-    return tuple(
-        Bound(number=number, rule=rule, group=Group.TIMER, ratio=ratio, estimate=estimate)
-        for number in (Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK)
-    )
-
-
 RULES: tuple[Rule, ...] = (missing_sync, wrong_stream, host_bound, short_kernel, timer_overhead, timer_tampered)
 
-# Limits that only set a severity, or that the books took the place of.  Policies, stores and reports may still name them.
+# Limits that only set a severity, or that the books replace.  Policies, stores and reports may still name them.
 RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {
     "missing-sync": ("covered_ratio", "accounted_ratio"),
     "timer-overhead": ("note_ratio", "flag_ratio"),
