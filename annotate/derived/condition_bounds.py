@@ -55,7 +55,9 @@ def link_bounds(evidence: Evidence) -> tuple[Bound, ...]:
     """
     generation = evidence.trace.column("pcie_generation_count").observed
     at_ns = generation.at_ns[(generation.at_ns >= evidence.window.begin_ns) & (generation.at_ns <= evidence.window.end_ns)]
-    at_ns = at_ns[busy_at(evidence, at_ns)]
+    # Utilisation is shown up to two refreshes late: a link that rests already may still look busy.
+    late_ns = 2 * evidence.trace.refresh_of_ns("utilization_ratio")
+    at_ns = at_ns[busy_at(evidence, at_ns) & busy_at(evidence, at_ns + late_ns)]
     if len(at_ns) < 2:
         return ()
     generations, widths = (evidence.trace.at(name, at_ns) for name in ("pcie_generation_count", "pcie_width_count"))
@@ -65,6 +67,14 @@ def link_bounds(evidence: Evidence) -> tuple[Bound, ...]:
         return ()
     ratio = float((rates.max() / rates - 1.0).mean())
     return tuple(_bound("numa-pcie-affinity", Group.LINK, number, ratio, None, None) for number in _TIMED)
+
+
+def best_while_busy(evidence: Evidence, name: str) -> float | None:
+    """Return the best state of the link while the GPU worked; None if it was not read then."""
+    window, column = evidence.window, evidence.trace.column(name).observed
+    inside = column.where((column.at_ns >= window.begin_ns) & (column.at_ns <= window.end_ns))
+    busy = inside.values[busy_at(evidence, inside.at_ns)]
+    return float(busy.max()) if len(busy) else None
 
 
 def canary_bounds(

@@ -8,6 +8,7 @@ from annotate.derived.dark_time import dark_ratio
 from annotate.derived.foreign_work import ForeignWork, RecordShift
 from annotate.derived.idle_gaps import Span
 from annotate.derived.neighbours import Neighbours
+from annotate.derived.time_accounts import TimeAccounts
 
 FLOOR_RATIO = 0.03  # without a record: a neighbour that only takes bandwidth moved the time at one clock by 2.8 % (H200)
 BOOKS_RATIO = 0.013  # the error of the books: utilisation against times of clean windows
@@ -56,10 +57,24 @@ def hidden_bounds(rule: str, work: ForeignWork, others: Neighbours, *, span_ns: 
 
     A PID that is not on the list counts as one that is; memory that nobody explains may be anybody's, and has no bound.
     """
+    named = foreign_bounds(rule, work, span_ns=span_ns) if others.unlisted else ()
     if not others.hidden_bytes:
-        return foreign_bounds(rule, work, span_ns=span_ns) if others.unlisted else ()
+        return named
     make, touched = _Maker(rule, span_ns), _TOUCHED if work.has_times else _TOUCHED[:1]
-    return tuple(make(number, Group.INSIDE, None) for number in touched)
+    late = {bound.number: bound.estimate for bound in named if bound.group is Group.INSIDE}
+    held = [make(number, Group.INSIDE, None, late.get(number)) for number in touched]
+    return (*held, *(bound for bound in named if bound.group is not Group.INSIDE))
+
+
+def unseen_bounds(rule: str, work: ForeignWork, accounts: TimeAccounts | None, open_ratio: float) -> tuple[Bound, ...]:
+    """Return the bounds of processes that no list can show, by what the books leave open: ``contention-residual``.
+
+    Nobody was seen, so that the rest of the books has a bound and no estimate: it may be work of the process itself.
+    """
+    make = _Maker(rule, None)
+    farthest = max(open_ratio, accounts.farthest_ratio() if accounts is not None else open_ratio + BOOKS_RATIO)
+    late = [replace(bound, estimate=None) for bound in _late(make, work)] if work.late_ratio is not None else []
+    return (make(Number.THROUGHPUT, Group.BOOKS, min(1.0, farthest)), *late)
 
 
 def own_work_bounds(rule: str, work: ForeignWork, *, met: bool, span_ns: Span | None = None) -> tuple[Bound, ...]:

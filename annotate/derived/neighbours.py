@@ -3,6 +3,7 @@
 Nobody is cleared by memory or by utilisation: only process lists that would have shown everybody say that nobody was there.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated
@@ -49,9 +50,9 @@ class Neighbours:
         return sum(each.length_ns for each in self.silences)
 
 
-def is_at_rest(drawing: Presence) -> bool:
+def is_at_rest(drawing: Presence, active_ratio: float = ACTIVE_RATIO) -> bool:
     """Return whether a graphics process was seen to do nothing throughout."""
-    return drawing.peak_ratio is not None and drawing.peak_ratio <= ACTIVE_RATIO and not drawing.arrived
+    return drawing.peak_ratio is not None and drawing.peak_ratio <= active_ratio and not drawing.arrived
 
 
 def neighbours(
@@ -114,7 +115,11 @@ def _foreign_windows(evidence: Evidence) -> tuple[OtherWindow, ...]:
 
 def seen_span_ns(of: Neighbours) -> tuple[int, int] | None:
     """Return from when to when anybody of them was seen; None where only memory tells of them."""
-    spans = [(each.seen_begin_ns, each.seen_end_ns) for each in of.at_work]
-    spans += [(each.begin_ns, each.end_ns) for each in of.windows]
-    ends = list(chain.from_iterable(spans))
-    return (min(ends), max(ends)) if ends else None
+    ends = [presence_span_ns(of.at_work), *((each.begin_ns, each.end_ns) for each in of.windows)]
+    known = list(chain.from_iterable(span for span in ends if span is not None))
+    return (min(known), max(known)) if known else None
+
+
+def presence_span_ns(of: Sequence[Presence]) -> tuple[int, int] | None:
+    """Return from when to when anybody of these processes was seen; None of nobody."""
+    return (min(each.seen_begin_ns for each in of), max(each.seen_end_ns for each in of)) if of else None

@@ -93,6 +93,14 @@ def unread_s(evidence: Evidence) -> float:
     return longest_ns / 1e9
 
 
+def unlisted_because(evidence: Evidence, unread_limit_s: float) -> str | None:
+    """Return why the process lists can clear nobody; None where they would have shown everybody."""
+    if not list_is_whole(evidence):
+        return "processes outside this container may be missing from the process list"
+    unread = unread_s(evidence)
+    return f"the process list was not read for {unread:.1f} s of the window" if unread > unread_limit_s else None
+
+
 def unexplained_bytes(evidence: Evidence) -> float | None:
     """Device memory in use that neither a listed process nor the driver's own reserve explains, in the middle of the window.
 

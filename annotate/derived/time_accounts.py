@@ -8,6 +8,7 @@ import numpy as np
 from annotate.budget import Bound, Estimate, Group, Number
 from annotate.derived.busy_share import BusyShare, foreign_most_ratio, gauge_share, own_share
 from annotate.derived.idle_gaps import STAMP_S, IdleGaps, Span, overlap_ns
+from annotate.derived.neighbours import neighbours
 from annotate.derived.presence import alone
 from annotate.evidence import Evidence, Timings
 
@@ -111,18 +112,22 @@ def timed_accounts(
 def untimed_accounts(evidence: Evidence, shares: Sequence[BusyShare]) -> TimeAccounts | None:
     """Return the books of a window without times: the own processes' share, and others'.
 
-    Processes that were provably alone did all there was.  Elsewhere the record of each process speaks, and where it is
-    silent nobody accounts for anything: None.
+    Processes that were provably alone did all there was.  Elsewhere the record of each process speaks.  In a container it
+    may name the measured process by another PID: one unknown PID at most.  Where nobody accounts for anything: None.
     """
     busy = gauge_share(shares)
     if busy is None or evidence.window.length_ns < SHORTEST_NS:
         return None
     if alone(evidence):
         return TimeAccounts(busy=busy, own_ratio=busy.ratio)
-    own = own_share(shares)
-    if own is None:
+    own, foreign_ratio = own_share(shares), foreign_most_ratio(evidence)
+    if own is not None:
+        return TimeAccounts(busy=busy, own_ratio=min(own.ratio, busy.ratio), foreign_ratio=foreign_ratio)
+    unknown = next(iter(neighbours(evidence).perhaps_own), None)
+    if unknown is None or unknown.least_ratio is None or unknown.most_ratio is None:
         return None
-    return TimeAccounts(busy=busy, own_ratio=min(own.ratio, busy.ratio), foreign_ratio=foreign_most_ratio(evidence))
+    own_ratio = min(0.5 * (unknown.least_ratio + unknown.most_ratio), busy.ratio)
+    return TimeAccounts(busy=busy, own_ratio=own_ratio, foreign_ratio=max(0.0, foreign_ratio - unknown.most_ratio))
 
 
 def rest_bounds(accounts: TimeAccounts, rule: str, *, error_ratio: float = BOOKS_ERROR_RATIO) -> tuple[Bound, ...]:

@@ -106,6 +106,9 @@ def untimed_because(evidence: Evidence, utilization_ratio: float) -> str | None:
     # The driver shows 1-2 % for a process that does nothing.
     if any(not presence.own and (presence.most_ratio or 0.0) > 0.02 for presence in presences(evidence)):
         return "a neighbour was computing, which explains why the GPU was busy"
+    other = evidence.other_work
+    if other is not None and float(other.took_s.sum()) > 0.5 * utilization_ratio * evidence.window.length_s:
+        return "the harness declared the GPU's work between its times"
     told_ratio = amount(evidence.declared, "busy_ratio")
     if told_ratio is not None:
         return "the harness counted the GPU's work between its times" if told_ratio > utilization_ratio / 2 else None

@@ -67,4 +67,4 @@ def _figures(accounts: TimeAccounts) -> Mapping[str, Fact]:
     }
 
 
-BOUND_RULES: tuple[Rule, ...] = (unaccounted_time,)
+RULES: tuple[Rule, ...] = (unaccounted_time,)

@@ -2,10 +2,13 @@
 
 from typing import Annotated
 
+from annotate.budget import Bound, Estimate
+from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount, text
 from annotate.derived.roofline import peak_bytes_a_second, traffic_bound
 from annotate.derived.timed import elsewhere, loop
+from annotate.derived.timer_bounds import timer_bounds
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Factor, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
@@ -32,7 +35,7 @@ def warm_cache_unintended(
         its real place then reads up to 1.6 times too fast.
 
     What it cannot see:
-        What a call touches beyond what was declared: inputs alone are the least it can be, so that they fit is only noted.
+        What a call touches beyond what was declared: inputs alone are the least it can be, so that they fit is a label.
         Partial hits of larger inputs.
 
     Remedy:
@@ -76,21 +79,20 @@ def warm_cache_unintended(
             Severity.REJECT, facts | {"what": f"a cold cache is claimed, but the {size} of a call {fit} and nothing flushes it"}
         )
     if touched_bytes:
-        return Found(Severity.FLAG, facts | {"what": f"the {size} of a call {fit}, and nobody said whether that is meant"})
-    return Found(Severity.NOTE, facts | {"what": f"inputs of {size} {fit}, and nobody said what else a call touches"})
+        return Found(facts=facts | {"what": f"cache: not said; the {size} of a call {fit}"})
+    return Found(facts=facts | {"what": f"cache: not said; inputs of {size} {fit}"})
 
 
 @rule(
     "flush-insufficient",
-    kind=RuleKind.INTEGRITY,
+    kind=RuleKind.BIAS,
     needs=("declared.flush_bytes",),
     basis=Basis.DECLARED,
     says="{what}",
     remedy="Write at least twice the L2 cache between calls, on the same stream, outside the timed span.",
 )
 def flush_insufficient(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
     least_ratio: Annotated[Factor, "of the L2 cache: the policy of replacement is not known, so once is not enough"] = 1.5,
 ) -> Answer:
@@ -107,12 +109,14 @@ def flush_insufficient(
 
     Source:
         The flush that the harness declares, and the cache's size as CUDA gives it.  Calls that touch more than that by
-        themselves need no flush.
+        themselves need no flush.  A timed flush takes about its bytes over the memory's peak, and at most twice that; how much
+        a small flush leaves warm nobody can say.
     """
+    evidence = case.evidence
     flush_bytes, l2_bytes = amount(evidence.declared, "flush_bytes"), amount(evidence.declared, "l2_bytes")
     if evidence.declared.get("flush_timed") is True and flush_bytes:
         what = f"the time contains a flush of {flush_bytes / 1e6:.3g} MB"
-        return Found(Severity.FLAG, {"what": what, "flush_bytes": flush_bytes})
+        return Found(facts={"what": what, "flush_bytes": flush_bytes}, bounds=_of_timed_flush(evidence, flush_bytes))
     if not flush_bytes or not l2_bytes:
         return Unobserved("how much is flushed, or how large the cache is, was not declared")
     facts: dict[str, Fact] = {"flush_bytes": flush_bytes, "l2_bytes": l2_bytes}
@@ -120,7 +124,17 @@ def flush_insufficient(
     if max(flush_bytes, touched_bytes) >= least_ratio * l2_bytes:
         return Clear(facts)
     what = f"a flush of {flush_bytes / 1e6:.3g} MB leaves part of an L2 cache of {l2_bytes / 1e6:.3g} MB warm"
-    return Found(Severity.FLAG, facts | {"what": what})
+    return Found(facts=facts | {"what": what}, bounds=timer_bounds("flush-insufficient", None))
+
+
+def _of_timed_flush(evidence: Evidence, flush_bytes: float) -> tuple[Bound, ...]:
+    """Return by how much a flush makes each time longer; no bound where the memory's peak or the times are not known."""
+    timed, peak = loop(evidence), peak_bytes_a_second(evidence.device) if evidence.device else None
+    if timed is None or peak is None:
+        return timer_bounds("flush-insufficient", None)
+    longer_ratio = flush_bytes / peak / timed.call_s
+    # The cache may take the writes first, so that none of it is sure.
+    return timer_bounds("flush-insufficient", 2.0 * longer_ratio, Estimate(0.0, longer_ratio, 2.0 * longer_ratio))
 
 
 RULES: tuple[Rule, ...] = (warm_cache_unintended, flush_insufficient)

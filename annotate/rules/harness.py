@@ -1,9 +1,13 @@
 """Rules about the harness around the work: profilers, allocations, input data and threads."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
 
+from annotate.budget import Bound, Group, Number, Replaces
+from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount, text
 from annotate.derived.allocations import moved
@@ -15,6 +19,8 @@ from annotate.evidence import Evidence, Fact
 from annotate.ranges import Count, Duration, Processors, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import readable
+
+_UNCAPPED_RATIO = 0.02  # of the window: capped for less, power does not bound the clock
 
 
 @rule(
@@ -77,13 +83,11 @@ def profiler_attached(
     remedy="Allocate before the timed part, reuse buffers, and leave the caching allocator its cache.",
 )
 def allocator_churn(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
     call_s: Annotated[
         Duration, "asking the driver for memory and giving it back takes up to this, and waits for the GPU"
     ] = 0.001,
-    share_ratio: Annotated[Share, "of the window: the smallest effect users care for"] = 0.01,
     changed_ratio: Annotated[Share, "memory in use stands still in a steady loop; one refresh in five is no single step"] = 0.2,
 ) -> Answer:
     """Finds memory that is asked of the driver inside the window.
@@ -100,29 +104,51 @@ def allocator_churn(
         Warm up with the sizes of the timed part, keep buffers, do not empty the cache in the loop.
 
     Source:
-        The counters of torch's caching allocator at the window's edges, as the process declares them: it is rejected where the
-        allocator ran out and had to start over.  The driver's memory in use, where nobody else is on the GPU.
+        The counters of torch's caching allocator at the window's edges, as the process declares them: each request counts a
+        millisecond.  Where the allocator ran out and had to start over, or only the driver's memory in use moved while nobody
+        else was on the GPU, late iterations and idle stretches give the size; without times nobody can tell it.
     """
+    evidence = case.evidence
     asked, retries = amount(evidence.declared, "alloc_count"), amount(evidence.declared, "alloc_retry_count")
     move = moved(evidence)
     facts: dict[str, Fact] = {"alloc_count": asked, "alloc_retry_count": retries}
     if move is not None:
         facts |= {"changed_ratio": move.changed_ratio, "range_bytes": move.range_bytes}
+    asked_ratio = min(1.0, (asked or 0.0) * call_s / evidence.window.length_s)
     if retries:
-        return Found(Severity.REJECT, facts | {"what": f"the allocator ran out of memory and started over {_times(retries)}"})
-    if asked and asked * call_s > share_ratio * evidence.window.length_s:
-        what = f"the driver was asked for memory {_times(asked)} in {evidence.window.length_s:.3g} s"
-        return Found(Severity.FLAG, facts | {"what": what})
+        what = f"the allocator ran out of memory and started over {_times(retries)}"
+        return Found(facts=facts | {"what": what}, bounds=_stalls(case, asked_ratio))
     if move is not None and move.changed_ratio > changed_ratio:
         what = f"memory in use changed {move.changes_count} times by up to {move.range_bytes / 1e6:.3g} MB"
-        return Found(Severity.FLAG, facts | {"what": what})
+        return Found(facts=facts | {"what": what}, bounds=_stalls(case, asked_ratio))
     if asked:
-        return Found(Severity.NOTE, facts | {"what": f"the driver was asked for memory {_times(asked)}"})
+        what = f"the driver was asked for memory {_times(asked)} in {evidence.window.length_s:.3g} s"
+        bounds = tuple(_churned(number, asked_ratio) for number in (Number.THROUGHPUT, Number.MEAN))
+        return Found(facts=facts | {"what": what}, bounds=bounds)
     return (
         Clear(facts)
         if move is not None
         else Unobserved("no allocator statistics were declared, nor was memory in use observed alone")
     )
+
+
+def _stalls(case: Case, asked_ratio: float) -> tuple[Bound, ...]:
+    """Return what late iterations and idle stretches can have lost to the allocator; no bound where times do not tell."""
+    late, gaps = case.foreign_work.late_ratio, case.gaps
+    if late is None or gaps is None:
+        numbers = (Number.THROUGHPUT, Number.MEAN) if case.has_times else (Number.THROUGHPUT,)
+        return tuple(replace(_churned(number, None), seen_ratio=0.0) for number in numbers)
+    replaces = Replaces.UNRESOLVED if case.times_agree else Replaces.NOTHING
+    found = (
+        _churned(Number.THROUGHPUT, max(asked_ratio, late / (1.0 + late))),
+        _churned(Number.MEAN, max(asked_ratio, late)),
+        _churned(Number.THROUGHPUT, min(1.0, gaps.irregular_ratio), Group.IDLE),
+    )
+    return tuple(replace(bound, replaces=replaces) for bound in found)
+
+
+def _churned(number: Number, ratio: float | None, group: Group = Group.INSIDE) -> Bound:
+    return Bound(number=number, rule="allocator-churn", group=group, ratio=ratio)
 
 
 @rule(
@@ -132,8 +158,7 @@ def allocator_churn(
     remedy="Fill inputs with random values of the scale they will have, or say what they are beside the number.",
 )
 def data_dependent_power(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
     zero_ratio: Annotated[Share, "half of what a rectifier leaves is zeros, and that is data"] = 0.6,
     unique_ratio: Annotated[
@@ -157,9 +182,11 @@ def data_dependent_power(
         Random inputs, or recorded ones.  Where sparsity is the point, quote it with the number.
 
     Source:
-        65 536 values of each tensor given to ``w.inputs`` or ``bench``.  By telemetry alone a board that is capped far below
-        its limit is only noted: other limits of a board do that too.
+        65 536 values of each tensor given to ``w.inputs`` or ``bench``.  What such inputs gained on a capped board only this
+        card's record of the work can tell; an uncapped board, and one under ``fixed-clock``, states them as a label.  By
+        telemetry alone a board that is capped far below its limit is a label too: other limits of a board do that as well.
     """
+    evidence = case.evidence
     facts: dict[str, Fact] = {}
     held, power_w = power_cap(evidence), _high_power_w(evidence)
     limit_w = evidence.device.power_limit_w if evidence.device else None
@@ -174,25 +201,31 @@ def data_dependent_power(
         what = f"{zeros:.0%} of the inputs are zeros" if zeros > zero_ratio else ""
         what = what or (f"only {unique:.2%} of the sampled inputs are distinct" if unique < unique_ratio else "")
         if what:
-            return Found(
-                _of_cheap_data(evidence, claim), facts | {"what": f"{what}: such data draws less power than real data"}
-            )
+            # Power does not move a clock that holds, nor one that no cap holds.
+            moves = case.claim is not Claim.FIXED_CLOCK and (held is None or held.most_ratio > _UNCAPPED_RATIO)
+            what = f"{what}: such data draws less power than real data"
+            return Found(facts=facts | {"what": what}, bounds=_against_record(case) if moves else ())
     if low and power_w is not None and limit_w:
-        return Found(
-            Severity.NOTE,
-            facts | {"what": f"the board is capped at {power_w:.0f} W of {limit_w:.0f} W, as it is by data that draws little"},
-        )
+        what = f"the board is capped at {power_w:.0f} W of {limit_w:.0f} W, as it is by data that draws little"
+        return Found(facts=facts | {"what": what})
     return Clear(facts) if known else Unobserved("nobody declared how random the inputs are")
 
 
-def _of_cheap_data(evidence: Evidence, claim: Claim) -> Severity:
-    match claim:
-        case Claim.FIXED_CLOCK:
-            return Severity.NOTE  # power does not move a clock that holds
-        case Claim.SUSTAINED if amount(evidence.declared, "call_flops_count"):
-            return Severity.REJECT
-        case _:
-            return Severity.FLAG
+def _against_record(case: Case) -> tuple[Bound, ...]:
+    """Return how far the numbers lie from this card's record of the work; without one nobody can say."""
+    work = case.foreign_work
+    shifts = {Number.THROUGHPUT: work.throughput, Number.MEAN: work.mean, Number.MEDIAN: work.median}
+    return tuple(
+        Bound(
+            number=number,
+            rule="data-dependent-power",
+            group=Group.RECORD,
+            ratio=shift.bound_ratio if shift else None,
+            estimate=shift.estimate if shift else None,
+        )
+        for number, shift in shifts.items()
+        if case.has_times or number is Number.THROUGHPUT
+    )
 
 
 def _high_power_w(evidence: Evidence) -> float | None:
@@ -233,7 +266,7 @@ def background_thread(
         One call of everything before the window: pools, loaders, autograd and compilers start what they need then.
 
     Source:
-        /proc/PID/task of the measured tree at both edges and each second between.  What hardly ran is a note; pools of a
+        /proc/PID/task of the measured tree at both edges and each second between.  What hardly ran is a label; pools of a
         few threads that sleep are none.
     """
     host = evidence.host
@@ -258,3 +291,6 @@ def _times(count: float) -> str:
 
 
 RULES: tuple[Rule, ...] = (profiler_attached, allocator_churn, data_dependent_power, background_thread)
+
+# Limits that only set a severity.  Policies, stores and reports may still name them.
+RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {"allocator-churn": ("share_ratio",)}

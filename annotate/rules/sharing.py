@@ -1,14 +1,17 @@
 """Rules about sharing by design: partitions, displays, the process's own other work, sockets and links."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount
-from annotate.derived.busy import beyond_declared_ratio, busy_at
-from annotate.derived.foreign_bounds import foreign_bounds
+from annotate.derived.busy import beyond_declared_ratio
+from annotate.derived.condition_bounds import best_while_busy, link_bounds
+from annotate.derived.foreign_bounds import foreign_bounds, own_work_bounds
 from annotate.derived.held import by_bits
-from annotate.derived.presence import Presence, alone, list_is_whole, presences, unread_s
+from annotate.derived.neighbours import ACTIVE_RATIO, is_at_rest, presence_span_ns
+from annotate.derived.presence import Presence, alone, presences, unlisted_because
 from annotate.derived.timed import SEEN_RATIO, SPREAD_S, beside
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.ranges import Duration, Share
@@ -82,8 +85,7 @@ def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
     remedy="Stop the process's other streams and threads while it measures, or count their work as busy time.",
 )
 def contention_self(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
     limit_ratio: Annotated[Share, "ten clean scenarios on an H200 left at most 2.7 points of utilisation unexplained"] = 0.05,
     seen_ratio: Annotated[Share, "15 kinds of kernel on an H200 left every SM free for every stamp"] = SEEN_RATIO,
@@ -109,16 +111,17 @@ def contention_self(
         Stamps before and after each iteration, one thread an SM: behind a kernel of their own stream they find every SM
         free, beside other streams they wait, or run on the few that are.  Another process takes turns instead, and does not
         hold them up (H200).  And NVML's utilisation less the declared busy share, over at least a second, where
-        a whole process list names nobody but the window's own; where it does not, that excess is ``contention-residual``.
+        a whole process list names nobody but the window's own.  Late iterations and the books give the size.
     """
+    evidence = case.evidence
     seen, spread = amount(evidence.declared, "stamp_seen_ratio"), amount(evidence.declared, "stamp_spread_s")
     beyond_ratio = beyond_declared_ratio(evidence)
     facts: dict[str, Fact] = {"stamp_seen_ratio": seen, "stamp_spread_s": spread, "beyond_ratio": beyond_ratio}
     met = beside(evidence, seen_ratio=seen_ratio, spread_s=spread_s)
-    if met:
-        return Found(Severity.FLAG, facts | {"did": "ran on the SMs beside the timed iterations"})
-    if beyond_ratio is not None and beyond_ratio > limit_ratio and alone(evidence):
-        return Found(Severity.FLAG, facts | {"did": f"kept the GPU busy for {beyond_ratio:.0%} of the time"})
+    if met or (beyond_ratio is not None and beyond_ratio > limit_ratio and alone(evidence)):
+        busy = f"kept the GPU busy for {beyond_ratio or 0.0:.0%} of the time"
+        did = "ran on the SMs beside the timed iterations" if met else busy
+        return Found(facts=facts | {"did": did}, bounds=own_work_bounds("contention-self", case.foreign_work, met=bool(met)))
     if met is None:
         if beyond_ratio is None:
             return Unobserved("nobody stamped the iterations, nor declared how busy they kept the GPU for a second")
@@ -135,11 +138,11 @@ def contention_self(
     remedy="Move the display to another GPU or stop it, and measure again.",
 )
 def display_active(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
-    active_ratio: Annotated[Share, "the driver's utilisation record shows 1-2 % for a process that does nothing"] = 0.02,
-    loaded_ratio: Annotated[Share, "a twentieth of the GPU's time is a neighbour, whatever it draws"] = 0.05,
+    active_ratio: Annotated[
+        Share, "the driver's utilisation record shows 1-2 % for a process that does nothing"
+    ] = ACTIVE_RATIO,
     held_ratio: Annotated[Share, "one refresh of the driver's reason in a long window is no display clock"] = 0.02,
     unread_limit_s: Annotated[
         Duration, "the list is read five times a second; who draws for a moment fits into a longer gap"
@@ -157,48 +160,47 @@ def display_active(
         second sign: a whole list that names nobody who draws clears without it.
 
     Remedy:
-        Drive the display from another GPU, or stop the display server.  A server that draws nothing is only noted.
+        Drive the display from another GPU, or stop the display server.  A server that draws nothing is a label.
 
     Source:
         NVML's list of graphics processes, per-process utilisation, and the clock event reason of display clocks.
     """
-    drawing = [presence for presence in presences(evidence) if presence.graphics and presence.listed and not presence.own]
+    evidence, drawing = case.evidence, case.neighbours.drawing
     clocked = by_bits(evidence, Reason.DISPLAY_CLOCK)
     if drawing:
-        worst = max(drawing, key=Presence.load)
-        peak_ratio = max((presence.peak_ratio or 0.0 for presence in drawing), default=0.0)
-        unknown = any(presence.peak_ratio is None for presence in drawing)
-        facts: dict[str, Fact] = {
-            "pid": worst.pid,
-            "name": worst.name or "unnamed",
-            "peak_ratio": peak_ratio,
-            "displays_count": len(drawing),
-            "display": f"process {worst.pid} ({worst.name or 'unnamed'}) draws on this GPU",
-        }
-        if (worst.least_ratio or 0.0) > loaded_ratio:
-            return Found(Severity.REJECT, facts, span_ns=(worst.seen_begin_ns, worst.seen_end_ns))
-        at_rest = not unknown and peak_ratio <= active_ratio and not any(presence.arrived for presence in drawing)
-        if at_rest:
-            facts["display"] = f"process {worst.pid} ({worst.name or 'unnamed'}) could draw on this GPU, and did not"
-        return Found(Severity.NOTE if at_rest else Severity.FLAG, facts)
+        return _drawn(case, drawing, active_ratio)
     if clocked is not None and clocked.ratio > held_ratio:
-        return Found(Severity.FLAG, {"display": f"a display held the clock for {clocked.ratio:.0%} of the window"})
-    if not list_is_whole(evidence):
-        return Unobserved("processes outside this container may be missing from the process list")
-    unread = unread_s(evidence)
-    if unread > unread_limit_s:
-        return Unobserved(f"the process list was not read for {unread:.1f} s of the window")
-    return Clear()
+        display = f"a display held the clock for {clocked.ratio:.0%} of the window"
+        return Found(facts={"display": display}, bounds=foreign_bounds("display-active", case.foreign_work))
+    unlisted = unlisted_because(evidence, unread_limit_s)
+    return Clear() if unlisted is None else Unobserved(unlisted)
+
+
+def _drawn(case: Case, drawing: tuple[Presence, ...], active_ratio: float) -> Found:
+    """Return the busiest of the graphics processes; without bounds where all of them were seen to draw nothing."""
+    worst = max(drawing, key=Presence.load)
+    name = f"process {worst.pid} ({worst.name or 'unnamed'})"
+    facts: dict[str, Fact] = {
+        "pid": worst.pid,
+        "name": worst.name or "unnamed",
+        "peak_ratio": max(presence.peak_ratio or 0.0 for presence in drawing),
+        "displays_count": len(drawing),
+    }
+    if all(is_at_rest(presence, active_ratio) for presence in drawing):
+        return Found(facts=facts | {"display": f"{name} could draw on this GPU, and did not"})
+    span_ns = presence_span_ns(drawing)
+    bounds = foreign_bounds("display-active", case.foreign_work, span_ns=span_ns)
+    return Found(facts=facts | {"display": f"{name} draws on this GPU"}, span_ns=span_ns, bounds=bounds)
 
 
 @rule(
     "numa-pcie-affinity",
-    kind=RuleKind.LABEL,
+    kind=RuleKind.BIAS,
     basis=Basis.HOST,
     says="{far}",
     remedy="Bind the benchmark to processors near the GPU (numactl, taskset), and check the card's slot and link.",
 )
-def numa_pcie_affinity(evidence: Evidence, claim: Claim) -> Answer:
+def numa_pcie_affinity(case: Case) -> Answer:
     """Finds a benchmark that runs on the far socket of its GPU, or a link that is slower than card and slot allow.
 
     Why it matters:
@@ -206,7 +208,8 @@ def numa_pcie_affinity(evidence: Evidence, claim: Claim) -> Answer:
         Launches grow some tenths of a microsecond longer; kernels on data in device memory do not care.
 
     What it cannot see:
-        Whether the work copied anything.  On which socket a process ran that may run on both, and where its memory lies.  A
+        Whether the work copied anything, so that a link which changed its state bounds what copies alone would lose.  What a
+        better socket or link would have given, where these stood all the time: that is a label.  On which socket a process ran that may run on both, and where its memory lies.  A
         virtual machine hides the node, and often the link's state too.  A link that idles is slow on purpose, so its
         state counts only while the GPU was busy.
 
@@ -216,8 +219,9 @@ def numa_pcie_affinity(evidence: Evidence, claim: Claim) -> Answer:
 
     Source:
         NVML's memory node of the device, else the kernel's, against the nodes of the processors the process may use; PCIe
-        generation and width, read once a second, against the most that card and slot can do.
+        generation and width, read once a second, against the most that card and slot can do, and against the window's best.
     """
+    evidence = case.evidence
     device, host = evidence.device, evidence.host
     if device is None:
         return Unobserved(evidence.absence or "the device was not observed")
@@ -233,25 +237,20 @@ def numa_pcie_affinity(evidence: Evidence, claim: Claim) -> Answer:
         ("pcie_generation_count", device.pcie_generation_max_count, "PCIe generation"),
         ("pcie_width_count", device.pcie_width_max_count, "PCIe width"),
     ):
-        now = _while_busy(evidence, name)
+        now = best_while_busy(evidence, name)
         if most is None or now is None:
             unknown.append(f"the {text} of a busy GPU")
         elif now < most:
             far.append(f"its {text} is {now:.0f} of {most}")
         facts[name] = now
+    bounds = link_bounds(evidence)
+    if bounds:
+        far.append("its link was slower for a part of the window")
     if far:
-        return Found(Severity.FLAG, facts | {"far": ", and ".join(far)})
+        return Found(facts=facts | {"far": ", and ".join(far)}, bounds=bounds)
     if unknown:
         return Unobserved(f"not observed: {', '.join(unknown)}")
     return Clear(facts)
-
-
-def _while_busy(evidence: Evidence, name: str) -> float | None:
-    """The best state of the link while the GPU worked; None if it was not read then."""
-    window, column = evidence.window, evidence.trace.column(name).observed
-    inside = column.where((column.at_ns >= window.begin_ns) & (column.at_ns <= window.end_ns))
-    busy = inside.values[busy_at(evidence, inside.at_ns)]
-    return float(busy.max()) if len(busy) else None
 
 
 @rule(
@@ -286,5 +285,13 @@ def overlapping_window(case: Case) -> Answer:
     return Found(facts=facts, bounds=foreign_bounds("overlapping-window", case.foreign_work, span_ns=span_ns), span_ns=span_ns)
 
 
-BOUND_RULES: tuple[Rule, ...] = (overlapping_window,)
-RULES: tuple[Rule, ...] = (contention_shared_partition, contention_self, display_active, numa_pcie_affinity)
+RULES: tuple[Rule, ...] = (
+    contention_shared_partition,
+    contention_self,
+    display_active,
+    numa_pcie_affinity,
+    overlapping_window,
+)
+
+# Limits that only set a severity.  Policies, stores and reports may still name them.
+RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {"display-active": ("loaded_ratio",)}

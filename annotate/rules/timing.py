@@ -1,8 +1,11 @@
 """Rules about the timer: synchronisation, streams, overhead and launches stand between a kernel and its time."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from annotate.budget import Estimate
+from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount, text
 from annotate.derived.missed_work import (
@@ -15,12 +18,16 @@ from annotate.derived.missed_work import (
     stopped_early,
 )
 from annotate.derived.timed import SEVERAL, elsewhere, loop
+from annotate.derived.timer_bounds import timer_bounds
 from annotate.evidence import Evidence, Fact
-from annotate.ranges import Duration, Factor, PositiveShare, Share
+from annotate.ranges import Duration, Factor, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
 _EMPTY = "the times hold no kernel, so they do not tell how long one is"
+_TICK_S, _AROUND_NOTHING_S = 0.5e-6, 8e-6  # of CUDA events: their resolution, and the most that a pair reads around nothing
+_SMALL_RATIO = 0.01  # of a reading, the timer's share that the advice aims at
+_MOST_RATIO = 0.99
 
 
 @rule(
@@ -38,19 +45,17 @@ def missing_sync(evidence: Evidence, claim: Claim, *, limits: EarlyStopLimits) -
         product that took 15.5 ms.  Once the queue of launches is full the host waits, and times look right that are not.
 
     What it cannot see:
-        Which of two causes leaves times far below the GPU's work: a missing synchronisation, or work between the timed calls
-        that nobody timed (a cache flush, a backward pass); so that sign only flags, unless the harness declared how long it
-        kept the GPU busy and nobody else is there.
-        A window opened with ``sync=False``.  What times miss that are of less than a second, if the last call was waited
-        for; of those handed over without the beginning of each, only what misses nine tenths of the window's work.
+        Times far below the GPU's work whose last call was waited for: the cause may be work between the timed calls that
+        nobody timed (a cache flush, a backward pass), and ``unaccounted-time`` gives its size.
+        A window opened with ``sync=False``.
 
     Remedy:
         Call ``torch.cuda.synchronize()`` before each reading of the host's clock, or use CUDA events.  Who means to measure
         what asking costs accepts this rule.
 
     Source:
-        How long the window's own synchronisation waited when the body had returned, and the driver's utilisation over the
-        timed loop.  Where nobody handed over times, a body that returned early is only noted.
+        How long the window's own synchronisation waited when the body had returned.  It only flags where the GPU then rested
+        for longer than it was waited for.  Where nobody handed over times, a body that returned early is a label.
     """
     return stopped_early(evidence, limits)
 
@@ -73,11 +78,10 @@ def wrong_stream(evidence: Evidence, claim: Claim, *, limits: EmptySpanLimits) -
     What it cannot see:
         Events on a stream that has other work between them: their spans are not empty.  Spans as long as a launch, unless
         stamps around the iterations met the work they should have enclosed.  Times that the caller took and
-        handed over (``missing-sync`` judges those).  A kernel of a few microseconds with long untimed work of its own
-        process after each call has the same sign, and one of up to half a millisecond beside such work on another stream; so
-        it only flags, unless the timer's own overhead or the share of the
-        window the harness kept the GPU busy was declared.  Neighbours explain a busy GPU, so where one was seen computing
-        nothing is found.
+        handed over (``missing-sync`` judges those).  A kernel of a few microseconds with long work of its own process after
+        each call has the same sign: declare that work, with its begin and length.  A kernel of up to half a millisecond
+        beside such work on another stream has it too, so that spans longer than an empty one only flag.  Neighbours explain
+        a busy GPU, so where one was seen computing nothing is found.
 
     Remedy:
         Record the events inside ``with torch.cuda.stream(stream)``, or pass the stream to ``record``.
@@ -105,8 +109,9 @@ class HostBoundLimits:
     kind=RuleKind.LABEL,
     needs=("timings", "utilization_ratio"),
     basis=Basis.TIMINGS,
-    says="the GPU worked {utilization_ratio:.0%} of a loop without pauses: it waited for launches {idle} a call of {call}",
-    remedy="Replay a CUDA graph, put {batch_count} calls between two events, or report the time as the host's.",
+    says="launch latency: the GPU worked {utilization_ratio:.0%} of the loop",
+    remedy="It waited for launches {idle} a call of {call}: replay a CUDA graph, put {batch_count} calls between two events, "
+    "or report the time as the host's.",
 )
 def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> Answer:
     """Finds times that are those of launching: the GPU ran dry while the host prepared the next call.
@@ -117,7 +122,7 @@ def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> 
 
     What it cannot see:
         Less than a second of utilisation.  Launches hidden by a kernel that blocks the stream, which is what it is for.
-        Work of others that fills the pauses.
+        Work of others that fills the pauses.  How far off the number is (``unaccounted-time``).
 
     Remedy:
         A CUDA graph launches many kernels at once; a batch of calls between two events hides launches behind work; or say
@@ -126,7 +131,7 @@ def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> 
     Source:
         The driver's utilisation over a loop with less than 0.2 ms between its calls, of which the usual one, or where
         median and mean agree every one, leaves the GPU idle.  Loops with pauses are ``bursty-duty-cycle``, a few late
-        launches ``cpu-starvation``.
+        launches ``idle-stretch``.
         H200, driver 580.159.04: of recorded loops only that of 18 µs gemvs, at 0.58, is found.
     """
     timed = loop(evidence)
@@ -162,9 +167,7 @@ def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> 
         "call": readable(timed.call_s),
         "batch_count": timed.batch_count,
     }
-    has_work = any(amount(evidence.declared, name) for name in ("call_flops_count", "call_bytes"))
-    effect_ratio = timed.call_s / busy_s - 1 if timed.call_s > busy_s > 0 else None
-    return Found(Severity.REJECT if has_work else Severity.FLAG, facts, effect_ratio=effect_ratio)
+    return Found(facts=facts, effect_ratio=timed.call_s / busy_s - 1 if timed.call_s > busy_s > 0 else None)
 
 
 @rule(
@@ -176,8 +179,7 @@ def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> 
     remedy="Put {batch_count} calls into each reading of the timer, or time with a CUDA graph.",
 )
 def short_kernel(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
     least_s: Annotated[Duration, "events tick at half a microsecond and contain launches of several"] = 10e-6,
 ) -> Answer:
@@ -195,9 +197,10 @@ def short_kernel(
         Many calls in one reading, or a CUDA graph of many calls, divide the method's share by their number.
 
     Source:
-        The median time of what one reading of the timer spans; a graph of several calls, or a batch, is fine.  A single
-        reading is rejected: nothing shows how far it scatters.
+        The median time of what one reading of the timer spans; a graph of several calls, or a batch, is fine.  The bound is
+        one tick and the timer's own overhead over that time or, unmeasured, the 8 µs that events read around nothing.
     """
+    evidence = case.evidence
     timed, timer = loop(evidence), text(evidence.declared, "timer")
     if timed is None or timer is None:
         return Unobserved("no times were handed over")
@@ -208,7 +211,9 @@ def short_kernel(
         return Unobserved(_EMPTY)
     names = {"events": "CUDA events", "graph": "events around a graph", "host": "the host's clock and a synchronisation"}
     facts |= {"call": readable(timed.call_s), "timer": names.get(timer, "most timers"), "batch_count": timed.batch_count}
-    return Found(Severity.REJECT if timed.entries_count * timed.calls_count == 1 else Severity.FLAG, facts)
+    overhead_s = amount(evidence.declared, "timer_overhead_s")
+    most_s = _AROUND_NOTHING_S if overhead_s is None else _TICK_S + overhead_s
+    return Found(facts=facts, bounds=timer_bounds("short-kernel", most_s / timed.entry_s))
 
 
 @rule(
@@ -219,13 +224,7 @@ def short_kernel(
     says="the timer reads {overhead} around nothing, {share_ratio:.1%} of what it reads around the work",
     remedy="Subtract it, or put {batch_count} calls into each reading.",
 )
-def timer_overhead(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    note_ratio: Annotated[PositiveShare, "twice the smallest effect most readers care for"] = 0.02,
-    flag_ratio: Annotated[Share, "below five times the overhead a difference of two times is mostly of overheads"] = 0.2,
-) -> Answer:
+def timer_overhead(case: Case) -> Answer:
     """Finds a timer whose own cost is not small beside what it times.
 
     Why it matters:
@@ -233,7 +232,8 @@ def timer_overhead(
         seem slower than they are, and ratios of them closer to one.
 
     What it cannot see:
-        Overhead that hides behind work: for a kernel longer than its launch, part of it costs nothing.
+        Overhead that hides behind work: for a kernel longer than its launch, part of it costs nothing.  So all of it is the
+        bound, and none of it is sure.
 
     Remedy:
         More calls in each reading.  Subtracting is right only to the overhead's own scatter.
@@ -241,21 +241,22 @@ def timer_overhead(
     Source:
         What the harness measured around nothing, over the median of what one reading of the timer spans.
     """
+    evidence = case.evidence
     timed, overhead_s = loop(evidence), amount(evidence.declared, "timer_overhead_s")
     if timed is None or overhead_s is None:
         return Unobserved("the timer's overhead, or the times, were not declared")
     share_ratio = overhead_s / timed.entry_s
     facts: dict[str, Fact] = {"overhead_s": overhead_s, "share_ratio": share_ratio, "call_s": timed.call_s}
-    if share_ratio <= note_ratio:
+    if not overhead_s:
         return Clear(facts)
     if has_empty_spans(evidence):
         return Unobserved(_EMPTY)
-    facts |= {
-        "overhead": readable(overhead_s),
-        "batch_count": max(2, round(overhead_s / (note_ratio * timed.call_s) + 0.5)),
-    }
-    effect_ratio = share_ratio / (1 - share_ratio) if share_ratio < 0.99 else None
-    return Found(Severity.FLAG if share_ratio > flag_ratio else Severity.NOTE, facts, effect_ratio=effect_ratio)
+    batch_count = max(2, round(overhead_s / (_SMALL_RATIO * timed.call_s) + 0.5))
+    facts |= {"overhead": readable(overhead_s), "batch_count": batch_count}
+    # Readings of little more than the overhead hold a kernel of unknown length.
+    ratio = share_ratio / (1 - share_ratio) if share_ratio < _MOST_RATIO else None
+    estimate = Estimate(0.0, ratio, ratio) if ratio is not None else None
+    return Found(facts=facts, effect_ratio=ratio, bounds=timer_bounds("timer-overhead", ratio, estimate))
 
 
 @rule(
@@ -291,3 +292,9 @@ def timer_tampered(evidence: Evidence, claim: Claim) -> Answer:
 
 
 RULES: tuple[Rule, ...] = (missing_sync, wrong_stream, host_bound, short_kernel, timer_overhead, timer_tampered)
+
+# Limits that only set a severity, or that the books replace.  Policies, stores and reports may still name them.
+RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {
+    "missing-sync": ("covered_ratio", "accounted_ratio"),
+    "timer-overhead": ("note_ratio", "flag_ratio"),
+}

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from annotate.budget import Bound, Number
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
@@ -28,17 +29,30 @@ def severity(rule: Rule, about: Evidence) -> Severity:
     return answer.severity
 
 
+def label(rule: Rule, about: Evidence) -> str:
+    answer = ask(rule, about)
+    assert isinstance(answer, Found), answer
+    assert (answer.severity, answer.bounds) == (Severity.NOTE, ())
+    return rule.says.format(**answer.facts)
+
+
+def bounds(about: Evidence) -> tuple[Bound, ...]:
+    answer = ask(flush_insufficient, about)
+    assert isinstance(answer, Found), answer
+    assert {bound.number for bound in answer.bounds} == {Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK}
+    return answer.bounds
+
+
 def declared(**facts: Fact) -> Evidence:
     return evidence(declared=facts)
 
 
 class TestWarmCacheUnintended:
-    def test_warm_cache_unlabelled_fit_is_flagged(self) -> None:
-        """What fits and is neither flushed nor labelled is flagged."""
-        assert severity(warm_cache_unintended, declared(working_set_bytes=16_000_000, l2_bytes=L2_BYTES)) is Severity.FLAG
-
-    def test_of_inputs_alone_it_is_a_note(self) -> None:
-        assert severity(warm_cache_unintended, declared(input_bytes=16_000_000, l2_bytes=L2_BYTES)) is Severity.NOTE
+    @pytest.mark.parametrize("known", ["working_set_bytes", "input_bytes"])
+    def test_warm_cache_unlabelled_fit_is_a_label(self, known: str) -> None:
+        """What fits and is neither flushed nor labelled is stated beside the number."""
+        about = declared(**{known: 16_000_000, "l2_bytes": L2_BYTES})
+        assert label(warm_cache_unintended, about).startswith("cache: not said; ")
 
     def test_a_cold_cache_that_nothing_flushes_is_rejected(self) -> None:
         about = declared(working_set_bytes=16_000_000, l2_bytes=L2_BYTES, cache="cold")
@@ -80,19 +94,27 @@ class TestFlushInsufficient:
             ask(flush_insufficient, declared(flush_bytes=2 * L2_BYTES, l2_bytes=L2_BYTES, flush_timed=False)), Clear
         )
 
-    def test_a_small_flush_is_flagged(self) -> None:
+    def test_a_small_flush_has_no_bound(self) -> None:
+        """How much of a call's inputs stayed in the cache nobody can say."""
         about = declared(flush_bytes=8_000_000, l2_bytes=L2_BYTES, working_set_bytes=16_000_000)
-        assert severity(flush_insufficient, about) is Severity.FLAG
+        assert {bound.ratio for bound in bounds(about)} == {None}
 
     def test_a_call_that_touches_more_than_the_cache_needs_no_flush(self) -> None:
         about = declared(flush_bytes=8_000_000, l2_bytes=L2_BYTES, working_set_bytes=2 * L2_BYTES)
         assert isinstance(ask(flush_insufficient, about), Clear)
 
-    def test_a_flush_inside_the_timed_span_is_flagged(self) -> None:
-        assert (
-            severity(flush_insufficient, declared(flush_bytes=2 * L2_BYTES, l2_bytes=L2_BYTES, flush_timed=True))
-            is Severity.FLAG
-        )
+    def test_a_timed_flush_is_bounded_by_twice_its_bytes(self) -> None:
+        """126 MB at 4.92 TB/s are 25.6 µs, of calls of a millisecond 2.6 %; the cache may take some of the writes first."""
+        facts: dict[str, Fact] = {"flush_bytes": 2 * L2_BYTES, "l2_bytes": L2_BYTES, "flush_timed": True}
+        for each in bounds(evidence(device=PEAKED, declared=facts, timings=calls(1e-3))):
+            assert each.ratio == pytest.approx(0.0512, abs=0.0005)
+            assert each.estimate is not None
+            assert (each.estimate.low_ratio, each.estimate.value_ratio) == pytest.approx((0.0, 0.0256), abs=0.0003)
+
+    def test_a_timed_flush_of_unknown_memory_has_no_bound(self) -> None:
+        facts: dict[str, Fact] = {"flush_bytes": 2 * L2_BYTES, "l2_bytes": L2_BYTES, "flush_timed": True}
+        assert {bound.ratio for bound in bounds(evidence(declared=facts, timings=calls(1e-3)))} == {None}
+        assert {bound.ratio for bound in bounds(evidence(device=PEAKED, declared=facts))} == {None}
 
     def test_no_flush_or_an_unknown_cache_is_unobserved(self) -> None:
         assert isinstance(ask(flush_insufficient, declared(l2_bytes=L2_BYTES)), Unobserved)

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from annotate.budget import Group, Number
 from annotate.claims import Claim
-from annotate.evidence import Evidence, Fact, Host, Ownership, Process, Timings, Visibility
+from annotate.evidence import Evidence, Fact, Host, OtherWork, Ownership, Process, Timings
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rules.accounts import unaccounted_time
 from annotate.rules.timing import RULES, host_bound, missing_sync, short_kernel, timer_overhead, timer_tampered, wrong_stream
 from gpuwatch.sources.recordings import load
-from tests.annotate.builders import BEGIN_NS, OWN, UUID, evidence
+from tests.annotate.builders import BEGIN_NS, OWN, evidence
 from tests.annotate.occurrences.timing import every
 from tests.examples import share_of
 
@@ -32,6 +34,16 @@ def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
 def found(answer: Answer) -> Found:
     assert isinstance(answer, Found), answer
     return answer
+
+
+def size(answer: Answer) -> float | None:
+    """The one bound of a timer's cost, which mean and medians share; the judge makes its severity."""
+    assert found(answer).severity is Severity.NOTE
+    assert {(bound.number, bound.group) for bound in found(answer).bounds} == {
+        (number, Group.TIMER) for number in (Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK)
+    }
+    (ratio,) = {bound.ratio for bound in found(answer).bounds}
+    return ratio
 
 
 @cache
@@ -50,7 +62,8 @@ def test_telemetry_alone_says_nothing_of_a_timer(rule: Rule, claim: Claim) -> No
 def test_a_copy_timed_well_has_no_hazard(rule: Rule, claim: Claim) -> None:
     declared: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 3e-6, "tampered": "", "sync_s": 0.3, "busy_ratio": 0.97}
     about = evidence(declared=declared, timings=every(526e-6, took_s=510e-6))
-    assert not isinstance(ask(rule, about, claim), Found)
+    answer = ask(rule, about, claim)
+    assert not isinstance(answer, Found) or size(answer) == pytest.approx(3 / 507)  # of the timer's own cost
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
@@ -102,11 +115,10 @@ class TestRecordings:
     def test_a_flush_between_events_is_no_wrong_stream(self) -> None:
         assert isinstance(ask(wrong_stream, replace(recorded()["cold_l2_gemv4k"], declared={"timer": "events"})), Clear)
 
-    def test_a_flush_nobody_told_of_only_flags_times_handed_over(self) -> None:
-        about = replace(recorded()["cold_l2_gemv4k"], declared={"timer": "caller"})
-        assert found(ask(missing_sync, about)).severity is Severity.FLAG
-        declared = replace(about, declared={"timer": "caller", "flush_bytes": 256 << 20})
-        assert isinstance(ask(missing_sync, declared), Unobserved)
+    def test_a_flush_nobody_told_of_is_left_to_the_books(self) -> None:
+        about = replace(recorded()["cold_l2_gemv4k"], declared={"timer": "caller", "sync_s": 30e-6})
+        assert isinstance(ask(missing_sync, about), Clear)
+        assert isinstance(ask(unaccounted_time, about), Found)
 
 
 def end_to_end(*, took_s: float, count: int) -> Timings:
@@ -130,12 +142,12 @@ class TestMissingSync:
         )
         assert found(ask(missing_sync, about)).severity is Severity.REJECT
 
-    def test_missing_sync_in_times_laid_end_to_end(self) -> None:
-        """Times laid end to end that miss nearly all of the window's work are flagged."""
-        for share, kind in ((0.02, Found), (0.3, Unobserved), (0.9, Unobserved)):
-            times = end_to_end(took_s=share * 6.0 / 300, count=300)
+    def test_times_that_were_waited_for_are_left_to_the_books(self) -> None:
+        """Times of 0.24 ms in 15 ms of busy time may miss the work, or stand beside work that nobody timed."""
+        for times in (every(15e-3, took_s=0.24e-3), end_to_end(took_s=0.24e-3, count=300)):
             about = evidence(declared={"timer": "caller", "sync_s": 30e-6}, timings=times)
-            assert isinstance(ask(missing_sync, about), kind), share
+            assert isinstance(ask(missing_sync, about), Clear)
+            assert Number.MEAN in {bound.number for bound in found(ask(unaccounted_time, about)).bounds}
 
     def test_missing_sync_later_work_is_only_flagged(self) -> None:
         """Other work after the last time may be what was waited for."""
@@ -150,7 +162,7 @@ class TestMissingSync:
         about = evidence(
             length_s=0.001, declared={"timer": "host", "sync_s": 50e-6}, timings=every(1e-4, took_s=9e-5, length_s=9e-4)
         )
-        assert isinstance(ask(missing_sync, about), Unobserved)
+        assert isinstance(ask(missing_sync, about), Clear)
 
     def test_events_may_be_waited_for_later(self) -> None:
         about = evidence(declared={"timer": "events", "sync_s": 2.0}, timings=every(1e-3, took_s=0.9e-3))
@@ -160,48 +172,37 @@ class TestMissingSync:
         assert found(ask(missing_sync, evidence(declared={"sync_s": 2.0}))).severity is Severity.NOTE
         assert isinstance(ask(missing_sync, evidence(declared={"sync_s": 0.01})), Unobserved)
 
-    @pytest.mark.parametrize(
-        ("declared", "severity"), [({}, Severity.FLAG), ({"busy_ratio": 0.02}, Severity.REJECT), ({"busy_ratio": 0.9}, None)]
-    )
-    def test_times_far_below_the_work_of_the_gpu(self, declared: dict[str, Fact], severity: Severity | None) -> None:
-        answer = ask(missing_sync, evidence(declared={"timer": "host", **declared}, timings=every(15e-3, took_s=0.24e-3)))
-        assert (answer.severity if isinstance(answer, Found) else None) is severity
-
-    def test_what_a_neighbour_did_is_not_missing_from_the_times(self) -> None:
-        about = evidence(processes=[OWN, NEIGHBOUR], declared={"timer": "caller"}, timings=every(2e-3, took_s=0.5e-3))
+    def test_a_wait_that_nobody_told_of_is_unobserved(self) -> None:
+        about = evidence(declared={"timer": "host"}, timings=every(1e-3, took_s=0.99e-3))
         assert isinstance(ask(missing_sync, about), Unobserved)
-
-    def test_the_work_of_another_gpu_is_not_missing_either(self) -> None:
-        declared: dict[str, Fact] = {"timer": "caller", "cuda_uuids": f"{UUID},GPU-2"}
-        assert isinstance(ask(missing_sync, evidence(declared=declared, timings=every(2e-3, took_s=0.1e-3))), Unobserved)
-
-    @given(st.floats(0.02, 0.98))
-    @settings(max_examples=share_of(20))
-    def test_times_that_cover_half_of_the_work_are_never_found(self, share: float) -> None:
-        about = evidence(length_s=2.0, declared={"timer": "caller"}, timings=every(1e-3, took_s=share * 1e-3, length_s=2.0))
-        assert isinstance(ask(missing_sync, about), Found) == (share < 0.5 * 0.97)
 
 
 class TestWrongStream:
-    def test_empty_spans_on_a_busy_gpu_are_flagged(self) -> None:
-        assert (
-            found(ask(wrong_stream, evidence(declared={"timer": "events"}, timings=every(1e-3, took_s=3e-6)))).severity
-            is Severity.FLAG
-        )
-
-    @pytest.mark.parametrize("declared", [{"timer_overhead_s": 2.5e-6}, {"busy_ratio": 0.003}])
-    def test_spans_as_short_as_the_timers_own_overhead_reject(self, declared: dict[str, Fact]) -> None:
-        about = evidence(declared={"timer": "events", **declared}, timings=every(1e-3, took_s=3e-6))
+    @pytest.mark.parametrize(
+        ("declared", "took_s"), [({}, 3e-6), ({"timer_overhead_s": 2.5e-6}, 3e-6), ({"timer_overhead_s": 9e-6}, 12e-6)]
+    )
+    def test_spans_that_hold_no_kernel_reject(self, declared: dict[str, Fact], took_s: float) -> None:
+        """Below 10 µs, or within half of the timer's own overhead, they are empty while the GPU worked a millisecond."""
+        about = evidence(declared={"timer": "events", **declared}, timings=every(1e-3, took_s=took_s))
         answer = found(ask(wrong_stream, about))
         assert answer.severity is Severity.REJECT
-        assert answer.effect_ratio == pytest.approx(-1.0, abs=0.01)
+        assert answer.effect_ratio == pytest.approx(-1.0, abs=0.02)
+
+    @pytest.mark.parametrize(("flush_s", "kind"), [(0.9e-3, Unobserved), (0.1e-3, Found)])
+    def test_declared_other_work_may_explain_a_busy_gpu(self, flush_s: float, kind: type) -> None:
+        timings = every(1e-3, took_s=3e-6)
+        flushes = OtherWork(timings.at_ns + 10_000, np.full(len(timings.at_ns), flush_s), ("flush",) * len(timings.at_ns))
+        about = replace(evidence(length_s=4.0, declared={"timer": "events"}, timings=timings), other_work=flushes)
+        assert isinstance(ask(wrong_stream, about), kind)
 
     @pytest.mark.parametrize(
         ("stamps", "kind"), [({}, Clear), ({"stamp_spread_s": 2e-6}, Found), ({"stamp_seen_ratio": 0.4}, Found)]
     )
     def test_spans_of_a_launch_are_empty_where_stamps_met_the_work(self, stamps: dict[str, Fact], kind: type) -> None:
         about = evidence(declared={"timer": "events", **stamps}, timings=every(1.7e-3, took_s=56e-6))
-        assert isinstance(ask(wrong_stream, about), kind)
+        answer = ask(wrong_stream, about)
+        assert isinstance(answer, kind)
+        assert not isinstance(answer, Found) or answer.severity is Severity.FLAG
 
     def test_half_a_timed_loop_beside_other_streams_is_on_its_own(self) -> None:
         about = evidence(declared={"timer": "events", "stamp_spread_s": 2e-6}, timings=every(400e-6, took_s=200e-6))
@@ -245,14 +246,14 @@ class TestHostBound:
         )
 
     @pytest.mark.parametrize("claim", Claim)
-    def test_host_bound_idle_without_pause_is_flagged(self, claim: Claim) -> None:
-        """A loop that leaves the GPU idle without a pause is flagged."""
-        answer = found(ask(host_bound, self.about(), claim))
-        assert answer.severity is Severity.FLAG
-        assert answer.facts["idle_s"] == pytest.approx(10e-6, rel=0.05)
-
-    def test_a_rate_of_such_calls_is_rejected(self) -> None:
-        assert found(ask(host_bound, self.about({"call_bytes": 33_000_000}))).severity is Severity.REJECT
+    def test_host_bound_idle_without_pause_is_a_label(self, claim: Claim) -> None:
+        """A loop that leaves the GPU idle without a pause is quoted with the GPU's part of it."""
+        works: list[dict[str, Fact] | None] = [None, {"call_bytes": 33_000_000}]
+        for declared in works:
+            answer = found(ask(host_bound, self.about(declared), claim))
+            assert (answer.severity, answer.bounds) == (Severity.NOTE, ())
+            assert answer.facts["idle_s"] == pytest.approx(10e-6, rel=0.05)
+            assert host_bound.says.format(**answer.facts) == "launch latency: the GPU worked 58% of the loop"
 
     def test_many_small_kernels_in_a_long_call_are_found_too(self) -> None:
         about = evidence(signals={"utilization_ratio": 0.3}, timings=every(520e-6, took_s=500e-6, length_s=2.0))
@@ -292,11 +293,12 @@ class TestHostBound:
 
 
 class TestShortKernel:
-    def test_calls_of_a_few_microseconds_are_flagged(self) -> None:
-        answer = found(
-            ask(short_kernel, evidence(declared={"timer": "events"}, timings=every(20e-6, took_s=4e-6, length_s=0.1)))
-        )
-        assert answer.severity is Severity.FLAG
+    @pytest.mark.parametrize(("declared", "due"), [({}, 8e-6), ({"timer_overhead_s": 1.5e-6}, 2e-6)])
+    def test_a_few_microseconds_hold_the_timers_cost(self, declared: dict[str, Fact], due: float) -> None:
+        """Of 4 µs a tick and the timer's overhead are up to half; unmeasured, an event pair alone reads up to 8 µs."""
+        about = evidence(declared={"timer": "events", **declared}, timings=every(20e-6, took_s=4e-6, length_s=0.1))
+        answer = found(ask(short_kernel, about))
+        assert size(answer) == pytest.approx(due / 4e-6)
         assert answer.facts["batch_count"] == 50
 
     def test_short_kernel_ignores_unsynchronised_times(self) -> None:
@@ -306,11 +308,7 @@ class TestShortKernel:
         assert found(ask(missing_sync, about)).severity is Severity.REJECT
         assert isinstance(ask(short_kernel, about), Unobserved)
         waited = replace(about, declared={"timer": "host", "sync_s": 0.0})
-        assert found(ask(short_kernel, waited)).severity is Severity.FLAG
-
-    def test_a_single_one_rejects(self) -> None:
-        one = Timings(np.array([BEGIN_NS + 1000]), np.array([4e-6]))
-        assert found(ask(short_kernel, evidence(declared={"timer": "events"}, timings=one))).severity is Severity.REJECT
+        assert size(ask(short_kernel, waited)) == pytest.approx(2.0)
 
     def test_a_batch_or_a_graph_of_many_is_clear(self) -> None:
         for timer in ("events", "graph"):
@@ -319,15 +317,24 @@ class TestShortKernel:
 
 
 class TestTimerOverhead:
-    @pytest.mark.parametrize(("overhead_s", "severity"), [(1e-6, None), (4e-6, Severity.NOTE), (25e-6, Severity.FLAG)])
-    def test_it_is_judged_by_its_share(self, overhead_s: float, severity: Severity | None) -> None:
+    @pytest.mark.parametrize("overhead_s", [1e-6, 4e-6, 25e-6])
+    def test_all_of_it_may_be_in_a_time_and_none_is_sure(self, overhead_s: float) -> None:
         about = evidence(declared={"timer_overhead_s": overhead_s}, timings=every(120e-6, took_s=100e-6, length_s=0.5))
         answer = ask(timer_overhead, about)
-        assert (answer.severity if isinstance(answer, Found) else None) is severity
+        assert size(answer) == pytest.approx(overhead_s / (100e-6 - overhead_s))
+        estimate = found(answer).bounds[0].estimate
+        assert estimate is not None
+        assert (estimate.low_ratio, estimate.high_ratio) == (0.0, size(answer))
 
     def test_a_batch_divides_it(self) -> None:
         about = evidence(declared={"timer_overhead_s": 4e-6}, timings=every(1e-3, took_s=10e-6, length_s=0.5, calls_count=50))
-        assert isinstance(ask(timer_overhead, about), Clear)
+        assert size(ask(timer_overhead, about)) == pytest.approx(4 / 496)
+
+    def test_times_of_nothing_but_overhead_have_no_bound(self) -> None:
+        about = evidence(declared={"timer_overhead_s": 5e-6}, timings=every(20e-6, took_s=5e-6, length_s=0.5))
+        assert size(ask(timer_overhead, about)) is None
+        free = evidence(declared={"timer_overhead_s": 0.0}, timings=every(20e-6, took_s=5e-6, length_s=0.5))
+        assert isinstance(ask(timer_overhead, free), Clear)
 
 
 class TestTimerTampered:
@@ -341,20 +348,8 @@ class TestTimerTampered:
         assert isinstance(ask(timer_tampered, evidence(declared={"tampered": nothing})), Clear)
 
 
-def test_missing_sync_in_a_container_is_only_flagged() -> None:
-    """Inside a container a hidden neighbour is not called a missing synchronisation."""
-    about = evidence(
-        processes=[],
-        visibility=Visibility.NAMESPACE,
-        declared={"timer": "host", "busy_ratio": 0.02},
-        timings=every(15e-3, took_s=0.24e-3),
-    )
-    assert found(ask(missing_sync, about)).severity is Severity.FLAG
-
-
-@pytest.mark.parametrize("rule", [missing_sync, host_bound], ids=lambda rule: rule.name)
-def test_times_laid_end_to_end_do_not_tell_what_lay_between_them(rule: Rule) -> None:
+def test_times_laid_end_to_end_do_not_tell_what_lay_between_them() -> None:
     took_s = np.linspace(9e-3, 11e-3, 300)
     at_ns = BEGIN_NS + np.concatenate([[0], np.cumsum(took_s)[:-1] * 1e9]).astype(np.int64)
     sleepy = evidence(signals={"utilization_ratio": 0.1}, declared={"timer": "caller"}, timings=Timings(at_ns, took_s))
-    assert isinstance(ask(rule, sleepy), Unobserved)
+    assert isinstance(ask(host_bound, sleepy), Unobserved)
