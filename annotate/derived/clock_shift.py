@@ -47,6 +47,8 @@ class ClockShift:
     rule: str
     levels_mhz: tuple[float, ...]  # the slowest first
     levels_ratio: tuple[float, ...]  # of the window
+    begin_mhz: float  # of the level at the window's begin
+    end_mhz: float
     steady_by: SteadyBy | None  # None: not asked under this claim
     can_reject: bool
     is_sharper: bool  # stamped, and the driver's gauge agrees
@@ -92,6 +94,8 @@ def clock_shift(
         rule=shape_name(logs, levels, by_onset=by_onset),
         levels_mhz=tuple(float(np.exp(level.mean)) for level in levels),
         levels_ratio=tuple(level.share_ratio for level in levels),
+        begin_mhz=_level_mhz(levels, 0),
+        end_mhz=_level_mhz(levels, len(logs) - 1),
         steady_by=steady.by if steady is not None else None,
         can_reject=steady is None or steady.by is not SteadyBy.RANGE or not by_onset,
         is_sharper=_is_stamped(blocks) and _agrees(blocks),
@@ -220,6 +224,11 @@ def _agrees(
 ) -> bool:
     """Return whether the stamped clock is one that the gauge can have shown; it has no scale where the gauge was silent."""
     return lowest <= blocks.scale <= highest and blocks.scale != 1.0
+
+
+def _level_mhz(levels: Sequence[SeriesLevel], place: int) -> float:
+    """Return the clock of the level to which a block belongs."""
+    return next(float(np.exp(level.mean)) for level in levels if place in level.places)
 
 
 def _span_ns(blocks: ClockBlocks, levels: Sequence[SeriesLevel]) -> tuple[int, int] | None:
