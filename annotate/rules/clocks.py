@@ -28,9 +28,9 @@ def clock_drift(case: Case) -> Answer:
         opened, and two variants timed one after the other differ by the drift.
 
     What it cannot see:
-        A drift that the power controller's own swing hides: some 3 % in a capped window of 3 s.  Without stamps one standard
-        error of the window's mean counts for it, under ``clock-levels``.  Without stamps it sees the driver's clock, which
-        reads 8-12 % above the true one under a cap, though it moves with it.
+        A drift that the power controller's own swing hides: in up to 6 s one of 5 % is hidden beside a swing of 3 %, and found
+        beside one of 2 %.  Without stamps one standard error of the window's mean counts for it, under ``clock-levels``, and
+        the clock is the driver's, which reads 8-12 % above the true one under a cap, though it moves with it.
 
     Remedy:
         Run the same work before the window, until clock and temperature stand.  To compare, alternate the two in short
@@ -42,7 +42,7 @@ def clock_drift(case: Case) -> Answer:
         more go one way.  The bound is the largest deviation from a level that holds a fifth of the window;
         ``docs/RULE_TABLE.md``, section 4.3, has the figures.
     """
-    return answer_clock_shift(case.clock_shift, clock_drift.name, case.evidence.absence)
+    return answer_clock_shift(case.blocks, case.clock_shift, clock_drift.name, case.evidence.absence)
 
 
 @rule(
@@ -72,7 +72,7 @@ def clock_ramp(case: Case) -> Answer:
         bias is named a ramp where the clock steps up once, within the first half of the window.  An H200 without a context
         idled at 780-825 MHz and rose within one refresh.
     """
-    return answer_clock_shift(case.clock_shift, clock_ramp.name, case.evidence.absence)
+    return answer_clock_shift(case.blocks, case.clock_shift, clock_ramp.name, case.evidence.absence)
 
 
 @rule(

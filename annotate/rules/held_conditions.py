@@ -40,7 +40,7 @@ def clock_levels(case: Case) -> Answer:
         points by least squares with a penalty from the variance within the controller's cycle, merged to levels.  The bias
         is the one against every level that holds a fifth of the window.  ``docs/RULE_TABLE.md``, section 4.3, has the figures.
     """
-    return answer_clock_shift(case.clock_shift, clock_levels.name, case.evidence.absence)
+    return answer_clock_shift(case.blocks, case.clock_shift, clock_levels.name, case.evidence.absence)
 
 
 @rule(
