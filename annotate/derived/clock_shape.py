@@ -1,15 +1,20 @@
 """The shape in which a clock changed, as the name of the rule that reports it: each bias is named once."""
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from annotate.evidence import Values
 from annotate.stats.change_points import SeriesLevel
 
+Places: TypeAlias = npt.NDArray[np.intp]
+
 CLOCK_LEVELS, CLOCK_DRIFT, CLOCK_RAMP, REGIME_CHANGE = "clock-levels", "clock-drift", "clock-ramp", "regime-change"
 
 _MOSTLY = 0.5  # a low start is shorter than what follows
+_EDGE_COUNT = 2  # blocks: the driver shows a step up to a refresh late, which leaves a level between both for so long
 
 
 def shape_name(logs: Values, levels: Sequence[SeriesLevel], *, by_onset: bool = False) -> str:
@@ -26,8 +31,8 @@ def shape_name(logs: Values, levels: Sequence[SeriesLevel], *, by_onset: bool = 
     label = np.zeros(len(logs), np.intp)
     for rank, level in enumerate(levels):
         label[level.places] = rank
-    moves = np.diff(label)
-    steps = moves[moves != 0]
+    ranks, begins = _stretches(label)
+    steps = np.diff(ranks)
     is_one_way = len(steps) > 0 and bool((steps > 0).all() or (steps < 0).all())
     if is_one_way and len(steps) > 1:
         return CLOCK_DRIFT
@@ -35,9 +40,18 @@ def shape_name(logs: Values, levels: Sequence[SeriesLevel], *, by_onset: bool = 
     if _explained_ratio(logs, _line(logs)) > _explained_ratio(logs, means):
         return CLOCK_DRIFT
     if len(steps) == 1:
-        start_ratio = (int(np.flatnonzero(moves)[0]) + 1) / len(logs)
-        return CLOCK_RAMP if steps[0] > 0 and start_ratio < _MOSTLY else REGIME_CHANGE
+        return CLOCK_RAMP if steps[0] > 0 and begins[1] < _MOSTLY * len(logs) else REGIME_CHANGE
     return CLOCK_LEVELS
+
+
+def _stretches(label: Places) -> tuple[Places, Places]:
+    """Return the level of each stretch of blocks, and where it begins, without the edges of steps."""
+    begins = np.concatenate([[0], np.flatnonzero(np.diff(label)) + 1])
+    ranks, counts = label[begins], np.diff(np.concatenate([begins, [len(label)]]))
+    kept = np.ones(len(ranks), np.bool_)
+    # Between two others that lie on either side of it, so short a level is the edge of their step.
+    kept[1:-1] = (counts[1:-1] > _EDGE_COUNT) | ((ranks[1:-1] - ranks[:-2]) * (ranks[2:] - ranks[1:-1]) < 0)
+    return ranks[kept], begins[kept]
 
 
 def _line(logs: Values) -> Values:

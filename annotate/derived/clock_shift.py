@@ -21,6 +21,7 @@ from annotate.stats.change_points import SeriesLevel
 CLOCK_RULES = (CLOCK_LEVELS, CLOCK_DRIFT, CLOCK_RAMP, REGIME_CHANGE)
 
 _LEAST_RATIO = 0.2  # the specification: a level that holds a fifth could have been the window's own
+_HALF = 0.5  # a level that holds so much is where the window was, and any other one a way to it
 _DEVIATES = 1.96  # of a normal, at 95 %: the variance is the largest over lengths up to half a cycle already
 _MEDIAN_ERROR = 1.2533  # of a median, over a mean's
 _LEAST_TIME = 0.05  # of the reference's: keeps a rate's deviation finite
@@ -47,6 +48,8 @@ class ClockShift:
     rule: str
     levels_mhz: tuple[float, ...]  # the slowest first
     levels_ratio: tuple[float, ...]  # of the window
+    begin_mhz: float  # of the level at the window's begin
+    end_mhz: float
     steady_by: SteadyBy | None  # None: not asked under this claim
     can_reject: bool
     is_sharper: bool  # stamped, and the driver's gauge agrees
@@ -74,7 +77,7 @@ def clock_shift(
     """
     logs = np.log(blocks.mhz[blocks.known])
     slowness = _Slowness(np.exp(-beta * (logs - logs.mean())), beta * variance**0.5)
-    counted = [level.places for level in levels if level.share_ratio >= _LEAST_RATIO]
+    counted = _references(logs, levels)
     mean = [slowness.beside(part) for part in counted]
     median = [slowness.median_beside(part) for part in counted]
     steady_mean, steady_median = _steady_deviations(blocks, slowness, beta, steady)
@@ -92,6 +95,8 @@ def clock_shift(
         rule=shape_name(logs, levels, by_onset=by_onset),
         levels_mhz=tuple(float(np.exp(level.mean)) for level in levels),
         levels_ratio=tuple(level.share_ratio for level in levels),
+        begin_mhz=_level_mhz(levels, 0),
+        end_mhz=_level_mhz(levels, len(logs) - 1),
         steady_by=steady.by if steady is not None else None,
         can_reject=steady is None or steady.by is not SteadyBy.RANGE or not by_onset,
         is_sharper=_is_stamped(blocks) and _agrees(blocks),
@@ -220,6 +225,25 @@ def _agrees(
 ) -> bool:
     """Return whether the stamped clock is one that the gauge can have shown; it has no scale where the gauge was silent."""
     return lowest <= blocks.scale <= highest and blocks.scale != 1.0
+
+
+def _references(logs: Values, levels: Sequence[SeriesLevel]) -> list[Places]:
+    """Return the parts of the window whose clock could have been its own, the lowest first: levels that hold a fifth.
+
+    A drift passes through its levels, and the longer it is watched the less each of them holds: there, unless one holds
+    half of the window, the first and the last fifth count too.
+    """
+    parts = [level.places for level in levels if level.share_ratio >= _LEAST_RATIO]
+    is_settled = max(level.share_ratio for level in levels) >= _HALF
+    if not is_settled and shape_name(logs, levels) == CLOCK_DRIFT:
+        count = max(1, int(_LEAST_RATIO * len(logs)))
+        parts += [np.arange(count), np.arange(len(logs) - count, len(logs))]
+    return sorted(parts, key=lambda part: float(logs[part].mean()))
+
+
+def _level_mhz(levels: Sequence[SeriesLevel], place: int) -> float:
+    """Return the clock of the level to which a block belongs."""
+    return next(float(np.exp(level.mean)) for level in levels if place in level.places)
 
 
 def _span_ns(blocks: ClockBlocks, levels: Sequence[SeriesLevel]) -> tuple[int, int] | None:

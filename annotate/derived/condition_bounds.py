@@ -1,5 +1,6 @@
 """Bounds of conditions beside the SM clock: the memory's clock, the PCIe link, and a canary against this card's record."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import numpy as np
@@ -77,6 +78,36 @@ def best_while_busy(evidence: Evidence, name: str) -> float | None:
     return float(busy.max()) if len(busy) else None
 
 
+def canary_lows(
+    evidence: Evidence,
+    *,
+    record_count: Annotated[float, "the median of five runs survives two bad ones"] = 5.0,
+    capped_ratio: Annotated[float, "capped for less, the window's own load cannot linger in the canary"] = 0.02,
+) -> Mapping[str, float] | None:
+    """Return by how much the canary ran slower than its record, clock and copy; None without enough runs on record.
+
+    Under a power cap the clock of a canary says nothing.
+    """
+    declared, clock_mhz = evidence.declared, amount(evidence.declared, "canary_clock_mhz")
+    recorded_mhz = amount(declared, "canary_record_clock_mhz")
+    if not clock_mhz or not recorded_mhz or (amount(declared, "canary_record_count") or 0.0) < record_count:
+        return None
+    capped, target_mhz = power_cap(evidence), target_clock_mhz(evidence)
+    lows: dict[str, float] = {}
+    if capped is not None and capped.ratio <= capped_ratio:
+        lows["clock"] = 1.0 - clock_mhz / min(recorded_mhz, target_mhz or recorded_mhz)
+    copied, before = (amount(declared, f"canary_{name}copy_bytes_count") for name in ("", "record_"))
+    if copied and before:
+        lows["copy"] = 1.0 - copied / before
+    return lows
+
+
+def has_slow_reason(evidence: Evidence) -> bool:
+    """Return whether a slow-down with a reason was at work, or a clock asked for that cannot be read."""
+    faulty = by_bits(evidence, _FAULTS if target_clock_mhz(evidence) else _FAULTS | Reason.APPLICATIONS_CLOCKS)
+    return faulty is not None and faulty.ratio > 0.0
+
+
 def canary_bounds(
     evidence: Evidence,
     *,
@@ -88,23 +119,17 @@ def canary_bounds(
 
     Without a record a canary that the driver's own clock contradicts has been seen and has no bound.
     """
-    declared, clock_mhz = evidence.declared, amount(evidence.declared, "canary_clock_mhz")
-    target_mhz = target_clock_mhz(evidence)
-    faulty = by_bits(evidence, _FAULTS if target_mhz else _FAULTS | Reason.APPLICATIONS_CLOCKS)
-    capped = power_cap(evidence)
-    uncapped = capped is not None and capped.ratio <= capped_ratio
-    if not clock_mhz or (faulty is not None and faulty.ratio > 0.0):
+    clock_mhz = amount(evidence.declared, "canary_clock_mhz")
+    if not clock_mhz or has_slow_reason(evidence):
         return ()
-    recorded_mhz = amount(declared, "canary_record_clock_mhz")
-    if (amount(declared, "canary_record_count") or 0.0) < record_count or not recorded_mhz:
-        shown = evidence.trace.column("sm_clock_mhz").observed.values
+    lows = canary_lows(evidence, record_count=record_count, capped_ratio=capped_ratio)
+    if lows is None:
+        capped, shown = power_cap(evidence), evidence.trace.column("sm_clock_mhz").observed.values
+        uncapped = capped is not None and capped.ratio <= capped_ratio
         if not uncapped or not len(shown) or clock_mhz >= (1.0 - 25 * error_ratio) * float(shown.max()):
             return ()
         return tuple(Bound(number=number, rule="clock-low-no-reason", group=Group.RECORD, ratio=None) for number in _TIMED)
-    lows = [1.0 - clock_mhz / min(recorded_mhz, target_mhz or recorded_mhz)] if uncapped else []
-    copied, before = (amount(declared, f"canary_{name}copy_bytes_count") for name in ("", "record_"))
-    lows += [1.0 - copied / before] if copied and before else []
-    low = min(0.99, max(lows, default=0.0))
+    low = min(0.99, max(lows.values(), default=0.0))
     if low <= error_ratio:
         return ()
     ratio = low / (1.0 - low)

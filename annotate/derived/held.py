@@ -6,6 +6,7 @@ steps once a refresh, so that what it shows may have happened up to a refresh ea
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,11 @@ def power_cap(evidence: Evidence) -> Held | None:
         or by_counter(evidence, "power_cap_ns")
         or by_bits(evidence, Reason.SW_POWER_CAP)
     )
+
+
+def longest(witnesses: Iterable[Held | None]) -> Held | None:
+    """Return the witness of the longest time; None where none speaks."""
+    return max((held for held in witnesses if held is not None), key=lambda held: (held.ratio, held.most_ratio), default=None)
 
 
 def may_be_capped(evidence: Evidence) -> bool:

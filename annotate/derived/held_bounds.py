@@ -1,13 +1,12 @@
 """Bounds of slow-downs that have a reason: how long it can have held, and how much slower the clock was meanwhile."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
 
 from annotate.budget import Bound, Estimate, Group, Number
-from annotate.derived.held import Held, by_bits, by_counter, by_violation, reasons
+from annotate.derived.held import Held, by_bits, by_counter, by_violation, longest, reasons
 from annotate.evidence import Evidence, Reason
 
 _HEAT = Reason.SW_THERMAL | Reason.HW_THERMAL
@@ -22,7 +21,7 @@ def thermal_bounds(
     """Return the bounds of ``throttle-thermal``; none where heat slowed nothing, or nobody can tell."""
     software = [by_violation(evidence, "thermal_violation_ns"), by_counter(evidence, "sw_thermal_ns")]
     hardware = by_counter(evidence, "hw_thermal_ns") or by_bits(evidence, Reason.HW_THERMAL)
-    held = _longest([_longest(software) or by_bits(evidence, _HEAT), hardware])
+    held = longest([longest(software) or by_bits(evidence, _HEAT), hardware])
     if held is None or not held.ratio:
         return ()
     return held_bounds("throttle-thermal", held, slowdown_ratio(evidence, _HEAT, beta, unseen_ratio))
@@ -35,7 +34,7 @@ def hw_slowdown_bounds(
     unseen_ratio: Annotated[float, "the hardware's protection halves the clock"] = 1.0,
 ) -> tuple[Bound, ...]:
     """Return the bounds of ``throttle-hw-slowdown``; what only sampled bits show can have lasted a refresh longer."""
-    counted = _longest([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
+    counted = longest([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
     held = counted if counted and counted.ratio else by_bits(evidence, Reason.HW_SLOWDOWN)
     if held is not None and held.by == "samples" and held.ratio:
         more_ratio = evidence.trace.refresh_of_ns("event_reasons_mask") / evidence.window.length_ns
@@ -77,14 +76,20 @@ def sync_boost_bounds(evidence: Evidence, beta: float) -> tuple[Bound, ...]:
 
 def slowdown_ratio(evidence: Evidence, bits: Reason, beta: float, unseen_ratio: float) -> float:
     """Return how much slower work was while a reason held: by the clocks outside and inside, else ``unseen_ratio``."""
+    inside_mhz, outside_mhz = clocks_beside(evidence, bits)
+    if inside_mhz is None or outside_mhz is None:
+        return unseen_ratio
+    return max(0.0, float((outside_mhz / inside_mhz) ** beta) - 1.0)
+
+
+def clocks_beside(evidence: Evidence, bits: Reason) -> tuple[float | None, float | None]:
+    """Return the driver's clock of a working GPU while a reason held (its mean), and otherwise (its median)."""
     at_ns, masks = reasons(evidence)
     clock = evidence.trace.at("sm_clock_mhz", at_ns)
     slowed = (masks & int(bits)) != 0
     resting = (masks & int(Reason.GPU_IDLE)) != 0
     inside, outside = (clock[during & (clock > 0) & ~resting] for during in (slowed, ~slowed))
-    if not len(inside) or not len(outside):
-        return unseen_ratio
-    return float(max(0.0, float(np.median(outside) / inside.mean()) ** beta - 1.0))
+    return float(inside.mean()) if len(inside) else None, float(np.median(outside)) if len(outside) else None
 
 
 def held_bounds(
@@ -118,8 +123,3 @@ def held_bounds(
 def _unbounded(rule: str) -> tuple[Bound, ...]:
     numbers = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
     return tuple(Bound(number=number, rule=rule, group=Group.CLOCK, ratio=None) for number in numbers)
-
-
-def _longest(witnesses: Sequence[Held | None]) -> Held | None:
-    """Return the witness of the longest time."""
-    return max((held for held in witnesses if held is not None), key=lambda held: (held.ratio, held.most_ratio), default=None)

@@ -9,7 +9,7 @@ from annotate.budget import Bound, Estimate, Group, Number
 from annotate.declared import amount
 from annotate.derived.clock_blocks import ClockBlocks
 from annotate.derived.held import by_bits, by_counter, by_violation
-from annotate.derived.settings_throughout import standing_value
+from annotate.derived.settings_throughout import target_clock_mhz
 from annotate.evidence import Evidence, Reason
 from annotate.times.durations import LEAST_MHZ, MOST_MHZ
 
@@ -36,7 +36,7 @@ class NamedClock:
 
 def named_clock(evidence: Evidence) -> NamedClock | None:
     """Return the named clock; None where none is known.  A range locked outside cannot be read back, and names none."""
-    read_mhz = standing_value(evidence, "sm_clock_lock_mhz")
+    read_mhz = target_clock_mhz(evidence)
     if read_mhz:
         return NamedClock(read_mhz, "read")
     told_mhz = amount(evidence.declared, "locked_mhz")

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from annotate.derived.held import by_bits
-from annotate.evidence import Evidence, Reason
+from annotate.evidence import Evidence
 
 
 def standing_value(evidence: Evidence, name: str) -> float | None:
@@ -26,16 +25,3 @@ def power_limit_w(evidence: Evidence) -> float | None:
     if evidence.observes("power_limit_w"):
         return standing_value(evidence, "power_limit_w")
     return evidence.device.power_limit_w if evidence.device else None
-
-
-def has_same_settings(evidence: Evidence, held_ratio: float) -> bool:
-    """Return whether the baseline had the same power limit and clock, both read in both windows or in neither."""
-    baseline = evidence.baseline
-    if baseline is None or power_limit_w(evidence) is None or power_limit_w(evidence) != power_limit_w(baseline):
-        return False
-    name = "sm_clock_lock_mhz"
-    # A setting that moved within both windows is none that they share.
-    moved = any(each.observes(name) and standing_value(each, name) is None for each in (evidence, baseline))
-    asked = (by_bits(each, Reason.APPLICATIONS_CLOCKS) for each in (evidence, baseline))
-    now, then = (each is not None and each.ratio > held_ratio for each in asked)
-    return not moved and standing_value(evidence, name) == standing_value(baseline, name) and now == then

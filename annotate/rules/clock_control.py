@@ -1,23 +1,29 @@
 """Rules about control of the clock: locks, other controllers, hidden slow states, and a driver that reports another clock."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
+from annotate.budget import Bound
+from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount
 from annotate.derived.busy import utilization_ratio
-from annotate.derived.held import Held, by_bits, by_counter, by_violation, power_cap
-from annotate.derived.settings_throughout import has_same_settings, power_limit_w, standing_value, target_clock_mhz
+from annotate.derived.condition_bounds import canary_bounds, canary_lows, has_slow_reason
+from annotate.derived.held import Held, by_bits, power_cap
+from annotate.derived.named_clock import named_clock, named_clock_bounds, off_blocks_ratio
+from annotate.derived.settings_throughout import power_limit_w, standing_value, target_clock_mhz
 from annotate.derived.sm_clock import driver_clock_mhz, measured, working
 from annotate.evidence import Evidence, Fact, Reason
 from annotate.ranges import Count, Duration, Share, Watts
-from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserved, rule
 
 # Clocks are set in steps of 15 MHz, so a lock may be rounded by as much.
 _STEP_MHZ = 15.0
 # Below the mean that the SMs kept under the cap a lock holds; the driver's clock reads 8-12 % above that mean.
 _HOLDS_RATIO, _HOLDS_BY_DRIVER_RATIO = 0.95, 0.85
-# Slow-downs that other rules reject: a canary that ran slowly under one of them is no riddle.
-_FAULTS = Reason.HW_SLOWDOWN | Reason.SYNC_BOOST | Reason.SW_THERMAL | Reason.HW_THERMAL | Reason.HW_POWER_BRAKE
+_STEADY_RATIO = 1e-4  # the noise to believe of a clock: a lock that is kept this well is not missed
+# Below the board's highest clock by less, a canary without a record says nothing: many boards stay a step or two under it.
+_LOW_RATIO = 0.05
 
 
 @rule(
@@ -27,8 +33,7 @@ _FAULTS = Reason.HW_SLOWDOWN | Reason.SYNC_BOOST | Reason.SW_THERMAL | Reason.HW
     remedy="Lock a clock that holds under this load, {advice}, or drop the lock.",
 )
 def locked_clock_missed(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
     off_ratio: Annotated[Share, "a lock that holds stays within a step or two of 15 MHz: 2 % of 1980 is two and a half"] = 0.02,
     capped_ratio: Annotated[Share, "the cap takes the clock off its lock; a hundredth of the time is beyond its noise"] = 0.01,
@@ -40,17 +45,21 @@ def locked_clock_missed(
         that a bf16 matrix product leaves by 30 %, and swings about.
 
     What it cannot see:
-        A range set with ``nvidia-smi --lock-gpu-clocks``: driver 580 does not tell it, so no lock on record is no proof
-        that there is none.  Without stamps the driver's own clock stands for the true one, which under a cap is 8-12 %
-        lower.
+        A lock set with ``nvidia-smi --lock-gpu-clocks``, unless a ``fixed-clock`` claim declares it: driver 580 does not tell
+        it, so no lock on record is no proof that there is none.  Without stamps the driver's own clock stands for the true
+        one, which under a cap is 8-12 % lower.
 
     Remedy:
         Lock a clock some 5 % below the mean that this work keeps under the cap, and verify it under load.
 
     Source:
-        NVML's application clock where it differs from the default; the true clock of timed iterations, else NVML's; time
-        under the power cap.
+        NVML's application clock where it differs from the default, under ``fixed-clock`` else ``locked_mhz``; the true clock of
+        timed iterations, else NVML's; time under the power cap.  Under ``fixed-clock`` the bias is that of the clock against
+        the named one, in every block; under other claims a missed lock is a label.
     """
+    if case.claim is Claim.FIXED_CLOCK:
+        return _missed_named_clock(case)
+    evidence = case.evidence
     target_mhz = target_clock_mhz(evidence)
     if target_mhz is None:
         return Unobserved(evidence.absence or "no lock is on record, and a locked range cannot be read back from the driver")
@@ -60,29 +69,51 @@ def locked_clock_missed(
     if clock_mhz is None and held is None:
         return Unobserved("neither the clock of a working GPU nor time under the power cap was observed")
     capped = held is not None and held.least_ratio > 0.0 and held.ratio > capped_ratio
-    facts: dict[str, Fact] = {
-        "target_mhz": target_mhz,
-        "clock_mhz": clock_mhz,
-        "capped_ratio": held.ratio if held else None,
-        "by": true.by if true else "the driver's clock",
-    }
-    off = clock_mhz is not None and abs(clock_mhz - target_mhz) > max(off_ratio * target_mhz, _STEP_MHZ)
     if clock_mhz is None and not capped:
         return Unobserved(
             "the clock of a working GPU was not observed, and something else than the cap may take it off its lock"
         )
-    if not (off or capped):
-        return Clear(facts)
-    facts["ran"] = _ran(clock_mhz, held if capped else None)
-    facts["advice"] = "some 30 % lower"
-    if clock_mhz is not None:
-        holds_mhz = clock_mhz * (_HOLDS_RATIO if true or not capped else _HOLDS_BY_DRIVER_RATIO)
-        facts["advice"] = f"{min(holds_mhz, target_mhz) // _STEP_MHZ * _STEP_MHZ:.0f} MHz or less"
-    effect_ratio = target_mhz / clock_mhz - 1.0 if clock_mhz else None
-    if claim is Claim.FIXED_CLOCK:
-        return Found(Severity.REJECT, facts, effect_ratio=effect_ratio)
-    # Elsewhere the cap is a label of its own; a clock that is off without it has no other.
-    return Found(Severity.NOTE if capped else Severity.FLAG, facts, effect_ratio=effect_ratio)
+    facts = _lock_facts(target_mhz, clock_mhz, held if capped else None, by=true.by if true else None)
+    off = clock_mhz is not None and abs(clock_mhz - target_mhz) > max(off_ratio * target_mhz, _STEP_MHZ)
+    return Found(facts=facts) if off or capped else Clear(facts)
+
+
+def _missed_named_clock(case: Case) -> Answer:
+    """Return the bias against the clock that a ``fixed-clock`` claim names."""
+    evidence, named, blocks = case.evidence, named_clock(case.evidence), case.blocks
+    if named is None:
+        return Unobserved(evidence.absence or "no lock is on record, and nobody declared locked_mhz")
+    if blocks is None:
+        return Unobserved(evidence.absence or "the clock of a working GPU was not observed")
+    held = power_cap(evidence)
+    capped = held if held is not None and held.ratio > 0.0 else None
+    clock_mhz = float(blocks.mhz[blocks.known].mean())
+    by = "the stamped iterations" if case.is_stamped else None
+    facts = _lock_facts(named.mhz, clock_mhz, capped, by=by) | {
+        "named_by": named.by,
+        "off_blocks_ratio": off_blocks_ratio(blocks, named.mhz),
+    }
+    bounds = named_clock_bounds(blocks, named.mhz, case.beta)
+    is_missed = capped is not None or any(bound.size_ratio > _STEADY_RATIO for bound in bounds)
+    return Found(facts=facts, bounds=bounds) if is_missed else Clear(facts)
+
+
+def _lock_facts(target_mhz: float, clock_mhz: float | None, capped: Held | None, *, by: str | None) -> dict[str, Fact]:
+    """Return the clock asked for and the clock there was, in figures and in words, and one that this work can hold."""
+    facts: dict[str, Fact] = {
+        "target_mhz": target_mhz,
+        "clock_mhz": clock_mhz,
+        "capped_ratio": capped.ratio if capped else None,
+        "by": by or "the driver's clock",
+        "ran": _ran(clock_mhz, capped),
+        "advice": "some 30 % lower",
+    }
+    if clock_mhz is not None and clock_mhz > target_mhz:
+        facts["advice"] = "and check that it is in force"
+    elif clock_mhz is not None:
+        holds_mhz = clock_mhz * (_HOLDS_RATIO if by or not capped else _HOLDS_BY_DRIVER_RATIO)
+        facts["advice"] = f"{holds_mhz // _STEP_MHZ * _STEP_MHZ:.0f} MHz or less"
+    return facts
 
 
 @rule(
@@ -113,8 +144,7 @@ def clock_controller_present(
 
     Source:
         NVML's enforced against its default power limit, the application clock against the highest clock, and the clock
-        event reason of application clocks.  Under a fixed-clock claim a lock is what is asked for, so it is a note; so is
-        any setting under which the baseline was measured too.
+        event reason of application clocks.
     """
     device = evidence.device
     limit_w, default_w = power_limit_w(evidence), device.power_limit_default_w if device else None
@@ -122,17 +152,14 @@ def clock_controller_present(
     asked = by_bits(evidence, Reason.APPLICATIONS_CLOCKS)
     facts: dict[str, Fact] = {"power_limit_w": limit_w, "power_limit_default_w": default_w, "target_mhz": target_mhz}
     settings: list[str] = []
-    limited = limit_w is not None and default_w is not None and abs(limit_w - default_w) > power_tolerance_w
-    if limited:
-        settings.append(f"the power limit is {limit_w:.0f} W instead of {default_w:.0f} W")
+    if limit_w is not None and default_w is not None and abs(limit_w - default_w) > power_tolerance_w:
+        settings.append(f"power limit {limit_w:.0f} of {default_w:.0f} W")
     if target_mhz is not None and most_mhz is not None and target_mhz < most_mhz - _STEP_MHZ:
-        settings.append(f"the SM clock asked for is {target_mhz:.0f} of {most_mhz:.0f} MHz")
+        settings.append(f"SM clock set to {target_mhz:.0f} of {most_mhz:.0f} MHz")
     elif asked is not None and asked.ratio > held_ratio:
-        settings.append(f"a clock that somebody asked for held the GPU back for {asked.ratio:.0%} of the window")
+        settings.append(f"a clock setting held for {asked.ratio:.0%} of the time")
     if settings:
-        facts["setting"] = ", and ".join(settings)
-        meant = (claim is Claim.FIXED_CLOCK and not limited) or has_same_settings(evidence, held_ratio)
-        return Found(Severity.NOTE if meant else Severity.FLAG, facts)
+        return Found(facts=facts | {"setting": ", ".join(settings)})
     if limit_w is None or default_w is None:
         return Unobserved(evidence.absence or "the enforced power limit and its default were not both observed")
     if asked is None and (target_mhz is None or most_mhz is None):
@@ -149,11 +176,8 @@ def clock_controller_present(
     remedy="Reset the GPU or boot the machine, check power profiles and who else sets clocks, and measure again.",
 )
 def clock_low_no_reason(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
-    flag_ratio: Annotated[Share, "an uncapped clock is told true to 0.2 % on an H200; 2 % is ten times that"] = 0.02,
-    reject_ratio: Annotated[Share, "5 % moves every kernel by more than a change worth reporting"] = 0.05,
     record_count: Annotated[Count, "the median of five runs survives two bad ones"] = 5.0,
     capped_ratio: Annotated[Share, "capped for less than this, the window's own load cannot linger in the canary"] = 0.02,
 ) -> Answer:
@@ -164,9 +188,9 @@ def clock_low_no_reason(
         speed between two boots of one machine, 94 instead of 63 ms on another.  Nothing but known work can show it.
 
     What it cannot see:
-        A slow state of all the runs on record.  Without five runs on record only what the driver's own clock contradicts
-        is flagged; a clock below the board's maximum is a note then, because many boards never reach their maximum.  Slow
-        memory, where the canary did not copy or no copy is on record.
+        A slow state of all the runs on record.  Without five runs on record it sees only that the driver's own clock
+        contradicts, and not by how much the GPU is slow; a clock below the board's maximum is a label then, because many
+        boards never reach their maximum.  Slow memory, where the canary did not copy or no copy is on record.
 
     Remedy:
         Reset the GPU or boot the machine.  If it stays slow, look for power profiles, other tools that hold clocks, and
@@ -174,44 +198,33 @@ def clock_low_no_reason(
 
     Source:
         The canary of ``bench()``: the true clock of a spin and the rate of a copy, against their medians
-        over this GPU's healthy runs.  The clock is not weighed while thermal or hardware slow-downs were at work, which
-        have rules of their own, and not rejected where the power cap was, or was not observed.
+        over this GPU's healthy runs; both are told to 0.2 %.  The canary is not weighed while thermal or hardware slow-downs
+        were at work, which have rules of their own, nor its clock where the power cap was, or was not observed.
     """
+    evidence = case.evidence
     clock_mhz = amount(evidence.declared, "canary_clock_mhz")
     if not clock_mhz:
         return Unobserved("the canary's clock is no amount")
-    target_mhz = target_clock_mhz(evidence)
-    # A clock asked for is a reason too; where it can be read it is what the canary must reach.
-    faulty = by_bits(evidence, _FAULTS if target_mhz else _FAULTS | Reason.APPLICATIONS_CLOCKS)
-    if faulty is not None and faulty.ratio > 0.0:
+    if has_slow_reason(evidence):
         return Unobserved("a slow-down with a reason was at work, so the canary's clock has one")
-    known = (amount(evidence.declared, "canary_record_count") or 0.0) >= record_count
     facts: dict[str, Fact] = {"canary_mhz": clock_mhz}
-    if known and (recorded_mhz := amount(evidence.declared, "canary_record_clock_mhz")):
-        goal_mhz = min(recorded_mhz, target_mhz or recorded_mhz)
-        lows = {"its own record for the clock": 1.0 - clock_mhz / goal_mhz}
-        facts["record_mhz"] = goal_mhz
-        copied = amount(evidence.declared, "canary_copy_bytes_count")
-        recorded = amount(evidence.declared, "canary_record_copy_bytes_count")
-        if copied and recorded:
-            lows["its own record for a copy"] = 1.0 - copied / recorded
-        facts["than"], facts["low_ratio"] = max(lows.items(), key=lambda low: low[1])
-        low_ratio = lows[str(facts["than"])]
-        if low_ratio <= flag_ratio:
-            return Clear(facts)
-        capped = power_cap(evidence)
-        uncapped = capped is not None and capped.ratio <= capped_ratio
-        sure = uncapped or lows.get("its own record for a copy", 0.0) > reject_ratio
-        severity = Severity.REJECT if low_ratio > reject_ratio and sure else Severity.FLAG
-        return Found(severity, facts, effect_ratio=_slower_ratio(low_ratio))
-    return _without_record(evidence, clock_mhz, facts, reject_ratio)
+    lows = canary_lows(evidence, record_count=record_count, capped_ratio=capped_ratio)
+    bounds = canary_bounds(evidence, record_count=record_count, capped_ratio=capped_ratio)
+    if lows is None:
+        return _without_record(evidence, clock_mhz, facts, bounds)
+    if not lows:
+        return Unobserved("the power cap held or was not observed, and no copy is on record")
+    what = max(lows, key=lows.__getitem__)
+    facts |= {"low_ratio": lows[what], "than": f"its own record for {'the clock' if what == 'clock' else 'a copy'}"}
+    facts["record_mhz"] = amount(evidence.declared, "canary_record_clock_mhz")
+    return Found(facts=facts, bounds=bounds) if bounds else Clear(facts)
 
 
 @rule(
     "nvml-clock-untrue",
     kind=RuleKind.LABEL,
     basis=Basis.TIMINGS,
-    says="the driver's clock read {driver_mhz:.0f} MHz where the SMs ran at {true_mhz:.0f} MHz ({off_ratio:+.1%})",
+    says="true clock {apart_ratio:.0%} {side} NVML's",
     remedy="Quote the true clock, and compare by it.",
 )
 def nvml_clock_untrue(
@@ -249,8 +262,16 @@ def nvml_clock_untrue(
     if driver_mhz is None:
         return Unobserved("the driver's clock was not observed for most of the time")
     off_ratio = driver_mhz / true.clock_mhz - 1.0
-    facts: dict[str, Fact] = {"driver_mhz": driver_mhz, "true_mhz": true.clock_mhz, "off_ratio": off_ratio, "by": true.by}
-    return Found(Severity.NOTE, facts) if abs(off_ratio) > limit_ratio else Clear(facts)
+    apart_ratio = true.clock_mhz / driver_mhz - 1.0
+    facts: dict[str, Fact] = {
+        "driver_mhz": driver_mhz,
+        "true_mhz": true.clock_mhz,
+        "off_ratio": off_ratio,
+        "apart_ratio": abs(apart_ratio),
+        "side": "below" if apart_ratio < 0.0 else "above",
+        "by": true.by,
+    }
+    return Found(facts=facts) if abs(off_ratio) > limit_ratio else Clear(facts)
 
 
 def _ran(clock_mhz: float | None, capped: Held | None) -> str:
@@ -259,25 +280,22 @@ def _ran(clock_mhz: float | None, capped: Held | None) -> str:
     return ", ".join(part for part in (at, under) if part)
 
 
-def _slower_ratio(low_ratio: float) -> float | None:
-    """Return by how much longer work takes at a speed that is so much lower; None where it hardly moves at all."""
-    return low_ratio / (1.0 - low_ratio) if low_ratio < 0.99 else None
-
-
-def _without_record(evidence: Evidence, clock_mhz: float, facts: dict[str, Fact], limit_ratio: float) -> Answer:
-    """A canary without a record: against what the driver says it ran at, then against what the board may reach."""
-    capped = by_violation(evidence, "power_violation_ns") or by_counter(evidence, "power_cap_ns")
-    driver_mhz = evidence.trace.column("sm_clock_mhz").observed.values
-    if len(driver_mhz) and capped is not None and capped.ratio == 0.0:
-        seen_mhz = float(driver_mhz.max())
-        if (low_ratio := 1.0 - clock_mhz / seen_mhz) > limit_ratio:
-            facts |= {"low_ratio": low_ratio, "than": f"the driver's clock of {seen_mhz:.0f} MHz would have it"}
-            return Found(Severity.FLAG, facts, effect_ratio=_slower_ratio(low_ratio))
+def _without_record(evidence: Evidence, clock_mhz: float, facts: dict[str, Fact], bounds: tuple[Bound, ...]) -> Answer:
+    """Return a canary without a record: against the driver's clock, else as a label against the board's highest."""
+    shown_mhz = evidence.trace.column("sm_clock_mhz").observed.values
+    if bounds and len(shown_mhz):
+        seen_mhz = float(shown_mhz.max())
+        contradicted: dict[str, Fact] = {
+            "low_ratio": 1.0 - clock_mhz / seen_mhz,
+            "than": f"the driver's clock of {seen_mhz:.0f} MHz would have it",
+        }
+        return Found(facts=facts | contradicted, bounds=bounds)
     goal_mhz = target_clock_mhz(evidence) or (evidence.device.sm_clock_max_mhz if evidence.device else None)
     if goal_mhz is None:
         return Unobserved("neither a record of this GPU's canary nor its highest clock is known")
     facts |= {"low_ratio": 1.0 - clock_mhz / goal_mhz, "than": f"{goal_mhz:.0f} MHz would have it"}
-    return Found(Severity.NOTE, facts) if clock_mhz < (1.0 - limit_ratio) * goal_mhz else Clear(facts)
+    return Found(facts=facts) if clock_mhz < (1.0 - _LOW_RATIO) * goal_mhz else Clear(facts)
 
 
 RULES: tuple[Rule, ...] = (locked_clock_missed, clock_controller_present, clock_low_no_reason, nvml_clock_untrue)
+RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {clock_low_no_reason.name: ("flag_ratio", "reject_ratio")}

@@ -1,13 +1,13 @@
-"""Rules about the evidence: only these look at when readings came rather than at what they said."""
+"""Rules about the evidence: whether anybody watched, the work ran to its end, and watching itself was a load."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from annotate.claims import Claim
-from annotate.derived.busy import has_reason
-from annotate.derived.unwatched import dark_spans_ns, fast_rows, lost_because
-from annotate.evidence import SIGNALS, STALE_NS, Evidence, Fact, Lane, Reason
-from annotate.ranges import Duration, Processors, Refreshes, Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
+from annotate.derived.unwatched import lost_because
+from annotate.evidence import SIGNALS, STALE_NS, Evidence, Fact, Lane
+from annotate.ranges import Duration, Processors, Share
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserved, rule
 
 # An exception of more letters is no sentence.
 _WORDS_COUNT = 120
@@ -48,114 +48,6 @@ def stale_daemon(evidence: Evidence, claim: Claim) -> Answer:
 
 
 @rule(
-    "sampler-gap",
-    kind=RuleKind.BIAS,
-    says="telemetry is missing for {dark_s:.2f} of {window_s:.2f} s, {longest_s:.2f} s of it at a stretch",
-    remedy="Free a processor for the daemon and measure again.",
-)
-def sampler_gap(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    longest_s: Annotated[
-        Duration, "two refreshes of the driver's 100 ms page and a margin: a longer gap can hide an event"
-    ] = 0.25,
-    dark_ratio: Annotated[Share, "with a fifth of the window unseen, shares of time are guesses"] = 0.2,
-    blind_ratio: Annotated[Share, "with most of the window unseen there is nothing left to judge by"] = 0.5,
-) -> Answer:
-    """Finds stretches of the window in which the GPU was not being read.
-
-    Why it matters:
-        A cap, a neighbour or a heat spell in an unread stretch leaves no trace but in the counters.  The sampler is a
-        process like any other, and what starves it usually starves the benchmark too.
-
-    What it cannot see:
-        Only changed rows and one heartbeat a second are kept, so a stall shorter than a heartbeat shows only if the
-        sampler was alive afterwards to report it.  After the last sign of life nothing counts as read.
-
-    Remedy:
-        Leave the daemon a processor: stop other CPU work, or lift its CPU limit.  After a debugger's
-        stop, simply measure again.
-
-    Source:
-        Deadlines the sampler itself reported as missed, and silences longer than a heartbeat and a half.  Sixteen busy
-        CPU processes brought a 200 Hz sampler down to 16 Hz with gaps of 224 ms on an H200 machine with 16 cores.
-    """
-    window = evidence.window
-    seen, blank = fast_rows(evidence.trace)
-    if not len(seen):
-        return Unobserved(evidence.absence or "no reading of this GPU in the window")
-    if window.length_ns <= 0:
-        return Unobserved("the window has no length")
-    dark = dark_spans_ns(evidence, seen, blank)
-    lengths_s = [(end - begin) / 1e9 for begin, end in dark]
-    dark_s, stretch_s = sum(lengths_s, 0.0), max(lengths_s, default=0.0)
-    ratio = dark_s / window.length_s
-    if ratio > blind_ratio:
-        return Unobserved(f"telemetry is missing for {dark_s:.2f} of {window.length_s:.2f} s")
-    facts: dict[str, Fact] = {"dark_s": dark_s, "longest_s": stretch_s, "window_s": window.length_s}
-    if stretch_s > longest_s or ratio > dark_ratio:
-        begin_ns, end_ns = max(dark, key=lambda span: span[1] - span[0])
-        return Found(Severity.FLAG, facts, span_ns=(begin_ns, end_ns))
-    return Clear(facts)
-
-
-@rule(
-    "window-too-short",
-    kind=RuleKind.BIAS,
-    says="{window_s:.3g} s is too short, because {because}",
-    remedy="Run the same work for at least {needed_s:.3g} s.",
-)
-def window_too_short(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    shortest_s: Annotated[Duration, "the power controller of an H200 swings with a period near 1 s"] = 1.0,
-    shortest_capped_s: Annotated[Duration, "a capped clock needs about 3 s to settle"] = 3.0,
-    refreshes_count: Annotated[
-        Refreshes, "with fewer than ten values of the clock, neither trend nor spread can be told"
-    ] = 10.0,
-    capped_ratio: Annotated[Share, "capped for more than half of its last second: the cap is this work's normal state"] = 0.5,
-) -> Answer:
-    """Finds windows in which power, clock and noise cannot show themselves.
-
-    Why it matters:
-        From idle, an H200 runs a GEMM 14 % too fast for 56-75 ms before the power cap engages, and then swings about its
-        mean for seconds.  An interval computed from 100 ms of a capped GEMM contained the long-run median 3 % of the time.
-
-    What it cannot see:
-        Work that was warm and steady before the window began, and kernels that no clock moves: copies are fine in 0.1 s
-        (their intervals held in 88 % of cases).  It knows only how long the window was.
-
-    Remedy:
-        Put more iterations of the same work into the window.  If the work is short by nature, state a burst claim and
-        repeat the window.
-
-    Source:
-        The window's own length, the clock's measured refresh period, and time under the power cap in its last second.
-        Figures: H200 at 700 W, driver 580.159.04.
-    """
-    if not evidence.trace.columns:
-        return Unobserved(evidence.absence or "no reading of this GPU in the window")
-    window_s = evidence.window.length_s
-    refresh_s = evidence.trace.refresh_of_ns("sm_clock_mhz") / 1e9
-    needs = [
-        (shortest_s, "the power controller's swing does not fit"),
-        (refreshes_count * refresh_s, f"the clock is refreshed only every {refresh_s:.3g} s"),
-    ]
-    capped = _capped_at_end_ratio(evidence)
-    if capped is not None and capped > capped_ratio:
-        needs.append((shortest_capped_s, "the power cap held at its end and had not settled"))
-    needed_s, because = max(needs)
-    if window_s < needed_s:
-        facts: dict[str, Fact] = {"window_s": window_s, "needed_s": needed_s, "because": because}
-        return Found(Severity.FLAG, facts, span_ns=(evidence.window.begin_ns, evidence.window.end_ns))
-    if capped is None and window_s < shortest_capped_s:
-        return Unobserved("whether the power cap held at the window's end was not observed")
-    return Clear({"window_s": window_s, "needed_s": needed_s})
-
-
-@rule(
     "incomplete-body",
     kind=RuleKind.INTEGRITY,
     basis=Basis.DECLARED,
@@ -190,7 +82,7 @@ def incomplete_body(evidence: Evidence, claim: Claim) -> Answer:
     "sampler-perturbs",
     kind=RuleKind.LABEL,
     basis=Basis.HOST,
-    says="watching itself took {busy_ratio:.0%} of a processor, where the benchmark had {allowed_count}",
+    says="watching took {busy_ratio:.0%} of a processor",
     remedy="Lower the daemon's rate, watch fewer GPUs, or leave it a processor of its own.",
 )
 def sampler_perturbs(
@@ -198,8 +90,8 @@ def sampler_perturbs(
     claim: Claim,
     *,
     note_ratio: Annotated[Processors, "of one processor: ten times the four hundredths that 100 Hz took on an H200"] = 0.4,
-    flag_ratio: Annotated[
-        Share, "of the benchmark's processors: who waits a twentieth of the time is starved elsewhere too"
+    allowed_ratio: Annotated[
+        Share, "of the benchmark's processors: waiting for a twentieth of the time starves it elsewhere too"
     ] = 0.05,
     shortest_s: Annotated[Duration, "in less, opening and closing the window is most of what the daemon did"] = 1.0,
 ) -> Answer:
@@ -235,9 +127,8 @@ def sampler_perturbs(
     facts: dict[str, Fact] = {"busy_ratio": busy_ratio, "allowed_count": host.cpu_allowed_count}
     if host.cpu_allowed_count is None:
         return Unobserved("how many processors the benchmark may use was not observed")
-    if busy_ratio > flag_ratio * host.cpu_allowed_count:
-        return Found(Severity.FLAG, facts)
-    return Found(Severity.NOTE, facts) if busy_ratio > note_ratio else Clear(facts)
+    is_large = busy_ratio > min(note_ratio, allowed_ratio * host.cpu_allowed_count)
+    return Found(facts=facts) if is_large else Clear(facts)
 
 
 def _worded(declared: Fact) -> str:
@@ -246,18 +137,9 @@ def _worded(declared: Fact) -> str:
     return (words if len(words) <= _WORDS_COUNT else words[: _WORDS_COUNT - 1] + "…") or "something it did not name"
 
 
-def _capped_at_end_ratio(evidence: Evidence) -> float | None:
-    """The share of the window's last second under the power cap: by counter, else by flag."""
-    window = evidence.window
-    begin_ns = max(window.begin_ns, window.end_ns - 1_000_000_000)
-    if begin_ns < window.end_ns:
-        increase = evidence.trace.increase("power_cap_ns", begin_ns, window.end_ns)
-        if increase is not None:
-            return min(1.0, increase.ratio)
-        masks = evidence.trace.within("event_reasons_mask", begin_ns, window.end_ns).observed.values
-        if len(masks):
-            return float(has_reason(masks, Reason.SW_POWER_CAP).mean())
-    return None
-
-
-RULES: tuple[Rule, ...] = (stale_daemon, incomplete_body, sampler_gap, window_too_short, sampler_perturbs)
+RULES: tuple[Rule, ...] = (stale_daemon, incomplete_body, sampler_perturbs)
+RETIRED: Mapping[str, str] = {
+    "sampler-gap": "dark-time",
+    "window-too-short": "the steady state of regime-change, and the repeatability of each number",
+}
+RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {sampler_perturbs.name: ("flag_ratio",)}

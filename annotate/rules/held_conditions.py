@@ -2,10 +2,9 @@
 
 from typing import Annotated
 
-from annotate.budget import Number
 from annotate.case import Case
 from annotate.claims import Claim
-from annotate.derived.clock_shift import clock_bounds
+from annotate.derived.clock_answer import answer_clock_shift
 from annotate.derived.dark_bounds import dark_bounds, dark_clock, dark_lists, dark_power
 from annotate.derived.named_clock import named_clock
 from annotate.evidence import Fact
@@ -16,8 +15,8 @@ from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
 @rule(
     "clock-levels",
     kind=RuleKind.BIAS,
-    says="the SM clock had {levels_count} levels, from {lowest_mhz:.0f} to {highest_mhz:.0f} MHz",
-    remedy="Warm up for longer, find what changes the clock (a cap, heat, a lock), or quote the number at one clock.",
+    says="{what}",
+    remedy="Find what changes the clock (a cap, heat, another controller), or quote the number at one clock.",
 )
 def clock_levels(case: Case) -> Answer:
     """Finds an SM clock that did not keep one level over the window, whatever the shape in which it changed.
@@ -33,35 +32,21 @@ def clock_levels(case: Case) -> Answer:
         from first to last.
 
     Remedy:
-        Warm up for three seconds back to back.  If the levels stay, look for what makes them: other rules name heat, the
-        power cap and locks.
+        Look for what makes the levels: other rules name heat, the power cap and locks.  With stamps, quote the number at one
+        clock.
 
     Source:
         The stamped clock of the entries, else NVML's while the GPU worked, in blocks of a refresh and 30 entries; change
         points by least squares with a penalty from the variance within the controller's cycle, merged to levels.  The bias
         is the one against every level that holds a fifth of the window.  ``docs/RULE_TABLE.md``, section 4.3, has the figures.
     """
-    shift = case.clock_shift
-    if shift is None:
-        return Unobserved(case.evidence.absence or "the clock of a working GPU was not observed")
-    facts: dict[str, Fact] = {
-        "levels_count": len(shift.levels_mhz),
-        "lowest_mhz": shift.levels_mhz[0],
-        "highest_mhz": shift.levels_mhz[-1],
-        "bound_ratio": shift.bound_ratio,
-        "steady_by": shift.steady_by,
-    }
-    bounds = clock_bounds(shift, "clock-levels")
-    if not any(bound.size_ratio for bound in bounds):
-        return Clear(facts)
-    effect_ratio = shift.shifts[Number.MEAN].estimate.value_ratio
-    return Found(facts=facts, effect_ratio=effect_ratio, span_ns=shift.span_ns, bounds=bounds)
+    return answer_clock_shift(case.blocks, case.clock_shift, clock_levels.name, case.evidence.absence)
 
 
 @rule(
     "lock-unproven",
     kind=RuleKind.LABEL,
-    says="the claim is one fixed clock, but {what}",
+    says="fixed clock unproven: {what}",
     remedy="Declare locked_mhz=, time the iterations with stamps, or drop the claim.",
 )
 def lock_unproven(case: Case) -> Answer:
@@ -94,8 +79,8 @@ def lock_unproven(case: Case) -> Answer:
 @rule(
     "dark-time",
     kind=RuleKind.BIAS,
-    says="{dark_s:.2f} of {window_s:.2f} s were dark to {who}",
-    remedy="Find what held up the watcher (its own pauses, a busy machine), or measure for longer.",
+    says="{dark_s:.2f} of {window_s:.2f} s have no reading of {what}",
+    remedy="Free a processor for the daemon, or lift its CPU limit, and measure again.",
 )
 def dark_time(
     case: Case,
@@ -114,31 +99,36 @@ def dark_time(
         all.
 
     Remedy:
-        Give the watcher a processor, and measure for longer: the share of a silence shrinks with the window.
+        Leave the daemon a processor: stop other CPU work, or lift its CPU limit.  After a debugger's stop, measure again.  The
+        share of a silence shrinks with the window.
 
     Source:
         Rows of the clock, the driver's 20 ms power record, process lists.  Counters of capped and thermal time bridge a
         silence of the clock, energy one of the power record; times that tell their gaps replace that record, and stamps the
         driver's clock.
     """
-    evidence = case.evidence
+    evidence, length_ns = case.evidence, case.evidence.window.length_ns
+    if length_ns <= 0:
+        return Unobserved("the window has no length")
     has_gaps = case.gaps is not None
     clock = dark_clock(evidence, case.blocks, longest_s=clock_s)
     power = () if has_gaps else dark_power(evidence)
     lists = dark_lists(evidence, longest_s=lists_s)
     blind = {"the clock": clock, "the power record": power, "the process lists": lists}
-    length_s = {name: sum(each.length_ns for each in found) / 1e9 for name, found in blind.items() if found}
-    bounds = dark_bounds(evidence.window.length_ns, clock=clock, power=power, lists=lists, has_gaps=has_gaps)
+    dark_s = {name: sum(each.length_ns for each in found) / 1e9 for name, found in blind.items() if found}
+    bounds = dark_bounds(length_ns, clock=clock, power=power, lists=lists, has_gaps=has_gaps)
     facts: dict[str, Fact] = {
-        "dark_s": max(length_s.values(), default=0.0),
+        "dark_s": max(dark_s.values(), default=0.0),
         "window_s": evidence.window.length_s,
-        "who": ", ".join(length_s),
+        "what": " and ".join(dark_s),
         "bound_ratio": max((bound.size_ratio for bound in bounds), default=0.0),
     }
-    if not length_s and not bounds:
-        return Clear(facts)
-    return Found(facts=facts, bounds=bounds)
+    if not bounds:
+        return Unobserved(f"half of the window or more has no reading of {facts['what']}") if dark_s else Clear(facts)
+    longest = max((*clock, *power, *lists), key=lambda each: each.length_ns, default=None)
+    if longest is None:
+        return Found(facts=facts | {"what": "the power record that the times do not replace"}, bounds=bounds)
+    return Found(facts=facts, span_ns=(longest.begin_ns, longest.end_ns), bounds=bounds)
 
 
-# Rules that give bounds: the judge asks them once it makes severities of bounds.
-BOUND_RULES: tuple[Rule, ...] = (clock_levels, lock_unproven, dark_time)
+RULES: tuple[Rule, ...] = (clock_levels, lock_unproven, dark_time)

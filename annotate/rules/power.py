@@ -1,29 +1,35 @@
 """Rules about power: the power limit, another GPU's clock, and readings that are too old."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
-from annotate.claims import Claim
-from annotate.derived.held import by_bits, by_counter, power_cap
-from annotate.derived.sm_clock import measured, working
-from annotate.evidence import Evidence, Fact, Reason
-from annotate.ranges import Count, Refreshes, Share
-from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
+import numpy as np
+import numpy.typing as npt
 
-# What the driver calls average power: field 185, and nvmlDeviceGetPowerUsage on boards of today.
+from annotate.case import Case
+from annotate.claims import Claim
+from annotate.derived.clock_blocks import ClockBlocks
+from annotate.derived.held import by_bits, by_counter, power_cap, running
+from annotate.derived.held_bounds import clocks_beside, sync_boost_bounds
+from annotate.evidence import Evidence, Fact, Reason, Times
+from annotate.ranges import Count, Refreshes, Share
+from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
+from annotate.stats.robust import centre
+
+# The driver's average power (field 185, and nvmlDeviceGetPowerUsage on boards of today) is a mean over so long.
 _AVERAGE_S = 1.0
-# Of a cap, by what the number claims.
-_SEVERITIES = {Claim.SUSTAINED: Severity.NOTE, Claim.BURST: Severity.FLAG, Claim.FIXED_CLOCK: Severity.REJECT}
+_THROUGHOUT_RATIO = 0.98  # a cap that held for no less needs no share beside it: the counter's own error is 2 %
+_MOSTLY_RATIO = 0.5  # of the blocks that the clock is quoted of
 
 
 @rule(
     "power-limited",
     kind=RuleKind.LABEL,
-    says="the power cap held for {capped_s:.2f} of {length_s:.2f} s{clock}",
+    says="power-capped{share}{figures}",
     remedy="Quote the number with its clock and the power limit, or lock a clock that the board can hold.",
 )
 def power_limited(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
     free_ratio: Annotated[Share, "capped for less than this, what the cap took is below every effect worth reporting"] = 0.02,
 ) -> Answer:
@@ -31,8 +37,8 @@ def power_limited(
 
     Why it matters:
         It is the everyday state of a 700 W board: a bf16 matrix product in a loop is capped 97-100 % of the time, at 26-30 %
-        below the maximum clock, and takes 16-21 % longer than in a burst.  So under ``sustained`` it is a note, and the
-        number is honest with its clock beside it; work that is meant to run in bursts or at one clock did not do so.
+        below the maximum clock, and takes 16-21 % longer than in a burst.  The number is honest with its clock and power
+        beside it.  Under ``fixed-clock`` capped time breaks the proof that conditions held.
 
     What it cannot see:
         Whether the clock mattered: the time of a copy does not follow it.  The clock named here is the true one only where it
@@ -45,48 +51,48 @@ def power_limited(
 
     Source:
         The driver's violation time at the window's edges, else its power-cap counter, which is brought up to date every
-        100 ms (``error_ratio`` says what that leaves open), else the share of sampled clock event reasons.  Figures: H200 at
-        700 W, driver 580.159.04.
+        100 ms (``error_ratio`` says what that leaves open), else the share of sampled clock event reasons.  Clock and power are
+        those while the cap held: the stamped clock (``true``) or the driver's, the driver's 20 ms record of power or its gauge.
+        Figures: H200 at 700 W, driver 580.159.04.
     """
+    evidence = case.evidence
     held = power_cap(evidence)
     if held is None:
         return Unobserved(evidence.absence or "time under the power cap was not observed")
-    mhz = working(evidence).mean()
-    most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
     facts: dict[str, Fact] = {
         "capped_ratio": held.ratio,
         "error_ratio": held.error_ratio,
         "capped_s": held.ratio * evidence.window.length_s,
         "length_s": evidence.window.length_s,
         "by": held.by,
-        "driver_clock_mhz": mhz,
-        "clock": "",
     }
     if held.ratio <= free_ratio:
         return Clear(facts)
-    true = measured(evidence)
-    clock_mhz, whose = (true.clock_mhz, f"by {true.by}") if true else (mhz, "by the driver's clock")
-    facts["true_clock_mhz"] = true.clock_mhz if true else None
-    if clock_mhz is not None:
-        facts["clock"] = f", at {clock_mhz:.0f} MHz {whose}"
-        if most_mhz:
-            facts["of_maximum_ratio"] = clock_mhz / most_mhz
-            facts["clock"] = f"{facts['clock']} ({clock_mhz / most_mhz:.0%} of the maximum)"
-    return Found(_SEVERITIES[claim], facts)
+    throughout = held.ratio >= _THROUGHOUT_RATIO
+    clock_mhz, is_true = _clock_while_capped(evidence, case.blocks, throughout=throughout)
+    power_w = _power_while_capped(evidence, throughout=throughout)
+    most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
+    whose = "true" if is_true else "by the driver's clock"
+    figures = [f"{clock_mhz:.0f} MHz {whose}"] if clock_mhz is not None else []
+    figures += [f"{power_w:.0f} W"] if power_w is not None else []
+    facts |= {
+        "share": "" if throughout else f" for {held.ratio:.0%} of the time",
+        "figures": f": {', '.join(figures)}" if figures else "",
+        "clock_mhz": clock_mhz,
+        "by_stamps": is_true,
+        "of_maximum_ratio": clock_mhz / most_mhz if clock_mhz is not None and most_mhz else None,
+        "power_w": power_w,
+    }
+    return Found(facts=facts)
 
 
 @rule(
     "sync-boost-limited",
     kind=RuleKind.BIAS,
-    says="for {limited_s:.2f} of {length_s:.2f} s the clock followed the slowest GPU of a boost group",
+    says="for {limited_s:.2f} of {length_s:.2f} s the clock followed the slowest GPU of a boost group{at}",
     remedy="Take this GPU out of its sync boost group, or measure the group as one.",
 )
-def sync_boost_limited(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    free_ratio: Annotated[Share, "a thousandth of the window cannot move a number by what anybody reports"] = 0.001,
-) -> Answer:
+def sync_boost_limited(case: Case) -> Answer:
     """Finds windows in which this GPU's clock was held to that of another.
 
     Why it matters:
@@ -94,7 +100,8 @@ def sync_boost_limited(
         doing, and on how warm it was.
 
     What it cannot see:
-        Which GPU it followed, or by how much the clock would have been higher.  A single GPU never shows it.
+        Which GPU it followed, or how far its clock would have risen: the bound takes the board's highest clock, so nothing of
+        it is sure.  A single GPU never shows it.
 
     Remedy:
         Take the GPU out of the group (``dcgmi config``), or measure the whole group under one load.
@@ -102,21 +109,26 @@ def sync_boost_limited(
     Source:
         The driver's sync-boost counter, which misses nothing, else the clock event reason of that name.
     """
+    evidence = case.evidence
     held = by_counter(evidence, "sync_boost_ns") or by_bits(evidence, Reason.SYNC_BOOST)
     if held is None:
         return Unobserved(evidence.absence or "neither sync-boost time nor event reasons were observed for long enough")
+    held_mhz, _ = clocks_beside(evidence, Reason.SYNC_BOOST)
     facts: dict[str, Fact] = {
         "limited_s": held.ratio * evidence.window.length_s,
         "length_s": evidence.window.length_s,
         "by": held.by,
+        "held_mhz": held_mhz,
+        "at": f", at {held_mhz:.0f} MHz" if held_mhz is not None else "",
     }
-    return Found(Severity.FLAG, facts) if held.ratio > free_ratio else Clear(facts)
+    bounds = sync_boost_bounds(evidence, case.beta)
+    return Found(facts=facts, bounds=bounds) if bounds else Clear(facts)
 
 
 @rule(
     "power-reading-stale",
     kind=RuleKind.LABEL,
-    says="{window_s:.3g} s is too short to tell its power or energy: {because}",
+    says="{window_s:.3g} s are too short to quote power or energy",
     remedy="Repeat the body for {needed_s:.3g} s or more before quoting its power or energy.",
 )
 def power_reading_stale(
@@ -162,7 +174,41 @@ def power_reading_stale(
     # A record that was not read again before the judge asked holds too little of windows that were long enough for it.
     needed_s, because = min((need for need in needs if need[0] > window.length_s), default=(_AVERAGE_S, needs[0][1]))
     facts: dict[str, Fact] = {"window_s": window.length_s, "needed_s": needed_s, "because": because}
-    return Clear(facts) if enough else Found(Severity.NOTE, facts)
+    return Clear(facts) if enough else Found(facts=facts)
+
+
+def _capped_at(evidence: Evidence, at_ns: Times, *, throughout: bool) -> npt.NDArray[np.bool_]:
+    """Return at which of these times the cap held."""
+    if throughout:
+        return np.ones(len(at_ns), np.bool_)
+    capped = running(evidence, "power_cap_ns", Reason.SW_POWER_CAP)
+    if not len(capped):
+        return np.zeros(len(at_ns), np.bool_)
+    place = np.clip(np.searchsorted(capped.at_ns, at_ns, side="right") - 1, 0, len(capped) - 1)
+    return capped.values[place] > _MOSTLY_RATIO
+
+
+def _clock_while_capped(evidence: Evidence, blocks: ClockBlocks | None, *, throughout: bool) -> tuple[float | None, bool]:
+    """Return the mean clock of the blocks in which the cap held, and whether it is a true one: stamped, or scaled to stamps."""
+    if blocks is None:
+        return None, False
+    held = blocks.known & _capped_at(evidence, blocks.at_ns + blocks.width_ns // 2, throughout=throughout)
+    if not held.any():
+        return None, False
+    is_true = blocks.scale != 1.0 or float(blocks.stamped[held].mean()) > _MOSTLY_RATIO
+    return float(blocks.mhz[held].mean()), is_true
+
+
+def _power_while_capped(evidence: Evidence, *, throughout: bool) -> float | None:
+    """Return the median power while the cap held: by the driver's record, else by its gauge."""
+    window, dense = evidence.window, evidence.trace.dense_power
+    inside = dense.where((dense.at_ns >= window.begin_ns) & (dense.at_ns <= window.end_ns))
+    for power in (inside, evidence.within("power_w")):
+        values_w = power.where(_capped_at(evidence, power.at_ns, throughout=throughout)).observed.values
+        if len(values_w):
+            return centre(values_w)
+    return None
 
 
 RULES: tuple[Rule, ...] = (power_limited, sync_boost_limited, power_reading_stale)
+RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {sync_boost_limited.name: ("free_ratio",)}

@@ -1,15 +1,15 @@
 """Rules about heat and the hardware's protection: only these judge slow-downs that are plain faults."""
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping
 
-import numpy as np
-
-from annotate.claims import Claim
-from annotate.derived.held import Held, by_bits, by_counter, by_violation, reasons, reports
+from annotate.budget import Bound
+from annotate.case import Case
+from annotate.derived.held import Held, by_bits, by_counter, by_violation, longest, reasons, reports
+from annotate.derived.held_bounds import clocks_beside, hw_slowdown_bounds, power_brake_bounds, thermal_bounds
 from annotate.evidence import Evidence, Fact, Reason
-from annotate.ranges import Duration, Refreshes, Share
-from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
+from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
+
+_HEAT = Reason.SW_THERMAL | Reason.HW_THERMAL
 
 
 @rule(
@@ -18,13 +18,7 @@ from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Severity, Unobse
     says="slowed by heat for {slowed_s:.2f} of {window_s:.1f} s{at}",
     remedy="Check the airflow, wait until the GPU has cooled, or call the number thermally limited.",
 )
-def throttle_thermal(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    flag_ratio: Annotated[Share, "a thousandth of the time: 2 ms in 2 s, at a fifth less clock"] = 0.001,
-    reject_ratio: Annotated[Share, "a hundredth of the time"] = 0.01,
-) -> Answer:
+def throttle_thermal(case: Case) -> Answer:
     """Finds clocks lowered because GPU or memory was too hot, by the driver or by the hardware itself.
 
     Why it matters:
@@ -41,28 +35,18 @@ def throttle_thermal(
 
     Source:
         Fields 269 and 270 of NVML (251 and 252 before driver 575), thermal violation time at the window's edges, else the
-        sampled reasons 0x20 and 0x40.  All claims: hardware slow-downs reject, software ones from a hundredth of the time.
-        An H200 at 33 to 60 °C never showed it; tested by simulation only.
+        sampled reasons 0x20 and 0x40.  The bound is the most time it can have held, times the slow-down by the clocks outside
+        and inside of it; where no clock shows it, 22 %.  An H200 at 33 to 60 °C never showed it; tested by simulation only.
     """
+    evidence = case.evidence
     software = [by_violation(evidence, "thermal_violation_ns"), by_counter(evidence, "sw_thermal_ns")]
-    slowed = _worst(software, or_else=by_bits(evidence, Reason.SW_THERMAL | Reason.HW_THERMAL))
-    hardware = _worst([by_counter(evidence, "hw_thermal_ns")], or_else=by_bits(evidence, Reason.HW_THERMAL))
-    window_s = evidence.window.length_s
-    worst = _worst([slowed, hardware])
-    facts: dict[str, Fact] = {
-        "slowed_s": worst.ratio * window_s if worst else None,
-        "window_s": window_s,
-        "by": worst.by if worst else None,
-        **_temperature(evidence),
-    }
-    effect_ratio = _effect_ratio(evidence, Reason.SW_THERMAL | Reason.HW_THERMAL)
-    if hardware and hardware.ratio > 0:
-        # A counter that moved only around an edge may have moved outside the window.
-        severity = Severity.REJECT if hardware.least_ratio or hardware.by == "samples" else Severity.FLAG
-        return Found(severity, {**facts, "hardware": True}, effect_ratio=effect_ratio)
-    if slowed and slowed.ratio > flag_ratio:
-        severity = Severity.REJECT if slowed.ratio > reject_ratio and slowed.least_ratio > 0 else Severity.FLAG
-        return Found(severity, {**facts, "hardware": False}, effect_ratio=effect_ratio)
+    slowed = longest(software) or by_bits(evidence, _HEAT)
+    hardware = by_counter(evidence, "hw_thermal_ns") or by_bits(evidence, Reason.HW_THERMAL)
+    bounds = thermal_bounds(evidence, case.beta)
+    facts = _facts(evidence, longest([slowed, hardware]), _HEAT)
+    if bounds:
+        is_hardware = hardware is not None and hardware.ratio > 0.0
+        return _found({**facts, "hardware": is_hardware, **_temperature(evidence, facts)}, bounds)
     if slowed is None or hardware is None:
         which = "software" if slowed is None else "hardware"
         return Unobserved(evidence.absence or f"{which} slow-downs for heat were not observed for long enough")
@@ -72,16 +56,10 @@ def throttle_thermal(
 @rule(
     "throttle-hw-slowdown",
     kind=RuleKind.BIAS,
-    says="the hardware forced a slow-down for {slowed_s:.2f} of {window_s:.1f} s, which may halve the clock",
+    says="the hardware forced a slow-down for {slowed_s:.2f} of {window_s:.1f} s{at}",
     remedy="Check power supply, cables, baseboard and temperature before you measure again.",
 )
-def throttle_hw_slowdown(
-    evidence: Evidence,
-    claim: Claim,
-    *,
-    refreshes_count: Annotated[Refreshes, "the bit may blip for one refresh when clocks change"] = 2.0,
-    counted_s: Annotated[Duration, "shorter counts come with a change of clocks"] = 0.001,
-) -> Answer:
+def throttle_hw_slowdown(case: Case) -> Answer:
     """Finds the hardware's own protection at work, which divides the clock by two or more.
 
     Why it matters:
@@ -89,42 +67,35 @@ def throttle_hw_slowdown(
 
     What it cannot see:
         A fast power trigger shorter than a refresh: no counter covers it, only the sampled bit; so counters alone clear
-        nothing.
+        nothing.  Whether a bit of one refresh was such a trigger or came with a change of clocks: the clock beside it decides
+        how much it counts.
 
     Remedy:
         Look at power supply, cables, baseboard and temperature; see the driver's log.
 
     Source:
-        The sampled reason 0x8 in at least two refreshes, or NVML's fields 270 and 271 (hardware thermal, power brake) by more
-        than a millisecond.  All claims reject.  An H200 never showed it; tested by simulation only.
+        NVML's fields 270 and 271 (hardware thermal, power brake), else the sampled reason 0x8 and one refresh more.  The
+        bound is that time, times the slow-down by the clocks outside and inside of it; where no clock shows it, the clock is
+        taken for halved.  An H200 never showed it; tested by simulation only.
     """
-    window = evidence.window
-    facts: dict[str, Fact] = {"window_s": window.length_s}
-    counted = _worst([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
-    if counted and counted.least_ratio * window.length_s > counted_s:
-        return Found(Severity.REJECT, {**facts, "slowed_s": counted.ratio * window.length_s, "by": counted.by})
-    at_ns, masks = reasons(evidence)
-    hit = at_ns[(masks & int(Reason.HW_SLOWDOWN)) != 0]
-    refresh_ns = evidence.trace.refresh_of_ns("event_reasons_mask")
-    seen_count = len(np.unique((hit - window.begin_ns) // refresh_ns))
-    # A blip that straddles the border of two refreshes lasts one: count by how long it was seen, too.
-    seen_s = len(hit) / len(at_ns) * window.length_s if len(at_ns) else 0.0
-    if seen_count >= refreshes_count and seen_s >= (refreshes_count - 0.5) * refresh_ns / 1e9:
-        span_ns = (max(window.begin_ns, int(hit[0]) - refresh_ns), int(hit[-1]))
-        found: dict[str, Fact] = {**facts, "slowed_s": seen_s, "by": "samples"}
-        return Found(Severity.REJECT, found, effect_ratio=_effect_ratio(evidence, Reason.HW_SLOWDOWN), span_ns=span_ns)
-    if len(at_ns) and (seen_count or reports(evidence, Reason.HW_SLOWDOWN)):
-        return Clear({**facts, "blips_count": seen_count})
+    evidence = case.evidence
+    counted = longest([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
+    held = counted if counted is not None and counted.ratio > 0.0 else by_bits(evidence, Reason.HW_SLOWDOWN)
+    facts = _facts(evidence, held, Reason.HW_SLOWDOWN)
+    if bounds := hw_slowdown_bounds(evidence, case.beta):
+        return _found(facts, bounds)
+    if len(reasons(evidence)[0]) and reports(evidence, Reason.HW_SLOWDOWN):
+        return Clear(facts)
     return Unobserved(evidence.absence or "the event reason of hardware slow-downs was not observed for long enough")
 
 
 @rule(
     "throttle-power-brake",
     kind=RuleKind.BIAS,
-    says="an external power brake slowed the GPU for {slowed_s:.2f} of {window_s:.1f} s",
+    says="an external power brake slowed the GPU for {slowed_s:.2f} of {window_s:.1f} s{at}",
     remedy="Check power supply, cables and the rack's power budget before you measure again.",
 )
-def throttle_power_brake(evidence: Evidence, claim: Claim) -> Answer:
+def throttle_power_brake(case: Case) -> Answer:
     """Finds the signal by which a power supply or a baseboard makes a GPU slow down at once.
 
     Why it matters:
@@ -137,44 +108,46 @@ def throttle_power_brake(evidence: Evidence, claim: Claim) -> Answer:
         Look at power supplies, cables and the rack's power budget.
 
     Source:
-        NVML's field 271 (253 before driver 575), else the sampled reason 0x80.  All claims reject.  An H200 never showed it;
-        tested by simulation only.
+        NVML's field 271 (253 before driver 575), else the sampled reason 0x80.  The bound is the most time it can have held,
+        times the slow-down by the clocks outside and inside of it; where no clock shows it, the clock is taken for halved.
+        An H200 never showed it; tested by simulation only.
     """
+    evidence = case.evidence
     held = by_counter(evidence, "power_brake_ns") or by_bits(evidence, Reason.HW_POWER_BRAKE)
     if held is None:
         return Unobserved(evidence.absence or "neither power brake time nor event reasons were observed for long enough")
-    facts: dict[str, Fact] = {
-        "slowed_s": held.ratio * evidence.window.length_s,
+    facts = _facts(evidence, held, Reason.HW_POWER_BRAKE)
+    bounds = power_brake_bounds(evidence, case.beta)
+    return _found(facts, bounds) if bounds else Clear(facts)
+
+
+def _found(facts: Mapping[str, Fact], bounds: tuple[Bound, ...]) -> Found:
+    return Found(facts={**facts, "bound_ratio": max(bound.size_ratio for bound in bounds)}, bounds=bounds)
+
+
+def _facts(evidence: Evidence, held: Held | None, bits: Reason) -> dict[str, Fact]:
+    """Return how long a reason held, the clock while it did and otherwise, and both clocks in words."""
+    inside_mhz, outside_mhz = clocks_beside(evidence, bits)
+    at = f", at {inside_mhz:.0f} MHz" if inside_mhz is not None else ""
+    return {
+        "slowed_s": held.ratio * evidence.window.length_s if held is not None else None,
         "window_s": evidence.window.length_s,
-        "by": held.by,
+        "by": held.by if held is not None else None,
+        "inside_mhz": inside_mhz,
+        "outside_mhz": outside_mhz,
+        "at": f"{at} instead of {outside_mhz:.0f} MHz" if at and outside_mhz is not None else at,
     }
-    if not held.ratio:
-        return Clear(facts)
-    # A counter that moved only around an edge may have moved outside the window.
-    severity = Severity.REJECT if held.least_ratio or held.by == "samples" else Severity.FLAG
-    return Found(severity, facts, effect_ratio=_effect_ratio(evidence, Reason.HW_POWER_BRAKE))
 
 
-def _worst(witnesses: Sequence[Held | None], *, or_else: Held | None = None) -> Held | None:
-    """The witness of the longest time; ``or_else`` counts only where no other speaks."""
-    known = [held for held in witnesses if held is not None]
-    return max(known, key=lambda held: (held.ratio, held.least_ratio)) if known else or_else
-
-
-def _temperature(evidence: Evidence) -> dict[str, Fact]:
+def _temperature(evidence: Evidence, facts: Mapping[str, Fact]) -> dict[str, Fact]:
     known = evidence.trace.within("temperature_c", evidence.window.begin_ns, evidence.window.end_ns).observed.values
-    return {"hottest_c": int(known.max()), "at": f", at up to {known.max():.0f} °C"} if len(known) else {"at": ""}
-
-
-def _effect_ratio(evidence: Evidence, bits: Reason) -> float | None:
-    """Return how much longer a clock-bound time reads, by the clocks with and without the reason; None if one is missing."""
-    at_ns, masks = reasons(evidence)
-    clocks = evidence.trace.at("sm_clock_mhz", at_ns)
-    slowed = (masks & int(bits)) != 0
-    inside, outside = (clocks[during & ~np.isnan(clocks)] for during in (slowed, ~slowed))
-    if not len(inside) or not len(outside) or not inside.mean() > 0:
-        return None
-    return max(0.0, float(np.median(outside) / np.concatenate([inside, outside]).mean()) - 1.0)
+    if not len(known):
+        return {}
+    return {"hottest_c": int(known.max()), "at": f"{facts['at']}, at up to {known.max():.0f} °C"}
 
 
 RULES: tuple[Rule, ...] = (throttle_thermal, throttle_hw_slowdown, throttle_power_brake)
+RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {
+    throttle_thermal.name: ("flag_ratio", "reject_ratio"),
+    throttle_hw_slowdown.name: ("refreshes_count", "counted_s"),
+}
