@@ -59,7 +59,7 @@ def test_lock_is_proven_by_a_name_and_stamps() -> None:
 
 
 def test_watched_window_has_no_dark_time() -> None:
-    assert dark_time.ask_about(Case(evidence())) == Clear({"dark_s": 0.0, "window_s": 6.0, "what": "", "bound_ratio": 0.0})
+    assert dark_time.ask_about(Case(evidence())) == Clear({"dark_s": 0.0, "window_s": 6.0, "unread": "", "bound_ratio": 0.0})
 
 
 def test_silence_is_worth_its_share() -> None:
