@@ -79,7 +79,7 @@ def lock_unproven(case: Case) -> Answer:
 @rule(
     "dark-time",
     kind=RuleKind.BIAS,
-    says="{dark_s:.2f} of {window_s:.2f} s have no reading of {what}",
+    says="{what}",
     remedy="Free a processor for the daemon, or lift its CPU limit, and measure again.",
 )
 def dark_time(
@@ -117,17 +117,19 @@ def dark_time(
     blind = {"the clock": clock, "the power record": power, "the process lists": lists}
     dark_s = {name: sum(each.length_ns for each in found) / 1e9 for name, found in blind.items() if found}
     bounds = dark_bounds(length_ns, clock=clock, power=power, lists=lists, has_gaps=has_gaps)
+    longest_dark_s, window_s = max(dark_s.values(), default=0.0), evidence.window.length_s
     facts: dict[str, Fact] = {
-        "dark_s": max(dark_s.values(), default=0.0),
-        "window_s": evidence.window.length_s,
-        "what": " and ".join(dark_s),
+        "dark_s": longest_dark_s,
+        "window_s": window_s,
+        "unread": ", ".join(dark_s),
         "bound_ratio": max((bound.size_ratio for bound in bounds), default=0.0),
     }
     if not bounds:
-        return Unobserved(f"half of the window or more has no reading of {facts['what']}") if dark_s else Clear(facts)
+        return Unobserved(f"half of the window or more has no reading of {facts['unread']}") if dark_s else Clear(facts)
     longest = max((*clock, *power, *lists), key=lambda each: each.length_ns, default=None)
     if longest is None:
-        return Found(facts=facts | {"what": "the power record that the times do not replace"}, bounds=bounds)
+        return Found(facts=facts | {"what": "the times tell the idle time that the power record left out"}, bounds=bounds)
+    facts["what"] = f"{longest_dark_s:.2f} of {window_s:.2f} s have no reading of {facts['unread']}"
     return Found(facts=facts, span_ns=(longest.begin_ns, longest.end_ns), bounds=bounds)
 
 

@@ -105,7 +105,8 @@ class TestClockDrift:
         answer = found(ask(clock_drift, about))
         assert bound(answer).ratio == pytest.approx(0.01, abs=0.001)
         assert bound(answer, Number.THROUGHPUT).ratio == pytest.approx(0.01, abs=0.001)
-        assert (answer.facts["begin_mhz"], answer.facts["end_mhz"]) == (pytest.approx(1500.0), pytest.approx(1530.0))
+        assert answer.facts["begin_mhz"] == pytest.approx(1500.0)
+        assert answer.facts["end_mhz"] == pytest.approx(1530.0)
 
     @pytest.mark.parametrize("claim", Claim)
     def test_drift_weighs_alike_under_every_claim(self, claim: Claim) -> None:
@@ -164,7 +165,8 @@ class TestClockRamp:
     def test_first_quarter_at_the_idle_clock_has_its_size(self) -> None:
         """A quarter at 825 MHz: calls take 2.4 times as long there, so the mean is 35 % longer."""
         answer = found(ask(clock_ramp, self.rising(1.0)))
-        assert (answer.facts["begin_mhz"], answer.facts["end_mhz"]) == (pytest.approx(825.0), pytest.approx(1980.0))
+        assert answer.facts["begin_mhz"] == pytest.approx(825.0)
+        assert answer.facts["end_mhz"] == pytest.approx(1980.0)
         assert value_ratio(bound(answer)) == pytest.approx(0.25 * (1980 / 825 - 1), abs=0.05)
         assert value_ratio(bound(answer, Number.THROUGHPUT)) == pytest.approx(-0.26, abs=0.03)
         assert answer.span_ns is not None

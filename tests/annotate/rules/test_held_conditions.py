@@ -16,7 +16,7 @@ from annotate.derived.dark_time import DarkStretch
 from annotate.evidence import Timings
 from annotate.ranges import Range
 from annotate.rule import Rule
-from annotate.rules.held_conditions import BOUND_RULES, clock_levels, dark_time, lock_unproven
+from annotate.rules.held_conditions import RULES, clock_levels, dark_time, lock_unproven
 from tests.annotate.builders import BEGIN_NS, evidence
 from tests.examples import share_of
 
@@ -33,7 +33,7 @@ def test_levels_are_found_with_bounds_and_words() -> None:
     assert isinstance(found, Found)
     assert found.severity is Severity.NOTE
     assert {bound.number for bound in found.bounds} == {Number.THROUGHPUT, Number.MEAN, Number.MEDIAN}
-    assert clock_levels.says.format(**found.facts).startswith("the SM clock had 2 levels, from 15")
+    assert clock_levels.says.format(**found.facts).startswith("the SM clock moved between levels, from 15")
     assert found.facts["highest_mhz"] == pytest.approx(1980.0, rel=0.01)  # the gauge blurs the edges
 
 
@@ -59,7 +59,7 @@ def test_lock_is_proven_by_a_name_and_stamps() -> None:
 
 
 def test_watched_window_has_no_dark_time() -> None:
-    assert dark_time.ask_about(Case(evidence())) == Clear({"dark_s": 0.0, "window_s": 6.0, "who": "", "bound_ratio": 0.0})
+    assert dark_time.ask_about(Case(evidence())) == Clear({"dark_s": 0.0, "window_s": 6.0, "unread": "", "bound_ratio": 0.0})
 
 
 def test_silence_is_worth_its_share() -> None:
@@ -69,6 +69,22 @@ def test_silence_is_worth_its_share() -> None:
     ratios = {bound.number: bound.ratio for bound in found.bounds}
     assert ratios[Number.THROUGHPUT] == pytest.approx(1.6 / 20.0, abs=0.012)
     assert dark_time.says.format(**found.facts).startswith("1.6")
+    assert found.span_ns is not None
+    assert found.span_ns[0] == pytest.approx(BEGIN_NS + 4_000_000_000, abs=100_000_000)
+
+
+def test_window_mostly_dark_is_unobserved() -> None:
+    """A proof that was blind for half of the window is unproven, and its silence bounds nothing."""
+    assert isinstance(dark_time.ask_about(Case(evidence(skip=lambda t: 0.5 < t < 5.5))), Unobserved)
+    assert isinstance(dark_time.ask_about(Case(evidence(length_s=0.0))), Unobserved)
+
+
+def test_rows_that_say_nothing_are_dark() -> None:
+    """The driver answered, but not with a clock, for a second of ten: nothing bridges it but a range of the clock seen."""
+    about = evidence(length_s=10.0, signals={"sm_clock_mhz": lambda t: None if 1.0 <= t < 2.0 else 1980})
+    found = dark_time.ask_about(Case(about))
+    assert isinstance(found, Found)
+    assert dark_time.says.format(**found.facts).endswith("have no reading of the clock")
 
 
 @pytest.mark.parametrize("length_s", [10.0, 100.0, 1000.0])
@@ -106,8 +122,8 @@ def test_dark_time_counts_each_instant_once(some: list[DarkStretch], more: DarkS
     assert largest_ratio([*some, more, more], 1500) == pytest.approx(after)
 
 
-@pytest.mark.parametrize("rule", BOUND_RULES, ids=lambda rule: rule.name)
-def test_waiting_rules_explain_themselves_and_their_limits(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_rules_explain_themselves_and_their_limits(rule: Rule) -> None:
     doc = rule.check.__doc__ or ""
     for heading in ("Why it matters:", "What it cannot see:", "Remedy:", "Source:"):
         assert heading in doc

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from annotate.budget import Number
 from annotate.claims import Claim
 from annotate.evidence import Column, Evidence, Reason, Timings, Trace
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
@@ -26,6 +27,7 @@ def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED, **limits: f
 
 def found(answer: Answer) -> Found:
     assert isinstance(answer, Found), answer
+    assert answer.severity is Severity.NOTE
     return answer
 
 
@@ -51,37 +53,48 @@ CAPPED: Mapping[str, Signal] = {"power_cap_ns": stepped(), "power_violation_ns":
 
 
 class TestPowerLimited:
-    @pytest.mark.parametrize(
-        ("claim", "severity"),
-        [(Claim.SUSTAINED, Severity.NOTE), (Claim.BURST, Severity.FLAG), (Claim.FIXED_CLOCK, Severity.REJECT)],
-    )
-    def test_a_steady_cap_weighs_as_the_claim_says(self, claim: Claim, severity: Severity) -> None:
-        assert found(ask(power_limited, evidence(signals=CAPPED), claim)).severity is severity
+    @pytest.mark.parametrize("claim", Claim)
+    def test_steady_cap_is_a_label_under_every_claim(self, claim: Claim) -> None:
+        answer = found(ask(power_limited, evidence(signals=CAPPED), claim))
+        assert answer.bounds == ()
 
-    def test_it_names_the_time_and_whose_clock_it_quotes(self) -> None:
-        answer = found(ask(power_limited, evidence(signals=CAPPED)))
-        says = power_limited.says.format(**answer.facts)
-        assert says == "the power cap held for 6.00 of 6.00 s, at 1485 MHz by the driver's clock (75% of the maximum)"
+    def test_label_names_clock_and_power(self) -> None:
+        answer = found(ask(power_limited, evidence(signals={**CAPPED, "power_w": 692.0})))
+        assert power_limited.says.format(**answer.facts) == "power-capped: 1485 MHz by the driver's clock, 692 W"
+        assert answer.facts["of_maximum_ratio"] == pytest.approx(0.75)
 
     def test_where_the_clock_was_stamped_the_true_one_is_quoted(self) -> None:
         at_ns = BEGIN_NS + np.arange(600, dtype=np.int64) * 10_000_000
         stamped = evidence(signals=CAPPED, timings=Timings(at_ns, np.full(600, 0.01), np.full(600, 1330.0)))
         says = power_limited.says.format(**found(ask(power_limited, stamped)).facts)
-        assert says == "the power cap held for 6.00 of 6.00 s, at 1330 MHz by the stamped iterations (67% of the maximum)"
+        assert says == "power-capped: 1330 MHz true, 566 W"
         declared = evidence(signals=CAPPED, declared={"true_clock_mhz": 1340.0, "stamped_s": 6.0})
-        assert "1340 MHz by the window's stamps" in power_limited.says.format(**found(ask(power_limited, declared)).facts)
+        assert "1340 MHz true" in power_limited.says.format(**found(ask(power_limited, declared)).facts)
 
-    def test_without_a_clock_the_sentence_does_without_it(self) -> None:
+    def test_clock_and_power_are_those_while_the_cap_held(self) -> None:
+        """Capped from the third second on: the mean clock of the window, 1732 MHz, is that of no moment."""
+        signals: dict[str, Signal] = {
+            "power_cap_ns": capped_ns(3.0),
+            "power_violation_ns": capped_ns(3.0),
+            "sm_clock_mhz": lambda t: 1980 if t < 3 else 1485,
+            "power_w": lambda t: 400.0 if t < 3 else 690.0,
+        }
+        answer = found(ask(power_limited, evidence(signals=signals)))
+        assert answer.facts["clock_mhz"] == pytest.approx(1485.0, abs=15.0)
+        assert answer.facts["power_w"] == pytest.approx(690.0)
+        assert power_limited.says.format(**answer.facts).startswith("power-capped for 50% of the time: 1")
+
+    def test_without_a_clock_the_label_does_without_it(self) -> None:
         answer = found(ask(power_limited, evidence(signals={**CAPPED, "sm_clock_mhz": None})))
-        assert power_limited.says.format(**answer.facts) == "the power cap held for 6.00 of 6.00 s"
+        assert power_limited.says.format(**answer.facts) == "power-capped: 566 W"
+        bare = found(ask(power_limited, evidence(signals={**CAPPED, "sm_clock_mhz": None, "power_w": None})))
+        assert power_limited.says.format(**bare.facts) == "power-capped"
 
-    def test_without_a_device_no_maximum_is_named(self) -> None:
-        answer = found(ask(power_limited, evidence(signals=CAPPED, device=None)))
-        assert "of_maximum_ratio" not in answer.facts
+    def test_without_a_device_no_share_of_the_maximum_is_known(self) -> None:
+        assert found(ask(power_limited, evidence(signals=CAPPED, device=None))).facts["of_maximum_ratio"] is None
 
     def test_a_clock_in_less_than_three_refreshes_is_not_quoted(self) -> None:
-        answer = found(ask(power_limited, evidence(signals=CAPPED, length_s=0.25)))
-        assert answer.facts["driver_clock_mhz"] is None
+        assert found(ask(power_limited, evidence(signals=CAPPED, length_s=0.25))).facts["clock_mhz"] is None
 
     def test_violation_time_at_the_edges_is_taken_before_the_counter(self) -> None:
         signals: dict[str, Signal] = {"power_cap_ns": stepped(0.3), "power_violation_ns": capped_ns()}
@@ -151,16 +164,26 @@ class TestPowerLimited:
 
 
 class TestSyncBoostLimited:
-    def test_time_held_to_another_clock_is_a_flag_under_every_claim(self) -> None:
-        for claim in Claim:
-            answer = found(ask(sync_boost_limited, evidence(signals={"sync_boost_ns": stepped(0.5)}), claim))
-            assert answer.severity is Severity.FLAG
-            assert answer.facts["limited_s"] == pytest.approx(3.0, abs=0.2)
+    @pytest.mark.parametrize("claim", Claim)
+    def test_time_held_to_another_clock_is_bounded_by_the_highest(self, claim: Claim) -> None:
+        """Half of the time at 1650 of 1980 MHz: at most a tenth longer, and nothing of it sure."""
+        signals: dict[str, Signal] = {"sync_boost_ns": stepped(0.5), "sm_clock_mhz": 1650}
+        answer = found(ask(sync_boost_limited, evidence(signals=signals), claim))
+        assert answer.facts["limited_s"] == pytest.approx(3.0, abs=0.2)
+        ratios = {bound.number: bound.ratio for bound in answer.bounds}
+        assert set(ratios) == {Number.THROUGHPUT, Number.MEAN, Number.MEDIAN}
+        assert ratios[Number.MEAN] == pytest.approx(0.1, abs=0.01)
+        assert all(bound.estimate is None for bound in answer.bounds)
 
-    def test_the_flag_stands_in_for_a_counter_that_is_not_there(self) -> None:
-        signals: dict[str, Signal] = {"sync_boost_ns": None, "event_reasons_mask": int(Reason.SYNC_BOOST)}
+    def test_unknown_clock_leaves_no_bound(self) -> None:
+        about = evidence(signals={"sync_boost_ns": stepped(0.5), "sm_clock_mhz": None})
+        assert {bound.ratio for bound in found(ask(sync_boost_limited, about)).bounds} == {None}
+
+    def test_the_reason_stands_in_for_a_counter_that_is_not_there(self) -> None:
+        signals: dict[str, Signal] = {"sync_boost_ns": None, "event_reasons_mask": int(Reason.SYNC_BOOST), "sm_clock_mhz": 1650}
         answer = found(ask(sync_boost_limited, evidence(signals=signals)))
-        assert sync_boost_limited.says.format(**answer.facts).startswith("for 6.00 of 6.00 s")
+        says = sync_boost_limited.says.format(**answer.facts)
+        assert says == "for 6.00 of 6.00 s the clock followed the slowest GPU of a boost group, at 1650 MHz"
 
     def test_other_reasons_are_not_taken_for_it(self) -> None:
         signals: dict[str, Signal] = {"sync_boost_ns": None, "event_reasons_mask": int(Reason.SW_POWER_CAP)}
@@ -178,7 +201,7 @@ class TestSyncBoostLimited:
 class TestPowerReadingStale:
     def test_fifty_milliseconds_are_too_short_for_any_sensor(self) -> None:
         answer = found(ask(power_reading_stale, evidence(length_s=0.05)))
-        assert answer.severity is Severity.NOTE
+        assert power_reading_stale.says.format(**answer.facts) == "0.05 s are too short to quote power or energy"
         assert answer.facts["needed_s"] == pytest.approx(0.1)
 
     def test_the_dense_record_serves_a_tenth_of_a_second(self) -> None:
