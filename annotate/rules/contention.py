@@ -102,8 +102,6 @@ def contention_residual(
         showed the outside process at 98 %.  Driver 580.159.04.
     """
     evidence = case.evidence
-    if not evidence.trace.censuses:
-        return Unobserved(evidence.absence or "the process list was not observed")
     others = case.neighbours if memory_bytes == HIDDEN_BYTES else neighbours(evidence, hidden_bytes=memory_bytes)
     facts: dict[str, Fact] = {"unexplained_bytes": unexplained_bytes(evidence) if others.own_listed else None}
     if others.unlisted or others.hidden_bytes:
@@ -129,6 +127,8 @@ def _by_books(case: Case, facts: Mapping[str, Fact], error_ratio: float) -> Answ
         sign = f"the GPU was busy {open_ratio:.1%} of the time beyond {by}"
         bounds = unseen_bounds("contention-residual", case.foreign_work, accounts, open_ratio)
         return Found(facts={**facts, "sign": sign, "beyond_ratio": open_ratio}, bounds=bounds)
+    if not case.evidence.trace.censuses:
+        return Unobserved(case.evidence.absence or "the process list was not observed")
     if accounts is None:
         return Unobserved("processes may be missing from the list, and no books tell how busy the measured ones were")
     return Clear({**facts, "rest_ratio": accounts.rest_ratio})

@@ -114,7 +114,7 @@ def allocator_churn(
     facts: dict[str, Fact] = {"alloc_count": asked, "alloc_retry_count": retries}
     if move is not None:
         facts |= {"changed_ratio": move.changed_ratio, "range_bytes": move.range_bytes}
-    asked_ratio = min(1.0, (asked or 0.0) * call_s / evidence.window.length_s)
+    asked_ratio = min(1.0, (asked or 0.0) * call_s * 1e9 / max(1, evidence.window.length_ns))
     if retries:
         what = f"the allocator ran out of memory and started over {_times(retries)}"
         return Found(facts=facts | {"what": what}, bounds=_stalls(case, asked_ratio))

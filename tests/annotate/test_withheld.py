@@ -39,7 +39,6 @@ INSTEAD: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "regime-change": (_CAP,),
     "bursty-duty-cycle": (("utilization_ratio", "declared.busy_ratio", "sm_activity_ratio"),),
     "contention-residual": (("memory_used_bytes", "census"), ("device.memory_reserved_bytes", "census")),
-    "cpu-starvation": (("host.run_wait_s", "host.cpu_pressure_ratio"), ("host.span_s", "host.cpu_pressure_ratio")),
     "contention-self": (
         ("declared.stamp_seen_ratio", "declared.stamp_spread_s", "declared.busy_ratio"),
         ("declared.stamp_seen_ratio", "declared.stamp_spread_s", "utilization_ratio"),
@@ -68,6 +67,8 @@ INSTEAD: Mapping[str, tuple[tuple[str, ...], ...]] = {
 _WORDS = "it grades or words what was found"
 _IDLING = "it tells idle moments from work; without it all count as work, which finds more and clears less"
 _ASKED_ALONG = "what describes a timed loop is gathered whole; nothing here is decided by it"
+_COMPANY = "whoever else was there is gathered whole; memory convicts and never clears"
+_MEMORY = ("memory_used_bytes", "device.memory_reserved_bytes")
 _NOT_THERE = "the driver tells it of no GPU that has not got it"
 _TELLER = "a process that tells nothing must not fare worse: the rule's page says what is unseen then"
 
@@ -94,22 +95,16 @@ SPARED: Mapping[str, Mapping[str, str]] = {
     "nvml-clock-untrue": {"utilization_ratio": "stamped iterations fill the time by themselves"},
     "regime-change": {"timings": "the clock decides; its page says what only times show"},
     "bursty-duty-cycle": {"timings": "utilisation decides"},
-    "cpu-starvation": {
-        "host.cgroup_throttled_s": "it is there only where a group has a limit",
-        "host.steal_ratio": "a kernel that does not tell it, as its page says",
-        "host.cpu_s": _WORDS,
-        "timings": _TELLER,
-        "declared.busy_ratio": _TELLER,
-        "utilization_ratio": _WORDS,
-    },
+    "contention-process": dict.fromkeys(_MEMORY, _COMPANY),
+    "overlapping-window": dict.fromkeys((*_MEMORY, "census"), "the daemon's list of windows decides"),
     "contention-shared-partition": {
         "census": "MPS's server is seen by its pipe too",
         "mig_mode": _NOT_THERE,
         "device.mig_mode": _NOT_THERE,
     },
-    "display-active": {"event_reasons_mask": "a second sign, as its page says"},
+    "display-active": {"event_reasons_mask": "a second sign, as its page says", **dict.fromkeys(_MEMORY, _COMPANY)},
     "numa-pcie-affinity": {"event_reasons_mask": _IDLING},
-    "missing-sync": {"declared.sync_s": "a window without its own synchronisation, as its page says"},
+    "missing-sync": {"utilization_ratio": _ASKED_ALONG},
     "wrong-stream": {
         "declared.timer_overhead_s": _WORDS,
         "utilization_ratio": "times this long enclose work",

@@ -26,7 +26,7 @@ _HOST = Host(
 )  # fmt: skip
 _TOLD: Mapping[str, Fact] = {
     "torch_version": "2.9.1", "environment": "", "cuda_uuids": UUID, "l2_bytes": 60 << 20, "launch_blocking": False,
-    "profiler_used": False, "tampered": "", "alloc_count": 0, "alloc_retry_count": 0, "timer": "host", "timer_overhead_s": 2e-6,
+    "profiler_used": False, "tampered": "", "alloc_count": 0, "alloc_retry_count": 0, "timer": "host", "timer_overhead_s": 0.0,
     "sync_s": 0.0, "busy_ratio": 0.95, "stamp_seen_ratio": 1.0, "stamp_spread_s": 1e-7, "warmup_count": 100,
     "dtype": "bfloat16", "call_flops_count": 2e11, "call_bytes": 1e9, "working_set_bytes": 1e9, "flush_bytes": 256 << 20,
     "input_zero_ratio": 0.0, "input_unique_ratio": 0.04, "input_dtype": "bfloat16", "input_bytes": 1e8, "output_unchanged": False,

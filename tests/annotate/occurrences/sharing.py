@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from annotate.evidence import Evidence, Host, Ownership, Process
-from tests.annotate.builders import DEVICE, OWN, evidence
+from annotate.evidence import Evidence, Host, OtherWindow, Ownership, Process
+from tests.annotate.builders import BEGIN_NS, DEVICE, OWN, evidence
 
 XORG = Process(
     pid=5, name="Xorg", user="root", memory_bytes=20_000_000, utilization_ratio=0.0, graphics=True, ownership=Ownership.FOREIGN
@@ -23,6 +23,7 @@ def scenes() -> Iterator[Evidence]:
     yield evidence(signals={"event_reasons_mask": 0x100})
     yield evidence(host=replace(quiet, numa_nodes="1"))
     yield evidence(host=replace(quiet, numa_nodes=None), signals={"pcie_width_count": 8, "pcie_generation_count": 3})
+    yield replace(evidence(), overlapping=(OtherWindow(BEGIN_NS, BEGIN_NS + 10**9, pid=77, label="theirs"),))
     yield evidence(length_s=0.05)
     yield evidence(host=replace(quiet, wall_step_s=0.05))
     yield evidence(host=replace(quiet, watcher_cpu_s=5.9))

@@ -341,6 +341,8 @@ class TestContentionResidualInAContainer:
         about = evidence(processes=[], declared={"busy_ratio": busy}, visibility=NAMESPACE)
         only = bound(ask(contention_residual, about), Number.THROUGHPUT, Group.BOOKS)
         assert only.ratio == pytest.approx(0.97 - busy + 0.013)
+        unlisted = evidence(processes=None, declared={"busy_ratio": busy})
+        assert bound(ask(contention_residual, unlisted), Number.THROUGHPUT, Group.BOOKS).ratio == only.ratio
 
     @pytest.mark.parametrize("nonsense", ["0.5", True, float("nan"), float("inf"), None, 10**400])
     def test_a_told_busy_time_that_is_no_share_is_ignored(self, nonsense: object) -> None:

@@ -8,13 +8,15 @@ from annotate.evidence import Evidence
 from tests.campaign.edits import hosted, told, valued
 from tests.campaign.mutator import Mutator, limit_of
 
+_TOLERANCE_RATIO = 0.01
+
 
 def _injected(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
     return hosted(evidence, profilers="library:libToolsInjection64.so,variable:NSYS_PROFILING_SESSION_ID")
 
 
 def _asking(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    limit = limit_of("allocator-churn", "share_ratio") / limit_of("allocator-churn", "call_s")
+    limit = _TOLERANCE_RATIO / limit_of("allocator-churn", "call_s")
     return told(evidence, alloc_count=int(multiple * limit * evidence.window.length_s) + 1)
 
 

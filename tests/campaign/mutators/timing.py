@@ -10,6 +10,8 @@ from annotate.evidence import Evidence
 from tests.campaign.edits import told, valued
 from tests.campaign.mutator import Mutator, limit_of
 
+_TOLERANCE_RATIO = 0.01
+
 
 def _unwaited(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
     late_s = multiple * limit_of("missing-sync", "after_ratio") * evidence.window.length_s + 1e-6
@@ -58,9 +60,7 @@ def _dear(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evid
     timings = evidence.timings
     if timings is None:
         return None
-    return told(
-        evidence, timer_overhead_s=multiple * limit_of("timer-overhead", "flag_ratio") * float(np.median(timings.took_s))
-    )
+    return told(evidence, timer_overhead_s=multiple * _TOLERANCE_RATIO * float(np.median(timings.took_s)))
 
 
 def _replaced(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
@@ -72,6 +72,6 @@ MUTATORS = (
     Mutator(rule="wrong-stream", inject=_empty),
     Mutator(rule="host-bound", inject=_dry, limit="30 % of the time without a kernel, kernels up to 0.3 ms"),
     Mutator(rule="short-kernel", inject=_short, limit="10 µs a call, divided by it"),
-    Mutator(rule="timer-overhead", inject=_dear, limit="an overhead of 20 % of a reading"),
+    Mutator(rule="timer-overhead", inject=_dear, limit="an overhead of 1 % of a reading"),
     Mutator(rule="timer-tampered", inject=_replaced),
 )

@@ -1,0 +1,80 @@
+"""The rule about the books: busy time that nobody accounts for, and accounts that exceed it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from annotate.budget import Bound, Group, Number
+from annotate.claims import Claim
+from annotate.evidence import Evidence, OtherWork, Process, Visibility
+from annotate.rule import Answer, Clear, Found, Severity, Unobserved
+from annotate.rules.accounts import RULES, unaccounted_time
+from tests.annotate.builders import OWN, evidence
+from tests.annotate.occurrences.timing import every
+
+UNKNOWN = Process(pid=99, utilization_ratio=0.97, listed=False)
+
+
+def ask(about: Evidence) -> Answer:
+    return unaccounted_time.ask(about, Claim.SUSTAINED)
+
+
+def bounds(about: Evidence) -> dict[Number, Bound]:
+    answer = ask(about)
+    assert isinstance(answer, Found), answer
+    assert answer.severity is Severity.NOTE
+    assert {bound.group for bound in answer.bounds} == {Group.BOOKS}
+    return {bound.number: bound for bound in answer.bounds}
+
+
+def test_accounts_family_has_one_rule() -> None:
+    assert (unaccounted_time,) == RULES
+
+
+def test_accounts_of_times_that_fill_the_busy_time_are_clear() -> None:
+    assert isinstance(ask(evidence(timings=every(1e-3, took_s=0.97e-3, length_s=6.0))), Clear)
+
+
+def test_accounts_of_times_that_are_too_short() -> None:
+    """Busy 97 % of which 30 are timed: if all of it is one work, the times are too short by 69 %."""
+    found = bounds(evidence(timings=every(10e-3, took_s=3e-3, length_s=6.0)))
+    assert 0.67 < (found[Number.THROUGHPUT].ratio or 0.0) < 0.73
+    for number in (Number.MEAN, Number.MEDIAN):
+        estimate = found[number].estimate
+        assert estimate is not None
+        assert estimate.value_ratio == pytest.approx(-0.69, abs=0.01)
+        assert estimate.low_ratio < -0.69 < estimate.high_ratio < -0.6
+
+
+def test_accounts_take_declared_other_work() -> None:
+    """A flush of 6.7 ms after each entry of 3 ms fills the rest."""
+    timings = every(10e-3, took_s=3e-3, length_s=6.0)
+    count = len(timings.at_ns)
+    flushes = OtherWork(timings.at_ns + 3_000_000, np.full(count, 6.7e-3), ("flush",) * count)
+    assert isinstance(ask(replace(evidence(timings=timings), other_work=flushes)), Clear)
+
+
+def test_accounts_of_times_beyond_the_busy_time() -> None:
+    """Times of 97 % beside a GPU busy for half of the window are up to twice too long."""
+    found = bounds(evidence(signals={"utilization_ratio": 0.5}, timings=every(1e-3, took_s=0.97e-3, length_s=6.0)))
+    estimate = found[Number.MEAN].estimate
+    assert estimate is not None
+    assert 0.75 < estimate.low_ratio < estimate.value_ratio < estimate.high_ratio == pytest.approx(0.94, abs=0.02)
+
+
+def test_accounts_need_a_second_of_utilisation() -> None:
+    assert isinstance(ask(evidence(length_s=0.8, timings=every(1e-3, took_s=0.9e-3, length_s=0.8))), Unobserved)
+    assert isinstance(ask(evidence(signals={"utilization_ratio": None})), Unobserved)
+
+
+def test_accounts_without_times_in_a_container() -> None:
+    """The record of the own process, or of the one unknown PID that may be it, accounts for the busy time; else nobody does."""
+    inside = Visibility.NAMESPACE
+    for seen in (OWN, UNKNOWN):
+        assert isinstance(ask(evidence(processes=[seen], visibility=inside)), Clear)
+        half = bounds(evidence(processes=[replace(seen, utilization_ratio=0.5)], visibility=inside))
+        assert 0.47 <= (half[Number.THROUGHPUT].ratio or 0.0) < 0.52
+    assert isinstance(ask(evidence(processes=[], visibility=inside)), Unobserved)
