@@ -19,7 +19,7 @@ from annotate.rules import accounts, idle
 from annotate.times.durations import usable
 
 CLAIM_FACTS = ("every_s", "varies", "locked_mhz")
-RULES = (*idle.BOUND_RULES, *accounts.BOUND_RULES)
+RULES = (*idle.RULES, *accounts.BOUND_RULES)
 
 
 @dataclass(frozen=True, slots=True)
