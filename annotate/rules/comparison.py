@@ -2,6 +2,8 @@
 
 from typing import Annotated
 
+from annotate.budget import Bound, Estimate, Group, Number
+from annotate.case import Case
 from annotate.claims import Claim
 from annotate.derived import pair_conditions
 from annotate.evidence import Evidence, Fact
@@ -122,13 +124,12 @@ def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
     base = evidence.baseline
     if base is None or base.host.boot_id is None or evidence.host.boot_id is None:
         return Unobserved("the boot of the window or its baseline was not observed")
-    severity = Severity.REJECT if claim is Claim.FIXED_CLOCK else Severity.FLAG
     if base.host.boot_id != evidence.host.boot_id:
         elsewhere = base.host.hostname is not None and base.host.hostname != evidence.host.hostname
-        return Found(severity, {"happened": "the machine changed" if elsewhere else "the machine was booted again"})
+        return Found(Severity.FLAG, {"happened": "the machine changed" if elsewhere else "the machine was booted again"})
     reloaded = pair_conditions.driver_reloaded(base, evidence)
     if reloaded:
-        return Found(severity, {"happened": "the driver was loaded again"})
+        return Found(Severity.FLAG, {"happened": "the driver was loaded again"})
     if reloaded is None:
         return Unobserved(
             "it was one boot, but the energy counter that shows a reload of the driver was not read on one GPU in both"
@@ -145,8 +146,7 @@ def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
     remedy="Interleave the two, compare them at one clock, or lock it.",
 )
 def clock_between_arms(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
     true_ratio: Annotated[Share, "one second of a capped GEMM repeats its mean clock within 1 %"] = 0.01,
     gauge_ratio: Annotated[Share, "the driver's gauge moves in steps of 15 MHz, about 1 %, and errs by up to 12"] = 0.03,
@@ -159,22 +159,22 @@ def clock_between_arms(
 
     What it cannot see:
         How much of a lower clock a kernel earned itself by drawing more power: under ``sustained`` that is a real cost, so
-        where the power cap held both throughout, the difference is flagged and not rejected.  Without each iteration's true
-        clock the kernel is taken to follow the clock fully, and the driver's gauge is believed to 3 % only.
+        where the power cap held both throughout, the difference is bounded and rejects nothing.  Without each iteration's
+        true clock the kernel is taken to follow the clock fully, and the driver's gauge is believed to 3 % only.
 
     Remedy:
         Interleave (``gpuwatch.compare``), or compare both times at one clock.
 
     Source:
         The true clock of stamped iterations, else NVML's gauge while the GPU worked.  It is found beyond 1 % and beyond the
-        95 % interval of the two means, which blocks of 0.1 s and their autocorrelation give: a clock that swings slowly has
-        a mean that chance moves by more than 1 %.  Rejected where the clock explains at least half of the difference of the
-        medians.
+        95 % interval of the two means, which blocks of 0.1 s and their long-run variance give: a clock that swings slowly has
+        a mean that chance moves by more than 1 %.  The ratio of the clocks, to the power by which the kernel follows them, is
+        the estimate for the ratio of the times; the interval adds to its bound.
     """
-    base = evidence.baseline
+    base = case.evidence.baseline
     if base is None:
         return Unobserved("it was not compared with another window")
-    clocks = pair_conditions.clocks_mhz(base, evidence)
+    clocks = pair_conditions.clocks_mhz(base, case.evidence)
     if clocks is None:
         return Unobserved("the clock of the window or its baseline was not observed")
     facts: dict[str, Fact] = {
@@ -185,12 +185,20 @@ def clock_between_arms(
     }
     if clocks.apart_ratio <= max(true_ratio if clocks.true else gauge_ratio, clocks.error_ratio):
         return Clear(facts)
-    effect = (clocks.a_mhz / clocks.b_mhz) ** pair_conditions.beta(base, evidence) - 1.0
+    effect = (clocks.a_mhz / clocks.b_mhz) ** pair_conditions.beta(base, case.evidence) - 1.0
     facts["effect_ratio"] = effect
-    change = pair_conditions.change_ratio(base, evidence)
-    explains = change is not None and abs(effect) >= abs(change) / 2
-    own = claim is Claim.SUSTAINED and pair_conditions.capped_throughout(base) and pair_conditions.capped_throughout(evidence)
-    return Found(Severity.REJECT if explains and not own else Severity.FLAG, facts, effect_ratio=effect)
+    # A gauge is believed to no more than this, and has no interval of its own.
+    error = clocks.error_ratio if clocks.true else gauge_ratio
+    is_earned = case.claim is Claim.SUSTAINED and all(map(pair_conditions.capped_throughout, (base, case.evidence)))
+    bound = Bound(
+        number=Number.RATIO,
+        rule=clock_between_arms.name,
+        group=Group.PAIR,
+        ratio=abs(effect) + error,
+        estimate=Estimate(effect - error, effect, effect + error),
+        can_reject=not is_earned,
+    )
+    return Found(facts=facts, effect_ratio=effect, bounds=(bound,))
 
 
 RULES: tuple[Rule, ...] = (

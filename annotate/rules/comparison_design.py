@@ -2,11 +2,15 @@
 
 from typing import Annotated
 
+import numpy as np
+
+from annotate.budget import Bound, Estimate, Group, Number
+from annotate.case import Case
 from annotate.claims import Claim
 from annotate.derived import pair_conditions
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Share
-from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
+from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserved, rule
 
 
 @rule(
@@ -14,12 +18,11 @@ from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity,
     kind=RuleKind.BIAS,
     needs=("baseline",),
     basis=Basis.BASELINE,
-    says="the two were timed one after the other, which alone makes them differ by up to {drift_ratio:.1%}{against}",
+    says="the two were timed one after the other, which alone makes them differ by up to {bound_ratio:.1%}{against}",
     remedy="Interleave them in one process: gpuwatch.compare.",
 )
 def order_bias(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
     drift_ratio: Annotated[Share, "95th percentile of identical work timed in turn on an H200: 0.5 to 3.2 % by kernel"] = 0.032,
 ) -> Answer:
@@ -30,28 +33,41 @@ def order_bias(
         machine: identical GEMMs in turn differed by 3.2 % where interleaved ones differed by 0.04.
 
     What it cannot see:
-        Whether the order mattered this time.  It speaks of every sequential pair alike and rejects none: to reject whatever
-        lies inside the drift would call two equal runs incomparable, which are merely not told apart; the comparison says so
-        by its decision.
+        Whether the order mattered this time.  It speaks of every sequential pair alike, has no sign, and rejects none.
 
     Remedy:
         Interleave blocks of a few milliseconds (``gpuwatch.compare``).
 
     Source:
         The times of the two windows: they overlap, or they do not.  A declared ``design`` of ``sequential`` is believed, one of
-        ``interleaved`` is not.
+        ``interleaved`` is not.  The bound is how far two windows of the same work differ: the repeatability of both medians
+        where this work's record knows it, else 3.2 %.
     """
-    base = evidence.baseline
+    evidence, base = case.evidence, case.evidence.baseline
     if base is None:
         return Unobserved("it was not compared with another window")
     if pair_conditions.overlap_ratio(base, evidence) >= 0.5 and evidence.declared.get("design") != "sequential":
         return Clear()
     change = pair_conditions.change_ratio(base, evidence)
     against = "" if change is None else f", against the {change:+.1%} between them"
-    facts: dict[str, Fact] = {"drift_ratio": drift_ratio, "against": against}
+    known = [_repeatability(each) for each in (Case(base, case.claim), case)]
+    bound_ratio = drift_ratio if known[0] is None or known[1] is None else float(np.hypot(known[0], known[1]))
+    facts: dict[str, Fact] = {"bound_ratio": bound_ratio, "against": against}
     if change is not None:
         facts["change_ratio"] = change
-    return Found(Severity.FLAG, facts)
+    bound = Bound(number=Number.RATIO, rule=order_bias.name, group=Group.PAIR, ratio=bound_ratio)
+    return Found(facts=facts, bounds=(bound,))
+
+
+def _repeatability(case: Case) -> float | None:
+    """Return how far the median of another window of this work differs; None where no record of the work knows it.
+
+    One window alone does not tell: the power controller and the order move it by more than its own interval.
+    """
+    if not case.has_times:
+        return None
+    found = case.numbers.number(Number.MEDIAN).repeatability
+    return found.ratio if found.between_ratio is not None else None
 
 
 @rule(
@@ -59,7 +75,7 @@ def order_bias(
     kind=RuleKind.LABEL,
     needs=("baseline",),
     basis=Basis.BASELINE,
-    says="nobody measured what this GPU makes of two equal variants, so differences below {fallback_ratio:.0%} count for nothing",
+    says="noise floor not measured: differences below {fallback_ratio:.0%} show nothing",
     remedy="Run `gpuwatch selftest` once on this GPU.",
 )
 def aa_noise_floor_missing(
@@ -86,7 +102,7 @@ def aa_noise_floor_missing(
     floor = evidence.declared.get("aa_floor_ratio")
     if isinstance(floor, int | float) and not isinstance(floor, bool) and 0.0 < floor < 1.0:
         return Clear({"aa_floor_ratio": float(floor)})
-    return Found(Severity.NOTE, {"fallback_ratio": fallback_ratio})
+    return Found(facts={"fallback_ratio": fallback_ratio})
 
 
 @rule(
@@ -98,8 +114,7 @@ def aa_noise_floor_missing(
     remedy="Test each difference at a level of {level_ratio:.2%} (Holm), and measure the winner again.",
 )
 def multiple_looks(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
     noise_ratio: Annotated[Share, "standard deviation of 100 ms medians of a capped GEMM, where no times say better"] = 0.014,
 ) -> Answer:
@@ -118,15 +133,19 @@ def multiple_looks(
     Source:
         The declared count of variants; the expected largest of so many normal values (Blom 1958); Holm 1979.
     """
-    count = evidence.declared.get("variants_count")
+    count = case.fact("variants_count")
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count < 10**9:
         return Unobserved("how many variants were tried was declared as something that is no number of variants")
     if count == 1:
         return Clear({"variants_count": 1})
-    noise = pair_conditions.noise_ratio(evidence) or noise_ratio
+    noise = pair_conditions.noise_ratio(case.evidence) or noise_ratio
     luck = noise * float(_normal_quantile((count - 0.375) / (count + 0.25)))
     facts: dict[str, Fact] = {"variants_count": count, "luck_ratio": luck, "level_ratio": 0.05 / count}
-    return Found(Severity.FLAG, facts)
+    # Luck only ever makes the winner look shorter than it is.
+    bound = Bound(
+        number=Number.RATIO, rule=multiple_looks.name, group=Group.PAIR, ratio=luck, estimate=Estimate(-luck, -luck, 0.0)
+    )
+    return Found(facts=facts, bounds=(bound,))
 
 
 def _normal_quantile(share: float) -> float:

@@ -181,4 +181,4 @@ def _worded(cause: StretchCause, spans_count: int) -> str:
     return f"{perhaps}{cause.cause}{share}"
 
 
-BOUND_RULES: tuple[Rule, ...] = (no_work, idle_stretch)
+RULES: tuple[Rule, ...] = (no_work, idle_stretch)

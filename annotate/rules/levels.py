@@ -112,4 +112,4 @@ def _facts(found: TimeLevels) -> dict[str, Fact]:
     }
 
 
-BOUND_RULES: tuple[Rule, ...] = (iteration_growth, iteration_levels)
+RULES: tuple[Rule, ...] = (iteration_growth, iteration_levels)

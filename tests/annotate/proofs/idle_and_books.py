@@ -19,7 +19,7 @@ from annotate.rules import accounts, idle
 from annotate.times.durations import usable
 
 CLAIM_FACTS = ("every_s", "varies", "locked_mhz")
-RULES = (*idle.BOUND_RULES, *accounts.RULES)
+RULES = (*idle.RULES, *accounts.RULES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from annotate.budget import Bound, Group, Number
 from annotate.claims import Claim
-from annotate.evidence import Evidence, Fact
+from annotate.evidence import Evidence, Fact, RecordedWindow, WorkRecord
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.comparison_design import aa_noise_floor_missing, multiple_looks, order_bias
 from tests.annotate.builders import evidence
@@ -20,21 +23,34 @@ def severity(answer: Answer) -> Severity | None:
     return answer.severity if isinstance(answer, Found) else None
 
 
+def pair_bound(answer: Answer) -> Bound:
+    assert isinstance(answer, Found), answer
+    (bound,) = answer.bounds
+    assert (bound.number, bound.group, answer.severity) == (Number.RATIO, Group.PAIR, Severity.NOTE)
+    return bound
+
+
 class TestOrderBias:
-    def test_one_after_the_other_is_flagged_with_both_figures(self) -> None:
-        about = compared(evidence(timings=times(2.04e-3)), evidence(timings=times(2e-3)))
-        answer = ask(order_bias, about)
-        assert severity(answer) is Severity.FLAG
+    def test_one_after_the_other_is_bounded_with_both_figures(self) -> None:
+        answer = ask(order_bias, compared(evidence(timings=times(2.04e-3)), evidence(timings=times(2e-3))))
+        bound = pair_bound(answer)
+        assert (bound.ratio, bound.estimate) == (0.032, None)  # no sign, so it never rejects
         assert order_bias.says.format(**answer.facts).endswith("3.2%, against the +2.0% between them")  # type: ignore[union-attr]
+
+    def test_a_record_of_the_work_says_how_far_windows_differ(self) -> None:
+        """Five windows whose medians differ by 0.1 % each way (sd 0.1 %): t of 4 degrees is 2.78, twice in squares."""
+        record = WorkRecord(tuple(RecordedWindow(median_s=2e-3 * (1 + each)) for each in (-1e-3, -1e-3, 0.0, 1e-3, 1e-3)))
+        both = [replace(evidence(timings=times(2e-3, seed=seed)), record=record) for seed in (1, 2)]
+        assert pair_bound(ask(order_bias, compared(*both))).ratio == pytest.approx(2**0.5 * 2.78e-3, rel=0.15)
+        assert pair_bound(ask(order_bias, compared(both[0], replace(both[1], record=None)))).ratio == 0.032
 
     def test_windows_that_overlap_are_clear_unless_told_otherwise(self) -> None:
         assert isinstance(ask(order_bias, compared(evidence(), evidence(), after_s=0.1)), Clear)
         declared = compared(evidence(declared={"design": "sequential"}), evidence(), after_s=0.1)
-        assert severity(ask(order_bias, declared)) is Severity.FLAG
+        assert pair_bound(ask(order_bias, declared))
 
     def test_the_word_of_the_measured_process_clears_nothing(self) -> None:
-        about = compared(evidence(declared={"design": "interleaved"}), evidence())
-        assert severity(ask(order_bias, about)) is Severity.FLAG
+        assert pair_bound(ask(order_bias, compared(evidence(declared={"design": "interleaved"}), evidence())))
 
 
 class TestFloor:
@@ -52,7 +68,10 @@ class TestMultipleLooks:
     def test_the_best_of_twenty_looks_better_by_luck(self) -> None:
         answer = ask(multiple_looks, compared(evidence(declared={"variants_count": 20}), evidence()))
         assert isinstance(answer, Found)
-        assert answer.severity is Severity.FLAG
+        bound = pair_bound(answer)
+        assert bound.ratio == answer.facts["luck_ratio"]
+        assert bound.estimate is not None
+        assert (bound.estimate.low_ratio, bound.estimate.high_ratio) == (-(bound.ratio or 0.0), 0.0)
         assert answer.facts["luck_ratio"] == pytest.approx(0.026, abs=0.001)
         assert answer.facts["level_ratio"] == pytest.approx(0.0025)
 

@@ -11,8 +11,7 @@ from annotate.budget import Number
 from annotate.case import Case
 from annotate.evidence import Evidence
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
-from annotate.rules import RULES
-from annotate.rules.levels import BOUND_RULES, iteration_growth, iteration_levels
+from annotate.rules.levels import RULES, iteration_growth, iteration_levels
 from tests.annotate.builders import evidence
 from tests.annotate.derived.test_time_levels import GROWING, STEPPING, TOGGLING, noisy, timed
 
@@ -68,17 +67,13 @@ def test_only_a_truth_value_makes_times_vary_by_design(varies: str | bool | int 
     assert found.bounds
 
 
-@pytest.mark.parametrize("rule", BOUND_RULES)
+@pytest.mark.parametrize("rule", RULES)
 def test_levels_rules_are_unobserved_without_enough_times(rule: Rule) -> None:
     assert isinstance(ask(rule, evidence()), Unobserved)
     assert isinstance(ask(rule, timed(np.full(5, 0.1))), Unobserved)
 
 
-@pytest.mark.parametrize("rule", BOUND_RULES)
+@pytest.mark.parametrize("rule", RULES)
 def test_levels_rules_have_a_limit_of_what_they_name(rule: Rule) -> None:
     about = GROWS if rule is iteration_growth else STEPS
     assert isinstance(ask(rule, about, least_ratio=0.5), Clear)
-
-
-def test_bound_rules_do_not_decide_yet() -> None:
-    assert not {rule.name for rule in BOUND_RULES} & {rule.name for rule in RULES}
